@@ -1,0 +1,392 @@
+//! `Graph`: the tensor program. Functional, in topological order, typed by dtype, device and Sym shape. It has no strides, no
+//! aliasing and no mutation; what must be mutated is a list of (input, new value) at its end.
+
+use crate::dtype::{DType, Device, Scalar};
+use crate::point::PointOp;
+use crate::sym::{Sym, Var};
+use smallvec::SmallVec;
+
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
+pub struct NodeId(pub u32);
+
+impl NodeId {
+    pub fn index(self) -> usize {
+        self.0 as usize
+    }
+}
+
+pub type Shape = SmallVec<[Sym; 5]>;
+pub type Dims = SmallVec<[usize; 5]>;
+pub type Args = SmallVec<[NodeId; 4]>;
+
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub struct TensorType {
+    pub dtype: DType,
+    pub device: Device,
+    pub shape: Shape,
+}
+
+impl TensorType {
+    pub fn new(dtype: DType, shape: impl IntoIterator<Item = Sym>) -> TensorType {
+        TensorType { dtype, device: Device::Cpu, shape: shape.into_iter().collect() }
+    }
+
+    pub fn rank(&self) -> usize {
+        self.shape.len()
+    }
+
+    pub fn numel(&self) -> Sym {
+        self.shape.iter().product()
+    }
+
+    pub fn with_dtype(&self, dtype: DType) -> TensorType {
+        TensorType { dtype, ..self.clone() }
+    }
+
+    pub fn with_shape(&self, shape: Shape) -> TensorType {
+        TensorType { shape, ..self.clone() }
+    }
+}
+
+/// Where element 0 of a sliced dimension lies and how far apart the elements are; the length is in the node's type.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub struct SliceDim {
+    pub start: Sym,
+    /// Never zero; negative walks backwards.
+    pub step: i64,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
+pub enum ReduceOp {
+    Sum,
+    Prod,
+    /// NaN wins.
+    Max,
+    /// NaN wins.
+    Min,
+    Any,
+    All,
+    /// The position (i64) of the first maximum along the one reduced dimension; a NaN is the maximum.
+    ArgMax,
+    ArgMin,
+}
+
+impl ReduceOp {
+    pub const ALL: [ReduceOp; 8] = [
+        ReduceOp::Sum,
+        ReduceOp::Prod,
+        ReduceOp::Max,
+        ReduceOp::Min,
+        ReduceOp::Any,
+        ReduceOp::All,
+        ReduceOp::ArgMax,
+        ReduceOp::ArgMin,
+    ];
+
+    pub fn name(self) -> &'static str {
+        match self {
+            ReduceOp::Sum => "sum",
+            ReduceOp::Prod => "prod",
+            ReduceOp::Max => "max",
+            ReduceOp::Min => "min",
+            ReduceOp::Any => "any",
+            ReduceOp::All => "all",
+            ReduceOp::ArgMax => "argmax",
+            ReduceOp::ArgMin => "argmin",
+        }
+    }
+
+    pub fn is_arg(self) -> bool {
+        matches!(self, ReduceOp::ArgMax | ReduceOp::ArgMin)
+    }
+}
+
+/// What a scatter does where it writes.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Combine {
+    /// The last of several writes to one place wins.
+    Set,
+    With(ReduceOp),
+}
+
+/// What is computed on the result of a matrix product or convolution before it is stored.
+#[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
+pub enum Post {
+    #[default]
+    None,
+    Relu,
+    /// With the tanh formula if true.
+    Gelu(bool),
+    Silu,
+    Sigmoid,
+    Tanh,
+    Hardswish,
+    Hardtanh(Scalar, Scalar),
+    LeakyRelu(Scalar),
+}
+
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub struct ConvAttrs {
+    pub stride: SmallVec<[Sym; 3]>,
+    pub padding: SmallVec<[Sym; 3]>,
+    pub dilation: SmallVec<[Sym; 3]>,
+    pub transposed: bool,
+    pub output_padding: SmallVec<[Sym; 3]>,
+    pub groups: Sym,
+    /// Whether the third argument is a bias.
+    pub bias: bool,
+    /// Whether the last argument is added to the result before `post`.
+    pub add: bool,
+    pub post: Post,
+}
+
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub struct AttentionAttrs {
+    pub causal: bool,
+    /// A float that multiplies the products; None is 1/sqrt(last size of the query).
+    pub scale: Option<Scalar>,
+    /// Whether a fourth argument is a mask: bool (true: may be seen) or a float that is added.
+    pub mask: bool,
+}
+
+/// An argument of a library call. Tensors are given by their place in the node's (or step's) tensor list.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub enum Arg {
+    None,
+    Tensor(u32),
+    Int(Sym),
+    Float(Scalar),
+    Bool(bool),
+    Str(String),
+    DType(DType),
+    Device(Device),
+    /// torch's number of a memory format or layout.
+    MemoryFormat(i32),
+    Layout(i32),
+    /// A Python object that only a Python call can take: its place in the side table of the importer.
+    Object(u32),
+    List(Vec<Arg>),
+    Tuple(Vec<Arg>),
+    Slice(Box<[Arg; 3]>),
+    Dict(Vec<(String, Arg)>),
+}
+
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub enum Callee {
+    /// An ATen (or custom) operator through torch's dispatcher: `aten::sort`, overload `stable`. All arguments in schema order.
+    Dispatcher { name: String, overload: String },
+    /// A Python callable in the importer's side table.
+    Python { object: u32, name: String },
+}
+
+/// An output of a library call as torch's fake kernels describe it.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub struct LibraryOut {
+    pub ty: TensorType,
+    pub strides: Shape,
+}
+
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub struct Library {
+    pub callee: Callee,
+    pub args: Vec<Arg>,
+    pub kwargs: Vec<(String, Arg)>,
+    /// What it returns; read by `Op::Project`. More than one is a flat tuple.
+    pub outs: Vec<LibraryOut>,
+    /// Tensor arguments (places in the node's args) that the call writes. It is handed copies, which follow `outs` as further outputs.
+    pub mutates: Vec<u32>,
+    /// Draws random numbers or has another effect: neither merged, nor dropped, nor moved across another such call.
+    pub effect: bool,
+}
+
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub enum Op {
+    /// The n-th tensor input.
+    Input(u32),
+    /// A constant; the type gives shape and dtype.
+    Full(Scalar),
+    /// A 0-dimensional i64 (or float) tensor that holds the value of a size expression.
+    SymValue(Sym),
+    /// i64: the position along `dim`.
+    Iota {
+        dim: usize,
+    },
+
+    /// All arguments have the result's shape.
+    Point(PointOp),
+    /// Conversion as `Tensor.to(dtype)` does it.
+    Cast,
+
+    // Views. The shape of the result is in the node's type.
+    Reshape,
+    /// Dimension k of the result is dimension `perm[k]` of the argument.
+    Permute(Dims),
+    /// Same rank; dimensions of size 1 are repeated.
+    Expand,
+    Slice(Vec<SliceDim>),
+    /// `Tensor.unfold`: sliding windows over `dim`, `dilation` apart inside, `step` apart between; the window is a new last dimension.
+    Unfold {
+        dim: usize,
+        step: i64,
+        dilation: i64,
+    },
+    /// The diagonal of two dimensions becomes the last dimension, as `torch.diagonal`.
+    Diagonal {
+        offset: i64,
+        dim1: usize,
+        dim2: usize,
+    },
+
+    /// `value` around the argument; `low[k]` elements in front of dimension k (negative cuts). How many behind is in the type.
+    Pad {
+        low: Shape,
+        value: Scalar,
+    },
+    Cat {
+        dim: usize,
+    },
+    /// (base, source): base with source written into the slice.
+    SliceScatter(Vec<SliceDim>),
+    /// (x, index...): `dims[k]` of x is indexed by the k-th index. The indices have one common shape; it takes the place of the
+    /// indexed dimensions at position `at` of the result, the dimensions not indexed keep their order around it.
+    /// Negative indices count from the end; others out of range are an IndexError.
+    Index {
+        dims: Dims,
+        at: usize,
+    },
+    /// (x, index..., values): x with `values` combined into the places that `Index` with the same attributes would read.
+    IndexPut {
+        dims: Dims,
+        at: usize,
+        combine: Combine,
+    },
+
+    /// Reduced dimensions stay with size 1. Sums are in the argument's type (the surface converts).
+    Reduce {
+        op: ReduceOp,
+        dims: Dims,
+    },
+    /// Inclusive running sum, product, max or min along `dim`.
+    Scan {
+        op: ReduceOp,
+        dim: usize,
+    },
+
+    /// (a [b.., m, k], b [b.., k, n]): equal batch dimensions. With `bias`, a third argument of shape [n] (or [1, n] or [m, n]) is
+    /// added, times `beta`; the product is taken times `alpha`; `post` last.
+    Matmul {
+        bias: bool,
+        add: bool,
+        alpha: Scalar,
+        beta: Scalar,
+        post: Post,
+    },
+    Conv(Box<ConvAttrs>),
+    /// (q [b.., t, d], k [b.., s, d], v [b.., s, e], mask?).
+    Attention(AttentionAttrs),
+    Library(Box<Library>),
+    /// The n-th output of a library call.
+    Project(u32),
+}
+
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub struct Node {
+    pub op: Op,
+    pub args: Args,
+    /// For a Library node with several outputs: the first one's.
+    pub ty: TensorType,
+    /// Place in `Graph::locations`.
+    pub location: u32,
+}
+
+/// A tensor that comes in: its type and how it lies in memory.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub struct GraphInput {
+    pub name: String,
+    pub ty: TensorType,
+    pub strides: Shape,
+    /// A weight that the user promised not to change (freezing).
+    pub frozen: bool,
+}
+
+/// What the caller gets back at one place.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub struct GraphOutput {
+    pub value: NodeId,
+    /// Strides as eager has them.
+    pub strides: Shape,
+    /// The result shares memory with this input (it is the input or a view of it), starting at this offset from the storage's start.
+    pub alias: Option<Alias>,
+}
+
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub enum Alias {
+    /// A view of the n-th input, at this storage offset.
+    Input(u32, Sym),
+    /// A view of the n-th output, at this storage offset relative to that output's first element.
+    Output(u32, Sym),
+}
+
+/// After the run, the n-th input holds `value`.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub struct Mutation {
+    pub input: u32,
+    pub value: NodeId,
+}
+
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Graph {
+    /// The sizes that are inputs, in the order in which they are passed.
+    pub sizes: Vec<Var>,
+    pub inputs: Vec<GraphInput>,
+    pub nodes: Vec<Node>,
+    pub outputs: Vec<GraphOutput>,
+    pub mutations: Vec<Mutation>,
+    /// `file:line` of the user's code; entry 0 is "".
+    pub locations: Vec<String>,
+}
+
+impl Graph {
+    pub fn node(&self, id: NodeId) -> &Node {
+        &self.nodes[id.index()]
+    }
+
+    pub fn ty(&self, id: NodeId) -> &TensorType {
+        &self.nodes[id.index()].ty
+    }
+
+    pub fn push(&mut self, node: Node) -> NodeId {
+        self.nodes.push(node);
+        NodeId(self.nodes.len() as u32 - 1)
+    }
+
+    pub fn ids(&self) -> impl DoubleEndedIterator<Item = NodeId> + use<> {
+        (0..self.nodes.len() as u32).map(NodeId)
+    }
+
+    /// The values that the graph is computed for: outputs and mutations.
+    pub fn roots(&self) -> impl Iterator<Item = NodeId> + '_ {
+        self.outputs.iter().map(|o| o.value).chain(self.mutations.iter().map(|m| m.value))
+    }
+}
+
+impl Op {
+    /// Pure rearrangement of its argument's elements.
+    pub fn is_view(&self) -> bool {
+        matches!(self, Op::Reshape | Op::Permute(_) | Op::Expand | Op::Slice(_) | Op::Unfold { .. } | Op::Diagonal { .. })
+    }
+
+    /// Done by a library, not by a kernel of ours.
+    pub fn is_call(&self) -> bool {
+        matches!(self, Op::Matmul { .. } | Op::Conv(_) | Op::Attention(_) | Op::Library(_))
+    }
+}
+
+/// Strides of a contiguous tensor.
+pub fn contiguous_strides(shape: &[Sym]) -> Shape {
+    let mut strides: Shape = smallvec::smallvec![Sym::ONE; shape.len()];
+    for d in (0..shape.len().saturating_sub(1)).rev() {
+        strides[d] = &strides[d + 1] * &shape[d + 1].greater(&Sym::ONE);
+    }
+    strides
+}

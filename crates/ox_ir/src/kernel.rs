@@ -1,0 +1,153 @@
+//! `Kernel`: the loop program that a backend turns into machine code.
+//!
+//! A kernel runs once for every point of its outer `axes`. At each point its `passes` run in order; a pass loops over its own inner
+//! axes (or runs once, if it has none) and executes its instructions. A value lives inside its pass, with two
+//! exceptions: what a `Reduce` made is a value of all later passes, and so are the values of a pass without inner axes.
+//!
+//!     kernel softmax(b0: f32 in, b1: f32 out, i0 < s0) lanes=inner {
+//!       pass i1 < 128 { v0 = load b0[128*i0 + i1] ; v1 = reduce max v0 }
+//!       pass i1 < 128 { v2 = load b0[128*i0 + i1] ; v3 = sub v2 v1 ; v4 = exp v3 ; v5 = reduce sum v4 }
+//!       ...
+
+use crate::dtype::{DType, Scalar};
+use crate::graph::{Combine, ReduceOp};
+use crate::point::PointOp;
+use crate::sym::{Sym, Var};
+use smallvec::SmallVec;
+
+/// A value: its place in `Kernel::insts`.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
+pub struct Val(pub u32);
+
+impl Val {
+    pub fn index(self) -> usize {
+        self.0 as usize
+    }
+}
+
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub enum BufRole {
+    In,
+    Out,
+    /// Read and written.
+    InOut,
+    /// Private to one outer point (one thread), with room for so many elements; never passed in.
+    Scratch(i64),
+}
+
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub struct BufParam {
+    pub dtype: DType,
+    pub role: BufRole,
+}
+
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub struct Axis {
+    pub var: Var,
+    pub extent: Sym,
+}
+
+/// Which axis the vector lanes run along.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Lanes {
+    /// The last outer axis: every value is a vector over neighbouring outer points.
+    Outer,
+    /// The last inner axis of each pass; reductions end with a sum over lanes.
+    Inner,
+    /// None: one element at a time.
+    None,
+}
+
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub enum Inst {
+    Const(Scalar),
+    /// The value of an index expression, as i64.
+    Index(Sym),
+    /// Element `index` of a buffer. Where `mask` is false nothing is read and the value is `other`.
+    Load {
+        buf: u32,
+        index: Sym,
+        mask: Option<(Val, Scalar)>,
+    },
+    Point(PointOp, SmallVec<[Val; 3]>),
+    /// As `Tensor.to(dtype)`.
+    Cast(Val),
+    /// Reduces `value` over the inner axes of the pass; usable after the pass. The accumulator has this instruction's dtype.
+    Reduce {
+        op: ReduceOp,
+        value: Val,
+    },
+    /// ArgMax/ArgMin: the `position` (i64) of the extremal value.
+    ReduceArg {
+        op: ReduceOp,
+        value: Val,
+        position: Sym,
+    },
+    /// The running result over the last inner axis, inclusive.
+    Scan {
+        op: ReduceOp,
+        value: Val,
+    },
+    /// An i64 value from memory used as an index below `extent`: wraps negatives if `wrap`, and where it is
+    /// still out of range reports check number `check` and continues with 0. Defines `var` for the index expressions of the pass.
+    CheckIndex {
+        value: Val,
+        var: Var,
+        extent: Sym,
+        wrap: bool,
+        check: u32,
+    },
+    /// Reports check number `check` if the integer value is zero.
+    CheckNonZero {
+        value: Val,
+        check: u32,
+    },
+    /// Nothing is written where `mask` is false.
+    Store {
+        buf: u32,
+        index: Sym,
+        value: Val,
+        combine: Combine,
+        mask: Option<Val>,
+    },
+}
+
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub struct TypedInst {
+    pub inst: Inst,
+    /// The type of the value; for a store, of what is stored. bf16 and f16 values are held as f32 that have been rounded.
+    pub dtype: DType,
+}
+
+#[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
+pub struct Pass {
+    pub axes: Vec<Axis>,
+    /// The instructions in order, places in `Kernel::insts`.
+    pub body: Vec<Val>,
+}
+
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub struct Kernel {
+    /// For people: made of the ops inside. Not part of the kernel's identity.
+    pub name: String,
+    /// Passed as i64, in this order.
+    pub sizes: Vec<Var>,
+    pub bufs: Vec<BufParam>,
+    pub axes: Vec<Axis>,
+    pub insts: Vec<TypedInst>,
+    pub passes: Vec<Pass>,
+    pub lanes: Lanes,
+    /// Outer points may run on several threads.
+    pub parallel: bool,
+}
+
+impl Kernel {
+    pub fn inst(&self, val: Val) -> &TypedInst {
+        &self.insts[val.index()]
+    }
+
+    /// The number of outer points.
+    pub fn points(&self) -> Sym {
+        self.axes.iter().map(|a| &a.extent).product()
+    }
+}

@@ -1,0 +1,16 @@
+//! The data of oxytorch: element types, size expressions, and the three programs (Graph, Kernel, Plan) with their text forms.
+//! No stage's logic lives here.
+
+pub mod dtype;
+pub mod graph;
+pub mod kernel;
+pub mod plan;
+pub mod point;
+pub mod sym;
+
+pub use dtype::{DType, Device, Scalar};
+pub use graph::{Graph, Node, NodeId, Op, TensorType};
+pub use kernel::Kernel;
+pub use plan::Plan;
+pub use point::PointOp;
+pub use sym::{Sym, Var};

@@ -1,0 +1,109 @@
+//! What can be proved of a Sym: bounds, sign, divisibility.
+
+use super::atom::Atom;
+use super::divide::gcd;
+use super::{Sym, Var};
+
+impl Sym {
+    /// An interval that holds the value; i64::MIN / i64::MAX stand for "not known".
+    pub fn bounds(&self) -> (i64, i64) {
+        let (mut lo, mut hi) = (self.constant() as i128, self.constant() as i128);
+        for (mono, c) in self.terms() {
+            let (a, b) = mono.iter().fold((1, 1), |acc, atom| mul_range(acc, atom.range()));
+            let (a, b) = mul_range((a, b), (*c as i128, *c as i128));
+            lo = lo.saturating_add(a);
+            hi = hi.saturating_add(b);
+        }
+        (clamp(lo), clamp(hi))
+    }
+
+    /// True only if `self >= 0` for every value of its variables.
+    pub fn is_nonneg(&self) -> bool {
+        if self.bounds().0 >= 0 {
+            return true;
+        }
+        let Some(var) = self.vars().into_iter().rev().find(|v| v.extent().is_some()) else { return false };
+        self.at_minimum_over(&var).is_some_and(|s| s.is_nonneg())
+    }
+
+    pub fn is_positive(&self) -> bool {
+        (self - 1).is_nonneg()
+    }
+
+    /// The least value over one bounded variable, if the expression is linear in it with a factor of known sign.
+    fn at_minimum_over(&self, var: &Var) -> Option<Sym> {
+        let factor = self.coeff(var)?;
+        let extent = var.extent()?;
+        let rest = self - &(&factor * &Sym::var(var));
+        if factor.bounds().0 >= 0 {
+            return Some(rest);
+        }
+        (factor.bounds().1 <= 0).then(|| &rest + &(&factor * &(extent - 1)))
+    }
+
+    /// The largest known integer that divides every value (0 for the constant 0).
+    pub fn known_divisor(&self) -> i64 {
+        self.terms().iter().fold(self.constant().abs(), |acc, (mono, c)| {
+            let term = mono.iter().fold(c.abs(), |m, a| m.saturating_mul(a.divisor()));
+            gcd(acc, term)
+        })
+    }
+
+    pub fn is_multiple_of(&self, n: i64) -> bool {
+        let d = self.known_divisor();
+        d == 0 || (n != 0 && d % n == 0)
+    }
+}
+
+impl Atom {
+    fn divisor(&self) -> i64 {
+        match self {
+            Atom::Var(v) => v.divisor().max(1),
+            Atom::Min(p) | Atom::Max(p) => gcd(p.0.known_divisor(), p.1.known_divisor()).max(1),
+            Atom::Div(_) | Atom::Mod(_) => 1,
+        }
+    }
+
+    fn range(&self) -> (i128, i128) {
+        let of = |s: &Sym| {
+            let (lo, hi) = s.bounds();
+            (lo as i128, hi as i128)
+        };
+        match self {
+            Atom::Var(v) => (v.lo() as i128, v.hi() as i128),
+            Atom::Min(p) => (of(&p.0).0.min(of(&p.1).0), of(&p.0).1.min(of(&p.1).1)),
+            Atom::Max(p) => (of(&p.0).0.max(of(&p.1).0), of(&p.0).1.max(of(&p.1).1)),
+            Atom::Div(p) => match (of(&p.0), of(&p.1)) {
+                ((lo, hi), (b0, b1)) if b0 > 0 => {
+                    let least = lo.div_euclid(if lo < 0 { b0 } else { b1 });
+                    let most = hi.div_euclid(if hi < 0 { b1 } else { b0 });
+                    (least, most)
+                }
+                _ => (i64::MIN as i128, i64::MAX as i128),
+            },
+            Atom::Mod(p) => match of(&p.1) {
+                (b0, b1) if b0 > 0 => (0, b1 - 1),
+                _ => (i64::MIN as i128, i64::MAX as i128),
+            },
+        }
+    }
+}
+
+/// Products of interval ends, treating the i64 limits as infinities.
+fn mul_range(a: (i128, i128), b: (i128, i128)) -> (i128, i128) {
+    let ends = [ext_mul(a.0, b.0), ext_mul(a.0, b.1), ext_mul(a.1, b.0), ext_mul(a.1, b.1)];
+    (ends.into_iter().min().unwrap(), ends.into_iter().max().unwrap())
+}
+
+fn ext_mul(a: i128, b: i128) -> i128 {
+    const INF: i128 = i64::MAX as i128;
+    if a == 0 || b == 0 {
+        return 0;
+    }
+    let sign = a.signum() * b.signum();
+    if a.abs() >= INF || b.abs() >= INF { sign * (1 << 100) } else { a * b }
+}
+
+fn clamp(x: i128) -> i64 {
+    x.clamp(i64::MIN as i128, i64::MAX as i128) as i64
+}
