@@ -1,6 +1,7 @@
 //! The data of oxytorch: element types, size expressions, and the three programs (Graph, Kernel, Plan) with their text forms.
 //! No stage's logic lives here.
 
+pub mod abi;
 pub mod dtype;
 pub mod graph;
 pub mod kernel;

@@ -1,0 +1,1 @@
+//! Kernel to LLVM to machine code.

@@ -1,0 +1,1 @@
+//! compile(): the only place that knows the order of the stages.

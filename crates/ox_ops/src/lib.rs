@@ -1,0 +1,1 @@
+//! The op table, and the torch surface on top of it.

@@ -1,0 +1,1 @@
+//! Graph to Graph: rules and passes, one ordered list.

@@ -1,0 +1,1 @@
+//! Runs Plans over torch's C ABI.

@@ -1,0 +1,1 @@
+//! Graph to Plan: fusion into Kernels, library calls, memory.

@@ -1,0 +1,1 @@
+//! Reference interpreters and the backend suite.
