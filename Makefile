@@ -1,0 +1,56 @@
+# The commands a newcomer types. Each sets up what it needs, says so, and is quick the second time.
+SHELL := /bin/bash
+PYTHON := .venv/bin/python
+export LLVM_SYS_191_PREFIX ?= $(shell llvm-config-19 --prefix 2>/dev/null || echo /usr/lib/llvm-19)
+export PYO3_PYTHON := $(CURDIR)/$(PYTHON)
+# Other environments that happen to be active must not leak into ours.
+unexport VIRTUAL_ENV CONDA_PREFIX PYTHONPATH
+# Tests must not paper over a bug of the compiler by running eager.
+TEST_ENV := OXYTORCH_BUG=fatal
+
+.PHONY: help setup build demo test test-rust test-python bench check fmt clean
+
+help:
+	@echo "make setup   LLVM 19 (apt) and .venv with the pinned packages"
+	@echo "make build   the extension, in release, into .venv"
+	@echo "make demo    GPT-2: eager, oxytorch and torch.compile in one table"
+	@echo "make test    Rust tests, then the differential tests against eager PyTorch"
+	@echo "make bench   seven workloads, fresh process and caches for each; writes benches/results/"
+	@echo "make check   formatting, lints, dependency edges"
+	@echo "make clean   removes what was built (not .venv)"
+
+setup:
+	@scripts/setup.sh
+
+build: setup
+	@echo "build: the extension in release (the first time takes minutes)"
+	@. .venv/bin/activate && maturin develop --release --quiet
+
+demo: build
+	@$(PYTHON) examples/demo.py
+
+test: test-rust test-python
+
+test-rust: setup
+	@echo "test: Rust"
+	@$(TEST_ENV) cargo test --workspace --quiet
+
+test-python: build
+	@echo "test: Python"
+	@$(TEST_ENV) $(PYTHON) -m pytest python/tests
+
+bench: build
+	@$(PYTHON) benches/bench.py $(BENCH)
+
+check: setup
+	cargo fmt --all --check
+	cargo clippy --workspace --all-targets --quiet -- -D warnings
+	$(PYTHON) scripts/check_edges.py
+
+fmt:
+	cargo fmt --all
+
+clean:
+	cargo clean --quiet
+	rm -rf build python/oxytorch/*.so
+	find python examples benches -name __pycache__ -prune -exec rm -rf {} +
