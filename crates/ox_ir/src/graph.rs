@@ -109,6 +109,17 @@ pub enum Combine {
     With(ReduceOp),
 }
 
+/// What an index outside of its dimension means.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Bounds {
+    /// Negative indices count from the end; others out of range are an IndexError (`x[index]`).
+    Wrap,
+    /// Negative indices are out of range too: an IndexError (`embedding`, `index_select`, `index_add`).
+    IndexError,
+    /// Likewise, a RuntimeError (`gather`, `scatter`).
+    RuntimeError,
+}
+
 /// What is computed on the result of a matrix product or convolution before it is stored.
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
 pub enum Post {

@@ -49,6 +49,7 @@ pub struct View {
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum CheckKind {
     IndexError(String),
+    RuntimeError(String),
     ZeroDivision(String),
 }
 
