@@ -1,1 +1,17 @@
 //! The op table, and the torch surface on top of it.
+
+pub mod builder;
+pub mod error;
+pub mod functional;
+pub mod infer;
+pub mod promote;
+pub mod recorder;
+pub mod surface;
+pub mod value;
+
+pub use builder::Builder;
+pub use error::{ExceptionKind, OpError, OpResult};
+pub use infer::{check, infer};
+pub use recorder::{FrontValue, OutputSpec, Recorder, TensorRef};
+pub use surface::{Bound, Operand, Surface};
+pub use value::{Value, ValueOf};

@@ -1,0 +1,45 @@
+//! From what the program calls to a row of the surface: in-place suffixes, Python's operators and their reflected forms.
+
+use crate::surface::{self, Surface};
+
+pub(crate) struct Target {
+    pub row: &'static Surface,
+    /// The result is written into the first argument.
+    pub in_place: bool,
+    /// The first two arguments change places (`__radd__`).
+    pub swap: bool,
+}
+
+const OPERATORS: &[&str] =
+    &["add", "sub", "mul", "matmul", "truediv", "floordiv", "mod", "pow", "lshift", "rshift", "and", "or", "xor"];
+
+/// The row for a function, method or operator.
+pub(crate) fn resolve(namespace: &str, name: &str) -> Option<Target> {
+    if let Some(inner) = name.strip_prefix("__").and_then(|n| n.strip_suffix("__")) {
+        return resolve_operator(inner);
+    }
+    if namespace == "operator" {
+        return resolve_operator(name);
+    }
+    if let Some(row) = surface::lookup(namespace, name) {
+        return Some(Target { row, in_place: row.sharing == surface::Sharing::Assign, swap: false });
+    }
+    let stem = name.strip_suffix('_')?;
+    let row = surface::lookup(namespace, stem)?;
+    Some(Target { row, in_place: true, swap: false })
+}
+
+/// `name` is one of the operator module's, or what stands between the underscores of a special method.
+fn resolve_operator(name: &str) -> Option<Target> {
+    let name = name.trim_end_matches('_');
+    if let Some(row) = surface::lookup("operator", name) {
+        return Some(Target { row, in_place: row.sharing == surface::Sharing::Assign, swap: false });
+    }
+    let stem = name.get(1..).filter(|stem| OPERATORS.contains(stem))?;
+    let row = surface::lookup("operator", stem)?;
+    match &name[..1] {
+        "i" => Some(Target { row, in_place: true, swap: false }),
+        "r" => Some(Target { row, in_place: false, swap: true }),
+        _ => None,
+    }
+}

@@ -1,0 +1,306 @@
+//! `Recorder`: what a front end talks to. It hands out `TensorRef`s, which alias and may be written as torch's tensors do, and
+//! records a Graph, which does neither.
+
+use crate::builder::Builder;
+use crate::error::{OpError, OpResult};
+use crate::functional::{self, Chain, chain_between, replay, resolve, size_math, write_through};
+use crate::promote::{can_cast, torch_name};
+use crate::surface::{self, Bound, Sharing, Slots};
+use crate::value::{Value, ValueOf};
+use ox_ir::graph::{Alias, Graph, GraphInput, GraphOutput, Library, Mutation, NodeId, Shape};
+use ox_ir::{Sym, TensorType};
+
+/// A tensor of the program being recorded.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct TensorRef(u32);
+
+/// A value of the program being recorded.
+pub type FrontValue = ValueOf<TensorRef>;
+
+/// A result of the program, with what the front end knows of eager's: its strides and where in its storage it begins.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct OutputSpec {
+    pub tensor: TensorRef,
+    pub strides: Shape,
+    pub offset: Sym,
+}
+
+/// Memory that tensors share.
+struct Base {
+    input: Option<u32>,
+    value: NodeId,
+    /// Counts writes.
+    version: u32,
+}
+
+struct RefData {
+    base: usize,
+    chain: Chain,
+    /// The tensor's value, valid while the base is at `version`.
+    value: NodeId,
+    version: u32,
+    /// It is an input itself, not a view of one.
+    is_input: bool,
+}
+
+#[derive(Default)]
+pub struct Recorder {
+    builder: Builder,
+    bases: Vec<Base>,
+    refs: Vec<RefData>,
+}
+
+impl Recorder {
+    pub fn new() -> Recorder {
+        Recorder::default()
+    }
+
+    pub fn builder(&mut self) -> &mut Builder {
+        &mut self.builder
+    }
+
+    pub fn set_location(&mut self, location: &str) {
+        self.builder.set_location(location);
+    }
+
+    pub fn input(&mut self, input: GraphInput) -> TensorRef {
+        let place = self.builder.graph().inputs.len() as u32;
+        let value = self.builder.input(input);
+        let tensor = self.fresh(value);
+        self.bases[self.refs[tensor.0 as usize].base].input = Some(place);
+        self.refs[tensor.0 as usize].is_input = true;
+        tensor
+    }
+
+    /// A tensor in memory of its own.
+    pub fn fresh(&mut self, value: NodeId) -> TensorRef {
+        self.bases.push(Base { input: None, value, version: 0 });
+        self.push(RefData { base: self.bases.len() - 1, chain: Chain::new(), value, version: 0, is_input: false })
+    }
+
+    fn push(&mut self, data: RefData) -> TensorRef {
+        self.refs.push(data);
+        TensorRef(self.refs.len() as u32 - 1)
+    }
+
+    pub fn ty(&self, tensor: TensorRef) -> &TensorType {
+        self.builder.ty(self.refs[tensor.0 as usize].value)
+    }
+
+    /// Whether two tensors share a base.
+    pub fn aliases(&self, a: TensorRef, b: TensorRef) -> bool {
+        self.refs[a.0 as usize].base == self.refs[b.0 as usize].base
+    }
+
+    /// The tensor's value now.
+    pub fn read(&mut self, tensor: TensorRef) -> OpResult<NodeId> {
+        let data = &mut self.refs[tensor.0 as usize];
+        let base = &self.bases[data.base];
+        if data.version != base.version {
+            let values = replay(&mut self.builder, base.value, &data.chain)?;
+            data.value = values[values.len() - 1];
+            data.version = base.version;
+        }
+        Ok(data.value)
+    }
+
+    /// Gives the tensor a new value of its own type, and with it everything that shares its memory.
+    pub fn write(&mut self, tensor: TensorRef, value: NodeId) -> OpResult<()> {
+        let expected = self.ty(tensor).clone();
+        if *self.builder.ty(value) != expected {
+            return Err(OpError::bug(format!("{:?} written into {expected:?}", self.builder.ty(value))));
+        }
+        let base = self.refs[tensor.0 as usize].base;
+        self.check_overlap(base)?;
+        let chain = &self.refs[tensor.0 as usize].chain;
+        let written = write_through(&mut self.builder, self.bases[base].value, chain, value)?;
+        self.bases[base].value = written;
+        self.bases[base].version += 1;
+        let data = &mut self.refs[tensor.0 as usize];
+        data.value = value;
+        data.version = self.bases[base].version;
+        Ok(())
+    }
+
+    /// An input whose elements share memory among themselves cannot be written.
+    fn check_overlap(&self, base: usize) -> OpResult<()> {
+        let Some(place) = self.bases[base].input else { return Ok(()) };
+        let input = &self.builder.graph().inputs[place as usize];
+        let overlaps =
+            input.ty.shape.iter().zip(&input.strides).any(|(size, stride)| stride.is_zero() && (size - 1).is_positive());
+        if overlaps { Err(functional::overlap_error()) } else { Ok(()) }
+    }
+
+    /// A library call. Its results are new tensors; the arguments that it writes are written.
+    pub fn library(&mut self, library: Library, args: &[TensorRef]) -> OpResult<Vec<TensorRef>> {
+        let (outs, mutates) = (library.outs.len(), library.mutates.clone());
+        let nodes: Vec<NodeId> = args.iter().map(|t| self.read(*t)).collect::<OpResult<_>>()?;
+        let mut results = self.builder.library(library, &nodes)?;
+        let written = results.split_off(outs);
+        for (place, value) in mutates.into_iter().zip(written) {
+            self.write(args[place as usize], value)?;
+        }
+        Ok(results.into_iter().map(|value| self.fresh(value)).collect())
+    }
+
+    /// Records a call of torch's `namespace.name`. `shares` is whether eager's result shares memory with the first argument, if
+    /// the caller knows; it decides for functions that sometimes copy (`reshape`, `contiguous`, `to`).
+    pub fn call(
+        &mut self,
+        namespace: &str,
+        name: &str,
+        args: &[FrontValue],
+        kwargs: &[(String, FrontValue)],
+        shares: Option<bool>,
+    ) -> OpResult<FrontValue> {
+        if let Some(value) = size_math(name, args)? {
+            return Ok(value);
+        }
+        let target = resolve(namespace, name).ok_or_else(|| OpError::unsupported(format!("{namespace}.{name}")))?;
+        let mut args = args.to_vec();
+        if target.swap && args.len() == 2 {
+            args.swap(0, 1);
+        }
+        let (outs, kwargs): (Vec<_>, Vec<_>) = kwargs.iter().cloned().partition(|(k, v)| k == "out" && !v.is_none());
+        let slots = surface::bind(target.row.signature, &args, &kwargs)?;
+        let mut bound = self.read_slots(&slots)?;
+        let value = (target.row.build)(&mut self.builder, &mut bound)?;
+        self.apply_written(&slots, &bound)?;
+        let in_place = target.in_place || (bound.knows("inplace") && *bound.value("inplace") == Value::Bool(true));
+        match (outs.into_iter().next(), in_place) {
+            (Some((_, out)), _) => self.finish_out(out, value),
+            (None, true) => self.finish_in_place(&slots, value, target.row.sharing),
+            (None, false) => self.wrap(&slots, value, target.row.sharing, shares),
+        }
+    }
+
+    fn read_slots(&mut self, slots: &Slots<TensorRef>) -> OpResult<Bound> {
+        let mut nodes = Slots::with_capacity(slots.len());
+        for (name, value) in slots {
+            nodes.push((*name, value.map(&mut |t| self.read(*t))?));
+        }
+        Ok(Bound::from_slots(nodes))
+    }
+
+    fn apply_written(&mut self, slots: &Slots<TensorRef>, bound: &Bound) -> OpResult<()> {
+        for (name, value) in &bound.written {
+            let slot = slots.iter().find(|(n, _)| n == name).and_then(|(_, v)| v.as_tensor());
+            let tensor = slot.ok_or_else(|| OpError::bug(format!("a row writes `{name}`, which is not a tensor")))?;
+            self.write(tensor, *value)?;
+        }
+        Ok(())
+    }
+
+    fn first_tensor(slots: &Slots<TensorRef>) -> Option<TensorRef> {
+        slots.first().and_then(|(_, v)| v.as_tensor())
+    }
+
+    fn finish_out(&mut self, out: FrontValue, value: Value) -> OpResult<FrontValue> {
+        match (&out, &value) {
+            (ValueOf::Tensor(tensor), ValueOf::Tensor(node)) => self.write_converted(*tensor, *node, "out")?,
+            (_, _) => {
+                let (outs, nodes) = (out.tensors(), value.tensors());
+                if outs.len() != nodes.len() {
+                    return Err(OpError::unsupported("out= of another number of tensors"));
+                }
+                for (tensor, node) in outs.into_iter().zip(nodes) {
+                    self.write_converted(tensor, node, "out")?;
+                }
+            }
+        }
+        Ok(out)
+    }
+
+    fn finish_in_place(&mut self, slots: &Slots<TensorRef>, value: Value, sharing: Sharing) -> OpResult<FrontValue> {
+        let tensor = Self::first_tensor(slots).ok_or_else(|| OpError::unsupported("in-place operation on no tensor"))?;
+        let node = value.as_tensor().ok_or_else(|| OpError::unsupported("in-place operation with several results"))?;
+        match sharing {
+            Sharing::View => self.rebind(tensor, node)?,
+            _ => self.write_converted(tensor, node, "in-place")?,
+        }
+        Ok(if sharing == Sharing::Assign { ValueOf::None } else { ValueOf::Tensor(tensor) })
+    }
+
+    /// `t_`, `unsqueeze_` and their like: the tensor becomes a view of what it was.
+    fn rebind(&mut self, tensor: TensorRef, node: NodeId) -> OpResult<()> {
+        if self.refs[tensor.0 as usize].is_input {
+            return Err(OpError::unsupported("changing the shape of an input in place"));
+        }
+        self.refs[tensor.0 as usize] = self.view_data(tensor, node)?;
+        Ok(())
+    }
+
+    /// Writes a computed value, converted to the tensor's type where eager converts it.
+    fn write_converted(&mut self, tensor: TensorRef, node: NodeId, how: &str) -> OpResult<()> {
+        let ty = self.ty(tensor).clone();
+        let got = self.builder.ty(node).clone();
+        if !can_cast(got.dtype, ty.dtype) {
+            let (from, to) = (torch_name(got.dtype), torch_name(ty.dtype));
+            return Err(OpError::runtime(format!("result type {from} can't be cast to the desired output type {to}")));
+        }
+        if got.shape != ty.shape {
+            let (want, have) = (crate::infer::shape_text(&ty.shape), crate::infer::shape_text(&got.shape));
+            return Err(match how {
+                "out" => OpError::unsupported(format!("out= of shape {want} for a result of shape {have}")),
+                _ => OpError::runtime(format!("output with shape {want} doesn't match the broadcast shape {have}")),
+            });
+        }
+        let node = self.builder.cast(node, ty.dtype);
+        self.write(tensor, node)
+    }
+
+    /// Makes tensors of a row's results.
+    fn wrap(&mut self, slots: &Slots<TensorRef>, value: Value, sharing: Sharing, shares: Option<bool>) -> OpResult<FrontValue> {
+        let first = Self::first_tensor(slots);
+        value.map(&mut |node| match (sharing, first) {
+            (Sharing::View, Some(tensor)) => self.view_of(tensor, *node),
+            (Sharing::Maybe, Some(tensor)) if shares != Some(false) => match self.view_of(tensor, *node) {
+                Ok(viewed) => Ok(viewed),
+                Err(error) if shares == Some(true) => Err(error),
+                Err(_) => Ok(self.fresh(*node)),
+            },
+            _ => Ok(self.fresh(*node)),
+        })
+    }
+
+    /// `node`, which was made of the tensor's present value by views alone, as a tensor that shares its memory.
+    pub fn view_of(&mut self, tensor: TensorRef, node: NodeId) -> OpResult<TensorRef> {
+        let data = self.view_data(tensor, node)?;
+        Ok(self.push(data))
+    }
+
+    fn view_data(&mut self, tensor: TensorRef, node: NodeId) -> OpResult<RefData> {
+        let from = self.read(tensor)?;
+        let steps = chain_between(self.builder.graph(), from, node);
+        let steps = steps.ok_or_else(|| OpError::unsupported("a result that shares memory in a way that is not a view"))?;
+        let data = &self.refs[tensor.0 as usize];
+        let chain: Chain = data.chain.iter().cloned().chain(steps).collect();
+        Ok(RefData { base: data.base, chain, value: node, version: data.version, is_input: false })
+    }
+
+    /// The recorded program. `outputs` may repeat tensors and share memory with inputs and one another.
+    pub fn finish(mut self, outputs: &[OutputSpec]) -> OpResult<Graph> {
+        let mut results = Vec::with_capacity(outputs.len());
+        for (n, spec) in outputs.iter().enumerate() {
+            let value = self.read(spec.tensor)?;
+            let alias = self.alias_of(outputs, n);
+            results.push(GraphOutput { value, strides: spec.strides.clone(), alias });
+        }
+        let written = self.bases.iter().filter(|base| base.version > 0);
+        let mutations = written.filter_map(|base| Some(Mutation { input: base.input?, value: base.value })).collect();
+        Ok(self.builder.finish(results, mutations))
+    }
+
+    /// An output shares memory with the input that is its base, or with the output that holds the whole of its base.
+    fn alias_of(&self, outputs: &[OutputSpec], n: usize) -> Option<Alias> {
+        let data = |spec: &OutputSpec| &self.refs[spec.tensor.0 as usize];
+        let own = data(&outputs[n]);
+        if let Some(input) = self.bases[own.base].input {
+            return Some(Alias::Input(input, outputs[n].offset.clone()));
+        }
+        let whole = self.builder.ty(self.bases[own.base].value).numel();
+        let holds_all = |spec: &OutputSpec| data(spec).base == own.base && self.ty(spec.tensor).numel() == whole;
+        let holder = outputs.iter().position(holds_all).filter(|holder| *holder != n)?;
+        Some(Alias::Output(holder as u32, &outputs[n].offset - &outputs[holder].offset))
+    }
+}

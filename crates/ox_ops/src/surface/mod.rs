@@ -1,0 +1,86 @@
+//! What torch's functions mean in Ops: a table of names, signatures and building functions.
+//!
+//! A row is found by its name alone ("add" serves `torch.add`, `Tensor.add`, `operator.add` and `aten::add`), except where a
+//! namespace gives the name another meaning; then a row named `F.pad` or `Tensor.to` comes first. In-place forms have no rows:
+//! the Recorder makes them from these.
+//!
+//! To add rows: write a file with `pub const ROWS: &[Surface]`, and list it in `TABLES`.
+
+mod bound;
+mod signature;
+
+use crate::builder::Builder;
+use crate::error::OpResult;
+use crate::value::Value;
+use rustc_hash::FxHashMap;
+use std::sync::OnceLock;
+
+pub use bound::{Bound, Operand, wrap_dim, wrap_dims};
+pub(crate) use signature::{Slots, bind};
+
+/// Whether what a row returns shares memory with its first argument.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Sharing {
+    /// New memory, always (even if the value is the argument's).
+    Fresh,
+    /// A view of the first argument, always.
+    View,
+    /// A view if the row returned its first argument or a view of it; the front end may know better.
+    Maybe,
+    /// Writes the result into its first argument and returns None.
+    Assign,
+}
+
+pub type BuildFn = fn(&mut Builder, &mut Bound) -> OpResult<Value>;
+
+pub struct Surface {
+    pub names: &'static [&'static str],
+    pub signature: &'static str,
+    pub sharing: Sharing,
+    pub build: BuildFn,
+}
+
+/// A row whose results are new tensors.
+pub const fn fresh(names: &'static [&'static str], signature: &'static str, build: BuildFn) -> Surface {
+    Surface { names, signature, sharing: Sharing::Fresh, build }
+}
+
+/// A row whose results are views of its first argument.
+pub const fn view(names: &'static [&'static str], signature: &'static str, build: BuildFn) -> Surface {
+    Surface { names, signature, sharing: Sharing::View, build }
+}
+
+/// A row that may return its first argument or a view of it.
+pub const fn maybe(names: &'static [&'static str], signature: &'static str, build: BuildFn) -> Surface {
+    Surface { names, signature, sharing: Sharing::Maybe, build }
+}
+
+/// A row that writes its first argument.
+pub const fn assign(names: &'static [&'static str], signature: &'static str, build: BuildFn) -> Surface {
+    Surface { names, signature, sharing: Sharing::Assign, build }
+}
+
+const TABLES: &[&[Surface]] = &[];
+
+/// All rows.
+pub fn rows() -> impl Iterator<Item = &'static Surface> {
+    TABLES.iter().flat_map(|table| table.iter())
+}
+
+fn index() -> &'static FxHashMap<&'static str, &'static Surface> {
+    static INDEX: OnceLock<FxHashMap<&'static str, &'static Surface>> = OnceLock::new();
+    INDEX.get_or_init(|| rows().flat_map(|row| row.names.iter().map(move |name| (*name, row))).collect())
+}
+
+/// Namespaces whose names mean the same as everybody's unless a row says otherwise. All others (`special`, `linalg`, ...) are
+/// found under their prefix only.
+const SHARED: &[&str] = &["torch", "Tensor", "F", "operator", "aten"];
+
+/// The row for a function. `namespace` is "torch", "Tensor", "F" (torch.nn.functional), "operator", "aten", "special", "linalg" ...
+pub fn lookup(namespace: &str, name: &str) -> Option<&'static Surface> {
+    let prefixed = format!("{namespace}.{name}");
+    if let Some(row) = index().get(prefixed.as_str()) {
+        return Some(row);
+    }
+    if SHARED.contains(&namespace) { index().get(name).copied() } else { None }
+}
