@@ -112,6 +112,27 @@ pub enum Device {
     Other,
 }
 
+impl fmt::Display for Device {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Device::Cpu => f.write_str("cpu"),
+            Device::Cuda(n) => write!(f, "cuda{n}"),
+            Device::Other => f.write_str("other"),
+        }
+    }
+}
+
+impl FromStr for Device {
+    type Err = ();
+    fn from_str(s: &str) -> Result<Device, ()> {
+        match s {
+            "cpu" => Ok(Device::Cpu),
+            "other" => Ok(Device::Other),
+            _ => s.strip_prefix("cuda").and_then(|n| n.parse().ok()).map(Device::Cuda).ok_or(()),
+        }
+    }
+}
+
 /// A constant of one element. Floats compare and hash by their bits, so that -0.0 and NaN are kept apart.
 #[derive(Clone, Copy, Debug)]
 pub enum Scalar {
@@ -167,14 +188,32 @@ impl std::hash::Hash for Scalar {
     }
 }
 
-/// Floats print so that parsing gives back the same bits: `1.0`, `inf`, `-inf`, `nan`, `1e-5`.
+/// Floats print so that parsing gives back the same bits: `1.0`, `inf`, `-inf`, `nan`, `1e-5`. A NaN that is not the usual one
+/// shows its bits.
 impl fmt::Display for Scalar {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Scalar::Float(x) if x.is_nan() => f.write_str("nan"),
+            Scalar::Float(x) if x.to_bits() == f64::NAN.to_bits() => f.write_str("nan"),
+            Scalar::Float(x) if x.is_nan() => write!(f, "nan0x{:x}", x.to_bits()),
             Scalar::Float(x) => write!(f, "{x:?}"),
             Scalar::Int(x) => write!(f, "{x}"),
             Scalar::Bool(x) => write!(f, "{x}"),
         }
+    }
+}
+
+impl FromStr for Scalar {
+    type Err = ();
+    fn from_str(s: &str) -> Result<Scalar, ()> {
+        if let Ok(value) = s.parse() {
+            return Ok(Scalar::Bool(value));
+        }
+        if let Ok(value) = s.parse() {
+            return Ok(Scalar::Int(value));
+        }
+        if let Some(bits) = s.strip_prefix("nan0x") {
+            return u64::from_str_radix(bits, 16).map(|bits| Scalar::Float(f64::from_bits(bits))).map_err(|_| ());
+        }
+        s.parse().map(Scalar::Float).map_err(|_| ())
     }
 }

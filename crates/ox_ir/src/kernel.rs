@@ -4,10 +4,12 @@
 //! axes (or runs once, if it has none) and executes its instructions. A value lives inside its pass, with two
 //! exceptions: what a `Reduce` made is a value of all later passes, and so are the values of a pass without inner axes.
 //!
-//!     kernel softmax(b0: f32 in, b1: f32 out, i0 < s0) lanes=inner {
-//!       pass i1 < 128 { v0 = load b0[128*i0 + i1] ; v1 = reduce max v0 }
-//!       pass i1 < 128 { v2 = load b0[128*i0 + i1] ; v3 = sub v2 v1 ; v4 = exp v3 ; v5 = reduce sum v4 }
-//!       ...
+//! ```text
+//! kernel softmax(b0: f32 in, b1: f32 out, i0 < s0) lanes=inner {
+//!   pass i1 < 128 { v0 = load b0[128*i0 + i1] ; v1 = reduce max v0 }
+//!   pass i1 < 128 { v2 = load b0[128*i0 + i1] ; v3 = sub v2 v1 ; v4 = exp v3 ; v5 = reduce sum v4 }
+//!   ...
+//! ```
 
 use crate::dtype::{DType, Scalar};
 use crate::graph::{Combine, ReduceOp};
@@ -89,7 +91,8 @@ pub enum Inst {
         value: Val,
     },
     /// An i64 value from memory used as an index below `extent`: wraps negatives if `wrap`, and where it is
-    /// still out of range reports check number `check` and continues with 0. Defines `var` for the index expressions of the pass.
+    /// still out of range reports check number `check` and continues with 0. Defines `var` for index expressions, wherever this
+    /// value can be seen; the value itself is the index that was found good.
     CheckIndex {
         value: Val,
         var: Var,

@@ -8,6 +8,7 @@ pub mod kernel;
 pub mod plan;
 pub mod point;
 pub mod sym;
+pub mod text;
 
 pub use dtype::{DType, Device, Scalar};
 pub use graph::{Graph, Node, NodeId, Op, TensorType};
@@ -15,3 +16,4 @@ pub use kernel::Kernel;
 pub use plan::Plan;
 pub use point::PointOp;
 pub use sym::{Sym, Var};
+pub use text::ParseError;

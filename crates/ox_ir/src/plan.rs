@@ -71,6 +71,8 @@ pub enum Call {
     Library(Box<Library>),
 }
 
+// A Plan has few steps, and its runner wants them flat.
+#[allow(clippy::large_enum_variant)]
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Step {
     /// Runs `Plan::kernels[kernel]` on these buffers (its parameters that are not scratch, in order).

@@ -19,6 +19,7 @@ use std::sync::Arc;
 
 pub use atom::{Atom, Var, VarKind};
 pub use text::parse_sym;
+pub(crate) use text::parse_sym_at;
 
 /// A product of atoms, sorted. Empty only inside arithmetic, never in a stored term.
 pub type Monomial = SmallVec<[Atom; 2]>;
