@@ -75,10 +75,12 @@ pub enum Call {
 #[allow(clippy::large_enum_variant)]
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Step {
-    /// Runs `Plan::kernels[kernel]` on these buffers (its parameters that are not scratch, in order).
+    /// Runs `Plan::kernels[kernel]` on these buffers (its parameters that are not scratch, in order). The kernel's check
+    /// number 0 is `Plan::checks[checks]`.
     Launch {
         kernel: u32,
         bufs: Vec<BufId>,
+        checks: u32,
     },
     Call {
         call: Call,
