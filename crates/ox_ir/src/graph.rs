@@ -260,15 +260,16 @@ pub enum Op {
     SliceScatter(Vec<SliceDim>),
     /// (x, index...): `dims[k]` of x is indexed by the k-th index. The indices have one common shape; it takes the place of the
     /// indexed dimensions at position `at` of the result, the dimensions not indexed keep their order around it.
-    /// Negative indices count from the end; others out of range are an IndexError.
     Index {
         dims: Dims,
         at: usize,
+        bounds: Bounds,
     },
     /// (x, index..., values): x with `values` combined into the places that `Index` with the same attributes would read.
     IndexPut {
         dims: Dims,
         at: usize,
+        bounds: Bounds,
         combine: Combine,
     },
 

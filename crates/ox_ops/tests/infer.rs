@@ -1,6 +1,6 @@
 //! The type rules: what fits, and what must be refused.
 
-use ox_ir::graph::{Combine, ConvAttrs, Dims, Op, ReduceOp, SliceDim};
+use ox_ir::graph::{Bounds, Combine, ConvAttrs, Dims, Op, ReduceOp, SliceDim};
 use ox_ir::{DType, PointOp, Sym, TensorType};
 use ox_ops::{check, infer};
 use smallvec::smallvec;
@@ -25,11 +25,11 @@ fn point_ops_want_equal_types() {
 #[test]
 fn index_puts_the_index_shape_where_it_is_told() {
     let (x, i) = (f32(&[2, 3, 4, 5]), ty(DType::I64, &[7, 8]));
-    let index = |dims: &[usize], at| Op::Index { dims: Dims::from_slice(dims), at };
+    let index = |dims: &[usize], at| Op::Index { dims: Dims::from_slice(dims), at, bounds: Bounds::Wrap };
     assert_eq!(infer(&index(&[1, 2], 1), &[&x, &i, &i]).unwrap(), f32(&[2, 7, 8, 5]));
     assert_eq!(infer(&index(&[0, 2], 0), &[&x, &i, &i]).unwrap(), f32(&[7, 8, 3, 5]));
     assert!(infer(&index(&[1, 1], 0), &[&x, &i, &i]).is_err());
-    let put = Op::IndexPut { dims: smallvec![1], at: 1, combine: Combine::With(ReduceOp::Sum) };
+    let put = Op::IndexPut { dims: smallvec![1], at: 1, bounds: Bounds::Wrap, combine: Combine::With(ReduceOp::Sum) };
     assert_eq!(infer(&put, &[&x, &i, &f32(&[2, 7, 8, 4, 5])]).unwrap(), x);
     assert!(infer(&put, &[&x, &i, &f32(&[2, 7, 8, 4])]).is_err());
 }

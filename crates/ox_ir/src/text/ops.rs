@@ -8,7 +8,7 @@ use super::cursor::Parsed;
 use super::parser::Parser;
 use crate::dtype::Scalar;
 use crate::graph::{
-    Arg, AttentionAttrs, Callee, Combine, ConvAttrs, Dims, Library, LibraryOut, Op, Post, ReduceOp, Shape, SliceDim,
+    Arg, AttentionAttrs, Bounds, Callee, Combine, ConvAttrs, Dims, Library, LibraryOut, Op, Post, ReduceOp, Shape, SliceDim,
 };
 use crate::plan::Call;
 use crate::point::PointOp;
@@ -190,8 +190,8 @@ op_table! {
     "pad" Pad{low: Shape, value: Scalar};
     "cat" Cat{dim: usize};
     "slice_scatter" SliceScatter(at: Vec<SliceDim>);
-    "index" Index{dims: Dims, at: usize};
-    "index_put" IndexPut{dims: Dims, at: usize, combine: Combine = Combine::Set};
+    "index" Index{dims: Dims, at: usize, bounds: Bounds = Bounds::Wrap};
+    "index_put" IndexPut{dims: Dims, at: usize, bounds: Bounds = Bounds::Wrap, combine: Combine = Combine::Set};
 
     "reduce" Reduce{op: ReduceOp, dims: Dims};
     "scan" Scan{op: ReduceOp, dim: usize};

@@ -3,7 +3,7 @@
 use super::Builder;
 use super::view::slice_dims;
 use crate::error::OpResult;
-use ox_ir::graph::{AttentionAttrs, Combine, ConvAttrs, Dims, NodeId, Op, Post, ReduceOp, Shape, SliceDim};
+use ox_ir::graph::{AttentionAttrs, Bounds, Combine, ConvAttrs, Dims, NodeId, Op, Post, ReduceOp, Shape, SliceDim};
 use ox_ir::{DType, Scalar, Sym};
 
 impl Builder {
@@ -41,9 +41,9 @@ impl Builder {
     }
 
     /// `indices` have one shape; `dims[k]` of `x` is indexed by the k-th.
-    pub fn index(&mut self, x: NodeId, indices: &[NodeId], dims: &[usize], at: usize) -> OpResult<NodeId> {
+    pub fn index(&mut self, x: NodeId, indices: &[NodeId], dims: &[usize], at: usize, bounds: Bounds) -> OpResult<NodeId> {
         let args: Vec<NodeId> = [x].iter().chain(indices).copied().collect();
-        self.add(Op::Index { dims: Dims::from_slice(dims), at }, &args)
+        self.add(Op::Index { dims: Dims::from_slice(dims), at, bounds }, &args)
     }
 
     /// `values` has the shape that `index` with the same arguments would give.
@@ -52,11 +52,11 @@ impl Builder {
         x: NodeId,
         indices: &[NodeId],
         values: NodeId,
-        (dims, at): (&[usize], usize),
+        (dims, at, bounds): (&[usize], usize, Bounds),
         combine: Combine,
     ) -> OpResult<NodeId> {
         let args: Vec<NodeId> = [x].iter().chain(indices).copied().chain([values]).collect();
-        self.add(Op::IndexPut { dims: Dims::from_slice(dims), at, combine }, &args)
+        self.add(Op::IndexPut { dims: Dims::from_slice(dims), at, bounds, combine }, &args)
     }
 
     /// Reduced dimensions stay with size 1. No dimensions: the value itself.

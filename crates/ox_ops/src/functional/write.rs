@@ -4,7 +4,7 @@ use super::{ViewStep, replay};
 use crate::builder::Builder;
 use crate::error::{OpError, OpResult};
 use ox_ir::Sym;
-use ox_ir::graph::{Combine, Dims, NodeId, Op};
+use ox_ir::graph::{Bounds, Combine, Dims, NodeId, Op};
 
 /// The base's new value when the view at the end of `chain` takes the value `new`.
 pub(crate) fn write_through(builder: &mut Builder, base: NodeId, chain: &[ViewStep], new: NodeId) -> OpResult<NodeId> {
@@ -60,6 +60,6 @@ fn scatter_places(builder: &mut Builder, step: &ViewStep, before: NodeId, writte
     let places = builder.reshape(places, &count)?;
     let flat = builder.reshape(before, &[numel])?;
     let written = builder.reshape(written, &count)?;
-    let flat = builder.index_put(flat, &[places], written, (&[0], 0), Combine::Set)?;
+    let flat = builder.index_put(flat, &[places], written, (&[0], 0, Bounds::IndexError), Combine::Set)?;
     builder.reshape(flat, &shape)
 }

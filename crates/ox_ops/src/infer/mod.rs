@@ -21,7 +21,7 @@ pub fn infer(op: &Op, args: &[&TensorType]) -> OpResult<TensorType> {
         Op::Diagonal { offset, dim1, dim2 } => view::infer_diagonal(*offset, *dim1, *dim2, one(op, args)?),
         Op::Cat { dim } => infer_cat(*dim, args),
         Op::SliceScatter(dims) => view::infer_slice_scatter(dims, args),
-        Op::Index { dims, at } => index::infer_index(dims, *at, args),
+        Op::Index { dims, at, .. } => index::infer_index(dims, *at, args),
         Op::IndexPut { dims, at, .. } => index::infer_index_put(dims, *at, args),
         Op::Reduce { op: reduce, dims } => infer_reduce(*reduce, dims, one(op, args)?),
         Op::Scan { op: scan, dim } => infer_scan(*scan, *dim, one(op, args)?),
