@@ -63,7 +63,7 @@ impl fmt::Display for Plan {
 impl Plan {
     fn print_step(&self, f: &mut fmt::Formatter<'_>, step: &Step) -> fmt::Result {
         match step {
-            Step::Launch { kernel, bufs } => {
+            Step::Launch { kernel, bufs, .. } => {
                 let name = self.kernels.get(*kernel as usize).map_or("?", |k| &k.name);
                 write!(f, "launch {kernel} {name}(")?;
                 list(f, bufs, |f, buf| write!(f, "{buf}"))?;
