@@ -1,1 +1,45 @@
-//! Graph to Plan: fusion into Kernels, library calls, memory.
+//! Graph to Plan: what is stored, what is fused into which kernel, which library calls are made in which order, and where
+//! everything lies in memory.
+//!
+//! The steps, in order: `prepare` (copies where memory must not be shared), `roots` (what may be stored), `fuse` (which
+//! roots are one kernel), `emit` + `order` (the kernels), `build` (the Plan), `memory` (the arena).
+
+mod build;
+mod coords;
+mod cost;
+mod emit;
+mod fuse;
+mod layout;
+mod memory;
+mod name;
+mod order;
+mod prepare;
+mod roots;
+mod space;
+
+use ox_ir::{Graph, Plan};
+
+#[derive(Clone, Debug, Default)]
+pub struct ScheduleOptions {}
+
+#[derive(Debug, thiserror::Error)]
+pub enum ScheduleError {
+    /// A graph that the scheduler cannot express as a Plan; the caller runs it in another way.
+    #[error("cannot schedule: {0}")]
+    Unsupported(String),
+    #[error("bug in the scheduler: {0}")]
+    Bug(String),
+}
+
+/// The Plan that computes `graph`.
+pub fn schedule(graph: &Graph, _options: &ScheduleOptions) -> Result<Plan, ScheduleError> {
+    let graph = prepare::prepare(graph);
+    let roots = roots::choose_roots(&graph);
+    let layouts = layout::Layouts::choose(&graph);
+    let strides = |id| layouts.strides(id);
+    let ctx = emit::Context { graph: &graph, is_root: &roots.is_root, strides: &strides };
+    let units = fuse::fuse(&ctx, &roots);
+    let mut plan = build::Build::new(&ctx, &roots, units).plan()?;
+    memory::place(&mut plan);
+    Ok(plan)
+}

@@ -10,6 +10,7 @@
 mod atom;
 mod divide;
 mod prove;
+mod rejoin;
 mod text;
 
 use smallvec::SmallVec;
@@ -235,7 +236,7 @@ impl<'a> Add<&'a Sym> for &'a Sym {
     type Output = Sym;
     fn add(self, other: &Sym) -> Sym {
         let constant = self.constant().saturating_add(other.constant());
-        Sym::from_terms([self.terms(), other.terms()].concat(), constant)
+        Sym::from_terms([self.terms(), other.terms()].concat(), constant).rejoined()
     }
 }
 

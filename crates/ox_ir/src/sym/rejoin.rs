@@ -1,0 +1,76 @@
+//! `n*(x // n) + x % n` is `x`: what a split and a join of one dimension leave behind.
+
+use super::{Atom, Monomial, Sym};
+
+impl Sym {
+    /// Puts split positions together again, wherever both halves stand in the sum with fitting factors.
+    pub(super) fn rejoined(self) -> Sym {
+        let has_rest = self.terms().iter().any(|(mono, _)| mono.iter().any(|a| matches!(a, Atom::Mod(_))));
+        if !has_rest {
+            return self;
+        }
+        match self.terms().iter().find_map(|(mono, c)| self.rejoin_term(mono, *c)) {
+            Some(joined) => joined,
+            None => self,
+        }
+    }
+
+    /// The sum with the term `c * rest * (x % n)` and its other half `c * rest * n * (x // n)` replaced by `c * rest * x`.
+    fn rejoin_term(&self, mono: &Monomial, c: i64) -> Option<Sym> {
+        let at = mono.iter().position(|a| matches!(a, Atom::Mod(_)))?;
+        let Atom::Mod(p) = &mono[at] else { return None };
+        let (x, n) = (&p.0, &p.1);
+        let mut rest = Sym::from(c);
+        for (k, atom) in mono.iter().enumerate() {
+            if k != at {
+                rest = &rest * &Sym::from_atom(atom.clone());
+            }
+        }
+        let quotient = &(&rest * n) * &x.div(n);
+        let [(half, factor)] = quotient.terms() else { return None };
+        let present = self.terms().iter().any(|(m, f)| m == half && f == factor) && quotient.constant() == 0;
+        present.then(|| {
+            let others = self.terms().iter().filter(|(m, _)| m != half && m != mono).cloned().collect();
+            &Sym::from_terms(others, self.constant()) + &(&rest * x)
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::sym::{Sym, Var};
+
+    fn axis(id: u32, extent: i64) -> Sym {
+        Sym::var(&Var::axis(id, Sym::from(extent)))
+    }
+
+    #[test]
+    fn a_split_dimension_is_whole_again() {
+        let x = axis(0, 96);
+        let n = Sym::from(8i64);
+        assert_eq!(&(&x.div(&n) * 24) + &(&x.rem(&n) * 3), &x * 3);
+    }
+
+    #[test]
+    fn a_dimension_split_in_three_is_whole_again() {
+        let x = axis(0, 96);
+        let (outer, inner) = (x.div(&Sym::from(8i64)), x.rem(&Sym::from(8i64)));
+        let (a, b) = (outer.div(&Sym::from(4i64)), outer.rem(&Sym::from(4i64)));
+        assert_eq!(&(&(&a * 32) + &(&b * 8)) + &inner, x);
+    }
+
+    #[test]
+    fn symbolic_splits_too() {
+        let s = Sym::var(&Var::size(0, 2, i64::MAX, 1));
+        let x = Sym::var(&Var::axis(0, &s * 4));
+        assert_eq!(&(&s * &x.div(&s)) + &x.rem(&s), x);
+    }
+
+    #[test]
+    fn other_factors_stay() {
+        let x = axis(0, 96);
+        let n = Sym::from(8i64);
+        let e = &(&x.div(&n) * 25) + &(&x.rem(&n) * 3);
+        assert_ne!(e, &x * 3);
+    }
+}

@@ -1,0 +1,294 @@
+//! Units to Plan: buffers, steps, outputs.
+
+use crate::ScheduleError;
+use crate::emit::{CheckText, Context, Emitted, emit, emit_scatter};
+use crate::fuse::{Unit, UnitKind};
+use crate::layout::{resolve, view_base};
+use crate::name::kernel_name;
+use crate::order::settle;
+use crate::roots::Roots;
+use crate::space::Space;
+use indexmap::IndexMap;
+use ox_ir::graph::{Alias, Bounds, Library, Shape};
+use ox_ir::kernel::Kernel;
+use ox_ir::plan::{BufId, Buffer, Call, Check, CheckKind, Place, Plan, PlanOutput, Step, View, WriteBack};
+use ox_ir::{NodeId, Op, Sym};
+use rustc_hash::{FxHashMap, FxHashSet};
+
+pub struct Build<'a> {
+    ctx: &'a Context<'a>,
+    units: Vec<Unit>,
+    /// Roots that some later step reads.
+    stored: FxHashSet<NodeId>,
+    /// Roots whose memory the caller gets, with the number of the output.
+    returned: FxHashMap<NodeId, u32>,
+    buf_of: FxHashMap<NodeId, BufId>,
+    kernels: IndexMap<Kernel, u32>,
+    plan: Plan,
+}
+
+impl<'a> Build<'a> {
+    pub fn new(ctx: &'a Context<'a>, roots: &Roots, units: Vec<Unit>) -> Build<'a> {
+        let mut stored: FxHashSet<NodeId> = ctx.graph.ids().filter(|id| roots.required[id.index()]).collect();
+        units.iter().for_each(|u| stored.extend(u.reads()));
+        let mut returned = FxHashMap::default();
+        for (k, output) in ctx.graph.outputs.iter().enumerate().filter(|(_, o)| o.alias.is_none()) {
+            returned.entry(view_base(ctx.graph, output.value)).or_insert(k as u32);
+        }
+        let plan = Plan { sizes: ctx.graph.sizes.clone(), locations: ctx.graph.locations.clone(), ..Plan::default() };
+        Build { ctx, units, stored, returned, buf_of: FxHashMap::default(), kernels: IndexMap::new(), plan }
+    }
+
+    pub fn plan(mut self) -> Result<Plan, ScheduleError> {
+        self.input_buffers();
+        for unit in std::mem::take(&mut self.units) {
+            match unit.kind {
+                UnitKind::Call => self.call(unit.members[0])?,
+                UnitKind::Loop | UnitKind::Scan => self.fused(&unit)?,
+                UnitKind::Scatter => self.scatter(unit.members[0])?,
+            }
+        }
+        self.outputs()?;
+        self.write_backs()?;
+        self.plan.kernels = std::mem::take(&mut self.kernels).into_keys().collect();
+        Ok(self.plan)
+    }
+
+    fn input_buffers(&mut self) {
+        for (n, input) in self.ctx.graph.inputs.iter().enumerate() {
+            self.plan.buffers.push(Buffer {
+                dtype: input.ty.dtype,
+                device: input.ty.device,
+                shape: input.ty.shape.clone(),
+                strides: input.strides.clone(),
+                place: Place::Input(n as u32),
+            });
+        }
+    }
+
+    /// The buffer of a node that has memory.
+    fn buffer(&mut self, id: NodeId) -> BufId {
+        if let Op::Input(n) = self.ctx.graph.node(id).op {
+            return BufId(n);
+        }
+        if let Some(buf) = self.buf_of.get(&id) {
+            return *buf;
+        }
+        let place = match (&self.ctx.graph.node(id).op, self.returned.get(&id)) {
+            (Op::Project(_) | Op::Conv(_) | Op::Attention(_), _) => Place::Library,
+            (_, Some(n)) => Place::Output(*n),
+            _ => Place::Arena(Sym::ZERO),
+        };
+        let ty = self.ctx.graph.ty(id);
+        let buf = self.add_buffer(Buffer {
+            dtype: ty.dtype,
+            device: ty.device,
+            shape: ty.shape.clone(),
+            strides: (self.ctx.strides)(id),
+            place,
+        });
+        self.buf_of.insert(id, buf);
+        buf
+    }
+
+    fn add_buffer(&mut self, buffer: Buffer) -> BufId {
+        self.plan.buffers.push(buffer);
+        BufId(self.plan.buffers.len() as u32 - 1)
+    }
+
+    fn fused(&mut self, unit: &Unit) -> Result<(), ScheduleError> {
+        let stored: FxHashSet<NodeId> = unit.members.iter().copied().filter(|m| self.stored.contains(m)).collect();
+        if stored.is_empty() || self.is_empty(&unit.members) {
+            // Still declared: a call may take it, a caller may get it.
+            unit.members.iter().filter(|m| stored.contains(m)).for_each(|m| {
+                self.buffer(*m);
+            });
+            return Ok(());
+        }
+        let space = finest(self.ctx, unit);
+        let keep = |id: NodeId| stored.contains(&id);
+        let emitted = emit(self.ctx, &unit.members, &space, &keep)
+            .or_else(|_| emit(self.ctx, &unit.members, &unit.space, &keep))
+            .map_err(|why| ScheduleError::Bug(format!("a group became illegal: {}", why.0)))?;
+        let name = kernel_name(self.ctx.graph, &unit.members, self.ctx.is_root);
+        self.launch(emitted, name, true);
+        Ok(())
+    }
+
+    fn is_empty(&self, members: &[NodeId]) -> bool {
+        members.iter().all(|m| self.ctx.graph.ty(*m).shape.iter().any(|n| n.is_zero()))
+    }
+
+    fn scatter(&mut self, id: NodeId) -> Result<(), ScheduleError> {
+        let [base, values] =
+            emit_scatter(self.ctx, id).map_err(|why| ScheduleError::Unsupported(format!("this scatter: {}", why.0)))?;
+        self.launch(base, "scatter_base".into(), true);
+        let node = self.ctx.graph.node(id);
+        let source = node.args[node.args.len() - 1];
+        if !self.is_empty(&[source]) {
+            self.launch(values, kernel_name(self.ctx.graph, &[id], self.ctx.is_root), true);
+        }
+        Ok(())
+    }
+
+    fn launch(&mut self, emitted: Emitted, name: String, parallel: bool) {
+        let Emitted { mut kernel, params, checks } = emitted;
+        kernel.parallel = parallel && !kernel.axes.is_empty();
+        settle(&mut kernel);
+        let bufs = params.iter().map(|id| self.buffer(*id)).collect();
+        let first = self.plan.checks.len() as u32;
+        for (id, text) in checks {
+            let check = self.check(id, text);
+            self.plan.checks.push(check);
+        }
+        let next = self.kernels.len() as u32;
+        let known = self.kernels.keys().position(|k| Kernel { name: String::new(), ..k.clone() } == kernel);
+        let number = known.map_or(next, |n| n as u32);
+        if known.is_none() {
+            kernel.name = name;
+            self.kernels.insert(kernel, next);
+        }
+        self.plan.steps.push(Step::Launch { kernel: number, bufs, checks: first });
+    }
+
+    fn check(&self, id: NodeId, text: CheckText) -> Check {
+        let node = self.ctx.graph.node(id);
+        let kind = match (text, &node.op) {
+            (CheckText::ZeroDivision, _) => CheckKind::ZeroDivision("ZeroDivisionError".into()),
+            (CheckText::Index { dim }, op) => {
+                let message = format!("index {{value}} is out of bounds for dimension {dim} with size {{extent}}");
+                match op {
+                    Op::Index { bounds: Bounds::RuntimeError, .. } | Op::IndexPut { bounds: Bounds::RuntimeError, .. } => {
+                        CheckKind::RuntimeError(message)
+                    }
+                    _ => CheckKind::IndexError(message),
+                }
+            }
+        };
+        Check { kind, location: node.location }
+    }
+
+    fn call(&mut self, id: NodeId) -> Result<(), ScheduleError> {
+        let node = self.ctx.graph.node(id);
+        let ins = node.args.iter().map(|a| self.view(*a)).collect::<Result<Vec<_>, _>>()?;
+        let (call, outs) = match &node.op {
+            Op::Matmul { bias, add, alpha, beta, post } => {
+                let call = Call::Matmul { bias: *bias, add: *add, alpha: *alpha, beta: *beta, post: post.clone() };
+                (call, vec![self.buffer(id)])
+            }
+            Op::Conv(attrs) => (Call::Conv(attrs.clone()), vec![self.buffer(id)]),
+            Op::Attention(attrs) => (Call::Attention(attrs.clone()), vec![self.buffer(id)]),
+            Op::Library(library) => (Call::Library(library.clone()), self.library_outs(id, library)),
+            other => return Err(ScheduleError::Bug(format!("no call: {other:?}"))),
+        };
+        self.plan.steps.push(Step::Call { call, ins, outs, location: node.location });
+        Ok(())
+    }
+
+    /// One buffer for each result, also for those that nobody reads.
+    fn library_outs(&mut self, id: NodeId, library: &Library) -> Vec<BufId> {
+        let graph = self.ctx.graph;
+        let project = |n: u32| {
+            graph
+                .ids()
+                .skip(id.index() + 1)
+                .find(|p| graph.node(*p).args.first() == Some(&id) && graph.node(*p).op == Op::Project(n))
+        };
+        let results = library.outs.len() as u32 + library.mutates.len() as u32;
+        (0..results)
+            .map(|n| match project(n) {
+                Some(p) => self.buffer(p),
+                None => {
+                    let (ty, strides) = library_out(graph, id, library, n);
+                    self.add_buffer(Buffer {
+                        dtype: ty.dtype,
+                        device: ty.device,
+                        shape: ty.shape,
+                        strides,
+                        place: Place::Library,
+                    })
+                }
+            })
+            .collect()
+    }
+
+    fn view(&mut self, id: NodeId) -> Result<View, ScheduleError> {
+        let strided = resolve(self.ctx.graph, id, self.ctx.strides)
+            .ok_or_else(|| ScheduleError::Bug(format!("%{} is no strided view", id.0)))?;
+        Ok(View {
+            buf: self.buffer(strided.base),
+            shape: self.ctx.graph.ty(id).shape.clone(),
+            strides: strided.strides,
+            offset: strided.offset,
+        })
+    }
+
+    fn outputs(&mut self) -> Result<(), ScheduleError> {
+        let graph = self.ctx.graph;
+        for output in &graph.outputs {
+            let shape = graph.ty(output.value).shape.clone();
+            let made = match &output.alias {
+                Some(Alias::Input(input, offset)) => {
+                    PlanOutput::InputView { input: *input, shape, strides: output.strides.clone(), offset: offset.clone() }
+                }
+                Some(Alias::Output(other, offset)) => {
+                    let mut view = self.view(graph.outputs[*other as usize].value)?;
+                    view.offset = &view.offset + offset;
+                    PlanOutput::View(View { shape, strides: output.strides.clone(), ..view })
+                }
+                None if !graph.node(output.value).op.is_view() => PlanOutput::Buffer(self.buffer(output.value)),
+                None => PlanOutput::View(self.view(output.value)?),
+            };
+            self.plan.outputs.push(made);
+        }
+        Ok(())
+    }
+
+    fn write_backs(&mut self) -> Result<(), ScheduleError> {
+        for mutation in &self.ctx.graph.mutations {
+            let from = self.view(mutation.value)?;
+            self.plan.write_backs.push(WriteBack { input: mutation.input, from });
+        }
+        Ok(())
+    }
+}
+
+fn library_out(graph: &ox_ir::Graph, id: NodeId, library: &Library, n: u32) -> (ox_ir::TensorType, Shape) {
+    match library.outs.get(n as usize) {
+        Some(out) => (out.ty.clone(), out.strides.clone()),
+        None => {
+            let arg = graph.node(id).args[library.mutates[n as usize - library.outs.len()] as usize];
+            let ty = graph.ty(arg).clone();
+            let strides = ox_ir::graph::contiguous_strides(&ty.shape);
+            (ty, strides)
+        }
+    }
+}
+
+/// The unit's space, split further where that lets the reshapes inside be followed without divisions.
+fn finest(ctx: &Context, unit: &Unit) -> Space {
+    let mut space = unit.space.clone();
+    let mut stack: Vec<NodeId> = unit.members.iter().flat_map(|m| ctx.graph.node(*m).args.iter().copied()).collect();
+    let mut budget = 500;
+    while let Some(id) = stack.pop() {
+        budget -= 1;
+        if budget == 0 {
+            break;
+        }
+        let node = ctx.graph.node(id);
+        if matches!(node.op, Op::Input(_)) {
+            continue;
+        }
+        if node.op == Op::Reshape {
+            for shape in [&node.ty.shape, &ctx.graph.ty(node.args[0]).shape] {
+                if let Some(finer) = space.level_of(shape).and_then(|level| space.refined(shape, level)) {
+                    space = finer;
+                }
+            }
+        }
+        if !ctx.is_root[id.index()] {
+            stack.extend(node.args.iter().copied());
+        }
+    }
+    space
+}

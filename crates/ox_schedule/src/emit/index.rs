@@ -1,0 +1,82 @@
+//! Indexing by values from memory.
+
+use super::{CheckText, Emitter, Illegal, PassId};
+use ox_ir::graph::{Bounds, Dims, Shape};
+use ox_ir::kernel::{Inst, Val};
+use ox_ir::{DType, NodeId, Op, Sym, Var};
+
+impl Emitter<'_> {
+    pub(super) fn gather(
+        &mut self,
+        id: NodeId,
+        dims: &Dims,
+        at: usize,
+        coords: Shape,
+        mask: Option<Val>,
+    ) -> Result<Val, Illegal> {
+        let inner = self.indexed_coords(id, dims, at, &coords, mask)?;
+        let source = self.ctx.graph.node(id).args[0];
+        // Where the source has no elements at all nothing may be read; the check has reported it.
+        self.value(source, inner, mask)
+    }
+
+    /// Coordinates in the first argument of an `Index` or `IndexPut` for `coords` in the indexed result.
+    pub(super) fn indexed_coords(
+        &mut self,
+        id: NodeId,
+        dims: &Dims,
+        at: usize,
+        coords: &[Sym],
+        mask: Option<Val>,
+    ) -> Result<Shape, Illegal> {
+        let graph = self.ctx.graph;
+        let node = graph.node(id);
+        let source = &graph.ty(node.args[0]).shape;
+        let rank = graph.ty(node.args[1]).rank();
+        let index_coords: Shape = coords[at..at + rank].iter().cloned().collect();
+        let mut others = coords[..at].iter().chain(&coords[at + rank..]);
+        let mut inner: Shape = source.iter().map(|_| Sym::ZERO).collect();
+        for (d, slot) in inner.iter_mut().enumerate() {
+            if !dims.contains(&d) {
+                *slot = others.next().cloned().ok_or(Illegal("an index of the wrong rank"))?;
+            }
+        }
+        for (k, d) in dims.iter().enumerate() {
+            let value = self.value(node.args[1 + k], index_coords.clone(), mask)?;
+            inner[*d] = self.checked_index(id, *d, value, &source[*d]);
+        }
+        Ok(inner)
+    }
+
+    /// An index value as an expression: itself where it is one that is known to be in range, else a variable behind a check.
+    fn checked_index(&mut self, id: NodeId, dim: usize, value: Val, extent: &Sym) -> Sym {
+        let pass = self.home[value.index()];
+        let value = self.convert(value, DType::I64, pass);
+        if let Inst::Index(e) = &self.insts[value.index()].inst
+            && e.is_nonneg()
+            && (&(extent - e) - 1).is_nonneg()
+        {
+            return e.clone();
+        }
+        let known = self.bodies[&pass].iter().find_map(|v| match &self.insts[v.index()].inst {
+            Inst::CheckIndex { value: v, var, extent: n, .. } if *v == value && n == extent => Some(var.clone()),
+            _ => None,
+        });
+        Sym::var(&known.unwrap_or_else(|| self.new_index(id, dim, value, extent, pass)))
+    }
+
+    fn new_index(&mut self, id: NodeId, dim: usize, value: Val, extent: &Sym, pass: PassId) -> Var {
+        let var = Var::loaded(self.loaded, extent.clone());
+        self.loaded += 1;
+        if pass.full {
+            self.inner_vars.insert(var.clone());
+        }
+        let check = self.new_check(id, CheckText::Index { dim });
+        let wrap = matches!(
+            self.ctx.graph.node(id).op,
+            Op::Index { bounds: Bounds::Wrap, .. } | Op::IndexPut { bounds: Bounds::Wrap, .. }
+        );
+        self.push(pass, Inst::CheckIndex { value, var: var.clone(), extent: extent.clone(), wrap, check }, DType::I64);
+        var
+    }
+}

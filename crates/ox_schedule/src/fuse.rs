@@ -1,0 +1,359 @@
+//! Which roots become one kernel.
+//!
+//! Every root that a kernel computes starts as a group of its own. Pairs of groups wait in a priority queue, priced by the bytes
+//! that joining them saves; a pair is joined if the groups' spaces agree, no path leads from one to the other around them, and the
+//! emitter finds every member where it is needed.
+
+use crate::cost::{bytes, estimate};
+use crate::emit::{Context, emit};
+use crate::roots::{Roots, needs_own_loop};
+use crate::space::{Level, Space};
+use indexmap::IndexSet;
+use ox_ir::graph::Shape;
+use ox_ir::{Graph, NodeId, Op};
+use rustc_hash::FxHashMap;
+use std::collections::BinaryHeap;
+
+const MOST_MEMBERS: usize = 32;
+const MOST_PARAMS: usize = 32;
+const MOST_INSTRUCTIONS: usize = 400;
+/// How many groups a search for a path around a pair may visit before the pair is left alone.
+const MOST_VISITED: usize = 2000;
+/// A kernel that stores rows needs at least so many of them to keep the threads busy.
+const FEWEST_ROWS: i64 = 16;
+const LARGE: i64 = 1 << 15;
+
+/// One step of the schedule to be: nodes that one kernel computes, or one library call.
+#[derive(Clone, Debug)]
+pub struct Unit {
+    pub members: Vec<NodeId>,
+    pub space: Space,
+    pub kind: UnitKind,
+    /// Memory that the unit reads: roots, calls, inputs.
+    reads: IndexSet<NodeId>,
+}
+
+impl Unit {
+    pub fn reads(&self) -> impl Iterator<Item = NodeId> + '_ {
+        self.reads.iter().copied()
+    }
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum UnitKind {
+    /// Pointwise and row work that may be fused.
+    Loop,
+    Scan,
+    Scatter,
+    Call,
+}
+
+pub struct Fusion<'a> {
+    ctx: &'a Context<'a>,
+    roots: &'a Roots,
+    units: Vec<Option<Unit>>,
+    /// The unit that now holds what unit k held.
+    parent: Vec<usize>,
+    unit_of: FxHashMap<NodeId, usize>,
+    readers: FxHashMap<NodeId, IndexSet<usize>>,
+    queue: BinaryHeap<(i64, std::cmp::Reverse<(usize, usize)>)>,
+}
+
+/// The units in an order in which they can run.
+pub fn fuse(ctx: &Context, roots: &Roots) -> Vec<Unit> {
+    let mut fusion = Fusion::new(ctx, roots);
+    fusion.enqueue_all();
+    while let Some((_, std::cmp::Reverse((a, b)))) = fusion.queue.pop() {
+        let (a, b) = (fusion.find(a), fusion.find(b));
+        if a != b && fusion.try_join(a, b) {
+            let joined = fusion.find(a);
+            fusion.enqueue_neighbours(joined);
+        }
+    }
+    fusion.into_order()
+}
+
+impl<'a> Fusion<'a> {
+    fn new(ctx: &'a Context<'a>, roots: &'a Roots) -> Fusion<'a> {
+        let mut fusion = Fusion {
+            ctx,
+            roots,
+            units: Vec::new(),
+            parent: Vec::new(),
+            unit_of: FxHashMap::default(),
+            readers: FxHashMap::default(),
+            queue: BinaryHeap::new(),
+        };
+        for id in ctx.graph.ids() {
+            if let Some(unit) = fusion.unit_for(id) {
+                let number = fusion.units.len();
+                for read in &unit.reads {
+                    fusion.readers.entry(*read).or_default().insert(number);
+                }
+                fusion.unit_of.insert(id, number);
+                fusion.units.push(Some(unit));
+                fusion.parent.push(number);
+            }
+        }
+        fusion
+    }
+
+    fn unit_for(&self, id: NodeId) -> Option<Unit> {
+        let graph = self.ctx.graph;
+        let node = graph.node(id);
+        let kind = match &node.op {
+            Op::Input(_) | Op::Project(_) => return None,
+            op if op.is_call() => UnitKind::Call,
+            _ if !self.roots.is_root[id.index()] => return None,
+            Op::Scan { .. } => UnitKind::Scan,
+            Op::IndexPut { .. } => UnitKind::Scatter,
+            _ => UnitKind::Loop,
+        };
+        let space = match &node.op {
+            Op::Reduce { dims, .. } => Space::new(&graph.ty(node.args[0]).shape, dims),
+            Op::Scan { dim, .. } => Space::new(&node.ty.shape, &[*dim]),
+            _ => Space::new(&node.ty.shape, &[]),
+        };
+        let mut reads = IndexSet::new();
+        node.args.iter().for_each(|a| collect_reads(graph, self.roots, *a, &mut reads));
+        Some(Unit { members: vec![id], space, kind, reads })
+    }
+
+    fn find(&mut self, mut k: usize) -> usize {
+        while self.parent[k] != k {
+            self.parent[k] = self.parent[self.parent[k]];
+            k = self.parent[k];
+        }
+        k
+    }
+
+    fn unit(&self, k: usize) -> &Unit {
+        self.units[k].as_ref().expect("a joined unit is reached through find")
+    }
+
+    /// The unit that computes what `read` holds; None for an input.
+    fn producer(&mut self, read: NodeId) -> Option<usize> {
+        let graph = self.ctx.graph;
+        let id = if matches!(graph.node(read).op, Op::Project(_)) { graph.node(read).args[0] } else { read };
+        let k = *self.unit_of.get(&id)?;
+        Some(self.find(k))
+    }
+
+    fn enqueue_all(&mut self) {
+        for k in 0..self.units.len() {
+            self.enqueue_neighbours(k);
+        }
+    }
+
+    /// Offers the unit's joins with the units it reads from, those that read from it, and those that read what it reads.
+    fn enqueue_neighbours(&mut self, k: usize) {
+        if self.unit(k).kind != UnitKind::Loop {
+            return;
+        }
+        let (reads, members) = (self.unit(k).reads.clone(), self.unit(k).members.clone());
+        let mut pairs: IndexSet<usize> = IndexSet::new();
+        for read in &reads {
+            pairs.extend(self.producer(*read));
+            pairs.extend(self.near_readers(*read, k));
+        }
+        for member in &members {
+            pairs.extend(self.near_readers(*member, k));
+        }
+        for other in pairs {
+            let other = self.find(other);
+            if other != k && self.unit(other).kind == UnitKind::Loop {
+                let (a, b) = (k.min(other), k.max(other));
+                let gain = self.gain(a, b);
+                if gain > 0 {
+                    self.queue.push((gain, std::cmp::Reverse((a, b))));
+                }
+            }
+        }
+    }
+
+    /// The readers of a node that stand next to unit `k` among all its readers; a weight that all layers read does not pair them all.
+    fn near_readers(&mut self, read: NodeId, k: usize) -> Vec<usize> {
+        let Some(readers) = self.readers.get(&read) else { return Vec::new() };
+        if readers.len() <= 8 {
+            return readers.iter().copied().collect();
+        }
+        let at = readers.get_index_of(&k).unwrap_or(0);
+        readers.iter().skip(at.saturating_sub(2)).take(5).copied().collect()
+    }
+
+    /// Bytes that need not be moved if the two are one.
+    fn gain(&self, a: usize, b: usize) -> i64 {
+        let graph = self.ctx.graph;
+        let (a, b) = (self.unit(a), self.unit(b));
+        let passed = |from: &Unit, to: &Unit| -> i64 {
+            from.members.iter().filter(|m| to.reads.contains(*m)).map(|m| 2 * bytes(graph.ty(*m))).sum()
+        };
+        let shared: i64 = a.reads.iter().filter(|r| b.reads.contains(*r)).map(|r| bytes(graph.ty(*r))).sum();
+        passed(a, b) + passed(b, a) + shared
+    }
+
+    fn try_join(&mut self, a: usize, b: usize) -> bool {
+        let Some(joined) = self.joined(a, b) else { return false };
+        if self.path_around(a, b) || self.path_around(b, a) {
+            return false;
+        }
+        let stored = |_: NodeId| true;
+        match emit(self.ctx, &joined.members, &joined.space, &stored) {
+            Ok(e) if e.params.len() <= MOST_PARAMS && e.kernel.insts.len() <= MOST_INSTRUCTIONS => self.join(a, b, joined),
+            _ => return false,
+        }
+        true
+    }
+
+    /// The unit that the two would make.
+    fn joined(&self, a: usize, b: usize) -> Option<Unit> {
+        let (a, b) = (self.unit(a), self.unit(b));
+        if a.members.len() + b.members.len() > MOST_MEMBERS {
+            return None;
+        }
+        let space = self.common_space(a, b)?;
+        let mut members: Vec<NodeId> = a.members.iter().chain(&b.members).copied().collect();
+        members.sort_unstable();
+        let reads: IndexSet<NodeId> = a.reads.union(&b.reads).filter(|r| !members.contains(r)).copied().collect();
+        Some(Unit { members, space, kind: UnitKind::Loop, reads })
+    }
+
+    fn common_space(&self, a: &Unit, b: &Unit) -> Option<Space> {
+        let (host, guest) = if a.space.has_reduction() || !b.space.has_reduction() { (a, b) } else { (b, a) };
+        if guest.space.has_reduction() {
+            return host.space.unified(&guest.space);
+        }
+        let shape: Shape = guest.space.axes.iter().map(|x| x.extent.clone()).collect();
+        let level = host.space.level_of(&shape)?;
+        if level == Level::Full && starves_threads(&host.space) {
+            return None;
+        }
+        let mut space = host.space.refined(&shape, level)?;
+        for id in host.members.iter().chain(&guest.members) {
+            let shape = &self.ctx.graph.ty(*id).shape;
+            let is_reduction = matches!(self.ctx.graph.node(*id).op, Op::Reduce { .. });
+            let level = if is_reduction { Level::Row } else { space.level_of(shape)? };
+            space = space.refined(shape, level)?;
+        }
+        Some(space)
+    }
+
+    /// Whether a third unit lies on a path from `from` to `to`.
+    fn path_around(&mut self, from: usize, to: usize) -> bool {
+        let goal: Vec<NodeId> = self.unit(to).members.clone();
+        let last = *goal.last().expect("a unit has members");
+        let mut stack = self.successors(from);
+        stack.retain(|k| *k != to);
+        let mut seen: IndexSet<usize> = stack.iter().copied().collect();
+        while let Some(k) = stack.pop() {
+            if k == to || seen.len() > MOST_VISITED {
+                return true;
+            }
+            if self.unit(k).members[0] > last {
+                continue;
+            }
+            for next in self.successors(k) {
+                if next != from && seen.insert(next) {
+                    stack.push(next);
+                }
+            }
+        }
+        false
+    }
+
+    fn successors(&mut self, k: usize) -> Vec<usize> {
+        let members = self.unit(k).members.clone();
+        let mut out = IndexSet::new();
+        for m in members {
+            let mut results = vec![m];
+            if self.unit(k).kind == UnitKind::Call {
+                results.extend(self.projects(m));
+            }
+            for r in results {
+                let readers: Vec<usize> = self.readers.get(&r).map(|s| s.iter().copied().collect()).unwrap_or_default();
+                out.extend(readers.into_iter().map(|x| self.find(x)));
+            }
+        }
+        out.shift_remove(&k);
+        out.into_iter().collect()
+    }
+
+    fn projects(&self, call: NodeId) -> Vec<NodeId> {
+        let graph = self.ctx.graph;
+        let after = (call.0 + 1..graph.nodes.len() as u32).map(NodeId);
+        after.take_while(|id| matches!(graph.node(*id).op, Op::Project(_)) && graph.node(*id).args[0] == call).collect()
+    }
+
+    fn join(&mut self, a: usize, b: usize, joined: Unit) {
+        for read in self.unit(b).reads.clone() {
+            let readers = self.readers.entry(read).or_default();
+            readers.shift_remove(&b);
+            readers.insert(a);
+        }
+        self.units[b] = None;
+        self.units[a] = Some(joined);
+        self.parent[b] = a;
+    }
+
+    fn into_order(mut self) -> Vec<Unit> {
+        let mut order = Vec::new();
+        let mut done = vec![false; self.units.len()];
+        let mut last_effect: Option<usize> = None;
+        for k in 0..self.units.len() {
+            let k = self.find(k);
+            if is_effect(self.ctx.graph, self.unit(k)) {
+                if let Some(before) = last_effect.replace(k) {
+                    self.visit(before, &mut done, &mut order);
+                }
+            }
+            self.visit(k, &mut done, &mut order);
+        }
+        order.into_iter().map(|k| self.units[k].take().expect("each unit is visited once")).collect()
+    }
+
+    /// Depth first over what a unit reads; the recursion is a stack of its own, since graphs are deep.
+    fn visit(&mut self, k: usize, done: &mut [bool], order: &mut Vec<usize>) {
+        let mut stack = vec![(k, false)];
+        while let Some((k, expanded)) = stack.pop() {
+            if done[k] {
+                continue;
+            }
+            if expanded {
+                done[k] = true;
+                order.push(k);
+                continue;
+            }
+            stack.push((k, true));
+            for read in self.unit(k).reads.clone() {
+                if let Some(p) = self.producer(read)
+                    && !done[p]
+                {
+                    stack.push((p, false));
+                }
+            }
+        }
+    }
+}
+
+fn is_effect(graph: &Graph, unit: &Unit) -> bool {
+    matches!(&graph.node(unit.members[0]).op, Op::Library(l) if l.effect)
+}
+
+/// Few rows and much work in each: storing the rows' elements here would leave threads idle.
+fn starves_threads(space: &Space) -> bool {
+    space.has_reduction() && estimate(&space.numel(Level::Row)) < FEWEST_ROWS && estimate(&space.numel(Level::Full)) > LARGE
+}
+
+/// The memory that computing `id` in place would read.
+fn collect_reads(graph: &Graph, roots: &Roots, id: NodeId, reads: &mut IndexSet<NodeId>) {
+    let mut stack = vec![id];
+    while let Some(id) = stack.pop() {
+        let node = graph.node(id);
+        if roots.is_root[id.index()] || matches!(node.op, Op::Input(_)) {
+            reads.insert(id);
+        } else {
+            debug_assert!(!needs_own_loop(&node.op));
+            stack.extend(node.args.iter().copied());
+        }
+    }
+}

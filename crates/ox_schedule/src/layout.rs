@@ -1,0 +1,110 @@
+//! How values lie in memory, and whether a view of one can be handed on as strides.
+
+use crate::coords::view_coords;
+use ox_ir::graph::{Shape, contiguous_strides};
+use ox_ir::{Graph, NodeId, Op, Sym, Var};
+
+/// A strided look at the memory of `base`.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Strided {
+    pub base: NodeId,
+    pub strides: Shape,
+    pub offset: Sym,
+}
+
+/// The node whose memory a chain of views looks at.
+pub fn view_base(graph: &Graph, mut id: NodeId) -> NodeId {
+    while graph.node(id).op.is_view() {
+        id = graph.node(id).args[0];
+    }
+    id
+}
+
+/// `id` as strides over its base, which lies with `base_strides`; None if some view in between is not expressible so.
+pub fn resolve(graph: &Graph, id: NodeId, base_strides: &dyn Fn(NodeId) -> Shape) -> Option<Strided> {
+    let shape = &graph.ty(id).shape;
+    let vars: Vec<Var> = shape.iter().enumerate().map(|(d, n)| Var::axis(d as u32, n.clone())).collect();
+    let mut coords: Shape = shape.iter().zip(&vars).map(|(n, v)| if n.is_one() { Sym::ZERO } else { Sym::var(v) }).collect();
+    let mut at = id;
+    while graph.node(at).op.is_view() {
+        let arg = graph.node(at).args[0];
+        coords = view_coords(graph.node(at), &graph.ty(arg).shape, &coords);
+        at = arg;
+    }
+    let index = address(&coords, &base_strides(at));
+    strides_of(&index, &vars, shape).map(|(strides, offset)| Strided { base: at, strides, offset })
+}
+
+pub fn address(coords: &[Sym], strides: &[Sym]) -> Sym {
+    coords.iter().zip(strides).fold(Sym::ZERO, |acc, (c, s)| &acc + &(c * s))
+}
+
+fn strides_of(index: &Sym, vars: &[Var], shape: &[Sym]) -> Option<(Shape, Sym)> {
+    let strides: Shape = vars.iter().map(|v| index.coeff(v)).collect::<Option<_>>()?;
+    let mut offset = index.clone();
+    for (v, s) in vars.iter().zip(&strides) {
+        if s.vars().iter().any(|u| vars.contains(u)) {
+            return None;
+        }
+        offset = &offset - &(s * &Sym::var(v));
+    }
+    // The stride of a dimension of size 1 is never used; give it the one that torch would.
+    let dense = contiguous_strides(shape);
+    let strides = strides.into_iter().zip(shape.iter().zip(dense)).map(|(s, (n, d))| if n.is_one() { d } else { s }).collect();
+    Some((strides, offset))
+}
+
+/// Whether two sets of strides address the same elements (dimensions of size 1 do not matter).
+pub fn same_strides(shape: &[Sym], a: &[Sym], b: &[Sym]) -> bool {
+    shape.iter().zip(a.iter().zip(b)).all(|(n, (a, b))| n.is_one() || a == b)
+}
+
+/// Whether the strides are those of some permutation of a contiguous tensor: every element once, no gaps.
+pub fn is_dense(shape: &[Sym], strides: &[Sym]) -> bool {
+    let mut dims: Vec<usize> = (0..shape.len()).filter(|d| !shape[*d].is_one()).collect();
+    let mut expected = Sym::ONE;
+    while !dims.is_empty() {
+        let Some(at) = dims.iter().position(|d| strides[*d] == expected) else { return false };
+        expected = &expected * &shape[dims.swap_remove(at)];
+    }
+    true
+}
+
+/// Strides of the same memory order as channels-last for rank 4, or None for other ranks.
+pub fn channels_last(shape: &[Sym]) -> Option<Shape> {
+    let [_, c, h, w] = shape else { return None };
+    let row = w * c;
+    Some(Shape::from_iter([h * &row, Sym::ONE, row, c.clone()]))
+}
+
+/// Whether reading this node needs no computation of ours: its elements are in memory before any kernel runs or a call puts them there.
+pub fn is_memory(op: &Op) -> bool {
+    matches!(op, Op::Input(_) | Op::Project(_) | Op::Matmul { .. } | Op::Conv(_) | Op::Attention(_))
+}
+
+/// The strides of every node that may have memory.
+pub struct Layouts {
+    strides: Vec<Shape>,
+}
+
+impl Layouts {
+    /// Contiguous, unless somebody else decides: the caller for inputs, torch's kernels for what they return, and eager's
+    /// strides for a value that is returned.
+    pub fn choose(graph: &Graph) -> Layouts {
+        let mut strides: Vec<Shape> = Vec::with_capacity(graph.nodes.len());
+        for id in graph.ids() {
+            strides.push(crate::prepare::default_strides(graph, id));
+        }
+        for output in graph.outputs.iter().filter(|o| o.alias.is_none()) {
+            let op = &graph.node(output.value).op;
+            if !op.is_view() && !is_memory(op) {
+                strides[output.value.index()] = output.strides.clone();
+            }
+        }
+        Layouts { strides }
+    }
+
+    pub fn strides(&self, id: NodeId) -> Shape {
+        self.strides[id.index()].clone()
+    }
+}

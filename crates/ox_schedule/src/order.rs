@@ -1,0 +1,226 @@
+//! The loops of an emitted kernel: which axis the lanes run along, in which order the axes are nested, which of them are one.
+
+use ox_ir::kernel::{Axis, Inst, Kernel, Lanes};
+use ox_ir::sym::VarKind;
+use ox_ir::{Sym, Var};
+
+/// Settles lanes and axis order, joins axes, and renumbers, so that equal loops are equal kernels.
+pub fn settle(kernel: &mut Kernel) {
+    let lane = choose_lane(kernel);
+    sort_axes(kernel, lane.as_ref());
+    join_axes(kernel);
+    renumber(kernel);
+}
+
+/// Index expressions of memory accesses with their weight in bytes; stores count double, since a scattered store hurts most.
+fn accesses(kernel: &Kernel) -> impl Iterator<Item = (&Sym, i64)> {
+    kernel.insts.iter().filter_map(|i| match &i.inst {
+        Inst::Load { index, .. } => Some((index, i.dtype.size() as i64)),
+        Inst::Store { index, .. } => Some((index, 2 * i.dtype.size() as i64)),
+        _ => None,
+    })
+}
+
+fn inner_axes(kernel: &Kernel) -> Vec<Axis> {
+    kernel.passes.iter().map(|p| &p.axes).find(|a| !a.is_empty()).cloned().unwrap_or_default()
+}
+
+/// The axis along which most bytes are read and written side by side. Among equals the last inner, then the last outer one.
+fn choose_lane(kernel: &mut Kernel) -> Option<Var> {
+    let inner = inner_axes(kernel);
+    let must_be_outer = has_sequential_pass(kernel);
+    let mut best: Option<(i64, Var, Lanes)> = None;
+    let candidates = inner.iter().rev().map(|a| (a, Lanes::Inner)).chain(kernel.axes.iter().rev().map(|a| (a, Lanes::Outer)));
+    for (axis, lanes) in candidates.filter(|(_, lanes)| *lanes == Lanes::Outer || !must_be_outer) {
+        let score = lane_score(kernel, axis);
+        if best.as_ref().is_none_or(|b| score > b.0) {
+            best = Some((score, axis.var.clone(), lanes));
+        }
+    }
+    let (_, var, lanes) = best?;
+    kernel.lanes = lanes;
+    Some(var)
+}
+
+/// Lanes cannot run along an axis whose points depend on one another.
+fn has_sequential_pass(kernel: &Kernel) -> bool {
+    let inner = inner_axes(kernel);
+    kernel.insts.iter().any(|i| match &i.inst {
+        Inst::Scan { .. } => true,
+        Inst::Store { index, .. } => {
+            let loaded = index.vars().iter().any(|v| v.kind() == VarKind::Loaded);
+            loaded && !inner.is_empty()
+        }
+        _ => false,
+    })
+}
+
+fn lane_score(kernel: &Kernel, axis: &Axis) -> i64 {
+    let contiguous: i64 = accesses(kernel)
+        .map(|(index, weight)| match index.coeff(&axis.var).and_then(|c| c.as_const()) {
+            Some(1) => 4 * weight,
+            Some(0) => 2 * weight,
+            _ => 0,
+        })
+        .sum();
+    let any_unit = accesses(kernel).any(|(index, _)| index.coeff(&axis.var).is_some_and(|c| c.is_one()));
+    // A short axis leaves most lanes idle.
+    let filled = axis.extent.bounds().1.min(16);
+    contiguous * filled * if any_unit { 4 } else { 1 }
+}
+
+/// Axes with large steps outside, small ones inside; the lane axis last.
+fn sort_axes(kernel: &mut Kernel, lane: Option<&Var>) {
+    let step = |kernel: &Kernel, axis: &Axis| {
+        let main = accesses(kernel).filter(|(index, _)| index.contains(&axis.var)).max_by_key(|(_, w)| *w);
+        let step = main.and_then(|(index, _)| index.coeff(&axis.var)).and_then(|c| c.as_const()).unwrap_or(i64::MAX);
+        (lane == Some(&axis.var), std::cmp::Reverse(step.saturating_abs()))
+    };
+    let sorted = |axes: &[Axis]| {
+        let mut axes = axes.to_vec();
+        axes.sort_by_cached_key(|a| step(kernel, a));
+        axes
+    };
+    let outer = sorted(&kernel.axes);
+    if !order_matters(kernel) {
+        let inner = sorted(&inner_axes(kernel));
+        set_inner(kernel, inner);
+    }
+    kernel.axes = outer;
+}
+
+/// Whether the points of the inner axes must be visited in row-major order: the first maximum, the last write.
+fn order_matters(kernel: &Kernel) -> bool {
+    has_sequential_pass(kernel) || kernel.insts.iter().any(|i| matches!(i.inst, Inst::ReduceArg { .. }))
+}
+
+fn set_inner(kernel: &mut Kernel, inner: Vec<Axis>) {
+    for pass in kernel.passes.iter_mut().filter(|p| !p.axes.is_empty()) {
+        pass.axes = inner.clone();
+    }
+}
+
+/// Two neighbouring axes that every expression walks as if they were one become one.
+fn join_axes(kernel: &mut Kernel) {
+    let mut axes = std::mem::take(&mut kernel.axes);
+    join_list(kernel, &mut axes);
+    kernel.axes = axes;
+    let mut inner = inner_axes(kernel);
+    join_list(kernel, &mut inner);
+    set_inner(kernel, inner);
+}
+
+fn join_list(kernel: &mut Kernel, axes: &mut Vec<Axis>) {
+    let mut k = 1;
+    while k < axes.len() {
+        let (a, b) = (axes[k - 1].clone(), axes[k].clone());
+        if !expressions(kernel).all(|e| joinable(e, &a, &b)) {
+            k += 1;
+            continue;
+        }
+        let extent = &a.extent * &b.extent;
+        let joined = Var::axis(b.var.id(), extent.clone());
+        let replace = |v: &Var| match v {
+            v if *v == a.var => Some(Sym::ZERO),
+            v if *v == b.var => Some(Sym::var(&joined)),
+            _ => None,
+        };
+        substitute(kernel, &replace);
+        axes[k] = Axis { var: joined.clone(), extent };
+        axes.remove(k - 1);
+    }
+}
+
+fn joinable(e: &Sym, a: &Axis, b: &Axis) -> bool {
+    match (e.coeff(&a.var), e.coeff(&b.var)) {
+        (Some(ca), Some(cb)) => ca == &cb * &b.extent,
+        _ => false,
+    }
+}
+
+/// Every index expression of the kernel.
+fn expressions(kernel: &Kernel) -> impl Iterator<Item = &Sym> {
+    kernel.insts.iter().filter_map(|i| match &i.inst {
+        Inst::Load { index, .. } | Inst::Store { index, .. } | Inst::Index(index) => Some(index),
+        Inst::ReduceArg { position, .. } => Some(position),
+        _ => None,
+    })
+}
+
+fn substitute(kernel: &mut Kernel, f: &dyn Fn(&Var) -> Option<Sym>) {
+    for inst in &mut kernel.insts {
+        match &mut inst.inst {
+            Inst::Load { index, .. } | Inst::Store { index, .. } | Inst::Index(index) => *index = index.subst(f),
+            Inst::ReduceArg { position, .. } => *position = position.subst(f),
+            _ => {}
+        }
+    }
+}
+
+/// Axes are numbered by place (outer, then inner) and instructions by pass; then the kernel says which sizes it takes.
+fn renumber(kernel: &mut Kernel) {
+    let inner = inner_axes(kernel);
+    let all: Vec<Axis> = kernel.axes.iter().chain(&inner).cloned().collect();
+    let fresh: Vec<Var> = all.iter().enumerate().map(|(k, a)| Var::axis(k as u32, a.extent.clone())).collect();
+    let to = |v: &Var| all.iter().position(|a| a.var == *v).map(|k| Sym::var(&fresh[k]));
+    substitute(kernel, &to);
+    let outer = kernel.axes.len();
+    for (axis, var) in kernel.axes.iter_mut().zip(&fresh) {
+        axis.var = var.clone();
+    }
+    let inner = inner.into_iter().zip(&fresh[outer..]).map(|(a, var)| Axis { var: var.clone(), ..a }).collect();
+    set_inner(kernel, inner);
+    renumber_insts(kernel);
+    kernel.sizes = sizes(kernel);
+}
+
+fn renumber_insts(kernel: &mut Kernel) {
+    let order: Vec<_> = kernel.passes.iter().flat_map(|p| p.body.iter().copied()).collect();
+    let mut place = vec![0u32; kernel.insts.len()];
+    for (new, old) in order.iter().enumerate() {
+        place[old.index()] = new as u32;
+    }
+    let mut insts: Vec<_> = order.iter().map(|v| kernel.insts[v.index()].clone()).collect();
+    for inst in &mut insts {
+        for_each_arg(&mut inst.inst, &mut |v| v.0 = place[v.index()]);
+    }
+    kernel.insts = insts;
+    for pass in &mut kernel.passes {
+        pass.body.iter_mut().for_each(|v| v.0 = place[v.index()]);
+    }
+}
+
+/// The values that an instruction reads.
+pub fn for_each_arg(inst: &mut Inst, f: &mut dyn FnMut(&mut ox_ir::kernel::Val)) {
+    match inst {
+        Inst::Const(_) | Inst::Index(_) => {}
+        Inst::Load { mask, .. } => {
+            if let Some((m, _)) = mask {
+                f(m)
+            }
+        }
+        Inst::Point(_, args) => args.iter_mut().for_each(f),
+        Inst::Cast(v) => f(v),
+        Inst::Reduce { value, .. } | Inst::ReduceArg { value, .. } | Inst::Scan { value, .. } => f(value),
+        Inst::CheckIndex { value, .. } | Inst::CheckNonZero { value, .. } => f(value),
+        Inst::Store { value, mask, .. } => {
+            f(value);
+            if let Some(m) = mask {
+                f(m)
+            }
+        }
+    }
+}
+
+fn sizes(kernel: &Kernel) -> Vec<Var> {
+    let mut out = std::collections::BTreeSet::new();
+    let extents = kernel.axes.iter().chain(kernel.passes.iter().flat_map(|p| &p.axes)).map(|a| &a.extent);
+    let checks = kernel.insts.iter().filter_map(|i| match &i.inst {
+        Inst::CheckIndex { extent, .. } => Some(extent),
+        _ => None,
+    });
+    for e in extents.chain(checks).chain(expressions(kernel)) {
+        out.extend(e.vars().into_iter().filter(|v| v.kind() == VarKind::Size));
+    }
+    out.into_iter().collect()
+}

@@ -1,0 +1,118 @@
+//! Which nodes get memory of their own ("roots"), and which are computed where they are used.
+//!
+//! A root that ends up in one kernel with all its users is never written; being a root only means that it may be.
+
+use crate::cost::{bytes, numel, op_cost};
+use crate::layout::{is_memory, view_base};
+use ox_ir::{Graph, NodeId, Op};
+
+/// A value whose computation costs more than this many cycles per vector is not repeated for a second user.
+const CHEAP: i64 = 8;
+/// An expression is cut when it grows beyond this.
+const MOST_INLINED: i64 = 200;
+const MOST_CAT_PARTS: usize = 4;
+
+pub struct Roots {
+    pub is_root: Vec<bool>,
+    /// Roots that are needed in memory whatever is fused: outputs, write-backs, arguments of library calls.
+    pub required: Vec<bool>,
+}
+
+/// How an inlined expression adds up.
+#[derive(Clone, Copy, Default)]
+struct Inline {
+    cost: i64,
+    /// Bytes read from memory that is as large as the result.
+    read: i64,
+}
+
+pub fn choose_roots(graph: &Graph) -> Roots {
+    let required = required(graph);
+    let uses = count_uses(graph);
+    let mut is_root = vec![false; graph.nodes.len()];
+    let mut inline = vec![Inline::default(); graph.nodes.len()];
+    for id in graph.ids() {
+        let op = &graph.node(id).op;
+        let sum = inlined(graph, id, &is_root, &inline);
+        inline[id.index()] = sum;
+        is_root[id.index()] = required[id.index()]
+            || is_memory(op)
+            || needs_own_loop(op)
+            || (is_computed(op) && worth_keeping(graph, id, sum, uses[id.index()]));
+    }
+    Roots { is_root, required }
+}
+
+/// Done by a kernel of its own kind: its value exists only after a whole loop.
+pub fn needs_own_loop(op: &Op) -> bool {
+    matches!(op, Op::Reduce { .. } | Op::Scan { .. } | Op::IndexPut { .. })
+}
+
+fn is_computed(op: &Op) -> bool {
+    matches!(op, Op::Point(_) | Op::Cast | Op::Pad { .. } | Op::Cat { .. } | Op::SliceScatter(_) | Op::Index { .. })
+}
+
+fn required(graph: &Graph) -> Vec<bool> {
+    let mut required = vec![false; graph.nodes.len()];
+    let outputs = graph.outputs.iter().filter(|o| o.alias.is_none()).map(|o| o.value);
+    let written = graph.mutations.iter().map(|m| m.value);
+    let calls = graph.nodes.iter().filter(|n| n.op.is_call()).flat_map(|n| n.args.iter().copied());
+    for id in outputs.chain(written).chain(calls) {
+        required[view_base(graph, id).index()] = true;
+    }
+    required
+}
+
+#[derive(Clone, Copy, Default)]
+struct Uses {
+    count: usize,
+    /// The most elements that one user computes from one element of this node.
+    spread: i64,
+}
+
+/// Users of each node, seen through views.
+fn count_uses(graph: &Graph) -> Vec<Uses> {
+    let mut uses = vec![Uses::default(); graph.nodes.len()];
+    for id in graph.ids().filter(|id| !graph.node(*id).op.is_view()) {
+        let node = graph.node(id);
+        let work = node.args.iter().map(|a| numel(graph.ty(*a))).max().unwrap_or(1);
+        for arg in &node.args {
+            let base = view_base(graph, *arg);
+            let u = &mut uses[base.index()];
+            u.count += 1;
+            // A gather takes only what it needs of its source.
+            let gathered = matches!(node.op, Op::Index { .. }) && *arg == node.args[0];
+            let work = if gathered { numel(&node.ty) } else { work };
+            u.spread = u.spread.max(work / numel(graph.ty(base)));
+        }
+    }
+    uses
+}
+
+fn inlined(graph: &Graph, id: NodeId, is_root: &[bool], inline: &[Inline]) -> Inline {
+    let mut sum = Inline { cost: op_cost(graph, id), read: 0 };
+    let size = numel(graph.ty(id));
+    for arg in &graph.node(id).args {
+        if is_root[arg.index()] || matches!(graph.node(*arg).op, Op::Input(_)) {
+            sum.cost += 1;
+            if 2 * numel(graph.ty(*arg)) >= size {
+                sum.read += bytes(graph.ty(*arg));
+            }
+        } else {
+            sum.cost += inline[arg.index()].cost;
+            sum.read += inline[arg.index()].read;
+        }
+    }
+    sum
+}
+
+/// Storing costs a write and a read of the value; not storing costs computing it again for every further user, and reading what it is made of.
+fn worth_keeping(graph: &Graph, id: NodeId, sum: Inline, uses: Uses) -> bool {
+    let node = graph.node(id);
+    if matches!(&node.op, Op::Cat { .. }) && node.args.len() > MOST_CAT_PARTS || sum.cost > MOST_INLINED {
+        return true;
+    }
+    let repeated = uses.count > 1 || uses.spread >= 4;
+    let reads_more = uses.count > 1 && sum.read > bytes(&node.ty);
+    repeated && (sum.cost > CHEAP || reads_more)
+}
