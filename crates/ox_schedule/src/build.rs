@@ -10,7 +10,7 @@ use crate::roots::Roots;
 use crate::space::Space;
 use indexmap::IndexMap;
 use ox_ir::graph::{Alias, Bounds, Library, Shape};
-use ox_ir::kernel::Kernel;
+use ox_ir::kernel::{BufRole, Kernel, Lanes};
 use ox_ir::plan::{BufId, Buffer, Call, Check, CheckKind, Place, Plan, PlanOutput, Step, View, WriteBack};
 use ox_ir::{NodeId, Op, Sym};
 use rustc_hash::{FxHashMap, FxHashSet};
@@ -107,11 +107,19 @@ impl<'a> Build<'a> {
         }
         let space = finest(self.ctx, unit);
         let keep = |id: NodeId| stored.contains(&id);
-        let emitted = emit(self.ctx, &unit.members, &space, &keep)
-            .or_else(|_| emit(self.ctx, &unit.members, &unit.space, &keep))
-            .map_err(|why| ScheduleError::Bug(format!("a group became illegal: {}", why.0)))?;
+        let make = |scratch: bool| {
+            let mut emitted = emit(self.ctx, &unit.members, &space, &keep, scratch)
+                .or_else(|_| emit(self.ctx, &unit.members, &unit.space, &keep, scratch))
+                .map_err(|why| ScheduleError::Bug(format!("a group became illegal: {}", why.0)))?;
+            settle(&mut emitted.kernel);
+            Ok(emitted)
+        };
+        let mut emitted = make(true)?;
+        if emitted.kernel.lanes != Lanes::Inner && emitted.kernel.bufs.iter().any(|b| matches!(b.role, BufRole::Scratch(_))) {
+            emitted = make(false)?;
+        }
         let name = kernel_name(self.ctx.graph, &unit.members, self.ctx.is_root);
-        self.launch(emitted, name, true);
+        self.launch(emitted, name);
         Ok(())
     }
 
@@ -120,21 +128,22 @@ impl<'a> Build<'a> {
     }
 
     fn scatter(&mut self, id: NodeId) -> Result<(), ScheduleError> {
-        let [base, values] =
+        let [mut base, mut values] =
             emit_scatter(self.ctx, id).map_err(|why| ScheduleError::Unsupported(format!("this scatter: {}", why.0)))?;
-        self.launch(base, "scatter_base".into(), true);
+        settle(&mut base.kernel);
+        self.launch(base, "scatter_base".into());
         let node = self.ctx.graph.node(id);
         let source = node.args[node.args.len() - 1];
         if !self.is_empty(&[source]) {
-            self.launch(values, kernel_name(self.ctx.graph, &[id], self.ctx.is_root), true);
+            settle(&mut values.kernel);
+            self.launch(values, kernel_name(self.ctx.graph, &[id], self.ctx.is_root));
         }
         Ok(())
     }
 
-    fn launch(&mut self, emitted: Emitted, name: String, parallel: bool) {
+    fn launch(&mut self, emitted: Emitted, name: String) {
         let Emitted { mut kernel, params, checks } = emitted;
-        kernel.parallel = parallel && !kernel.axes.is_empty();
-        settle(&mut kernel);
+        kernel.parallel = !kernel.axes.is_empty();
         let bufs = params.iter().map(|id| self.buffer(*id)).collect();
         let first = self.plan.checks.len() as u32;
         for (id, text) in checks {

@@ -56,6 +56,8 @@ pub struct Fusion<'a> {
     parent: Vec<usize>,
     unit_of: FxHashMap<NodeId, usize>,
     readers: FxHashMap<NodeId, IndexSet<usize>>,
+    /// Calls with effects, in the order in which they must run.
+    effects: IndexSet<usize>,
     queue: BinaryHeap<(i64, std::cmp::Reverse<(usize, usize)>)>,
 }
 
@@ -82,6 +84,7 @@ impl<'a> Fusion<'a> {
             parent: Vec::new(),
             unit_of: FxHashMap::default(),
             readers: FxHashMap::default(),
+            effects: IndexSet::new(),
             queue: BinaryHeap::new(),
         };
         for id in ctx.graph.ids() {
@@ -89,6 +92,9 @@ impl<'a> Fusion<'a> {
                 let number = fusion.units.len();
                 for read in &unit.reads {
                     fusion.readers.entry(*read).or_default().insert(number);
+                }
+                if matches!(&ctx.graph.node(id).op, Op::Library(l) if l.effect) {
+                    fusion.effects.insert(number);
                 }
                 fusion.unit_of.insert(id, number);
                 fusion.units.push(Some(unit));
@@ -198,7 +204,7 @@ impl<'a> Fusion<'a> {
             return false;
         }
         let stored = |_: NodeId| true;
-        match emit(self.ctx, &joined.members, &joined.space, &stored) {
+        match emit(self.ctx, &joined.members, &joined.space, &stored, false) {
             Ok(e) if e.params.len() <= MOST_PARAMS && e.kernel.insts.len() <= MOST_INSTRUCTIONS => self.join(a, b, joined),
             _ => return false,
         }
@@ -274,6 +280,8 @@ impl<'a> Fusion<'a> {
                 out.extend(readers.into_iter().map(|x| self.find(x)));
             }
         }
+        let effect = self.effects.get_index_of(&k).and_then(|at| self.effects.get_index(at + 1));
+        out.extend(effect);
         out.shift_remove(&k);
         out.into_iter().collect()
     }
@@ -298,14 +306,8 @@ impl<'a> Fusion<'a> {
     fn into_order(mut self) -> Vec<Unit> {
         let mut order = Vec::new();
         let mut done = vec![false; self.units.len()];
-        let mut last_effect: Option<usize> = None;
         for k in 0..self.units.len() {
             let k = self.find(k);
-            if is_effect(self.ctx.graph, self.unit(k)) {
-                if let Some(before) = last_effect.replace(k) {
-                    self.visit(before, &mut done, &mut order);
-                }
-            }
             self.visit(k, &mut done, &mut order);
         }
         order.into_iter().map(|k| self.units[k].take().expect("each unit is visited once")).collect()
@@ -324,6 +326,8 @@ impl<'a> Fusion<'a> {
                 continue;
             }
             stack.push((k, true));
+            let before = self.effects.get_index_of(&k).and_then(|at| self.effects.get_index(at.checked_sub(1)?));
+            stack.extend(before.map(|k| (*k, false)));
             for read in self.unit(k).reads.clone() {
                 if let Some(p) = self.producer(read)
                     && !done[p]
@@ -333,10 +337,6 @@ impl<'a> Fusion<'a> {
             }
         }
     }
-}
-
-fn is_effect(graph: &Graph, unit: &Unit) -> bool {
-    matches!(&graph.node(unit.members[0]).op, Op::Library(l) if l.effect)
 }
 
 /// Few rows and much work in each: storing the rows' elements here would leave threads idle.

@@ -1,7 +1,7 @@
 //! Graph to Plan: what is stored, what is fused into which kernel, which library calls are made in which order, and where
 //! everything lies in memory.
 //!
-//! The steps, in order: `prepare` (copies where memory must not be shared), `roots` (what may be stored), `fuse` (which
+//! The steps, in order: `split` (reductions that would leave threads idle), `prepare` (copies where memory must not be shared), `roots` (what may be stored), `fuse` (which
 //! roots are one kernel), `emit` + `order` (the kernels), `build` (the Plan), `memory` (the arena).
 
 mod build;
@@ -16,6 +16,7 @@ mod order;
 mod prepare;
 mod roots;
 mod space;
+mod split;
 
 use ox_ir::{Graph, Plan};
 
@@ -33,7 +34,7 @@ pub enum ScheduleError {
 
 /// The Plan that computes `graph`.
 pub fn schedule(graph: &Graph, _options: &ScheduleOptions) -> Result<Plan, ScheduleError> {
-    let graph = prepare::prepare(graph);
+    let graph = prepare::prepare(&split::split_reductions(graph));
     let roots = roots::choose_roots(&graph);
     let layouts = layout::Layouts::choose(&graph);
     let strides = |id| layouts.strides(id);

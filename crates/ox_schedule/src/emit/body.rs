@@ -22,7 +22,10 @@ impl Emitter<'_> {
         if let Some(val) = self.values.get(&key) {
             return Ok(*val);
         }
-        let val = self.compute(id, coords, mask, pass)?;
+        let val = match self.kept_value(&key) {
+            Some(val) => val,
+            None => self.compute(id, coords, mask, pass)?,
+        };
         self.values.insert(key, val);
         Ok(val)
     }

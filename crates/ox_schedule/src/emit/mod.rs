@@ -10,6 +10,7 @@ mod combine;
 mod index;
 mod mask;
 mod scatter;
+mod scratch;
 
 use crate::space::{Level, Space};
 use ox_ir::graph::{Combine, Shape};
@@ -53,6 +54,13 @@ struct PassId {
     full: bool,
 }
 
+/// What a parameter of the kernel stands for.
+#[derive(Clone, PartialEq, Eq)]
+enum Param {
+    Node(NodeId, BufRole),
+    Scratch(DType, i64),
+}
+
 type Key = (NodeId, Shape, Option<Val>);
 
 pub struct Emitter<'a> {
@@ -66,7 +74,9 @@ pub struct Emitter<'a> {
     insts: Vec<TypedInst>,
     bodies: FxHashMap<PassId, Vec<Val>>,
     home: Vec<PassId>,
-    params: Vec<(NodeId, BufRole)>,
+    params: Vec<Param>,
+    /// Whether costly values may wait in scratch memory for a later pass.
+    scratch: bool,
     values: FxHashMap<(PassId, Key), Val>,
     pure: FxHashMap<(PassId, Inst, DType), Val>,
     reduced: FxHashMap<NodeId, Val>,
@@ -79,8 +89,16 @@ pub struct Emitter<'a> {
 }
 
 /// Emits `members` (in topological order) over `space`; those for which `stored` holds are written to memory.
-pub fn emit(ctx: &Context, members: &[NodeId], space: &Space, stored: &dyn Fn(NodeId) -> bool) -> Result<Emitted, Illegal> {
+/// With `scratch`, a costly value that several passes need is kept from one to the next; that takes lanes along the inner axis.
+pub fn emit(
+    ctx: &Context,
+    members: &[NodeId],
+    space: &Space,
+    stored: &dyn Fn(NodeId) -> bool,
+    scratch: bool,
+) -> Result<Emitted, Illegal> {
     let mut e = Emitter::new(ctx, members, space)?;
+    e.scratch = scratch;
     e.stored = members.iter().copied().filter(|id| stored(*id)).collect();
     let reductions: Vec<NodeId> = members.iter().copied().filter(|id| e.is_reduction(*id)).collect();
     let last = members.iter().map(|id| e.need(*id)).max().unwrap_or(0);
@@ -115,6 +133,7 @@ impl<'a> Emitter<'a> {
             bodies: FxHashMap::default(),
             home: Vec::new(),
             params: Vec::new(),
+            scratch: false,
             values: FxHashMap::default(),
             pure: FxHashMap::default(),
             reduced: FxHashMap::default(),
@@ -204,18 +223,13 @@ impl<'a> Emitter<'a> {
 
     /// The number of the parameter for a node's memory.
     fn param(&mut self, id: NodeId, role: BufRole) -> u32 {
-        let at = match self.params.iter().position(|(p, _)| *p == id) {
-            Some(at) => {
-                if self.params[at].1 != role {
-                    self.params[at].1 = BufRole::InOut;
-                }
-                at
-            }
-            None => {
-                self.params.push((id, role));
-                self.params.len() - 1
-            }
-        };
+        let known = self.params.iter().position(|p| matches!(p, Param::Node(n, _) if *n == id));
+        let at = known.unwrap_or(self.params.len());
+        match self.params.get_mut(at) {
+            Some(Param::Node(_, old)) if *old != role => *old = BufRole::InOut,
+            Some(_) => {}
+            None => self.params.push(Param::Node(id, role)),
+        }
         at as u32
     }
 
@@ -254,16 +268,23 @@ impl<'a> Emitter<'a> {
             name: String::new(),
             sizes: Vec::new(),
             passes: passes.collect(),
-            bufs: self
-                .params
-                .iter()
-                .map(|(id, role)| BufParam { dtype: self.ctx.graph.ty(*id).dtype, role: role.clone() })
-                .collect(),
+            bufs: self.params.iter().map(|p| self.buf_param(p)).collect(),
             axes: outer,
-            insts: self.insts,
+            insts: std::mem::take(&mut self.insts),
             lanes: Lanes::None,
             parallel: true,
         };
-        Emitted { kernel, params: self.params.into_iter().map(|p| p.0).collect(), checks: self.checks }
+        let nodes = self.params.iter().filter_map(|p| match p {
+            Param::Node(id, _) => Some(*id),
+            Param::Scratch(..) => None,
+        });
+        Emitted { kernel, params: nodes.collect(), checks: std::mem::take(&mut self.checks) }
+    }
+
+    fn buf_param(&self, param: &Param) -> BufParam {
+        match param {
+            Param::Node(id, role) => BufParam { dtype: self.ctx.graph.ty(*id).dtype, role: role.clone() },
+            Param::Scratch(dtype, len) => BufParam { dtype: *dtype, role: BufRole::Scratch(*len) },
+        }
     }
 }
