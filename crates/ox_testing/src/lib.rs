@@ -1,1 +1,17 @@
-//! Reference interpreters and the backend suite.
+//! What the programs mean, slowly and plainly: reference interpreters for Graph, Kernel and Plan over ordinary Rust values, random
+//! graphs to run them on, and the runner of the golden files. Schedulers and code generators are tested against this crate.
+
+pub mod compare;
+pub mod error;
+pub mod graph;
+pub mod kernel;
+pub mod plan;
+pub mod scalar;
+pub mod tensor;
+
+pub use compare::assert_close;
+pub use error::InterpretError;
+pub use graph::{GraphResult, interpret_graph};
+pub use kernel::{KernelMemory, interpret_kernel};
+pub use plan::{PlanResult, interpret_plan};
+pub use tensor::{Elem, TensorData};

@@ -5,6 +5,7 @@ use super::cursor::quote;
 use super::ops::{AttrPrinter, op_name, op_of_call, print_attrs};
 use super::{list, print_sizes};
 use crate::graph::{TensorType, contiguous_strides};
+use crate::kernel::{Inst, TypedInst};
 use crate::plan::{BufId, Buffer, Call, CheckKind, Place, Plan, PlanOutput, Step, View};
 use std::fmt;
 
@@ -63,11 +64,17 @@ impl fmt::Display for Plan {
 impl Plan {
     fn print_step(&self, f: &mut fmt::Formatter<'_>, step: &Step) -> fmt::Result {
         match step {
-            Step::Launch { kernel, bufs, .. } => {
-                let name = self.kernels.get(*kernel as usize).map_or("?", |k| &k.name);
+            Step::Launch { kernel, bufs, checks } => {
+                let kernel_data = self.kernels.get(*kernel as usize);
+                let name = kernel_data.map_or("?", |k| &k.name);
                 write!(f, "launch {kernel} {name}(")?;
                 list(f, bufs, |f, buf| write!(f, "{buf}"))?;
-                f.write_str(")\n")
+                f.write_str(")")?;
+                let is_check = |i: &TypedInst| matches!(i.inst, Inst::CheckIndex { .. } | Inst::CheckNonZero { .. });
+                if kernel_data.is_some_and(|k| k.insts.iter().any(is_check)) {
+                    write!(f, " checks from {checks}")?;
+                }
+                f.write_str("\n")
             }
             Step::Call { call, ins, outs, location } => {
                 list(f, outs, |f, out| write!(f, "{out}"))?;
