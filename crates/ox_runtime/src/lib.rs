@@ -1,1 +1,18 @@
-//! Runs Plans over torch's C ABI.
+//! Runs Plans over torch's stable C ABI, found at run time in the libtorch that the process has already loaded.
+//!
+//! - `abi`: the C functions, looked up once.
+//! - `tensor`: torch tensors as owned and borrowed handles.
+//! - `exec`: an `Executable` is a Plan with its compiled kernels; it may be run from many threads at once.
+//! - `calls`: the steps that torch's library does: matrix products, convolutions, attention, any operator.
+
+pub mod abi;
+mod calls;
+mod error;
+mod exec;
+mod tensor;
+
+pub use calls::library::{HostCalls, NoHost};
+pub use calls::schema::{Schema, supports};
+pub use error::{Exception, RunError};
+pub use exec::{Executable, LoadedFn};
+pub use tensor::{Tensor, TensorRef};

@@ -1,0 +1,263 @@
+//! The C functions of torch's stable ABI, looked up once in the libtorch of this process.
+//!
+//! Python loads libtorch with RTLD_LOCAL, so that its symbols are not in the global scope: we open the file that is mapped
+//! already. A function that every Plan needs is a plain field; one that some torch versions lack is an `Option`.
+
+use crate::error::RunError;
+use libloading::os::unix::Library;
+use ox_ir::{DType, Device};
+use std::ffi::{c_char, c_void};
+use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
+
+/// `AtenTensorHandle`: points to a slot that holds a TensorImpl pointer.
+pub type Handle = *mut c_void;
+/// 0 is success.
+pub type Code = i32;
+/// A value in a call through the dispatcher: an immediate, or a handle that the callee takes over.
+pub type StableIValue = u64;
+
+type ConstHandles = *const Handle;
+type Ints = *const i64;
+type Doubles = *const *const f64;
+type Text = *const c_char;
+type Texts = *const Text;
+
+macro_rules! abi {
+    (required { $($name:ident($($arg:ty),*) $(-> $ret:ty)?;)* } optional { $($opt:ident($($oarg:ty),*) $(-> $oret:ty)?;)* }) => {
+        #[allow(non_snake_case)]
+        pub struct Abi {
+            $(pub $name: unsafe extern "C" fn($($arg),*) $(-> $ret)?,)*
+            $(pub $opt: Option<unsafe extern "C" fn($($oarg),*) $(-> $oret)?>,)*
+            /// torch's numbers of `DType::ALL`.
+            dtypes: [i32; 12],
+            cpu: i32,
+            cuda: i32,
+            version: u64,
+            in_inference_mode: Option<unsafe extern "C" fn() -> bool>,
+            new_bytes: Option<unsafe extern "C" fn(usize) -> *mut c_void>,
+        }
+
+        impl Abi {
+            /// SAFETY: `library` must be libtorch_cpu, whose symbols have the types given here.
+            #[allow(non_snake_case)]
+            unsafe fn load(library: &Library) -> Result<Abi, String> {
+                let mut missing: Vec<&str> = Vec::new();
+                $(
+                    // SAFETY: the symbol's type is the one that torch's header declares.
+                    let $name = unsafe { library.get::<unsafe extern "C" fn($($arg),*) $(-> $ret)?>(concat!(stringify!($name), "\0").as_bytes()) };
+                    if $name.is_err() { missing.push(stringify!($name)); }
+                )*
+                if !missing.is_empty() {
+                    return Err(format!("this libtorch lacks {} (torch 2.10 or later is needed)", missing.join(", ")));
+                }
+                let mut abi = Abi {
+                    $($name: *$name.expect("checked above"),)*
+                    // SAFETY: as above.
+                    $($opt: unsafe { library.get(concat!(stringify!($opt), "\0").as_bytes()) }.ok().map(|s| *s),)*
+                    dtypes: [0; 12],
+                    cpu: 0,
+                    cuda: 1,
+                    version: 0,
+                    // SAFETY: `static bool c10::InferenceMode::is_enabled()` and `operator new(size_t)`.
+                    in_inference_mode: unsafe { library.get(b"_ZN3c1013InferenceMode10is_enabledEv\0") }.ok().map(|s| *s),
+                    new_bytes: unsafe { library.get(b"_Znwm\0") }.ok().map(|s| *s),
+                };
+                abi.read_constants();
+                Ok(abi)
+            }
+        }
+    };
+}
+
+abi! {
+    required {
+        aoti_torch_abi_version() -> u64;
+        aoti_torch_dtype_bool() -> i32;
+        aoti_torch_dtype_uint8() -> i32;
+        aoti_torch_dtype_int8() -> i32;
+        aoti_torch_dtype_int16() -> i32;
+        aoti_torch_dtype_int32() -> i32;
+        aoti_torch_dtype_int64() -> i32;
+        aoti_torch_dtype_float16() -> i32;
+        aoti_torch_dtype_bfloat16() -> i32;
+        aoti_torch_dtype_float32() -> i32;
+        aoti_torch_dtype_float64() -> i32;
+        aoti_torch_dtype_complex64() -> i32;
+        aoti_torch_dtype_complex128() -> i32;
+        aoti_torch_device_type_cpu() -> i32;
+        aoti_torch_device_type_cuda() -> i32;
+        aoti_torch_grad_mode_is_enabled() -> bool;
+        aoti_torch_grad_mode_set_enabled(bool);
+        aoti_torch_delete_tensor_object(Handle) -> Code;
+        aoti_torch_new_tensor_handle(Handle, *mut Handle) -> Code;
+        aoti_torch_get_data_ptr(Handle, *mut *mut c_void) -> Code;
+        aoti_torch_get_dim(Handle, *mut i64) -> Code;
+        aoti_torch_get_numel(Handle, *mut i64) -> Code;
+        aoti_torch_get_sizes(Handle, *mut *mut i64) -> Code;
+        aoti_torch_get_strides(Handle, *mut *mut i64) -> Code;
+        aoti_torch_get_dtype(Handle, *mut i32) -> Code;
+        aoti_torch_get_device_type(Handle, *mut i32) -> Code;
+        aoti_torch_get_device_index(Handle, *mut i32) -> Code;
+        aoti_torch_get_storage_offset(Handle, *mut i64) -> Code;
+        aoti_torch_empty_strided(i64, Ints, Ints, i32, i32, i32, *mut Handle) -> Code;
+        aoti_torch_create_tensor_from_blob_v2(*mut c_void, i64, Ints, Ints, i64, i32, i32, i32, *mut Handle, i32, *const u8, i64) -> Code;
+        aoti_torch__reinterpret_tensor(Handle, i64, Ints, Ints, i64, *mut Handle) -> Code;
+        aoti_torch_clone_preserve_strides(Handle, *mut Handle) -> Code;
+        aoti_torch_copy_(Handle, Handle, i32) -> Code;
+        aoti_torch_cpu_mm_out(Handle, Handle, Handle) -> Code;
+        aoti_torch_cpu_addmm_out(Handle, Handle, Handle, Handle, f64, f64) -> Code;
+        aoti_torch_cpu_bmm_out(Handle, Handle, Handle) -> Code;
+        aoti_torch_cpu_baddbmm_out(Handle, Handle, Handle, Handle, f64, f64) -> Code;
+        aoti_torch_cpu_add_Tensor(Handle, Handle, f64, *mut Handle) -> Code;
+        aoti_torch_cpu_fill__Scalar(Handle, f64) -> Code;
+        aoti_torch_cpu_convolution(Handle, Handle, ConstHandles, Ints, i64, Ints, i64, Ints, i64, i32, Ints, i64, i64, *mut Handle) -> Code;
+        aoti_torch_call_dispatcher(Text, Text, *mut StableIValue) -> Code;
+    }
+    optional {
+        aoti_torch_cpu__scaled_dot_product_flash_attention_for_cpu(
+            Handle, Handle, Handle, f64, i32, ConstHandles, *const f64, *mut Handle, *mut Handle) -> Code;
+        aoti_torch_cpu__linear_pointwise(Handle, Handle, ConstHandles, Text, Doubles, i64, Texts, *mut Handle) -> Code;
+        aoti_torch_cpu_mkldnn__convolution_pointwise(
+            Handle, Handle, ConstHandles, Ints, i64, Ints, i64, Ints, i64, i64, Text, Doubles, i64, Texts, *mut Handle) -> Code;
+        aoti_torch_cpu_mkldnn__convolution_pointwise_binary(
+            Handle, Handle, Handle, ConstHandles, Ints, i64, Ints, i64, Ints, i64, i64, Text, *const f64, Texts, Doubles, i64, Texts,
+            *mut Handle) -> Code;
+        torch_call_dispatcher(Text, Text, *mut StableIValue, u64) -> Code;
+        torch_parallel_for(i64, i64, i64, unsafe extern "C" fn(i64, i64, *mut c_void), *mut c_void) -> Code;
+        torch_get_num_threads(*mut u32) -> Code;
+        torch_new_list_reserve_size(usize, *mut *mut c_void) -> Code;
+        torch_list_push_back(*mut c_void, StableIValue) -> Code;
+        torch_list_size(*mut c_void, *mut usize) -> Code;
+        torch_list_get_item(*mut c_void, usize, *mut StableIValue) -> Code;
+        torch_delete_list(*mut c_void) -> Code;
+        torch_new_string_handle(Text, usize, *mut *mut c_void) -> Code;
+    }
+}
+
+impl Abi {
+    fn read_constants(&mut self) {
+        // SAFETY: functions without arguments that return constants.
+        unsafe {
+            self.dtypes = [
+                (self.aoti_torch_dtype_bool)(),
+                (self.aoti_torch_dtype_uint8)(),
+                (self.aoti_torch_dtype_int8)(),
+                (self.aoti_torch_dtype_int16)(),
+                (self.aoti_torch_dtype_int32)(),
+                (self.aoti_torch_dtype_int64)(),
+                (self.aoti_torch_dtype_float16)(),
+                (self.aoti_torch_dtype_bfloat16)(),
+                (self.aoti_torch_dtype_float32)(),
+                (self.aoti_torch_dtype_float64)(),
+                (self.aoti_torch_dtype_complex64)(),
+                (self.aoti_torch_dtype_complex128)(),
+            ];
+            self.cpu = (self.aoti_torch_device_type_cpu)();
+            self.cuda = (self.aoti_torch_device_type_cuda)();
+            self.version = (self.aoti_torch_abi_version)();
+        }
+    }
+
+    /// torch's number of a dtype.
+    pub fn dtype(&self, dtype: DType) -> i32 {
+        self.dtypes[dtype as usize]
+    }
+
+    /// The dtype with torch's number `code`, if it is one of ours.
+    pub fn dtype_from(&self, code: i32) -> Option<DType> {
+        self.dtypes.iter().position(|&d| d == code).map(|at| DType::ALL[at])
+    }
+
+    /// torch's (type, index) of a device.
+    pub fn device(&self, device: Device) -> Option<(i32, i32)> {
+        match device {
+            Device::Cpu => Some((self.cpu, -1)),
+            Device::Cuda(index) => Some((self.cuda, index as i32)),
+            Device::Other => None,
+        }
+    }
+
+    pub(crate) fn device_from(&self, kind: i32, index: i32) -> Device {
+        match kind {
+            k if k == self.cpu => Device::Cpu,
+            k if k == self.cuda => Device::Cuda(index.clamp(0, u8::MAX as i32) as u8),
+            _ => Device::Other,
+        }
+    }
+
+    /// Calls an operator by name. The arguments on `stack` are taken over; the results replace them.
+    ///
+    /// SAFETY: `stack` must hold the arguments as the operator's schema says, with room for its results.
+    pub(crate) unsafe fn call_dispatcher(&self, name: Text, overload: Text, stack: &mut [StableIValue]) -> Code {
+        // SAFETY: passed on to the caller.
+        unsafe {
+            match self.torch_call_dispatcher {
+                Some(call) => call(name, overload, stack.as_mut_ptr(), self.version),
+                None => (self.aoti_torch_call_dispatcher)(name, overload, stack.as_mut_ptr()),
+            }
+        }
+    }
+
+    pub(crate) fn in_inference_mode(&self) -> bool {
+        // SAFETY: reads a thread-local flag.
+        self.in_inference_mode.is_some_and(|f| unsafe { f() })
+    }
+
+    /// Memory that C++ code in libtorch will `delete`.
+    pub(crate) fn new_boxed(&self, value: StableIValue) -> Option<*mut StableIValue> {
+        // SAFETY: operator new gives memory aligned for any scalar.
+        let place = unsafe { self.new_bytes?(size_of::<StableIValue>()) } as *mut StableIValue;
+        // SAFETY: fresh memory of the right size (operator new aborts rather than return null here).
+        unsafe { place.write(value) };
+        Some(place)
+    }
+
+    pub fn num_threads(&self) -> usize {
+        let mut threads = 1u32;
+        match self.torch_get_num_threads {
+            // SAFETY: writes one u32.
+            Some(get) if unsafe { get(&mut threads) } == 0 => threads as usize,
+            _ => 1,
+        }
+    }
+}
+
+static ABI: OnceLock<Result<Abi, String>> = OnceLock::new();
+
+/// Finds libtorch: at `path` if given, else where this process has mapped it. The first call decides.
+pub fn init(path: Option<&Path>) -> Result<&'static Abi, RunError> {
+    ABI.get_or_init(|| find(path)).as_ref().map_err(|e| RunError::torch(e.clone()))
+}
+
+/// The functions, looked up on first use.
+pub fn abi() -> Result<&'static Abi, RunError> {
+    init(None)
+}
+
+fn find(path: Option<&Path>) -> Result<Abi, String> {
+    let library = match path {
+        Some(path) => open(path, 0).map_err(|e| format!("cannot open {}: {e}", path.display()))?,
+        None => {
+            let file = mapped_libtorch().unwrap_or_else(|| PathBuf::from("libtorch_cpu.so"));
+            open(&file, libc::RTLD_NOLOAD)
+                .map_err(|_| "libtorch is not loaded in this process: import torch first".to_string())?
+        }
+    };
+    // SAFETY: the file is libtorch_cpu.
+    let abi = unsafe { Abi::load(&library) };
+    // The functions are used until the process ends, so the library must stay.
+    std::mem::forget(library);
+    abi
+}
+
+fn open(path: &Path, flags: i32) -> Result<Library, libloading::Error> {
+    // SAFETY: libtorch's initialisers are those that `import torch` runs.
+    unsafe { Library::open(Some(path), libc::RTLD_NOW | flags) }
+}
+
+fn mapped_libtorch() -> Option<PathBuf> {
+    let maps = std::fs::read_to_string("/proc/self/maps").ok()?;
+    let line = maps.lines().find(|line| line.ends_with("/libtorch_cpu.so"))?;
+    Some(PathBuf::from(&line[line.find('/')?..]))
+}

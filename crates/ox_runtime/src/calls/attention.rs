@@ -1,0 +1,181 @@
+//! Scaled dot product attention: torch's flash kernel for the CPU where eager would take it, else eager's own operator.
+
+use super::dispatch::call_for_tensor;
+use super::stable_ivalue::Value;
+use super::{CallStep, arguments, single};
+use crate::abi::Handle;
+use crate::error::RunError;
+use crate::exec::frame::Run;
+use crate::exec::layout::{Dims, Layout};
+use crate::exec::prepare::{Operand, Preparing, Window};
+use crate::tensor::{Tensor, make};
+use ox_ir::graph::AttentionAttrs;
+use ox_ir::plan::View;
+use std::ptr::{null, null_mut};
+
+pub struct AttentionStep {
+    q: Operand,
+    k: Operand,
+    v: Operand,
+    mask: Option<Operand>,
+    causal: bool,
+    scale: Option<f64>,
+    flash: bool,
+    /// The result has other dimensions in front than the call's: its leading sizes.
+    front: Option<Dims>,
+    out: usize,
+    empty: bool,
+}
+
+impl AttentionStep {
+    pub fn prepare(
+        p: &mut Preparing<'_>,
+        attrs: &AttentionAttrs,
+        ins: &[View],
+        outs: &[usize],
+    ) -> Result<AttentionStep, RunError> {
+        let (fixed, [mask]) = arguments(ins, [attrs.mask], 3)?;
+        let out = single(outs)?;
+        let windows = [p.window(&fixed[0])?, p.window(&fixed[1])?, p.window(&fixed[2])?];
+        let mask = mask.map(|v| p.window(v)).transpose()?;
+        let planned = &p.buffers[out].layout;
+        let (empty, rank) = (planned.numel() == 0, planned.rank());
+        let shaped = four_dims(&windows, &mask);
+        let front = (shaped.is_some() && rank != 4).then(|| planned.sizes[..rank - 2].into());
+        let flash = shaped.as_ref().is_some_and(|(w, mask)| flash_takes(w, mask));
+        let ([q, k, v], mask) = match shaped {
+            Some(shaped) => shaped,
+            None => (windows, mask),
+        };
+        Ok(AttentionStep {
+            q: p.operand(q),
+            k: p.operand(k),
+            v: p.operand(v),
+            mask: mask.map(|w| p.operand(w)),
+            causal: attrs.causal,
+            scale: attrs.scale.map(|s| s.as_f64()),
+            flash,
+            front,
+            out,
+            empty,
+        })
+    }
+
+    fn by_flash(&self, run: &Run<'_>, [q, k, v]: [Handle; 3], mask: *const Handle) -> Option<Result<Tensor, RunError>> {
+        let call = run.abi.aoti_torch_cpu__scaled_dot_product_flash_attention_for_cpu.filter(|_| self.flash)?;
+        let scale = self.scale.as_ref().map_or(null(), |s| s as *const f64);
+        let mut sums: Handle = null_mut();
+        // SAFETY: valid handles and pointers; two new tensors are returned.
+        let result = make("attention", |out| unsafe { call(q, k, v, 0.0, self.causal as i32, mask, scale, out, &mut sums) });
+        if !sums.is_null() {
+            // SAFETY: the logarithms of the sums, which we own and do not need.
+            drop(unsafe { Tensor::from_raw(sums) });
+        }
+        Some(result)
+    }
+
+    fn by_operator(&self, run: &Run<'_>, qkv: [Handle; 3], mask: Option<Handle>) -> Result<Tensor, RunError> {
+        let mut tensors = qkv.to_vec();
+        tensors.extend(mask);
+        let values = [
+            Value::Tensor(0),
+            Value::Tensor(1),
+            Value::Tensor(2),
+            mask.map_or(Value::None, |_| Value::some(Value::Tensor(3))),
+            Value::Float(0.0),
+            Value::Bool(self.causal),
+            self.scale.map_or(Value::None, |s| Value::some(Value::Float(s))),
+            Value::Bool(false),
+        ];
+        // SAFETY: scaled_dot_product_attention(Tensor query, Tensor key, Tensor value, Tensor? attn_mask=None, float dropout_p=0.,
+        // bool is_causal=False, *, float? scale=None, bool enable_gqa=False) -> Tensor
+        unsafe { call_for_tensor(run.abi, c"aten::scaled_dot_product_attention", c"", &values, &tensors) }
+    }
+}
+
+impl CallStep for AttentionStep {
+    fn run(&self, run: &mut Run<'_>) -> Result<(), RunError> {
+        if self.empty {
+            return run.allocate_if_missing(self.out);
+        }
+        let qkv = [run.operand(self.q)?, run.operand(self.k)?, run.operand(self.v)?];
+        let mask = self.mask.map(|o| run.operand(o)).transpose()?;
+        let mask_ptr = mask.as_ref().map_or(null(), |m| m as *const Handle);
+        let result = match self.by_flash(run, qkv, mask_ptr) {
+            Some(result) => result?,
+            None => self.by_operator(run, qkv, mask)?,
+        };
+        let result = match &self.front {
+            Some(front) => refold(result, front)?,
+            None => result,
+        };
+        run.deliver(self.out, result)
+    }
+}
+
+/// Brings q, k and v to four dimensions without a copy: ones in front, or leading dimensions merged.
+fn four_dims(windows: &[Window; 3], mask: &Option<Window>) -> Option<([Window; 3], Option<Window>)> {
+    let fit = |w: &Window| {
+        let layout = match w.layout.rank() {
+            0..=4 => w.layout.pad_front(4),
+            rank => w.layout.merge_front(rank - 3)?,
+        };
+        Some(Window { layout, ..w.clone() })
+    };
+    let rank = windows[0].layout.rank();
+    let mask = match mask {
+        None => None,
+        Some(w) if w.layout.rank() <= 4 && rank <= 4 => Some(Window { layout: w.layout.pad_front(4), ..w.clone() }),
+        Some(w) => {
+            let sizes: Dims = windows[0].layout.sizes[..rank - 2].iter().chain(&mask_tail(&w.layout)).copied().collect();
+            let layout = w.layout.expand(&sizes)?.merge_front(rank - 3)?;
+            Some(Window { layout, ..w.clone() })
+        }
+    };
+    Some(([fit(&windows[0])?, fit(&windows[1])?, fit(&windows[2])?], mask))
+}
+
+fn mask_tail(mask: &Layout) -> [i64; 2] {
+    let at = |back: usize| mask.rank().checked_sub(back).map_or(1, |d| mask.sizes[d]);
+    [at(2), at(1)]
+}
+
+/// The conditions under which eager chooses its flash kernel.
+fn flash_takes(windows: &[Window; 3], mask: &Option<Window>) -> bool {
+    let [q, k, v] = windows.each_ref().map(|w| &w.layout);
+    let same = |d: usize| q.sizes[d] == k.sizes[d] && q.sizes[d] == v.sizes[d];
+    let qkv = [q, k, v];
+    q.dtype.is_float()
+        && qkv.iter().all(|l| l.dtype == q.dtype && l.strides[3] == 1 && l.numel() > 0)
+        && same(0)
+        && same(1)
+        && same(3)
+        && k.sizes[2] == v.sizes[2]
+        && mask.as_ref().is_none_or(|m| mask_fits(&m.layout, q, k))
+}
+
+fn mask_fits(mask: &Layout, q: &Layout, k: &Layout) -> bool {
+    let wanted = [q.sizes[0], q.sizes[1], q.sizes[2], k.sizes[2]];
+    mask.dtype == q.dtype && mask.rank() == 4 && mask.sizes.iter().zip(wanted).all(|(m, n)| *m == n || *m == 1)
+}
+
+/// Gives the two leading dimensions of a result the sizes `front`.
+fn refold(result: Tensor, front: &[i64]) -> Result<Tensor, RunError> {
+    let tensor = result.as_ref();
+    let (sizes, strides) = (tensor.sizes()?, tensor.strides()?);
+    let mut new_sizes: Dims = front.into();
+    let mut new_strides: Dims = front.into();
+    // The last of the leading dimensions is the heads'; those before it were merged into (or are missing from) the batch.
+    let mut step = strides[0];
+    for d in (0..front.len()).rev() {
+        if d + 1 == front.len() {
+            new_strides[d] = strides[1];
+        } else {
+            new_strides[d] = step;
+            step *= front[d];
+        }
+    }
+    new_sizes.extend_from_slice(&sizes[2..]);
+    new_strides.extend_from_slice(&strides[2..]);
+    tensor.reinterpret(&new_sizes, &new_strides, tensor.storage_offset()?)
+}

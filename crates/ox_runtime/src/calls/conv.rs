@@ -1,0 +1,179 @@
+//! Convolutions. torch returns a new tensor; the buffer takes it as it is if it has the planned strides.
+
+use super::post::{PostStep, onednn_name};
+use super::{CallStep, arguments, single};
+use crate::abi::Handle;
+use crate::error::RunError;
+use crate::exec::frame::Run;
+use crate::exec::layout::Dims;
+use crate::exec::prepare::{Operand, Preparing};
+use crate::tensor::{Tensor, make};
+use ox_ir::DType;
+use ox_ir::graph::{ConvAttrs, Post};
+use ox_ir::plan::View;
+use std::ffi::{CStr, c_char};
+use std::ptr::null;
+
+struct Fused {
+    name: &'static CStr,
+    numbers: Vec<f64>,
+    algorithm: Option<&'static CStr>,
+}
+
+pub struct ConvStep {
+    x: Operand,
+    weight: Operand,
+    bias: Option<Operand>,
+    add: Option<Operand>,
+    out: usize,
+    stride: Dims,
+    padding: Dims,
+    dilation: Dims,
+    transposed: bool,
+    output_padding: Dims,
+    groups: i64,
+    /// oneDNN's own post-op; None: plain convolution, the rest behind it.
+    fused: Option<Fused>,
+    post: PostStep,
+}
+
+impl ConvStep {
+    pub fn prepare(p: &mut Preparing<'_>, attrs: &ConvAttrs, ins: &[View], outs: &[usize]) -> Result<ConvStep, RunError> {
+        let (fixed, [bias, add]) = arguments(ins, [attrs.bias, attrs.add], 2)?;
+        let out = single(outs)?;
+        let layout = &p.buffers[out].layout;
+        let dtype = layout.dtype;
+        let fused = can_fuse(attrs, dtype, layout.rank(), layout.numel()).then(|| {
+            let (name, numbers, algorithm) = onednn_name(&attrs.post);
+            Fused { name, numbers, algorithm }
+        });
+        Ok(ConvStep {
+            x: p.operand_of(&fixed[0])?,
+            weight: p.operand_of(&fixed[1])?,
+            bias: bias.map(|v| p.operand_of(v)).transpose()?,
+            add: add.map(|v| p.operand_of(v)).transpose()?,
+            out,
+            stride: p.env.eval_all(&attrs.stride)?,
+            padding: p.env.eval_all(&attrs.padding)?,
+            dilation: p.env.eval_all(&attrs.dilation)?,
+            transposed: attrs.transposed,
+            output_padding: p.env.eval_all(&attrs.output_padding)?,
+            groups: p.env.eval(&attrs.groups)?,
+            fused,
+            post: PostStep::prepare(&attrs.post, dtype)?,
+        })
+    }
+
+    fn fused(
+        &self,
+        run: &Run<'_>,
+        f: &Fused,
+        x: Handle,
+        w: Handle,
+        bias: *const Handle,
+        add: Option<Handle>,
+    ) -> Option<Result<Tensor, RunError>> {
+        let abi = run.abi;
+        let n = self.stride.len() as i64;
+        let (padding, stride, dilation) = (self.padding.as_ptr(), self.stride.as_ptr(), self.dilation.as_ptr());
+        let numbers: Vec<*const f64> = f.numbers.iter().map(|x| x as *const f64).collect();
+        let count = numbers.len() as i64;
+        let algorithm = f.algorithm.map(CStr::as_ptr);
+        let algorithm = algorithm.as_ref().map_or(null(), |a: &*const c_char| a as *const _);
+        let name = f.name.as_ptr();
+        // SAFETY: valid handles; the arrays have `n` and `count` elements; the pointers live through the call.
+        let made = match add {
+            None => {
+                let call = abi.aoti_torch_cpu_mkldnn__convolution_pointwise?;
+                make("a convolution", |out| unsafe {
+                    let scalars = numbers.as_ptr();
+                    call(x, w, bias, padding, n, stride, n, dilation, n, self.groups, name, scalars, count, algorithm, out)
+                })
+            }
+            Some(add) => {
+                let call = abi.aoti_torch_cpu_mkldnn__convolution_pointwise_binary?;
+                let unary = if f.name == c"none" { null() } else { &name as *const *const c_char };
+                make("a convolution", |out| unsafe {
+                    let (op, alpha, scalars) = (c"add".as_ptr(), null(), numbers.as_ptr());
+                    call(
+                        x,
+                        add,
+                        w,
+                        bias,
+                        padding,
+                        n,
+                        stride,
+                        n,
+                        dilation,
+                        n,
+                        self.groups,
+                        op,
+                        alpha,
+                        unary,
+                        scalars,
+                        count,
+                        algorithm,
+                        out,
+                    )
+                })
+            }
+        };
+        Some(made)
+    }
+
+    fn plain(&self, run: &Run<'_>, x: Handle, w: Handle, bias: *const Handle, add: Option<Handle>) -> Result<Tensor, RunError> {
+        let abi = run.abi;
+        let n = self.stride.len() as i64;
+        let (stride, padding, dilation) = (self.stride.as_ptr(), self.padding.as_ptr(), self.dilation.as_ptr());
+        let (more, more_len) = (self.output_padding.as_ptr(), self.output_padding.len() as i64);
+        // SAFETY: valid handles; the arrays have the lengths given.
+        let mut result = make("a convolution", |out| unsafe {
+            let transposed = self.transposed as i32;
+            (abi.aoti_torch_cpu_convolution)(
+                x,
+                w,
+                bias,
+                stride,
+                n,
+                padding,
+                n,
+                dilation,
+                n,
+                transposed,
+                more,
+                more_len,
+                self.groups,
+                out,
+            )
+        })?;
+        if let Some(add) = add {
+            let before = result.as_ref().handle();
+            result = make("add", |out| unsafe { (abi.aoti_torch_cpu_add_Tensor)(before, add, 1.0, out) })?;
+        }
+        // SAFETY: a valid handle.
+        unsafe { self.post.apply(abi, result.as_ref().handle())? };
+        Ok(result)
+    }
+}
+
+/// oneDNN rounds once, behind the post-op. Where that differs from eager's two roundings it is left to f32.
+fn can_fuse(attrs: &ConvAttrs, dtype: DType, rank: usize, numel: i64) -> bool {
+    let something = attrs.add || attrs.post != Post::None;
+    let same_rounding = dtype == DType::F32 || (dtype == DType::BF16 && !attrs.add && attrs.post == Post::Relu);
+    something && same_rounding && !attrs.transposed && (rank == 4 || rank == 5) && numel > 0
+}
+
+impl CallStep for ConvStep {
+    fn run(&self, run: &mut Run<'_>) -> Result<(), RunError> {
+        let (x, weight) = (run.operand(self.x)?, run.operand(self.weight)?);
+        let bias = self.bias.map(|o| run.operand(o)).transpose()?;
+        let add = self.add.map(|o| run.operand(o)).transpose()?;
+        let bias_ptr = bias.as_ref().map_or(null(), |b| b as *const Handle);
+        let fused = self.fused.as_ref().and_then(|f| self.fused(run, f, x, weight, bias_ptr, add));
+        let result = match fused {
+            Some(result) => result?,
+            None => self.plain(run, x, weight, bias_ptr, add)?,
+        };
+        run.deliver(self.out, result)
+    }
+}

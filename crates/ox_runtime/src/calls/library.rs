@@ -1,0 +1,168 @@
+//! Calls of any operator: through the dispatcher where the ABI can carry the arguments, else by the host.
+
+use super::CallStep;
+use super::dispatch::call;
+use super::schema::{Kind, Schema};
+use super::stable_ivalue::{Value, take_tensor, take_tensor_list};
+use crate::abi::Handle;
+use crate::error::RunError;
+use crate::exec::frame::Run;
+use crate::exec::prepare::{Operand, Preparing};
+use crate::tensor::{Tensor, TensorRef};
+use ox_ir::graph::{Callee, Library};
+use ox_ir::plan::View;
+use ox_ir::{Device, Var};
+use std::ffi::CString;
+
+/// What only the program around us (Python) can do.
+pub trait HostCalls: Send + Sync {
+    /// Makes the call on these tensors (the places that `Arg::Tensor` names) and returns its results, one for each of `call.outs`.
+    fn call(
+        &self,
+        call: &Library,
+        tensors: &[TensorRef<'_>],
+        sizes: &dyn Fn(&Var) -> Option<i64>,
+    ) -> Result<Vec<Tensor>, RunError>;
+
+    /// An operator's schema as torch prints it. Without one (or where `supports` is false) `call` is used for it.
+    fn schema(&self, name: &str, overload: &str) -> Option<String>;
+}
+
+/// A host that can do nothing.
+pub struct NoHost;
+
+impl HostCalls for NoHost {
+    fn call(&self, call: &Library, _: &[TensorRef<'_>], _: &dyn Fn(&Var) -> Option<i64>) -> Result<Vec<Tensor>, RunError> {
+        Err(RunError::bug(format!("there is no host for {:?}", call.callee)))
+    }
+
+    fn schema(&self, _: &str, _: &str) -> Option<String> {
+        None
+    }
+}
+
+struct Native {
+    name: CString,
+    overload: CString,
+    values: Vec<Value>,
+    returns: Vec<Kind>,
+}
+
+pub struct LibraryStep {
+    library: Library,
+    native: Option<Native>,
+    ins: Vec<Operand>,
+    outs: Vec<usize>,
+    /// The callee may keep its arguments: they must own their memory.
+    lasting: bool,
+}
+
+impl LibraryStep {
+    pub fn prepare(p: &mut Preparing<'_>, library: &Library, ins: &[View], outs: &[usize]) -> Result<LibraryStep, RunError> {
+        if outs.len() != library.outs.len() + library.mutates.len() || library.mutates.iter().any(|&m| m as usize >= ins.len()) {
+            return Err(RunError::bug(format!("{:?} has {} outputs and {} inputs", library.callee, outs.len(), ins.len())));
+        }
+        let native = native(p, library);
+        let lasting = native.is_none() || !is_builtin(library);
+        let ins = ins.iter().map(|v| p.operand_of(v)).collect::<Result<_, _>>()?;
+        Ok(LibraryStep { library: library.clone(), native, ins, outs: outs.to_vec(), lasting })
+    }
+
+    fn call(&self, run: &Run<'_>, tensors: &[Handle]) -> Result<Vec<Tensor>, RunError> {
+        match &self.native {
+            // SAFETY: the values were bound to the operator's schema.
+            Some(native) => unsafe { native.call(run, tensors) },
+            None => {
+                // SAFETY: the handles live through the call.
+                let tensors: Vec<TensorRef<'_>> = tensors.iter().map(|&h| unsafe { TensorRef::from_handle(h) }).collect();
+                run.host.call(&self.library, &tensors, &|var| run.env.value(var))
+            }
+        }
+    }
+
+    /// A copy for each argument that the callee changes, laid out as the buffer that it ends up in.
+    fn copies(&self, run: &mut Run<'_>) -> Result<Vec<Tensor>, RunError> {
+        let targets = &self.outs[self.library.outs.len()..];
+        let mut copies = Vec::with_capacity(targets.len());
+        for (&arg, &buf) in self.library.mutates.iter().zip(targets) {
+            let layout = &run.prepared.buffers[buf].layout;
+            let copy = Tensor::empty_strided(&layout.sizes, &layout.strides, layout.dtype, Device::Cpu)?;
+            let source = run.operand(self.ins[arg as usize])?;
+            // SAFETY: the source lives in the frame.
+            copy.as_ref().copy_from(unsafe { TensorRef::from_handle(source) })?;
+            copies.push(copy);
+        }
+        Ok(copies)
+    }
+
+    /// What a callee returned might be one of its arguments or a view of it: then it needs memory of its own.
+    fn detach(&self, run: &Run<'_>, result: Tensor, copies: &[Tensor]) -> Result<Tensor, RunError> {
+        let tensor = result.as_ref();
+        if tensor.numel()? == 0 {
+            return Ok(result);
+        }
+        let data = tensor.data_ptr()?;
+        let shares = run.is_borrowed(data) || copies.iter().any(|c| c.as_ref().data_ptr().is_ok_and(|d| d == data));
+        if shares { tensor.duplicate() } else { Ok(result) }
+    }
+}
+
+impl CallStep for LibraryStep {
+    fn run(&self, run: &mut Run<'_>) -> Result<(), RunError> {
+        let copies = self.copies(run)?;
+        let mut kept: Vec<Tensor> = Vec::new();
+        let mut tensors: Vec<Handle> = Vec::with_capacity(self.ins.len());
+        for (at, &operand) in self.ins.iter().enumerate() {
+            if let Some(copy) = self.library.mutates.iter().position(|&m| m as usize == at) {
+                tensors.push(copies[copy].as_ref().handle());
+            } else if self.lasting {
+                kept.push(run.lasting_operand(operand)?);
+                tensors.push(kept[kept.len() - 1].as_ref().handle());
+            } else {
+                tensors.push(run.operand(operand)?);
+            }
+        }
+        let results = self.call(run, &tensors)?;
+        if results.len() != self.library.outs.len() {
+            let (got, want) = (results.len(), self.library.outs.len());
+            return Err(RunError::bug(format!("{:?} returned {got} tensors, not {want}", self.library.callee)));
+        }
+        let results = results.into_iter().map(|r| self.detach(run, r, &copies)).collect::<Result<Vec<_>, _>>()?;
+        for (&buf, tensor) in self.outs.iter().zip(results.into_iter().chain(copies)) {
+            run.deliver(buf, tensor)?;
+        }
+        Ok(())
+    }
+}
+
+impl Native {
+    /// SAFETY: the values must have been bound to the operator's schema.
+    unsafe fn call(&self, run: &Run<'_>, tensors: &[Handle]) -> Result<Vec<Tensor>, RunError> {
+        // SAFETY: the caller's promise.
+        let words = unsafe { call(run.abi, &self.name, &self.overload, &self.values, tensors, self.returns.len())? };
+        let mut results = Vec::with_capacity(words.len());
+        for (word, ty) in words.into_iter().zip(&self.returns) {
+            // SAFETY: the schema says what each word is; `native` admits tensors and lists of them only.
+            unsafe {
+                match ty {
+                    Kind::Tensor => results.push(take_tensor(word)),
+                    _ => take_tensor_list(run.abi, word, &mut results)?,
+                }
+            }
+        }
+        Ok(results)
+    }
+}
+
+fn native(p: &Preparing<'_>, library: &Library) -> Option<Native> {
+    let Callee::Dispatcher { name, overload } = &library.callee else { return None };
+    let schema = Schema::parse(&p.host.schema(name, overload)?).filter(Schema::returns_tensors)?;
+    let values = schema.bind(library, &|sym| p.env.eval(sym).ok(), crate::abi::abi().ok()?)?;
+    let (name, overload) = (CString::new(name.as_str()).ok()?, CString::new(overload.as_str()).ok()?);
+    Some(Native { name, overload, values, returns: schema.returns })
+}
+
+/// torch's own operators keep no reference to their arguments; a custom one may.
+fn is_builtin(library: &Library) -> bool {
+    matches!(&library.callee, Callee::Dispatcher { name, .. } if name.starts_with("aten::") || name.starts_with("prims::"))
+}

@@ -1,0 +1,154 @@
+//! Runs one kernel, on torch's thread pool where that pays.
+
+use super::frame::Run;
+use super::prepare::Preparing;
+use crate::error::RunError;
+use ox_ir::PointOp;
+use ox_ir::abi::{KernelError, KernelFn};
+use ox_ir::graph::Combine;
+use ox_ir::kernel::{BufRole, Inst, Kernel, Lanes, TypedInst};
+use ox_ir::plan::BufId;
+use smallvec::SmallVec;
+use std::ffi::c_void;
+use std::sync::atomic::Ordering;
+
+/// Waking the pool costs 5 to 10 us. A unit of work is about a tenth of a nanosecond (one vectorised operation on one element), so
+/// that a thread's share is worth having from about here.
+const SHARE: i64 = 32 * 1024;
+
+pub struct Launch {
+    function: KernelFn,
+    bufs: SmallVec<[u32; 8]>,
+    sizes: SmallVec<[i64; 4]>,
+    points: i64,
+    /// The least number of points for one thread; None if the kernel must run on one.
+    grain: Option<i64>,
+    /// Threads' ranges begin at multiples of this many points.
+    block: i64,
+    checked: bool,
+}
+
+impl Launch {
+    pub fn prepare(p: &Preparing<'_>, kernel: &Kernel, function: KernelFn, bufs: &[BufId]) -> Result<Launch, RunError> {
+        let params = kernel.bufs.iter().filter(|b| !matches!(b.role, BufRole::Scratch(_)));
+        let types = bufs.iter().map(|b| p.buffers.get(b.index()).map(|b| b.layout.dtype));
+        if !params.map(|b| Some(b.dtype)).eq(types) {
+            return Err(RunError::bug(format!("kernel {} is launched on the wrong buffers", kernel.name)));
+        }
+        let points = p.env.eval(&kernel.points())?;
+        let last = kernel.axes.last().map_or(Ok(1), |axis| p.env.eval(&axis.extent))?;
+        let cost = cost_per_point(p, kernel)?;
+        let block = block(kernel.lanes, points, last);
+        Ok(Launch {
+            function,
+            bufs: bufs.iter().map(|b| b.0).collect(),
+            sizes: kernel.sizes.iter().map(|v| p.env.eval(&ox_ir::Sym::var(v))).collect::<Result<_, _>>()?,
+            points,
+            grain: kernel.parallel.then(|| blocks(SHARE / cost, block).max(1) * block),
+            block,
+            checked: kernel.insts.iter().any(|i| matches!(i.inst, Inst::CheckIndex { .. } | Inst::CheckNonZero { .. })),
+        })
+    }
+
+    pub fn run(&self, run: &Run<'_>) -> Result<(), RunError> {
+        if self.points == 0 {
+            return Ok(());
+        }
+        let buffers: SmallVec<[*mut u8; 16]> = self.bufs.iter().map(|&b| run.frame.data[b as usize]).collect();
+        let mut error = KernelError::default();
+        let task = Task { launch: self, buffers: &buffers, error: &mut error };
+        match (self.grain, run.abi.torch_parallel_for) {
+            (Some(grain), Some(parallel_for)) if run.threads > 1 && self.points > grain => {
+                let (blocks, grain) = (blocks(self.points, self.block), grain / self.block);
+                let context = &task as *const Task as *mut c_void;
+                // SAFETY: the pool calls `run_blocks` with this context until parallel_for returns, and not after.
+                let code = unsafe { parallel_for(0, blocks, grain, run_blocks, context) };
+                crate::tensor::check(code, "parallel_for")?;
+            }
+            // SAFETY: the buffers are those of the kernel, and the range is all of its points.
+            _ => unsafe { task.call(0, self.points) },
+        }
+        if self.checked { self.report(run, &error) } else { Ok(()) }
+    }
+
+    fn report(&self, run: &Run<'_>, error: &KernelError) -> Result<(), RunError> {
+        match error.check.load(Ordering::Acquire) {
+            0 => Ok(()),
+            check => Err(run.failed_check(check - 1, error.value.load(Ordering::Acquire), error.extent.load(Ordering::Acquire))),
+        }
+    }
+}
+
+struct Task<'a> {
+    launch: &'a Launch,
+    buffers: &'a [*mut u8],
+    error: *mut KernelError,
+}
+
+impl Task<'_> {
+    /// SAFETY: `begin..end` must lie in the kernel's points.
+    unsafe fn call(&self, begin: i64, end: i64) {
+        // SAFETY: the kernel was compiled for these parameters; `prepare` has checked their types.
+        unsafe { (self.launch.function)(self.buffers.as_ptr(), self.launch.sizes.as_ptr(), begin, end, self.error) }
+    }
+}
+
+unsafe extern "C" fn run_blocks(begin: i64, end: i64, context: *mut c_void) {
+    // SAFETY: `Launch::run` passes a Task that outlives the loop.
+    let task = unsafe { &*(context as *const Task) };
+    let block = task.launch.block;
+    // SAFETY: the blocks cover the points, the last one cut.
+    unsafe { task.call(begin * block, (end * block).min(task.launch.points)) };
+}
+
+fn blocks(points: i64, block: i64) -> i64 {
+    points / block + (points % block != 0) as i64
+}
+
+/// With lanes along the outer points a range should not cut a vector, and best not a row.
+fn block(lanes: Lanes, points: i64, last: i64) -> i64 {
+    match lanes {
+        Lanes::Outer if last > 1 && points / last >= 64 => last,
+        Lanes::Outer => 64,
+        Lanes::Inner | Lanes::None => 1,
+    }
+}
+
+fn cost_per_point(p: &Preparing<'_>, kernel: &Kernel) -> Result<i64, RunError> {
+    // Without lanes an element costs as much as a whole vector.
+    let scale: i64 = if kernel.lanes == Lanes::None { 8 } else { 1 };
+    let mut cost = 1i64;
+    for pass in &kernel.passes {
+        let mut points = scale;
+        for axis in &pass.axes {
+            points = points.saturating_mul(p.env.eval(&axis.extent)?.max(1));
+        }
+        let body: i64 = pass.body.iter().map(|&v| weight(kernel.inst(v))).sum();
+        cost = cost.saturating_add(points.saturating_mul(body));
+    }
+    Ok(cost)
+}
+
+fn weight(inst: &TypedInst) -> i64 {
+    let width = inst.dtype.size().div_ceil(4) as i64;
+    match &inst.inst {
+        Inst::Const(_) | Inst::Index(_) => 0,
+        Inst::Load { .. } => 2 * width,
+        Inst::Store { combine: Combine::Set, .. } => 2 * width,
+        Inst::Store { .. } => 16,
+        Inst::CheckIndex { .. } => 4,
+        Inst::Point(op, _) => width * point_weight(*op),
+        Inst::Scan { .. } => 8,
+        Inst::Cast(_) | Inst::Reduce { .. } | Inst::ReduceArg { .. } | Inst::CheckNonZero { .. } => width,
+    }
+}
+
+fn point_weight(op: PointOp) -> i64 {
+    use PointOp::*;
+    match op {
+        Neg | Abs | Add | Sub | Mul | Maximum | Minimum | Fma | Eq | Ne | Lt | Le | Gt | Ge | And | Or | Xor | Not | Where => 1,
+        Div | Sqrt | Rsqrt | Reciprocal | Floor | Ceil | Round | Trunc => 4,
+        Pow | Lgamma | Atan2 | Fmod | Remainder => 40,
+        _ => 12,
+    }
+}

@@ -1,0 +1,205 @@
+//! `Executable`: a Plan with its compiled kernels, ready to run.
+
+mod arena;
+pub(crate) mod frame;
+mod launch;
+pub(crate) mod layout;
+mod outputs;
+pub(crate) mod prepare;
+
+use crate::abi::{Abi, abi};
+use crate::calls::library::HostCalls;
+use crate::error::{Exception, RunError};
+use crate::tensor::{Tensor, TensorRef};
+use arena::Pool;
+use frame::Run;
+use layout::{Env, Layout};
+use ox_ir::abi::KernelFn;
+use ox_ir::plan::{CheckKind, Plan};
+use prepare::{Action, Prepared, prepare};
+use std::any::Any;
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// A compiled kernel and whatever keeps its code in memory.
+#[derive(Clone)]
+pub struct LoadedFn {
+    pub function: KernelFn,
+    pub keep: Arc<dyn Any + Send + Sync>,
+}
+
+/// Distinct lists of sizes for which the prepared form is kept.
+const KEEP_PREPARED: usize = 16;
+
+/// A list of sizes and what was prepared for it; the most recently used stands first.
+type ForSizes = (Box<[i64]>, Arc<Prepared>);
+
+pub struct Executable {
+    abi: &'static Abi,
+    plan: Plan,
+    kernels: Vec<LoadedFn>,
+    host: Arc<dyn HostCalls>,
+    prepared: Mutex<Vec<ForSizes>>,
+    pool: Arc<Pool>,
+}
+
+impl Executable {
+    /// A Plan without sizes is checked and prepared here; one with sizes in its first run.
+    pub fn new(plan: Plan, kernels: Vec<LoadedFn>, host: Arc<dyn HostCalls>) -> Result<Executable, RunError> {
+        let executable = Executable { abi: abi()?, plan, kernels, host, prepared: Mutex::new(Vec::new()), pool: Pool::shared() };
+        if executable.plan.sizes.is_empty() {
+            executable.prepared(&[])?;
+        }
+        Ok(executable)
+    }
+
+    pub fn plan(&self) -> &Plan {
+        &self.plan
+    }
+
+    /// Runs the Plan. `sizes` are the values of `Plan::sizes`. Many threads may do so at once.
+    pub fn run(&self, inputs: &[TensorRef<'_>], sizes: &[i64]) -> Result<Vec<Tensor>, RunError> {
+        let prepared = self.prepared(sizes)?;
+        check_inputs(self.abi, &prepared.inputs, inputs)?;
+        let inference = self.abi.in_inference_mode();
+        let arena = if prepared.arena_bytes > 0 { Some(self.pool.take(prepared.arena_bytes)?) } else { None };
+        let mut run = Run {
+            abi: self.abi,
+            plan: &self.plan,
+            prepared: &prepared,
+            host: &*self.host,
+            inputs,
+            env: Env { vars: &self.plan.sizes, values: sizes },
+            threads: self.abi.num_threads(),
+            frame: prepared.take_frame(inference),
+            arena,
+        };
+        let done = execute(&mut run);
+        let results = done.and_then(|()| run.results());
+        let Run { mut frame, arena, .. } = run;
+        frame.clear();
+        prepared.give_frame(inference, frame);
+        if let Some(arena) = arena {
+            self.pool.give(arena);
+        }
+        results
+    }
+
+    fn prepared(&self, sizes: &[i64]) -> Result<Arc<Prepared>, RunError> {
+        let mut known = self.prepared.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(at) = known.iter().position(|(key, _)| **key == *sizes) {
+            known[..=at].rotate_right(1);
+            return Ok(known[0].1.clone());
+        }
+        if sizes.len() != self.plan.sizes.len() {
+            return Err(RunError::Mismatch(format!("{} sizes for {}", sizes.len(), self.plan.sizes.len())));
+        }
+        let env = Env { vars: &self.plan.sizes, values: sizes };
+        let fresh = Arc::new(prepare(&self.plan, &self.kernels, env, &*self.host)?);
+        known.insert(0, (sizes.into(), fresh.clone()));
+        known.truncate(KEEP_PREPARED);
+        Ok(fresh)
+    }
+}
+
+impl Drop for Executable {
+    fn drop(&mut self) {
+        self.pool.trim();
+    }
+}
+
+/// The inputs must be those that the Plan was made for: kernels trust shapes and strides.
+fn check_inputs(abi: &Abi, expected: &[Option<Layout>], inputs: &[TensorRef<'_>]) -> Result<(), RunError> {
+    if inputs.len() < expected.len() {
+        return Err(RunError::Mismatch(format!("{} inputs for {}", inputs.len(), expected.len())));
+    }
+    for (at, (layout, input)) in expected.iter().zip(inputs).enumerate() {
+        let Some(layout) = layout else { continue };
+        let fits =
+            layout.is_like(input.sizes()?, input.strides()?) && input.dtype()? == Some(layout.dtype) && input.is_on_cpu(abi)?;
+        if !fits {
+            return Err(RunError::Mismatch(describe(at, layout, *input)));
+        }
+    }
+    Ok(())
+}
+
+fn describe(at: usize, layout: &Layout, input: TensorRef<'_>) -> String {
+    let Layout { dtype, sizes, strides } = layout;
+    format!(
+        "input {at} should be {dtype} {sizes:?} strides {strides:?} on the CPU, but is {:?} {:?} strides {:?} on {:?}",
+        input.dtype().ok().flatten(),
+        input.sizes().unwrap_or_default(),
+        input.strides().unwrap_or_default(),
+        input.device().ok(),
+    )
+}
+
+/// Everything here runs below autograd.
+fn execute(run: &mut Run<'_>) -> Result<(), RunError> {
+    let _guard = NoGrad::new(run.abi);
+    run.place_buffers()?;
+    for action in &run.prepared.actions {
+        perform(run, action)?;
+    }
+    run.write_back()
+}
+
+fn perform(run: &mut Run<'_>, action: &Action) -> Result<(), RunError> {
+    match action {
+        Action::Launch(launch) => launch.run(run),
+        Action::Call(call, location) => call.run(run).map_err(|e| e.at(run.line(*location))),
+        Action::Allocate(buf) => run.allocate(*buf),
+        Action::Copy { from, to } => {
+            let (to, from) = (run.operand(*to)?, run.operand(*from)?);
+            // SAFETY: both handles live in the frame.
+            unsafe { TensorRef::from_handle(to).copy_from(TensorRef::from_handle(from)) }
+        }
+        Action::Drop(buf) => {
+            run.frame.owned[*buf] = None;
+            Ok(())
+        }
+    }
+}
+
+struct NoGrad(&'static Abi, bool);
+
+impl NoGrad {
+    fn new(abi: &'static Abi) -> NoGrad {
+        // SAFETY: reads and writes a thread-local flag.
+        unsafe {
+            let before = (abi.aoti_torch_grad_mode_is_enabled)();
+            if before {
+                (abi.aoti_torch_grad_mode_set_enabled)(false);
+            }
+            NoGrad(abi, before)
+        }
+    }
+}
+
+impl Drop for NoGrad {
+    fn drop(&mut self) {
+        if self.1 {
+            // SAFETY: as above.
+            unsafe { (self.0.aoti_torch_grad_mode_set_enabled)(true) };
+        }
+    }
+}
+
+impl Run<'_> {
+    fn line(&self, location: u32) -> &str {
+        self.plan.locations.get(location as usize).map_or("", String::as_str)
+    }
+
+    /// The error of check number `check`, with its text filled in.
+    fn failed_check(&self, check: i64, value: i64, extent: i64) -> RunError {
+        let Some(failed) = usize::try_from(check).ok().and_then(|at| self.plan.checks.get(at)) else {
+            return RunError::bug(format!("a kernel reported check {check}, which does not exist"));
+        };
+        let (kind, text) = match &failed.kind {
+            CheckKind::IndexError(text) => (Exception::IndexError, text),
+            CheckKind::ZeroDivision(text) => (Exception::ZeroDivisionError, text),
+        };
+        let message = text.replace("{value}", &value.to_string()).replace("{extent}", &extent.to_string());
+        RunError::User { kind, message, location: self.line(failed.location).to_string() }
+    }
+}

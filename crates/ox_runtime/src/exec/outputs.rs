@@ -1,0 +1,122 @@
+//! What a run leaves behind: results of library calls, tensors for the caller, writes into inputs.
+
+use super::frame::Run;
+use super::layout::Layout;
+use super::prepare::{Home, Output, Window};
+use crate::calls::dispatch;
+use crate::error::RunError;
+use crate::tensor::{Tensor, TensorRef};
+use ox_ir::Device;
+
+impl Run<'_> {
+    pub fn allocate(&mut self, buf: usize) -> Result<(), RunError> {
+        let tensor = self.empty_like(&self.prepared.buffers[buf].layout)?;
+        self.adopt(buf, tensor)
+    }
+
+    /// For a call that has nothing to compute.
+    pub fn allocate_if_missing(&mut self, buf: usize) -> Result<(), RunError> {
+        let missing = self.prepared.buffers[buf].home == Home::Owned && self.frame.owned[buf].is_none();
+        if missing { self.allocate(buf) } else { Ok(()) }
+    }
+
+    fn empty_like(&self, layout: &Layout) -> Result<Tensor, RunError> {
+        Tensor::empty_strided(&layout.sizes, &layout.strides, layout.dtype, Device::Cpu)
+    }
+
+    fn adopt(&mut self, buf: usize, tensor: Tensor) -> Result<(), RunError> {
+        self.frame.data[buf] = tensor.as_ref().data_ptr()?;
+        self.frame.owned[buf] = Some(tensor);
+        Ok(())
+    }
+
+    /// Puts a tensor that a library call returned into its buffer: as it is if the buffer has no memory yet and the strides are
+    /// those planned, else by a copy.
+    pub fn deliver(&mut self, buf: usize, result: Tensor) -> Result<(), RunError> {
+        let layout = &self.prepared.buffers[buf].layout;
+        self.check_result(buf, layout, result.as_ref())?;
+        if self.prepared.buffers[buf].home == Home::Owned && self.frame.owned[buf].is_none() {
+            if layout.is_like(result.as_ref().sizes()?, result.as_ref().strides()?) {
+                return self.adopt(buf, result);
+            }
+            self.allocate(buf)?;
+        }
+        let whole = Window { buf, offset: 0, layout: layout.clone() };
+        // SAFETY: the buffer's memory is valid here, and the tensor does not outlive this function.
+        let target = unsafe { Tensor::from_memory(self.address(&whole), &layout.sizes, &layout.strides, layout.dtype)? };
+        target.as_ref().copy_from(result.as_ref())
+    }
+
+    fn check_result(&self, buf: usize, layout: &Layout, result: TensorRef<'_>) -> Result<(), RunError> {
+        let (sizes, dtype) = (result.sizes()?, result.dtype()?);
+        if sizes != layout.sizes.as_slice() || dtype != Some(layout.dtype) {
+            return Err(RunError::bug(format!(
+                "buffer {buf} was planned as {} {:?}, but torch returned {dtype:?} {sizes:?}",
+                layout.dtype, layout.sizes
+            )));
+        }
+        Ok(())
+    }
+
+    /// Whether `data` lies in memory that this run borrows: then a tensor there must not outlive the run.
+    pub fn is_borrowed(&self, data: *const u8) -> bool {
+        if self.arena.as_ref().is_some_and(|a| a.contains(data)) {
+            return true;
+        }
+        let within = |(start, buffer): (&*mut u8, &super::prepare::Buffer)| {
+            let bytes = buffer.layout.span() as usize * buffer.layout.dtype.size();
+            (*start as usize..*start as usize + bytes).contains(&(data as usize))
+        };
+        self.frame.data.iter().zip(&self.prepared.buffers).any(within)
+    }
+
+    pub fn write_back(&mut self) -> Result<(), RunError> {
+        let prepared = self.prepared;
+        let mut sources = Vec::with_capacity(prepared.write_backs.len());
+        for write in &prepared.write_backs {
+            let handle = self.operand(write.from)?;
+            // SAFETY: the handle lives in the frame.
+            let source = unsafe { TensorRef::from_handle(handle) };
+            sources.push(if write.early { Some(source.duplicate()?) } else { None });
+        }
+        for (write, early) in prepared.write_backs.iter().zip(sources) {
+            let target = self.inputs[write.input];
+            match early {
+                Some(source) => target.copy_from(source.as_ref())?,
+                None => {
+                    let handle = self.operand(write.from)?;
+                    // SAFETY: as above.
+                    target.copy_from(unsafe { TensorRef::from_handle(handle) })?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// The tensors for the caller. Runs in the caller's grad mode, because a view remembers the mode that it was made in.
+    pub fn results(&mut self) -> Result<Vec<Tensor>, RunError> {
+        self.prepared.outputs.iter().map(|output| self.result(output)).collect()
+    }
+
+    fn result(&self, output: &Output) -> Result<Tensor, RunError> {
+        match output {
+            Output::Buffer(buf) => match self.prepared.buffers[*buf].home {
+                Home::Input(n) => self.inputs[n].to_owned(),
+                _ => self.owned(*buf)?.to_owned(),
+            },
+            Output::InputView { input, layout, offset } => alias(self.inputs[*input], layout, *offset),
+            Output::View(window) => {
+                let base = match self.prepared.buffers[window.buf].home {
+                    Home::Input(n) => self.inputs[n],
+                    _ => self.owned(window.buf)?,
+                };
+                alias(base, &window.layout, base.storage_offset()? + window.offset)
+            }
+        }
+    }
+}
+
+/// A true view, with the base's version counter.
+fn alias(base: TensorRef<'_>, layout: &Layout, offset: i64) -> Result<Tensor, RunError> {
+    dispatch::as_strided(base, &layout.sizes, &layout.strides, offset)
+}

@@ -1,0 +1,277 @@
+//! A Plan with all of its size expressions turned into numbers: made once for each distinct list of sizes, so that a call
+//! does no symbolic work.
+
+use super::LoadedFn;
+use super::frame::Frame;
+use super::launch::Launch;
+use super::layout::{Env, Layout};
+use crate::calls::library::HostCalls;
+use crate::calls::{CallStep, fresh_result, prepare_call};
+use crate::error::RunError;
+use ox_ir::plan::{Place, Plan, PlanOutput, Step, View};
+use rustc_hash::FxHashMap;
+use std::sync::{Mutex, PoisonError};
+
+/// Where a buffer's memory comes from, in numbers.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Home {
+    Input(usize),
+    Arena(usize),
+    /// A new tensor for every run: empty at first, or what a library call returned.
+    Owned,
+}
+
+#[derive(Clone, Debug)]
+pub struct Buffer {
+    pub layout: Layout,
+    pub home: Home,
+}
+
+/// A window on a buffer that a library call gets as a tensor.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub struct Window {
+    pub buf: usize,
+    /// In elements.
+    pub offset: i64,
+    pub layout: Layout,
+}
+
+/// Place of a `Window` in `Prepared::windows`, and of its tensor in every Frame.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Operand(pub u32);
+
+pub enum Action {
+    /// Makes the memory of an owned buffer.
+    Allocate(usize),
+    Launch(Launch),
+    Call(Box<dyn CallStep>, u32),
+    Copy {
+        from: Operand,
+        to: Operand,
+    },
+    Drop(usize),
+}
+
+pub enum Output {
+    Buffer(usize),
+    InputView { input: usize, layout: Layout, offset: i64 },
+    View(Window),
+}
+
+pub struct WriteBack {
+    pub input: usize,
+    pub from: Operand,
+    /// The source is read before any input is overwritten.
+    pub early: bool,
+}
+
+pub struct Prepared {
+    pub inputs: Vec<Option<Layout>>,
+    pub buffers: Vec<Buffer>,
+    pub windows: Vec<Window>,
+    pub actions: Vec<Action>,
+    pub outputs: Vec<Output>,
+    pub write_backs: Vec<WriteBack>,
+    pub arena_bytes: usize,
+    /// Idle frames, by inference mode.
+    frames: [Mutex<Vec<Frame>>; 2],
+}
+
+/// Idle frames kept for each Prepared.
+const KEEP_FRAMES: usize = 4;
+
+impl Prepared {
+    pub fn take_frame(&self, inference: bool) -> Frame {
+        let frame = self.frames[inference as usize].lock().unwrap_or_else(PoisonError::into_inner).pop();
+        frame.unwrap_or_else(|| Frame::new(self.buffers.len(), self.windows.len()))
+    }
+
+    pub fn give_frame(&self, inference: bool, frame: Frame) {
+        let mut frames = self.frames[inference as usize].lock().unwrap_or_else(PoisonError::into_inner);
+        if frames.len() < KEEP_FRAMES {
+            frames.push(frame);
+        }
+    }
+}
+
+/// What the preparation of one step may ask for.
+pub struct Preparing<'a> {
+    pub plan: &'a Plan,
+    pub env: Env<'a>,
+    pub host: &'a dyn HostCalls,
+    pub buffers: Vec<Buffer>,
+    windows: Vec<Window>,
+    known: FxHashMap<Window, Operand>,
+}
+
+impl Preparing<'_> {
+    pub fn window(&self, view: &View) -> Result<Window, RunError> {
+        let buf = view.buf.index();
+        let buffer = self.buffers.get(buf).ok_or_else(|| RunError::bug(format!("buffer {buf} does not exist")))?;
+        let layout = self.env.layout(buffer.layout.dtype, &view.shape, &view.strides)?;
+        let offset = self.env.eval(&view.offset)?;
+        if layout.numel() > 0 && (offset < 0 || offset + layout.span() > buffer.layout.span()) {
+            return Err(RunError::bug(format!(
+                "a view reaches outside of buffer {buf}: {layout:?} at {offset} in {:?}",
+                buffer.layout
+            )));
+        }
+        Ok(Window { buf, offset, layout })
+    }
+
+    pub fn whole(&self, buf: usize) -> Window {
+        Window { buf, offset: 0, layout: self.buffers[buf].layout.clone() }
+    }
+
+    pub fn operand(&mut self, window: Window) -> Operand {
+        let windows = &mut self.windows;
+        *self.known.entry(window).or_insert_with_key(|window| {
+            windows.push(window.clone());
+            Operand(windows.len() as u32 - 1)
+        })
+    }
+
+    pub fn operand_of(&mut self, view: &View) -> Result<Operand, RunError> {
+        let window = self.window(view)?;
+        Ok(self.operand(window))
+    }
+}
+
+pub fn prepare(plan: &Plan, kernels: &[LoadedFn], env: Env<'_>, host: &dyn HostCalls) -> Result<Prepared, RunError> {
+    let buffers = prepare_buffers(plan, env)?;
+    let arena_bytes = arena_bytes(plan, env, &buffers)?;
+    let mut p = Preparing { plan, env, host, buffers, windows: Vec::new(), known: FxHashMap::default() };
+    let actions = prepare_actions(&mut p, kernels)?;
+    let outputs = plan.outputs.iter().map(|o| prepare_output(&p, o)).collect::<Result<_, _>>()?;
+    let write_backs = prepare_write_backs(&mut p)?;
+    let inputs = input_layouts(&p.buffers);
+    Ok(Prepared {
+        inputs,
+        buffers: p.buffers,
+        windows: p.windows,
+        actions,
+        outputs,
+        write_backs,
+        arena_bytes,
+        frames: Default::default(),
+    })
+}
+
+fn prepare_buffers(plan: &Plan, env: Env<'_>) -> Result<Vec<Buffer>, RunError> {
+    let prepare_one = |b: &ox_ir::plan::Buffer| {
+        let home = match &b.place {
+            Place::Input(n) => Home::Input(*n as usize),
+            Place::Arena(offset) => {
+                Home::Arena(env.eval(offset)?.try_into().map_err(|_| RunError::bug("negative arena offset"))?)
+            }
+            Place::Output(_) | Place::Library => Home::Owned,
+        };
+        Ok(Buffer { layout: env.layout(b.dtype, &b.shape, &b.strides)?, home })
+    };
+    plan.buffers.iter().map(prepare_one).collect()
+}
+
+fn arena_bytes(plan: &Plan, env: Env<'_>, buffers: &[Buffer]) -> Result<usize, RunError> {
+    let bytes = plan.arena_bytes.as_ref().map_or(Ok(0), |sym| env.eval(sym))?.max(0) as usize;
+    for (at, buffer) in buffers.iter().enumerate() {
+        if let Home::Arena(offset) = buffer.home {
+            let end = offset.saturating_add(buffer.layout.span() as usize * buffer.layout.dtype.size());
+            if end > bytes {
+                return Err(RunError::bug(format!("buffer {at} ends at byte {end} of an arena of {bytes}")));
+            }
+        }
+    }
+    Ok(bytes)
+}
+
+fn input_layouts(buffers: &[Buffer]) -> Vec<Option<Layout>> {
+    let mut inputs = Vec::new();
+    for buffer in buffers {
+        if let Home::Input(n) = buffer.home {
+            inputs.resize(inputs.len().max(n + 1), None);
+            inputs[n] = Some(buffer.layout.clone());
+        }
+    }
+    inputs
+}
+
+/// An owned buffer is allocated right before the first step that mentions it, unless that step is a call that returns a new tensor.
+fn prepare_actions(p: &mut Preparing<'_>, kernels: &[LoadedFn]) -> Result<Vec<Action>, RunError> {
+    let plan = p.plan;
+    let mut made: Vec<bool> = p.buffers.iter().map(|b| b.home != Home::Owned).collect();
+    let mut actions = Vec::with_capacity(plan.steps.len() + plan.outputs.len());
+    for step in &plan.steps {
+        let adopts = match step {
+            Step::Call { call, .. } => fresh_result(call),
+            _ => false,
+        };
+        for buf in writes(step) {
+            if !std::mem::replace(&mut made[buf], true) && !adopts {
+                actions.push(Action::Allocate(buf));
+            }
+        }
+        actions.push(prepare_step(p, step, kernels)?);
+    }
+    for output in &plan.outputs {
+        if let PlanOutput::Buffer(buf) = output
+            && !std::mem::replace(&mut made[buf.index()], true)
+        {
+            actions.push(Action::Allocate(buf.index()));
+        }
+    }
+    Ok(actions)
+}
+
+fn writes(step: &Step) -> Vec<usize> {
+    match step {
+        Step::Launch { bufs, .. } => bufs.iter().map(|b| b.index()).collect(),
+        Step::Call { outs, .. } => outs.iter().map(|b| b.index()).collect(),
+        Step::Copy { to, .. } => vec![to.buf.index()],
+        Step::Drop(_) => Vec::new(),
+    }
+}
+
+fn prepare_step(p: &mut Preparing<'_>, step: &Step, kernels: &[LoadedFn]) -> Result<Action, RunError> {
+    Ok(match step {
+        Step::Launch { kernel, bufs } => {
+            let at = *kernel as usize;
+            match (p.plan.kernels.get(at), kernels.get(at)) {
+                (Some(kernel), Some(loaded)) => Action::Launch(Launch::prepare(p, kernel, loaded.function, bufs)?),
+                _ => return Err(RunError::bug(format!("kernel {at} does not exist"))),
+            }
+        }
+        Step::Call { call, ins, outs, location } => {
+            let outs: Vec<usize> = outs.iter().map(|b| b.index()).collect();
+            Action::Call(prepare_call(p, call, ins, &outs)?, *location)
+        }
+        Step::Copy { from, to } => Action::Copy { from: p.operand_of(from)?, to: p.operand_of(to)? },
+        Step::Drop(buf) => Action::Drop(buf.index()),
+    })
+}
+
+fn prepare_output(p: &Preparing<'_>, output: &PlanOutput) -> Result<Output, RunError> {
+    Ok(match output {
+        PlanOutput::Buffer(buf) if matches!(p.buffers[buf.index()].home, Home::Arena(_)) => {
+            return Err(RunError::bug("an output lies in the arena"));
+        }
+        PlanOutput::Buffer(buf) => Output::Buffer(buf.index()),
+        PlanOutput::InputView { input, shape, strides, offset } => {
+            let input = *input as usize;
+            let dtype = p.buffers.iter().find(|b| b.home == Home::Input(input)).map(|b| b.layout.dtype);
+            let dtype = dtype.ok_or_else(|| RunError::bug(format!("input {input} has no buffer")))?;
+            Output::InputView { input, layout: p.env.layout(dtype, shape, strides)?, offset: p.env.eval(offset)? }
+        }
+        PlanOutput::View(view) => Output::View(p.window(view)?),
+    })
+}
+
+/// A source that is itself an input might be overwritten by another write-back (or overlap its target), so it is read first.
+fn prepare_write_backs(p: &mut Preparing<'_>) -> Result<Vec<WriteBack>, RunError> {
+    let plan = p.plan;
+    let prepare_one = |w: &ox_ir::plan::WriteBack| {
+        let window = p.window(&w.from)?;
+        let early = matches!(p.buffers[window.buf].home, Home::Input(_));
+        Ok(WriteBack { input: w.input as usize, from: p.operand(window), early })
+    };
+    plan.write_backs.iter().map(prepare_one).collect()
+}
