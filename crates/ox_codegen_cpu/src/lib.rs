@@ -1,1 +1,18 @@
-//! Kernel to LLVM to machine code.
+//! Kernel to LLVM to machine code in memory.
+//!
+//! `emit` writes a Kernel as LLVM IR with explicit vectors of the host's width, so that a short list of cheap passes
+//! suffices; `backend` runs LLVM on threads; `jit` loads the object code. `ir` is the builder they share and `math` the vector
+//! expansions of exp, log, tanh and the like.
+//!
+//! What a kernel may assume of its buffers: distinct parameters do not overlap, except that an `InOut` one may overlap any.
+
+mod backend;
+mod emit;
+mod error;
+mod host;
+mod ir;
+mod jit;
+mod math;
+
+pub use backend::{Backend, LoadedKernel};
+pub use error::CodegenError;

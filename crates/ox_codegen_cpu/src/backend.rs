@@ -1,0 +1,152 @@
+//! Runs LLVM over kernels, on threads.
+
+use crate::CodegenError;
+use crate::emit;
+use crate::host::Host;
+use crate::jit::{self, Code, SYMBOL};
+use inkwell::OptimizationLevel;
+use inkwell::context::Context;
+use inkwell::module::Module;
+use inkwell::passes::PassBuilderOptions;
+use inkwell::targets::{FileType, TargetMachine};
+use ox_ir::Kernel;
+use ox_ir::abi::KernelFn;
+use rustc_hash::FxHashMap;
+use std::any::Any;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+
+/// Few, because the emitter already writes vectors and rotated loops: the passes fold what fell out of unrolled index arithmetic and
+/// hoist what does not change in a loop.
+const PASSES: &str = "function(early-cse,instcombine<no-verify-fixpoint>,simplifycfg,loop-mssa(licm),early-cse)";
+
+/// A kernel in executable memory. The function may be called from any thread for as long as `keep` (or a clone of it) lives.
+#[derive(Clone)]
+pub struct LoadedKernel {
+    pub function: KernelFn,
+    pub keep: Arc<dyn Any + Send + Sync>,
+}
+
+/// The code generator for the CPU that we run on.
+#[derive(Clone, Debug)]
+pub struct Backend {
+    host: Host,
+}
+
+impl Backend {
+    pub fn new() -> Result<Backend, CodegenError> {
+        Ok(Backend { host: Host::detect()? })
+    }
+
+    /// What the generated code depends on besides the kernel: part of every cache key.
+    pub fn host_key(&self) -> String {
+        format!("{} {}", self.host.cpu, self.host.features)
+    }
+
+    /// Compiles and loads the kernels, each distinct one once, on up to `threads` threads.
+    pub fn compile(&self, kernels: &[Kernel], threads: usize) -> Result<Vec<LoadedKernel>, CodegenError> {
+        let (distinct, places) = distinct(kernels);
+        let loaded = run_on_threads(&distinct, threads, |kernel| self.load_object(&self.compile_object(kernel)?))?;
+        Ok(places.into_iter().map(|n| loaded[n].clone()).collect())
+    }
+
+    /// Relocatable object code, for `load_object` on a machine with the same `host_key`.
+    pub fn compile_object(&self, kernel: &Kernel) -> Result<Vec<u8>, CodegenError> {
+        let context = Context::create();
+        let machine = self.host.machine(OptimizationLevel::Default)?;
+        let module = self.build(&context, &machine, kernel)?;
+        optimise(&module, &machine)?;
+        let code = machine.write_to_memory_buffer(&module, FileType::Object).map_err(|e| CodegenError::Llvm(e.to_string()))?;
+        Ok(code.as_slice().to_vec())
+    }
+
+    /// # Safety of the result
+    /// The bytes must come from `compile_object` with the same `host_key`: they are machine code.
+    pub fn load_object(&self, object: &[u8]) -> Result<LoadedKernel, CodegenError> {
+        let (function, code): (KernelFn, Code) = jit::load(object)?;
+        Ok(LoadedKernel { function, keep: Arc::new(code) })
+    }
+
+    /// The kernel as LLVM IR, before any pass: for people and golden tests.
+    pub fn emit_ir(&self, kernel: &Kernel) -> Result<String, CodegenError> {
+        let context = Context::create();
+        let machine = self.host.machine(OptimizationLevel::Default)?;
+        Ok(self.build(&context, &machine, kernel)?.print_to_string().to_string())
+    }
+
+    /// The kernel as the host's assembly.
+    pub fn emit_assembly(&self, kernel: &Kernel) -> Result<String, CodegenError> {
+        let context = Context::create();
+        let machine = self.host.machine(OptimizationLevel::Default)?;
+        let module = self.build(&context, &machine, kernel)?;
+        optimise(&module, &machine)?;
+        let text = machine.write_to_memory_buffer(&module, FileType::Assembly).map_err(|e| CodegenError::Llvm(e.to_string()))?;
+        Ok(String::from_utf8_lossy(text.as_slice()).trim_end_matches('\0').to_string())
+    }
+
+    fn build<'c>(&self, context: &'c Context, machine: &TargetMachine, kernel: &Kernel) -> Result<Module<'c>, CodegenError> {
+        let module = context.create_module("kernel");
+        module.set_triple(&machine.get_triple());
+        module.set_data_layout(&machine.get_target_data().get_data_layout());
+        emit::emit(context, &module, SYMBOL, kernel, &self.host)?;
+        if cfg!(debug_assertions) {
+            module.verify().map_err(|e| CodegenError::Llvm(format!("{e}\n{}", module.print_to_string())))?;
+        }
+        Ok(module)
+    }
+}
+
+fn optimise(module: &Module<'_>, machine: &TargetMachine) -> Result<(), CodegenError> {
+    module.run_passes(PASSES, machine, PassBuilderOptions::create()).map_err(|e| CodegenError::Llvm(e.to_string()))
+}
+
+/// The kernels without repetition, and for each kernel its place among them.
+fn distinct(kernels: &[Kernel]) -> (Vec<&Kernel>, Vec<usize>) {
+    let mut found: FxHashMap<Kernel, usize> = FxHashMap::default();
+    let mut list = Vec::new();
+    let mut place = |kernel| {
+        *found.entry(identity(kernel)).or_insert_with(|| {
+            list.push(kernel);
+            list.len() - 1
+        })
+    };
+    let places = kernels.iter().map(&mut place).collect();
+    (list, places)
+}
+
+/// The kernel without what does not matter to its code.
+///
+/// Size variables compare by number alone, but the code relies on their bounds too, so these are written into the name.
+fn identity(kernel: &Kernel) -> Kernel {
+    let facts = kernel.sizes.iter().map(|v| format!("{v} {} {} {};", v.lo(), v.hi(), v.divisor())).collect();
+    Kernel { name: facts, ..kernel.clone() }
+}
+
+/// `work` on every item, in order of the items; the first error wins.
+fn run_on_threads<T: Sync, R: Send, E: Send>(
+    items: &[T],
+    threads: usize,
+    work: impl Fn(&T) -> Result<R, E> + Sync,
+) -> Result<Vec<R>, E> {
+    let threads = threads.clamp(1, items.len().max(1));
+    if threads == 1 {
+        return items.iter().map(work).collect();
+    }
+    let next = AtomicUsize::new(0);
+    let results: Mutex<Vec<Option<Result<R, E>>>> = Mutex::new(items.iter().map(|_| None).collect());
+    let worker = || {
+        loop {
+            let n = next.fetch_add(1, Ordering::Relaxed);
+            let Some(item) = items.get(n) else { return };
+            let result = work(item);
+            results.lock().expect("no worker panics while it holds the lock")[n] = Some(result);
+        }
+    };
+    std::thread::scope(|scope| {
+        for _ in 0..threads {
+            scope.spawn(worker);
+        }
+    });
+    let results = results.into_inner().expect("all workers are done");
+    results.into_iter().map(|r| r.expect("every item was worked on")).collect()
+}

@@ -1,0 +1,144 @@
+//! The loops over the outer points `begin..end`.
+
+use super::index::At;
+use super::{Emitter, Lane};
+use crate::CodegenError;
+use crate::ir::{Elem, V};
+use ox_ir::kernel::{Axis, Lanes};
+
+impl<'a> Emitter<'a> {
+    pub fn kernel_body(&mut self) -> Result<(), CodegenError> {
+        let params = self.ir.params();
+        let (begin, end) = (params.begin, params.end);
+        let axes = &self.kernel.axes;
+        match (self.kernel.lanes, axes.as_slice()) {
+            (Lanes::Outer, [axis]) => self.row(axis, begin, end),
+            (Lanes::Outer, [rows @ .., last]) => self.rows(rows, last, begin, end),
+            (_, [axis]) => self.points(begin, end, vec![], |this, p, _| this.bind(&axis.var, p)),
+            _ => self.points_of_many(begin, end),
+        }
+    }
+
+    /// The extent of an axis, for use as a divisor.
+    fn divisor(&self, axis: &Axis) -> Result<V<'a>, CodegenError> {
+        let extent = self.sym(&axis.extent, At::Base, Elem::I64)?;
+        if axis.extent.is_positive() {
+            return Ok(extent);
+        }
+        Ok(extent.lt(extent.int(1)).select(extent.int(1), extent))
+    }
+
+    /// The position along each axis of the point with number `point`.
+    fn decode(&self, axes: &[Axis], point: V<'a>) -> Result<Vec<V<'a>>, CodegenError> {
+        let mut rest = point;
+        let mut positions = Vec::with_capacity(axes.len());
+        for (n, axis) in axes.iter().enumerate().rev() {
+            if n == 0 {
+                positions.push(rest);
+                break;
+            }
+            let extent = self.divisor(axis)?;
+            positions.push(rest.urem(extent));
+            rest = rest.udiv(extent);
+        }
+        positions.reverse();
+        Ok(positions)
+    }
+
+    /// The positions of the next point: an odometer, since dividing for every point would cost more than many bodies.
+    fn advance(&self, axes: &[Axis], positions: &[V<'a>]) -> Result<Vec<V<'a>>, CodegenError> {
+        let mut next = positions.to_vec();
+        let mut carry = self.ir.index(1);
+        for n in (0..axes.len()).rev() {
+            let moved = positions[n].add_index(carry);
+            if n == 0 {
+                next[n] = moved;
+                break;
+            }
+            let extent = self.sym(&axes[n].extent, At::Base, Elem::I64)?;
+            let wraps = moved.ge(extent);
+            next[n] = wraps.select(moved.int(0), moved);
+            carry = wraps.zext(Elem::I64);
+        }
+        Ok(next)
+    }
+
+    /// One point after the other; lanes, if any, run inside the passes.
+    fn points(
+        &mut self,
+        begin: V<'a>,
+        end: V<'a>,
+        start: Vec<V<'a>>,
+        bind: impl FnOnce(&mut Self, V<'a>, &[V<'a>]),
+    ) -> Result<(), CodegenError> {
+        let ir = self.ir;
+        let axes = &self.kernel.axes;
+        ir.for_loop(begin, end, 1, start, |p, positions| {
+            bind(self, p, &positions);
+            self.passes()?;
+            if positions.is_empty() { Ok(positions) } else { self.advance(axes, &positions) }
+        })?;
+        Ok(())
+    }
+
+    fn points_of_many(&mut self, begin: V<'a>, end: V<'a>) -> Result<(), CodegenError> {
+        let axes = &self.kernel.axes;
+        let start = self.decode(axes, begin)?;
+        self.points(begin, end, start, |this, _, positions| {
+            for (axis, position) in axes.iter().zip(positions) {
+                this.bind(&axis.var, *position);
+            }
+        })
+    }
+
+    /// Row after row of the last axis; `begin` and `end` may lie in the middle of one.
+    fn rows(&mut self, axes: &'a [Axis], last: &'a Axis, begin: V<'a>, end: V<'a>) -> Result<(), CodegenError> {
+        let ir = self.ir;
+        ir.when(begin.lt(end), vec![], |_| {
+            let length = self.divisor(last)?;
+            let mut start = self.decode(axes, begin.udiv(length))?;
+            start.extend([begin, begin.urem(length)]);
+            ir.repeat(start, |carried| {
+                let (positions, [point, from]) = carried.split_at(axes.len()) else {
+                    unreachable!("two values follow the positions")
+                };
+                for (axis, position) in axes.iter().zip(positions) {
+                    self.bind(&axis.var, *position);
+                }
+                let wanted = from.add_index(end - *point);
+                let to = wanted.lt(length).select(wanted, length);
+                self.row(last, *from, to)?;
+                let point = point.add_index(to - *from);
+                let mut next = self.advance(axes, positions)?;
+                next.extend([point, ir.index(0)]);
+                Ok((next, point.lt(end)))
+            })?;
+            Ok(vec![])
+        })?;
+        Ok(())
+    }
+
+    /// The points `from..to` of one row: full vectors, then what is left under a mask.
+    fn row(&mut self, axis: &'a Axis, from: V<'a>, to: V<'a>) -> Result<(), CodegenError> {
+        let (ir, width) = (self.ir, self.width as i64);
+        let full = from.add_index((to - from) & -width);
+        ir.for_loop(from, full, width, vec![], |x, none| {
+            self.at_lanes(axis, x, None)?;
+            Ok::<_, CodegenError>(none)
+        })?;
+        ir.when(full.lt(to), vec![], |none| {
+            let mask = ir.lanes_below(to - full, self.width);
+            self.at_lanes(axis, full, Some(mask))?;
+            Ok::<_, CodegenError>(none)
+        })?;
+        Ok(())
+    }
+
+    fn at_lanes(&mut self, axis: &Axis, x: V<'a>, mask: Option<V<'a>>) -> Result<(), CodegenError> {
+        self.bind(&axis.var, x);
+        self.lane = Some(Lane { var: axis.var.clone(), mask });
+        self.passes()?;
+        self.lane = None;
+        Ok(())
+    }
+}

@@ -1,0 +1,127 @@
+//! Stores and scatters.
+
+use super::convert::{self, compute_elem, memory_elem};
+use super::index::Place;
+use super::loads::both;
+use super::{Buffer, Emitter, bits, reduce};
+use crate::CodegenError;
+use crate::ir::{Elem, V};
+use ox_ir::graph::{Combine, ReduceOp};
+use ox_ir::kernel::Val;
+use ox_ir::{DType, Sym};
+
+impl<'a> Emitter<'a> {
+    pub fn store(&self, buf: u32, index: &Sym, val: Val, combine: Combine, mask: Option<Val>) -> Result<(), CodegenError> {
+        let buffer = self.buffer(buf)?;
+        let wanted = mask.map(|val| self.value(val)).transpose()?;
+        let condition = both(wanted, self.validity(index));
+        let value = convert::convert(self.value(val)?, self.dtype(val), buffer.dtype);
+        let place = self.place(&buffer, index)?;
+        match combine {
+            Combine::Set => self.store_raw(&buffer, place, convert::to_memory(value, buffer.dtype), condition),
+            Combine::With(op) if op.is_arg() => return Err(self.malformed(format!("a store cannot combine by {}", op.name()))),
+            Combine::With(op) if self.kernel.parallel => self.update_atomically(&buffer, place, value, condition, op),
+            Combine::With(op) => self.update(&buffer, place, value, condition, op),
+        }
+        Ok(())
+    }
+
+    fn store_raw(&self, buffer: &Buffer<'a>, place: Place<'a>, value: V<'a>, condition: Option<V<'a>>) {
+        let elem = memory_elem(buffer.dtype);
+        let mask = self.full_mask(condition);
+        let lanes = self.lanes();
+        match (place, mask) {
+            // Of several lanes that write to one place the last one wins, as in a scatter.
+            (Place::Uniform(pointer), _) if value.is_wide() => {
+                let (pointers, mask) = self.scattered(pointer.splat(lanes), mask, elem);
+                pointers.scatter(value, mask, buffer.access);
+            }
+            (Place::Uniform(pointer), _) => self.guarded(pointer, condition).store(value, 1, buffer.access),
+            (Place::Contiguous(pointer), None) => pointer.store(value.splat(lanes), 1, buffer.access),
+            (Place::Contiguous(pointer), Some(mask)) => pointer.store_masked(value.splat(lanes), mask, buffer.access),
+            (Place::Reversed(pointer), None) => {
+                self.lowest(pointer, elem).store(value.splat(lanes).reversed(), 1, buffer.access);
+            }
+            (Place::Reversed(pointer), Some(mask)) => {
+                self.lowest(pointer, elem).store_masked(value.splat(lanes).reversed(), mask.reversed(), buffer.access);
+            }
+            (Place::Scattered(pointers), mask) => {
+                let (pointers, mask) = self.scattered(pointers, mask, elem);
+                pointers.scatter(value.splat(lanes), mask, buffer.access);
+            }
+        }
+    }
+
+    /// Reads, combines, writes. Whole vectors where the lanes are at different places, else lane by lane.
+    fn update(&self, buffer: &Buffer<'a>, place: Place<'a>, value: V<'a>, condition: Option<V<'a>>, op: ReduceOp) {
+        let distinct = matches!(place, Place::Contiguous(_) | Place::Reversed(_));
+        if distinct || self.lane.is_none() {
+            let old = convert::from_memory(self.load_raw(buffer, place, condition), buffer.dtype);
+            let new = combined(op, buffer.dtype, old, value);
+            self.store_raw(buffer, place, new, condition);
+            return;
+        }
+        self.each_lane(buffer, place, value, condition, |pointer, value| {
+            let old = pointer.load(memory_elem(buffer.dtype), 1, 1, buffer.access);
+            let new = combined(op, buffer.dtype, convert::from_memory(old, buffer.dtype), value);
+            pointer.store(new, 1, buffer.access);
+        });
+    }
+
+    fn update_atomically(&self, buffer: &Buffer<'a>, place: Place<'a>, value: V<'a>, condition: Option<V<'a>>, op: ReduceOp) {
+        self.each_lane(buffer, place, value, condition, |pointer, value| atomic(pointer, value, op, buffer.dtype));
+    }
+
+    /// Calls `body` with pointer and value of every lane in which the condition holds, in lane order.
+    fn each_lane(
+        &self,
+        buffer: &Buffer<'a>,
+        place: Place<'a>,
+        value: V<'a>,
+        condition: Option<V<'a>>,
+        body: impl FnOnce(V<'a>, V<'a>),
+    ) {
+        let lanes = self.lanes();
+        let elem = memory_elem(buffer.dtype);
+        let pointers = match place {
+            Place::Uniform(pointer) | Place::Scattered(pointer) => pointer.splat(lanes),
+            Place::Contiguous(pointer) => pointer.offset(elem, self.ir.iota(Elem::I32, lanes)),
+            Place::Reversed(pointer) => pointer.offset(elem, -self.ir.iota(Elem::I32, lanes)),
+        };
+        let mask = self.full_mask(condition).unwrap_or(self.ir.bool(true)).splat(lanes);
+        self.ir.each_lane(mask, &[pointers, value.splat(lanes)], |parts| body(parts[0], parts[1]));
+    }
+}
+
+/// The combined value as it is stored.
+fn combined<'a>(op: ReduceOp, dtype: DType, old: V<'a>, value: V<'a>) -> V<'a> {
+    convert::to_memory(bits::round_to(reduce::combine(op, dtype, old, value), dtype), dtype)
+}
+
+/// One scalar into memory that other threads update too.
+fn atomic(pointer: V<'_>, value: V<'_>, op: ReduceOp, dtype: DType) {
+    use llvm_sys::LLVMAtomicRMWBinOp as Rmw;
+    let simple = match op {
+        ReduceOp::Sum if matches!(dtype, DType::F32 | DType::F64) => Some(Rmw::LLVMAtomicRMWBinOpFAdd),
+        ReduceOp::Sum if dtype.is_int() => Some(Rmw::LLVMAtomicRMWBinOpAdd),
+        _ => None,
+    };
+    match simple {
+        Some(op) => pointer.atomic_update(op, value),
+        None => compare_and_swap(pointer, value, op, dtype),
+    }
+}
+
+fn compare_and_swap<'a>(pointer: V<'a>, value: V<'a>, op: ReduceOp, dtype: DType) {
+    let ir = pointer.ir();
+    let elem = memory_elem(dtype);
+    let first = pointer.load_relaxed(elem.int());
+    let retry = ir.repeat(vec![first], |seen| {
+        let old = convert::from_memory(seen[0].bits_as(elem), dtype);
+        debug_assert_eq!(old.elem, compute_elem(dtype));
+        let new = combined(op, dtype, old, value).to_bits();
+        let (found, done) = pointer.compare_exchange(seen[0], new);
+        Ok::<_, std::convert::Infallible>((vec![found], !done))
+    });
+    let Ok(_) = retry;
+}

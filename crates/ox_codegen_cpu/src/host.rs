@@ -1,0 +1,50 @@
+//! What the machine that we run on can do.
+
+use crate::CodegenError;
+use inkwell::OptimizationLevel;
+use inkwell::targets::{CodeModel, InitializationConfig, RelocMode, Target, TargetMachine};
+use std::sync::OnceLock;
+
+#[derive(Clone, Debug)]
+pub struct Host {
+    pub cpu: String,
+    pub features: String,
+    /// The widest vector register, in bits.
+    pub vector_bits: u32,
+    /// Gathers and scatters of 32- and 64-bit elements, and masks, are instructions.
+    pub has_masks: bool,
+}
+
+impl Host {
+    pub fn detect() -> Result<Host, CodegenError> {
+        static INITIALISED: OnceLock<Result<(), String>> = OnceLock::new();
+        INITIALISED
+            .get_or_init(|| Target::initialize_native(&InitializationConfig::default()))
+            .clone()
+            .map_err(CodegenError::Llvm)?;
+        let cpu = TargetMachine::get_host_cpu_name().to_string();
+        let features = TargetMachine::get_host_cpu_features().to_string();
+        Ok(Host::of(cpu, features))
+    }
+
+    fn of(cpu: String, features: String) -> Host {
+        let has = |name: &str| features.split(',').any(|f| f.strip_prefix('+') == Some(name));
+        let has_masks = has("avx512f") && has("avx512vl") && has("avx512bw") && has("avx512dq");
+        let vector_bits = if has_masks {
+            512
+        } else if has("avx2") {
+            256
+        } else {
+            128
+        };
+        Host { cpu, features, vector_bits, has_masks }
+    }
+
+    pub fn machine(&self, level: OptimizationLevel) -> Result<TargetMachine, CodegenError> {
+        let triple = TargetMachine::get_default_triple();
+        let target = Target::from_triple(&triple).map_err(|e| CodegenError::Llvm(e.to_string()))?;
+        target
+            .create_target_machine(&triple, &self.cpu, &self.features, level, RelocMode::PIC, CodeModel::Default)
+            .ok_or_else(|| CodegenError::Llvm(format!("no code generator for {}", self.cpu)))
+    }
+}
