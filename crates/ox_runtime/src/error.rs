@@ -6,6 +6,7 @@ use std::any::Any;
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Exception {
     IndexError,
+    RuntimeError,
     ZeroDivisionError,
 }
 

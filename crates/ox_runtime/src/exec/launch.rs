@@ -26,10 +26,18 @@ pub struct Launch {
     /// Threads' ranges begin at multiples of this many points.
     block: i64,
     checked: bool,
+    /// The place of the kernel's check 0 in the Plan.
+    first_check: i64,
 }
 
 impl Launch {
-    pub fn prepare(p: &Preparing<'_>, kernel: &Kernel, function: KernelFn, bufs: &[BufId]) -> Result<Launch, RunError> {
+    pub fn prepare(
+        p: &Preparing<'_>,
+        kernel: &Kernel,
+        function: KernelFn,
+        bufs: &[BufId],
+        checks: u32,
+    ) -> Result<Launch, RunError> {
         let params = kernel.bufs.iter().filter(|b| !matches!(b.role, BufRole::Scratch(_)));
         let types = bufs.iter().map(|b| p.buffers.get(b.index()).map(|b| b.layout.dtype));
         if !params.map(|b| Some(b.dtype)).eq(types) {
@@ -46,6 +54,7 @@ impl Launch {
             points,
             grain: kernel.parallel.then(|| blocks(SHARE / cost, block).max(1) * block),
             block,
+            first_check: checks as i64,
             checked: kernel.insts.iter().any(|i| matches!(i.inst, Inst::CheckIndex { .. } | Inst::CheckNonZero { .. })),
         })
     }
@@ -74,7 +83,11 @@ impl Launch {
     fn report(&self, run: &Run<'_>, error: &KernelError) -> Result<(), RunError> {
         match error.check.load(Ordering::Acquire) {
             0 => Ok(()),
-            check => Err(run.failed_check(check - 1, error.value.load(Ordering::Acquire), error.extent.load(Ordering::Acquire))),
+            check => Err(run.failed_check(
+                self.first_check + check - 1,
+                error.value.load(Ordering::Acquire),
+                error.extent.load(Ordering::Acquire),
+            )),
         }
     }
 }

@@ -197,6 +197,7 @@ impl Run<'_> {
         };
         let (kind, text) = match &failed.kind {
             CheckKind::IndexError(text) => (Exception::IndexError, text),
+            CheckKind::RuntimeError(text) => (Exception::RuntimeError, text),
             CheckKind::ZeroDivision(text) => (Exception::ZeroDivisionError, text),
         };
         let message = text.replace("{value}", &value.to_string()).replace("{extent}", &extent.to_string());

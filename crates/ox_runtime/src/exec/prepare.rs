@@ -233,10 +233,10 @@ fn writes(step: &Step) -> Vec<usize> {
 
 fn prepare_step(p: &mut Preparing<'_>, step: &Step, kernels: &[LoadedFn]) -> Result<Action, RunError> {
     Ok(match step {
-        Step::Launch { kernel, bufs } => {
+        Step::Launch { kernel, bufs, checks } => {
             let at = *kernel as usize;
             match (p.plan.kernels.get(at), kernels.get(at)) {
-                (Some(kernel), Some(loaded)) => Action::Launch(Launch::prepare(p, kernel, loaded.function, bufs)?),
+                (Some(kernel), Some(loaded)) => Action::Launch(Launch::prepare(p, kernel, loaded.function, bufs, *checks)?),
                 _ => return Err(RunError::bug(format!("kernel {at} does not exist"))),
             }
         }

@@ -108,7 +108,7 @@ impl Builder {
             parallel: true,
         });
         self.functions.push(LoadedFn { function, keep: Arc::new(()) });
-        self.plan.steps.push(Step::Launch { kernel: self.functions.len() as u32 - 1, bufs: bufs.to_vec() });
+        self.plan.steps.push(Step::Launch { kernel: self.functions.len() as u32 - 1, bufs: bufs.to_vec(), checks: 0 });
     }
 
     pub fn call(&mut self, call: Call, ins: Vec<View>, outs: &[BufId]) {

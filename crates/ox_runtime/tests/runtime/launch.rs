@@ -3,7 +3,7 @@
 use crate::build::*;
 use ox_ir::abi::KernelError;
 use ox_ir::kernel::{Inst, TypedInst, Val};
-use ox_ir::plan::{Check, CheckKind, PlanOutput};
+use ox_ir::plan::{Check, CheckKind, PlanOutput, Step};
 use ox_ir::{DType, Sym, Var};
 use ox_runtime::{Exception, NoHost, RunError};
 use std::sync::Arc;
@@ -91,7 +91,7 @@ fn sizes_reach_kernels_and_outputs() {
 unsafe extern "C" fn fails_at_seven(_: *const *mut u8, _: *const i64, begin: i64, end: i64, error: *mut KernelError) {
     // SAFETY: the runtime passes a valid error record.
     let error = unsafe { &*error };
-    if (begin..end).contains(&7) && error.check.compare_exchange(0, 2, Ordering::AcqRel, Ordering::Acquire).is_ok() {
+    if (begin..end).contains(&7) && error.check.compare_exchange(0, 1, Ordering::AcqRel, Ordering::Acquire).is_ok() {
         error.value.store(12, Ordering::Release);
         error.extent.store(10, Ordering::Release);
     }
@@ -106,7 +106,10 @@ fn a_failed_check_is_a_user_error_and_writes_nothing_back() {
     let (x, y) = (b.input(&[16]), b.output(&[16]));
     b.launch(twice_plus_one, Sym::from(16i64), &[x, y]);
     b.launch(fails_at_seven, Sym::from(16i64), &[x, y]);
-    let check = Inst::CheckNonZero { value: Val(0), check: 1 };
+    let check = Inst::CheckNonZero { value: Val(0), check: 0 };
+    if let Some(Step::Launch { checks, .. }) = b.plan.steps.last_mut() {
+        *checks = 1;
+    }
     b.plan.kernels[1].insts.push(TypedInst { inst: check, dtype: DType::I64 });
     b.plan.locations = vec!["".into(), "model.py:12".into()];
     b.plan.checks = vec![
