@@ -23,7 +23,8 @@ pub struct Build<'a> {
     /// Roots whose memory the caller gets, with the number of the output.
     returned: FxHashMap<NodeId, u32>,
     buf_of: FxHashMap<NodeId, BufId>,
-    kernels: IndexMap<Kernel, u32>,
+    /// Distinct kernels, nameless, with the name of their first use.
+    kernels: IndexMap<Kernel, String>,
     plan: Plan,
 }
 
@@ -50,7 +51,8 @@ impl<'a> Build<'a> {
         }
         self.outputs()?;
         self.write_backs()?;
-        self.plan.kernels = std::mem::take(&mut self.kernels).into_keys().collect();
+        let kernels = std::mem::take(&mut self.kernels).into_iter();
+        self.plan.kernels = kernels.map(|(kernel, name)| Kernel { name, ..kernel }).collect();
         Ok(self.plan)
     }
 
@@ -150,13 +152,9 @@ impl<'a> Build<'a> {
             let check = self.check(id, text);
             self.plan.checks.push(check);
         }
-        let next = self.kernels.len() as u32;
-        let known = self.kernels.keys().position(|k| Kernel { name: String::new(), ..k.clone() } == kernel);
-        let number = known.map_or(next, |n| n as u32);
-        if known.is_none() {
-            kernel.name = name;
-            self.kernels.insert(kernel, next);
-        }
+        let entry = self.kernels.entry(kernel);
+        let number = entry.index() as u32;
+        entry.or_insert(name);
         self.plan.steps.push(Step::Launch { kernel: number, bufs, checks: first });
     }
 
