@@ -101,7 +101,7 @@ pub fn emit(
     e.scratch = scratch;
     e.stored = members.iter().copied().filter(|id| stored(*id)).collect();
     let reductions: Vec<NodeId> = members.iter().copied().filter(|id| e.is_reduction(*id)).collect();
-    let last = members.iter().map(|id| e.need(*id)).max().unwrap_or(0);
+    let last = members.iter().map(|id| e.ready(*id)).max().unwrap_or(0);
     for level in 0..=last {
         e.current = level;
         for id in &reductions {
