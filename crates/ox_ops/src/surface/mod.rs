@@ -6,8 +6,22 @@
 //!
 //! To add rows: write a file with `pub const ROWS: &[Surface]`, and list it in `TABLES`.
 
+mod activation;
+mod binary;
 mod bound;
+mod compare;
+mod convert;
+mod create;
+mod gather;
+mod inspect;
+mod join;
+mod pad;
+mod scatter;
 mod signature;
+mod split;
+mod subscript;
+mod unary;
+mod view;
 
 use crate::builder::Builder;
 use crate::error::OpResult;
@@ -60,7 +74,22 @@ pub const fn assign(names: &'static [&'static str], signature: &'static str, bui
     Surface { names, signature, sharing: Sharing::Assign, build }
 }
 
-const TABLES: &[&[Surface]] = &[];
+const TABLES: &[&[Surface]] = &[
+    activation::ROWS,
+    binary::ROWS,
+    compare::ROWS,
+    convert::ROWS,
+    create::ROWS,
+    gather::ROWS,
+    inspect::ROWS,
+    join::ROWS,
+    pad::ROWS,
+    scatter::ROWS,
+    split::ROWS,
+    subscript::ROWS,
+    unary::ROWS,
+    view::ROWS,
+];
 
 /// All rows.
 pub fn rows() -> impl Iterator<Item = &'static Surface> {

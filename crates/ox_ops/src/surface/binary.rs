@@ -1,0 +1,315 @@
+//! Arithmetic of two or three tensors, with torch's treatment of Python numbers.
+//!
+//! Where a half-precision tensor meets a number, eager's CPU kernels differ: `mul` and `div` take the number in f32, all others
+//! round it to the tensor's type first. `scaled` is the former.
+
+use super::{Bound, Operand, Surface, fresh};
+use crate::builder::Builder;
+use crate::error::{OpError, OpResult};
+use crate::value::Value;
+use ox_ir::graph::NodeId;
+use ox_ir::{DType, PointOp, Scalar};
+
+macro_rules! point {
+    ($($name:literal)|+ => $op:ident) => {
+        fresh(&[$($name),+], "input, other", |b, a| {
+            Ok(b.pointwise(PointOp::$op, &[a.operand("input")?, a.operand("other")?])?.into())
+        })
+    };
+}
+
+pub const ROWS: &[Surface] = &[
+    fresh(&["add"], "input, other, *, alpha=1", |b, a| sum(b, a.operand("input")?, a.operand("other")?, a.scalar("alpha")?, 1)),
+    fresh(&["sub", "subtract"], "input, other, *, alpha=1", |b, a| {
+        sum(b, a.operand("input")?, a.operand("other")?, a.scalar("alpha")?, -1)
+    }),
+    fresh(&["rsub"], "input, other, *, alpha=1", |b, a| sum(b, a.operand("other")?, a.operand("input")?, a.scalar("alpha")?, -1)),
+    fresh(&["mul", "multiply"], "input, other", |b, a| Ok(b.multiply(&a.operand("input")?, &a.operand("other")?)?.into())),
+    fresh(&["div", "divide", "true_divide", "truediv"], "input, other, *, rounding_mode=None", div),
+    fresh(&["floor_divide", "floordiv"], "input, other", |b, a| {
+        Ok(whole_division(b, PointOp::DivFloor, &a.operand("input")?, &a.operand("other")?)?.into())
+    }),
+    point!("remainder" | "mod" => Remainder),
+    point!("fmod" => Fmod),
+    fresh(&["pow"], "input, exponent", |b, a| Ok(power(b, a.operand("input")?, a.operand("exponent")?)?.into())),
+    fresh(&["float_power"], "input, exponent", |b, a| {
+        let args = [a.operand("input")?, a.operand("exponent")?].map(|o| Operand::Tensor(b.materialise(&o, DType::F64)));
+        Ok(b.pointwise_in(PointOp::Pow, DType::F64, &args)?.into())
+    }),
+    point!("maximum" => Maximum),
+    point!("minimum" => Minimum),
+    fresh(&["fmax"], "input, other", |b, a| extreme(b, a, PointOp::Fmax, PointOp::Maximum)),
+    fresh(&["fmin"], "input, other", |b, a| extreme(b, a, PointOp::Fmin, PointOp::Minimum)),
+    point!("atan2" | "arctan2" => Atan2),
+    point!("copysign" => Copysign),
+    fresh(&["hypot"], "input, other", hypot),
+    fresh(&["logaddexp"], "input, other", |b, a| log_add_exp(b, a, PointOp::Exp, PointOp::Log1p)),
+    fresh(&["xlogy", "special.xlogy"], "input, other", |b, a| times_log(b, a, PointOp::Log)),
+    fresh(&["special.xlog1py"], "input, other", |b, a| times_log(b, a, PointOp::Log1p)),
+    fresh(&["heaviside"], "input, values", heaviside),
+    fresh(&["lerp"], "input, end, weight", lerp),
+    fresh(&["addcmul"], "input, tensor1, tensor2, *, value=1", |b, a| add_scaled(b, a, PointOp::Mul)),
+    fresh(&["addcdiv"], "input, tensor1, tensor2, *, value=1", |b, a| add_scaled(b, a, PointOp::Div)),
+];
+
+/// `x + sign * alpha * y`.
+fn sum(b: &mut Builder, x: Operand, y: Operand, alpha: Scalar, sign: i64) -> OpResult<Value> {
+    let dtype = b.result_type(&[x.clone(), y.clone()]);
+    let operands = [x, y];
+    if dtype == DType::Bool {
+        return match (sign, alpha.as_bool()) {
+            (1, true) => Ok(b.pointwise_in(PointOp::Or, dtype, &operands)?.into()),
+            (1, false) => Err(OpError::unsupported("sum of bools with alpha 0")),
+            _ => Err(OpError::runtime(
+                "Subtraction, the `-` operator, with two bool tensors is not supported. Use the `^` or `logical_xor()` operator \
+                 instead.",
+            )),
+        };
+    }
+    if !dtype.is_float() && matches!(alpha, Scalar::Float(_)) {
+        return Err(OpError::runtime("For integral input tensors, argument alpha must not be a floating point number."));
+    }
+    if alpha.as_f64() == 1.0 {
+        let op = if sign == 1 { PointOp::Add } else { PointOp::Sub };
+        return Ok(b.pointwise_in(op, dtype, &operands)?.into());
+    }
+    Ok(sum_scaled(b, dtype, &operands, alpha, sign)?.into())
+}
+
+/// Eager multiplies and adds in one rounding, with alpha rounded to the tensors' type.
+fn sum_scaled(b: &mut Builder, dtype: DType, operands: &[Operand], alpha: Scalar, sign: i64) -> OpResult<NodeId> {
+    let args = b.together(operands, dtype)?;
+    if !dtype.is_float() {
+        let factor = b.full_like(Scalar::Int(alpha.as_i64().wrapping_mul(sign)), args[1]);
+        let product = b.point(PointOp::Mul, &[args[1], factor])?;
+        return b.point(PointOp::Add, &[args[0], product]);
+    }
+    let rounded = round_to(dtype, alpha.as_f64() * sign as f64);
+    let wide: Vec<NodeId> = args.iter().map(|x| b.cast(*x, dtype.compute())).collect();
+    let factor = b.full_like(Scalar::Float(rounded), wide[1]);
+    let result = b.point(PointOp::Fma, &[wide[1], factor, wide[0]])?;
+    Ok(b.cast(result, dtype))
+}
+
+/// The nearest value of a float type.
+pub fn round_to(dtype: DType, x: f64) -> f64 {
+    match dtype {
+        DType::F16 => half::f16::from_f64(x).to_f64(),
+        DType::BF16 => half::bf16::from_f64(x).to_f64(),
+        DType::F32 => x as f32 as f64,
+        _ => x,
+    }
+}
+
+impl Builder {
+    /// `torch.mul`.
+    pub fn multiply(&mut self, x: &Operand, y: &Operand) -> OpResult<NodeId> {
+        let operands = [x.clone(), y.clone()];
+        match self.result_type(&operands) {
+            DType::Bool => self.pointwise_in(PointOp::And, DType::Bool, &operands),
+            dtype => self.scaled(PointOp::Mul, dtype, &operands),
+        }
+    }
+
+    /// An op that takes numbers (and 0-dimensional tensors) in f32 when the result is of a half type.
+    fn scaled(&mut self, op: PointOp, dtype: DType, operands: &[Operand; 2]) -> OpResult<NodeId> {
+        let is_number = |o: &Operand| o.tensor().is_none_or(|t| self.rank(t) == 0 && self.dtype(t) != dtype);
+        if dtype.compute() == dtype || !operands.iter().any(is_number) {
+            return self.pointwise_in(op, dtype, operands);
+        }
+        let result = self.pointwise_in(op, dtype.compute(), operands)?;
+        Ok(self.cast(result, dtype))
+    }
+
+    /// `torch.true_divide`.
+    pub fn divide(&mut self, x: &Operand, y: &Operand) -> OpResult<NodeId> {
+        let operands = [x.clone(), y.clone()];
+        let dtype = self.float_type(self.result_type(&operands));
+        self.scaled(PointOp::Div, dtype, &operands)
+    }
+}
+
+fn div(b: &mut Builder, a: &mut Bound) -> OpResult<Value> {
+    let (x, y) = (a.operand("input")?, a.operand("other")?);
+    if !a.has("rounding_mode") {
+        return Ok(b.divide(&x, &y)?.into());
+    }
+    let op = match a.str("rounding_mode")? {
+        "floor" => PointOp::DivFloor,
+        "trunc" => PointOp::DivTrunc,
+        other => {
+            let message = format!("div expected rounding_mode to be one of None, 'trunc', or 'floor' but found '{other}'");
+            return Err(OpError::runtime(message));
+        }
+    };
+    Ok(whole_division(b, op, &x, &y)?.into())
+}
+
+fn whole_division(b: &mut Builder, op: PointOp, x: &Operand, y: &Operand) -> OpResult<NodeId> {
+    b.pointwise(op, &[x.clone(), y.clone()])
+}
+
+fn power(b: &mut Builder, base: Operand, exponent: Operand) -> OpResult<NodeId> {
+    let dtype = b.result_type(&[base.clone(), exponent.clone()]);
+    match (&base, &exponent) {
+        (Operand::Tensor(x), Operand::Scalar(e)) => power_of_tensor(b, *x, *e, dtype),
+        (Operand::Scalar(Scalar::Int(2)), Operand::Tensor(e)) if dtype.is_float() => {
+            let e = b.cast(*e, dtype);
+            b.unary(PointOp::Exp2, e)
+        }
+        _ => b.pointwise_in(PointOp::Pow, dtype, &[base, exponent]),
+    }
+}
+
+/// The exponents that eager computes by other means, each step rounded.
+fn power_of_tensor(b: &mut Builder, x: NodeId, exponent: Scalar, dtype: DType) -> OpResult<NodeId> {
+    if dtype.is_int() && exponent.as_i64() < 0 {
+        return Err(OpError::runtime("Integers to negative integer powers are not allowed."));
+    }
+    let shape = b.shape(x);
+    let x = b.cast(x, dtype);
+    let e = exponent.as_f64();
+    if dtype == DType::Bool || dtype.is_complex() {
+        return Err(OpError::unsupported(format!("power of {dtype}")));
+    }
+    if e == 0.0 {
+        return Ok(b.full(Scalar::Int(1), dtype, &shape));
+    }
+    if e == 1.0 {
+        return Ok(x);
+    }
+    if e == 2.0 {
+        return b.point(PointOp::Mul, &[x, x]);
+    }
+    if e == 3.0 {
+        let squared = b.point(PointOp::Mul, &[x, x])?;
+        return b.point(PointOp::Mul, &[squared, x]);
+    }
+    let by = |b: &mut Builder, op| b.point(op, &[x]);
+    match e {
+        0.5 if dtype.is_float() => by(b, PointOp::Sqrt),
+        -0.5 if dtype.is_float() => by(b, PointOp::Rsqrt),
+        -1.0 if dtype.is_float() => by(b, PointOp::Reciprocal),
+        -2.0 if dtype.is_float() => {
+            let squared = b.point(PointOp::Mul, &[x, x])?;
+            b.point(PointOp::Reciprocal, &[squared])
+        }
+        _ => b.pointwise_in(PointOp::Pow, dtype, &[x.into(), Operand::Scalar(exponent)]),
+    }
+}
+
+fn extreme(b: &mut Builder, a: &mut Bound, float: PointOp, other: PointOp) -> OpResult<Value> {
+    let operands = [a.operand("input")?, a.operand("other")?];
+    let dtype = b.result_type(&operands);
+    Ok(b.pointwise_in(if dtype.is_float() { float } else { other }, dtype, &operands)?.into())
+}
+
+/// Operands as float tensors of one shape, in the type that eager computes in; and the type of the result.
+fn wide_floats(b: &mut Builder, operands: &[Operand]) -> OpResult<(Vec<NodeId>, DType)> {
+    let dtype = b.float_type(b.result_type(operands));
+    let rounded = b.together(operands, dtype)?;
+    Ok((rounded.into_iter().map(|x| b.cast(x, dtype.compute())).collect(), dtype))
+}
+
+/// Scaled by the larger side, so that squares do not overflow.
+fn hypot(b: &mut Builder, a: &mut Bound) -> OpResult<Value> {
+    let (args, dtype) = wide_floats(b, &[a.operand("input")?, a.operand("other")?])?;
+    let sides = [b.unary(PointOp::Abs, args[0])?, b.unary(PointOp::Abs, args[1])?];
+    let long = b.point(PointOp::Maximum, &sides)?;
+    let short = b.point(PointOp::Minimum, &sides)?;
+    let ratio = b.binary(PointOp::Div, short, long)?;
+    let square = b.binary(PointOp::Mul, ratio, ratio)?;
+    let inner = b.binary(PointOp::Add, square, 1.0)?;
+    let root = b.unary(PointOp::Sqrt, inner)?;
+    let length = b.binary(PointOp::Mul, long, root)?;
+    let flat = b.binary(PointOp::Eq, short, 0.0)?;
+    let length = b.choose(flat, long, length)?;
+    let first = b.unary(PointOp::IsInf, args[0])?;
+    let second = b.unary(PointOp::IsInf, args[1])?;
+    let infinite = b.binary(PointOp::Or, first, second)?;
+    let length = b.choose(infinite, f64::INFINITY, length)?;
+    Ok(b.cast(length, dtype).into())
+}
+
+/// `max + log1p(exp(-|x - y|))`; equal infinities are their own result.
+fn log_add_exp(b: &mut Builder, a: &mut Bound, exp: PointOp, log1p: PointOp) -> OpResult<Value> {
+    let (args, dtype) = wide_floats(b, &[a.operand("input")?, a.operand("other")?])?;
+    let high = b.point(PointOp::Maximum, &args)?;
+    let gap = b.point(PointOp::Sub, &args)?;
+    let gap = b.unary(PointOp::Abs, gap)?;
+    let gap = b.unary(PointOp::Neg, gap)?;
+    let rest = b.unary(exp, gap)?;
+    let rest = b.unary(log1p, rest)?;
+    let value = b.binary(PointOp::Add, high, rest)?;
+    let same = b.point(PointOp::Eq, &args)?;
+    let infinite = b.unary(PointOp::IsInf, args[0])?;
+    let keep = b.binary(PointOp::And, same, infinite)?;
+    let value = b.choose(keep, args[0], value)?;
+    Ok(b.cast(value, dtype).into())
+}
+
+/// `x * log(y)`, 0 where x is 0 (and y is not NaN). Both steps round, as eager's.
+fn times_log(b: &mut Builder, a: &mut Bound, log: PointOp) -> OpResult<Value> {
+    let operands = [a.operand("input")?, a.operand("other")?];
+    let dtype = b.float_type(b.result_type(&operands));
+    let args = b.together(&operands, dtype)?;
+    let logarithm = b.unary(log, args[1])?;
+    let product = b.point(PointOp::Mul, &[args[0], logarithm])?;
+    let zero = b.binary(PointOp::Eq, args[0], 0.0)?;
+    let value = b.choose(zero, 0.0, product)?;
+    let nan = b.unary(PointOp::IsNan, args[1])?;
+    Ok(b.choose(nan, f64::NAN, value)?.into())
+}
+
+fn heaviside(b: &mut Builder, a: &mut Bound) -> OpResult<Value> {
+    let (x, values) = (a.tensor("input")?, a.tensor("values")?);
+    if b.dtype(x) != b.dtype(values) {
+        return Err(OpError::runtime("heaviside is not yet implemented for tensors with different dtypes."));
+    }
+    let dtype = b.dtype(x);
+    let zero = b.pointwise_in(PointOp::Eq, dtype, &[x.into(), 0i64.into()])?;
+    let above = b.pointwise_in(PointOp::Gt, dtype, &[x.into(), 0i64.into()])?;
+    let step = b.cast(above, dtype);
+    Ok(b.choose(zero, values, step)?.into())
+}
+
+/// From whichever end is nearer, as eager does: `x + w*(y - x)` below one half, else `y - (y - x)*(1 - w)`.
+fn lerp(b: &mut Builder, a: &mut Bound) -> OpResult<Value> {
+    let (x, y, weight) = (a.tensor("input")?, a.tensor("end")?, a.operand("weight")?);
+    let dtype = b.dtype(x);
+    if !dtype.is_float() || b.dtype(y) != dtype || weight.tensor().is_some_and(|w| b.dtype(w) != dtype) {
+        return Err(OpError::unsupported("lerp of different types"));
+    }
+    let wide = dtype.compute();
+    let args = b.together(&[x.into(), y.into(), weight], wide)?;
+    let [x, y, weight] = args[..] else { return Err(OpError::bug("lerp takes three tensors")) };
+    let gap = b.point(PointOp::Sub, &[y, x])?;
+    let part = b.point(PointOp::Mul, &[weight, gap])?;
+    let from_start = b.point(PointOp::Add, &[x, part])?;
+    let rest = b.binary(PointOp::Sub, 1.0, weight)?;
+    let part = b.point(PointOp::Mul, &[gap, rest])?;
+    let from_end = b.point(PointOp::Sub, &[y, part])?;
+    let size = b.unary(PointOp::Abs, weight)?;
+    let near_start = b.binary(PointOp::Lt, size, 0.5)?;
+    let value = b.choose(near_start, from_start, from_end)?;
+    Ok(b.cast(value, dtype).into())
+}
+
+/// `input + value * tensor1 (* or /) tensor2`.
+fn add_scaled(b: &mut Builder, a: &mut Bound, op: PointOp) -> OpResult<Value> {
+    let tensors = [a.operand("input")?, a.operand("tensor1")?, a.operand("tensor2")?];
+    let value = a.scalar("value")?;
+    let dtype = b.result_type(&tensors);
+    if op == PointOp::Div && !dtype.is_float() {
+        return Err(OpError::runtime(
+            "Integer division with addcdiv is no longer supported, and in a future  release addcdiv will perform a true division \
+             of tensor1 and tensor2.",
+        ));
+    }
+    let args = b.together(&tensors, dtype.compute())?;
+    let factor = b.full_like(value, args[1]);
+    let first = if value.as_f64() == 1.0 { args[1] } else { b.point(PointOp::Mul, &[factor, args[1]])? };
+    let product = b.point(op, &[first, args[2]])?;
+    let result = b.point(PointOp::Add, &[args[0], product])?;
+    Ok(b.cast(result, dtype).into())
+}

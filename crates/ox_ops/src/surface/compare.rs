@@ -1,0 +1,181 @@
+//! Comparison, logic, bits, choice and clamping.
+
+use super::{Bound, Operand, Surface, fresh};
+use crate::builder::Builder;
+use crate::error::{OpError, OpResult};
+use crate::value::Value;
+use ox_ir::graph::NodeId;
+use ox_ir::{DType, PointOp, Scalar};
+
+macro_rules! binary {
+    ($($name:literal)|+ => $f:ident $op:ident) => {
+        fresh(&[$($name),+], "input, other", |b, a| {
+            Ok($f(b, PointOp::$op, [a.operand("input")?, a.operand("other")?])?.into())
+        })
+    };
+}
+
+pub const ROWS: &[Surface] = &[
+    binary!("eq" => compare Eq),
+    binary!("ne" | "not_equal" => compare Ne),
+    binary!("lt" | "less" => compare Lt),
+    binary!("le" | "less_equal" => compare Le),
+    binary!("gt" | "greater" => compare Gt),
+    binary!("ge" | "greater_equal" => compare Ge),
+    binary!("logical_and" => logic And),
+    binary!("logical_or" => logic Or),
+    binary!("logical_xor" => logic Xor),
+    binary!("bitwise_and" | "and" => bits And),
+    binary!("bitwise_or" | "or" => bits Or),
+    binary!("bitwise_xor" | "xor" => bits Xor),
+    binary!("bitwise_left_shift" | "lshift" => shift Shl),
+    binary!("bitwise_right_shift" | "rshift" => shift Shr),
+    fresh(&["logical_not"], "input", |b, a| {
+        let x = b.cast(a.tensor("input")?, DType::Bool);
+        Ok(b.point(PointOp::Not, &[x])?.into())
+    }),
+    fresh(&["bitwise_not", "invert", "inv"], "input", |b, a| {
+        let x = a.tensor("input")?;
+        Ok(b.pointwise_in(PointOp::Not, b.dtype(x), &[x.into()])?.into())
+    }),
+    fresh(&["where"], "condition, input, other", where_),
+    fresh(&["Tensor.where"], "input, condition, other", where_),
+    fresh(&["masked_fill"], "input, mask, value", masked_fill),
+    fresh(&["clamp", "clip"], "input, min=None, max=None", |b, a| {
+        clamp(b, a.tensor("input")?, a.opt_operand("min")?, a.opt_operand("max")?)
+    }),
+    fresh(&["clamp_min"], "input, min", |b, a| clamp(b, a.tensor("input")?, Some(a.operand("min")?), None)),
+    fresh(&["clamp_max"], "input, max", |b, a| clamp(b, a.tensor("input")?, None, Some(a.operand("max")?))),
+    fresh(&["isclose"], "input, other, rtol=1e-05, atol=1e-08, equal_nan=False", isclose),
+];
+
+fn compare(b: &mut Builder, op: PointOp, operands: [Operand; 2]) -> OpResult<NodeId> {
+    b.pointwise(op, &operands)
+}
+
+fn logic(b: &mut Builder, op: PointOp, operands: [Operand; 2]) -> OpResult<NodeId> {
+    let args = operands.map(|o| match o {
+        Operand::Tensor(x) => b.cast(x, DType::Bool).into(),
+        other => other,
+    });
+    b.pointwise_in(op, DType::Bool, &args)
+}
+
+fn bits(b: &mut Builder, op: PointOp, operands: [Operand; 2]) -> OpResult<NodeId> {
+    let dtype = b.result_type(&operands);
+    if dtype.is_float() {
+        let name = crate::promote::torch_name(dtype);
+        let message = format!("\"bitwise_{}_cpu\" not implemented for '{name}'", op.name());
+        return Err(OpError::User { kind: crate::error::ExceptionKind::NotImplementedError, message });
+    }
+    b.pointwise_in(op, dtype, &operands)
+}
+
+/// Only integers shift here; eager has odd rules for the others.
+fn shift(b: &mut Builder, op: PointOp, operands: [Operand; 2]) -> OpResult<NodeId> {
+    let dtype = b.result_type(&operands);
+    if !dtype.is_int() {
+        return Err(OpError::unsupported(format!("shift of {dtype}")));
+    }
+    b.pointwise_in(op, dtype, &operands)
+}
+
+fn where_(b: &mut Builder, a: &mut Bound) -> OpResult<Value> {
+    let condition = a.tensor("condition")?;
+    if !matches!(b.dtype(condition), DType::Bool | DType::U8) {
+        let name = crate::promote::torch_name(b.dtype(condition)).to_lowercase();
+        return Err(OpError::runtime(format!(
+            "where expected condition to be a boolean tensor, but got a tensor with dtype {name}"
+        )));
+    }
+    Ok(b.choose(condition, a.operand("input")?, a.operand("other")?)?.into())
+}
+
+/// The value takes the tensor's type, whatever its own.
+fn masked_fill(b: &mut Builder, a: &mut Bound) -> OpResult<Value> {
+    let (x, mask, value) = (a.tensor("input")?, a.tensor("mask")?, a.operand("value")?);
+    if b.dtype(mask) != DType::Bool {
+        let name = crate::promote::torch_name(b.dtype(mask));
+        return Err(OpError::runtime(format!("masked_fill only supports boolean masks, but got mask with dtype {name}")));
+    }
+    if value.tensor().is_some_and(|v| b.rank(v) > 0) {
+        let rank = value.tensor().map_or(0, |v| b.rank(v));
+        return Err(OpError::runtime(format!(
+            "masked_fill only supports a 0-dimensional value tensor, but got tensor with {rank} dimension(s)."
+        )));
+    }
+    let dtype = b.dtype(x);
+    if let Operand::Scalar(value) = &value {
+        check_fits(*value, dtype)?;
+    }
+    let value = b.materialise(&value, dtype);
+    let args = b.broadcast(&[mask, value, x])?;
+    Ok(b.point(PointOp::Where, &args)?.into())
+}
+
+/// Whether a number may be put into a tensor of this type; eager refuses integers that overflow.
+pub fn check_fits(value: Scalar, dtype: DType) -> OpResult<()> {
+    let (low, high) = match dtype {
+        DType::U8 => (-255.0, 255.0),
+        DType::I8 => (-128.0, 127.0),
+        DType::I16 => (-32768.0, 32767.0),
+        DType::I32 => (i32::MIN as f64, i32::MAX as f64),
+        DType::I64 => (i64::MIN as f64, i64::MAX as f64),
+        _ => return Ok(()),
+    };
+    let x = value.as_f64();
+    if x >= low && x <= high {
+        return Ok(());
+    }
+    Err(OpError::runtime(format!("value cannot be converted to type {} without overflow", c_name(dtype))))
+}
+
+fn c_name(dtype: DType) -> &'static str {
+    match dtype {
+        DType::U8 => "uint8_t",
+        DType::I8 => "int8_t",
+        DType::I16 => "int16_t",
+        DType::I32 => "int",
+        _ => "int64_t",
+    }
+}
+
+/// The lower bound first: where the bounds cross the upper one wins, and NaN stays.
+fn clamp(b: &mut Builder, x: NodeId, low: Option<Operand>, high: Option<Operand>) -> OpResult<Value> {
+    let operands: Vec<Operand> = [Some(x.into()), low.clone(), high.clone()].into_iter().flatten().collect();
+    if operands.len() == 1 {
+        return Err(OpError::runtime("torch.clamp: At least one of 'min' or 'max' must not be None"));
+    }
+    let dtype = b.result_type(&operands);
+    let mut value = b.cast(x, dtype);
+    if let Some(low) = low {
+        value = b.pointwise_in(PointOp::Maximum, dtype, &[value.into(), low])?;
+    }
+    if let Some(high) = high {
+        value = b.pointwise_in(PointOp::Minimum, dtype, &[value.into(), high])?;
+    }
+    Ok(value.into())
+}
+
+fn isclose(b: &mut Builder, a: &mut Bound) -> OpResult<Value> {
+    let (x, y) = (a.tensor("input")?, a.tensor("other")?);
+    let (rtol, atol) = (a.float("rtol")?, a.float("atol")?);
+    if b.dtype(x) != b.dtype(y) || !b.dtype(x).is_float() {
+        return Err(OpError::unsupported("isclose of tensors that are not of one float type"));
+    }
+    let mut close = b.binary(PointOp::Eq, x, y)?;
+    if a.boolean("equal_nan")? {
+        let (nan_x, nan_y) = (b.unary(PointOp::IsNan, x)?, b.unary(PointOp::IsNan, y)?);
+        let both = b.binary(PointOp::And, nan_x, nan_y)?;
+        close = b.binary(PointOp::Or, close, both)?;
+    }
+    let slack = b.multiply(&y.into(), &rtol.into())?;
+    let slack = b.unary(PointOp::Abs, slack)?;
+    let allowed = b.binary(PointOp::Add, slack, atol)?;
+    let gap = b.binary(PointOp::Sub, x, y)?;
+    let gap = b.unary(PointOp::Abs, gap)?;
+    let near = b.binary(PointOp::Le, gap, allowed)?;
+    let finite = b.finite(gap)?;
+    let near = b.binary(PointOp::And, near, finite)?;
+    Ok(b.binary(PointOp::Or, close, near)?.into())
+}

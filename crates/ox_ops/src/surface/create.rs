@@ -1,0 +1,312 @@
+//! Tensors from nothing, and masks by position.
+
+use super::{Bound, Operand, Surface, fresh};
+use crate::builder::Builder;
+use crate::error::{OpError, OpResult};
+use crate::infer::shape_text;
+use crate::value::{Value, ValueOf};
+use ox_ir::graph::{Bounds, Combine, NodeId, Shape};
+use ox_ir::{DType, PointOp, Scalar, Sym};
+
+/// What every factory function takes besides its own arguments.
+macro_rules! options {
+    ($own:literal) => {
+        concat!($own, ", *, dtype=None, layout=None, device=None, pin_memory=False, requires_grad=False, memory_format=None")
+    };
+}
+
+/// Sizes are variadic, so options need no star of their own.
+const SIZES: &str =
+    "*size, dtype=None, layout=None, device=None, pin_memory=False, requires_grad=False, memory_format=None, names=None";
+const NEW_SIZES: &str = "input, *size, dtype=None, layout=None, device=None, pin_memory=False, requires_grad=False";
+
+pub const ROWS: &[Surface] = &[
+    fresh(&["zeros", "empty"], SIZES, |b, a| filled(b, a, None, Scalar::Int(0))),
+    fresh(&["ones"], SIZES, |b, a| filled(b, a, None, Scalar::Int(1))),
+    fresh(&["new_zeros", "new_empty"], NEW_SIZES, |b, a| filled(b, a, Some(a.tensor("input")?), Scalar::Int(0))),
+    fresh(&["new_ones"], NEW_SIZES, |b, a| filled(b, a, Some(a.tensor("input")?), Scalar::Int(1))),
+    fresh(&["empty_strided"], options!("size, stride"), |b, a| filled(b, a, None, Scalar::Int(0))),
+    fresh(&["new_empty_strided"], options!("input, size, stride"), |b, a| filled(b, a, Some(a.tensor("input")?), Scalar::Int(0))),
+    fresh(&["zeros_like", "empty_like"], options!("input"), |b, a| filled_like(b, a, Operand::Scalar(Scalar::Int(0)))),
+    fresh(&["ones_like"], options!("input"), |b, a| filled_like(b, a, Operand::Scalar(Scalar::Int(1)))),
+    fresh(&["full_like"], options!("input, value"), |b, a| filled_like(b, a, a.operand("value")?)),
+    fresh(&["full"], options!("size, value"), |b, a| full(b, a, None)),
+    fresh(&["new_full"], options!("input, size, value"), |b, a| full(b, a, Some(a.tensor("input")?))),
+    fresh(&["arange"], options!("start, end=None, step=1"), arange),
+    fresh(&["linspace"], options!("start, end, steps"), linspace),
+    fresh(&["eye"], options!("n, m=None"), eye),
+    fresh(&["tensor", "scalar_tensor"], options!("data"), tensor),
+    fresh(&["new_tensor"], options!("input, data"), |b, a| {
+        let dtype = a.opt_dtype("dtype")?.unwrap_or(b.dtype(a.tensor("input")?));
+        Ok(literal(b, a.value("data"), Some(dtype))?.into())
+    }),
+    fresh(&["tril"], "input, diagonal=0", |b, a| triangle(b, a, PointOp::Le)),
+    fresh(&["triu"], "input, diagonal=0", |b, a| triangle(b, a, PointOp::Ge)),
+    fresh(&["one_hot"], "input, num_classes=-1", one_hot),
+];
+
+fn check_device(b: &Builder, a: &Bound, like: Option<NodeId>) -> OpResult<()> {
+    let here = like.map_or(b.device, |x| b.ty(x).device);
+    let fits = match a.value("device") {
+        ValueOf::None => here == b.device,
+        ValueOf::Device(device) => *device == b.device,
+        ValueOf::Str(text) => text == "cpu" && b.device == ox_ir::Device::Cpu,
+        _ => false,
+    };
+    if fits { Ok(()) } else { Err(OpError::unsupported("a new tensor on another device")) }
+}
+
+fn sizes(a: &Bound) -> OpResult<Shape> {
+    let shape: Shape = a.ints("size")?.into_iter().collect();
+    let numel = shape.iter().try_fold(1i64, |n, s| s.as_const().map_or(Some(n), |s| n.checked_mul(s)));
+    if shape.iter().any(|s| s.bounds().1 < 0) {
+        let text = shape_text(&shape);
+        return Err(OpError::runtime(format!("Trying to create tensor with negative dimension: {text}")));
+    }
+    if numel.is_none() {
+        return Err(OpError::runtime("numel: integer multiplication overflow"));
+    }
+    Ok(shape)
+}
+
+fn filled(b: &mut Builder, a: &Bound, like: Option<NodeId>, value: Scalar) -> OpResult<Value> {
+    check_device(b, a, like)?;
+    let default = like.map_or(b.default_dtype, |x| b.dtype(x));
+    let dtype = a.opt_dtype("dtype")?.unwrap_or(default);
+    let shape = sizes(a)?;
+    Ok(b.full(value, dtype, &shape).into())
+}
+
+fn filled_like(b: &mut Builder, a: &Bound, value: Operand) -> OpResult<Value> {
+    let x = a.tensor("input")?;
+    check_device(b, a, Some(x))?;
+    let dtype = a.opt_dtype("dtype")?.unwrap_or(b.dtype(x));
+    let shape = b.shape(x);
+    fill_shape(b, &value, dtype, &shape)
+}
+
+fn fill_shape(b: &mut Builder, value: &Operand, dtype: DType, shape: &[Sym]) -> OpResult<Value> {
+    if let Operand::Scalar(value) = value {
+        super::compare::check_fits(*value, dtype)?;
+    }
+    let value = b.materialise(value, dtype);
+    if b.rank(value) > 0 {
+        return Err(OpError::unsupported("a fill value that is not 0-dimensional"));
+    }
+    Ok(b.broadcast_to(value, shape)?.into())
+}
+
+fn full(b: &mut Builder, a: &Bound, like: Option<NodeId>) -> OpResult<Value> {
+    check_device(b, a, like)?;
+    let value = a.operand("value")?;
+    let default = like.map_or_else(|| b.result_type(std::slice::from_ref(&value)), |x| b.dtype(x));
+    let dtype = a.opt_dtype("dtype")?.unwrap_or(default);
+    let shape = sizes(a)?;
+    fill_shape(b, &value, dtype, &shape)
+}
+
+/// Integers by size arithmetic; floats by position in double, as eager computes them.
+fn arange(b: &mut Builder, a: &mut Bound) -> OpResult<Value> {
+    check_device(b, a, None)?;
+    let (start, end) = match a.has("end") {
+        true => (a.value("start").clone(), a.value("end").clone()),
+        false => (Value::int(0), a.value("start").clone()),
+    };
+    let step = a.value("step").clone();
+    let given = a.opt_dtype("dtype")?;
+    if let (Some(start), Some(end), Some(step)) = (start.as_int(), end.as_int(), step.as_int()) {
+        return int_range(b, &start, &end, &step, given.unwrap_or(DType::I64));
+    }
+    let known = |v: &Value| v.as_scalar().map(|s| s.as_f64()).ok_or_else(|| OpError::unsupported("arange of unknown numbers"));
+    float_range(b, known(&start)?, known(&end)?, known(&step)?, given.unwrap_or(b.default_dtype))
+}
+
+fn wrong_range(start: impl std::fmt::Display, end: impl std::fmt::Display) -> OpError {
+    OpError::runtime(format!("upper bound and lower bound inconsistent with step sign: {start}, {end}"))
+}
+
+fn int_range(b: &mut Builder, start: &Sym, end: &Sym, step: &Sym, dtype: DType) -> OpResult<Value> {
+    let Some(by) = step.as_const() else { return Err(OpError::unsupported("arange with an unknown step")) };
+    if by == 0 {
+        return Err(OpError::runtime("step must be nonzero"));
+    }
+    let room = if by > 0 { end - start } else { start - end };
+    if room.bounds().1 < 0 {
+        return Err(wrong_range(start, end));
+    }
+    if !room.is_nonneg() {
+        return Err(OpError::unsupported(format!("arange whose length {room} may be negative")));
+    }
+    let len = room.div_ceil(&Sym::from(by.unsigned_abs() as i64));
+    let mut places = b.counting(&len, DType::I64)?;
+    if by != 1 {
+        places = b.binary(PointOp::Mul, places, by)?;
+    }
+    if !start.is_zero() {
+        let start = start.as_const().map_or_else(|| Operand::Sym(start.clone()), |s| Operand::Scalar(Scalar::Int(s)));
+        places = b.binary(PointOp::Add, places, start)?;
+    }
+    Ok(b.cast(places, dtype).into())
+}
+
+fn float_range(b: &mut Builder, start: f64, end: f64, step: f64, dtype: DType) -> OpResult<Value> {
+    if step == 0.0 {
+        return Err(OpError::runtime("step must be nonzero"));
+    }
+    let len = ((end - start) / step).ceil();
+    if !len.is_finite() {
+        return Err(OpError::runtime(format!("unsupported range: {start} -> {end}")));
+    }
+    if len < 0.0 || (len == 0.0 && (end - start) * step < 0.0) {
+        return Err(wrong_range(start, end));
+    }
+    if !dtype.is_float() {
+        return Err(OpError::unsupported("an integer arange of fractions"));
+    }
+    let wide = if dtype == DType::F16 || dtype == DType::BF16 { DType::F32 } else { DType::F64 };
+    let places = b.counting(&Sym::from(len as i64), wide)?;
+    let scaled = b.binary(PointOp::Mul, places, step)?;
+    let values = b.binary(PointOp::Add, scaled, start)?;
+    Ok(b.cast(values, dtype).into())
+}
+
+/// From the nearer end, so that the last value is exact.
+fn linspace(b: &mut Builder, a: &mut Bound) -> OpResult<Value> {
+    check_device(b, a, None)?;
+    let (start, end, steps) = (a.float("start")?, a.float("end")?, a.const_int("steps")?);
+    let dtype = a.opt_dtype("dtype")?.unwrap_or(b.default_dtype);
+    if steps < 0 {
+        return Err(OpError::runtime("number of steps must be non-negative"));
+    }
+    if !dtype.is_float() {
+        return Err(OpError::unsupported("an integer linspace"));
+    }
+    if steps < 2 {
+        return Ok(b.full(Scalar::Float(start), dtype, &[Sym::from(steps)]).into());
+    }
+    let wide = dtype.compute();
+    let narrow = |x: f64| super::binary::round_to(wide, x);
+    let step = narrow(narrow(narrow(end) - narrow(start)) / (steps - 1) as f64);
+    let places = b.counting(&Sym::from(steps), DType::I64)?;
+    let behind = b.binary(PointOp::Sub, steps - 1, places)?;
+    let (near, far) = (b.cast(places, wide), b.cast(behind, wide));
+    let up = b.binary(PointOp::Mul, near, step)?;
+    let up = b.binary(PointOp::Add, up, start)?;
+    let down = b.binary(PointOp::Mul, far, step)?;
+    let down = b.binary(PointOp::Sub, end, down)?;
+    let first_half = b.binary(PointOp::Lt, places, steps / 2)?;
+    let values = b.choose(first_half, up, down)?;
+    Ok(b.cast(values, dtype).into())
+}
+
+fn eye(b: &mut Builder, a: &mut Bound) -> OpResult<Value> {
+    check_device(b, a, None)?;
+    let rows = a.int("n")?;
+    let cols = a.opt_int("m")?.unwrap_or(rows.clone());
+    for size in [&rows, &cols] {
+        if size.bounds().1 < 0 {
+            return Err(OpError::runtime(format!("n must be greater or equal to 0, got {size}")));
+        }
+    }
+    let dtype = a.opt_dtype("dtype")?.unwrap_or(b.default_dtype);
+    let shape = [rows, cols];
+    let (row, col) = (b.iota(&shape, 0)?, b.iota(&shape, 1)?);
+    let mask = b.point(PointOp::Eq, &[row, col])?;
+    Ok(b.cast(mask, dtype).into())
+}
+
+fn tensor(b: &mut Builder, a: &mut Bound) -> OpResult<Value> {
+    check_device(b, a, None)?;
+    let dtype = a.opt_dtype("dtype")?;
+    Ok(literal(b, a.value("data"), dtype)?.into())
+}
+
+/// More elements than this are not worth a node each.
+const MAX_LITERAL: usize = 64;
+
+/// Nested lists of numbers as a tensor.
+pub(super) fn literal(b: &mut Builder, data: &Value, dtype: Option<DType>) -> OpResult<NodeId> {
+    if let ValueOf::Tensor(x) = data {
+        return Ok(dtype.map_or(*x, |dtype| b.cast(*x, dtype)));
+    }
+    let mut numbers = Vec::new();
+    let shape = flatten(data, &mut numbers)?;
+    let dtype = dtype.unwrap_or_else(|| match numbers.is_empty() {
+        true => b.default_dtype,
+        false => b.result_type(&numbers),
+    });
+    let alike = numbers.windows(2).all(|pair| pair[0] == pair[1]);
+    if numbers.len() > MAX_LITERAL && !alike {
+        return Err(OpError::unsupported("a long list as a tensor"));
+    }
+    if let (true, Some(Operand::Scalar(value))) = (alike, numbers.first()) {
+        return Ok(b.full(*value, dtype, &shape));
+    }
+    if numbers.is_empty() {
+        return Ok(b.full(Scalar::Int(0), dtype, &shape));
+    }
+    let mut parts = Vec::with_capacity(numbers.len());
+    for number in &numbers {
+        let part = b.materialise(number, dtype);
+        parts.push(b.broadcast_to(part, &[Sym::ONE])?);
+    }
+    let flat = b.cat(&parts, 0)?;
+    b.reshape(flat, &shape)
+}
+
+fn flatten(data: &Value, numbers: &mut Vec<Operand>) -> OpResult<Shape> {
+    let Some(items) = data.items() else {
+        numbers.push(match data {
+            ValueOf::Int(sym) if sym.as_const().is_none() => Operand::Sym(sym.clone()),
+            other => {
+                Operand::Scalar(other.as_scalar().ok_or_else(|| OpError::unsupported("a tensor of other things than numbers"))?)
+            }
+        });
+        return Ok(Shape::new());
+    };
+    let mut inner: Option<Shape> = None;
+    for item in items {
+        let shape = flatten(item, numbers)?;
+        if inner.get_or_insert_with(|| shape.clone()) != &shape {
+            return Err(OpError::value("expected sequences of equal lengths"));
+        }
+    }
+    let mut shape = inner.unwrap_or_default();
+    shape.insert(0, Sym::from(items.len()));
+    Ok(shape)
+}
+
+/// `tril` keeps where column - row <= diagonal, `triu` where it is >=.
+fn triangle(b: &mut Builder, a: &mut Bound, keep: PointOp) -> OpResult<Value> {
+    let (x, diagonal) = (a.tensor("input")?, a.const_int("diagonal")?);
+    let rank = b.rank(x);
+    if rank < 2 {
+        return Err(OpError::runtime("tril/triu: input tensor must have at least 2 dimensions"));
+    }
+    let shape = b.shape(x);
+    let (row, col) = (b.iota(&shape, rank - 2)?, b.iota(&shape, rank - 1)?);
+    let distance = b.point(PointOp::Sub, &[col, row])?;
+    let mask = b.binary(keep, distance, diagonal)?;
+    let zero = b.full_like(Scalar::Int(0), x);
+    Ok(b.choose(mask, x, zero)?.into())
+}
+
+/// A scatter of ones, so that a class out of range is an error as in eager.
+fn one_hot(b: &mut Builder, a: &mut Bound) -> OpResult<Value> {
+    let (x, classes) = (a.tensor("input")?, a.int("num_classes")?);
+    if b.dtype(x) != DType::I64 {
+        return Err(OpError::runtime("one_hot is only applicable to index tensor of type LongTensor."));
+    }
+    if !classes.is_positive() {
+        return Err(OpError::unsupported("one_hot without the number of classes"));
+    }
+    let count = b.ty(x).numel();
+    let flat = b.reshape(x, std::slice::from_ref(&count))?;
+    let zeros = b.full(Scalar::Int(0), DType::I64, &[count.clone(), classes.clone()]);
+    let row = b.iota(std::slice::from_ref(&count), 0)?;
+    let ones = b.full(Scalar::Int(1), DType::I64, std::slice::from_ref(&count));
+    let hot = b.index_put(zeros, &[row, flat], ones, (&[0, 1], 0, Bounds::RuntimeError), Combine::Set)?;
+    let mut shape = b.shape(x);
+    shape.push(classes);
+    Ok(b.reshape(hot, &shape)?.into())
+}

@@ -1,0 +1,239 @@
+//! Writing by index tensors, as functions: each gives the new value of its first argument.
+
+use super::gather::{Along, along, check_index};
+use super::view::{select, slice};
+use super::{Bound, Operand, Surface, fresh};
+use crate::builder::Builder;
+use crate::error::{OpError, OpResult};
+use crate::functional::{chain_between, write_through};
+use crate::value::Value;
+use ox_ir::graph::{Bounds, Combine, NodeId, ReduceOp, Shape};
+use ox_ir::{DType, PointOp, Scalar, Sym};
+
+pub const ROWS: &[Surface] = &[
+    fresh(&["scatter"], "input, dim, index, src=None, *, value=None, reduce=None", scatter_row),
+    fresh(&["scatter_add"], "input, dim, index, src", |b, a| {
+        let (x, dim, index) = place(b, a)?;
+        Ok(scatter(b, x, dim, index, a.operand("src")?, Combine::With(ReduceOp::Sum))?.into())
+    }),
+    fresh(&["scatter_reduce"], "input, dim, index, src, reduce, *, include_self=True", scatter_reduce),
+    fresh(&["index_add"], "input, dim, index, source, *, alpha=1", index_add),
+    fresh(&["index_copy"], "input, dim, index, source", index_copy),
+    fresh(&["index_fill"], "input, dim, index, value", index_fill),
+    fresh(&["select_scatter"], "input, src, dim, index", |b, a| {
+        let x = a.tensor("input")?;
+        let dim = a.dim("dim", b.rank(x))?;
+        let seen = select(b, x, dim, &a.int("index")?)?;
+        into_view(b, x, seen, a.tensor("src")?)
+    }),
+    fresh(&["slice_scatter"], "input, src, dim=0, start=None, end=None, step=1", |b, a| {
+        let x = a.tensor("input")?;
+        let dim = a.dim("dim", b.rank(x))?;
+        let seen = slice(b, x, dim, a.opt_int("start")?, a.opt_int("end")?, &a.int("step")?)?;
+        into_view(b, x, seen, a.tensor("src")?)
+    }),
+    fresh(&["diagonal_scatter"], "input, src, offset=0, dim1=0, dim2=1", |b, a| {
+        let x = a.tensor("input")?;
+        let (dim1, dim2) = (a.dim("dim1", b.rank(x))?, a.dim("dim2", b.rank(x))?);
+        let seen = b.diagonal(x, a.const_int("offset")?, dim1, dim2)?;
+        into_view(b, x, seen, a.tensor("src")?)
+    }),
+    fresh(&["fill_diagonal"], "input, value, wrap=False", fill_diagonal),
+];
+
+/// `x` with `src` in place of its view `seen`.
+fn into_view(b: &mut Builder, x: NodeId, seen: NodeId, src: NodeId) -> OpResult<Value> {
+    let src = b.cast(src, b.dtype(x));
+    let shape = b.shape(seen);
+    if b.shape(src) != shape {
+        return Err(OpError::runtime("expected src to have a size equal to the slice of self"));
+    }
+    let chain = chain_between(b.graph(), x, seen).ok_or_else(|| OpError::bug("a scatter into something that is not a view"))?;
+    Ok(write_through(b, x, &chain, src)?.into())
+}
+
+fn place(b: &Builder, a: &Bound) -> OpResult<(NodeId, usize, NodeId)> {
+    let (x, index) = (a.tensor("input")?, a.tensor("index")?);
+    if b.dtype(index) != DType::I64 {
+        return Err(OpError::runtime("scatter(): Expected dtype int64 for index"));
+    }
+    if b.rank(x) == 0 || b.rank(index) != b.rank(x) {
+        return Err(match b.rank(x) == 0 || b.rank(index) == 0 {
+            true => OpError::unsupported("scatter of 0-dimensional tensors"),
+            false => OpError::runtime("Index tensor must have the same number of dimensions as self tensor"),
+        });
+    }
+    Ok((x, a.dim("dim", b.rank(x))?, index))
+}
+
+/// Combines `src` into `x` where `gather` with the same index would read. Only the part of src that the index covers counts.
+fn scatter(b: &mut Builder, x: NodeId, dim: usize, index: NodeId, src: Operand, combine: Combine) -> OpResult<NodeId> {
+    let dtype = b.dtype(x);
+    if let (Combine::With(ReduceOp::Sum | ReduceOp::Prod), DType::Bool) = (combine, dtype) {
+        return Err(OpError::unsupported("scatter that adds bools"));
+    }
+    let (own, covered) = (b.shape(x), b.shape(index));
+    let src = match src {
+        Operand::Tensor(src) if b.rank(src) == covered.len() => {
+            if b.dtype(src) != dtype {
+                return Err(OpError::runtime("scatter(): Expected self.dtype to be equal to src.dtype"));
+            }
+            cover(b, src, &covered, dim, &own)?
+        }
+        Operand::Tensor(src) if b.rank(src) > 0 => {
+            return Err(OpError::runtime("Index tensor must have the same number of dimensions as src tensor"));
+        }
+        number => {
+            let number = b.materialise(&number, dtype);
+            b.broadcast_to(number, &covered)?
+        }
+    };
+    let same = (0..own.len()).all(|d| d == dim || own[d] == covered[d]);
+    match along(b, index, dim, same)? {
+        Along::Rows(row) => b.index_put(x, &[row], src, (&[dim], dim, Bounds::RuntimeError), combine),
+        Along::Elements(indices) => {
+            let dims: Vec<usize> = (0..own.len()).collect();
+            b.index_put(x, &indices, src, (&dims, 0, Bounds::RuntimeError), combine)
+        }
+    }
+}
+
+fn cover(b: &mut Builder, src: NodeId, covered: &Shape, dim: usize, own: &Shape) -> OpResult<NodeId> {
+    let have = b.shape(src);
+    let beyond = |d: usize| (&covered[d] - &have[d]).is_positive() || (d != dim && (&covered[d] - &own[d]).is_positive());
+    if (0..covered.len()).any(beyond) {
+        return Err(OpError::runtime(format!(
+            "Expected index {} to be no larger than self {} apart from dimension {dim} and to be no larger size than src {}",
+            crate::infer::shape_text(covered),
+            crate::infer::shape_text(own),
+            crate::infer::shape_text(&have)
+        )));
+    }
+    let mut value = src;
+    for (d, size) in covered.iter().enumerate() {
+        value = b.slice_dim(value, d, &Sym::ZERO, size, 1)?;
+    }
+    Ok(value)
+}
+
+fn scatter_row(b: &mut Builder, a: &mut Bound) -> OpResult<Value> {
+    let (x, dim, index) = place(b, a)?;
+    let src = if a.has("src") { a.operand("src")? } else { a.operand("value")? };
+    let combine = match a.has("reduce").then(|| a.str("reduce")).transpose()? {
+        None => Combine::Set,
+        Some("add") => Combine::With(ReduceOp::Sum),
+        Some("multiply") => Combine::With(ReduceOp::Prod),
+        Some(_) => return Err(OpError::runtime("reduce argument must be either add or multiply.")),
+    };
+    Ok(scatter(b, x, dim, index, src, combine)?.into())
+}
+
+fn scatter_reduce(b: &mut Builder, a: &mut Bound) -> OpResult<Value> {
+    let (x, dim, index) = place(b, a)?;
+    let (src, include_self) = (a.operand("src")?, a.boolean("include_self")?);
+    let reduce = match a.str("reduce")? {
+        "sum" | "mean" => ReduceOp::Sum,
+        "prod" => ReduceOp::Prod,
+        "amax" => ReduceOp::Max,
+        "amin" => ReduceOp::Min,
+        _ => return Err(OpError::runtime("reduce argument must be either sum, prod, mean, amax or amin.")),
+    };
+    let dtype = b.dtype(x);
+    let start = match include_self {
+        true => x,
+        false => scatter(b, x, dim, index, Operand::Scalar(identity(reduce, dtype)?), Combine::Set)?,
+    };
+    let total = scatter(b, start, dim, index, src, Combine::With(reduce))?;
+    if a.str("reduce")? != "mean" {
+        return Ok(total.into());
+    }
+    if !dtype.is_float() {
+        return Err(OpError::unsupported("scatter_reduce mean of integers"));
+    }
+    let counts = b.full_like(Scalar::Int(include_self as i64), x);
+    let counts = scatter(b, counts, dim, index, Operand::Scalar(Scalar::Int(1)), Combine::With(ReduceOp::Sum))?;
+    let counts = b.binary(PointOp::Maximum, counts, 1.0)?;
+    Ok(b.point(PointOp::Div, &[total, counts])?.into())
+}
+
+/// What changes nothing when it is combined.
+fn identity(reduce: ReduceOp, dtype: DType) -> OpResult<Scalar> {
+    match reduce {
+        ReduceOp::Sum => Ok(Scalar::Int(0)),
+        ReduceOp::Prod => Ok(Scalar::Int(1)),
+        ReduceOp::Max if dtype.is_float() => Ok(Scalar::Float(f64::NEG_INFINITY)),
+        ReduceOp::Min if dtype.is_float() => Ok(Scalar::Float(f64::INFINITY)),
+        _ => Err(OpError::unsupported("scatter_reduce of integers without self")),
+    }
+}
+
+/// The vector of row numbers, and `source` checked against it.
+fn rows(b: &mut Builder, a: &Bound, name: &str) -> OpResult<(NodeId, usize, NodeId)> {
+    let (x, index) = (a.tensor("input")?, a.tensor("index")?);
+    let dim = a.dim("dim", b.rank(x))?;
+    check_index(b, index, name)?;
+    if b.rank(index) > 1 {
+        return Err(OpError::index(format!("{name}(): Index is supposed to be a vector")));
+    }
+    if b.rank(x) == 0 {
+        return Err(OpError::unsupported(format!("{name} of a 0-dimensional tensor")));
+    }
+    let count = b.ty(index).numel();
+    Ok((x, dim, b.reshape(index, &[count])?))
+}
+
+fn check_source(b: &Builder, x: NodeId, dim: usize, index: NodeId, source: NodeId, name: &str) -> OpResult<()> {
+    if b.dtype(source) != b.dtype(x) {
+        return Err(OpError::runtime(format!("{name}(): self and source expected to have the same dtype")));
+    }
+    let mut expected = b.shape(x);
+    expected[dim] = b.ty(index).numel();
+    if b.shape(source) != expected {
+        let text = crate::infer::shape_text(&expected);
+        return Err(OpError::runtime(format!("{name}(): source must have the shape {text}")));
+    }
+    Ok(())
+}
+
+fn index_add(b: &mut Builder, a: &mut Bound) -> OpResult<Value> {
+    let (x, dim, index) = rows(b, a, "index_add")?;
+    let (source, alpha) = (a.tensor("source")?, a.scalar("alpha")?);
+    check_source(b, x, dim, index, source, "index_add")?;
+    if b.dtype(x) == DType::Bool {
+        return Err(OpError::unsupported("index_add of bools"));
+    }
+    let source = if alpha.as_f64() == 1.0 { source } else { b.multiply(&source.into(), &Operand::Scalar(alpha))? };
+    let combine = Combine::With(ReduceOp::Sum);
+    Ok(b.index_put(x, &[index], source, (&[dim], dim, Bounds::IndexError), combine)?.into())
+}
+
+fn index_copy(b: &mut Builder, a: &mut Bound) -> OpResult<Value> {
+    let (x, dim, index) = rows(b, a, "index_copy")?;
+    let source = a.tensor("source")?;
+    check_source(b, x, dim, index, source, "index_copy")?;
+    Ok(b.index_put(x, &[index], source, (&[dim], dim, Bounds::IndexError), Combine::Set)?.into())
+}
+
+fn index_fill(b: &mut Builder, a: &mut Bound) -> OpResult<Value> {
+    let (x, dim, index) = rows(b, a, "index_fill")?;
+    let value = b.materialise(&a.operand("value")?, b.dtype(x));
+    if b.rank(value) > 0 {
+        return Err(OpError::runtime("index_fill_ only supports a 0-dimensional value tensor"));
+    }
+    let mut shape = b.shape(x);
+    shape[dim] = b.ty(index).numel();
+    let value = b.broadcast_to(value, &shape)?;
+    Ok(b.index_put(x, &[index], value, (&[dim], dim, Bounds::Wrap), Combine::Set)?.into())
+}
+
+fn fill_diagonal(b: &mut Builder, a: &mut Bound) -> OpResult<Value> {
+    let (x, value) = (a.tensor("input")?, a.scalar("value")?);
+    if b.rank(x) != 2 || a.boolean("wrap")? {
+        return Err(OpError::unsupported("fill_diagonal of another than a matrix, or wrapped"));
+    }
+    let shape = b.shape(x);
+    let (row, col) = (b.iota(&shape, 0)?, b.iota(&shape, 1)?);
+    let mask = b.point(PointOp::Eq, &[row, col])?;
+    let value = b.full_like(value, x);
+    Ok(b.point(PointOp::Where, &[mask, value, x])?.into())
+}

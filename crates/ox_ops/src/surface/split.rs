@@ -1,0 +1,131 @@
+//! One tensor into several views of it.
+
+use super::{Bound, Surface, fresh, view};
+use crate::builder::Builder;
+use crate::error::{OpError, OpResult};
+use crate::value::{Value, ValueOf};
+use ox_ir::Sym;
+use ox_ir::graph::NodeId;
+
+pub const ROWS: &[Surface] = &[
+    view(&["split"], "input, split_size, dim=0", split),
+    view(&["split_with_sizes"], "input, split_sizes, dim=0", |b, a| {
+        let x = a.tensor("input")?;
+        let dim = a.dim("dim", b.rank(x))?;
+        split_sizes(b, x, dim, &a.ints("split_sizes")?)
+    }),
+    fresh(&["unsafe_split"], "input, split_size, dim=0", split),
+    view(&["chunk"], "input, chunks, dim=0", chunk),
+    fresh(&["unsafe_chunk"], "input, chunks, dim=0", chunk),
+    view(&["tensor_split"], "input, indices_or_sections, dim=0", tensor_split),
+    view(&["unbind"], "input, dim=0", unbind),
+];
+
+/// Consecutive pieces of these lengths.
+fn pieces(b: &mut Builder, x: NodeId, dim: usize, lengths: &[Sym]) -> OpResult<Value> {
+    let mut start = Sym::ZERO;
+    let mut out = Vec::with_capacity(lengths.len());
+    for len in lengths {
+        out.push(Value::Tensor(b.slice_dim(x, dim, &start, len, 1)?));
+        start = &start + len;
+    }
+    Ok(ValueOf::Tuple(out))
+}
+
+fn size_of(b: &Builder, x: NodeId, dim: usize) -> OpResult<i64> {
+    if b.rank(x) == 0 {
+        return Err(OpError::runtime("split expects at least a 1-dimensional tensor"));
+    }
+    b.shape(x)[dim].as_const().ok_or_else(|| OpError::unsupported("split of a dimension whose size is not known"))
+}
+
+/// `total` in steps of `step`, the last one shorter.
+fn steps(total: i64, step: i64) -> Vec<Sym> {
+    (0..total.max(1)).step_by(step.max(1) as usize).map(|at| Sym::from(step.min(total - at))).collect()
+}
+
+fn split(b: &mut Builder, a: &mut Bound) -> OpResult<Value> {
+    let x = a.tensor("input")?;
+    let dim = a.dim("dim", b.rank(x))?;
+    if a.value("split_size").items().is_some() {
+        return split_sizes(b, x, dim, &a.ints("split_size")?);
+    }
+    let size = a.int("split_size")?;
+    if b.rank(x) > 0 && b.shape(x)[dim] == size {
+        return pieces(b, x, dim, &[size]);
+    }
+    let (size, total) = (a.const_int("split_size")?, size_of(b, x, dim)?);
+    if size < 0 || (size == 0 && total != 0) {
+        return Err(OpError::runtime(format!(
+            "split_size can only be 0 if dimension size is 0, but got dimension size of {total}"
+        )));
+    }
+    pieces(b, x, dim, &steps(total, size))
+}
+
+fn split_sizes(b: &mut Builder, x: NodeId, dim: usize, sizes: &[Sym]) -> OpResult<Value> {
+    if b.rank(x) == 0 {
+        return Err(OpError::runtime("split expects at least a 1-dimensional tensor"));
+    }
+    let (have, sum) = (b.shape(x)[dim].clone(), sizes.iter().sum::<Sym>());
+    if crate::infer::differ(&have, &sum) {
+        return Err(OpError::runtime(format!(
+            "split_with_sizes expects split_sizes to sum exactly to {have} (input tensor's size at dimension {dim}), but got sum {sum}"
+        )));
+    }
+    if sizes.iter().any(|s| s.bounds().1 < 0) {
+        return Err(OpError::runtime("split_with_sizes expects split_sizes have only non-negative entries"));
+    }
+    pieces(b, x, dim, sizes)
+}
+
+fn chunk(b: &mut Builder, a: &mut Bound) -> OpResult<Value> {
+    let (x, chunks) = (a.tensor("input")?, a.const_int("chunks")?);
+    let dim = a.dim("dim", b.rank(x))?;
+    if b.rank(x) == 0 {
+        return Err(OpError::runtime("chunk expects at least a 1-dimensional tensor"));
+    }
+    if chunks <= 0 {
+        return Err(OpError::runtime(format!("chunk expects `chunks` to be greater than 0, got: {chunks}")));
+    }
+    let size = b.shape(x)[dim].clone();
+    if size.as_const().is_none() && size.is_multiple_of(chunks) {
+        let each = size.div(&Sym::from(chunks));
+        return pieces(b, x, dim, &vec![each; chunks as usize]);
+    }
+    let total = size_of(b, x, dim)?;
+    if total == 0 {
+        return pieces(b, x, dim, &vec![Sym::ZERO; chunks as usize]);
+    }
+    pieces(b, x, dim, &steps(total, total.div_euclid(chunks) + (total % chunks != 0) as i64))
+}
+
+fn tensor_split(b: &mut Builder, a: &mut Bound) -> OpResult<Value> {
+    let x = a.tensor("input")?;
+    let dim = a.dim("dim", b.rank(x))?;
+    let total = size_of(b, x, dim)?;
+    if a.value("indices_or_sections").items().is_some() {
+        let clamp = |at: i64| if at < 0 { (at + total).max(0) } else { at.min(total) };
+        let cuts: Vec<i64> = a.const_ints("indices_or_sections")?.into_iter().map(clamp).collect();
+        let begins = [0].into_iter().chain(cuts.iter().copied());
+        let lengths: Vec<(i64, i64)> =
+            begins.zip(cuts.iter().copied().chain([total])).map(|(from, to)| (from, (to - from).max(0))).collect();
+        let slices = lengths.into_iter().map(|(from, len)| b.slice_dim(x, dim, &Sym::from(from), &Sym::from(len), 1));
+        return Ok(ValueOf::Tuple(slices.map(|s| s.map(Value::Tensor)).collect::<OpResult<_>>()?));
+    }
+    let sections = a.const_int("indices_or_sections")?;
+    if sections <= 0 {
+        return Err(OpError::runtime(format!("number of sections must be larger than 0, got {sections}")));
+    }
+    let (each, longer) = (total / sections, total % sections);
+    let lengths: Vec<Sym> = (0..sections).map(|n| Sym::from(each + (n < longer) as i64)).collect();
+    pieces(b, x, dim, &lengths)
+}
+
+fn unbind(b: &mut Builder, a: &mut Bound) -> OpResult<Value> {
+    let x = a.tensor("input")?;
+    let dim = a.dim("dim", b.rank(x))?;
+    let total = size_of(b, x, dim)?;
+    let rows = (0..total).map(|at| b.select(x, dim, &Sym::from(at)).map(Value::Tensor));
+    Ok(ValueOf::Tuple(rows.collect::<OpResult<_>>()?))
+}
