@@ -1,1 +1,14 @@
 //! Graph to Graph: rules and passes, one ordered list.
+
+mod options;
+mod passes;
+mod pipeline;
+mod rewriter;
+mod rules;
+mod scalar;
+#[cfg(test)]
+mod scalar_tests;
+mod shapes;
+
+pub use options::{FusePostOps, OptimiseOptions, PostOps};
+pub use pipeline::{PassReport, optimise, optimise_reported};

@@ -1,0 +1,8 @@
+//! Applies the rewrite rules to every node, and shares equal nodes.
+
+use crate::rewriter::{Fired, Rewriter};
+use ox_ir::Graph;
+
+pub fn simplify(graph: Graph) -> (Graph, Fired) {
+    Rewriter::simplifying().rebuild(graph, |new, _, node| new.emit(node))
+}

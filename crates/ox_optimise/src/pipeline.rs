@@ -1,0 +1,52 @@
+//! The whole order of passes.
+
+use crate::OptimiseOptions;
+use crate::passes::{remove_dead::remove_dead, simplify::simplify};
+use crate::rewriter::Fired;
+use ox_ir::Graph;
+use std::time::{Duration, Instant};
+
+/// What one pass did.
+#[derive(Clone, Debug)]
+pub struct PassReport {
+    pub name: &'static str,
+    pub time: Duration,
+    pub nodes_before: usize,
+    pub nodes_after: usize,
+    /// The rules that were applied, and how often.
+    pub rules: Vec<(&'static str, u32)>,
+}
+
+/// The graph in its best form for scheduling, with what each pass did.
+pub fn optimise_reported(graph: Graph, _options: &OptimiseOptions) -> (Graph, Vec<PassReport>) {
+    let mut line = Pipeline { graph, reports: Vec::new() };
+    // First, so that every later pass sees one spelling of each thing.
+    line.rules("simplify", simplify);
+    // Rules leave behind what they replaced, and dead users would hide that a value has a single use.
+    line.pass("remove_dead", remove_dead);
+    (line.graph, line.reports)
+}
+
+/// As `optimise_reported`, for those who want the graph alone.
+pub fn optimise(graph: Graph, options: &OptimiseOptions) -> Graph {
+    optimise_reported(graph, options).0
+}
+
+struct Pipeline {
+    graph: Graph,
+    reports: Vec<PassReport>,
+}
+
+impl Pipeline {
+    fn pass(&mut self, name: &'static str, pass: impl FnOnce(Graph) -> Graph) {
+        self.rules(name, |graph| (pass(graph), Fired::default()));
+    }
+
+    fn rules(&mut self, name: &'static str, pass: impl FnOnce(Graph) -> (Graph, Fired)) {
+        let (start, nodes_before) = (Instant::now(), self.graph.nodes.len());
+        let (graph, fired) = pass(std::mem::take(&mut self.graph));
+        self.graph = graph;
+        let (time, nodes_after) = (start.elapsed(), self.graph.nodes.len());
+        self.reports.push(PassReport { name, time, nodes_before, nodes_after, rules: fired.into_iter().collect() });
+    }
+}

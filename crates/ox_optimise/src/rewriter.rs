@@ -1,0 +1,195 @@
+//! `Rewriter`: a Graph that is built anew, node by node. Every pass walks the old graph forwards, renames arguments and emits
+//! into a Rewriter; since nodes are in topological order, arguments are always there before their users.
+//!
+//! Equal nodes are shared as they are emitted, so every pass removes common subexpressions on its way.
+
+use crate::rules;
+use indexmap::IndexMap;
+use ox_ir::graph::{Args, Dims, Graph, Node, NodeId, Op, Shape, SliceDim};
+use ox_ir::{DType, PointOp, Scalar, TensorType};
+use rustc_hash::{FxBuildHasher, FxHashMap, FxHasher};
+use smallvec::SmallVec;
+use std::hash::{Hash, Hasher};
+
+/// Rules emit through the Rewriter, so that what they make is simplified too. A chain of rules longer than this
+/// means that two rules undo each other.
+const MAX_RULE_DEPTH: u32 = 64;
+
+/// How often each rule was applied, in the order of first use.
+pub type Fired = IndexMap<&'static str, u32, FxBuildHasher>;
+
+pub struct Rewriter {
+    graph: Graph,
+    /// Nodes by the hash of what they compute. Equality is checked against the graph, so that no node is stored twice.
+    shared: FxHashMap<u64, SmallVec<[NodeId; 1]>>,
+    /// The location of the node that is being rewritten: new nodes stand for it.
+    location: u32,
+    simplify: bool,
+    depth: u32,
+    fired: Fired,
+}
+
+impl Rewriter {
+    /// Copies and shares only.
+    pub fn new() -> Rewriter {
+        Rewriter {
+            graph: Graph::default(),
+            shared: FxHashMap::default(),
+            location: 0,
+            simplify: false,
+            depth: 0,
+            fired: Fired::default(),
+        }
+    }
+
+    /// Applies the rules to every node on its way in.
+    pub fn simplifying() -> Rewriter {
+        Rewriter { simplify: true, ..Rewriter::new() }
+    }
+
+    /// Rebuilds `graph`: `step` gives each old node, its arguments already renamed, its place in the new graph.
+    pub fn rebuild(mut self, old: Graph, mut step: impl FnMut(&mut Rewriter, NodeId, Node) -> NodeId) -> (Graph, Fired) {
+        let Graph { sizes, inputs, nodes, mut outputs, mut mutations, locations } = old;
+        self.graph.nodes.reserve(nodes.len());
+        let mut renamed: Vec<NodeId> = Vec::with_capacity(nodes.len());
+        for (place, mut node) in nodes.into_iter().enumerate() {
+            for arg in &mut node.args {
+                *arg = renamed[arg.index()];
+            }
+            self.location = node.location;
+            renamed.push(step(&mut self, NodeId(place as u32), node));
+        }
+        outputs.iter_mut().for_each(|o| o.value = renamed[o.value.index()]);
+        mutations.iter_mut().for_each(|m| m.value = renamed[m.value.index()]);
+        let nodes = self.graph.nodes;
+        (Graph { sizes, inputs, nodes, outputs, mutations, locations }, self.fired)
+    }
+
+    pub fn node(&self, id: NodeId) -> &Node {
+        self.graph.node(id)
+    }
+
+    pub fn op(&self, id: NodeId) -> &Op {
+        &self.graph.node(id).op
+    }
+
+    pub fn ty(&self, id: NodeId) -> &TensorType {
+        self.graph.ty(id)
+    }
+
+    /// The argument of a node that has exactly one.
+    pub fn arg(&self, id: NodeId) -> NodeId {
+        self.graph.node(id).args[0]
+    }
+
+    /// The value of a constant node.
+    pub fn constant(&self, id: NodeId) -> Option<Scalar> {
+        match self.op(id) {
+            Op::Full(value) => Some(*value),
+            _ => None,
+        }
+    }
+
+    /// Emits a node: simplified if a rule applies, shared if an equal one exists.
+    pub fn emit(&mut self, node: Node) -> NodeId {
+        if self.simplify && self.depth < MAX_RULE_DEPTH {
+            self.depth += 1;
+            let replacement = rules::apply(self, &node);
+            self.depth -= 1;
+            if let Some((rule, id)) = replacement {
+                *self.fired.entry(rule).or_insert(0) += 1;
+                let (dtype, shape) = (self.ty(id).dtype, &self.ty(id).shape);
+                debug_assert!((dtype, shape) == (node.ty.dtype, &node.ty.shape), "rule {rule} changed the type of {node:?}");
+                return id;
+            }
+        }
+        self.share(node)
+    }
+
+    fn share(&mut self, node: Node) -> NodeId {
+        if matches!(&node.op, Op::Library(library) if library.effect) {
+            return self.graph.push(node);
+        }
+        let known = self.shared.entry(hash_of(&node)).or_default();
+        if let Some(id) = known.iter().find(|id| computes_same(self.graph.node(**id), &node)) {
+            return *id;
+        }
+        let id = self.graph.push(node);
+        known.push(id);
+        id
+    }
+
+    pub fn make(&mut self, op: Op, args: impl IntoIterator<Item = NodeId>, ty: TensorType) -> NodeId {
+        self.emit(Node { op, args: args.into_iter().collect(), ty, location: self.location })
+    }
+
+    pub fn full(&mut self, value: Scalar, ty: TensorType) -> NodeId {
+        self.make(Op::Full(value), [], ty)
+    }
+
+    /// Arguments of equal shape.
+    pub fn point(&mut self, op: PointOp, args: &[NodeId]) -> NodeId {
+        let last = self.ty(args[args.len() - 1]);
+        let ty = last.with_dtype(op.result(last.dtype));
+        self.make(Op::Point(op), args.iter().copied(), ty)
+    }
+
+    pub fn cast(&mut self, x: NodeId, dtype: DType) -> NodeId {
+        let ty = self.ty(x).with_dtype(dtype);
+        self.make(Op::Cast, [x], ty)
+    }
+
+    pub fn reshape(&mut self, x: NodeId, shape: Shape) -> NodeId {
+        if self.ty(x).shape == shape {
+            return x;
+        }
+        let ty = self.ty(x).with_shape(shape);
+        self.make(Op::Reshape, [x], ty)
+    }
+
+    pub fn permute(&mut self, x: NodeId, perm: Dims) -> NodeId {
+        let ty = self.ty(x);
+        let ty = ty.with_shape(perm.iter().map(|p| ty.shape[*p].clone()).collect());
+        self.make(Op::Permute(perm), [x], ty)
+    }
+
+    pub fn expand(&mut self, x: NodeId, shape: Shape) -> NodeId {
+        if self.ty(x).shape == shape {
+            return x;
+        }
+        let ty = self.ty(x).with_shape(shape);
+        self.make(Op::Expand, [x], ty)
+    }
+
+    pub fn slice(&mut self, x: NodeId, dims: Vec<SliceDim>, shape: Shape) -> NodeId {
+        let ty = self.ty(x).with_shape(shape);
+        self.make(Op::Slice(dims), [x], ty)
+    }
+}
+
+/// The hash of what a node computes: not of its location, nor of the order of commutative arguments.
+fn hash_of(node: &Node) -> u64 {
+    let mut hasher = FxHasher::default();
+    node.op.hash(&mut hasher);
+    node.ty.hash(&mut hasher);
+    match is_commutative(node) {
+        true => sorted(&node.args).hash(&mut hasher),
+        false => node.args.hash(&mut hasher),
+    }
+    hasher.finish()
+}
+
+fn computes_same(a: &Node, b: &Node) -> bool {
+    let same_args = a.args == b.args || (is_commutative(a) && sorted(&a.args) == sorted(&b.args));
+    same_args && a.op == b.op && a.ty == b.ty
+}
+
+fn is_commutative(node: &Node) -> bool {
+    matches!(node.op, Op::Point(op) if op.is_commutative())
+}
+
+fn sorted(args: &Args) -> Args {
+    let mut args = args.clone();
+    args.sort_unstable();
+    args
+}
