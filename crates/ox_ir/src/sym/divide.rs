@@ -13,17 +13,20 @@ impl Sym {
         if by.is_one() {
             return self.clone();
         }
-        if let (Some(a), Some(b)) = (self.as_const(), by.as_const())
+        let (q, r) = self.split_by(by);
+        if let (Some(a), Some(b)) = (r.as_const(), by.as_const())
             && b != 0
         {
-            return Sym::from(floor_div(a, b));
+            return &q + floor_div(a, b);
         }
-        let (q, r) = self.split_by(by);
-        if r.lies_below(by) {
+        if r.is_zero() || r.lies_below(by) {
             return q;
         }
-        if let Some((u, b)) = r.drop_low_part(by) {
-            return &q + &u.div(&b);
+        if let Some(low) = r.split_low_part(by) {
+            return &q + &low.high.div(&low.by);
+        }
+        if let Some((exact, rest)) = r.split_known_multiples(by) {
+            return &(&q + &exact.div(by)) + &rest.div(by);
         }
         if let (Some((inner, b1)), Some(b2)) = (r.as_single_div(), by.as_const())
             && b2 > 0
@@ -38,18 +41,23 @@ impl Sym {
         if by.is_one() {
             return Sym::ZERO;
         }
-        if let (Some(a), Some(b)) = (self.as_const(), by.as_const())
+        let (_, r) = self.split_by(by);
+        if let (Some(a), Some(b)) = (r.as_const(), by.as_const())
             && b != 0
         {
             return Sym::from(a - b * floor_div(a, b));
         }
-        let (_, r) = self.split_by(by);
-        if r.lies_below(by) {
+        if r.is_zero() || r.lies_below(by) {
             return r;
         }
-        if let Some((g, u, v)) = r.split_low_part(by) {
-            let b = Sym::from(by.constant() / g);
-            return &(&u.rem(&b) * g) + &v;
+        if let Some(low) = r.split_low_part(by) {
+            return &(&low.high.rem(&low.by) * &low.unit) + &low.rest;
+        }
+        if by.as_const().is_some_and(|b| b != 0 && r.is_multiple_of(b)) {
+            return Sym::ZERO;
+        }
+        if let Some((_, rest)) = r.split_known_multiples(by) {
+            return rest.rem(by);
         }
         if let Some(inner) = r.as_rem_by_multiple_of(by) {
             return inner.rem(by);
@@ -60,9 +68,10 @@ impl Sym {
     /// `(q, r)` with `self == by*q + r`; `q` takes every term that `by` divides exactly.
     fn split_by(&self, by: &Sym) -> (Sym, Sym) {
         let (bm, bc) = match (by.as_const(), by.terms()) {
-            (Some(c), _) if c != 0 => (Monomial::new(), c),
+            (Some(0), _) => return (Sym::ZERO, self.clone()),
+            (Some(c), _) => (Monomial::new(), c),
             (None, [(mono, c)]) if by.constant() == 0 => (mono.clone(), *c),
-            _ => return if self == by { (Sym::ONE, Sym::ZERO) } else { (Sym::ZERO, self.clone()) },
+            _ => return self.split_by_sum(by).unwrap_or_else(|| (Sym::ZERO, self.clone())),
         };
         let (mut q, mut r) = (Vec::new(), Vec::new());
         let (mut qc, mut rc) = (0, self.constant());
@@ -80,21 +89,60 @@ impl Sym {
         (Sym::from_terms(q, qc), Sym::from_terms(r, rc))
     }
 
-    /// For `self = g*u + v` with `g | by` and `0 <= v < g`: `(u, by/g)`, since `self // by == u // (by/g)`.
-    fn drop_low_part(&self, by: &Sym) -> Option<(Sym, Sym)> {
-        let (g, u, _) = self.split_low_part(by)?;
-        Some((u, Sym::from(by.constant() / g)))
+    /// The split by a sum such as `s0 + 1`: polynomial division by its term of highest degree. Only a remainder that is zero or
+    /// lies in `0..by` is worth having; any other would only hide what was there.
+    fn split_by_sum(&self, by: &Sym) -> Option<(Sym, Sym)> {
+        let (lead, lead_coeff) = by.terms().iter().max_by_key(|(mono, _)| mono.len())?;
+        let (mut q, mut r) = (Sym::ZERO, self.clone());
+        // Each step removes one term of a finite polynomial by terms of no higher degree; the bound is against going in circles.
+        for _ in 0..16 {
+            if r.is_zero() || r.lies_below(by) {
+                return Some((q, r));
+            }
+            let above = &r + by;
+            if above.lies_below(by) {
+                return Some((&q - 1, above));
+            }
+            let step = r.terms().iter().find_map(|(mono, c)| {
+                let rest = remove_factors(mono, lead).filter(|_| c % lead_coeff == 0)?;
+                let factor = c / lead_coeff;
+                Some(if rest.is_empty() { Sym::from(factor) } else { Sym::from_terms(vec![(rest, factor)], 0) })
+            })?;
+            r = &r - &(&step * by);
+            q = &q + &step;
+        }
+        None
     }
 
-    fn split_low_part(&self, by: &Sym) -> Option<(i64, Sym, Sym)> {
-        let b = by.as_const().filter(|b| *b > 1)?;
-        let mut candidates: Vec<i64> = self.terms().iter().map(|(_, c)| gcd(*c, b)).filter(|g| *g > 1 && *g < b).collect();
-        candidates.sort_unstable();
-        candidates.dedup();
-        candidates.into_iter().rev().find_map(|g| {
-            let (u, v) = self.split_by(&Sym::from(g));
-            (!u.terms().is_empty() && v.lies_below(&Sym::from(g))).then_some((g, u, v))
+    /// For a single-term `by = unit * by'` and `self = unit * high + rest` with `0 <= rest < unit`, so that
+    /// `self // by == high // by'` and `self % by == unit * (high % by') + rest`.
+    fn split_low_part(&self, by: &Sym) -> Option<LowPart> {
+        let (bm, bc) = match (by.as_const(), by.terms()) {
+            (Some(c), _) if c > 1 => (Monomial::new(), c),
+            (None, [(mono, c)]) if by.constant() == 0 => (mono.clone(), *c),
+            _ => return None,
+        };
+        let mut units: Vec<(Monomial, i64)> = self.terms().iter().map(|(mono, c)| (common(mono, &bm), gcd(*c, bc))).collect();
+        units.sort_by(|a, b| (b.0.len(), b.1, &b.0).cmp(&(a.0.len(), a.1, &a.0)));
+        units.dedup();
+        units.into_iter().find_map(|(mono, c)| {
+            let unit = if mono.is_empty() { Sym::from(c) } else { Sym::from_terms(vec![(mono, c)], 0) };
+            if unit.is_one() || unit == *by {
+                return None;
+            }
+            let (high, rest) = self.split_by(&unit);
+            let by = by.split_by(&unit).0;
+            rest.lies_below(&unit).then_some(LowPart { unit, high, rest, by })
         })
+    }
+
+    /// `(e, r)` with `self == e + r`, neither zero, where each term of `e` is known to be a multiple of the constant `by`.
+    fn split_known_multiples(&self, by: &Sym) -> Option<(Sym, Sym)> {
+        let b = by.as_const().filter(|b| *b != 0)?;
+        let term = |(mono, c): &(Monomial, i64)| Sym::from_terms(vec![(mono.clone(), *c)], 0);
+        let exact: Sym = self.terms().iter().map(term).find(|t| t.is_multiple_of(b))?;
+        let rest = self - &exact;
+        (!rest.is_zero()).then_some((exact, rest))
     }
 
     /// Proves `0 <= self < by`.
@@ -122,6 +170,24 @@ impl Sym {
             _ => None,
         }
     }
+}
+
+/// What `split_low_part` finds.
+struct LowPart {
+    unit: Sym,
+    high: Sym,
+    rest: Sym,
+    by: Sym,
+}
+
+/// The atoms that two monomials have in common.
+fn common(a: &Monomial, b: &Monomial) -> Monomial {
+    let mut rest = b.clone();
+    let taken = a.iter().filter(|atom| {
+        let at = rest.iter().position(|other| other == *atom);
+        at.map(|at| rest.remove(at)).is_some()
+    });
+    taken.cloned().collect()
 }
 
 /// The monomial without `factors`, if it has them all.

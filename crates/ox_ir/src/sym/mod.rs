@@ -271,7 +271,7 @@ impl<'a> Mul<&'a Sym> for &'a Sym {
             }
         }
         terms.extend(other.terms().iter().map(|(mb, b)| (mb.clone(), b.saturating_mul(ca))));
-        Sym::from_terms(terms, ca.saturating_mul(cb))
+        Sym::from_terms(terms, ca.saturating_mul(cb)).rejoined()
     }
 }
 

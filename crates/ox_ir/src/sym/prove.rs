@@ -81,8 +81,9 @@ impl Atom {
                 }
                 _ => (i64::MIN as i128, i64::MAX as i128),
             },
-            Atom::Mod(p) => match of(&p.1) {
-                (b0, b1) if b0 > 0 => (0, b1 - 1),
+            Atom::Mod(p) => match (of(&p.0), of(&p.1)) {
+                ((lo, hi), (b0, b1)) if b0 > 0 && lo >= 0 => (0, hi.min(b1 - 1)),
+                (_, (b0, b1)) if b0 > 0 => (0, b1 - 1),
                 _ => (i64::MIN as i128, i64::MAX as i128),
             },
         }

@@ -1,18 +1,34 @@
-//! `n*(x // n) + x % n` is `x`: what a split and a join of one dimension leave behind.
+//! `n*(x // n) + x % n` is `x`: what a split and a join of one dimension leave behind. So is `n*(x // n)` alone, where `x` is
+//! known to be a multiple of `n`.
 
 use super::{Atom, Monomial, Sym};
 
 impl Sym {
     /// Puts split positions together again, wherever both halves stand in the sum with fitting factors.
     pub(super) fn rejoined(self) -> Sym {
-        let has_rest = self.terms().iter().any(|(mono, _)| mono.iter().any(|a| matches!(a, Atom::Mod(_))));
-        if !has_rest {
+        let is_part = |a: &Atom| matches!(a, Atom::Mod(_) | Atom::Div(_));
+        if !self.terms().iter().any(|(mono, _)| mono.iter().any(is_part)) {
             return self;
         }
-        match self.terms().iter().find_map(|(mono, c)| self.rejoin_term(mono, *c)) {
+        match self.terms().iter().find_map(|(mono, c)| self.rejoin_term(mono, *c).or_else(|| self.undo_exact_division(mono, *c)))
+        {
             Some(joined) => joined,
             None => self,
         }
+    }
+
+    /// The sum with the term `c * n * rest * (x // n)` replaced by `c * rest * x`, where `n` divides `x`.
+    fn undo_exact_division(&self, mono: &Monomial, c: i64) -> Option<Sym> {
+        let exact = |a: &Atom| match a {
+            Atom::Div(p) => p.1.as_const().is_some_and(|n| n != 0 && c % n == 0 && p.0.is_multiple_of(n)),
+            _ => false,
+        };
+        let at = mono.iter().position(exact)?;
+        let Atom::Div(p) = &mono[at] else { return None };
+        let rest = mono.iter().enumerate().filter(|(k, _)| *k != at).map(|(_, a)| Sym::from_atom(a.clone()));
+        let term = rest.fold(&p.0 * (c / p.1.constant()), |acc, atom| &acc * &atom);
+        let others = self.terms().iter().filter(|(m, _)| m != mono).cloned().collect();
+        Some(&Sym::from_terms(others, self.constant()) + &term)
     }
 
     /// The sum with the term `c * rest * (x % n)` and its other half `c * rest * n * (x // n)` replaced by `c * rest * x`.
@@ -64,6 +80,14 @@ mod tests {
         let s = Sym::var(&Var::size(0, 2, i64::MAX, 1));
         let x = Sym::var(&Var::axis(0, &s * 4));
         assert_eq!(&(&s * &x.div(&s)) + &x.rem(&s), x);
+    }
+
+    #[test]
+    fn exact_divisions_are_undone() {
+        let s = Sym::var(&Var::size(0, 8, i64::MAX, 8));
+        assert_eq!(&s.div(&Sym::from(8i64)) * 8, s);
+        assert_eq!(&s.div(&Sym::from(4i64)) * 8, &s * 2);
+        assert_ne!(&s.div(&Sym::from(16i64)) * 16, s);
     }
 
     #[test]
