@@ -6,10 +6,11 @@ use crate::fuse::{Unit, UnitKind};
 use crate::layout::{resolve, view_base};
 use crate::name::kernel_name;
 use crate::order::settle;
+use crate::prepare::project_strides;
 use crate::roots::Roots;
 use crate::space::Space;
 use indexmap::IndexMap;
-use ox_ir::graph::{Alias, Bounds, Library, Shape};
+use ox_ir::graph::{Alias, Bounds, Library};
 use ox_ir::kernel::{BufRole, Kernel, Lanes};
 use ox_ir::plan::{BufId, Buffer, Call, Check, CheckKind, Place, Plan, PlanOutput, Step, View, WriteBack};
 use ox_ir::{NodeId, Op, Sym};
@@ -206,7 +207,9 @@ impl<'a> Build<'a> {
             .map(|n| match project(n) {
                 Some(p) => self.buffer(p),
                 None => {
-                    let (ty, strides) = library_out(graph, id, library, n);
+                    let written = || graph.ty(graph.node(id).args[library.mutates[n as usize - library.outs.len()] as usize]);
+                    let ty = library.outs.get(n as usize).map_or_else(written, |out| &out.ty).clone();
+                    let strides = project_strides(graph, id, n);
                     self.add_buffer(Buffer {
                         dtype: ty.dtype,
                         device: ty.device,
@@ -257,18 +260,6 @@ impl<'a> Build<'a> {
             self.plan.write_backs.push(WriteBack { input: mutation.input, from });
         }
         Ok(())
-    }
-}
-
-fn library_out(graph: &ox_ir::Graph, id: NodeId, library: &Library, n: u32) -> (ox_ir::TensorType, Shape) {
-    match library.outs.get(n as usize) {
-        Some(out) => (out.ty.clone(), out.strides.clone()),
-        None => {
-            let arg = graph.node(id).args[library.mutates[n as usize - library.outs.len()] as usize];
-            let ty = graph.ty(arg).clone();
-            let strides = ox_ir::graph::contiguous_strides(&ty.shape);
-            (ty, strides)
-        }
     }
 }
 

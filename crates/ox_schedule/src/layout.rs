@@ -82,29 +82,8 @@ pub fn is_memory(op: &Op) -> bool {
     matches!(op, Op::Input(_) | Op::Project(_) | Op::Matmul { .. } | Op::Conv(_) | Op::Attention(_))
 }
 
-/// The strides of every node that may have memory.
-pub struct Layouts {
-    strides: Vec<Shape>,
-}
-
-impl Layouts {
-    /// Contiguous, unless somebody else decides: the caller for inputs, torch's kernels for what they return, and eager's
-    /// strides for a value that is returned.
-    pub fn choose(graph: &Graph) -> Layouts {
-        let mut strides: Vec<Shape> = Vec::with_capacity(graph.nodes.len());
-        for id in graph.ids() {
-            strides.push(crate::prepare::default_strides(graph, id));
-        }
-        for output in graph.outputs.iter().filter(|o| o.alias.is_none()) {
-            let op = &graph.node(output.value).op;
-            if !op.is_view() && !is_memory(op) {
-                strides[output.value.index()] = output.strides.clone();
-            }
-        }
-        Layouts { strides }
-    }
-
-    pub fn strides(&self, id: NodeId) -> Shape {
-        self.strides[id.index()].clone()
-    }
+/// Whether memory is in channels-last order and not, because of sizes of 1, in the usual order as well.
+pub fn is_channels_last(shape: &[Sym], strides: &[Sym]) -> bool {
+    let last = channels_last(shape).is_some_and(|last| same_strides(shape, strides, &last));
+    last && !same_strides(shape, strides, &contiguous_strides(shape))
 }

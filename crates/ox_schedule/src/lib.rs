@@ -8,6 +8,7 @@ mod build;
 mod coords;
 mod cost;
 mod emit;
+mod empty;
 mod fuse;
 mod layout;
 mod memory;
@@ -20,8 +21,17 @@ mod split;
 
 use ox_ir::{Graph, Plan};
 
-#[derive(Clone, Debug, Default)]
-pub struct ScheduleOptions {}
+#[derive(Clone, Debug)]
+pub struct ScheduleOptions {
+    /// Run 2-d convolutions, and what lies between them, in channels-last memory order.
+    pub channels_last: bool,
+}
+
+impl Default for ScheduleOptions {
+    fn default() -> ScheduleOptions {
+        ScheduleOptions { channels_last: true }
+    }
+}
 
 #[derive(Debug, thiserror::Error)]
 pub enum ScheduleError {
@@ -33,12 +43,12 @@ pub enum ScheduleError {
 }
 
 /// The Plan that computes `graph`.
-pub fn schedule(graph: &Graph, _options: &ScheduleOptions) -> Result<Plan, ScheduleError> {
-    let graph = prepare::prepare(&split::split_reductions(graph));
-    let roots = roots::choose_roots(&graph);
-    let layouts = layout::Layouts::choose(&graph);
-    let strides = |id| layouts.strides(id);
-    let ctx = emit::Context { graph: &graph, is_root: &roots.is_root, strides: &strides };
+pub fn schedule(graph: &Graph, options: &ScheduleOptions) -> Result<Plan, ScheduleError> {
+    let prepared = prepare::prepare(&empty::replace_empty(&split::split_reductions(graph)), options);
+    let graph = &prepared.graph;
+    let roots = roots::choose_roots(graph);
+    let strides = |id| prepared.strides(id);
+    let ctx = emit::Context { graph, is_root: &roots.is_root, strides: &strides };
     let units = fuse::fuse(&ctx, &roots);
     let mut plan = build::Build::new(&ctx, &roots, units).plan()?;
     memory::place(&mut plan);

@@ -1,179 +1,232 @@
-//! Makes a graph ready: what the later steps may then take for granted.
+//! Makes a graph ready and decides how its values lie in memory. What the later steps may then take for granted:
 //!
-//! - No computed value is empty (an empty tensor is a constant, a reduction over nothing is its neutral element).
+//! - Every node has strides, used if it gets memory of its own.
+//! - Arguments of library calls are strided views of memory; matrix products have at most one batch dimension.
 //! - An output or a write-back that would hand out memory it must not share, or in strides its value does not have, is a copy
 //!   (a `Cast` to the same type).
 //! - Dead nodes are gone.
 
-use crate::layout::{channels_last, is_dense, is_memory, resolve, same_strides, view_base};
-use ox_ir::graph::{Node, ReduceOp, Shape, contiguous_strides};
-use ox_ir::{DType, Graph, NodeId, Op, Scalar, Sym, TensorType};
+use crate::ScheduleOptions;
+use crate::layout::{channels_last, is_channels_last, is_dense, is_memory, resolve, same_strides, view_base};
+use ox_ir::graph::{Node, Shape, contiguous_strides};
+use ox_ir::{Graph, NodeId, Op, Sym};
 use rustc_hash::FxHashSet;
 
-pub fn prepare(graph: &Graph) -> Graph {
-    let mut graph = copy_call_args(&replace_empty(graph));
-    copy_write_backs(&mut graph);
-    copy_outputs(&mut graph);
-    drop_dead(&graph)
+pub struct Prepared {
+    pub graph: Graph,
+    strides: Vec<Shape>,
 }
 
-/// A library call takes strided memory: an argument that is a view that strides cannot express is copied first, and
-/// the batch dimensions of a matrix product are made one.
-fn copy_call_args(graph: &Graph) -> Graph {
-    let mut out = Graph { nodes: Vec::with_capacity(graph.nodes.len()), ..graph.clone() };
+pub fn prepare(graph: &Graph, options: &ScheduleOptions) -> Prepared {
+    let mut out = Prepared { graph: Graph { nodes: Vec::new(), ..graph.clone() }, strides: Vec::new() };
+    let wishes = Wishes::of(graph, options);
     let mut renamed: Vec<NodeId> = Vec::with_capacity(graph.nodes.len());
     for id in graph.ids() {
         let mut node = graph.node(id).clone();
         node.args.iter_mut().for_each(|a| *a = renamed[a.index()]);
-        let flatten = matches!(node.op, Op::Matmul { .. }) && node.ty.rank() > 3;
-        let ty = node.ty.clone();
-        if flatten {
-            node.ty.shape = flat_batch(&node.ty.shape);
-            for k in 0..node.args.len() {
-                let (arg, rank) = (node.args[k], out.ty(node.args[k]).rank());
-                if rank > 3 {
-                    let shape = flat_batch(&out.ty(arg).shape);
-                    node.args[k] = push_view(&mut out, arg, Op::Reshape, shape);
-                }
+        let made = out.add(node, wishes.strides[id.index()].clone(), wishes.last.contains(&id));
+        renamed.push(made);
+    }
+    out.graph.outputs.iter_mut().for_each(|o| o.value = renamed[o.value.index()]);
+    out.graph.mutations.iter_mut().for_each(|m| m.value = renamed[m.value.index()]);
+    out.copy_write_backs();
+    out.copy_outputs();
+    out.without_dead()
+}
+
+/// What the users of a node would like of its memory.
+struct Wishes {
+    /// Strides that eager returns it in.
+    strides: Vec<Option<Shape>>,
+    /// Convolutions that are to work channels-last, and computed values that they take.
+    last: FxHashSet<NodeId>,
+}
+
+impl Wishes {
+    fn of(graph: &Graph, options: &ScheduleOptions) -> Wishes {
+        let mut strides = vec![None; graph.nodes.len()];
+        for output in graph.outputs.iter().filter(|o| o.alias.is_none()) {
+            let shape = &graph.ty(output.value).shape;
+            if is_computed(&graph.node(output.value).op) && is_dense(shape, &output.strides) {
+                strides[output.value.index()] = Some(output.strides.clone());
             }
+        }
+        let mut last = FxHashSet::default();
+        for id in graph.ids().filter(|id| options.channels_last && is_plane_conv(graph, *id)) {
+            last.insert(id);
+            last.insert(graph.node(id).args[0]);
+        }
+        Wishes { strides, last }
+    }
+}
+
+fn is_computed(op: &Op) -> bool {
+    !op.is_view() && !is_memory(op)
+}
+
+fn is_plane_conv(graph: &Graph, id: NodeId) -> bool {
+    let node = graph.node(id);
+    matches!(&node.op, Op::Conv(attrs) if !attrs.transposed) && node.ty.rank() == 4 && node.ty.dtype.is_float()
+}
+
+impl Prepared {
+    pub fn strides(&self, id: NodeId) -> Shape {
+        self.strides[id.index()].clone()
+    }
+
+    fn push(&mut self, node: Node, strides: Shape) -> NodeId {
+        self.strides.push(strides);
+        self.graph.push(node)
+    }
+
+    fn resolved(&self, id: NodeId) -> Option<Shape> {
+        resolve(&self.graph, id, &|base| self.strides(base)).map(|s| s.strides)
+    }
+
+    /// Adds a node as the later steps want it; the result stands for the original one.
+    fn add(&mut self, mut node: Node, wish: Option<Shape>, last: bool) -> NodeId {
+        let shape = node.ty.shape.clone();
+        let flatten = matches!(node.op, Op::Matmul { .. }) && node.ty.rank() > 3;
+        if flatten {
+            self.flatten_batch(&mut node);
+        }
+        if last && matches!(node.op, Op::Conv(_)) {
+            node.args[0] = self.in_channels_last(node.args[0]);
         }
         if node.op.is_call() {
             for k in 0..node.args.len() {
-                if resolve(&out, node.args[k], &|id| default_strides(&out, id)).is_none() {
-                    node.args[k] = push_copy(&mut out, node.args[k]);
+                if self.resolved(node.args[k]).is_none() {
+                    let dense = contiguous_strides(&self.graph.ty(node.args[k]).shape);
+                    node.args[k] = self.push_copy(node.args[k], dense);
                 }
             }
         }
-        let made = out.push(node);
-        renamed.push(if flatten { push_view(&mut out, made, Op::Reshape, ty.shape) } else { made });
+        let strides = wish.unwrap_or_else(|| self.natural_strides(&node, last));
+        let made = self.push(node, strides);
+        if flatten { self.push_reshape(made, shape) } else { made }
     }
-    out.outputs.iter_mut().for_each(|o| o.value = renamed[o.value.index()]);
-    out.mutations.iter_mut().for_each(|m| m.value = renamed[m.value.index()]);
-    out
+
+    fn flatten_batch(&mut self, node: &mut Node) {
+        node.ty.shape = flat_batch(&node.ty.shape);
+        for k in 0..node.args.len() {
+            let ty = self.graph.ty(node.args[k]);
+            if ty.rank() > 3 {
+                node.args[k] = self.push_reshape(node.args[k], flat_batch(&ty.shape.clone()));
+            }
+        }
+    }
+
+    fn in_channels_last(&mut self, id: NodeId) -> NodeId {
+        let shape = self.graph.ty(id).shape.clone();
+        match (self.resolved(id), channels_last(&shape)) {
+            (Some(has), Some(wanted)) if !same_strides(&shape, &has, &wanted) => self.push_copy(id, wanted),
+            (None, Some(wanted)) => self.push_copy(id, wanted),
+            _ => id,
+        }
+    }
+
+    /// The strides of a node's memory where nobody asks for others: what torch's kernels give, for the calls; for a computed
+    /// value, the order of the tensors that it is made of.
+    fn natural_strides(&self, node: &Node, last: bool) -> Shape {
+        let shape = &node.ty.shape;
+        let follows = |id: &NodeId| {
+            let ty = self.graph.ty(*id);
+            ty.shape == *shape && self.resolved(*id).is_some_and(|s| is_channels_last(shape, &s))
+        };
+        let in_last = || channels_last(shape).unwrap_or_else(|| contiguous_strides(shape));
+        match &node.op {
+            Op::Input(n) => self.graph.inputs[*n as usize].strides.clone(),
+            Op::Project(n) => project_strides(&self.graph, node.args[0], *n),
+            Op::Attention(_) => attention_strides(shape),
+            Op::Conv(_) => {
+                let given = &self.graph.ty(node.args[0]).shape;
+                let is_last = self.resolved(node.args[0]).is_some_and(|s| is_channels_last(given, &s));
+                if is_last { in_last() } else { contiguous_strides(shape) }
+            }
+            op if is_computed(op) && (last || node.args.iter().any(follows)) => in_last(),
+            _ => contiguous_strides(shape),
+        }
+    }
+
+    fn push_copy(&mut self, of: NodeId, strides: Shape) -> NodeId {
+        let (ty, location) = (self.graph.ty(of).clone(), self.graph.node(of).location);
+        self.push(Node { op: Op::Cast, args: [of].into_iter().collect(), ty, location }, strides)
+    }
+
+    fn push_reshape(&mut self, of: NodeId, shape: Shape) -> NodeId {
+        let (ty, location) = (self.graph.ty(of).with_shape(shape), self.graph.node(of).location);
+        let strides = contiguous_strides(&ty.shape);
+        self.push(Node { op: Op::Reshape, args: [of].into_iter().collect(), ty, location }, strides)
+    }
+
+    /// A write-back reads its value after other inputs may have been overwritten, so it must not read an input.
+    fn copy_write_backs(&mut self) {
+        for k in 0..self.graph.mutations.len() {
+            let value = self.graph.mutations[k].value;
+            let base = view_base(&self.graph, value);
+            if matches!(self.graph.node(base).op, Op::Input(_)) || self.resolved(value).is_none() {
+                let dense = contiguous_strides(&self.graph.ty(value).shape);
+                self.graph.mutations[k].value = self.push_copy(value, dense);
+            }
+        }
+    }
+
+    fn copy_outputs(&mut self) {
+        let mut taken: FxHashSet<NodeId> = FxHashSet::default();
+        for k in 0..self.graph.outputs.len() {
+            let output = self.graph.outputs[k].clone();
+            if output.alias.is_some() {
+                continue;
+            }
+            let base = view_base(&self.graph, output.value);
+            if self.can_return(k) && taken.insert(base) {
+                continue;
+            }
+            let shape = &self.graph.ty(output.value).shape;
+            let strides = if is_dense(shape, &output.strides) { output.strides } else { contiguous_strides(shape) };
+            let copy = self.push_copy(output.value, strides);
+            self.graph.outputs[k].value = copy;
+            taken.insert(copy);
+        }
+    }
+
+    /// Whether output `k` is a window with eager's strides on memory that may be given away.
+    fn can_return(&self, k: usize) -> bool {
+        let output = &self.graph.outputs[k];
+        let base = view_base(&self.graph, output.value);
+        let shape = &self.graph.ty(output.value).shape;
+        !matches!(self.graph.node(base).op, Op::Input(_))
+            && self.resolved(output.value).is_some_and(|s| same_strides(shape, &s, &output.strides))
+    }
+
+    /// Keeps what outputs, write-backs and effects need; inputs stay, since their numbers are the caller's.
+    fn without_dead(self) -> Prepared {
+        let graph = &self.graph;
+        let mut live = vec![false; graph.nodes.len()];
+        graph.roots().for_each(|id| live[id.index()] = true);
+        for id in graph.ids().rev() {
+            let node = graph.node(id);
+            live[id.index()] |= matches!(&node.op, Op::Library(l) if l.effect);
+            if live[id.index()] {
+                node.args.iter().for_each(|a| live[a.index()] = true);
+            }
+        }
+        let mut out = Prepared { graph: Graph { nodes: Vec::new(), ..graph.clone() }, strides: Vec::new() };
+        let mut renamed = vec![NodeId(u32::MAX); graph.nodes.len()];
+        for id in graph.ids().filter(|id| live[id.index()]) {
+            let mut node = graph.node(id).clone();
+            node.args.iter_mut().for_each(|a| *a = renamed[a.index()]);
+            renamed[id.index()] = out.push(node, self.strides(id));
+        }
+        out.graph.outputs.iter_mut().for_each(|o| o.value = renamed[o.value.index()]);
+        out.graph.mutations.iter_mut().for_each(|m| m.value = renamed[m.value.index()]);
+        out
+    }
 }
 
 fn flat_batch(shape: &[Sym]) -> Shape {
     let (batch, matrix) = shape.split_at(shape.len() - 2);
     std::iter::once(batch.iter().product()).chain(matrix.iter().cloned()).collect()
-}
-
-fn push_view(graph: &mut Graph, of: NodeId, op: Op, shape: Shape) -> NodeId {
-    let (ty, location) = (graph.ty(of).with_shape(shape), graph.node(of).location);
-    graph.push(Node { op, args: [of].into_iter().collect(), ty, location })
-}
-
-fn is_empty(ty: &TensorType) -> bool {
-    ty.shape.iter().any(|n| n.is_zero())
-}
-
-fn replace_empty(graph: &Graph) -> Graph {
-    let mut out = graph.clone();
-    for id in graph.ids() {
-        let node = graph.node(id);
-        if matches!(node.op, Op::Input(_) | Op::Library(_) | Op::Project(_)) {
-            continue;
-        }
-        let constant = match &node.op {
-            _ if is_empty(&node.ty) => Some(Scalar::Int(0)),
-            Op::Reduce { op, .. } if is_empty(graph.ty(node.args[0])) => neutral(*op, node.ty.dtype),
-            Op::Matmul { bias: false, add: false, .. } if is_empty(graph.ty(node.args[0])) => Some(Scalar::Int(0)),
-            _ => None,
-        };
-        if let Some(value) = constant {
-            let node = &mut out.nodes[id.index()];
-            node.op = Op::Full(value);
-            node.args.clear();
-        } else if matches!(node.op, Op::Cat { .. }) {
-            out.nodes[id.index()].args.retain(|a| !is_empty(graph.ty(*a)));
-        }
-    }
-    out
-}
-
-/// What a reduction over no elements gives, where torch defines it.
-pub fn neutral(op: ReduceOp, dtype: DType) -> Option<Scalar> {
-    match op {
-        ReduceOp::Sum => Some(Scalar::Int(0)),
-        ReduceOp::Prod => Some(Scalar::Int(1)),
-        ReduceOp::Any => Some(Scalar::Bool(false)),
-        ReduceOp::All => Some(Scalar::Bool(true)),
-        ReduceOp::Max if dtype.is_float() => Some(Scalar::Float(f64::NEG_INFINITY)),
-        ReduceOp::Min if dtype.is_float() => Some(Scalar::Float(f64::INFINITY)),
-        _ => None,
-    }
-}
-
-fn push_copy(graph: &mut Graph, of: NodeId) -> NodeId {
-    let (ty, location) = (graph.ty(of).clone(), graph.node(of).location);
-    graph.push(Node { op: Op::Cast, args: [of].into_iter().collect(), ty, location })
-}
-
-/// A write-back reads its value after other inputs may have been overwritten, so it must not read an input.
-fn copy_write_backs(graph: &mut Graph) {
-    for k in 0..graph.mutations.len() {
-        let value = graph.mutations[k].value;
-        let base = view_base(graph, value);
-        let strided = resolve(graph, value, &|id| contiguous_strides(&graph.ty(id).shape)).is_some();
-        if matches!(graph.node(base).op, Op::Input(_)) || !strided {
-            graph.mutations[k].value = push_copy(graph, value);
-        }
-    }
-}
-
-fn copy_outputs(graph: &mut Graph) {
-    let mut taken: FxHashSet<NodeId> = FxHashSet::default();
-    for k in 0..graph.outputs.len() {
-        if graph.outputs[k].alias.is_some() {
-            continue;
-        }
-        let value = graph.outputs[k].value;
-        let base = view_base(graph, value);
-        if !can_return(graph, k, base) || !taken.insert(base) {
-            let copy = push_copy(graph, value);
-            graph.outputs[k].value = copy;
-            taken.insert(copy);
-        }
-    }
-}
-
-/// Whether output `k` can be a window on the memory of `base` as the scheduler will lay it out.
-fn can_return(graph: &Graph, k: usize, base: NodeId) -> bool {
-    let output = &graph.outputs[k];
-    let op = &graph.node(base).op;
-    let shape = &graph.ty(output.value).shape;
-    if matches!(op, Op::Input(_)) {
-        return false;
-    }
-    if base == output.value && !is_memory(op) {
-        return is_dense(shape, &output.strides);
-    }
-    let strides = |id: NodeId| default_strides(graph, id);
-    resolve(graph, output.value, &strides).is_some_and(|s| same_strides(shape, &s.strides, &output.strides))
-}
-
-/// The strides that a node's memory has unless an output asks for others.
-pub fn default_strides(graph: &Graph, id: NodeId) -> Shape {
-    let node = graph.node(id);
-    match &node.op {
-        Op::Input(n) => graph.inputs[*n as usize].strides.clone(),
-        Op::Project(n) => project_strides(graph, node.args[0], *n),
-        Op::Conv(_) => conv_strides(graph, node),
-        Op::Attention(_) => attention_strides(&node.ty.shape),
-        _ => contiguous_strides(&node.ty.shape),
-    }
-}
-
-/// A convolution answers in the memory order of its input.
-fn conv_strides(graph: &Graph, node: &Node) -> Shape {
-    let input = resolve(graph, node.args[0], &|id| default_strides(graph, id)).map(|s| s.strides);
-    let given = &graph.ty(node.args[0]).shape;
-    let is_last = |s: &Shape| {
-        channels_last(given).is_some_and(|c| same_strides(given, s, &c)) && !same_strides(given, s, &contiguous_strides(given))
-    };
-    match channels_last(&node.ty.shape) {
-        Some(strides) if input.as_ref().is_some_and(is_last) => strides,
-        _ => contiguous_strides(&node.ty.shape),
-    }
 }
 
 /// torch's attention kernel writes the heads of one position side by side.
@@ -183,7 +236,8 @@ fn attention_strides(shape: &[Sym]) -> Shape {
     Shape::from_iter([rows * &row, width.clone(), row, Sym::ONE])
 }
 
-fn project_strides(graph: &Graph, call: NodeId, n: u32) -> Shape {
+/// The strides of the n-th result of a library call; the copies of arguments that it wrote follow its own results.
+pub fn project_strides(graph: &Graph, call: NodeId, n: u32) -> Shape {
     let node = graph.node(call);
     let Op::Library(library) = &node.op else { unreachable!("Project of a node that is no library call") };
     match library.outs.get(n as usize) {
@@ -193,29 +247,4 @@ fn project_strides(graph: &Graph, call: NodeId, n: u32) -> Shape {
             contiguous_strides(&graph.ty(arg).shape)
         }
     }
-}
-
-/// Keeps what outputs, write-backs and effects need; inputs stay, since their numbers are the caller's.
-fn drop_dead(graph: &Graph) -> Graph {
-    let mut live = vec![false; graph.nodes.len()];
-    for id in graph.roots() {
-        live[id.index()] = true;
-    }
-    for id in graph.ids().rev() {
-        let node = graph.node(id);
-        live[id.index()] |= matches!(&node.op, Op::Library(l) if l.effect);
-        if live[id.index()] {
-            node.args.iter().for_each(|a| live[a.index()] = true);
-        }
-    }
-    let mut out = Graph { nodes: Vec::new(), ..graph.clone() };
-    let mut renamed = vec![NodeId(u32::MAX); graph.nodes.len()];
-    for id in graph.ids().filter(|id| live[id.index()]) {
-        let mut node = graph.node(id).clone();
-        node.args.iter_mut().for_each(|a| *a = renamed[a.index()]);
-        renamed[id.index()] = out.push(node);
-    }
-    out.outputs.iter_mut().for_each(|o| o.value = renamed[o.value.index()]);
-    out.mutations.iter_mut().for_each(|m| m.value = renamed[m.value.index()]);
-    out
 }

@@ -346,3 +346,20 @@ fn batched_products_become_three_dimensional() {
 }"#,
     );
 }
+
+#[test]
+fn convolutions_work_channels_last() {
+    let plan = check(
+        r#"graph(%0: f32[2, 3, 5, 5] "x", %1: f32[4, 3, 3, 3] "w", %2: f32[4, 4, 1, 1] "v") {
+  %3 = conv(%0, %1, stride=[1, 1], padding=[1, 1], dilation=[1, 1], output_padding=[0, 0], groups=1) : f32[2, 4, 5, 5]
+  %4 = full(0.0) : f32[2, 4, 5, 5]
+  %5 = maximum(%3, %4) : f32[2, 4, 5, 5]
+  %6 = conv(%5, %2, stride=[1, 1], padding=[0, 0], dilation=[1, 1], output_padding=[0, 0], groups=1) : f32[2, 4, 5, 5]
+  %7 = add(%6, %5) : f32[2, 4, 5, 5]
+  %8 = reshape(%7) : f32[2, 100]
+  return %8, %7
+}"#,
+    );
+    let lasts = plan.buffers.iter().filter(|b| b.strides[1].is_one() && b.shape.len() == 4).count();
+    assert!(lasts >= 4, "{plan}");
+}
