@@ -11,8 +11,8 @@ pub struct Host {
     pub features: String,
     /// The widest vector register, in bits.
     pub vector_bits: u32,
-    /// Gathers and scatters of 32- and 64-bit elements, and masks, are instructions.
-    pub has_masks: bool,
+    /// AVX-512 F, VL, BW and DQ: masks, gathers and scatters of 32- and 64-bit elements are instructions.
+    pub has_avx512: bool,
 }
 
 impl Host {
@@ -29,15 +29,15 @@ impl Host {
 
     fn of(cpu: String, features: String) -> Host {
         let has = |name: &str| features.split(',').any(|f| f.strip_prefix('+') == Some(name));
-        let has_masks = has("avx512f") && has("avx512vl") && has("avx512bw") && has("avx512dq");
-        let vector_bits = if has_masks {
+        let has_avx512 = has("avx512f") && has("avx512vl") && has("avx512bw") && has("avx512dq");
+        let vector_bits = if has_avx512 {
             512
         } else if has("avx2") {
             256
         } else {
             128
         };
-        Host { cpu, features, vector_bits, has_masks }
+        Host { cpu, features, vector_bits, has_avx512 }
     }
 
     pub fn machine(&self, level: OptimizationLevel) -> Result<TargetMachine, CodegenError> {

@@ -71,7 +71,7 @@ impl<'a> Emitter<'a> {
         let all = self.ir.bool(true).splat(pointers.lanes);
         match mask {
             None => (pointers, all),
-            Some(mask) if self.host.has_masks && elem.bits() >= 32 => (pointers, mask),
+            Some(mask) if self.host.has_avx512 && elem.bits() >= 32 => (pointers, mask),
             Some(mask) => (mask.select(pointers, self.ir.spare()), all),
         }
     }

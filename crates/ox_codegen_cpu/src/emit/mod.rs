@@ -35,7 +35,7 @@ const SCRATCH_ALIGN: u32 = 64;
 /// Writes `kernel` as the function `symbol` into `module`.
 pub fn emit(context: &Context, module: &Module<'_>, symbol: &str, kernel: &Kernel, host: &Host) -> Result<(), CodegenError> {
     // SAFETY: `ir` is dropped at the end of this function, before context and module.
-    let ir = unsafe { Ir::new(context, module, symbol, host.vector_bits) };
+    let ir = unsafe { Ir::new(context, module, symbol, host) };
     let mut emitter = Emitter::new(&ir, kernel, host)?;
     emitter.kernel_body()?;
     ir.finish();

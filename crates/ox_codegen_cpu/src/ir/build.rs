@@ -195,6 +195,22 @@ impl<'a> V<'a> {
         self.binary_intrinsic("llvm.copysign", sign)
     }
 
+    /// `self * 2^n` for a whole float `n`, rounded once, where the host has an instruction for it.
+    pub fn scale_by_power(self, n: V<'a>) -> Option<V<'a>> {
+        let bits = self.lanes * self.elem.bits();
+        if !self.ir.has_avx512 || !matches!(self.elem, Elem::F32 | Elem::F64) || bits < 512 {
+            return None;
+        }
+        if bits > 512 {
+            let ((a, b), (m, n)) = (self.halves(), n.halves());
+            return Some(a.scale_by_power(m)?.concat(b.scale_by_power(n)?));
+        }
+        let (kind, mask) = if self.elem == Elem::F32 { ("ps", Elem::I16) } else { ("pd", Elem::I8) };
+        let (all, current_rounding) = (self.ir.int(mask, -1), self.ir.int(Elem::I32, 4));
+        let args = [self, n, self.ir.null(self.elem, self.lanes), all, current_rounding];
+        Some(self.ir.call(&format!("llvm.x86.avx512.mask.scalef.{kind}.512"), &args, Some((self.elem, self.lanes))))
+    }
+
     /// The position of the lowest set bit; the width for zero.
     pub fn trailing_zeros(self) -> V<'a> {
         let args = [self, self.ir.bool(false)];

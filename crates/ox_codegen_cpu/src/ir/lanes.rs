@@ -73,6 +73,11 @@ impl<'a> V<'a> {
         (part(0), part(half))
     }
 
+    /// The lanes of `self` followed by those of `other`.
+    pub fn concat(self, other: V<'a>) -> V<'a> {
+        self.shuffle(other, &(0..self.lanes + other.lanes).collect::<Vec<_>>())
+    }
+
     /// The bits of a mask as an integer of as many bits.
     fn mask_bits(self) -> (LLVMValueRef, LLVMTypeRef) {
         // SAFETY: a vector of n i1 has the size of one iN.

@@ -12,6 +12,7 @@ mod value;
 pub use memory::{Access, Scopes};
 pub use value::V;
 
+use crate::host::Host;
 use inkwell::context::{AsContextRef, Context};
 use inkwell::module::Module;
 use llvm_sys::core::*;
@@ -89,6 +90,8 @@ pub struct Ir {
     entry: LLVMBasicBlockRef,
     start: LLVMBasicBlockRef,
     spare: RefCell<Option<LLVMValueRef>>,
+    /// The instructions of AVX-512 (F, VL, BW, DQ) may be used.
+    has_avx512: bool,
 }
 
 impl Drop for Ir {
@@ -112,7 +115,7 @@ impl Ir {
     ///
     /// # Safety
     /// `context` and `module` must outlive the result; `module` must belong to `context`.
-    pub unsafe fn new(context: &Context, module: &Module<'_>, name: &str, vector_bits: u32) -> Ir {
+    pub unsafe fn new(context: &Context, module: &Module<'_>, name: &str, host: &Host) -> Ir {
         let (context, module) = ((&context).as_ctx_ref(), module.as_mut_ptr());
         // SAFETY: plain construction calls on a live context and module.
         unsafe {
@@ -126,8 +129,9 @@ impl Ir {
             let start = LLVMAppendBasicBlockInContext(context, function, c"start".as_ptr());
             let builder = LLVMCreateBuilderInContext(context);
             LLVMPositionBuilderAtEnd(builder, start);
-            let ir = Ir { context, module, builder, function, entry, start, spare: RefCell::new(None) };
-            ir.function_attributes(vector_bits);
+            let ir =
+                Ir { context, module, builder, function, entry, start, spare: RefCell::new(None), has_avx512: host.has_avx512 };
+            ir.function_attributes(host.vector_bits);
             ir
         }
     }

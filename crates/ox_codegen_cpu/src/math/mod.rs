@@ -1,39 +1,71 @@
-//! Vector expansions of the functions of analysis.
+//! Vector expansions of the functions of analysis, written as formulas over `V`.
+//!
+//! All coefficients are minimax (Remez) for the interval in question; where a series starts with exact terms these are kept exact.
+//! Error bounds stand with each function, in units of the last place of the result, and are checked by `tests/math.rs`.
+//! f32 functions that few models use are computed in f64, where simple formulas are exact enough. What is left goes to the C library.
 
+mod erf;
+mod exp;
+mod hyperbolic;
+mod inverse;
 pub mod libm;
+mod log;
+mod power;
+mod trig;
+
+pub use inverse::atan2;
+pub use power::{fmod, pow};
 
 use crate::ir::{Elem, V};
 use ox_ir::PointOp;
 
+/// None if `op` is not a function of one float.
 pub fn unary(op: PointOp, x: V<'_>) -> Option<V<'_>> {
-    let name = match op {
-        PointOp::Sigmoid => return Some(1.0 / (1.0 + unary(PointOp::Exp, -x)?)),
-        _ => op.name(),
-    };
-    libm::FUNCTIONS
-        .iter()
-        .any(|(known, _)| known.strip_prefix("ox_") == Some(name))
-        .then(|| if x.elem == Elem::F32 { libm::call_wide(name, &[x]) } else { libm::call(name, &[x]) })
+    use PointOp::*;
+    let narrow = x.elem == Elem::F32;
+    Some(match op {
+        Exp => exp::exp(x),
+        Exp2 => exp::exp2(x),
+        Expm1 => exp::expm1(x),
+        Log => log::log(x),
+        Log1p => log::log1p(x),
+        Sigmoid => hyperbolic::sigmoid(x),
+        Tanh => hyperbolic::tanh(x),
+        Sin => trig::sin(x),
+        Cos => trig::cos(x),
+        Lgamma => libm::call("lgamma", &[x]),
+        Erfc if narrow => libm::call_wide("erfc", &[x]),
+        Log2 if narrow => log::log2(x),
+        Log10 if narrow => log::log10(x),
+        Tan if narrow => trig::tan(x),
+        Asin if narrow => inverse::asin(x),
+        Acos if narrow => inverse::acos(x),
+        Atan if narrow => inverse::atan(x),
+        Sinh if narrow => hyperbolic::sinh(x),
+        Cosh if narrow => hyperbolic::cosh(x),
+        Asinh if narrow => hyperbolic::asinh(x),
+        Acosh if narrow => hyperbolic::acosh(x),
+        Atanh if narrow => hyperbolic::atanh(x),
+        Erf if narrow => erf::erf(x),
+        Tan | Asin | Acos | Atan | Sinh | Cosh | Asinh | Acosh | Atanh | Erf | Erfc | Log2 | Log10 => libm::call(op.name(), &[x]),
+        _ => return None,
+    })
 }
 
-/// Exact, as C's. For f32 the quotient in f64 truncates right while it is below 2^28: the operands have 24 bits, so it is further than
-/// its rounding error from the next integer; and then `a - q*b` is exact too.
-pub fn fmod<'a>(a: V<'a>, b: V<'a>) -> V<'a> {
-    if a.elem == Elem::F64 {
-        return libm::call("fmod", &[a, b]);
-    }
-    let (a, b) = a.unify(b);
-    let (x, y) = (a.fpext(Elem::F64), b.fpext(Elem::F64));
-    let q = (x / y).trunc();
-    let r = (-q).fma(y, x).fptrunc(Elem::F32).copysign(a);
-    let easy = q.abs().lt(q.float((1u64 << 28) as f64)) & b.abs().lt(b.float(f64::INFINITY));
-    libm::fix_rare_lanes(r, !easy, "fmod", &[a, b])
+/// `c[0] + c[1]*x + c[2]*x^2 + ...`
+fn polynomial<'a>(x: V<'a>, c: &[f64]) -> V<'a> {
+    let (last, rest) = c.split_last().expect("a polynomial has a coefficient");
+    rest.iter().rev().fold(x.float(*last), |sum, c| sum.fma(x, x.float(*c)))
 }
 
-pub fn pow<'a>(a: V<'a>, b: V<'a>) -> V<'a> {
-    if a.elem == Elem::F32 { libm::call_wide("pow", &[a, b]) } else { libm::call("pow", &[a, b]) }
+/// 2^n as a float of type `elem`, for an integer `n` in the range of normal exponents.
+fn power_of_two<'a>(n: V<'a>, elem: Elem) -> V<'a> {
+    let (bias, shift) = if elem == Elem::F32 { (127, 23) } else { (1023, 52) };
+    let n = n.resize_signed(elem.int());
+    (n + bias).shl(n.int(shift)).bits_as(elem)
 }
 
-pub fn atan2<'a>(a: V<'a>, b: V<'a>) -> V<'a> {
-    if a.elem == Elem::F32 { libm::call_wide("atan2", &[a, b]) } else { libm::call("atan2", &[a, b]) }
+/// `f` computed in f64 and rounded once.
+fn in_f64<'a>(x: V<'a>, f: impl FnOnce(V<'a>) -> V<'a>) -> V<'a> {
+    f(x.fpext(Elem::F64)).fptrunc(Elem::F32)
 }

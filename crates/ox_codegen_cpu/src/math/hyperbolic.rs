@@ -1,0 +1,69 @@
+//! sigmoid, tanh: at most 2 ulp. sinh, cosh, asinh, acosh, atanh (f32, computed in f64): at most 1 ulp.
+
+use super::exp::{exp, expm1};
+use super::log::log1p;
+use super::{in_f64, polynomial};
+use crate::ir::{Elem, V};
+
+/// (tanh(x) - x) / x^3 in powers of x^2, for |x| <= 0.625, to 2^-32.
+const TANH: [f64; 6] = [-0.333333313, 0.133332089, -0.0539471805, 0.0217028335, -0.00818232726, 0.00214720704];
+/// (sinh(x) - x) / x^3 in powers of x^2, for |x| <= 1, to 2^-43.
+const SINH: [f64; 5] =
+    [0.16666666667069097, 0.008333333276341715, 0.0001984129604538693, 2.755206406847636e-6, 2.5529819698008276e-8];
+
+pub fn sigmoid(x: V<'_>) -> V<'_> {
+    1.0 / (1.0 + exp(-x))
+}
+
+pub fn tanh(x: V<'_>) -> V<'_> {
+    let a = x.abs();
+    if x.elem == Elem::F64 {
+        // Beyond 22 the result is 1.
+        let t = expm1(2.0 * a.gt(a.float(22.0)).select(a.float(22.0), a));
+        return (t / (t + 2.0)).copysign(x);
+    }
+    let z = x * x;
+    let small = (x * z).fma(polynomial(z, &TANH), x);
+    let large = 1.0 - 2.0 / (exp(2.0 * a) + 1.0);
+    a.lt(a.float(0.625)).select(small, large).copysign(x)
+}
+
+pub fn sinh(x: V<'_>) -> V<'_> {
+    in_f64(x, |x| {
+        let z = x * x;
+        let small = (x * z).fma(polynomial(z, &SINH), x);
+        let e = exp(x.abs());
+        let large = (0.5 * (e - 1.0 / e)).copysign(x);
+        x.abs().lt(x.float(1.0)).select(small, large)
+    })
+}
+
+pub fn cosh(x: V<'_>) -> V<'_> {
+    in_f64(x, |x| {
+        let e = exp(x.abs());
+        0.5 * (e + 1.0 / e)
+    })
+}
+
+pub fn asinh(x: V<'_>) -> V<'_> {
+    in_f64(x, |x| {
+        let a = x.abs();
+        let square = a * a;
+        let t = a + square / (1.0 + (square + 1.0).sqrt());
+        a.eq(a.float(f64::INFINITY)).select(a, log1p(t)).copysign(x)
+    })
+}
+
+pub fn acosh(x: V<'_>) -> V<'_> {
+    in_f64(x, |x| {
+        let t = x - 1.0;
+        t.lt(t.float(0.0)).select(t.float(f64::NAN), log1p(t + (t * (x + 1.0)).sqrt()))
+    })
+}
+
+pub fn atanh(x: V<'_>) -> V<'_> {
+    in_f64(x, |x| {
+        let a = x.abs();
+        (0.5 * log1p(2.0 * a / (1.0 - a))).copysign(x)
+    })
+}
