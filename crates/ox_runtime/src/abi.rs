@@ -9,6 +9,7 @@ use ox_ir::{DType, Device};
 use std::ffi::{c_char, c_void};
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
+use std::sync::atomic::AtomicI32;
 
 /// `AtenTensorHandle`: points to a slot that holds a TensorImpl pointer.
 pub type Handle = *mut c_void;
@@ -34,8 +35,7 @@ macro_rules! abi {
             cpu: i32,
             cuda: i32,
             version: u64,
-            in_inference_mode: Option<unsafe extern "C" fn() -> bool>,
-            new_bytes: Option<unsafe extern "C" fn(usize) -> *mut c_void>,
+            cpp: Cpp,
         }
 
         impl Abi {
@@ -59,9 +59,8 @@ macro_rules! abi {
                     cpu: 0,
                     cuda: 1,
                     version: 0,
-                    // SAFETY: `static bool c10::InferenceMode::is_enabled()` and `operator new(size_t)`.
-                    in_inference_mode: unsafe { library.get(b"_ZN3c1013InferenceMode10is_enabledEv\0") }.ok().map(|s| *s),
-                    new_bytes: unsafe { library.get(b"_Znwm\0") }.ok().map(|s| *s),
+                    // SAFETY: passed on.
+                    cpp: unsafe { Cpp::load(library) },
                 };
                 abi.read_constants();
                 Ok(abi)
@@ -178,6 +177,10 @@ impl Abi {
         }
     }
 
+    pub(crate) fn is_cpu(&self, kind: i32) -> bool {
+        kind == self.cpu
+    }
+
     pub(crate) fn device_from(&self, kind: i32, index: i32) -> Device {
         match kind {
             k if k == self.cpu => Device::Cpu,
@@ -201,13 +204,39 @@ impl Abi {
 
     pub(crate) fn in_inference_mode(&self) -> bool {
         // SAFETY: reads a thread-local flag.
-        self.in_inference_mode.is_some_and(|f| unsafe { f() })
+        self.cpp.in_inference_mode.is_some_and(|f| unsafe { f() })
+    }
+
+    /// Whether it was on for the CPU.
+    pub(crate) fn disable_autocast(&self) -> bool {
+        let (Some(is_on), Some(set)) = (self.cpp.autocast_is_on, self.cpp.set_autocast) else { return false };
+        let cpu = self.cpu as i8;
+        // SAFETY: read and write thread-local flags.
+        unsafe {
+            let on = is_on(cpu);
+            if on {
+                set(cpu, false);
+            }
+            on
+        }
+    }
+
+    pub(crate) fn enable_autocast(&self) {
+        if let Some(set) = self.cpp.set_autocast {
+            // SAFETY: writes a thread-local flag.
+            unsafe { set(self.cpu as i8, true) };
+        }
+    }
+
+    /// The severity below which torch logs nothing; None where the user chose it (TORCH_CPP_LOG_LEVEL), or it is not there.
+    pub(crate) fn log_level(&self) -> Option<&'static AtomicI32> {
+        self.cpp.log_level
     }
 
     /// Memory that C++ code in libtorch will `delete`.
     pub(crate) fn new_boxed(&self, value: StableIValue) -> Option<*mut StableIValue> {
         // SAFETY: operator new gives memory aligned for any scalar.
-        let place = unsafe { self.new_bytes?(size_of::<StableIValue>()) } as *mut StableIValue;
+        let place = unsafe { self.cpp.new_bytes?(size_of::<StableIValue>()) } as *mut StableIValue;
         // SAFETY: fresh memory of the right size (operator new aborts rather than return null here).
         unsafe { place.write(value) };
         Some(place)
@@ -219,6 +248,37 @@ impl Abi {
             // SAFETY: writes one u32.
             Some(get) if unsafe { get(&mut threads) } == 0 => threads as usize,
             _ => 1,
+        }
+    }
+}
+
+/// C++ functions that the C ABI has no counterpart for. All may be missing: then we do without.
+struct Cpp {
+    /// `static bool c10::InferenceMode::is_enabled()`.
+    in_inference_mode: Option<unsafe extern "C" fn() -> bool>,
+    /// `bool at::autocast::is_autocast_enabled(c10::DeviceType)`.
+    autocast_is_on: Option<unsafe extern "C" fn(i8) -> bool>,
+    /// `void at::autocast::set_autocast_enabled(c10::DeviceType, bool)`.
+    set_autocast: Option<unsafe extern "C" fn(i8, bool)>,
+    /// `operator new(size_t)`.
+    new_bytes: Option<unsafe extern "C" fn(usize) -> *mut c_void>,
+    /// `int FLAGS_caffe2_log_level`.
+    log_level: Option<&'static AtomicI32>,
+}
+
+impl Cpp {
+    /// SAFETY: `library` must be libtorch_cpu, and stay loaded.
+    unsafe fn load(library: &Library) -> Cpp {
+        // SAFETY: the mangled names give the types above.
+        unsafe {
+            let log_level = library.get::<*mut AtomicI32>(b"FLAGS_caffe2_log_level\0").ok().map(|level| &**level);
+            Cpp {
+                in_inference_mode: library.get(b"_ZN3c1013InferenceMode10is_enabledEv\0").ok().map(|s| *s),
+                autocast_is_on: library.get(b"_ZN2at8autocast19is_autocast_enabledEN3c1010DeviceTypeE\0").ok().map(|s| *s),
+                set_autocast: library.get(b"_ZN2at8autocast20set_autocast_enabledEN3c1010DeviceTypeEb\0").ok().map(|s| *s),
+                new_bytes: library.get(b"_Znwm\0").ok().map(|s| *s),
+                log_level: log_level.filter(|_| std::env::var_os("TORCH_CPP_LOG_LEVEL").is_none()),
+            }
         }
     }
 }

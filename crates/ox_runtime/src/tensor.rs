@@ -2,10 +2,12 @@
 
 use crate::abi::{Abi, Code, Handle, abi};
 use crate::error::RunError;
+use crate::exec::layout::Layout;
 use ox_ir::{DType, Device};
 use std::ffi::c_void;
 use std::marker::PhantomData;
 use std::ptr::null_mut;
+use std::slice::from_raw_parts;
 
 /// An owned `AtenTensorHandle`: one reference to a torch tensor.
 #[derive(Debug)]
@@ -168,9 +170,25 @@ impl<'a> TensorRef<'a> {
         Ok(abi()?.device_from(kind, index))
     }
 
-    pub(crate) fn is_on_cpu(self, abi: &Abi) -> Result<bool, RunError> {
-        let kind = self.get("device type", |abi, h, out| unsafe { (abi.aoti_torch_get_device_type)(h, out) })?;
-        Ok(abi.device(Device::Cpu).is_some_and(|(cpu, _)| cpu == kind))
+    /// Whether this is a CPU tensor with this dtype, these sizes and strides. Every input of every run is asked, so it is
+    /// written for speed.
+    pub(crate) fn has_layout(self, abi: &Abi, layout: &Layout) -> Result<bool, RunError> {
+        let (mut rank, mut dtype, mut kind) = (0i64, 0i32, 0i32);
+        let (mut sizes, mut strides): (*mut i64, *mut i64) = (null_mut(), null_mut());
+        // SAFETY: a valid handle; each function writes one value.
+        let code = unsafe {
+            (abi.aoti_torch_get_dim)(self.handle, &mut rank)
+                | (abi.aoti_torch_get_sizes)(self.handle, &mut sizes)
+                | (abi.aoti_torch_get_strides)(self.handle, &mut strides)
+                | (abi.aoti_torch_get_dtype)(self.handle, &mut dtype)
+                | (abi.aoti_torch_get_device_type)(self.handle, &mut kind)
+        };
+        check(code, "the layout of an input")?;
+        if rank as usize != layout.rank() || dtype != abi.dtype(layout.dtype) || !abi.is_cpu(kind) {
+            return Ok(false);
+        }
+        // SAFETY: torch returned pointers to `rank` numbers each (of a tensor without dimensions none is read).
+        Ok(rank == 0 || unsafe { layout.is_like(from_raw_parts(sizes, rank as usize), from_raw_parts(strides, rank as usize)) })
     }
 
     fn dims(self, read: impl FnOnce(&Abi, Handle, *mut *mut i64) -> Code) -> Result<&'a [i64], RunError> {
@@ -181,7 +199,7 @@ impl<'a> TensorRef<'a> {
             return Ok(&[]);
         }
         // SAFETY: torch returned a pointer to `rank` numbers that live as long as the tensor.
-        Ok(unsafe { std::slice::from_raw_parts(data, rank as usize) })
+        Ok(unsafe { from_raw_parts(data, rank as usize) })
     }
 
     pub fn sizes(self) -> Result<&'a [i64], RunError> {

@@ -2,6 +2,7 @@
 
 mod arena;
 pub(crate) mod frame;
+mod guards;
 mod launch;
 pub(crate) mod layout;
 mod outputs;
@@ -13,6 +14,7 @@ use crate::error::{Exception, RunError};
 use crate::tensor::{Tensor, TensorRef};
 use arena::Pool;
 use frame::Run;
+use guards::Guards;
 use layout::{Env, Layout};
 use ox_ir::abi::KernelFn;
 use ox_ir::plan::{CheckKind, Plan};
@@ -114,9 +116,7 @@ fn check_inputs(abi: &Abi, expected: &[Option<Layout>], inputs: &[TensorRef<'_>]
     }
     for (at, (layout, input)) in expected.iter().zip(inputs).enumerate() {
         let Some(layout) = layout else { continue };
-        let fits =
-            layout.is_like(input.sizes()?, input.strides()?) && input.dtype()? == Some(layout.dtype) && input.is_on_cpu(abi)?;
-        if !fits {
+        if !input.has_layout(abi, layout)? {
             return Err(RunError::Mismatch(describe(at, layout, *input)));
         }
     }
@@ -134,9 +134,8 @@ fn describe(at: usize, layout: &Layout, input: TensorRef<'_>) -> String {
     )
 }
 
-/// Everything here runs below autograd.
 fn execute(run: &mut Run<'_>) -> Result<(), RunError> {
-    let _guard = NoGrad::new(run.abi);
+    let _guards = Guards::new(run.abi);
     run.place_buffers()?;
     for action in &run.prepared.actions {
         perform(run, action)?;
@@ -157,30 +156,6 @@ fn perform(run: &mut Run<'_>, action: &Action) -> Result<(), RunError> {
         Action::Drop(buf) => {
             run.frame.owned[*buf] = None;
             Ok(())
-        }
-    }
-}
-
-struct NoGrad(&'static Abi, bool);
-
-impl NoGrad {
-    fn new(abi: &'static Abi) -> NoGrad {
-        // SAFETY: reads and writes a thread-local flag.
-        unsafe {
-            let before = (abi.aoti_torch_grad_mode_is_enabled)();
-            if before {
-                (abi.aoti_torch_grad_mode_set_enabled)(false);
-            }
-            NoGrad(abi, before)
-        }
-    }
-}
-
-impl Drop for NoGrad {
-    fn drop(&mut self) {
-        if self.1 {
-            // SAFETY: as above.
-            unsafe { (self.0.aoti_torch_grad_mode_set_enabled)(true) };
         }
     }
 }

@@ -105,12 +105,14 @@ impl Run<'_> {
                 _ => self.owned(*buf)?.to_owned(),
             },
             Output::InputView { input, layout, offset } => alias(self.inputs[*input], layout, *offset),
-            Output::View(window) => {
-                let base = match self.prepared.buffers[window.buf].home {
-                    Home::Input(n) => self.inputs[n],
-                    _ => self.owned(window.buf)?,
-                };
-                alias(base, &window.layout, base.storage_offset()? + window.offset)
+            Output::View { window, shared } => {
+                let home = self.prepared.buffers[window.buf].home;
+                let base = if let Home::Input(n) = home { self.inputs[n] } else { self.owned(window.buf)? };
+                let (layout, offset) = (&window.layout, base.storage_offset()? + window.offset);
+                if *shared || matches!(home, Home::Input(_)) {
+                    return alias(base, layout, offset);
+                }
+                base.reinterpret(&layout.sizes, &layout.strides, offset)
             }
         }
     }

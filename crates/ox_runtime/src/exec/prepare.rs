@@ -8,6 +8,7 @@ use super::layout::{Env, Layout};
 use crate::calls::library::HostCalls;
 use crate::calls::{CallStep, fresh_result, prepare_call};
 use crate::error::RunError;
+use ox_ir::Device;
 use ox_ir::plan::{Place, Plan, PlanOutput, Step, View};
 use rustc_hash::FxHashMap;
 use std::sync::{Mutex, PoisonError};
@@ -54,8 +55,16 @@ pub enum Action {
 
 pub enum Output {
     Buffer(usize),
-    InputView { input: usize, layout: Layout, offset: i64 },
-    View(Window),
+    InputView {
+        input: usize,
+        layout: Layout,
+        offset: i64,
+    },
+    /// A view of a buffer. If other results look at it too, they must know of each other.
+    View {
+        window: Window,
+        shared: bool,
+    },
 }
 
 pub struct WriteBack {
@@ -159,6 +168,9 @@ pub fn prepare(plan: &Plan, kernels: &[LoadedFn], env: Env<'_>, host: &dyn HostC
 
 fn prepare_buffers(plan: &Plan, env: Env<'_>) -> Result<Vec<Buffer>, RunError> {
     let prepare_one = |b: &ox_ir::plan::Buffer| {
+        if b.device != Device::Cpu {
+            return Err(RunError::bug(format!("a buffer on {:?}: only the CPU runs plans", b.device)));
+        }
         let home = match &b.place {
             Place::Input(n) => Home::Input(*n as usize),
             Place::Arena(offset) => {
@@ -261,7 +273,12 @@ fn prepare_output(p: &Preparing<'_>, output: &PlanOutput) -> Result<Output, RunE
             let dtype = dtype.ok_or_else(|| RunError::bug(format!("input {input} has no buffer")))?;
             Output::InputView { input, layout: p.env.layout(dtype, shape, strides)?, offset: p.env.eval(offset)? }
         }
-        PlanOutput::View(view) => Output::View(p.window(view)?),
+        PlanOutput::View(view) => {
+            let of_same =
+                |o: &&PlanOutput| matches!(o, PlanOutput::Buffer(buf) | PlanOutput::View(View { buf, .. }) if *buf == view.buf);
+            let shared = p.plan.outputs.iter().filter(of_same).count() > 1;
+            Output::View { window: p.window(view)?, shared }
+        }
     })
 }
 
