@@ -55,3 +55,13 @@ pub fn as_strided(base: TensorRef<'_>, sizes: &[i64], strides: &[i64], offset: i
     // SAFETY: as_strided(Tensor(a) self, SymInt[] size, SymInt[] stride, SymInt? storage_offset=None) -> Tensor(a)
     unsafe { call_for_tensor(abi()?, c"aten::as_strided", c"", &values, &[base.handle()]) }
 }
+
+/// The tensor without lazy conjugation or negation.
+pub fn resolve(tensor: Tensor) -> Result<Tensor, RunError> {
+    let abi = abi()?;
+    // SAFETY: resolve_conj(Tensor(a) self) -> Tensor(a), and likewise resolve_neg.
+    unsafe {
+        let tensor = call_for_tensor(abi, c"aten::resolve_conj", c"", &[Value::Tensor(0)], &[tensor.as_ref().handle()])?;
+        call_for_tensor(abi, c"aten::resolve_neg", c"", &[Value::Tensor(0)], &[tensor.as_ref().handle()])
+    }
+}

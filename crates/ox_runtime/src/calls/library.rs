@@ -1,7 +1,7 @@
 //! Calls of any operator: through the dispatcher where the ABI can carry the arguments, else by the host.
 
 use super::CallStep;
-use super::dispatch::call;
+use super::dispatch::{self, call};
 use super::schema::{Kind, Schema};
 use super::stable_ivalue::{Value, take_tensor, take_tensor_list};
 use crate::abi::Handle;
@@ -53,6 +53,8 @@ pub struct LibraryStep {
     native: Option<Native>,
     ins: Vec<Operand>,
     outs: Vec<usize>,
+    /// Something complex goes in or comes out.
+    complex: bool,
     /// The callee may keep its arguments: they must own their memory.
     lasting: bool,
 }
@@ -64,8 +66,10 @@ impl LibraryStep {
         }
         let native = native(p, library);
         let lasting = native.is_none() || !is_builtin(library);
+        let bufs = ins.iter().map(|v| v.buf.index()).chain(outs.iter().copied());
+        let complex = bufs.filter_map(|b| p.buffers.get(b)).any(|b| b.layout.dtype.is_complex());
         let ins = ins.iter().map(|v| p.operand_of(v)).collect::<Result<_, _>>()?;
-        Ok(LibraryStep { library: library.clone(), native, ins, outs: outs.to_vec(), lasting })
+        Ok(LibraryStep { library: library.clone(), native, ins, outs: outs.to_vec(), complex, lasting })
     }
 
     fn call(&self, run: &Run<'_>, tensors: &[Handle]) -> Result<Vec<Tensor>, RunError> {
@@ -103,7 +107,11 @@ impl LibraryStep {
         }
         let data = tensor.data_ptr()?;
         let shares = run.is_borrowed(data) || copies.iter().any(|c| c.as_ref().data_ptr().is_ok_and(|d| d == data));
-        if shares { tensor.duplicate() } else { Ok(result) }
+        if shares {
+            return tensor.duplicate();
+        }
+        // Lazy conjugation and negation are bits of the tensor that its memory does not show.
+        if self.complex { dispatch::resolve(result) } else { Ok(result) }
     }
 }
 

@@ -86,20 +86,28 @@ impl Executable {
         results
     }
 
+    /// Preparing asks the host, who may wait for another thread that is about to run: so no lock is held meanwhile. Two
+    /// threads may prepare the same sizes at once; then both are right.
     fn prepared(&self, sizes: &[i64]) -> Result<Arc<Prepared>, RunError> {
-        let mut known = self.prepared.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(at) = known.iter().position(|(key, _)| **key == *sizes) {
-            known[..=at].rotate_right(1);
-            return Ok(known[0].1.clone());
+        if let Some(known) = self.known(sizes) {
+            return Ok(known);
         }
         if sizes.len() != self.plan.sizes.len() {
             return Err(RunError::Mismatch(format!("{} sizes for {}", sizes.len(), self.plan.sizes.len())));
         }
         let env = Env { vars: &self.plan.sizes, values: sizes };
         let fresh = Arc::new(prepare(&self.plan, &self.kernels, env, &*self.host)?);
+        let mut known = self.prepared.lock().unwrap_or_else(PoisonError::into_inner);
         known.insert(0, (sizes.into(), fresh.clone()));
         known.truncate(KEEP_PREPARED);
         Ok(fresh)
+    }
+
+    fn known(&self, sizes: &[i64]) -> Option<Arc<Prepared>> {
+        let mut known = self.prepared.lock().unwrap_or_else(PoisonError::into_inner);
+        let at = known.iter().position(|(key, _)| **key == *sizes)?;
+        known[..=at].rotate_right(1);
+        Some(known[0].1.clone())
     }
 }
 
@@ -155,6 +163,7 @@ fn perform(run: &mut Run<'_>, action: &Action) -> Result<(), RunError> {
         }
         Action::Drop(buf) => {
             run.frame.owned[*buf] = None;
+            run.frame.data[*buf] = std::ptr::null_mut();
             Ok(())
         }
     }

@@ -9,7 +9,7 @@ use crate::calls::library::HostCalls;
 use crate::calls::{CallStep, fresh_result, prepare_call};
 use crate::error::RunError;
 use ox_ir::Device;
-use ox_ir::plan::{Place, Plan, PlanOutput, Step, View};
+use ox_ir::plan::{BufId, Place, Plan, PlanOutput, Step, View};
 use rustc_hash::FxHashMap;
 use std::sync::{Mutex, PoisonError};
 
@@ -207,7 +207,8 @@ fn input_layouts(buffers: &[Buffer]) -> Vec<Option<Layout>> {
     inputs
 }
 
-/// An owned buffer is allocated right before the first step that mentions it, unless that step is a call that returns a new tensor.
+/// An owned buffer is allocated right before the first step that mentions it, unless that step is a call that returns a new
+/// tensor. (One that is read before it is written has no elements.)
 fn prepare_actions(p: &mut Preparing<'_>, kernels: &[LoadedFn]) -> Result<Vec<Action>, RunError> {
     let plan = p.plan;
     let mut made: Vec<bool> = p.buffers.iter().map(|b| b.home != Home::Owned).collect();
@@ -217,15 +218,16 @@ fn prepare_actions(p: &mut Preparing<'_>, kernels: &[LoadedFn]) -> Result<Vec<Ac
             Step::Call { call, .. } => fresh_result(call),
             _ => false,
         };
-        for buf in writes(step) {
-            if !std::mem::replace(&mut made[buf], true) && !adopts {
-                actions.push(Action::Allocate(buf));
+        let (reads, writes) = mentions(step);
+        for (buf, adopted) in reads.map(|b| (b, false)).chain(writes.map(|b| (b, adopts))) {
+            if !std::mem::replace(&mut made[buf.index()], true) && !adopted {
+                actions.push(Action::Allocate(buf.index()));
             }
         }
         actions.push(prepare_step(p, step, kernels)?);
     }
     for output in &plan.outputs {
-        if let PlanOutput::Buffer(buf) = output
+        if let PlanOutput::Buffer(buf) | PlanOutput::View(View { buf, .. }) = output
             && !std::mem::replace(&mut made[buf.index()], true)
         {
             actions.push(Action::Allocate(buf.index()));
@@ -234,13 +236,15 @@ fn prepare_actions(p: &mut Preparing<'_>, kernels: &[LoadedFn]) -> Result<Vec<Ac
     Ok(actions)
 }
 
-fn writes(step: &Step) -> Vec<usize> {
-    match step {
-        Step::Launch { bufs, .. } => bufs.iter().map(|b| b.index()).collect(),
-        Step::Call { outs, .. } => outs.iter().map(|b| b.index()).collect(),
-        Step::Copy { to, .. } => vec![to.buf.index()],
-        Step::Drop(_) => Vec::new(),
-    }
+/// The buffers that a step reads, and those that it writes; of a launch all count as written.
+fn mentions(step: &Step) -> (impl Iterator<Item = BufId>, impl Iterator<Item = BufId>) {
+    let (reads, writes): (&[View], &[BufId]) = match step {
+        Step::Launch { bufs, .. } => (&[], bufs),
+        Step::Call { ins, outs, .. } => (ins, outs),
+        Step::Copy { from, to } => (std::slice::from_ref(from), std::slice::from_ref(&to.buf)),
+        Step::Drop(_) => (&[], &[]),
+    };
+    (reads.iter().map(|v| v.buf), writes.iter().copied())
 }
 
 fn prepare_step(p: &mut Preparing<'_>, step: &Step, kernels: &[LoadedFn]) -> Result<Action, RunError> {

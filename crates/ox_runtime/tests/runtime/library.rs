@@ -19,6 +19,8 @@ const ONES: &str = "aten::ones(SymInt[] size, *, ScalarType? dtype=None, Layout?
 const RELU_: &str = "aten::relu_(Tensor(a!) self) -> Tensor(a!)";
 const GELU: &str = "aten::gelu(Tensor self, *, str approximate=\"none\") -> Tensor";
 const CONTIGUOUS: &str = "aten::contiguous(Tensor(a) self, *, MemoryFormat memory_format=contiguous_format) -> Tensor(a)";
+const CONJ: &str = "aten::_conj(Tensor(a) self) -> Tensor(a)";
+const IMAG: &str = "aten::imag(Tensor(a) self) -> Tensor(a)";
 const POW: &str = "aten::pow.Tensor_Scalar(Tensor self, Scalar exponent) -> Tensor";
 
 struct Schemas;
@@ -38,7 +40,7 @@ impl HostCalls for Schemas {
 
     fn schema(&self, name: &str, overload: &str) -> Option<String> {
         let full = if overload.is_empty() { format!("{name}(") } else { format!("{name}.{overload}(") };
-        let all = [SORT, TOPK, CUMSUM, SUM, INDEX, SPLIT, UPSAMPLE, ONES, RELU_, GELU, CONTIGUOUS, POW];
+        let all = [SORT, TOPK, CUMSUM, SUM, INDEX, SPLIT, UPSAMPLE, ONES, RELU_, GELU, CONTIGUOUS, CONJ, IMAG, POW];
         all.iter().find(|s| s.starts_with(&full)).map(|s| s.to_string())
     }
 }
@@ -220,4 +222,21 @@ fn what_the_abi_cannot_carry_goes_to_the_host() {
         Err(RunError::Host(exception)) => assert_eq!(exception.downcast_ref::<&str>(), Some(&"the exception")),
         other => panic!("{other:?}"),
     }
+}
+
+#[test]
+fn lazy_conjugation_and_negation_are_resolved() {
+    if !torch() {
+        return;
+    }
+    let mut b = Builder::default();
+    let z = b.typed_input(DType::C64, &[2], None);
+    let (conj, imag) = (b.library(DType::C64, &[2], None), b.typed_output(DType::F32, &[2], None));
+    let ins = vec![b.whole(z)];
+    b.call(Call::Library(Box::new(library("aten::_conj", "", vec![Arg::Tensor(0)], &[(DType::C64, &[2])]))), ins, &[conj]);
+    let ins = vec![b.whole(conj)];
+    b.call(Call::Library(Box::new(library("aten::imag", "", vec![Arg::Tensor(0)], &[(DType::F32, &[2])]))), ins, &[imag]);
+    let z = of_type(DType::C64, &[2], &[1], &[[1.0f32, 2.0], [3.0, -4.0]]);
+    let got = run(&b.build_with(Arc::new(Schemas)).unwrap(), &[&z]);
+    assert_eq!(floats(&got[0]), [-2.0, 4.0]);
 }

@@ -1,8 +1,9 @@
 //! Results, aliases and writes into inputs.
 
 use crate::build::*;
-use ox_ir::plan::{PlanOutput, Step, WriteBack};
-use ox_ir::{DType, Sym};
+use ox_ir::graph::Post;
+use ox_ir::plan::{Call, PlanOutput, Step, WriteBack};
+use ox_ir::{DType, Scalar, Sym};
 use ox_runtime::abi;
 
 #[test]
@@ -124,4 +125,21 @@ fn the_grad_mode_is_left_as_it_was() {
             assert_eq!((abi.aoti_torch_grad_mode_is_enabled)(), mode);
         }
     }
+}
+
+#[test]
+fn buffers_without_elements_need_no_writer() {
+    if !torch() {
+        return;
+    }
+    let mut b = Builder::default();
+    let (w, empty, y) = (b.input(&[3, 2]), b.output(&[0, 3]), b.output(&[0, 2]));
+    let ins = vec![b.whole(empty), b.whole(w)];
+    let call = Call::Matmul { bias: false, add: false, alpha: Scalar::Float(1.0), beta: Scalar::Float(1.0), post: Post::None };
+    b.call(call, ins, &[y]);
+    let unwritten = b.library(DType::F32, &[0, 4], None);
+    b.plan.outputs.push(PlanOutput::View(b.view(unwritten, &[4, 0], &[1, 4], 0)));
+    let got = run(&b.build(), &[&tensor(&[3, 2], &[0.0; 6])]);
+    let sizes: Vec<_> = got.iter().map(|t| t.as_ref().sizes().unwrap()).collect();
+    assert_eq!(sizes, [[0, 3], [0, 2], [4, 0]]);
 }
