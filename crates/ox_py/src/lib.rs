@@ -1,1 +1,21 @@
-//! The extension module.
+//! The extension module `oxytorch._oxytorch`: Python's objects in, native callables out.
+
+mod callable;
+mod compile;
+mod error;
+mod fx;
+mod host;
+mod report;
+mod tensor;
+mod torch;
+
+use pyo3::prelude::*;
+
+#[pymodule]
+fn _oxytorch(m: &Bound<'_, PyModule>) -> PyResult<()> {
+    m.add("__version__", env!("CARGO_PKG_VERSION"))?;
+    m.add_function(wrap_pyfunction!(compile::compile_fx, m)?)?;
+    m.add_function(wrap_pyfunction!(compile::check_options, m)?)?;
+    m.add_function(wrap_pyfunction!(report::last_compile, m)?)?;
+    m.add_class::<callable::NativeCallable>()
+}

@@ -1,0 +1,208 @@
+//! What a user may ask of a compile: a mode and named options. Everything unknown is an error that says what is known.
+
+use std::fmt;
+use std::path::PathBuf;
+use std::str::FromStr;
+
+/// The modes of `torch.compile`. On the CPU they share one pipeline: there are no CUDA graphs to record, and matrix products are
+/// already chosen by the library.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+pub enum Mode {
+    #[default]
+    Default,
+    ReduceOverhead,
+    MaxAutotune,
+    MaxAutotuneNoCudagraphs,
+}
+
+impl Mode {
+    pub const ALL: [Mode; 4] = [Mode::Default, Mode::ReduceOverhead, Mode::MaxAutotune, Mode::MaxAutotuneNoCudagraphs];
+
+    pub fn name(self) -> &'static str {
+        match self {
+            Mode::Default => "default",
+            Mode::ReduceOverhead => "reduce-overhead",
+            Mode::MaxAutotune => "max-autotune",
+            Mode::MaxAutotuneNoCudagraphs => "max-autotune-no-cudagraphs",
+        }
+    }
+}
+
+impl FromStr for Mode {
+    type Err = OptionsError;
+    fn from_str(text: &str) -> Result<Mode, OptionsError> {
+        Mode::ALL.into_iter().find(|m| m.name() == text).ok_or_else(|| OptionsError::Mode(text.to_string()))
+    }
+}
+
+/// A value as the user wrote it, before its option gives it a meaning.
+#[derive(Clone, PartialEq, Debug)]
+pub enum OptionValue {
+    Bool(bool),
+    Int(i64),
+    Str(String),
+    /// Anything else, by the name of its type.
+    Other(String),
+}
+
+impl fmt::Display for OptionValue {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            OptionValue::Bool(x) => write!(f, "{x}"),
+            OptionValue::Int(x) => write!(f, "{x}"),
+            OptionValue::Str(x) => write!(f, "\"{x}\""),
+            OptionValue::Other(x) => write!(f, "a {x}"),
+        }
+    }
+}
+
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum OptionsError {
+    #[error("unknown mode \"{0}\"; the modes are {list}", list = quoted(Mode::ALL.iter().map(|m| m.name())))]
+    Mode(String),
+    #[error("unknown option \"{name}\"{hint}; the options are {list}", hint = did_you_mean(name), list = quoted(Options::NAMES.iter().copied()))]
+    Name { name: String },
+    #[error("option \"{name}\" wants {wanted}, not {got}")]
+    Value { name: String, wanted: &'static str, got: String },
+}
+
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub struct Options {
+    pub mode: Mode,
+    /// Round bf16 and f16 values wherever eager rounds them. Off: fused chains keep f32 between ops.
+    pub round_intermediates: bool,
+    /// The user promises that weights will not change: they may be repacked and folded into their neighbours.
+    pub freezing: bool,
+    /// How many threads compile kernels; 0 is one for each core.
+    pub compile_threads: usize,
+    /// Every program of every stage is written here as text.
+    pub debug_dir: Option<PathBuf>,
+}
+
+impl Default for Options {
+    fn default() -> Options {
+        Options {
+            mode: Mode::Default,
+            round_intermediates: true,
+            freezing: false,
+            compile_threads: 0,
+            debug_dir: std::env::var_os("OXYTORCH_DEBUG_DIR").filter(|d| !d.is_empty()).map(PathBuf::from),
+        }
+    }
+}
+
+impl Options {
+    pub const NAMES: [&'static str; 4] = ["compile_threads", "debug_dir", "freezing", "round_intermediates"];
+
+    pub fn new<'a>(mode: Option<&str>, named: impl IntoIterator<Item = (&'a str, OptionValue)>) -> Result<Options, OptionsError> {
+        let mut options = Options { mode: mode.map_or(Ok(Mode::Default), str::parse)?, ..Options::default() };
+        for (name, value) in named {
+            options.set(name, value)?;
+        }
+        Ok(options)
+    }
+
+    fn set(&mut self, name: &str, value: OptionValue) -> Result<(), OptionsError> {
+        match name {
+            "round_intermediates" => self.round_intermediates = want_bool(name, value)?,
+            "freezing" => self.freezing = want_bool(name, value)?,
+            "compile_threads" => self.compile_threads = want_count(name, value)?,
+            "debug_dir" => self.debug_dir = Some(PathBuf::from(want_str(name, value)?)),
+            _ => return Err(OptionsError::Name { name: name.to_string() }),
+        }
+        Ok(())
+    }
+}
+
+fn wrong(name: &str, wanted: &'static str, got: OptionValue) -> OptionsError {
+    OptionsError::Value { name: name.to_string(), wanted, got: got.to_string() }
+}
+
+/// 0 and 1 are taken too: that is how options of torch.compile are often written.
+fn want_bool(name: &str, value: OptionValue) -> Result<bool, OptionsError> {
+    match value {
+        OptionValue::Bool(x) => Ok(x),
+        OptionValue::Int(x @ (0 | 1)) => Ok(x == 1),
+        other => Err(wrong(name, "True or False", other)),
+    }
+}
+
+fn want_count(name: &str, value: OptionValue) -> Result<usize, OptionsError> {
+    match value {
+        OptionValue::Int(x) if (0..=4096).contains(&x) => Ok(x as usize),
+        other => Err(wrong(name, "a number from 0 to 4096", other)),
+    }
+}
+
+fn want_str(name: &str, value: OptionValue) -> Result<String, OptionsError> {
+    match value {
+        OptionValue::Str(x) => Ok(x),
+        other => Err(wrong(name, "a string", other)),
+    }
+}
+
+fn quoted(names: impl Iterator<Item = &'static str>) -> String {
+    names.map(|n| format!("\"{n}\"")).collect::<Vec<_>>().join(", ")
+}
+
+fn did_you_mean(name: &str) -> String {
+    let near = Options::NAMES.into_iter().map(|n| (distance(name, n), n)).min();
+    match near {
+        Some((d, n)) if d <= 1 + n.len() / 3 => format!(" (did you mean \"{n}\"?)"),
+        _ => String::new(),
+    }
+}
+
+/// Edits (insert, delete, replace) from one name to the other.
+fn distance(a: &str, b: &str) -> usize {
+    let b: Vec<char> = b.chars().collect();
+    let mut row: Vec<usize> = (0..=b.len()).collect();
+    for (i, x) in a.chars().enumerate() {
+        let mut diagonal = std::mem::replace(&mut row[0], i + 1);
+        for (j, y) in b.iter().enumerate() {
+            let replaced = diagonal + usize::from(x != *y);
+            diagonal = row[j + 1];
+            row[j + 1] = replaced.min(diagonal + 1).min(row[j] + 1);
+        }
+    }
+    row[b.len()]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_four_modes_parse_and_nothing_else() {
+        for mode in Mode::ALL {
+            assert_eq!(mode.name().parse(), Ok(mode));
+        }
+        let error = Options::new(Some("max-speed"), []).unwrap_err().to_string();
+        for mode in Mode::ALL {
+            assert!(error.contains(mode.name()), "{error}");
+        }
+    }
+
+    #[test]
+    fn an_unknown_option_names_the_nearest() {
+        let error = Options::new(None, [("freezzing", OptionValue::Int(1))]).unwrap_err().to_string();
+        assert!(error.contains("did you mean \"freezing\"?"), "{error}");
+        let error = Options::new(None, [("xyz", OptionValue::Int(1))]).unwrap_err().to_string();
+        assert!(!error.contains("did you mean"), "{error}");
+    }
+
+    #[test]
+    fn values_are_checked() {
+        let options =
+            Options::new(None, [("freezing", OptionValue::Bool(true)), ("round_intermediates", OptionValue::Int(0))]).unwrap();
+        assert!(options.freezing && !options.round_intermediates);
+        assert!(Options::new(None, [("freezing", OptionValue::Str("yes".into()))]).is_err());
+        assert!(Options::new(None, [("compile_threads", OptionValue::Int(-1))]).is_err());
+    }
+
+    #[test]
+    fn distance_counts_edits() {
+        assert_eq!(distance("", "abc"), 3);
+        assert_eq!(distance("kitten", "sitting"), 3);
+    }
+}

@@ -1,0 +1,115 @@
+//! Graph in, Executable out.
+
+use crate::cache;
+use crate::dump::Dump;
+use crate::guard::{Panic, guarded};
+use crate::options::Options;
+use crate::report::Report;
+use ox_codegen_cpu::{Backend, CodegenError, LoadedKernel};
+use ox_ir::{Graph, Kernel, Plan};
+use ox_optimise::OptimiseOptions;
+use ox_runtime::{Executable, HostCalls, LoadedFn, RunError};
+use ox_schedule::{ScheduleError, ScheduleOptions};
+use std::sync::{Arc, OnceLock};
+
+/// A compile that gave no Executable. Either way the caller can still run the program as it was.
+#[derive(Debug, thiserror::Error)]
+pub enum CompileError {
+    #[error("{0}")]
+    Unsupported(String),
+    #[error("bug in {stage}: {message}")]
+    Bug { stage: &'static str, message: String },
+}
+
+pub struct Compiled {
+    pub executable: Executable,
+    pub report: Report,
+}
+
+/// Runs the stages in their order, which stands only here:
+///
+/// 1. optimise: rules and passes, Graph to Graph.
+/// 2. schedule: what is fused, what is called, where it lies. After optimising, which decides what there is to fuse.
+/// 3. codegen: the kernels that no earlier graph had, on threads.
+/// 4. load: the Plan is checked and bound to its kernels.
+pub fn compile(graph: &Graph, options: &Options, host: Arc<dyn HostCalls>) -> Result<Compiled, CompileError> {
+    let dump = Dump::new(options.debug_dir.as_deref());
+    let mut report = Report { graph_nodes: graph.nodes.len(), ..Report::default() };
+    dump.write("1-graph.txt", graph);
+
+    let optimised = report.time("optimise", || stage("optimise", || Ok(optimise(graph, options))))?;
+    report.optimised_nodes = optimised.nodes.len();
+    dump.write("2-optimised.txt", &optimised);
+
+    let plan = report.time("schedule", || stage("schedule", || schedule(&optimised)))?;
+    report.describe_plan(&plan);
+    dump.write("3-plan.txt", &plan);
+
+    let (kernels, compiled) = report.time("codegen", || stage("codegen", || codegen(&plan.kernels, options)))?;
+    report.kernels_compiled = compiled;
+    if dump.is_on() {
+        dump_kernels(&dump, &plan.kernels);
+    }
+
+    let executable = report.time("load", || stage("load", || load(plan, kernels, host)))?;
+    Ok(Compiled { executable, report })
+}
+
+/// One stage; a panic in it is its Bug.
+fn stage<T>(name: &'static str, f: impl FnOnce() -> Result<T, CompileError>) -> Result<T, CompileError> {
+    guarded(f).unwrap_or_else(|Panic(message)| Err(CompileError::Bug { stage: name, message }))
+}
+
+fn optimise(graph: &Graph, options: &Options) -> Graph {
+    let wanted = OptimiseOptions {
+        round_intermediates: options.round_intermediates,
+        freezing: options.freezing,
+        ..OptimiseOptions::default()
+    };
+    ox_optimise::optimise(graph.clone(), &wanted)
+}
+
+fn schedule(graph: &Graph) -> Result<Plan, CompileError> {
+    ox_schedule::schedule(graph, &ScheduleOptions::default()).map_err(|error| match error {
+        ScheduleError::Unsupported(what) => CompileError::Unsupported(what),
+        ScheduleError::Bug(message) => CompileError::Bug { stage: "schedule", message },
+    })
+}
+
+/// LLVM is set up once in a process.
+fn backend() -> Result<&'static Backend, CompileError> {
+    static BACKEND: OnceLock<Result<Backend, CodegenError>> = OnceLock::new();
+    BACKEND.get_or_init(Backend::new).as_ref().map_err(|error| codegen_error(error.clone()))
+}
+
+fn codegen(kernels: &[Kernel], options: &Options) -> Result<(Vec<LoadedKernel>, usize), CompileError> {
+    let threads = match options.compile_threads {
+        0 => std::thread::available_parallelism().map_or(1, |n| n.get()),
+        n => n,
+    };
+    cache::load(backend()?, kernels, threads).map_err(codegen_error)
+}
+
+fn codegen_error(error: CodegenError) -> CompileError {
+    match error {
+        CodegenError::Unsupported { .. } => CompileError::Unsupported(error.to_string()),
+        _ => CompileError::Bug { stage: "codegen", message: error.to_string() },
+    }
+}
+
+fn load(plan: Plan, kernels: Vec<LoadedKernel>, host: Arc<dyn HostCalls>) -> Result<Executable, CompileError> {
+    let kernels = kernels.into_iter().map(|k| LoadedFn { function: k.function, keep: k.keep }).collect();
+    Executable::new(plan, kernels, host).map_err(|error| match error {
+        RunError::Torch { message, .. } => CompileError::Unsupported(message),
+        other => CompileError::Bug { stage: "load", message: other.to_string() },
+    })
+}
+
+fn dump_kernels(dump: &Dump, kernels: &[Kernel]) {
+    for (n, kernel) in kernels.iter().enumerate() {
+        dump.write(&format!("4-kernel-{n:03}-{}.txt", kernel.name), kernel);
+        if let Ok(Ok(ir)) = backend().map(|b| b.emit_ir(kernel)) {
+            dump.write(&format!("5-kernel-{n:03}-{}.ll", kernel.name), &ir);
+        }
+    }
+}

@@ -1,0 +1,139 @@
+//! `NativeCallable`: what Dynamo calls in place of the graph that it captured.
+
+use crate::error::{Verdict, judge, report_bug};
+use crate::fx::{OutTree, Slot};
+use crate::tensor::Crossing;
+use ox_ir::{Graph, Sym, Var};
+use ox_runtime::{Executable, Tensor, TensorRef};
+use pyo3::exceptions::PyTypeError;
+use pyo3::prelude::*;
+use pyo3::types::{PyList, PyTuple};
+use smallvec::SmallVec;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+type Handles<'a> = SmallVec<[TensorRef<'a>; 32]>;
+type Sizes = SmallVec<[i64; 8]>;
+
+#[pyclass(frozen, module = "oxytorch._oxytorch")]
+pub struct NativeCallable {
+    pub(crate) executable: Executable,
+    /// Kept to show it if the run finds a bug.
+    pub(crate) graph: Graph,
+    pub(crate) slots: Vec<Slot>,
+    pub(crate) constants: Vec<Py<PyAny>>,
+    pub(crate) outputs: OutTree,
+    /// The same computation, done by torch.
+    pub(crate) eager: Py<PyAny>,
+    /// A bug was found: eager does it from now on.
+    pub(crate) broken: AtomicBool,
+}
+
+#[pymethods]
+impl NativeCallable {
+    #[pyo3(signature = (*args))]
+    fn __call__<'py>(&self, py: Python<'py>, args: &Bound<'py, PyTuple>) -> PyResult<Bound<'py, PyAny>> {
+        if self.broken.load(Ordering::Relaxed) {
+            return self.eager.bind(py).call1(args.clone());
+        }
+        let crossing = Crossing::get(py)?;
+        let (handles, sizes) = self.unpack(py, crossing, args)?;
+        if self.writes_shared_memory(&handles) {
+            return self.eager.bind(py).call1(args.clone());
+        }
+        match py.detach(|| self.executable.run(&handles, &sizes)) {
+            Ok(tensors) => self.pack(py, crossing, &self.outputs, args, &tensors, &sizes),
+            Err(error) => match judge(py, error) {
+                Verdict::Raise(error) => Err(error),
+                Verdict::Eager(why) => {
+                    tracing::debug!("served by eager: {why}");
+                    self.eager.bind(py).call1(args.clone())
+                }
+                Verdict::Bug(message) => {
+                    self.broken.store(true, Ordering::Relaxed);
+                    report_bug(py, &message, &[("graph", &self.graph), ("plan", self.executable.plan())])?;
+                    self.eager.bind(py).call1(args.clone())
+                }
+            },
+        }
+    }
+
+    fn __repr__(&self) -> String {
+        let plan = self.executable.plan();
+        format!(
+            "<oxytorch graph: {} inputs, {} steps, {} kernels>",
+            self.graph.inputs.len(),
+            plan.steps.len(),
+            plan.kernels.len()
+        )
+    }
+}
+
+impl NativeCallable {
+    fn unpack<'a>(&'a self, py: Python<'_>, crossing: &Crossing, args: &'a Bound<'_, PyTuple>) -> PyResult<(Handles<'a>, Sizes)> {
+        if args.len() != self.slots.len() {
+            return Err(PyTypeError::new_err(format!("the graph takes {} arguments, not {}", self.slots.len(), args.len())));
+        }
+        let (mut handles, mut sizes) = (Handles::new(), Sizes::new());
+        for (slot, arg) in self.slots.iter().zip(args.iter_borrowed()) {
+            match slot {
+                // SAFETY: `args` holds a reference to the object for 'a.
+                Slot::Tensor => handles.push(unsafe { crossing.unwrap(&arg)? }),
+                Slot::Size => sizes.push(arg.extract()?),
+                Slot::Ignored => {}
+            }
+        }
+        for constant in &self.constants {
+            // SAFETY: `self` holds a reference to the object for 'a.
+            handles.push(unsafe { crossing.unwrap(constant.bind(py))? });
+        }
+        Ok((handles, sizes))
+    }
+
+    /// An input that the graph writes overlaps another in memory: the graph was captured for separate ones.
+    fn writes_shared_memory(&self, handles: &Handles<'_>) -> bool {
+        self.graph.mutations.iter().any(|mutation| {
+            let Some(written) = handles.get(mutation.input as usize).and_then(extent) else { return false };
+            let others = handles.iter().enumerate().filter(|(n, _)| *n != mutation.input as usize);
+            others.filter_map(|(_, handle)| extent(handle)).any(|(start, end)| start < written.1 && written.0 < end)
+        })
+    }
+
+    fn pack<'py>(
+        &self,
+        py: Python<'py>,
+        crossing: &Crossing,
+        tree: &OutTree,
+        args: &Bound<'py, PyTuple>,
+        tensors: &[Tensor],
+        sizes: &[i64],
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let items = |items: &[OutTree]| -> PyResult<Vec<Bound<'py, PyAny>>> {
+            items.iter().map(|item| self.pack(py, crossing, item, args, tensors, sizes)).collect()
+        };
+        Ok(match tree {
+            OutTree::Tensor(n) => crossing.wrap(py, tensors[*n].as_ref())?,
+            OutTree::Argument(n) => args.get_item(*n)?,
+            OutTree::Constant(n) => self.constants[*n].bind(py).clone(),
+            OutTree::Size(sym) => self.size(sym, sizes)?.into_pyobject(py)?.into_any(),
+            OutTree::Object(object) => object.bind(py).clone(),
+            OutTree::Tuple(children) => PyTuple::new(py, items(children)?)?.into_any(),
+            OutTree::List(children) => PyList::new(py, items(children)?)?.into_any(),
+        })
+    }
+
+    fn size(&self, sym: &Sym, sizes: &[i64]) -> PyResult<i64> {
+        let value = |var: &Var| self.graph.sizes.iter().position(|known| known == var).map(|n| sizes[n]);
+        sym.eval(&value).ok_or_else(|| pyo3::exceptions::PyOverflowError::new_err(format!("the size {sym} cannot be computed")))
+    }
+}
+
+/// The bytes that a tensor spans. None if it has no elements (or torch does not tell).
+fn extent(tensor: &TensorRef<'_>) -> Option<(usize, usize)> {
+    let (sizes, strides) = (tensor.sizes().ok()?, tensor.strides().ok()?);
+    if sizes.contains(&0) {
+        return None;
+    }
+    let last: i64 = sizes.iter().zip(strides).map(|(n, s)| (n - 1) * s).sum();
+    let start = tensor.data_ptr().ok()? as usize;
+    Some((start, start + (last as usize + 1) * tensor.dtype().ok()??.size()))
+}

@@ -1,0 +1,77 @@
+//! Errors as Python sees them. There are three kinds: what is unsupported is left to eager with one warning; what is the user's
+//! mistake is raised, with the user's own line; a bug of ours is reported in one line and served by eager.
+
+use ox_driver::OptionsError;
+use ox_runtime::{Exception, RunError};
+use pyo3::exceptions::{PyIndexError, PyRuntimeError, PyUserWarning, PyValueError, PyZeroDivisionError};
+use pyo3::prelude::*;
+use rustc_hash::FxHashSet;
+use std::ffi::CString;
+use std::sync::{Mutex, PoisonError};
+
+/// Set in tests: a bug must not hide behind eager.
+pub fn bugs_are_fatal() -> bool {
+    std::env::var_os("OXYTORCH_BUG").is_some_and(|v| v == "fatal")
+}
+
+pub fn options_error(error: OptionsError) -> PyErr {
+    PyValueError::new_err(error.to_string())
+}
+
+/// The exception for a mistake of the user's, with the line in the user's code.
+pub fn user_error(kind: Exception, message: &str, location: &str) -> PyErr {
+    let text = if location.is_empty() { message.to_string() } else { format!("{message} (at {location})") };
+    match kind {
+        Exception::IndexError => PyIndexError::new_err(text),
+        Exception::RuntimeError => PyRuntimeError::new_err(text),
+        Exception::ZeroDivisionError => PyZeroDivisionError::new_err(text),
+    }
+}
+
+/// How a failed run goes on.
+pub enum Verdict {
+    Raise(PyErr),
+    /// Eager serves this call: torch refused something and eager has the right words for it, or the inputs are others than the guards
+    /// promised.
+    Eager(String),
+    /// Eager serves this call and all later ones.
+    Bug(String),
+}
+
+pub fn judge(py: Python<'_>, error: RunError) -> Verdict {
+    match error {
+        RunError::User { kind, message, location } => Verdict::Raise(user_error(kind, &message, &location)),
+        RunError::Host(raised) => match raised.downcast::<PyErr>() {
+            Ok(error) => Verdict::Raise(error.clone_ref(py)),
+            Err(_) => Verdict::Bug("a host call failed without an exception".into()),
+        },
+        RunError::Mismatch(what) => Verdict::Eager(what),
+        RunError::Torch { message, location } => Verdict::Eager(format!("{message} {location}")),
+        RunError::Bug(message) => Verdict::Bug(message),
+    }
+}
+
+/// Warns once in a process for each text.
+pub fn warn_once(py: Python<'_>, text: &str) -> PyResult<()> {
+    static SAID: Mutex<Option<FxHashSet<String>>> = Mutex::new(None);
+    let fresh = SAID.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert_default().insert(text.to_string());
+    if !fresh {
+        return Ok(());
+    }
+    let text = CString::new(text.replace('\0', "")).unwrap_or_default();
+    PyErr::warn(py, &py.get_type::<PyUserWarning>(), &text, 1)
+}
+
+/// A bug of ours: an exception where bugs are fatal, otherwise one line that says where the details lie.
+pub fn report_bug(py: Python<'_>, message: &str, details: &[(&str, &dyn std::fmt::Display)]) -> PyResult<()> {
+    let mut parts: Vec<(&str, &dyn std::fmt::Display)> = vec![("message", &message)];
+    parts.extend_from_slice(details);
+    let place = match ox_driver::write_bug(&parts) {
+        Ok(path) => format!("details in {}", path.display()),
+        Err(error) => format!("no details could be written: {error}"),
+    };
+    if bugs_are_fatal() {
+        return Err(PyRuntimeError::new_err(format!("oxytorch: {message}; {place}")));
+    }
+    warn_once(py, &format!("oxytorch: internal error, running in eager: {message}; {place}"))
+}

@@ -1,0 +1,184 @@
+//! One call of the FX graph: recorded as Ops where the surface table knows it, otherwise left to Python at run time.
+
+use super::fake::place;
+use super::importer::Importer;
+use super::names::Name;
+use super::refusal::{Import, Refusal};
+use crate::error::bugs_are_fatal;
+use ox_ir::TensorType;
+use ox_ops::surface::{Sharing, lookup};
+use ox_ops::{FrontValue, OpError, TensorRef, ValueOf};
+use pyo3::intern;
+use pyo3::prelude::*;
+use pyo3::types::{PyList, PyTuple};
+use std::rc::Rc;
+
+/// How Python would do it.
+pub enum Callee<'py> {
+    Function(Bound<'py, PyAny>),
+    /// A method of the first argument.
+    Method(String),
+    /// An attribute of the first argument.
+    Attribute(String),
+}
+
+pub(super) type Keywords = Vec<(String, FrontValue)>;
+
+/// One call node, read.
+pub(super) struct Request<'py> {
+    pub node: Bound<'py, PyAny>,
+    pub name: Rc<Name>,
+    pub callee: Callee<'py>,
+    pub args: Vec<FrontValue>,
+    pub kwargs: Keywords,
+    /// The result as torch's fake kernels have it.
+    pub example: Option<Bound<'py, PyAny>>,
+}
+
+impl<'py> Importer<'py> {
+    pub(super) fn call(&mut self, request: Request<'py>) -> Import<FrontValue> {
+        let Request { name, args, kwargs, example, .. } = &request;
+        if let Some(value) = self.without_tensors(name, args, example.as_ref())? {
+            return Ok(value);
+        }
+        let writes = self.written_args(&request)?;
+        if !writes.is_empty() {
+            self.check_opaque(&request)?;
+        }
+        let shares = self.shares(&request)?;
+        let reason = match self.recorder.call(&name.namespace, &name.name, args, kwargs, shares) {
+            Ok(value) => match self.mismatch(&value, example.as_ref())? {
+                None => return Ok(value),
+                Some(problem) if bugs_are_fatal() => return Err(Refusal::Bug(format!("{name}: {problem} ({})", self.location))),
+                Some(problem) => problem,
+            },
+            Err(OpError::Bug(problem)) if bugs_are_fatal() => {
+                return Err(Refusal::Bug(format!("{name}: {problem} ({})", self.location)));
+            }
+            // What eager's own shape rules let pass is not for us to refuse: it will raise at run time if it must.
+            Err(error) => error.to_string(),
+        };
+        self.python_call(request, &writes, reason)
+    }
+
+    /// Calls whose result holds no tensor: sizes, numbers and types are known from the example; so are the items of tuples.
+    fn without_tensors(
+        &mut self,
+        name: &Name,
+        args: &[FrontValue],
+        example: Option<&Bound<'py, PyAny>>,
+    ) -> Import<Option<FrontValue>> {
+        if name.namespace == "operator"
+            && name.name == "getitem"
+            && let [sequence, ValueOf::Int(index)] = args
+            && let (Some(items), Some(index)) = (sequence.items(), index.as_const())
+        {
+            let place = if index < 0 { index + items.len() as i64 } else { index };
+            return Ok(items.get(place as usize).cloned());
+        }
+        // A call that returns nothing is made for what it does.
+        let Some(example) = example.filter(|e| !e.is_none()) else { return Ok(None) };
+        if self.holds_tensor(example)? {
+            return Ok(None);
+        }
+        let is_number =
+            example.is_instance(self.torch.sym_float.bind(self.py))? || example.is_instance(self.torch.sym_bool.bind(self.py))?;
+        if is_number {
+            return Err(Refusal::unsupported(format!("{name}: a number that is only known while running")));
+        }
+        self.value(example).map(Some)
+    }
+
+    fn holds_tensor(&self, example: &Bound<'py, PyAny>) -> Import<bool> {
+        if example.is_instance(self.torch.tensor.bind(self.py))? {
+            return Ok(true);
+        }
+        if example.is_instance_of::<PyTuple>() || example.is_instance_of::<PyList>() {
+            for item in example.try_iter()? {
+                if self.holds_tensor(&item?)? {
+                    return Ok(true);
+                }
+            }
+        }
+        Ok(false)
+    }
+
+    /// Whether eager's result lies in the first argument's memory; asked only where the function decides that by itself.
+    fn shares(&self, request: &Request<'py>) -> Import<Option<bool>> {
+        let Request { node, name, example, .. } = request;
+        let decides = lookup(&name.namespace, &name.name).is_some_and(|row| row.sharing == Sharing::Maybe);
+        let Some(example) = example.as_ref().filter(|_| decides) else { return Ok(None) };
+        let first = node.getattr(intern!(self.py, "args"))?.cast_into::<PyTuple>()?.get_item(0);
+        let Ok(first) = first else { return Ok(None) };
+        if !first.is_instance(self.torch.fx_node.bind(self.py))? {
+            return Ok(None);
+        }
+        let Some(of) = self.meta(&first)? else { return Ok(None) };
+        Ok(match (self.storage(&of)?, self.storage(example)?) {
+            (Some(a), Some(b)) => Some(a == b),
+            _ => None,
+        })
+    }
+
+    /// The identity of a tensor's storage; of a tuple's, the first tensor's.
+    pub(super) fn storage(&self, example: &Bound<'py, PyAny>) -> Import<Option<usize>> {
+        if example.is_instance(self.torch.tensor.bind(self.py))? {
+            return Ok(place(&self.symbols, example)?.map(|p| p.storage));
+        }
+        match example.try_iter() {
+            Ok(mut items) => items.next().transpose()?.map_or(Ok(None), |first| self.storage(&first)),
+            Err(_) => Ok(None),
+        }
+    }
+
+    /// What is wrong with a recorded result by the word of torch's fake kernels. Symbolic sizes are compared by their hints: two
+    /// ways to write an expression are not an error.
+    fn mismatch(&self, value: &FrontValue, example: Option<&Bound<'py, PyAny>>) -> Import<Option<String>> {
+        let Some(example) = example else { return Ok(None) };
+        match value {
+            ValueOf::Tensor(tensor) => self.tensor_mismatch(*tensor, example),
+            ValueOf::Tuple(items) | ValueOf::List(items) => {
+                let examples: Vec<Bound<'py, PyAny>> = match example.try_iter() {
+                    Ok(found) => found.collect::<PyResult<_>>()?,
+                    Err(_) => return Ok(Some(format!("{} results instead of one", items.len()))),
+                };
+                if examples.len() != items.len() {
+                    return Ok(Some(format!("{} results instead of {}", items.len(), examples.len())));
+                }
+                for (item, example) in items.iter().zip(&examples) {
+                    if let Some(problem) = self.mismatch(item, Some(example))? {
+                        return Ok(Some(problem));
+                    }
+                }
+                Ok(None)
+            }
+            _ => Ok(None),
+        }
+    }
+
+    fn tensor_mismatch(&self, tensor: TensorRef, example: &Bound<'py, PyAny>) -> Import<Option<String>> {
+        if !example.is_instance(self.torch.tensor.bind(self.py))? {
+            return Ok(Some("a tensor where eager has none".into()));
+        }
+        let fake = self.describe(example)?;
+        if !fake.is_leaf {
+            return Err(Refusal::Training);
+        }
+        let got = self.recorder.ty(tensor);
+        if self.same_type(got, &fake.ty) {
+            return Ok(None);
+        }
+        Ok(Some(format!("recorded as {} but eager has {}", describe_type(got), describe_type(&fake.ty))))
+    }
+
+    fn same_type(&self, a: &TensorType, b: &TensorType) -> bool {
+        let same_size =
+            |(x, y): (&ox_ir::Sym, &ox_ir::Sym)| x == y || self.symbols.hint(x).is_some_and(|h| Some(h) == self.symbols.hint(y));
+        a.dtype == b.dtype && a.device == b.device && a.rank() == b.rank() && a.shape.iter().zip(&b.shape).all(same_size)
+    }
+}
+
+fn describe_type(ty: &TensorType) -> String {
+    let sizes: Vec<String> = ty.shape.iter().map(|s| s.to_string()).collect();
+    format!("{}[{}]", ty.dtype, sizes.join(", "))
+}

@@ -1,0 +1,93 @@
+//! What torch's fake tensors say of a value: type, strides, and which storage it lies in.
+
+use super::symint::Symbols;
+use crate::torch::{Torch, device_of};
+use ox_ir::TensorType;
+use ox_ir::graph::Shape;
+use pyo3::intern;
+use pyo3::prelude::*;
+use pyo3::types::PyTuple;
+
+/// Why a tensor cannot be an operand of a Graph.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Foreign {
+    DType(String),
+    Layout(String),
+    Size(String),
+    Lazy(&'static str),
+}
+
+impl std::fmt::Display for Foreign {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Foreign::DType(name) => write!(f, "a tensor of type {name}"),
+            Foreign::Layout(name) => write!(f, "a tensor with layout {name}"),
+            Foreign::Size(text) => write!(f, "a size that is only known while running: {text}"),
+            Foreign::Lazy(bit) => write!(f, "a tensor with the {bit} bit"),
+        }
+    }
+}
+
+#[derive(Clone, Debug)]
+pub struct Fake {
+    pub ty: TensorType,
+    pub strides: Shape,
+    pub requires_grad: bool,
+    /// It requires grad by itself: a parameter, not a result.
+    pub is_leaf: bool,
+}
+
+/// Where a tensor lies: its storage's identity, and the offset of its first element inside it.
+#[derive(Clone, Debug)]
+pub struct Place {
+    pub storage: usize,
+    pub offset: ox_ir::Sym,
+}
+
+/// Reads a tensor, real or fake.
+pub fn describe(torch: &Torch, symbols: &Symbols, tensor: &Bound<'_, PyAny>) -> PyResult<Result<Fake, Foreign>> {
+    let py = tensor.py();
+    let layout = tensor.getattr(intern!(py, "layout"))?;
+    if torch.enum_number(&layout) != Some((crate::torch::EnumKind::Layout, 0)) {
+        return Ok(Err(Foreign::Layout(layout.to_string())));
+    }
+    let dtype = tensor.getattr(intern!(py, "dtype"))?;
+    let Some(dtype) = torch.dtype_of(&dtype) else { return Ok(Err(Foreign::DType(dtype.to_string()))) };
+    if let Some(bit) = lazy_bit(tensor)? {
+        return Ok(Err(Foreign::Lazy(bit)));
+    }
+    let device = device_of(&tensor.getattr(intern!(py, "device"))?)?;
+    let shape = tensor.getattr(intern!(py, "shape"))?;
+    let Some(shape) = dims(symbols, &shape)? else { return Ok(Err(Foreign::Size(shape.to_string()))) };
+    let strides = tensor.call_method0(intern!(py, "stride"))?;
+    let Some(strides) = dims(symbols, &strides)? else { return Ok(Err(Foreign::Size(strides.to_string()))) };
+    let requires_grad = tensor.getattr(intern!(py, "requires_grad"))?.is_truthy()?;
+    let is_leaf = !requires_grad || tensor.getattr(intern!(py, "is_leaf"))?.is_truthy()?;
+    Ok(Ok(Fake { ty: TensorType { dtype, device, shape }, strides, requires_grad, is_leaf }))
+}
+
+/// `None` where the offset is not a size expression that we know.
+pub fn place(symbols: &Symbols, tensor: &Bound<'_, PyAny>) -> PyResult<Option<Place>> {
+    let py = tensor.py();
+    let storage = tensor.call_method0(intern!(py, "untyped_storage"))?.getattr(intern!(py, "_cdata"))?.extract()?;
+    let offset = tensor.call_method0(intern!(py, "storage_offset"))?;
+    Ok(symbols.to_sym(&offset)?.map(|offset| Place { storage, offset }))
+}
+
+/// Conjugation and negation that torch has only noted: the memory does not hold the values.
+fn lazy_bit(tensor: &Bound<'_, PyAny>) -> PyResult<Option<&'static str>> {
+    let py = tensor.py();
+    if tensor.call_method0(intern!(py, "is_neg"))?.is_truthy()? {
+        return Ok(Some("neg"));
+    }
+    Ok(tensor.call_method0(intern!(py, "is_conj"))?.is_truthy()?.then_some("conj"))
+}
+
+fn dims(symbols: &Symbols, sizes: &Bound<'_, PyAny>) -> PyResult<Option<Shape>> {
+    let mut out = Shape::new();
+    for size in sizes.cast::<PyTuple>()?.iter() {
+        let Some(sym) = symbols.to_sym(&size)? else { return Ok(None) };
+        out.push(sym);
+    }
+    Ok(Some(out))
+}

@@ -1,0 +1,269 @@
+//! FX graph to Graph: one walk over the nodes.
+
+use super::call::{Callee, Request};
+use super::fake::{Fake, describe, place};
+use super::names::{Name, Names};
+use super::outputs::OutTree;
+use super::refusal::{Import, Refusal};
+use super::symint::Symbols;
+use crate::host::HostTable;
+use crate::report::PythonCall;
+use crate::torch::Torch;
+use ox_ir::graph::{Graph, GraphInput};
+use ox_ops::{FrontValue, Recorder, TensorRef, ValueOf};
+use pyo3::intern;
+use pyo3::prelude::*;
+use pyo3::types::PyDict;
+use rustc_hash::FxHashMap;
+use std::rc::Rc;
+
+/// What one argument of the compiled callable is to the Graph.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Slot {
+    /// The next tensor input.
+    Tensor,
+    /// The next size.
+    Size,
+    /// Known when the graph was captured, and guarded: not passed on.
+    Ignored,
+}
+
+/// A Graph, and what is needed to call what is made of it.
+pub struct Imported {
+    pub graph: Graph,
+    pub slots: Vec<Slot>,
+    /// Tensors of the module that are inputs of the Graph, behind those that are passed.
+    pub constants: Vec<Py<PyAny>>,
+    pub outputs: OutTree,
+    pub host: HostTable,
+    pub python_calls: Vec<PythonCall>,
+}
+
+pub(super) struct InputInfo {
+    pub tensor: TensorRef,
+    pub storage: usize,
+}
+
+pub struct Importer<'py> {
+    pub(super) py: Python<'py>,
+    pub(super) torch: &'py Torch,
+    pub(super) gm: Bound<'py, PyAny>,
+    pub(super) recorder: Recorder,
+    pub(super) symbols: Symbols,
+    pub(super) names: Names,
+    /// Values by the address of their node, which the graph keeps alive.
+    pub(super) env: FxHashMap<usize, FrontValue>,
+    pub(super) host: HostTable,
+    pub(super) slots: Vec<Slot>,
+    pub(super) inputs: Vec<InputInfo>,
+    pub(super) constants: Vec<(Py<PyAny>, TensorRef)>,
+    pub(super) python_calls: Vec<PythonCall>,
+    pub(super) location: String,
+    /// Whether parameters may be taken as never changing.
+    pub(super) freezing: bool,
+    /// Storages of which a Python call returned a view that the recorder cannot follow, and the call: writes to them would be lost
+    /// on one side.
+    pub(super) opaque_views: FxHashMap<usize, String>,
+}
+
+/// Calls that only steer torch: nothing is computed, and what they steer is settled when the graph is compiled.
+const STEERING: &[&str] = &[
+    "_set_grad_enabled",
+    "_log_api_usage_once",
+    "_set_deterministic_algorithms",
+    "_assert_scalar",
+    "_check",
+    "sym_constrain_range",
+];
+
+pub fn import<'py>(gm: &Bound<'py, PyAny>, examples: &Bound<'py, PyAny>, freezing: bool) -> Import<Imported> {
+    let py = gm.py();
+    let mut importer = Importer {
+        py,
+        torch: Torch::get(py)?,
+        gm: gm.clone(),
+        recorder: Recorder::new(),
+        symbols: Symbols::default(),
+        names: Names::default(),
+        env: FxHashMap::default(),
+        host: HostTable::default(),
+        slots: Vec::new(),
+        inputs: Vec::new(),
+        constants: Vec::new(),
+        python_calls: Vec::new(),
+        location: String::new(),
+        freezing,
+        opaque_views: FxHashMap::default(),
+    };
+    importer.prepare()?;
+    importer.walk(examples)
+}
+
+impl<'py> Importer<'py> {
+    fn prepare(&mut self) -> Import<()> {
+        let torch = self.py.import(intern!(self.py, "torch"))?;
+        let default = torch.call_method0(intern!(self.py, "get_default_dtype"))?;
+        if let Some(dtype) = self.torch.dtype_of(&default) {
+            self.recorder.builder().default_dtype = dtype;
+        }
+        if torch.call_method1(intern!(self.py, "is_autocast_enabled"), ("cpu",))?.is_truthy()? {
+            return Err(Refusal::unsupported("autocast"));
+        }
+        Ok(())
+    }
+
+    fn walk(mut self, examples: &Bound<'py, PyAny>) -> Import<Imported> {
+        let py = self.py;
+        let nodes: Vec<Bound<'py, PyAny>> =
+            self.gm.getattr(intern!(py, "graph"))?.getattr(intern!(py, "nodes"))?.try_iter()?.collect::<PyResult<_>>()?;
+        for node in &nodes {
+            let op = node.getattr(intern!(py, "op"))?;
+            let op: &str = op.extract()?;
+            let value = match op {
+                "placeholder" => self.placeholder(node, examples)?,
+                "get_attr" => self.get_attr(node)?,
+                "call_function" | "call_method" | "call_module" => {
+                    self.set_location(node)?;
+                    let location = self.location.clone();
+                    self.call_node(node, op).map_err(|e| e.at(&location))?
+                }
+                "output" => return self.finish(node),
+                other => return Err(Refusal::unsupported(format!("an FX node of kind {other}"))),
+            };
+            self.env.insert(node.as_ptr() as usize, value);
+        }
+        Err(Refusal::Bug("an FX graph without an output node".into()))
+    }
+
+    pub(super) fn meta(&self, node: &Bound<'py, PyAny>) -> Import<Option<Bound<'py, PyAny>>> {
+        let py = self.py;
+        let meta = node.getattr(intern!(py, "meta"))?;
+        let meta = meta.cast::<PyDict>()?;
+        Ok(match meta.get_item(intern!(py, "example_value"))? {
+            Some(value) => Some(value),
+            None => meta.get_item(intern!(py, "val"))?,
+        })
+    }
+
+    /// `file:line` of the innermost frame in the node's stack trace.
+    fn set_location(&mut self, node: &Bound<'py, PyAny>) -> Import<()> {
+        let py = self.py;
+        let meta = node.getattr(intern!(py, "meta"))?;
+        let trace = meta.cast::<PyDict>()?.get_item(intern!(py, "stack_trace"))?;
+        let trace = trace.and_then(|t| t.extract::<String>().ok());
+        self.location = trace.as_deref().and_then(last_frame).unwrap_or_default();
+        self.recorder.set_location(&self.location);
+        Ok(())
+    }
+
+    fn placeholder(&mut self, node: &Bound<'py, PyAny>, examples: &Bound<'py, PyAny>) -> Import<FrontValue> {
+        let example = match self.meta(node)? {
+            Some(example) => example,
+            None => examples.get_item(self.slots.len())?,
+        };
+        if example.is_instance(self.torch.sym_int.bind(self.py))? {
+            return self.size_placeholder(&example);
+        }
+        if !example.is_instance(self.torch.tensor.bind(self.py))? {
+            self.slots.push(Slot::Ignored);
+            return match self.number(&example)? {
+                Some(number) => Ok(number),
+                None => Ok(ValueOf::Object(self.host.add_missing())),
+            };
+        }
+        let name: String = node.getattr(intern!(self.py, "name"))?.extract()?;
+        self.slots.push(Slot::Tensor);
+        Ok(ValueOf::Tensor(self.tensor_input(&example, name)?))
+    }
+
+    fn size_placeholder(&mut self, example: &Bound<'py, PyAny>) -> Import<FrontValue> {
+        let Some(var) = self.symbols.declare(example)? else {
+            // Specialised while tracing: the guard holds it to this value.
+            self.slots.push(Slot::Ignored);
+            return self.value(example);
+        };
+        if self.recorder.builder().graph().sizes.contains(&var) {
+            self.slots.push(Slot::Ignored);
+            return Ok(ValueOf::Int(ox_ir::Sym::var(&var)));
+        }
+        self.slots.push(Slot::Size);
+        Ok(ValueOf::Int(self.recorder.builder().size(var)))
+    }
+
+    fn tensor_input(&mut self, example: &Bound<'py, PyAny>, name: String) -> Import<TensorRef> {
+        let fake = self.describe(example)?;
+        if fake.ty.device != ox_ir::Device::Cpu {
+            return Err(Refusal::unsupported(format!("a tensor on {}", example.getattr(intern!(self.py, "device"))?)));
+        }
+        let storage = place(&self.symbols, example)?.map_or(0, |p| p.storage);
+        // Dynamo names placeholders after their source: `l_self_modules_bn1_buffers_running_mean_`.
+        let is_weight = name.contains("_buffers_") || example.is_instance(self.torch.parameter.bind(self.py))?;
+        let frozen = self.freezing && is_weight;
+        let tensor = self.recorder.input(GraphInput { name, ty: fake.ty, strides: fake.strides, frozen });
+        self.inputs.push(InputInfo { tensor, storage });
+        Ok(tensor)
+    }
+
+    pub(super) fn describe(&self, tensor: &Bound<'py, PyAny>) -> Import<Fake> {
+        describe(self.torch, &self.symbols, tensor)?.map_err(|foreign| Refusal::unsupported(foreign.to_string()))
+    }
+
+    /// A tensor or module that hangs on the graph module.
+    fn get_attr(&mut self, node: &Bound<'py, PyAny>) -> Import<FrontValue> {
+        let target: String = node.getattr(intern!(self.py, "target"))?.extract()?;
+        let mut object = self.gm.clone();
+        for part in target.split('.') {
+            object = object.getattr(part)?;
+        }
+        if !object.is_instance(self.torch.tensor.bind(self.py))? {
+            return Ok(ValueOf::Object(self.host.add(&object)));
+        }
+        if let Some((_, tensor)) = self.constants.iter().find(|(known, _)| known.is(&object)) {
+            return Ok(ValueOf::Tensor(*tensor));
+        }
+        let example = self.meta(node)?.unwrap_or_else(|| object.clone());
+        let tensor = self.tensor_input(&example, target)?;
+        self.constants.push((object.unbind(), tensor));
+        Ok(ValueOf::Tensor(tensor))
+    }
+
+    fn call_node(&mut self, node: &Bound<'py, PyAny>, op: &str) -> Import<FrontValue> {
+        let py = self.py;
+        let target = node.getattr(intern!(py, "target"))?;
+        let (mut args, kwargs) = self.arguments(node)?;
+        let (name, callee) = match op {
+            "call_method" => {
+                let method: String = target.extract()?;
+                (Rc::new(Name::method(&method)), Callee::Method(method))
+            }
+            "call_function" => (self.names.of_function(self.torch, &target)?, Callee::Function(target.clone())),
+            _ => return Err(Refusal::unsupported("a call of a submodule")),
+        };
+        if STEERING.contains(&name.name.as_str()) {
+            return Ok(ValueOf::None);
+        }
+        if name.name.ends_with("_autocast") {
+            return Err(Refusal::unsupported("autocast"));
+        }
+        let example = self.meta(node)?;
+        // `x.T` and its like are functions of x by another spelling.
+        if name.namespace == "operator"
+            && name.name == "getattr"
+            && let [ValueOf::Tensor(_), ValueOf::Str(attribute)] = &args[..]
+        {
+            let (name, callee) = (Rc::new(Name::method(attribute)), Callee::Attribute(attribute.clone()));
+            args.truncate(1);
+            return self.call(Request { node: node.clone(), name, callee, args, kwargs, example });
+        }
+        self.call(Request { node: node.clone(), name, callee, args, kwargs, example })
+    }
+}
+
+/// The last `File "x.py", line 3` of a stack trace as `x.py:3`.
+fn last_frame(trace: &str) -> Option<String> {
+    let line = trace.lines().rev().find(|line| line.trim_start().starts_with("File \""))?;
+    let (_, rest) = line.split_once("File \"")?;
+    let (file, rest) = rest.split_once("\", line ")?;
+    let number = rest.split(|c: char| !c.is_ascii_digit()).next()?;
+    Some(format!("{file}:{number}"))
+}

@@ -1,0 +1,250 @@
+//! Calls that the surface table does not know: done by Python at run time, typed by torch's fake kernels.
+
+use super::call::{Callee, Request};
+use super::importer::Importer;
+use super::refusal::{Import, Refusal};
+use crate::report::PythonCall;
+use ox_ir::Scalar;
+use ox_ir::graph::{Arg, Library, LibraryOut};
+use ox_ops::{FrontValue, OpError, TensorRef, ValueOf};
+use pyo3::intern;
+use pyo3::prelude::*;
+use pyo3::types::{PyList, PyTuple};
+
+/// Python's in-place operators.
+const IN_PLACE_OPERATORS: &[&str] = &[
+    "iadd",
+    "isub",
+    "imul",
+    "itruediv",
+    "ifloordiv",
+    "imod",
+    "ipow",
+    "iand",
+    "ior",
+    "ixor",
+    "ilshift",
+    "irshift",
+    "imatmul",
+    "setitem",
+];
+
+/// Tensors of a call, each once, and the arguments that name them by place.
+struct Encoder {
+    tensors: Vec<TensorRef>,
+    /// The place of Python's `...` in the side table.
+    ellipsis: u32,
+}
+
+impl<'py> Importer<'py> {
+    pub(super) fn python_call(&mut self, request: Request<'py>, writes: &[TensorRef], reason: String) -> Import<FrontValue> {
+        let results = self.library_outs(&request, writes)?;
+        if !request.is_in_place() {
+            self.note_opaque_view(&request)?;
+        }
+        let ellipsis = self.host.add(&self.py.Ellipsis().into_bound(self.py));
+        let Request { name, callee, args, kwargs, example, .. } = request;
+        let mut encoder = Encoder { tensors: Vec::new(), ellipsis };
+        let encoded: Vec<Arg> = args.iter().map(|a| encoder.encode(a)).collect();
+        let encoded_kwargs = kwargs.iter().map(|(k, v)| (k.clone(), encoder.encode(v))).collect();
+        let tensors = encoder.tensors;
+        let mutates = writes.iter().filter_map(|w| tensors.iter().position(|t| t == w)).map(|p| p as u32).collect();
+        let results_are_args = results.is_none();
+        let library = Library {
+            callee: ox_ir::graph::Callee::Python { object: self.host.add_callee(callee, self.py), name: name.to_string() },
+            args: encoded,
+            kwargs: encoded_kwargs,
+            outs: results.unwrap_or_default(),
+            mutates,
+            // What Python does is not known: it keeps its place among other such calls.
+            effect: true,
+        };
+        let outs = self.recorder.library(library, &tensors).map_err(|error| match error {
+            OpError::Bug(text) => Refusal::Bug(text),
+            other => Refusal::unsupported(format!("{name}: {other}")),
+        })?;
+        self.python_calls.push(PythonCall { name: name.to_string(), location: self.location.clone(), reason });
+        match example {
+            Some(example) if !results_are_args => self.rebuild(&example, &mut outs.into_iter()),
+            _ => Ok(args.into_iter().next().unwrap_or(ValueOf::None)),
+        }
+    }
+
+    /// The tensors that the call makes: its result is a tensor or a flat sequence of tensors and Nones. `None` for an in-place
+    /// call, which returns its argument.
+    fn library_outs(&self, request: &Request<'py>, writes: &[TensorRef]) -> Import<Option<Vec<LibraryOut>>> {
+        let unsupported = |what: &str| Refusal::unsupported(format!("{}: {what}", request.name));
+        match &request.example {
+            _ if !writes.is_empty() && request.is_in_place() => Ok(None),
+            Some(example) => self.outs_like(example)?.ok_or_else(|| unsupported("results that are not tensors")).map(Some),
+            None if !writes.is_empty() => Ok(None),
+            None => Err(unsupported("a call whose result is not known")),
+        }
+    }
+
+    fn outs_like(&self, example: &Bound<'py, PyAny>) -> Import<Option<Vec<LibraryOut>>> {
+        let mut outs = Vec::new();
+        let items: Vec<Bound<'py, PyAny>> = match is_sequence(example) {
+            true => example.try_iter()?.collect::<PyResult<_>>()?,
+            false => vec![example.clone()],
+        };
+        for item in items {
+            if item.is_none() {
+                continue;
+            }
+            if !item.is_instance(self.torch.tensor.bind(self.py))? {
+                return Ok(None);
+            }
+            let fake = self.describe(&item)?;
+            if !fake.is_leaf {
+                return Err(Refusal::Training);
+            }
+            outs.push(LibraryOut { ty: fake.ty, strides: fake.strides });
+        }
+        Ok(Some(outs))
+    }
+
+    fn rebuild(&self, example: &Bound<'py, PyAny>, outs: &mut dyn Iterator<Item = TensorRef>) -> Import<FrontValue> {
+        if is_sequence(example) {
+            let items: Vec<Bound<'py, PyAny>> = example.try_iter()?.collect::<PyResult<_>>()?;
+            return Ok(ValueOf::Tuple(items.iter().map(|item| self.rebuild(item, outs)).collect::<Import<_>>()?));
+        }
+        if example.is_none() {
+            return Ok(ValueOf::None);
+        }
+        Ok(outs.next().map_or(ValueOf::None, ValueOf::Tensor))
+    }
+
+    /// The tensors that the call writes: by its schema if it has one, otherwise by torch's naming.
+    pub(super) fn written_args(&self, request: &Request<'py>) -> Import<Vec<TensorRef>> {
+        let outs = request.kwargs.iter().filter(|(key, _)| key == "out");
+        let mut written: Vec<TensorRef> = outs.flat_map(|(_, value)| value.tensors()).collect();
+        if let Some(overload) = self.overload(&request.callee)? {
+            written.extend(self.written_by_schema(&overload, request)?);
+        } else if request.is_in_place() {
+            written.extend(request.args.first().and_then(|first| first.as_tensor()));
+        }
+        Ok(written)
+    }
+
+    /// The operator that a call means, if it says so: an overload, or a packet with one overload.
+    fn overload(&self, callee: &Callee<'py>) -> Import<Option<Bound<'py, PyAny>>> {
+        let py = self.py;
+        let Callee::Function(function) = callee else { return Ok(None) };
+        if function.is_instance(self.torch.op_overload.bind(py))? {
+            return Ok(Some(function.clone()));
+        }
+        if !function.is_instance(self.torch.op_overload_packet.bind(py))? {
+            return Ok(None);
+        }
+        let overloads: Vec<String> = function.call_method0(intern!(py, "overloads"))?.extract()?;
+        match &overloads[..] {
+            [only] => Ok(Some(function.getattr(only.as_str())?)),
+            _ => Ok(None),
+        }
+    }
+
+    fn written_by_schema(&self, overload: &Bound<'py, PyAny>, request: &Request<'py>) -> Import<Vec<TensorRef>> {
+        let py = self.py;
+        let schema = overload.getattr(intern!(py, "_schema"))?;
+        let mut written = Vec::new();
+        for (place, parameter) in schema.getattr(intern!(py, "arguments"))?.try_iter()?.enumerate() {
+            let parameter = parameter?;
+            let alias = parameter.getattr(intern!(py, "alias_info"))?;
+            if alias.is_none() || !alias.getattr(intern!(py, "is_write"))?.is_truthy()? {
+                continue;
+            }
+            let key: String = parameter.getattr(intern!(py, "name"))?.extract()?;
+            let named = || request.kwargs.iter().find(|(k, _)| *k == key).map(|(_, v)| v);
+            let value = request.args.get(place).or_else(named);
+            written.extend(value.into_iter().flat_map(|v| v.tensors()));
+        }
+        Ok(written)
+    }
+
+    /// Notes a result that shares memory with an argument: the recorder takes it for a fresh tensor.
+    fn note_opaque_view(&mut self, request: &Request<'py>) -> Import<()> {
+        let Some(example) = &request.example else { return Ok(()) };
+        let Some(own) = self.storage(example)? else { return Ok(()) };
+        if self.argument_storages(&request.node)?.contains(&own) {
+            self.opaque_views.insert(own, request.name.to_string());
+        }
+        Ok(())
+    }
+
+    fn argument_storages(&self, node: &Bound<'py, PyAny>) -> Import<Vec<usize>> {
+        let mut storages = Vec::new();
+        for input in node.getattr(intern!(self.py, "all_input_nodes"))?.try_iter()? {
+            if let Some(example) = self.meta(&input?)? {
+                storages.extend(self.storage(&example)?);
+            }
+        }
+        Ok(storages)
+    }
+
+    /// Refuses a write to memory that has views which the recorder does not know of. An in-place call writes its first argument; for
+    /// others any argument counts.
+    pub(super) fn check_opaque(&self, request: &Request<'py>) -> Import<()> {
+        if self.opaque_views.is_empty() {
+            return Ok(());
+        }
+        let mut storages = self.argument_storages(&request.node)?;
+        if request.is_in_place() {
+            storages.truncate(1);
+        }
+        match storages.iter().find_map(|storage| self.opaque_views.get(storage)) {
+            Some(name) => Err(Refusal::unsupported(format!("an in-place operation after {name}, which returned a view"))),
+            None => Ok(()),
+        }
+    }
+}
+
+impl Request<'_> {
+    /// `add_`, `iadd`, `setitem`, `relu(x, inplace=True)`; not `__add__`.
+    fn is_in_place(&self) -> bool {
+        if self.kwargs.iter().any(|(key, value)| key == "inplace" && *value == ValueOf::Bool(true)) {
+            return true;
+        }
+        let text = self.name.name.as_str();
+        if self.name.namespace == "operator" {
+            return IN_PLACE_OPERATORS.contains(&text);
+        }
+        match text.strip_prefix("__").and_then(|t| t.strip_suffix("__")) {
+            Some(inner) => IN_PLACE_OPERATORS.contains(&inner),
+            None => text.ends_with('_'),
+        }
+    }
+}
+
+impl Encoder {
+    fn encode(&mut self, value: &FrontValue) -> Arg {
+        match value {
+            ValueOf::Tensor(tensor) => {
+                let known = self.tensors.iter().position(|t| t == tensor);
+                let place = known.unwrap_or_else(|| {
+                    self.tensors.push(*tensor);
+                    self.tensors.len() - 1
+                });
+                Arg::Tensor(place as u32)
+            }
+            ValueOf::Int(sym) => Arg::Int(sym.clone()),
+            ValueOf::Float(x) => Arg::Float(Scalar::Float(*x)),
+            ValueOf::Bool(x) => Arg::Bool(*x),
+            ValueOf::None => Arg::None,
+            ValueOf::Str(x) => Arg::Str(x.clone()),
+            ValueOf::DType(x) => Arg::DType(*x),
+            ValueOf::Device(x) => Arg::Device(*x),
+            ValueOf::MemoryFormat(x) => Arg::MemoryFormat(*x),
+            ValueOf::Layout(x) => Arg::Layout(*x),
+            ValueOf::List(items) => Arg::List(items.iter().map(|v| self.encode(v)).collect()),
+            ValueOf::Tuple(items) => Arg::Tuple(items.iter().map(|v| self.encode(v)).collect()),
+            ValueOf::Slice(s) => Arg::Slice(Box::new([self.encode(&s[0]), self.encode(&s[1]), self.encode(&s[2])])),
+            ValueOf::Ellipsis => Arg::Object(self.ellipsis),
+            ValueOf::Object(x) => Arg::Object(*x),
+        }
+    }
+}
+
+fn is_sequence(object: &Bound<'_, PyAny>) -> bool {
+    object.is_instance_of::<PyTuple>() || object.is_instance_of::<PyList>()
+}

@@ -1,0 +1,22 @@
+//! FX graphs (as Dynamo captures them, before AOTAutograd) to Graphs.
+//!
+//! - `importer`: the walk over the nodes; inputs and constants.
+//! - `call`: one call, recorded through the surface table and checked against torch's fake tensors.
+//! - `library`: calls that the table does not know, done by Python at run time.
+//! - `args`, `names`, `symint`, `fake`: Python's values, functions, size expressions and tensors as ours.
+//! - `outputs`: what the graph returns.
+
+mod args;
+mod call;
+mod fake;
+mod importer;
+mod library;
+mod names;
+mod outputs;
+mod refusal;
+mod symint;
+
+pub use call::Callee;
+pub use importer::{Imported, Slot, import};
+pub use outputs::OutTree;
+pub use refusal::Refusal;

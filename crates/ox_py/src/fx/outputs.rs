@@ -1,0 +1,119 @@
+//! What the graph returns, and how to put it together at run time.
+
+use super::fake::place;
+use super::importer::{Imported, Importer};
+use super::refusal::{Import, Refusal};
+use ox_ir::Sym;
+use ox_ir::graph::Alias;
+use ox_ops::{OpError, OutputSpec, TensorRef, ValueOf};
+use pyo3::intern;
+use pyo3::prelude::*;
+use pyo3::types::{PyList, PyTuple};
+
+/// The shape of the result, with the run's tensors in it.
+pub enum OutTree {
+    /// The n-th tensor that the run returns.
+    Tensor(usize),
+    /// The n-th argument of the callable, unchanged: eager returns the same object.
+    Argument(usize),
+    /// The n-th constant of the module, likewise.
+    Constant(usize),
+    Size(Sym),
+    Object(Py<PyAny>),
+    Tuple(Vec<OutTree>),
+    List(Vec<OutTree>),
+}
+
+/// What was learned of the outputs while the tree was built.
+#[derive(Default)]
+struct Collected {
+    specs: Vec<OutputSpec>,
+    /// The place of the input whose storage the output lies in, by the fake tensors.
+    inputs: Vec<Option<u32>>,
+}
+
+impl<'py> Importer<'py> {
+    pub(super) fn finish(mut self, node: &Bound<'py, PyAny>) -> Import<Imported> {
+        let py = self.py;
+        let returned = node.getattr(intern!(py, "args"))?.cast_into::<PyTuple>()?.get_item(0)?;
+        let mut collected = Collected::default();
+        let outputs = self.out_tree(&returned, &mut collected)?;
+        let mut graph = std::mem::take(&mut self.recorder).finish(&collected.specs).map_err(|error| match error {
+            OpError::Bug(text) => Refusal::Bug(text),
+            other => Refusal::unsupported(other.to_string()),
+        })?;
+        for (n, input) in collected.inputs.iter().enumerate() {
+            let offset = &collected.specs[n].offset;
+            match (input, &graph.outputs[n].alias) {
+                // The fake tensors know of views that the recorder could not follow.
+                (Some(input), alias) if !matches!(alias, Some(Alias::Input(known, _)) if known == input) => {
+                    let value = graph.outputs[n].value;
+                    if graph.ty(value).dtype != graph.inputs[*input as usize].ty.dtype {
+                        return Err(Refusal::unsupported("an output that shows an input's memory as another type"));
+                    }
+                    graph.outputs[n].alias = Some(Alias::Input(*input, offset.clone()));
+                }
+                (None, Some(Alias::Input(..))) => graph.outputs[n].alias = None,
+                _ => {}
+            }
+        }
+        let constants = self.constants.into_iter().map(|(object, _)| object).collect();
+        Ok(Imported { graph, slots: self.slots, constants, outputs, host: self.host, python_calls: self.python_calls })
+    }
+
+    fn out_tree(&mut self, object: &Bound<'py, PyAny>, collected: &mut Collected) -> Import<OutTree> {
+        if let Ok(tuple) = object.cast::<PyTuple>() {
+            let items = tuple.iter().map(|item| self.out_tree(&item, collected)).collect::<Import<_>>()?;
+            return Ok(OutTree::Tuple(items));
+        }
+        if let Ok(list) = object.cast::<PyList>() {
+            let items = list.iter().map(|item| self.out_tree(&item, collected)).collect::<Import<_>>()?;
+            return Ok(OutTree::List(items));
+        }
+        if !object.is_instance(self.torch.fx_node.bind(self.py))? {
+            return Ok(OutTree::Object(object.clone().unbind()));
+        }
+        match self.value(object)? {
+            ValueOf::Tensor(tensor) => self.out_tensor(object, tensor, collected),
+            ValueOf::Int(sym) => Ok(OutTree::Size(sym)),
+            ValueOf::None => Ok(OutTree::Object(self.py.None())),
+            _ => match self.meta(object)? {
+                Some(example) => Ok(OutTree::Object(example.unbind())),
+                None => Err(Refusal::unsupported("an output that is neither a tensor nor a number")),
+            },
+        }
+    }
+
+    fn out_tensor(&mut self, node: &Bound<'py, PyAny>, tensor: TensorRef, collected: &mut Collected) -> Import<OutTree> {
+        if let Some(whole) = self.whole_input(tensor) {
+            return Ok(whole);
+        }
+        // One object in two places is one object again.
+        if let Some(n) = collected.specs.iter().position(|spec| spec.tensor == tensor) {
+            return Ok(OutTree::Tensor(n));
+        }
+        let example = self.meta(node)?.ok_or_else(|| Refusal::unsupported("an output without an example"))?;
+        let fake = self.describe(&example)?;
+        if fake.requires_grad {
+            return Err(Refusal::Training);
+        }
+        let place =
+            place(&self.symbols, &example)?.ok_or_else(|| Refusal::unsupported("an output at an offset that is not known"))?;
+        let input = self.inputs.iter().position(|input| input.storage == place.storage);
+        collected.specs.push(OutputSpec { tensor, strides: fake.strides, offset: place.offset });
+        collected.inputs.push(input.map(|n| n as u32));
+        Ok(OutTree::Tensor(collected.specs.len() - 1))
+    }
+
+    /// An output that is an input: the caller gets the very object back.
+    fn whole_input(&self, tensor: TensorRef) -> Option<OutTree> {
+        if let Some(n) = self.constants.iter().position(|(_, known)| *known == tensor) {
+            return Some(OutTree::Constant(n));
+        }
+        let passed: Vec<&super::importer::InputInfo> =
+            self.inputs.iter().filter(|input| !self.constants.iter().any(|(_, known)| *known == input.tensor)).collect();
+        let place = passed.iter().position(|input| input.tensor == tensor)?;
+        let tensors = self.slots.iter().enumerate().filter(|(_, slot)| **slot == super::importer::Slot::Tensor);
+        tensors.map(|(n, _)| n).nth(place).map(OutTree::Argument)
+    }
+}

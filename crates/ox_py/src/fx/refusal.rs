@@ -1,0 +1,52 @@
+//! Why a graph is not compiled.
+
+use pyo3::PyErr;
+use pyo3::exceptions::PyRuntimeError;
+
+#[derive(Debug)]
+pub enum Refusal {
+    /// Left to eager, with one warning: what it is, and the user's line ("" if not known).
+    Unsupported { what: String, location: String },
+    /// Gradients are wanted.
+    Training,
+    /// A mistake of ours.
+    Bug(String),
+    /// Python raised while we read the graph.
+    Python(PyErr),
+}
+
+pub type Import<T> = Result<T, Refusal>;
+
+impl Refusal {
+    pub fn unsupported(what: impl Into<String>) -> Refusal {
+        Refusal::Unsupported { what: what.into(), location: String::new() }
+    }
+
+    /// Adds the line where none is known yet.
+    pub fn at(self, line: &str) -> Refusal {
+        match self {
+            Refusal::Unsupported { what, location } if location.is_empty() => {
+                Refusal::Unsupported { what, location: line.to_string() }
+            }
+            other => other,
+        }
+    }
+}
+
+impl From<PyErr> for Refusal {
+    fn from(error: PyErr) -> Refusal {
+        Refusal::Python(error)
+    }
+}
+
+impl From<pyo3::CastError<'_, '_>> for Refusal {
+    fn from(error: pyo3::CastError<'_, '_>) -> Refusal {
+        Refusal::Python(PyRuntimeError::new_err(error.to_string()))
+    }
+}
+
+impl From<pyo3::CastIntoError<'_>> for Refusal {
+    fn from(error: pyo3::CastIntoError<'_>) -> Refusal {
+        Refusal::Python(PyRuntimeError::new_err(error.to_string()))
+    }
+}

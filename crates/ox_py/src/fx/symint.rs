@@ -1,0 +1,111 @@
+//! Size expressions: what torch's shape environment says (sympy) in terms of Sym.
+
+use ox_ir::{Sym, Var};
+use pyo3::intern;
+use pyo3::prelude::*;
+use pyo3::types::{PyInt, PyTuple};
+use rustc_hash::FxHashMap;
+
+/// The symbols of one graph. Those that are passed as arguments become its sizes, in the order of the placeholders.
+#[derive(Default)]
+pub struct Symbols {
+    by_name: FxHashMap<String, Var>,
+    /// What each variable was when the graph was captured; used to compare expressions that are equal but look different.
+    hints: FxHashMap<Var, i64>,
+}
+
+impl Symbols {
+    /// Declares the symbol that a placeholder binds. `None` if the SymInt is not a plain symbol.
+    pub fn declare(&mut self, symint: &Bound<'_, PyAny>) -> PyResult<Option<Var>> {
+        let py = symint.py();
+        let node = symint.getattr(intern!(py, "node"))?;
+        let expr = node.getattr(intern!(py, "expr"))?;
+        if kind_of(&expr)? != "Symbol" {
+            return Ok(None);
+        }
+        let name: String = expr.getattr(intern!(py, "name"))?.extract()?;
+        if let Some(var) = self.by_name.get(&name) {
+            return Ok(Some(var.clone()));
+        }
+        let (lo, hi) = range_of(&node, &expr)?;
+        let var = Var::size(self.by_name.len() as u32, lo, hi, 1);
+        if let Ok(hint) = node.getattr(intern!(py, "hint"))?.extract::<i64>() {
+            self.hints.insert(var.clone(), hint);
+        }
+        self.by_name.insert(name, var.clone());
+        Ok(Some(var))
+    }
+
+    /// An int or a SymInt as Sym; `None` if it uses a symbol that nobody passes, or a function that Sym has not.
+    pub fn to_sym(&self, value: &Bound<'_, PyAny>) -> PyResult<Option<Sym>> {
+        if value.is_exact_instance_of::<PyInt>() {
+            return Ok(value.extract::<i64>().ok().map(Sym::from));
+        }
+        let py = value.py();
+        self.expr(&value.getattr(intern!(py, "node"))?.getattr(intern!(py, "expr"))?)
+    }
+
+    fn expr(&self, expr: &Bound<'_, PyAny>) -> PyResult<Option<Sym>> {
+        let py = expr.py();
+        let kind = kind_of(expr)?;
+        match kind.as_str() {
+            "Integer" | "Zero" | "One" | "NegativeOne" => return Ok(py_int(expr)?.map(Sym::from)),
+            "Symbol" => {
+                let name = expr.getattr(intern!(py, "name"))?;
+                return Ok(self.by_name.get(name.extract::<&str>()?).map(Sym::var));
+            }
+            _ => {}
+        }
+        let mut args = Vec::new();
+        for arg in expr.getattr(intern!(py, "args"))?.cast::<PyTuple>()?.iter() {
+            let Some(arg) = self.expr(&arg)? else { return Ok(None) };
+            args.push(arg);
+        }
+        Ok(apply(&kind, &args))
+    }
+
+    /// The value that the expression had when the graph was captured.
+    pub fn hint(&self, sym: &Sym) -> Option<i64> {
+        sym.eval(&|var| self.hints.get(var).copied())
+    }
+}
+
+fn apply(kind: &str, args: &[Sym]) -> Option<Sym> {
+    Some(match (kind, args) {
+        ("Add", _) => args.iter().sum(),
+        ("Mul", _) => args.iter().product(),
+        ("Pow", [base, exponent]) => {
+            let exponent = exponent.as_const().filter(|e| (0..=16).contains(e))?;
+            (0..exponent).fold(Sym::ONE, |acc, _| &acc * base)
+        }
+        ("FloorDiv" | "CleanDiv", [a, b]) => a.div(b),
+        ("CeilDiv", [a, b]) => -&(-a).div(b),
+        ("Mod" | "PythonMod", [a, b]) => a.rem(b),
+        ("ModularIndexing", [a, b, c]) => a.div(b).rem(c),
+        ("Max", [first, rest @ ..]) => rest.iter().fold(first.clone(), |acc, x| acc.greater(x)),
+        ("Min", [first, rest @ ..]) => rest.iter().fold(first.clone(), |acc, x| acc.lesser(x)),
+        _ => return None,
+    })
+}
+
+fn kind_of(expr: &Bound<'_, PyAny>) -> PyResult<String> {
+    Ok(expr.get_type().name()?.extract::<&str>()?.to_string())
+}
+
+/// `int(x)`, None where it does not fit.
+fn py_int(x: &Bound<'_, PyAny>) -> PyResult<Option<i64>> {
+    let int = x.py().get_type::<PyInt>().call1((x,))?;
+    Ok(int.extract::<i64>().ok())
+}
+
+fn range_of(node: &Bound<'_, PyAny>, symbol: &Bound<'_, PyAny>) -> PyResult<(i64, i64)> {
+    let py = node.py();
+    let ranges = node.getattr(intern!(py, "shape_env"))?.getattr(intern!(py, "var_to_range"))?;
+    let Ok(range) = ranges.get_item(symbol) else { return Ok((i64::MIN, i64::MAX)) };
+    // An end that is infinite does not convert to an int.
+    let end = |name: &str, otherwise: i64| -> PyResult<i64> {
+        let value = range.getattr(name)?;
+        Ok(py_int(&value).ok().flatten().unwrap_or(otherwise))
+    };
+    Ok((end("lower", i64::MIN)?, end("upper", i64::MAX)?))
+}

@@ -1,0 +1,65 @@
+//! The report of the last compile, for people and tests: `oxytorch.last_compile()`.
+
+use ox_driver::Report;
+use pyo3::prelude::*;
+use pyo3::types::{PyDict, PyList};
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+/// An operation that Python does at run time, and why.
+#[derive(Clone, Debug)]
+pub struct PythonCall {
+    pub name: String,
+    pub location: String,
+    pub reason: String,
+}
+
+#[derive(Clone, Debug, Default)]
+pub struct LastCompile {
+    pub import: Duration,
+    pub report: Report,
+    pub python_calls: Vec<PythonCall>,
+    /// Why the graph runs in eager; None if it was compiled.
+    pub eager: Option<String>,
+}
+
+static LAST: Mutex<Option<LastCompile>> = Mutex::new(None);
+
+pub fn remember(last: LastCompile) {
+    *LAST.lock().unwrap_or_else(PoisonError::into_inner) = Some(last);
+}
+
+/// What the last compile in this process did, or None if there was none.
+#[pyfunction]
+pub fn last_compile(py: Python<'_>) -> PyResult<Option<Bound<'_, PyDict>>> {
+    let last = LAST.lock().unwrap_or_else(PoisonError::into_inner).clone();
+    last.map(|last| to_dict(py, &last)).transpose()
+}
+
+fn to_dict<'py>(py: Python<'py>, last: &LastCompile) -> PyResult<Bound<'py, PyDict>> {
+    let LastCompile { import, report, python_calls, eager } = last;
+    let stages = PyDict::new(py);
+    stages.set_item("import", import.as_secs_f64())?;
+    for (name, time) in &report.stages {
+        stages.set_item(name, time.as_secs_f64())?;
+    }
+    let library = PyDict::new(py);
+    for (name, count) in &report.library_calls {
+        library.set_item(name, count)?;
+    }
+    let python: Vec<(&str, &str, &str)> =
+        python_calls.iter().map(|c| (c.name.as_str(), c.location.as_str(), c.reason.as_str())).collect();
+    let out = PyDict::new(py);
+    out.set_item("outcome", if eager.is_some() { "eager" } else { "compiled" })?;
+    out.set_item("reason", eager.as_deref())?;
+    out.set_item("stages", stages)?;
+    out.set_item("graph_nodes", report.graph_nodes)?;
+    out.set_item("optimised_nodes", report.optimised_nodes)?;
+    out.set_item("plan_steps", report.steps)?;
+    out.set_item("launches", report.launches)?;
+    out.set_item("kernels", report.kernels)?;
+    out.set_item("kernels_compiled", report.kernels_compiled)?;
+    out.set_item("library_calls", library)?;
+    out.set_item("python_calls", PyList::new(py, python)?)?;
+    Ok(out)
+}

@@ -1,0 +1,38 @@
+from typing import Any, Callable, Mapping, Sequence, TypedDict
+
+import torch
+
+__version__: str
+
+class CompileReport(TypedDict):
+    """What the last compile in this process did."""
+
+    outcome: str
+    """"compiled" or "eager"."""
+    reason: str | None
+    """Why the graph runs in eager."""
+    stages: dict[str, float]
+    """Seconds by stage, in order."""
+    graph_nodes: int
+    plan_steps: int
+    kernels: int
+    kernels_compiled: int
+    """Kernels that were not in the process's cache."""
+    library_calls: dict[str, int]
+    """Calls of torch's kernels, by name."""
+    python_calls: list[tuple[str, str, str]]
+    """Operations done by Python: name, the user's line, and why."""
+
+def compile_fx(
+    gm: torch.fx.GraphModule,
+    example_inputs: Sequence[Any],
+    mode: str | None = None,
+    options: Mapping[str, Any] | None = None,
+) -> Callable[..., Any]: ...
+def check_options(mode: str | None = None, options: Mapping[str, Any] | None = None) -> None:
+    """Raises ValueError for an unknown mode or option, naming what is known."""
+
+def last_compile() -> CompileReport | None: ...
+
+class NativeCallable:
+    def __call__(self, *args: Any) -> Any: ...

@@ -1,0 +1,25 @@
+"""What all tests share. Bugs of the compiler are fatal here: a test must not pass because eager served the call."""
+
+import os
+import pathlib
+import sys
+
+os.environ.setdefault("OXYTORCH_BUG", "fatal")
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
+sys.path[:0] = [str(ROOT / "benches"), str(pathlib.Path(__file__).parent)]
+
+import amx  # noqa: E402
+
+amx.avoid_if_broken()
+
+import pytest  # noqa: E402
+import torch  # noqa: E402
+
+
+@pytest.fixture(autouse=True)
+def fresh_dynamo():
+    """Each test compiles for itself."""
+    torch._dynamo.reset()
+    torch.manual_seed(0)
+    yield
