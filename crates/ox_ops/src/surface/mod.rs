@@ -7,17 +7,29 @@
 //! To add rows: write a file with `pub const ROWS: &[Surface]`, and list it in `TABLES`.
 
 mod activation;
+mod addmm;
+mod attention;
+mod batch_norm;
 mod binary;
 mod bound;
 mod compare;
+mod conv;
 mod convert;
 mod create;
+mod einsum;
 mod gather;
 mod inspect;
 mod join;
+mod matmul;
+mod moments;
+mod norm;
 mod pad;
+mod reduce;
+mod scan;
 mod scatter;
+mod shared;
 mod signature;
+mod softmax;
 mod split;
 mod subscript;
 mod unary;
@@ -76,15 +88,26 @@ pub const fn assign(names: &'static [&'static str], signature: &'static str, bui
 
 const TABLES: &[&[Surface]] = &[
     activation::ROWS,
+    addmm::ROWS,
+    attention::ROWS,
+    batch_norm::ROWS,
     binary::ROWS,
     compare::ROWS,
+    conv::ROWS,
     convert::ROWS,
     create::ROWS,
+    einsum::ROWS,
     gather::ROWS,
     inspect::ROWS,
     join::ROWS,
+    matmul::ROWS,
+    moments::ROWS,
+    norm::ROWS,
     pad::ROWS,
+    reduce::ROWS,
+    scan::ROWS,
     scatter::ROWS,
+    softmax::ROWS,
     split::ROWS,
     subscript::ROWS,
     unary::ROWS,

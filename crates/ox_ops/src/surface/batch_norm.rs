@@ -1,0 +1,107 @@
+//! Batch normalisation, which alone keeps statistics: in training the running ones are written.
+
+use super::shared::{centred, count_in, float, mean_over, opt_real, per_channel, size_operand, square};
+use super::shared::{real, wide};
+use super::{Bound, Surface, fresh};
+use crate::builder::Builder;
+use crate::error::{OpError, OpResult};
+use crate::value::Value;
+use ox_ir::graph::NodeId;
+use ox_ir::{DType, PointOp, Sym};
+
+pub const ROWS: &[Surface] = &[
+    fresh(
+        &["F.batch_norm"],
+        "input, running_mean, running_var, weight=None, bias=None, training=False, momentum=0.1, eps=1e-5",
+        batch_norm,
+    ),
+    fresh(
+        &["batch_norm"],
+        "input, weight, bias, running_mean, running_var, training, momentum, eps, cudnn_enabled=True",
+        batch_norm,
+    ),
+];
+
+fn batch_norm(b: &mut Builder, args: &mut Bound) -> OpResult<Value> {
+    let x = float(b, args, "input", "\"batch_norm\"")?;
+    let rank = b.rank(x);
+    if rank < 2 {
+        return Err(OpError::runtime("batch_norm expects a channel dimension"));
+    }
+    let (mean, variance) = match args.boolean("training")? {
+        true => batch_statistics(b, args, x)?,
+        false => (running(b, args, "running_mean")?, running(b, args, "running_var")?),
+    };
+    let (scale, shift) = scale_and_shift(b, args, mean, variance)?;
+    let dtype = b.dtype(x);
+    let (scale, shift) = (per_channel(b, scale, rank)?, per_channel(b, shift, rank)?);
+    let wide_x = wide(b, x);
+    let scaled = b.binary(PointOp::Mul, wide_x, scale)?;
+    let y = b.binary(PointOp::Add, scaled, shift)?;
+    Ok(b.cast(y, dtype).into())
+}
+
+fn running(b: &mut Builder, args: &Bound, name: &str) -> OpResult<NodeId> {
+    if !args.has(name) {
+        return Err(OpError::runtime(format!("Expected {name} to be defined when training=False")));
+    }
+    let value = real(b, args, name)?;
+    Ok(wide(b, value))
+}
+
+/// Per channel: `y = x * scale + shift`, which is what eager computes, too.
+fn scale_and_shift(b: &mut Builder, args: &Bound, mean: NodeId, variance: NodeId) -> OpResult<(NodeId, NodeId)> {
+    let raised = b.binary(PointOp::Add, variance, args.float("eps")?)?;
+    let mut scale = b.unary(PointOp::Rsqrt, raised)?;
+    if let Some(weight) = opt_real(b, args, "weight")? {
+        let weight = wide(b, weight);
+        scale = b.binary(PointOp::Mul, scale, weight)?;
+    }
+    let offset = b.binary(PointOp::Mul, mean, scale)?;
+    let shift = match opt_real(b, args, "bias")? {
+        Some(bias) => {
+            let bias = wide(b, bias);
+            b.binary(PointOp::Sub, bias, offset)?
+        }
+        None => b.unary(PointOp::Neg, offset)?,
+    };
+    Ok((scale, shift))
+}
+
+/// Mean and variance of the batch, as vectors; moves the running ones towards them.
+fn batch_statistics(b: &mut Builder, args: &mut Bound, x: NodeId) -> OpResult<(NodeId, NodeId)> {
+    let dims: Vec<usize> = (0..b.rank(x)).filter(|d| *d != 1).collect();
+    let count = count_in(b, x, &dims);
+    if count.is_one() {
+        return Err(OpError::value("Expected more than 1 value per channel when training"));
+    }
+    let x = wide(b, x);
+    let (centred, mean) = centred(b, x, &dims)?;
+    let squares = square(b, centred)?;
+    let variance = mean_over(b, squares, &dims)?;
+    let (mean, variance) = (b.squeeze(mean, &dims)?, b.squeeze(variance, &dims)?);
+    if args.has("running_mean") {
+        let momentum = args.float("momentum")?;
+        let unbiased = unbiased(b, variance, &count)?;
+        move_towards(b, args, "running_mean", mean, momentum)?;
+        move_towards(b, args, "running_var", unbiased, momentum)?;
+    }
+    Ok((mean, variance))
+}
+
+fn unbiased(b: &mut Builder, variance: NodeId, count: &Sym) -> OpResult<NodeId> {
+    let total = b.binary(PointOp::Mul, variance, size_operand(count))?;
+    b.binary(PointOp::Div, total, size_operand(&(count - 1)))
+}
+
+fn move_towards(b: &mut Builder, args: &mut Bound, name: &'static str, value: NodeId, momentum: f64) -> OpResult<()> {
+    let old = real(b, args, name)?;
+    let dtype: DType = b.dtype(old);
+    let old = wide(b, old);
+    let kept = b.binary(PointOp::Mul, old, 1.0 - momentum)?;
+    let added = b.binary(PointOp::Mul, value, momentum)?;
+    let new = b.binary(PointOp::Add, kept, added)?;
+    let new = b.cast(new, dtype);
+    args.write(name, new);
+    Ok(())
+}

@@ -1,0 +1,162 @@
+//! Variances, standard deviations and vector norms.
+
+use super::shared::{
+    centred, count_in, drop_dims, real, reduced_dims, require_float, size_operand, square, sum_over, truth, tuple, wide,
+};
+use super::{Bound, Operand, Surface, fresh};
+use crate::builder::Builder;
+use crate::error::{OpError, OpResult};
+use crate::value::{Value, ValueOf};
+use ox_ir::graph::{NodeId, ReduceOp};
+use ox_ir::{DType, PointOp, Scalar, Sym};
+
+const VARIANCE: &str = "input, dim=None, unbiased=None, keepdim=False, *, correction=None";
+
+pub const ROWS: &[Surface] = &[
+    fresh(&["var"], VARIANCE, |b, args| Ok(variance(b, args, false)?.0.into())),
+    fresh(&["std"], VARIANCE, |b, args| Ok(variance(b, args, true)?.0.into())),
+    fresh(&["var_mean"], VARIANCE, |b, args| variance(b, args, false).map(|(v, m)| tuple([v, m]))),
+    fresh(&["std_mean"], VARIANCE, |b, args| variance(b, args, true).map(|(v, m)| tuple([v, m]))),
+    fresh(&["norm"], "input, p=fro, dim=None, keepdim=False, *, dtype=None", norm),
+    fresh(&["linalg.vector_norm", "aten.linalg_vector_norm"], "input, ord=2, dim=None, keepdim=False, *, dtype=None", vector_norm),
+    fresh(&["linalg.norm"], "input, ord=None, dim=None, keepdim=False, *, dtype=None", linalg_norm),
+    fresh(&["dist"], "input, other, p=2", dist),
+];
+
+/// torch has three overloads: `var(unbiased)`, `var(dim, unbiased, keepdim)` and `var(dim, correction=..., keepdim=...)`.
+struct VarianceArgs {
+    dims: Vec<usize>,
+    correction: Scalar,
+    keepdim: bool,
+}
+
+fn variance_args(b: &Builder, args: &Bound, x: NodeId) -> OpResult<VarianceArgs> {
+    let rank = b.rank(x);
+    let (flag, dims) = match args.value("dim") {
+        ValueOf::Bool(unbiased) => (Some(*unbiased), (0..rank).collect()),
+        _ if args.has("unbiased") => (Some(args.boolean("unbiased")?), reduced_dims(args, "dim", rank)?),
+        _ => (None, reduced_dims(args, "dim", rank)?),
+    };
+    let correction = match flag {
+        Some(unbiased) => Scalar::Int(unbiased as i64),
+        None if args.has("correction") => args.scalar("correction")?,
+        None => Scalar::Int(1),
+    };
+    Ok(VarianceArgs { dims, correction, keepdim: args.boolean("keepdim")? })
+}
+
+/// The divisor: never below zero, so that too few elements give NaN.
+fn degrees_of_freedom(count: &Sym, correction: Scalar) -> OpResult<Operand> {
+    match (count.as_const(), correction) {
+        (Some(n), correction) => Ok(Operand::from((n as f64 - correction.as_f64()).max(0.0))),
+        (None, Scalar::Float(c)) if c.fract() != 0.0 => Err(OpError::unsupported("a fractional correction of an unknown size")),
+        (None, correction) => Ok(size_operand(&(count - correction.as_i64()).greater(&Sym::ZERO))),
+    }
+}
+
+fn variance(b: &mut Builder, args: &Bound, root: bool) -> OpResult<(NodeId, NodeId)> {
+    let x = real(b, args, "input")?;
+    if !b.dtype(x).is_float() {
+        return Err(OpError::runtime("std and var only support floating point and complex dtypes"));
+    }
+    let dtype = b.dtype(x);
+    let VarianceArgs { dims, correction, keepdim } = variance_args(b, args, x)?;
+    let divisor = degrees_of_freedom(&count_in(b, x, &dims), correction)?;
+    let x = wide(b, x);
+    let (centred, mean) = centred(b, x, &dims)?;
+    let squares = square(b, centred)?;
+    let total = sum_over(b, squares, &dims)?;
+    let mut spread = b.binary(PointOp::Div, total, divisor)?;
+    if root {
+        spread = b.unary(PointOp::Sqrt, spread)?;
+    }
+    let mut finish = |value: NodeId| {
+        let value = b.cast(value, dtype);
+        drop_dims(b, value, &dims, keepdim)
+    };
+    Ok((finish(spread)?, finish(mean)?))
+}
+
+/// The p-norm over `dims`, which stay with size 1, in the type of `x`; computed wide.
+pub fn norm_over(b: &mut Builder, x: NodeId, p: f64, dims: &[usize]) -> OpResult<NodeId> {
+    let dtype = b.dtype(x);
+    let x = wide(b, x);
+    let value = match p {
+        0.0 => {
+            let counted = truth(b, x)?;
+            let ones = b.cast(counted, dtype.compute());
+            sum_over(b, ones, dims)?
+        }
+        2.0 => {
+            let squares = square(b, x)?;
+            let total = sum_over(b, squares, dims)?;
+            b.unary(PointOp::Sqrt, total)?
+        }
+        _ => norm_of_sizes(b, x, p, dims)?,
+    };
+    Ok(b.cast(value, dtype))
+}
+
+/// Norms that are made of absolute values.
+fn norm_of_sizes(b: &mut Builder, x: NodeId, p: f64, dims: &[usize]) -> OpResult<NodeId> {
+    let sizes = b.unary(PointOp::Abs, x)?;
+    if p.is_infinite() {
+        if dims.iter().any(|d| b.ty(sizes).shape[*d].is_zero()) {
+            return Err(OpError::runtime("linalg.vector_norm cannot compute the inf norm on an empty dimension"));
+        }
+        return b.reduce(if p > 0.0 { ReduceOp::Max } else { ReduceOp::Min }, sizes, dims);
+    }
+    if p == 1.0 {
+        return sum_over(b, sizes, dims);
+    }
+    let powers = b.binary(PointOp::Pow, sizes, p)?;
+    let total = sum_over(b, powers, dims)?;
+    b.binary(PointOp::Pow, total, 1.0 / p)
+}
+
+fn norm_with(b: &mut Builder, args: &Bound, p: f64) -> OpResult<Value> {
+    let x = real(b, args, "input")?;
+    let dtype: Option<DType> = args.opt_dtype("dtype")?;
+    let x = dtype.map_or(x, |dtype| b.cast(x, dtype));
+    require_float(b, x, "linalg.vector_norm")?;
+    let dims = reduced_dims(args, "dim", b.rank(x))?;
+    let value = norm_over(b, x, p, &dims)?;
+    Ok(drop_dims(b, value, &dims, args.boolean("keepdim")?)?.into())
+}
+
+fn vector_norm(b: &mut Builder, args: &mut Bound) -> OpResult<Value> {
+    norm_with(b, args, args.float("ord")?)
+}
+
+/// `torch.norm`: the Frobenius norm is the 2-norm of all elements; the nuclear norm is not ours.
+fn norm(b: &mut Builder, args: &mut Bound) -> OpResult<Value> {
+    match args.value("p") {
+        ValueOf::None => norm_with(b, args, 2.0),
+        ValueOf::Str(name) if name == "fro" => norm_with(b, args, 2.0),
+        ValueOf::Str(name) if name == "inf" => norm_with(b, args, f64::INFINITY),
+        ValueOf::Str(name) => Err(OpError::unsupported(format!("norm '{name}'"))),
+        _ => norm_with(b, args, args.float("p")?),
+    }
+}
+
+/// A matrix norm where `ord` is given for two dimensions; those need singular values or sums in one direction.
+fn linalg_norm(b: &mut Builder, args: &mut Bound) -> OpResult<Value> {
+    if !args.has("ord") {
+        return norm_with(b, args, 2.0);
+    }
+    let rank = b.rank(args.tensor("input")?);
+    let vector = if args.has("dim") { args.ints("dim")?.len() == 1 } else { rank == 1 };
+    if !vector || matches!(args.value("ord"), ValueOf::Str(_)) {
+        return Err(OpError::unsupported("matrix norm"));
+    }
+    norm_with(b, args, args.float("ord")?)
+}
+
+fn dist(b: &mut Builder, args: &mut Bound) -> OpResult<Value> {
+    let (x, y) = (real(b, args, "input")?, real(b, args, "other")?);
+    let gap = b.binary(PointOp::Sub, x, y)?;
+    require_float(b, gap, "linalg.vector_norm")?;
+    let dims: Vec<usize> = (0..b.rank(gap)).collect();
+    let value = norm_over(b, gap, args.float("p")?, &dims)?;
+    Ok(b.squeeze(value, &dims)?.into())
+}
