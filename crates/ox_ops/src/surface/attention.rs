@@ -28,9 +28,8 @@ fn attention(b: &mut Builder, args: &mut Bound) -> OpResult<Value> {
     let [q, k, v] = common_batch(b, [q, k, v])?;
     let causal = args.boolean("is_causal")?;
     let mask = match opt_real(b, args, "attn_mask")? {
-        Some(_) if causal => {
-            return Err(OpError::runtime("_scaled_dot_product_attention: Explicit attn_mask should not be set when is_causal=True"));
-        }
+        // Some of eager's kernels take both, some raise.
+        Some(_) if causal => return Err(OpError::unsupported("attention with a mask that is causal, too")),
         Some(mask) => Some(fit_mask(b, mask, q, k)?),
         None => None,
     };
@@ -68,7 +67,9 @@ fn repeat_heads(b: &mut Builder, x: NodeId, query: NodeId) -> OpResult<NodeId> {
     let times = match (heads.as_const(), wanted.as_const()) {
         (Some(h), Some(w)) if h > 0 && w % h == 0 => w / h,
         (Some(h), Some(w)) => {
-            return Err(OpError::runtime(format!("Number of heads in key and value must divide the number of heads in query, got {h} and {w}")));
+            return Err(OpError::runtime(format!(
+                "Number of heads in key and value must divide the number of heads in query, got {h} and {w}"
+            )));
         }
         _ => return Err(OpError::unsupported("grouped attention over an unknown number of heads")),
     };

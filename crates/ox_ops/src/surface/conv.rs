@@ -21,11 +21,9 @@ pub const ROWS: &[Surface] = &[
     fresh(&["conv_transpose1d"], TRANSPOSED, |b, args| transposed(b, args, 1)),
     fresh(&["conv_transpose2d"], TRANSPOSED, |b, args| transposed(b, args, 2)),
     fresh(&["conv_transpose3d"], TRANSPOSED, |b, args| transposed(b, args, 3)),
-    fresh(
-        &["convolution"],
-        "input, weight, bias, stride, padding, dilation, transposed, output_padding, groups",
-        |b, args| general(b, args),
-    ),
+    fresh(&["convolution"], "input, weight, bias, stride, padding, dilation, transposed, output_padding, groups", |b, args| {
+        general(b, args)
+    }),
 ];
 
 type Sizes = SmallVec<[Sym; 3]>;

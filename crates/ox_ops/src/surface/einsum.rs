@@ -12,10 +12,8 @@ use crate::value::{Value, ValueOf};
 use ox_ir::graph::NodeId;
 use ox_ir::{DType, PointOp, Sym};
 
-pub const ROWS: &[Surface] = &[
-    fresh(&["einsum"], "equation, *operands", einsum),
-    fresh(&["tensordot"], "input, other, dims=2", tensordot),
-];
+pub const ROWS: &[Surface] =
+    &[fresh(&["einsum"], "equation, *operands", einsum), fresh(&["tensordot"], "input, other, dims=2", tensordot)];
 
 /// A label of one dimension: a letter, or a dimension of the ellipsis counted from its end.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -64,7 +62,9 @@ fn check_types(b: &Builder, operands: &[NodeId]) -> OpResult<()> {
         return Err(OpError::unsupported(format!("einsum on {}", torch_name(dtype))));
     }
     match operands.iter().find(|x| b.dtype(**x) != dtype) {
-        Some(other) => Err(OpError::runtime(format!("expected scalar type {} but found {}", torch_name(dtype), torch_name(b.dtype(*other))))),
+        Some(other) => {
+            Err(OpError::runtime(format!("expected scalar type {} but found {}", torch_name(dtype), torch_name(b.dtype(*other)))))
+        }
         None => Ok(()),
     }
 }
@@ -81,7 +81,8 @@ fn read_labels(term: &str, rank: Option<usize>) -> OpResult<Vec<Label>> {
     let hidden = match (rank, dots) {
         (Some(rank), Some(_)) => rank.checked_sub(letters).ok_or_else(invalid)?,
         (Some(rank), None) if rank != letters => {
-            let message = format!("einsum(): the number of subscripts in '{term}' does not match the {rank} dimensions of the operand");
+            let message =
+                format!("einsum(): the number of subscripts in '{term}' does not match the {rank} dimensions of the operand");
             return Err(OpError::runtime(message));
         }
         _ => 0,

@@ -7,6 +7,7 @@
 //! To add rows: write a file with `pub const ROWS: &[Surface]`, and list it in `TABLES`.
 
 mod activation;
+mod adaptive;
 mod addmm;
 mod attention;
 mod batch_norm;
@@ -24,6 +25,7 @@ mod matmul;
 mod moments;
 mod norm;
 mod pad;
+mod pool;
 mod reduce;
 mod scan;
 mod scatter;
@@ -88,6 +90,7 @@ pub const fn assign(names: &'static [&'static str], signature: &'static str, bui
 
 const TABLES: &[&[Surface]] = &[
     activation::ROWS,
+    adaptive::ROWS,
     addmm::ROWS,
     attention::ROWS,
     batch_norm::ROWS,
@@ -104,6 +107,7 @@ const TABLES: &[&[Surface]] = &[
     moments::ROWS,
     norm::ROWS,
     pad::ROWS,
+    pool::ROWS,
     reduce::ROWS,
     scan::ROWS,
     scatter::ROWS,

@@ -18,7 +18,11 @@ pub const ROWS: &[Surface] = &[
     fresh(&["var_mean"], VARIANCE, |b, args| variance(b, args, false).map(|(v, m)| tuple([v, m]))),
     fresh(&["std_mean"], VARIANCE, |b, args| variance(b, args, true).map(|(v, m)| tuple([v, m]))),
     fresh(&["norm"], "input, p=fro, dim=None, keepdim=False, *, dtype=None", norm),
-    fresh(&["linalg.vector_norm", "aten.linalg_vector_norm"], "input, ord=2, dim=None, keepdim=False, *, dtype=None", vector_norm),
+    fresh(
+        &["linalg.vector_norm", "aten.linalg_vector_norm"],
+        "input, ord=2, dim=None, keepdim=False, *, dtype=None",
+        vector_norm,
+    ),
     fresh(&["linalg.norm"], "input, ord=None, dim=None, keepdim=False, *, dtype=None", linalg_norm),
     fresh(&["dist"], "input, other, p=2", dist),
 ];

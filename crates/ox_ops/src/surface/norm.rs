@@ -2,9 +2,7 @@
 //! rounding at the end.
 
 use super::moments::norm_over;
-use super::shared::{
-    centred, count_in, drop_dims, flag, float, mean_over, opt_real, per_channel, real, square, sum_over, wide,
-};
+use super::shared::{centred, count_in, drop_dims, flag, float, mean_over, opt_real, per_channel, real, square, sum_over, wide};
 use super::{Bound, Surface, fresh};
 use crate::builder::Builder;
 use crate::error::{OpError, OpResult};
@@ -111,7 +109,8 @@ fn group_norm(b: &mut Builder, args: &mut Bound) -> OpResult<Value> {
     let (dtype, shape) = (b.dtype(x), b.shape(x));
     let groups = args.const_int("num_groups")?;
     if shape.len() < 2 || groups < 1 || !shape[1].is_multiple_of(groups) {
-        let message = format!("Expected number of channels in input to be divisible by num_groups, but got {shape:?} and {groups}");
+        let message =
+            format!("Expected number of channels in input to be divisible by num_groups, but got {shape:?} and {groups}");
         return Err(OpError::runtime(message));
     }
     let inner = shape[1].div(&Sym::from(groups));

@@ -170,7 +170,7 @@ fn arg_along(b: &mut Builder, x: NodeId, dim: usize, op: ReduceOp, keepdim: bool
 fn arg_extreme(b: &mut Builder, args: &mut Bound, op: ReduceOp) -> OpResult<Value> {
     let x = real(b, args, "input")?;
     if b.dtype(x) == DType::Bool {
-        return Err(OpError::runtime(format!("\"{}_cpu\" not implemented for 'Bool'", op.name())));
+        return Err(OpError::runtime(format!("{}: does not support bool input", op.name())));
     }
     let keepdim = args.boolean("keepdim")?;
     if args.has("dim") {

@@ -2,7 +2,7 @@
 
 use super::bound::{Bound, Operand};
 use crate::builder::Builder;
-use crate::error::{OpError, OpResult};
+use crate::error::{ExceptionKind, OpError, OpResult};
 use crate::promote::torch_name;
 use crate::value::{Value, ValueOf};
 use ox_ir::graph::{NodeId, ReduceOp};
@@ -33,7 +33,11 @@ pub fn require_float(b: &Builder, x: NodeId, what: &str) -> OpResult<()> {
     if dtype.is_float() {
         return Ok(());
     }
-    Err(OpError::runtime(format!("{what} not implemented for '{}'", torch_name(dtype))))
+    Err(not_implemented(format!("{what} not implemented for '{}'", torch_name(dtype))))
+}
+
+pub fn not_implemented(message: String) -> OpError {
+    OpError::User { kind: ExceptionKind::NotImplementedError, message }
 }
 
 /// The value in the type that torch computes in: f32 for the half types.

@@ -1,12 +1,11 @@
 //! Softmax and its kin: a maximum over the row, then a sum of exponentials.
 
-use super::shared::{drop_dims, float, real, reduced_dims, sum_over, wide};
+use super::shared::{drop_dims, float, not_implemented, real, reduced_dims, sum_over, wide};
 use super::{Bound, Surface, fresh, wrap_dim};
 use crate::builder::Builder;
-use crate::error::OpResult;
+use crate::error::{OpError, OpResult};
 use crate::promote::torch_name;
 use crate::value::Value;
-use crate::error::OpError;
 use ox_ir::graph::{NodeId, ReduceOp};
 use ox_ir::{DType, PointOp};
 
@@ -55,7 +54,7 @@ fn along_dim(b: &mut Builder, args: &mut Bound, f: Along) -> OpResult<Value> {
     let x = real(b, args, "input")?;
     let dtype = args.opt_dtype("dtype")?.unwrap_or(b.dtype(x));
     if !dtype.is_float() {
-        return Err(OpError::runtime(format!("\"softmax_lastdim_kernel_impl\" not implemented for '{}'", torch_name(dtype))));
+        return Err(not_implemented(format!("\"softmax\" not implemented for '{}'", torch_name(dtype))));
     }
     let rank = b.rank(x);
     let dim = match args.has("dim") {

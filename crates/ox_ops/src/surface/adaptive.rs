@@ -1,0 +1,90 @@
+//! Adaptive pools: the number of windows is given. Native where the windows are all of one size; others are the library's.
+
+use super::shared::{float, mean_over, real, wide};
+use super::{Bound, Surface, fresh};
+use crate::builder::Builder;
+use crate::error::{OpError, OpResult};
+use crate::value::{Value, ValueOf};
+use ox_ir::Sym;
+use ox_ir::graph::{NodeId, ReduceOp};
+
+const MAX: &str = "input, output_size, return_indices=False";
+
+pub const ROWS: &[Surface] = &[
+    fresh(&["adaptive_avg_pool1d"], "input, output_size", |b, args| average(b, args, 1)),
+    fresh(&["adaptive_avg_pool2d"], "input, output_size", |b, args| average(b, args, 2)),
+    fresh(&["adaptive_avg_pool3d"], "input, output_size", |b, args| average(b, args, 3)),
+    fresh(&["F.adaptive_max_pool1d"], MAX, |b, args| max(b, args, 1)),
+    fresh(&["F.adaptive_max_pool2d"], MAX, |b, args| max(b, args, 2)),
+    fresh(&["F.adaptive_max_pool3d"], MAX, |b, args| max(b, args, 3)),
+];
+
+/// The sizes asked for; None keeps a dimension's own.
+fn targets(b: &Builder, args: &Bound, x: NodeId, n: usize) -> OpResult<Vec<Sym>> {
+    let rank = b.rank(x);
+    if rank != n + 1 && rank != n + 2 {
+        return Err(OpError::runtime(format!("Expected {}D or {}D tensor, but got {rank}D", n + 1, n + 2)));
+    }
+    let own = &b.shape(x)[rank - n..];
+    let one = |value: &Value, own: &Sym| match value {
+        ValueOf::None => Ok(own.clone()),
+        other => other.as_int().ok_or_else(|| OpError::unsupported("output_size of an adaptive pool")),
+    };
+    match args.value("output_size") {
+        ValueOf::List(items) | ValueOf::Tuple(items) if items.len() == n => {
+            items.iter().zip(own).map(|(item, own)| one(item, own)).collect()
+        }
+        single => own.iter().map(|own| one(single, own)).collect(),
+    }
+}
+
+/// [.., s1, s2] as [.., t1, s1/t1, t2, s2/t2], and which dimensions the windows are. Where `t` is 1 there is nothing to split.
+fn split(b: &mut Builder, x: NodeId, targets: &[Sym]) -> OpResult<(NodeId, Vec<usize>)> {
+    let shape = b.shape(x);
+    let first = shape.len() - targets.len();
+    let mut sizes: Vec<Sym> = shape[..first].to_vec();
+    let mut dims = Vec::new();
+    for (own, target) in shape[first..].iter().zip(targets) {
+        let window = match (own.as_const(), target.as_const()) {
+            _ if target.is_one() => own.clone(),
+            _ if target == own => Sym::ONE,
+            (_, Some(t)) if t > 0 && own.is_multiple_of(t) && (own - 1).is_nonneg() => own.div(target),
+            _ => return Err(OpError::unsupported(format!("adaptive pool of {own} elements to {target}"))),
+        };
+        if !target.is_one() {
+            sizes.push(target.clone());
+        }
+        dims.push(sizes.len());
+        sizes.push(window);
+    }
+    Ok((b.reshape(x, &sizes)?, dims))
+}
+
+fn finish(b: &mut Builder, y: NodeId, like: NodeId, targets: &[Sym]) -> OpResult<Value> {
+    let mut shape = b.shape(like);
+    let first = shape.len() - targets.len();
+    shape[first..].clone_from_slice(targets);
+    Ok(b.reshape(y, &shape)?.into())
+}
+
+fn average(b: &mut Builder, args: &mut Bound, n: usize) -> OpResult<Value> {
+    let x = float(b, args, "input", "\"adaptive_avg_pool\"")?;
+    let targets = targets(b, args, x, n)?;
+    let (parts, dims) = split(b, x, &targets)?;
+    let dtype = b.dtype(x);
+    let parts = wide(b, parts);
+    let mean = mean_over(b, parts, &dims)?;
+    let mean = b.cast(mean, dtype);
+    finish(b, mean, x, &targets)
+}
+
+fn max(b: &mut Builder, args: &mut Bound, n: usize) -> OpResult<Value> {
+    let x = real(b, args, "input")?;
+    if args.boolean("return_indices")? {
+        return Err(OpError::unsupported("adaptive_max_pool with indices"));
+    }
+    let targets = targets(b, args, x, n)?;
+    let (parts, dims) = split(b, x, &targets)?;
+    let most = b.reduce(ReduceOp::Max, parts, &dims)?;
+    finish(b, most, x, &targets)
+}

@@ -1,0 +1,202 @@
+//! Pools: sliding windows, reduced.
+
+use super::shared::{float, known_per_dim, real, size_operand, wide};
+use super::{Bound, Operand, Surface, fresh};
+use crate::builder::Builder;
+use crate::error::{OpError, OpResult};
+use crate::value::Value;
+use ox_ir::graph::{NodeId, ReduceOp};
+use ox_ir::{DType, PointOp, Scalar, Sym};
+
+const MAX: &str = "input, kernel_size, stride=None, padding=0, dilation=1, ceil_mode=False, return_indices=False";
+const AVERAGE: &str =
+    "input, kernel_size, stride=None, padding=0, ceil_mode=False, count_include_pad=True, divisor_override=None";
+const POWER: &str = "input, norm_type, kernel_size, stride=None, ceil_mode=False";
+
+pub const ROWS: &[Surface] = &[
+    fresh(&["max_pool1d"], MAX, |b, args| max_pool(b, args, 1)),
+    fresh(&["max_pool2d"], MAX, |b, args| max_pool(b, args, 2)),
+    fresh(&["max_pool3d"], MAX, |b, args| max_pool(b, args, 3)),
+    fresh(&["avg_pool1d"], AVERAGE, |b, args| average_pool(b, args, 1)),
+    fresh(&["avg_pool2d"], AVERAGE, |b, args| average_pool(b, args, 2)),
+    fresh(&["avg_pool3d"], AVERAGE, |b, args| average_pool(b, args, 3)),
+    fresh(&["F.lp_pool1d"], POWER, |b, args| power_pool(b, args, 1)),
+    fresh(&["F.lp_pool2d"], POWER, |b, args| power_pool(b, args, 2)),
+    fresh(&["F.lp_pool3d"], POWER, |b, args| power_pool(b, args, 3)),
+];
+
+/// The windows over one dimension.
+pub struct Sliding {
+    pub size: i64,
+    pub stride: i64,
+    pub padding: i64,
+    pub dilation: i64,
+    /// How many there are, and how many elements must be padded behind for the last.
+    pub count: Sym,
+    pub behind: Sym,
+}
+
+impl Sliding {
+    pub fn new(len: &Sym, [size, stride, padding, dilation]: [i64; 4], ceil: bool) -> OpResult<Sliding> {
+        if size < 1 || stride < 1 || dilation < 1 || padding < 0 {
+            return Err(OpError::runtime("kernel size, stride and dilation must be greater than zero, padding not negative"));
+        }
+        let reach = dilation * (size - 1) + 1;
+        let room = len + (2 * padding - reach);
+        let (count, behind) = match (ceil, len.as_const(), room.as_const()) {
+            (false, _, _) => (&room.div(&Sym::from(stride)) + 1, Sym::from(padding)),
+            (true, Some(len), Some(room)) => {
+                let most = (room + stride - 1).div_euclid(stride) + 1;
+                // The last window must begin inside of the input or the padding in front of it.
+                let count = if (most - 1) * stride >= len + padding { most - 1 } else { most };
+                let behind = ((count - 1) * stride + reach - len - padding).max(padding);
+                (Sym::from(count), Sym::from(behind))
+            }
+            _ => return Err(OpError::unsupported("ceil_mode over an unknown size")),
+        };
+        if (&count - 1).bounds().1 < 0 {
+            return Err(OpError::runtime(format!("Output size is too small: input {len}, kernel {size}")));
+        }
+        Ok(Sliding { size, stride, padding, dilation, count, behind })
+    }
+}
+
+/// The windows over the last `n` dimensions of `x`, by the arguments' usual names.
+fn windows_of(b: &Builder, args: &Bound, x: NodeId, n: usize) -> OpResult<Vec<Sliding>> {
+    let rank = b.rank(x);
+    if rank != n + 1 && rank != n + 2 {
+        return Err(OpError::runtime(format!("Expected {}D or {}D input, but got {rank}D", n + 1, n + 2)));
+    }
+    let or = |name: &'static str, default: i64| match args.knows(name) {
+        true => known_per_dim(args, name, n),
+        false => Ok(vec![default; n]),
+    };
+    let size = known_per_dim(args, "kernel_size", n)?;
+    let given = args.has("stride") && !args.value("stride").items().is_some_and(|items| items.is_empty());
+    let stride = if given { known_per_dim(args, "stride", n)? } else { size.clone() };
+    let (padding, dilation) = (or("padding", 0)?, or("dilation", 1)?);
+    let ceil = args.boolean("ceil_mode")?;
+    let shape = b.shape(x);
+    (0..n)
+        .map(|k| {
+            if padding[k] > (dilation[k] * (size[k] - 1) + 1) / 2 {
+                return Err(OpError::runtime("pad should be at most half of effective kernel size"));
+            }
+            Sliding::new(&shape[rank - n + k], [size[k], stride[k], padding[k], dilation[k]], ceil)
+        })
+        .collect()
+}
+
+/// [.., s1, s2] as [.., count1, count2, size1, size2], with `value` around the edges.
+pub fn spread_windows(b: &mut Builder, x: NodeId, windows: &[Sliding], value: Scalar) -> OpResult<NodeId> {
+    let rank = b.rank(x);
+    let first = rank - windows.len();
+    let (mut low, mut high) = (vec![Sym::ZERO; rank], vec![Sym::ZERO; rank]);
+    for (k, w) in windows.iter().enumerate() {
+        low[first + k] = Sym::from(w.padding);
+        high[first + k] = w.behind.clone();
+    }
+    let mut y = b.pad(x, &low, &high, value)?;
+    for (k, w) in windows.iter().enumerate() {
+        y = b.unfold(y, first + k, &w.count, &Sym::from(w.size), w.stride, w.dilation)?;
+    }
+    Ok(y)
+}
+
+fn reduce_windows(b: &mut Builder, spread: NodeId, n: usize, op: ReduceOp) -> OpResult<NodeId> {
+    let rank = b.rank(spread);
+    let dims: Vec<usize> = (rank - n..rank).collect();
+    let y = b.reduce(op, spread, &dims)?;
+    b.squeeze(y, &dims)
+}
+
+/// What no maximum picks unless there is nothing else.
+fn least(dtype: DType) -> Scalar {
+    match dtype {
+        DType::Bool => Scalar::Bool(false),
+        DType::U8 => Scalar::Int(0),
+        DType::I8 => Scalar::Int(i8::MIN as i64),
+        DType::I16 => Scalar::Int(i16::MIN as i64),
+        DType::I32 => Scalar::Int(i32::MIN as i64),
+        DType::I64 => Scalar::Int(i64::MIN),
+        _ => Scalar::Float(f64::NEG_INFINITY),
+    }
+}
+
+fn max_pool(b: &mut Builder, args: &mut Bound, n: usize) -> OpResult<Value> {
+    let x = real(b, args, "input")?;
+    if args.boolean("return_indices")? {
+        return Err(OpError::unsupported("max_pool with indices"));
+    }
+    let windows = windows_of(b, args, x, n)?;
+    let value = least(b.dtype(x));
+    let spread = spread_windows(b, x, &windows, value)?;
+    Ok(reduce_windows(b, spread, n, ReduceOp::Max)?.into())
+}
+
+fn average_pool(b: &mut Builder, args: &mut Bound, n: usize) -> OpResult<Value> {
+    let x = float(b, args, "input", "\"avg_pool\"")?;
+    let windows = windows_of(b, args, x, n)?;
+    let divisor = match args.opt_int("divisor_override")? {
+        Some(zero) if zero.is_zero() => return Err(OpError::runtime("divisor must be not zero")),
+        Some(n) => size_operand(&n),
+        None => divisor(b, x, &windows, args.boolean("count_include_pad")?)?,
+    };
+    Ok(averaged(b, x, &windows, divisor)?.into())
+}
+
+fn averaged(b: &mut Builder, x: NodeId, windows: &[Sliding], divisor: Operand) -> OpResult<NodeId> {
+    let dtype = b.dtype(x);
+    let x = wide(b, x);
+    let spread = spread_windows(b, x, windows, Scalar::Float(0.0))?;
+    let total = reduce_windows(b, spread, windows.len(), ReduceOp::Sum)?;
+    let mean = b.binary(PointOp::Div, total, divisor)?;
+    Ok(b.cast(mean, dtype))
+}
+
+/// How many elements each window holds: one number where all are alike, else a tensor of counts.
+fn divisor(b: &mut Builder, x: NodeId, windows: &[Sliding], include_pad: bool) -> OpResult<Operand> {
+    let first = b.rank(x) - windows.len();
+    let lens: Vec<Sym> = b.shape(x)[first..].to_vec();
+    let whole = |w: &Sliding| w.behind == Sym::from(w.padding) && (include_pad || w.padding == 0);
+    if windows.iter().all(whole) {
+        return Ok(Operand::from(windows.iter().map(|w| w.size).product::<i64>()));
+    }
+    let counts: Vec<Sym> = windows.iter().map(|w| w.count.clone()).collect();
+    let mut total: Option<NodeId> = None;
+    for (k, w) in windows.iter().enumerate() {
+        let held = held_by(b, &counts, k, w, &lens[k], include_pad)?;
+        total = Some(match total {
+            Some(total) => b.binary(PointOp::Mul, total, held)?,
+            None => held,
+        });
+    }
+    total.map(Operand::Tensor).ok_or_else(|| OpError::bug("a pool over no dimensions"))
+}
+
+/// For each window along dimension `k` of the result: how many of its elements lie inside (of the padded input, if that counts).
+fn held_by(b: &mut Builder, counts: &[Sym], k: usize, w: &Sliding, len: &Sym, include_pad: bool) -> OpResult<NodeId> {
+    let places = b.iota(counts, k)?;
+    let start = b.binary(PointOp::Mul, places, w.stride)?;
+    let start = b.binary(PointOp::Sub, start, w.padding)?;
+    let end = b.binary(PointOp::Add, start, w.size)?;
+    let edge = if include_pad { len + w.padding } else { len.clone() };
+    let end = b.binary(PointOp::Minimum, end, size_operand(&edge))?;
+    let start = if include_pad { start } else { b.binary(PointOp::Maximum, start, 0i64)? };
+    b.binary(PointOp::Sub, end, start)
+}
+
+/// The p-norm of each window, as torch has it: from the mean of the powers, so that its sign survives.
+fn power_pool(b: &mut Builder, args: &mut Bound, n: usize) -> OpResult<Value> {
+    let x = float(b, args, "input", "\"avg_pool\"")?;
+    let p = args.float("norm_type")?;
+    let windows = windows_of(b, args, x, n)?;
+    let elements: i64 = windows.iter().map(|w| w.size).product();
+    let powers = b.binary(PointOp::Pow, x, p)?;
+    let divisor = divisor(b, x, &windows, true)?;
+    let mean = averaged(b, powers, &windows, divisor)?;
+    let (sign, size) = (b.unary(PointOp::Sign, mean)?, b.unary(PointOp::Abs, mean)?);
+    let mean = b.binary(PointOp::Mul, sign, size)?;
+    let total = b.binary(PointOp::Mul, mean, elements)?;
+    Ok(b.binary(PointOp::Pow, total, 1.0 / p)?.into())
+}

@@ -1,0 +1,133 @@
+"""Writes down what eager torch computes for small calls, one call a line, for the tests of the torch surface.
+
+    python scripts/golden_surface.py            # rewrites crates/ox_testing/tests/surface_golden/*.txt
+
+A line reads `F.softmax(f32[2,2]{1 2 3 4}, dim=1) -> f32[2,2]{...}`; a call that raises ends in `-> !RuntimeError`, one that
+writes its arguments in `; 1 = f32[3]{...}` for each positional tensor that it changed. The cases stand in `golden/`,
+one file a subject, each line a Python expression over the makers below.
+"""
+
+import math
+import pathlib
+import torch
+import torch.nn.functional as F
+
+HERE = pathlib.Path(__file__).resolve().parent
+OUT = HERE.parent / "crates" / "ox_testing" / "tests" / "surface_golden"
+NAMES = {
+    torch.bool: "bool", torch.uint8: "u8", torch.int8: "i8", torch.int16: "i16", torch.int32: "i32", torch.int64: "i64",
+    torch.float16: "f16", torch.bfloat16: "bf16", torch.float32: "f32", torch.float64: "f64",
+}  # fmt: skip
+NAMESPACES = {
+    "torch": torch, "F": F, "Tensor": torch.Tensor, "linalg": torch.linalg, "special": torch.special,
+}  # fmt: skip
+inf, nan = math.inf, math.nan
+f16, bf16, f32, f64 = torch.float16, torch.bfloat16, torch.float32, torch.float64
+u8, i32, i64, i16, i8 = torch.uint8, torch.int32, torch.int64, torch.int16, torch.int8
+
+
+class Maker:
+    """Deterministic tensors of short decimals, new ones at each call within a case."""
+
+    def __init__(self, seed):
+        self.generator = torch.Generator().manual_seed(seed)
+
+    def draw(self, shape, low, high):
+        return torch.randint(low, high, shape, generator=self.generator)
+
+    def x(self, *shape, dtype=f32):
+        """Floats between -3 and 3, exact in every float type."""
+        return (self.draw(shape, -24, 25).double() / 8).to(dtype)
+
+    def pos(self, *shape, dtype=f32):
+        return (self.draw(shape, 1, 25).double() / 8).to(dtype)
+
+    def unit(self, *shape, dtype=f32):
+        """Between 0 and 1, without the ends."""
+        return (self.draw(shape, 1, 16).double() / 16).to(dtype)
+
+    def ints(self, *shape, low=-5, high=6, dtype=i64):
+        return self.draw(shape, low, high).to(dtype)
+
+    def bools(self, *shape):
+        return self.draw(shape, 0, 2).bool()
+
+    def signs(self, *shape, dtype=f32):
+        return (self.draw(shape, 0, 2) * 2 - 1).to(dtype)
+
+    def with_values(self, *values, dtype=f32):
+        return torch.tensor(values, dtype=dtype)
+
+
+def number(value):
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, int):
+        return str(value)
+    return "nan" if math.isnan(value) else f"{value:.9g}"
+
+
+def text(value):
+    if isinstance(value, torch.Tensor):
+        shape = ",".join(map(str, value.shape))
+        return f"{NAMES[value.dtype]}[{shape}]{{{' '.join(number(v) for v in value.reshape(-1).tolist())}}}"
+    if isinstance(value, torch.dtype):
+        return f"@{NAMES[value]}"
+    if value is None or isinstance(value, (bool, int, float, str)):
+        return repr(value)
+    if isinstance(value, (list, tuple)):
+        return "[" + ", ".join(map(text, value)) + "]"
+    raise TypeError(f"no text for {type(value)}")
+
+
+def find(name):
+    namespace, _, function = name.partition(".")
+    return getattr(NAMESPACES[namespace], function)
+
+
+def clone(value):
+    if isinstance(value, (list, tuple)):
+        return type(value)(map(clone, value))
+    return value.clone() if isinstance(value, torch.Tensor) else value
+
+
+def line(name, args, kwargs):
+    shown = ", ".join([text(a) for a in args] + [f"{k}={text(v)}" for k, v in kwargs.items()])
+    given = clone(args)
+    try:
+        result = text(find(name)(*given, **clone_kwargs(kwargs)))
+    except Exception as error:
+        kind = type(error).__name__
+        return f"{name}({shown}) -> !{kind}"
+    changed = ""
+    for n, (before, after) in enumerate(zip(args, given)):
+        if isinstance(before, torch.Tensor) and not torch.equal(before.nan_to_num(), after.nan_to_num()):
+            changed += f"; {n} = {text(after)}"
+    return f"{name}({shown}) -> {result}{changed}"
+
+
+def clone_kwargs(kwargs):
+    return {name: clone(value) for name, value in kwargs.items()}
+
+
+def call(name, *args, **kwargs):
+    return name, args, kwargs
+
+
+def run(path):
+    lines = []
+    for n, source in enumerate(path.read_text().splitlines()):
+        source = source.strip()
+        if not source or source.startswith("#"):
+            continue
+        maker = Maker(n)
+        scope = {m: getattr(maker, m) for m in ("x", "pos", "unit", "ints", "bools", "signs", "with_values")}
+        name, _, rest = source.partition("(")
+        lines.append(line(*eval(f"call({name!r}, {rest}", {**globals(), **scope})))
+    (OUT / path.with_suffix(".txt").name).write_text("\n".join(lines) + "\n")
+    print(f"{path.stem}: {len(lines)} calls")
+
+
+if __name__ == "__main__":
+    for path in sorted((HERE / "golden").glob("*.cases")):
+        run(path)
