@@ -116,7 +116,6 @@ abi! {
     optional {
         aoti_torch_cpu__scaled_dot_product_flash_attention_for_cpu(
             Handle, Handle, Handle, f64, i32, ConstHandles, *const f64, *mut Handle, *mut Handle) -> Code;
-        aoti_torch_cpu__linear_pointwise(Handle, Handle, ConstHandles, Text, Doubles, i64, Texts, *mut Handle) -> Code;
         aoti_torch_cpu_mkldnn__convolution_pointwise(
             Handle, Handle, ConstHandles, Ints, i64, Ints, i64, Ints, i64, i64, Text, Doubles, i64, Texts, *mut Handle) -> Code;
         aoti_torch_cpu_mkldnn__convolution_pointwise_binary(

@@ -122,7 +122,8 @@ fn blocks(points: i64, block: i64) -> i64 {
 fn block(lanes: Lanes, points: i64, last: i64) -> i64 {
     match lanes {
         Lanes::Outer if last > 1 && points / last >= 64 => last,
-        Lanes::Outer => 64,
+        Lanes::Outer if points >= 64 * 64 => 64,
+        Lanes::Outer => 16,
         Lanes::Inner | Lanes::None => 1,
     }
 }

@@ -44,6 +44,9 @@ pub struct Executable {
     pool: Arc<Pool>,
 }
 
+const fn is_shared_by_threads<T: Send + Sync>() {}
+const _: () = is_shared_by_threads::<Executable>();
+
 impl Executable {
     /// A Plan without sizes is checked and prepared here; one with sizes in its first run.
     pub fn new(plan: Plan, kernels: Vec<LoadedFn>, host: Arc<dyn HostCalls>) -> Result<Executable, RunError> {

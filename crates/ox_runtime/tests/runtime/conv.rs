@@ -89,6 +89,39 @@ fn plain_and_fused() {
 }
 
 #[test]
+fn one_dimension_transposed_strided_and_grouped() {
+    if !torch() {
+        return;
+    }
+    let one = |n: i64| smallvec![Sym::from(n)];
+    let run_1d = |transposed: bool, stride: i64, groups: i64, w: (&[i64], &[f32]), post: Post, out: &[i64]| {
+        let mut b = Builder::default();
+        let (x, weight, y) = (b.input(&[1, 2, 3]), b.input(w.0), b.output(out));
+        let attrs = ConvAttrs {
+            stride: one(stride),
+            padding: one(0),
+            dilation: one(1),
+            transposed,
+            output_padding: one(0),
+            groups: Sym::from(groups),
+            bias: false,
+            add: false,
+            post,
+        };
+        let ins = vec![b.whole(x), b.whole(weight)];
+        b.call(Call::Conv(Box::new(attrs)), ins, &[y]);
+        let x = tensor(&[1, 2, 3], &[1.0, 2.0, 3.0, 4.0, 5.0, 6.0]);
+        floats(&run(&b.build(), &[&x, &tensor(w.0, w.1)])[0])
+    };
+    let grouped = run_1d(false, 1, 2, (&[2, 1, 2], &[1.0, -1.0, 2.0, 1.0]), Post::Relu, &[1, 2, 2]);
+    assert_eq!(grouped, [0.0, 0.0, 13.0, 16.0]);
+    let strided = run_1d(false, 2, 1, (&[1, 2, 1], &[1.0, 10.0]), Post::None, &[1, 1, 2]);
+    assert_eq!(strided, [41.0, 63.0]);
+    let transposed = run_1d(true, 2, 1, (&[2, 1, 2], &[1.0, 2.0, 0.0, 1.0]), Post::None, &[1, 1, 6]);
+    assert_eq!(transposed, [1.0, 6.0, 2.0, 9.0, 3.0, 12.0]);
+}
+
+#[test]
 fn an_output_is_taken_as_torch_made_it_or_copied_to_the_planned_strides() {
     if !torch() {
         return;
