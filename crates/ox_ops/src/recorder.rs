@@ -3,7 +3,7 @@
 
 use crate::builder::Builder;
 use crate::error::{OpError, OpResult};
-use crate::functional::{self, Chain, chain_between, replay, resolve, size_math, write_through};
+use crate::functional::{self, Chain, chain_between, python_value, replay, resolve, write_through};
 use crate::promote::{can_cast, torch_name};
 use crate::surface::{self, Bound, Sharing, Slots};
 use crate::value::{Value, ValueOf};
@@ -153,7 +153,7 @@ impl Recorder {
         kwargs: &[(String, FrontValue)],
         shares: Option<bool>,
     ) -> OpResult<FrontValue> {
-        if let Some(value) = size_math(name, args)? {
+        if let Some(value) = python_value(name, args)? {
             return Ok(value);
         }
         let target = resolve(namespace, name).ok_or_else(|| OpError::unsupported(format!("{namespace}.{name}")))?;
@@ -252,7 +252,12 @@ impl Recorder {
     /// Makes tensors of a row's results.
     fn wrap(&mut self, slots: &Slots<TensorRef>, value: Value, sharing: Sharing, shares: Option<bool>) -> OpResult<FrontValue> {
         let first = Self::first_tensor(slots);
+        let mut each = slots.first().map(|(_, v)| v.tensors()).unwrap_or_default().into_iter();
         value.map(&mut |node| match (sharing, first) {
+            (Sharing::Each, _) => {
+                let tensor = each.next().ok_or_else(|| OpError::bug("more results than arguments"))?;
+                self.view_of(tensor, *node).or_else(|_| Ok(self.fresh(*node)))
+            }
             (Sharing::View, Some(tensor)) => self.view_of(tensor, *node),
             (Sharing::Maybe, Some(tensor)) if shares != Some(false) => match self.view_of(tensor, *node) {
                 Ok(viewed) => Ok(viewed),

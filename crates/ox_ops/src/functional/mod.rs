@@ -4,7 +4,7 @@
 //! another view afterwards means applying that view's chain to the base's new value.
 
 mod names;
-mod size_math;
+mod python_values;
 mod write;
 
 use crate::builder::Builder;
@@ -13,7 +13,7 @@ use ox_ir::TensorType;
 use ox_ir::graph::{Graph, NodeId, Op};
 
 pub(crate) use names::resolve;
-pub(crate) use size_math::size_math;
+pub(crate) use python_values::python_value;
 pub(crate) use write::{overlap_error, write_through};
 
 /// One view of a chain.

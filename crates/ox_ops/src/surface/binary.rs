@@ -18,6 +18,15 @@ macro_rules! point {
     };
 }
 
+/// As `point`, of tensors only: eager takes no numbers here.
+macro_rules! tensors {
+    ($($name:literal)|+ => $op:ident) => {
+        fresh(&[$($name),+], "input, other", |b, a| {
+            Ok(b.binary(PointOp::$op, a.tensor("input")?, a.tensor("other")?)?.into())
+        })
+    };
+}
+
 pub const ROWS: &[Surface] = &[
     fresh(&["add"], "input, other, *, alpha=1", |b, a| sum(b, a.operand("input")?, a.operand("other")?, a.scalar("alpha")?, 1)),
     fresh(&["sub", "subtract"], "input, other, *, alpha=1", |b, a| {
@@ -36,11 +45,11 @@ pub const ROWS: &[Surface] = &[
         let args = [a.operand("input")?, a.operand("exponent")?].map(|o| Operand::Tensor(b.materialise(&o, DType::F64)));
         Ok(b.pointwise_in(PointOp::Pow, DType::F64, &args)?.into())
     }),
-    point!("maximum" => Maximum),
-    point!("minimum" => Minimum),
+    tensors!("maximum" => Maximum),
+    tensors!("minimum" => Minimum),
     fresh(&["fmax"], "input, other", |b, a| extreme(b, a, PointOp::Fmax, PointOp::Maximum)),
     fresh(&["fmin"], "input, other", |b, a| extreme(b, a, PointOp::Fmin, PointOp::Minimum)),
-    point!("atan2" | "arctan2" => Atan2),
+    tensors!("atan2" | "arctan2" => Atan2),
     point!("copysign" => Copysign),
     fresh(&["hypot"], "input, other", hypot),
     fresh(&["logaddexp"], "input, other", |b, a| log_add_exp(b, a, PointOp::Exp, PointOp::Log1p)),
@@ -56,14 +65,16 @@ pub const ROWS: &[Surface] = &[
 fn sum(b: &mut Builder, x: Operand, y: Operand, alpha: Scalar, sign: i64) -> OpResult<Value> {
     let dtype = b.result_type(&[x.clone(), y.clone()]);
     let operands = [x, y];
+    if sign == -1 && operands.iter().any(|o| b.result_type(std::slice::from_ref(o)) == DType::Bool) {
+        return Err(OpError::runtime(
+            "Subtraction, the `-` operator, with a bool tensor is not supported. If you are trying to invert a mask, use the `~` or \
+             `logical_not()` operator instead.",
+        ));
+    }
     if dtype == DType::Bool {
-        return match (sign, alpha.as_bool()) {
-            (1, true) => Ok(b.pointwise_in(PointOp::Or, dtype, &operands)?.into()),
-            (1, false) => Err(OpError::unsupported("sum of bools with alpha 0")),
-            _ => Err(OpError::runtime(
-                "Subtraction, the `-` operator, with two bool tensors is not supported. Use the `^` or `logical_xor()` operator \
-                 instead.",
-            )),
+        return match alpha.as_bool() {
+            true => Ok(b.pointwise_in(PointOp::Or, dtype, &operands)?.into()),
+            false => Err(OpError::unsupported("sum of bools with alpha 0")),
         };
     }
     if !dtype.is_float() && matches!(alpha, Scalar::Float(_)) {
@@ -169,7 +180,7 @@ fn power_of_tensor(b: &mut Builder, x: NodeId, exponent: Scalar, dtype: DType) -
     let shape = b.shape(x);
     let x = b.cast(x, dtype);
     let e = exponent.as_f64();
-    if dtype == DType::Bool || dtype.is_complex() {
+    if (dtype == DType::Bool && e != 1.0) || dtype.is_complex() {
         return Err(OpError::unsupported(format!("power of {dtype}")));
     }
     if e == 0.0 {
@@ -199,21 +210,25 @@ fn power_of_tensor(b: &mut Builder, x: NodeId, exponent: Scalar, dtype: DType) -
 }
 
 fn extreme(b: &mut Builder, a: &mut Bound, float: PointOp, other: PointOp) -> OpResult<Value> {
-    let operands = [a.operand("input")?, a.operand("other")?];
+    let operands = [a.tensor("input")?.into(), a.tensor("other")?.into()];
     let dtype = b.result_type(&operands);
     Ok(b.pointwise_in(if dtype.is_float() { float } else { other }, dtype, &operands)?.into())
 }
 
-/// Operands as float tensors of one shape, in the type that eager computes in; and the type of the result.
-fn wide_floats(b: &mut Builder, operands: &[Operand]) -> OpResult<(Vec<NodeId>, DType)> {
-    let dtype = b.float_type(b.result_type(operands));
+/// Two float tensors in one shape, in the type that eager computes in; and the type of the result.
+fn wide_floats(b: &mut Builder, a: &Bound) -> OpResult<(Vec<NodeId>, DType)> {
+    let operands = &[a.tensor("input")?.into(), a.tensor("other")?.into()];
+    let dtype = b.result_type(operands);
+    if !dtype.is_float() {
+        return Err(OpError::unsupported(format!("a float function of {dtype}")));
+    }
     let rounded = b.together(operands, dtype)?;
     Ok((rounded.into_iter().map(|x| b.cast(x, dtype.compute())).collect(), dtype))
 }
 
 /// Scaled by the larger side, so that squares do not overflow.
 fn hypot(b: &mut Builder, a: &mut Bound) -> OpResult<Value> {
-    let (args, dtype) = wide_floats(b, &[a.operand("input")?, a.operand("other")?])?;
+    let (args, dtype) = wide_floats(b, a)?;
     let sides = [b.unary(PointOp::Abs, args[0])?, b.unary(PointOp::Abs, args[1])?];
     let long = b.point(PointOp::Maximum, &sides)?;
     let short = b.point(PointOp::Minimum, &sides)?;
@@ -233,7 +248,7 @@ fn hypot(b: &mut Builder, a: &mut Bound) -> OpResult<Value> {
 
 /// `max + log1p(exp(-|x - y|))`; equal infinities are their own result.
 fn log_add_exp(b: &mut Builder, a: &mut Bound, exp: PointOp, log1p: PointOp) -> OpResult<Value> {
-    let (args, dtype) = wide_floats(b, &[a.operand("input")?, a.operand("other")?])?;
+    let (args, dtype) = wide_floats(b, a)?;
     let high = b.point(PointOp::Maximum, &args)?;
     let gap = b.point(PointOp::Sub, &args)?;
     let gap = b.unary(PointOp::Abs, gap)?;

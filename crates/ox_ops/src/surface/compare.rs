@@ -148,6 +148,11 @@ fn clamp(b: &mut Builder, x: NodeId, low: Option<Operand>, high: Option<Operand>
     }
     let dtype = b.result_type(&operands);
     let mut value = b.cast(x, dtype);
+    // As a number, NaN is no bound if it is alone, and the result if there are two.
+    let is_nan = |bound: &Operand| matches!(bound, Operand::Scalar(s) if s.as_f64().is_nan());
+    if operands[1..].iter().any(is_nan) {
+        return Ok(if operands.len() == 2 { value.into() } else { b.full_like(Scalar::Float(f64::NAN), value).into() });
+    }
     if let Some(low) = low {
         value = b.pointwise_in(PointOp::Maximum, dtype, &[value.into(), low])?;
     }

@@ -35,7 +35,12 @@ pub const ROWS: &[Surface] = &[
     fresh(&["arange"], options!("start, end=None, step=1"), arange),
     fresh(&["linspace"], options!("start, end, steps"), linspace),
     fresh(&["eye"], options!("n, m=None"), eye),
-    fresh(&["tensor", "scalar_tensor"], options!("data"), tensor),
+    fresh(&["tensor"], options!("data"), tensor),
+    fresh(&["scalar_tensor"], options!("data"), |b, a| {
+        check_device(b, a, None)?;
+        let dtype = a.opt_dtype("dtype")?.unwrap_or(b.default_dtype);
+        Ok(b.materialise(&a.operand("data")?, dtype).into())
+    }),
     fresh(&["new_tensor"], options!("input, data"), |b, a| {
         let dtype = a.opt_dtype("dtype")?.unwrap_or(b.dtype(a.tensor("input")?));
         Ok(literal(b, a.value("data"), Some(dtype))?.into())

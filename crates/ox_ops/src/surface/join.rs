@@ -1,6 +1,6 @@
 //! Several tensors into one, and one repeated, turned round or surrounded.
 
-use super::{Bound, Operand, Surface, fresh, wrap_dim, wrap_dims};
+use super::{Bound, Operand, Surface, each, fresh, wrap_dim, wrap_dims};
 use crate::builder::Builder;
 use crate::error::{OpError, OpResult};
 use crate::infer::shape_text;
@@ -35,8 +35,8 @@ pub const ROWS: &[Surface] = &[
     }),
     fresh(&["fliplr"], "input", |b, a| Ok(flip(b, a.tensor("input")?, &[1])?.into())),
     fresh(&["flipud"], "input", |b, a| Ok(flip(b, a.tensor("input")?, &[0])?.into())),
-    fresh(&["meshgrid"], "*tensors, indexing=ij", meshgrid),
-    fresh(&["broadcast_tensors"], "*tensors", |b, a| {
+    each(&["meshgrid"], "*tensors, indexing=ij", meshgrid),
+    each(&["broadcast_tensors"], "*tensors", |b, a| {
         let tensors = b.broadcast(&a.tensors("tensors")?)?;
         Ok(ValueOf::Tuple(tensors.into_iter().map(Value::Tensor).collect()))
     }),
@@ -222,32 +222,27 @@ pub(super) fn flip(b: &mut Builder, x: NodeId, dims: &[usize]) -> OpResult<NodeI
     b.slice(x, slices, &shape)
 }
 
+/// The n-th grid varies along dimension n; with "xy" indexing the first two dimensions are swapped.
 fn meshgrid(b: &mut Builder, a: &mut Bound) -> OpResult<Value> {
-    let mut tensors = a.tensors("tensors")?;
+    let tensors = a.tensors("tensors")?;
     let swap = a.str("indexing")? == "xy" && tensors.len() >= 2;
-    if swap {
-        tensors.swap(0, 1);
-    }
-    let mut shape = Shape::new();
-    for t in &tensors {
+    let place = |n: usize| if swap && n < 2 { 1 - n } else { n };
+    let mut shape: Shape = smallvec::smallvec![Sym::ONE; tensors.len()];
+    for (n, t) in tensors.iter().enumerate() {
         if b.rank(*t) > 1 {
+            let rank = b.rank(*t);
             return Err(OpError::runtime(format!(
-                "torch.meshgrid: Expected 0D or 1D tensor in the tensor list but got: {}D",
-                b.rank(*t)
+                "torch.meshgrid: Expected 0D or 1D tensor in the tensor list but got: {rank}D"
             )));
         }
-        shape.push(b.ty(*t).numel());
+        shape[place(n)] = b.ty(*t).numel();
     }
     let mut grids = Vec::with_capacity(tensors.len());
-    for (d, t) in tensors.iter().enumerate() {
+    for (n, t) in tensors.iter().enumerate() {
         let mut line: Shape = smallvec::smallvec![Sym::ONE; shape.len()];
-        line[d] = shape[d].clone();
+        line[place(n)] = shape[place(n)].clone();
         let line = b.reshape(*t, &line)?;
-        let grid = b.expand(line, &shape)?;
-        grids.push(if swap { b.transpose(grid, 0, 1)? } else { grid });
+        grids.push(Value::Tensor(b.expand(line, &shape)?));
     }
-    if swap {
-        grids.swap(0, 1);
-    }
-    Ok(ValueOf::Tuple(grids.into_iter().map(Value::Tensor).collect()))
+    Ok(ValueOf::Tuple(grids))
 }

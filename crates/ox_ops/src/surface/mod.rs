@@ -55,6 +55,8 @@ pub enum Sharing {
     View,
     /// A view if the row returned its first argument or a view of it; the front end may know better.
     Maybe,
+    /// The n-th result is a view of the n-th tensor of the first argument, a list.
+    Each,
     /// Writes the result into its first argument and returns None.
     Assign,
 }
@@ -81,6 +83,11 @@ pub const fn view(names: &'static [&'static str], signature: &'static str, build
 /// A row that may return its first argument or a view of it.
 pub const fn maybe(names: &'static [&'static str], signature: &'static str, build: BuildFn) -> Surface {
     Surface { names, signature, sharing: Sharing::Maybe, build }
+}
+
+/// A row that gives a view of each of the tensors in its first argument.
+pub const fn each(names: &'static [&'static str], signature: &'static str, build: BuildFn) -> Surface {
+    Surface { names, signature, sharing: Sharing::Each, build }
 }
 
 /// A row that writes its first argument.

@@ -6,6 +6,7 @@ use crate::builder::Builder;
 use crate::error::{OpError, OpResult};
 use crate::functional::{chain_between, write_through};
 use crate::infer::index_shape;
+use crate::promote::torch_name;
 use crate::value::{Value, ValueOf};
 use ox_ir::graph::{Bounds, Combine, NodeId, ReduceOp};
 use ox_ir::{DType, PointOp, Sym};
@@ -189,8 +190,12 @@ fn fit(b: &mut Builder, value: NodeId, target: &[Sym]) -> OpResult<NodeId> {
 
 fn setitem(b: &mut Builder, a: &mut Bound) -> OpResult<Value> {
     let (x, value) = (a.tensor("input")?, a.operand("value")?);
-    let value = b.materialise(&value, b.dtype(x));
     let subscript = Subscript::new(b, x, a.value("index"))?;
+    let gathers = !subscript.gathered.is_empty() && subscript.mask(b).is_none();
+    if gathers && let Some(tensor) = value.tensor() {
+        same_dtype(b, x, tensor)?;
+    }
+    let value = b.materialise(&value, b.dtype(x));
     let written = subscript.put(b, value, Combine::Set)?;
     let chain = chain_between(b.graph(), x, subscript.viewed).ok_or_else(|| OpError::bug("a subscript that is not a view"))?;
     Ok(write_through(b, x, &chain, written)?.into())
@@ -215,12 +220,20 @@ fn by_tensors(b: &mut Builder, a: &Bound) -> OpResult<Subscript> {
     Ok(subscript)
 }
 
+fn same_dtype(b: &Builder, x: NodeId, values: NodeId) -> OpResult<()> {
+    if b.dtype(x) == b.dtype(values) {
+        return Ok(());
+    }
+    let (to, from) = (torch_name(b.dtype(x)), torch_name(b.dtype(values)));
+    Err(OpError::runtime(format!(
+        "Index put requires the source and destination dtypes match, got {to} for the destination and {from} for the source."
+    )))
+}
+
 fn index_put(b: &mut Builder, a: &mut Bound) -> OpResult<Value> {
     let subscript = by_tensors(b, a)?;
     let values = a.tensor("values")?;
-    if b.dtype(values) != b.dtype(subscript.viewed) {
-        return Err(OpError::runtime("Index put requires the source and destination dtypes match"));
-    }
+    same_dtype(b, subscript.viewed, values)?;
     let combine = if a.boolean("accumulate")? { Combine::With(ReduceOp::Sum) } else { Combine::Set };
     if combine != Combine::Set && b.dtype(values) == DType::Bool {
         return Err(OpError::unsupported("accumulating bools"));
