@@ -6,7 +6,7 @@
 use super::{libm, polynomial};
 use crate::ir::{Elem, V};
 
-const HALF_PI: (f64, f64) = (1.5707963267948966, 6.123233995736766e-17);
+const HALF_PI: (f64, f64) = (std::f64::consts::FRAC_PI_2, 6.123233995736766e-17);
 const LARGE: f64 = (1u64 << 30) as f64;
 
 /// (sin(r) - r) / r^3 in powers of r^2, for |r| <= pi/4, to 2^-37 and 2^-58.
