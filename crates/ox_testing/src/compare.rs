@@ -1,7 +1,9 @@
 //! Comparing results.
 
+use crate::graph::interpret_graph;
+use crate::plan::interpret_plan;
 use crate::tensor::{TensorData, unflat};
-use ox_ir::{DType, Scalar};
+use ox_ir::{DType, Graph, Plan, Scalar};
 
 /// The largest relative and absolute difference that rounding may leave, as `torch.testing.assert_close` has it.
 pub fn tolerance(dtype: DType) -> (f64, f64) {
@@ -39,4 +41,27 @@ pub fn assert_close(got: &TensorData, expected: &TensorData) {
     if let Some(difference) = difference(got, expected) {
         panic!("{difference}");
     }
+}
+
+/// What a plan does differently from its graph on these inputs, in words, or None. Where the graph ends in an error, the plan must
+/// end in the same kind of error.
+pub fn plan_difference(graph: &Graph, plan: &Plan, inputs: &[TensorData], sizes: &[i64]) -> Option<String> {
+    let (expected, got) = match (interpret_graph(graph, inputs, sizes), interpret_plan(plan, inputs, sizes)) {
+        (Ok(expected), Ok(got)) => (expected, got),
+        (Err(expected), Err(got)) if std::mem::discriminant(&expected) == std::mem::discriminant(&got) => return None,
+        (Err(expected), Err(got)) => return Some(format!("the plan fails with `{got}`, the graph with `{expected}`")),
+        (Err(expected), Ok(_)) => return Some(format!("the plan does not fail; the graph does: {expected}")),
+        (Ok(_), Err(got)) => return Some(format!("the plan fails: {got}")),
+    };
+    if got.outputs.len() != expected.outputs.len() {
+        return Some(format!("{} outputs, not {}", got.outputs.len(), expected.outputs.len()));
+    }
+    let outputs = got.outputs.iter().zip(&expected.outputs).enumerate();
+    let output = outputs.filter_map(|(n, (g, e))| difference(g, e).map(|d| format!("output {n}: {d}"))).next();
+    output.or_else(|| {
+        got.inputs.iter().zip(inputs).enumerate().find_map(|(n, (got, before))| {
+            let mutation = expected.mutations.iter().rev().find(|(input, _)| *input as usize == n);
+            difference(got, mutation.map_or(before, |(_, value)| value)).map(|d| format!("input {n} afterwards: {d}"))
+        })
+    })
 }

@@ -6,12 +6,14 @@ pub mod error;
 pub mod graph;
 pub mod kernel;
 pub mod plan;
+pub mod random;
 pub mod scalar;
 pub mod tensor;
 
-pub use compare::assert_close;
+pub use compare::{assert_close, plan_difference};
 pub use error::InterpretError;
 pub use graph::{GraphResult, interpret_graph};
 pub use kernel::{KernelMemory, interpret_kernel};
 pub use plan::{PlanResult, interpret_plan};
+pub use random::{RandomConfig, random_graph, random_inputs, random_sizes};
 pub use tensor::{Elem, TensorData};
