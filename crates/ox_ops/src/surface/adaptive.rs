@@ -70,12 +70,17 @@ fn finish(b: &mut Builder, y: NodeId, like: NodeId, targets: &[Sym]) -> OpResult
 fn average(b: &mut Builder, args: &mut Bound, n: usize) -> OpResult<Value> {
     let x = float(b, args, "input", "\"adaptive_avg_pool\"")?;
     let targets = targets(b, args, x, n)?;
-    let (parts, dims) = split(b, x, &targets)?;
+    average_to(b, x, &targets)
+}
+
+/// The means of as many windows as `targets` says, over the last dimensions.
+pub fn average_to(b: &mut Builder, x: NodeId, targets: &[Sym]) -> OpResult<Value> {
+    let (parts, dims) = split(b, x, targets)?;
     let dtype = b.dtype(x);
     let parts = wide(b, parts);
     let mean = mean_over(b, parts, &dims)?;
     let mean = b.cast(mean, dtype);
-    finish(b, mean, x, &targets)
+    finish(b, mean, x, targets)
 }
 
 fn max(b: &mut Builder, args: &mut Bound, n: usize) -> OpResult<Value> {

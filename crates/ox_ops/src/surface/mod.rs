@@ -27,9 +27,11 @@ mod norm;
 mod pad;
 mod pool;
 mod reduce;
+mod resize;
 mod scan;
 mod scatter;
 mod shared;
+mod shuffle;
 mod signature;
 mod softmax;
 mod split;
@@ -116,7 +118,9 @@ const TABLES: &[&[Surface]] = &[
     pad::ROWS,
     pool::ROWS,
     reduce::ROWS,
+    resize::ROWS,
     scan::ROWS,
+    shuffle::ROWS,
     scatter::ROWS,
     softmax::ROWS,
     split::ROWS,

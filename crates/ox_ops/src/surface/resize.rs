@@ -1,0 +1,304 @@
+//! `interpolate`: the source of each output element is computed as torch computes it, in f32 (f64 for f64 tensors).
+
+use super::adaptive::average_to;
+use super::shared::{flag, not_implemented, real, wide};
+use super::{Bound, Surface, fresh};
+use crate::builder::Builder;
+use crate::error::{OpError, OpResult};
+use crate::value::{Value, ValueOf};
+use ox_ir::graph::{Bounds, NodeId};
+use ox_ir::{DType, PointOp, Sym};
+
+pub const ROWS: &[Surface] = &[
+    fresh(
+        &["F.interpolate"],
+        "input, size=None, scale_factor=None, mode=nearest, align_corners=None, recompute_scale_factor=None, antialias=False",
+        interpolate,
+    ),
+    fresh(&["F.upsample"], "input, size=None, scale_factor=None, mode=nearest, align_corners=None", interpolate),
+    fresh(&["F.upsample_nearest"], "input, size=None, scale_factor=None, mode=nearest", interpolate),
+    fresh(&["F.upsample_bilinear"], "input, size=None, scale_factor=None, mode=bilinear, align_corners=True", interpolate),
+];
+
+/// One spatial dimension: how long it is and becomes, and the factor that was asked for, if it was.
+struct Axis {
+    from: Sym,
+    to: Sym,
+    factor: Option<f64>,
+}
+
+impl Axis {
+    /// Both lengths, if they are known.
+    fn known(&self) -> Option<(i64, i64)> {
+        Some((self.from.as_const()?, self.to.as_const()?))
+    }
+
+    /// Input elements per output element.
+    fn ratio(&self) -> OpResult<f64> {
+        match (self.factor, self.known()) {
+            (Some(factor), _) if factor > 0.0 => Ok(1.0 / factor),
+            (_, Some((from, to))) => Ok(from as f64 / to as f64),
+            _ => Err(OpError::unsupported("interpolate to an unknown size")),
+        }
+    }
+}
+
+fn interpolate(b: &mut Builder, args: &mut Bound) -> OpResult<Value> {
+    let x = real(b, args, "input")?;
+    if args.knows("antialias") && args.boolean("antialias")? {
+        return Err(OpError::unsupported("interpolate with antialias"));
+    }
+    let mode = args.str("mode")?.to_string();
+    let axes = axes(b, args, x)?;
+    if let Some(empty) = axes.iter().find(|a| a.to.bounds().1 <= 0 || a.from.is_zero()) {
+        return Err(OpError::runtime(format!(
+            "Input and output sizes should be greater than 0, but got {} and {}",
+            empty.from, empty.to
+        )));
+    }
+    let align = args.knows("align_corners") && flag(args, "align_corners")?;
+    let told = args.knows("align_corners") && args.has("align_corners");
+    match mode.as_str() {
+        "nearest" | "area" | "nearest-exact" if told => Err(OpError::value(
+            "align_corners option can only be set with the interpolating modes: linear | bilinear | bicubic | trilinear",
+        )),
+        "nearest" => Ok(nearest(b, x, &axes, 0.0)?.into()),
+        "nearest-exact" => Ok(nearest(b, x, &axes, 0.5)?.into()),
+        "area" => {
+            let sizes: Vec<Sym> = axes.iter().map(|a| a.to.clone()).collect();
+            average_to(b, x, &sizes)
+        }
+        "linear" | "bilinear" | "trilinear" => {
+            let wanted = ["linear", "bilinear", "trilinear"].iter().position(|m| *m == mode).map_or(0, |n| n + 1);
+            if axes.len() != wanted {
+                return Err(not_implemented(format!(
+                    "Got {}D input, but {mode} mode needs {}D input",
+                    axes.len() + 2,
+                    wanted + 2
+                )));
+            }
+            Ok(linear(b, x, &axes, align)?.into())
+        }
+        other => Err(OpError::unsupported(format!("interpolate '{other}'"))),
+    }
+}
+
+fn axes(b: &Builder, args: &Bound, x: NodeId) -> OpResult<Vec<Axis>> {
+    let shape = b.shape(x);
+    if !(3..=5).contains(&shape.len()) {
+        return Err(not_implemented(format!("Input Error: Only 3D, 4D and 5D input Tensors supported (got {}D)", shape.len())));
+    }
+    let spatial = &shape[2..];
+    match (args.has("size"), args.has("scale_factor")) {
+        (true, false) => {
+            let sizes = super::shared::per_dim(args, "size", spatial.len())
+                .map_err(|_| OpError::value("size shape must match input shape"))?;
+            Ok(spatial.iter().zip(sizes).map(|(from, to)| Axis { from: from.clone(), to, factor: None }).collect())
+        }
+        (false, true) => {
+            let recompute = args.knows("recompute_scale_factor") && flag(args, "recompute_scale_factor")?;
+            let factors = factors(args, spatial.len())?;
+            spatial.iter().zip(factors).map(|(from, factor)| scaled(from, factor, recompute)).collect()
+        }
+        (true, true) => Err(OpError::value("only one of size or scale_factor should be defined")),
+        (false, false) => Err(OpError::value("either size or scale_factor should be defined")),
+    }
+}
+
+fn factors(args: &Bound, n: usize) -> OpResult<Vec<f64>> {
+    let one = |v: &Value| match v {
+        ValueOf::Int(_) | ValueOf::Float(_) => v.as_scalar().map(|s| s.as_f64()),
+        _ => None,
+    };
+    let given = args.value("scale_factor");
+    let factors: Option<Vec<f64>> = match given.items() {
+        Some(items) => items.iter().map(one).collect(),
+        None => one(given).map(|factor| vec![factor; n]),
+    };
+    let factors = factors.ok_or_else(|| OpError::unsupported("a scale factor that is not known"))?;
+    if factors.len() != n {
+        return Err(OpError::value(format!(
+            "scale_factor shape must match input shape. Input is {n}D, scale_factor is {}",
+            factors.len()
+        )));
+    }
+    Ok(factors)
+}
+
+fn scaled(from: &Sym, factor: f64, recompute: bool) -> OpResult<Axis> {
+    let to = match from.as_const() {
+        Some(n) => Sym::from((n as f64 * factor).floor() as i64),
+        None if factor.fract() == 0.0 => from * (factor as i64),
+        None => return Err(OpError::unsupported("interpolate of an unknown size by a fraction")),
+    };
+    Ok(Axis { from: from.clone(), to, factor: (!recompute).then_some(factor) })
+}
+
+/// Where the elements of one output dimension come from.
+enum Source {
+    /// Each input element `n` times.
+    Repeat(i64),
+    /// Every n-th.
+    Step(i64),
+    Computed,
+}
+
+/// The element that torch takes, with its rounding.
+fn nearest_source(dtype: DType, ratio: f64, offset: f64, to: i64, from: i64) -> i64 {
+    let place = match dtype {
+        DType::F64 => (to as f64 + offset) * ratio,
+        _ => ((to as f32 + offset as f32) * ratio as f32) as f64,
+    };
+    (place.floor() as i64).min(from - 1)
+}
+
+fn source(dtype: DType, axis: &Axis, offset: f64) -> OpResult<Source> {
+    let ratio = axis.ratio()?;
+    let Some((from, to)) = axis.known() else {
+        // A power of two is exact in every type, whatever the size.
+        let factor = (1.0 / ratio) as i64;
+        let exact = factor > 0 && (factor as u64).is_power_of_two() && axis.to == &axis.from * factor;
+        return if exact { Ok(Source::Repeat(factor)) } else { Err(OpError::unsupported("interpolate of an unknown size")) };
+    };
+    // Plain 'nearest' copies and doubles whatever the factor says.
+    if offset == 0.0 && (to == from || to == 2 * from) {
+        return Ok(Source::Repeat(to / from));
+    }
+    let all = |f: &dyn Fn(i64) -> i64| (0..to).all(|n| nearest_source(dtype, ratio, offset, n, from) == f(n));
+    if to % from == 0 && all(&|n| n / (to / from)) {
+        return Ok(Source::Repeat(to / from));
+    }
+    if from % to == 0 && all(&|n| n * (from / to)) {
+        return Ok(Source::Step(from / to));
+    }
+    Ok(Source::Computed)
+}
+
+fn nearest(b: &mut Builder, x: NodeId, axes: &[Axis], offset: f64) -> OpResult<NodeId> {
+    let dtype = b.dtype(x);
+    if !dtype.is_float() && dtype != DType::U8 {
+        return Err(OpError::unsupported(format!("interpolate of {dtype}")));
+    }
+    let mut y = x;
+    for (k, axis) in axes.iter().enumerate() {
+        let dim = k + 2;
+        y = match source(dtype, axis, offset)? {
+            Source::Repeat(1) => y,
+            Source::Repeat(times) => repeat(b, y, dim, times)?,
+            Source::Step(step) => b.slice_dim(y, dim, &Sym::ZERO, &axis.to, step)?,
+            Source::Computed => {
+                let index = nearest_index(b, dtype, axis, offset)?;
+                b.index(y, &[index], &[dim], dim, Bounds::IndexError)?
+            }
+        };
+    }
+    Ok(y)
+}
+
+/// Each element of `dim`, `times` times in a row.
+fn repeat(b: &mut Builder, x: NodeId, dim: usize, times: i64) -> OpResult<NodeId> {
+    let mut shape = b.shape(x);
+    let apart = b.unsqueeze(x, dim + 1)?;
+    let mut spread = b.shape(apart);
+    spread[dim + 1] = Sym::from(times);
+    let spread = b.expand(apart, &spread)?;
+    shape[dim] = &shape[dim] * times;
+    b.reshape(spread, &shape)
+}
+
+/// 0, 1, 2, ... of the output dimension, in the type that torch computes positions in.
+fn positions(b: &mut Builder, dtype: DType, axis: &Axis) -> OpResult<NodeId> {
+    let dtype = if dtype == DType::F64 { DType::F64 } else { DType::F32 };
+    b.counting(&axis.to, dtype)
+}
+
+fn nearest_index(b: &mut Builder, dtype: DType, axis: &Axis, offset: f64) -> OpResult<NodeId> {
+    let mut places = positions(b, dtype, axis)?;
+    if offset != 0.0 {
+        places = b.binary(PointOp::Add, places, offset)?;
+    }
+    let places = b.binary(PointOp::Mul, places, axis.ratio()?)?;
+    let places = b.unary(PointOp::Floor, places)?;
+    let places = b.cast(places, DType::I64);
+    b.binary(PointOp::Minimum, places, super::shared::size_operand(&(&axis.from - 1)))
+}
+
+/// The two neighbours of each output position along one dimension, and how much each counts.
+struct Neighbours {
+    index: [NodeId; 2],
+    weight: [NodeId; 2],
+}
+
+fn neighbours(b: &mut Builder, dtype: DType, axis: &Axis, align: bool) -> OpResult<Neighbours> {
+    let (from, to) = axis.known().ok_or_else(|| OpError::unsupported("linear interpolation of an unknown size"))?;
+    let places = positions(b, dtype, axis)?;
+    let places = match align {
+        // Equal sizes are copied, whatever the factor says.
+        _ if from == to => places,
+        true => b.binary(PointOp::Mul, places, if to > 1 { (from - 1) as f64 / (to - 1) as f64 } else { 0.0 })?,
+        false => {
+            let middle = b.binary(PointOp::Add, places, 0.5)?;
+            let scaled = b.binary(PointOp::Mul, middle, axis.ratio()?)?;
+            let shifted = b.binary(PointOp::Sub, scaled, 0.5)?;
+            b.binary(PointOp::Maximum, shifted, 0.0)?
+        }
+    };
+    let whole = b.unary(PointOp::Trunc, places)?;
+    let low = b.cast(whole, DType::I64);
+    let low = b.binary(PointOp::Minimum, low, from - 1)?;
+    let high = b.binary(PointOp::Add, low, 1i64)?;
+    let high = b.binary(PointOp::Minimum, high, from - 1)?;
+    let part = b.binary(PointOp::Sub, places, low)?;
+    let part = b.binary(PointOp::Maximum, part, 0.0)?;
+    let part = b.binary(PointOp::Minimum, part, 1.0)?;
+    let one = b.full_like(ox_ir::Scalar::Float(1.0), part);
+    let rest = b.point(PointOp::Sub, &[one, part])?;
+    Ok(Neighbours { index: [low, high], weight: [rest, part] })
+}
+
+fn linear(b: &mut Builder, x: NodeId, axes: &[Axis], align: bool) -> OpResult<NodeId> {
+    let dtype = b.dtype(x);
+    if !dtype.is_float() {
+        return Err(OpError::unsupported(format!("linear interpolation of {dtype}")));
+    }
+    let near: Vec<Neighbours> = axes.iter().map(|axis| neighbours(b, dtype, axis, align)).collect::<OpResult<_>>()?;
+    let sizes: Vec<Sym> = axes.iter().map(|axis| axis.to.clone()).collect();
+    let y = blend(b, x, &near, &sizes, &mut Vec::new())?;
+    Ok(b.cast(y, dtype))
+}
+
+/// The mixture over the dimensions from `chosen.len()` on, with the neighbours of those before already chosen.
+fn blend(b: &mut Builder, x: NodeId, near: &[Neighbours], sizes: &[Sym], chosen: &mut Vec<NodeId>) -> OpResult<NodeId> {
+    let k = chosen.len();
+    if k == near.len() {
+        return corner(b, x, chosen, sizes);
+    }
+    let mut parts = Vec::with_capacity(2);
+    for side in 0..2 {
+        chosen.push(near[k].index[side]);
+        let value = blend(b, x, near, sizes, chosen)?;
+        chosen.pop();
+        let weight = along(b, near[k].weight[side], k, sizes.len())?;
+        parts.push(b.binary(PointOp::Mul, value, weight)?);
+    }
+    b.point(PointOp::Add, &[parts[0], parts[1]])
+}
+
+/// A vector over dimension `k` of `n`.
+fn along(b: &mut Builder, vector: NodeId, k: usize, n: usize) -> OpResult<NodeId> {
+    let len = b.ty(vector).numel();
+    let shape: Vec<Sym> = (0..n).map(|d| if d == k { len.clone() } else { Sym::ONE }).collect();
+    b.reshape(vector, &shape)
+}
+
+/// The input at one neighbour in every dimension, wide.
+fn corner(b: &mut Builder, x: NodeId, chosen: &[NodeId], sizes: &[Sym]) -> OpResult<NodeId> {
+    let mut indices = Vec::with_capacity(chosen.len());
+    for (k, index) in chosen.iter().enumerate() {
+        let index = along(b, *index, k, sizes.len())?;
+        indices.push(b.broadcast_to(index, sizes)?);
+    }
+    let dims: Vec<usize> = (2..2 + sizes.len()).collect();
+    let value = b.index(x, &indices, &dims, 2, Bounds::IndexError)?;
+    Ok(wide(b, value))
+}
