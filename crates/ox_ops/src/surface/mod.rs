@@ -17,10 +17,13 @@ mod compare;
 mod conv;
 mod convert;
 mod create;
+mod cross_entropy;
 mod einsum;
 mod gather;
 mod inspect;
 mod join;
+mod loss;
+mod margin;
 mod matmul;
 mod moments;
 mod norm;
@@ -108,10 +111,13 @@ const TABLES: &[&[Surface]] = &[
     conv::ROWS,
     convert::ROWS,
     create::ROWS,
+    cross_entropy::ROWS,
     einsum::ROWS,
     gather::ROWS,
     inspect::ROWS,
     join::ROWS,
+    loss::ROWS,
+    margin::ROWS,
     matmul::ROWS,
     moments::ROWS,
     norm::ROWS,
@@ -120,8 +126,8 @@ const TABLES: &[&[Surface]] = &[
     reduce::ROWS,
     resize::ROWS,
     scan::ROWS,
-    shuffle::ROWS,
     scatter::ROWS,
+    shuffle::ROWS,
     softmax::ROWS,
     split::ROWS,
     subscript::ROWS,

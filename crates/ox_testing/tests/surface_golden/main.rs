@@ -132,4 +132,4 @@ macro_rules! subjects {
         }
     )*};
 }
-subjects!(reduce norm matmul conv pool resize);
+subjects!(reduce norm matmul conv pool resize loss);

@@ -1,0 +1,259 @@
+//! Losses of one element against one element, and how losses are reduced.
+
+use super::shared::{mean_over, real, require_float, sum_over, wide};
+use super::{Bound, Surface, fresh};
+use crate::builder::Builder;
+use crate::error::{OpError, OpResult};
+use crate::value::Value;
+use ox_ir::PointOp;
+use ox_ir::graph::NodeId;
+
+pub const ROWS: &[Surface] = &[
+    fresh(&["F.mse_loss"], "input, target, size_average=None, reduce=None, reduction=mean, weight=None", mse_loss),
+    fresh(&["F.l1_loss"], "input, target, size_average=None, reduce=None, reduction=mean, weight=None", l1_loss),
+    fresh(&["F.smooth_l1_loss"], "input, target, size_average=None, reduce=None, reduction=mean, beta=1.0", smooth_l1_loss),
+    fresh(&["F.huber_loss"], "input, target, reduction=mean, delta=1.0, weight=None", huber_loss),
+    fresh(
+        &["F.binary_cross_entropy_with_logits"],
+        "input, target, weight=None, size_average=None, reduce=None, reduction=mean, pos_weight=None",
+        bce_with_logits,
+    ),
+    fresh(&["F.kl_div"], "input, target, size_average=None, reduce=None, reduction=mean, log_target=False", kl_div),
+    fresh(&["F.soft_margin_loss"], "input, target, size_average=None, reduce=None, reduction=mean", soft_margin_loss),
+    fresh(
+        &["F.poisson_nll_loss"],
+        "input, target, log_input=True, full=False, size_average=None, eps=1e-8, reduce=None, reduction=mean",
+        poisson_nll_loss,
+    ),
+];
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Reduction {
+    None,
+    Mean,
+    Sum,
+}
+
+/// How the call wants its losses. The two flags that `reduction` replaced are eager's.
+pub fn reduction(args: &Bound) -> OpResult<Reduction> {
+    if ["size_average", "reduce"].iter().any(|name| args.knows(name) && args.has(name)) {
+        return Err(OpError::unsupported("size_average and reduce"));
+    }
+    match args.str("reduction")? {
+        "none" => Ok(Reduction::None),
+        "mean" => Ok(Reduction::Mean),
+        "sum" => Ok(Reduction::Sum),
+        other => Err(OpError::value(format!("{other} is not a valid value for reduction"))),
+    }
+}
+
+/// The losses reduced, in their own type.
+pub fn reduced(b: &mut Builder, losses: NodeId, reduction: Reduction) -> OpResult<Value> {
+    if reduction == Reduction::None {
+        return Ok(losses.into());
+    }
+    let dtype = b.dtype(losses);
+    let dims: Vec<usize> = (0..b.rank(losses)).collect();
+    let losses = wide(b, losses);
+    let value = match reduction {
+        Reduction::Mean => mean_over(b, losses, &dims)?,
+        _ => sum_over(b, losses, &dims)?,
+    };
+    let value = b.cast(value, dtype);
+    Ok(b.squeeze(value, &dims)?.into())
+}
+
+/// A loss of two tensors that broadcast: computed wide, rounded, reduced.
+fn paired(b: &mut Builder, args: &Bound, f: impl FnOnce(&mut Builder, NodeId, NodeId) -> OpResult<NodeId>) -> OpResult<Value> {
+    let reduction = reduction(args)?;
+    let losses = paired_losses(b, args, f)?;
+    reduced(b, losses, reduction)
+}
+
+fn paired_losses(
+    b: &mut Builder,
+    args: &Bound,
+    f: impl FnOnce(&mut Builder, NodeId, NodeId) -> OpResult<NodeId>,
+) -> OpResult<NodeId> {
+    if args.knows("weight") && args.has("weight") {
+        return Err(OpError::unsupported("a weighted loss"));
+    }
+    let (x, y) = (real(b, args, "input")?, real(b, args, "target")?);
+    let dtype = b.result_type(&[x.into(), y.into()]);
+    let (x, y) = (b.cast(x, dtype), b.cast(y, dtype));
+    require_float(b, x, "a loss")?;
+    let pair = b.broadcast(&[x, y])?;
+    let (x, y) = (wide(b, pair[0]), wide(b, pair[1]));
+    let losses = f(b, x, y)?;
+    Ok(b.cast(losses, dtype))
+}
+
+/// The distance of `x` and `y`.
+fn gap(b: &mut Builder, x: NodeId, y: NodeId) -> OpResult<NodeId> {
+    let gap = b.point(PointOp::Sub, &[x, y])?;
+    b.point(PointOp::Abs, &[gap])
+}
+
+fn mse_loss(b: &mut Builder, args: &mut Bound) -> OpResult<Value> {
+    paired(b, args, |b, x, y| {
+        let gap = b.point(PointOp::Sub, &[x, y])?;
+        b.point(PointOp::Mul, &[gap, gap])
+    })
+}
+
+fn l1_loss(b: &mut Builder, args: &mut Bound) -> OpResult<Value> {
+    paired(b, args, gap)
+}
+
+fn smooth_l1_loss(b: &mut Builder, args: &mut Bound) -> OpResult<Value> {
+    let beta = args.float("beta")?;
+    if beta < 0.0 {
+        return Err(OpError::runtime("smooth_l1_loss does not support negative values for beta."));
+    }
+    if beta == 0.0 {
+        return l1_loss(b, args);
+    }
+    paired(b, args, |b, x, y| {
+        let gap = gap(b, x, y)?;
+        let near = b.binary(PointOp::Lt, gap, beta)?;
+        let half = b.binary(PointOp::Mul, gap, 0.5)?;
+        let square = b.binary(PointOp::Mul, half, gap)?;
+        let square = b.binary(PointOp::Div, square, beta)?;
+        let line = b.binary(PointOp::Sub, gap, 0.5 * beta)?;
+        b.choose(near, square, line)
+    })
+}
+
+fn huber_loss(b: &mut Builder, args: &mut Bound) -> OpResult<Value> {
+    let delta = args.float("delta")?;
+    if delta <= 0.0 {
+        return Err(OpError::runtime("huber_loss does not support non-positive values for delta."));
+    }
+    paired(b, args, |b, x, y| {
+        let gap = gap(b, x, y)?;
+        let near = b.binary(PointOp::Le, gap, delta)?;
+        let half = b.binary(PointOp::Mul, gap, 0.5)?;
+        let square = b.binary(PointOp::Mul, half, gap)?;
+        let line = b.binary(PointOp::Sub, gap, 0.5 * delta)?;
+        let line = b.binary(PointOp::Mul, line, delta)?;
+        b.choose(near, square, line)
+    })
+}
+
+/// `log(sigmoid(x))`, without overflow on either side.
+pub fn log_sigmoid(b: &mut Builder, x: NodeId) -> OpResult<NodeId> {
+    let below = b.binary(PointOp::Minimum, x, 0.0)?;
+    let size = b.unary(PointOp::Abs, x)?;
+    let size = b.unary(PointOp::Neg, size)?;
+    let power = b.unary(PointOp::Exp, size)?;
+    let tail = b.unary(PointOp::Log1p, power)?;
+    b.binary(PointOp::Sub, below, tail)
+}
+
+fn bce_with_logits(b: &mut Builder, args: &mut Bound) -> OpResult<Value> {
+    let reduction = reduction(args)?;
+    let (x, y) = (real(b, args, "input")?, real(b, args, "target")?);
+    if b.shape(x) != b.shape(y) {
+        return Err(OpError::value("Target size must be the same as input size"));
+    }
+    require_float(b, x, "binary_cross_entropy_with_logits")?;
+    let dtype = b.result_type(&[x.into(), y.into()]);
+    let (x, y) = (wide(b, x), wide(b, y));
+    let mut log = log_sigmoid(b, x)?;
+    if let Some(positive) = args.opt_tensor("pos_weight")? {
+        let positive = wide(b, positive);
+        let extra = b.binary(PointOp::Sub, positive, 1.0)?;
+        let extra = b.binary(PointOp::Mul, extra, y)?;
+        let factor = b.binary(PointOp::Add, extra, 1.0)?;
+        log = b.binary(PointOp::Mul, log, factor)?;
+    }
+    let negated = b.unary(PointOp::Neg, y)?;
+    let rest = b.binary(PointOp::Add, negated, 1.0)?;
+    let rest = b.binary(PointOp::Mul, rest, x)?;
+    let mut losses = b.binary(PointOp::Sub, rest, log)?;
+    if let Some(weight) = args.opt_tensor("weight")? {
+        let weight = wide(b, weight);
+        losses = b.binary(PointOp::Mul, losses, weight)?;
+    }
+    let losses = b.cast(losses, dtype);
+    reduced(b, losses, reduction)
+}
+
+/// 'batchmean' is the sum over the number of rows.
+fn kl_div(b: &mut Builder, args: &mut Bound) -> OpResult<Value> {
+    let batch_mean = args.str("reduction")? == "batchmean";
+    let reduction = if batch_mean { Reduction::Sum } else { reduction(args)? };
+    let log_target = args.boolean("log_target")?;
+    let losses = paired_losses(b, args, |b, x, y| if log_target { kl_of_logs(b, x, y) } else { kl_of_target(b, x, y) })?;
+    let value = reduced(b, losses, reduction)?;
+    match value.as_tensor() {
+        Some(total) if batch_mean => {
+            let rows = b.shape(args.tensor("input")?).first().cloned();
+            let rows = rows.ok_or_else(|| OpError::unsupported("kl_div of numbers by batch"))?;
+            Ok(b.binary(PointOp::Div, total, super::shared::size_operand(&rows))?.into())
+        }
+        _ => Ok(value),
+    }
+}
+
+fn kl_of_logs(b: &mut Builder, x: NodeId, y: NodeId) -> OpResult<NodeId> {
+    let gap = b.point(PointOp::Sub, &[y, x])?;
+    let power = b.unary(PointOp::Exp, y)?;
+    b.point(PointOp::Mul, &[power, gap])
+}
+
+/// A probability of zero counts nothing.
+fn kl_of_target(b: &mut Builder, x: NodeId, y: NodeId) -> OpResult<NodeId> {
+    let own = x_log_x(b, y)?;
+    let cross = b.point(PointOp::Mul, &[y, x])?;
+    b.point(PointOp::Sub, &[own, cross])
+}
+
+fn x_log_x(b: &mut Builder, x: NodeId) -> OpResult<NodeId> {
+    let log = b.unary(PointOp::Log, x)?;
+    let product = b.point(PointOp::Mul, &[x, log])?;
+    let zero = b.binary(PointOp::Eq, x, 0.0)?;
+    b.choose(zero, 0.0, product)
+}
+
+fn soft_margin_loss(b: &mut Builder, args: &mut Bound) -> OpResult<Value> {
+    paired(b, args, |b, x, y| {
+        let negated = b.unary(PointOp::Neg, x)?;
+        let product = b.point(PointOp::Mul, &[negated, y])?;
+        let power = b.unary(PointOp::Exp, product)?;
+        b.unary(PointOp::Log1p, power)
+    })
+}
+
+fn poisson_nll_loss(b: &mut Builder, args: &mut Bound) -> OpResult<Value> {
+    let (log_input, full, eps) = (args.boolean("log_input")?, args.boolean("full")?, args.float("eps")?);
+    paired(b, args, |b, x, y| {
+        let (rate, log) = match log_input {
+            true => (b.unary(PointOp::Exp, x)?, x),
+            false => {
+                let raised = b.binary(PointOp::Add, x, eps)?;
+                (x, b.unary(PointOp::Log, raised)?)
+            }
+        };
+        let product = b.point(PointOp::Mul, &[y, log])?;
+        let losses = b.point(PointOp::Sub, &[rate, product])?;
+        if !full {
+            return Ok(losses);
+        }
+        let rest = stirling(b, y)?;
+        b.point(PointOp::Add, &[losses, rest])
+    })
+}
+
+/// Stirling's approximation of `log(y!)` for y above 1, else 0.
+fn stirling(b: &mut Builder, y: NodeId) -> OpResult<NodeId> {
+    let log = b.unary(PointOp::Log, y)?;
+    let product = b.point(PointOp::Mul, &[y, log])?;
+    let first = b.point(PointOp::Sub, &[product, y])?;
+    let circle = b.binary(PointOp::Mul, y, 2.0 * std::f64::consts::PI)?;
+    let circle = b.unary(PointOp::Log, circle)?;
+    let half = b.binary(PointOp::Mul, circle, 0.5)?;
+    let whole = b.point(PointOp::Add, &[first, half])?;
+    let small = b.binary(PointOp::Le, y, 1.0)?;
+    b.choose(small, 0.0, whole)
+}
