@@ -1,7 +1,8 @@
 //! Graph to Graph: rules and passes, one ordered list.
 
+mod linear;
 mod options;
-mod passes;
+pub mod passes;
 mod pipeline;
 mod rewriter;
 mod rules;
@@ -11,4 +12,5 @@ mod scalar_tests;
 mod shapes;
 
 pub use options::{FusePostOps, OptimiseOptions, PostOps};
+pub use passes::split_frozen::{Optimised, Prelude, split_frozen};
 pub use pipeline::{PassReport, optimise, optimise_reported};

@@ -1,7 +1,13 @@
 //! The whole order of passes.
 
 use crate::OptimiseOptions;
-use crate::passes::{remove_dead::remove_dead, simplify::simplify};
+use crate::passes::flatten_matmul::flatten_matmul;
+use crate::passes::fold_channels::fold_channels;
+use crate::passes::fuse_attention::fuse_attention;
+use crate::passes::fuse_bias::fuse_bias;
+use crate::passes::fuse_post_ops::fuse_post_ops;
+use crate::passes::remove_dead::remove_dead;
+use crate::passes::simplify::simplify;
 use crate::rewriter::Fired;
 use ox_ir::Graph;
 use std::time::{Duration, Instant};
@@ -18,11 +24,26 @@ pub struct PassReport {
 }
 
 /// The graph in its best form for scheduling, with what each pass did.
-pub fn optimise_reported(graph: Graph, _options: &OptimiseOptions) -> (Graph, Vec<PassReport>) {
+pub fn optimise_reported(graph: Graph, options: &OptimiseOptions) -> (Graph, Vec<PassReport>) {
     let mut line = Pipeline { graph, reports: Vec::new() };
-    // First, so that every later pass sees one spelling of each thing.
+    // First, so that every later pass sees one spelling of each thing; then without what was replaced, since dead users would
+    // hide that a value has a single use.
     line.rules("simplify", simplify);
-    // Rules leave behind what they replaced, and dead users would hide that a value has a single use.
+    line.pass("remove_dead", remove_dead);
+    // Before the products in it change their form.
+    if options.fuse_attention {
+        line.rules("fuse_attention", fuse_attention);
+    }
+    // Flat products first: a bias is a vector for them.
+    line.rules("flatten_matmul", flatten_matmul);
+    line.rules("fuse_bias", |graph| fuse_bias(graph, options.round_intermediates));
+    // Before post-operations: a batch norm stands between a convolution and its activation.
+    if options.freezing {
+        line.rules("fold_channels", fold_channels);
+    }
+    line.rules("fuse_post_ops", |graph| fuse_post_ops(graph, &options.fuse_post_ops));
+    // The passes above put views where they needed them.
+    line.rules("simplify", simplify);
     line.pass("remove_dead", remove_dead);
     (line.graph, line.reports)
 }

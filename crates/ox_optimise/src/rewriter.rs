@@ -22,6 +22,8 @@ pub struct Rewriter {
     graph: Graph,
     /// Nodes by the hash of what they compute. Equality is checked against the graph, so that no node is stored twice.
     shared: FxHashMap<u64, SmallVec<[NodeId; 1]>>,
+    /// For each new node, how many uses the old nodes that it stands for had.
+    uses: Vec<u32>,
     /// The location of the node that is being rewritten: new nodes stand for it.
     location: u32,
     simplify: bool,
@@ -35,6 +37,7 @@ impl Rewriter {
         Rewriter {
             graph: Graph::default(),
             shared: FxHashMap::default(),
+            uses: Vec::new(),
             location: 0,
             simplify: false,
             depth: 0,
@@ -48,7 +51,8 @@ impl Rewriter {
     }
 
     /// Rebuilds `graph`: `step` gives each old node, its arguments already renamed, its place in the new graph.
-    pub fn rebuild(mut self, old: Graph, mut step: impl FnMut(&mut Rewriter, NodeId, Node) -> NodeId) -> (Graph, Fired) {
+    pub fn rebuild(mut self, old: Graph, mut step: impl FnMut(&mut Rewriter, Node) -> NodeId) -> (Graph, Fired) {
+        let old_uses = count_uses(&old);
         let Graph { sizes, inputs, nodes, mut outputs, mut mutations, locations } = old;
         self.graph.nodes.reserve(nodes.len());
         let mut renamed: Vec<NodeId> = Vec::with_capacity(nodes.len());
@@ -57,12 +61,34 @@ impl Rewriter {
                 *arg = renamed[arg.index()];
             }
             self.location = node.location;
-            renamed.push(step(&mut self, NodeId(place as u32), node));
+            let new = step(&mut self, node);
+            self.uses.resize(self.graph.nodes.len(), 0);
+            self.uses[new.index()] += old_uses[place];
+            renamed.push(new);
         }
         outputs.iter_mut().for_each(|o| o.value = renamed[o.value.index()]);
         mutations.iter_mut().for_each(|m| m.value = renamed[m.value.index()]);
         let nodes = self.graph.nodes;
         (Graph { sizes, inputs, nodes, outputs, mutations, locations }, self.fired)
+    }
+
+    /// Rebuilds `graph`, replacing each node for which `rule` has something better.
+    pub fn rebuild_with(
+        self,
+        name: &'static str,
+        graph: Graph,
+        rule: impl Fn(&mut Rewriter, &Node) -> Option<NodeId>,
+    ) -> (Graph, Fired) {
+        self.rebuild(graph, |new, node| match rule(new, &node) {
+            Some(id) => new.fire(name, id),
+            None => new.emit(node),
+        })
+    }
+
+    /// Counts an application of a rule that made `id`.
+    pub fn fire(&mut self, rule: &'static str, id: NodeId) -> NodeId {
+        *self.fired.entry(rule).or_insert(0) += 1;
+        id
     }
 
     pub fn node(&self, id: NodeId) -> &Node {
@@ -82,6 +108,11 @@ impl Rewriter {
         self.graph.node(id).args[0]
     }
 
+    /// How many uses the node has, of those that were there before the pass; results of the graph count as one each.
+    pub fn uses(&self, id: NodeId) -> u32 {
+        self.uses.get(id.index()).copied().unwrap_or(0)
+    }
+
     /// The value of a constant node.
     pub fn constant(&self, id: NodeId) -> Option<Scalar> {
         match self.op(id) {
@@ -97,10 +128,9 @@ impl Rewriter {
             let replacement = rules::apply(self, &node);
             self.depth -= 1;
             if let Some((rule, id)) = replacement {
-                *self.fired.entry(rule).or_insert(0) += 1;
                 let (dtype, shape) = (self.ty(id).dtype, &self.ty(id).shape);
                 debug_assert!((dtype, shape) == (node.ty.dtype, &node.ty.shape), "rule {rule} changed the type of {node:?}");
-                return id;
+                return self.fire(rule, id);
             }
         }
         self.share(node)
@@ -165,6 +195,13 @@ impl Rewriter {
         let ty = self.ty(x).with_shape(shape);
         self.make(Op::Slice(dims), [x], ty)
     }
+}
+
+fn count_uses(graph: &Graph) -> Vec<u32> {
+    let mut uses = vec![0; graph.nodes.len()];
+    let args = graph.nodes.iter().flat_map(|n| &n.args).copied();
+    args.chain(graph.roots()).for_each(|id| uses[id.index()] += 1);
+    uses
 }
 
 /// The hash of what a node computes: not of its location, nor of the order of commutative arguments.

@@ -25,7 +25,7 @@ pub fn cast(value: Scalar, from: DType, to: DType) -> Option<Scalar> {
     if let (Scalar::Float(x), true) = (value, to.is_int()) {
         let (low, high) = int_range(to);
         let inside = x.trunc() >= low as f64 && x.trunc() <= high as f64 && x.abs() < 9.0e18;
-        return inside.then(|| Scalar::Int(x as i64));
+        return inside.then_some(Scalar::Int(x as i64));
     }
     // An i64 becomes a float in one rounding, not over f64.
     if let (Scalar::Int(x), DType::F32 | DType::F16 | DType::BF16) = (value, to) {

@@ -6,7 +6,7 @@ mod common;
 
 use common::{Agree, assert_agree};
 use ox_ir::{Graph, Op};
-use ox_optimise::{OptimiseOptions, optimise};
+use ox_optimise::{FusePostOps, OptimiseOptions, PostOps, optimise};
 use std::path::PathBuf;
 
 struct Case {
@@ -53,4 +53,32 @@ fn golden(file: &str, agree: Agree, pass: impl Fn(Graph) -> Graph) {
 #[test]
 fn simplify() {
     golden("simplify.txt", Agree::Exactly, |graph| optimise(graph, &OptimiseOptions::default()));
+}
+
+#[test]
+fn fuse_attention() {
+    golden("fuse_attention.txt", Agree::Closely, |graph| optimise(graph, &OptimiseOptions::default()));
+}
+
+#[test]
+fn flatten_matmul() {
+    golden("flatten_matmul.txt", Agree::Closely, |graph| optimise(graph, &OptimiseOptions::default()));
+}
+
+#[test]
+fn fuse_bias() {
+    golden("fuse_bias.txt", Agree::Closely, |graph| optimise(graph, &OptimiseOptions::default()));
+}
+
+#[test]
+fn fuse_post_ops() {
+    let fuse_post_ops = FusePostOps { conv: PostOps::ALL, matmul: PostOps::ALL };
+    let options = OptimiseOptions { fuse_post_ops, ..OptimiseOptions::default() };
+    golden("fuse_post_ops.txt", Agree::Closely, |graph| optimise(graph, &options));
+}
+
+#[test]
+fn fold_channels() {
+    let options = OptimiseOptions { freezing: true, ..OptimiseOptions::default() };
+    golden("fold_channels.txt", Agree::Closely, |graph| optimise(graph, &options));
 }

@@ -1,4 +1,13 @@
 //! The passes, one per file. Which run, and in which order, stands in `pipeline.rs`.
 
+mod activations;
+mod attention_mask;
+pub mod flatten_matmul;
+pub mod fold_channels;
+mod frozen;
+pub mod fuse_attention;
+pub mod fuse_bias;
+pub mod fuse_post_ops;
 pub mod remove_dead;
 pub mod simplify;
+pub mod split_frozen;

@@ -2,8 +2,20 @@
 
 use ox_ir::graph::{Graph, NodeId, Op};
 
-pub fn remove_dead(mut graph: Graph) -> Graph {
-    let live = live_nodes(&graph);
+pub fn remove_dead(graph: Graph) -> Graph {
+    let effects = graph.nodes.iter().map(|n| matches!(&n.op, Op::Library(l) if l.effect)).collect();
+    retain(graph, effects)
+}
+
+/// Keeps what the results need, and nothing else: not even effects.
+pub fn keep_results(graph: Graph) -> Graph {
+    let none = vec![false; graph.nodes.len()];
+    retain(graph, none)
+}
+
+/// Keeps the nodes in `live`, the results, and what they need.
+fn retain(mut graph: Graph, mut live: Vec<bool>) -> Graph {
+    mark(&graph, &mut live);
     if live.iter().all(|l| *l) {
         return graph;
     }
@@ -21,13 +33,11 @@ pub fn remove_dead(mut graph: Graph) -> Graph {
     graph
 }
 
-fn live_nodes(graph: &Graph) -> Vec<bool> {
-    let mut live: Vec<bool> = graph.nodes.iter().map(|n| matches!(&n.op, Op::Library(l) if l.effect)).collect();
+fn mark(graph: &Graph, live: &mut [bool]) {
     graph.roots().for_each(|root| live[root.index()] = true);
-    for id in graph.ids().rev().collect::<Vec<_>>() {
+    for id in graph.ids().rev() {
         if live[id.index()] {
             graph.node(id).args.iter().for_each(|a| live[a.index()] = true);
         }
     }
-    live
 }

@@ -4,5 +4,5 @@ use crate::rewriter::{Fired, Rewriter};
 use ox_ir::Graph;
 
 pub fn simplify(graph: Graph) -> (Graph, Fired) {
-    Rewriter::simplifying().rebuild(graph, |new, _, node| new.emit(node))
+    Rewriter::simplifying().rebuild(graph, |new, node| new.emit(node))
 }

@@ -1,6 +1,7 @@
 //! Conversions between element types.
 
 use super::Rule;
+use super::choices::CAST_OF_CHOICE;
 use crate::rewriter::Rewriter;
 use crate::scalar;
 use ox_ir::DType;
@@ -10,6 +11,7 @@ pub const CAST: &[Rule] = &[
     Rule { name: "cast-same", apply: cast_same },
     Rule { name: "cast-constant", apply: cast_constant },
     Rule { name: "cast-cast", apply: cast_cast },
+    CAST_OF_CHOICE,
     Rule { name: "cast-of-expand", apply: cast_of_expand },
 ];
 

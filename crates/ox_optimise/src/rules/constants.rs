@@ -2,6 +2,7 @@
 //! tensor, then expanded.
 
 use super::Rule;
+use super::choices::POINT_OF_CHOICE;
 use crate::rewriter::Rewriter;
 use crate::scalar;
 use crate::shapes::ones;
@@ -14,6 +15,7 @@ pub const POINT: &[Rule] = &[
     Rule { name: "constant-right", apply: constant_right },
     Rule { name: "div-by-power-of-two", apply: div_by_power_of_two },
     Rule { name: "merge-integer-constants", apply: merge_integer_constants },
+    POINT_OF_CHOICE,
     Rule { name: "point-of-expand", apply: point_of_expand },
 ];
 

@@ -8,6 +8,7 @@
 mod arithmetic;
 mod assembly;
 mod casts;
+mod choices;
 mod constants;
 mod gather;
 mod logic;
@@ -17,7 +18,7 @@ mod pattern_tests;
 mod power;
 mod reductions;
 mod slices;
-mod views;
+pub mod views;
 
 use crate::rewriter::Rewriter;
 use ox_ir::graph::{Node, NodeId, Op};

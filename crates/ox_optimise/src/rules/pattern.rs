@@ -1,7 +1,7 @@
 //! Rules on scalar operations, written as text: `(mul ?x 1)` becomes `?x`.
 //!
 //! A pattern is a variable `?x ?y ?z`, a number, or an operation by its name in `PointOp`. A number matches a constant of any
-//! type that has exactly this value: `0` is not `-0.0`. Arguments of commutative operations match in either order.
+//! type that has exactly this value: `0` is not `-0.0`; `true` and `false` match bools only. Arguments of commutative operations match in either order.
 
 use super::{arithmetic, logic, power};
 use crate::rewriter::Rewriter;
@@ -92,7 +92,8 @@ fn parse_words<'a>(words: &mut std::iter::Peekable<impl Iterator<Item = &'a str>
     Pattern::Apply(op, args)
 }
 
-type Bound = [Option<NodeId>; 3];
+/// What ?x, ?y and ?z stand for.
+pub type Bound = [Option<NodeId>; 3];
 
 pub fn apply(graph: &mut Rewriter, node: &Node, op: PointOp) -> Option<(&'static str, NodeId)> {
     for rule in &RULES[op as usize] {
@@ -103,6 +104,14 @@ pub fn apply(graph: &mut Rewriter, node: &Node, op: PointOp) -> Option<(&'static
         }
     }
     None
+}
+
+/// Matches a pattern with an operation at its root.
+pub fn matches(graph: &Rewriter, node: &Node, pattern: &Pattern) -> Option<Bound> {
+    match pattern {
+        Pattern::Apply(op, args) if node.op == Op::Point(*op) => match_args(graph, *op, &node.args, args, Bound::default()),
+        _ => None,
+    }
 }
 
 fn match_args(graph: &Rewriter, op: PointOp, args: &[NodeId], patterns: &[Pattern], bound: Bound) -> Option<Bound> {
@@ -125,7 +134,7 @@ fn match_one(graph: &Rewriter, id: NodeId, pattern: &Pattern, mut bound: Bound) 
         Pattern::Number(value) => {
             let dtype = graph.ty(id).dtype;
             let found = scalar::rounded(dtype, graph.constant(id)?);
-            (found == scalar_of(dtype, *value) && fits(dtype, *value)).then_some(bound)
+            (found == scalar::rounded(dtype, *value) && fits(dtype, *value)).then_some(bound)
         }
         Pattern::Apply(op, patterns) => {
             let node = graph.node(id);
@@ -134,8 +143,11 @@ fn match_one(graph: &Rewriter, id: NodeId, pattern: &Pattern, mut bound: Bound) 
     }
 }
 
-/// Whether a type has this value: 2 is no bool, 0.5 no integer.
+/// Whether a type has this value, up to the rounding of floats: 2 is no bool, 0.5 no integer, `true` a bool only.
 fn fits(dtype: DType, value: Scalar) -> bool {
+    if matches!(value, Scalar::Bool(_)) && dtype != DType::Bool {
+        return false;
+    }
     scalar_of(dtype, value).as_f64() == value.as_f64()
 }
 

@@ -59,7 +59,12 @@ fn accepts(pattern: &Pattern, vars: &[(Scalar, DType); 3]) -> bool {
     match pattern {
         Pattern::Apply(op, args) => {
             let dtype = args.iter().rev().find_map(|a| type_of(a, vars));
-            dtype.is_none_or(|d| op.accepts(d)) && args.iter().all(|a| accepts(a, vars))
+            let condition = |n: usize| op.name() == "where" && n == 0;
+            let literal = |(n, a): (usize, &Pattern)| match a {
+                Pattern::Number(Scalar::Bool(_)) => condition(n) || dtype == Some(DType::Bool),
+                _ => true,
+            };
+            dtype.is_none_or(|d| op.accepts(d)) && args.iter().enumerate().all(literal) && args.iter().all(|a| accepts(a, vars))
         }
         _ => true,
     }
@@ -85,8 +90,8 @@ fn check_row((name, on, from, to): (&str, On, &Pattern, &Pattern), dtype: DType)
                     return 0;
                 }
                 let Ok((before, result)) = eval(from, &vars, dtype) else { continue };
-                let (after, _) = eval(to, &vars, result).unwrap_or_else(|_| panic!("{name} divides by zero"));
-                assert!(same(before, convert(after, result)), "{name} on {dtype} {vars:?}: {before}, then {after}");
+                let (after, kind) = eval(to, &vars, result).unwrap_or_else(|_| panic!("{name} divides by zero"));
+                assert!(kind == result && same(before, after), "{name} on {dtype} {vars:?}: {before}, then {after}");
                 checked += 1;
             }
         }

@@ -93,6 +93,14 @@ pub fn inverse(perm: &[usize]) -> Dims {
     out
 }
 
+/// The transpose of the last two dimensions.
+pub fn swap_last(graph: &mut Rewriter, x: NodeId) -> NodeId {
+    let rank = graph.ty(x).rank();
+    let mut perm: Dims = (0..rank).collect();
+    perm.swap(rank - 2, rank - 1);
+    graph.permute(x, perm)
+}
+
 /// A permutation that leaves the order of the proper dimensions alone moves no element.
 fn permute_as_reshape(graph: &mut Rewriter, node: &Node) -> Option<NodeId> {
     let Op::Permute(perm) = &node.op else { return None };

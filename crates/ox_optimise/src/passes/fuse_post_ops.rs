@@ -1,0 +1,79 @@
+//! Convolutions and products take over the activation behind them, and the tensor that is added, where the options allow it. The
+//! result then passes through memory once.
+
+use super::activations;
+use crate::options::{FusePostOps, PostOps};
+use crate::rewriter::{Fired, Rewriter};
+use ox_ir::graph::{Graph, Node, NodeId, Op, Post};
+use ox_ir::{DType, PointOp};
+
+pub fn fuse_post_ops(graph: Graph, options: &FusePostOps) -> (Graph, Fired) {
+    Rewriter::new().rebuild_with("post-op", graph, |graph, node| {
+        fuse_add(graph, node, options).or_else(|| fuse_activation(graph, node, options))
+    })
+}
+
+/// A call with room for a post-operation, and what it may take.
+fn open_call(graph: &Rewriter, id: NodeId, options: &FusePostOps) -> Option<PostOps> {
+    match graph.op(id) {
+        Op::Conv(attrs) if attrs.post == Post::None => Some(options.conv),
+        Op::Matmul { post: Post::None, .. } => Some(options.matmul),
+        _ => None,
+    }
+}
+
+fn has_add(op: &Op) -> bool {
+    match op {
+        Op::Conv(attrs) => attrs.add,
+        Op::Matmul { add, .. } => *add,
+        _ => false,
+    }
+}
+
+/// `call + other`. Of two calls the later one takes the sum, since the other's result must be there before.
+fn fuse_add(graph: &mut Rewriter, node: &Node, options: &FusePostOps) -> Option<NodeId> {
+    if node.op != Op::Point(PointOp::Add) || node.ty.dtype != DType::F32 {
+        return None;
+    }
+    let (later, earlier) = (node.args[0].max(node.args[1]), node.args[0].min(node.args[1]));
+    let takes = |graph: &Rewriter, call: NodeId, other: NodeId| {
+        let open = open_call(graph, call, options).is_some_and(|post| post.add);
+        open && graph.uses(call) == 1 && !has_add(graph.op(call)) && !is_repeated(graph, other)
+    };
+    let (call, other) = match () {
+        _ if takes(graph, later, earlier) => (later, earlier),
+        _ if takes(graph, earlier, later) => (earlier, later),
+        _ => return None,
+    };
+    let mut fused = graph.node(call).clone();
+    match &mut fused.op {
+        Op::Conv(attrs) => attrs.add = true,
+        Op::Matmul { add, .. } => *add = true,
+        _ => return None,
+    }
+    Some(graph.make(fused.op, fused.args.into_iter().chain([other]), fused.ty))
+}
+
+/// Constants and expansions cost a kernel nothing, but would have to be written out for a call.
+fn is_repeated(graph: &Rewriter, id: NodeId) -> bool {
+    matches!(graph.op(id), Op::Full(_) | Op::Expand | Op::Iota { .. })
+}
+
+fn fuse_activation(graph: &mut Rewriter, node: &Node, options: &FusePostOps) -> Option<NodeId> {
+    let (x, post) = activations::find(graph, node)?;
+    let call = if *graph.op(x) == Op::Reshape && graph.uses(graph.arg(x)) == 1 { graph.arg(x) } else { x };
+    let allowed = open_call(graph, call, options)?;
+    // The maximum with zero commutes with rounding; all else is computed on a result that eager has rounded.
+    let exact = node.ty.dtype == DType::F32 || (post == Post::Relu && !has_add(graph.op(call)));
+    if !exact || !(if post == Post::Relu { allowed.relu } else { allowed.others }) {
+        return None;
+    }
+    let mut fused = graph.node(call).clone();
+    match &mut fused.op {
+        Op::Conv(attrs) => attrs.post = post,
+        Op::Matmul { post: place, .. } => *place = post,
+        _ => return None,
+    }
+    let result = graph.make(fused.op, fused.args, fused.ty);
+    Some(graph.reshape(result, node.ty.shape.clone()))
+}

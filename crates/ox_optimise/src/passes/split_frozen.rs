@@ -1,0 +1,75 @@
+//! Cuts off what depends on frozen inputs only, so that it runs once instead of at every call.
+
+use super::frozen::{Changes, Frozen};
+use super::remove_dead::{keep_results, remove_dead};
+use ox_ir::graph::{Args, Graph, GraphInput, GraphOutput, Node, NodeId, Op, contiguous_strides};
+
+/// A graph in two parts.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Optimised {
+    /// Runs at every call. Its inputs are those of the whole, in the same places, followed by the results of the prelude.
+    pub graph: Graph,
+    /// What runs once; None if there is nothing to do beforehand.
+    pub prelude: Option<Prelude>,
+}
+
+/// The part that needs to run only once, and again if a frozen tensor is changed after all.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Prelude {
+    /// Has the same inputs as the whole, of which it reads only frozen ones.
+    pub graph: Graph,
+    /// Its n-th result is input `first + n` of the main graph.
+    pub first: u32,
+}
+
+pub fn split_frozen(graph: Graph) -> Optimised {
+    let cuts = cuts(&graph, &Frozen::of_graph(&graph));
+    if cuts.is_empty() {
+        return Optimised { graph, prelude: None };
+    }
+    let outputs = cuts.iter().map(|id| result(&graph, *id)).collect();
+    let once = keep_results(Graph { outputs, mutations: vec![], ..graph.clone() });
+    let prelude = Some(Prelude { graph: once, first: graph.inputs.len() as u32 });
+    Optimised { graph: remove_dead(replace(graph, &cuts)), prelude }
+}
+
+/// The frozen values that the rest needs and that take work: below views, which are free, and not what already lies in memory.
+fn cuts(graph: &Graph, changes: &[Changes]) -> Vec<NodeId> {
+    let is_frozen = |id: &NodeId| changes[id.index()] == Changes::IfThawed;
+    let running = graph.ids().filter(|id| changes[id.index()] == Changes::EveryRun);
+    let mut cuts: Vec<NodeId> = running
+        .flat_map(|id| &graph.node(id).args)
+        .copied()
+        .chain(graph.roots())
+        .filter(is_frozen)
+        .map(|id| below_views(graph, id))
+        .filter(|id| !graph.node(*id).args.is_empty())
+        .collect();
+    cuts.sort_unstable();
+    cuts.dedup();
+    cuts
+}
+
+fn below_views(graph: &Graph, mut id: NodeId) -> NodeId {
+    while graph.node(id).op.is_view() {
+        id = graph.node(id).args[0];
+    }
+    id
+}
+
+fn result(graph: &Graph, id: NodeId) -> GraphOutput {
+    GraphOutput { value: id, strides: contiguous_strides(&graph.ty(id).shape), alias: None }
+}
+
+/// The cuts become inputs.
+fn replace(mut graph: Graph, cuts: &[NodeId]) -> Graph {
+    for (n, id) in cuts.iter().enumerate() {
+        let ty = graph.ty(*id).clone();
+        let place = graph.inputs.len() as u32;
+        let location = graph.node(*id).location;
+        graph.nodes[id.index()] = Node { op: Op::Input(place), args: Args::new(), ty: ty.clone(), location };
+        let strides = contiguous_strides(&ty.shape);
+        graph.inputs.push(GraphInput { name: format!("frozen{n}"), ty, strides, frozen: true });
+    }
+    graph
+}

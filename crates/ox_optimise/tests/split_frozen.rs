@@ -1,0 +1,78 @@
+//! The two parts of a graph compute together what the whole does.
+
+mod common;
+
+use common::{Random, inputs};
+use ox_ir::Graph;
+use ox_optimise::{OptimiseOptions, Optimised, optimise, split_frozen};
+use ox_testing::{TensorData, assert_close, interpret_graph};
+
+fn run_parts(parts: &Optimised, inputs: &[TensorData]) -> Vec<TensorData> {
+    let mut all = inputs.to_vec();
+    if let Some(prelude) = &parts.prelude {
+        assert_eq!(prelude.first as usize, inputs.len());
+        all.extend(interpret_graph(&prelude.graph, inputs, &[]).expect("the prelude runs").outputs);
+    }
+    interpret_graph(&parts.graph, &all, &[]).expect("the main part runs").outputs
+}
+
+#[track_caller]
+fn check(text: &str) -> Optimised {
+    let graph = Graph::parse(text).expect("a graph");
+    let parts = split_frozen(optimise(graph.clone(), &OptimiseOptions { freezing: true, ..OptimiseOptions::default() }));
+    let inputs = inputs(&graph, &[], &mut Random(3), false);
+    let expected = interpret_graph(&graph, &inputs, &[]).expect("the graph runs").outputs;
+    let got = run_parts(&parts, &inputs);
+    assert_eq!(got.len(), expected.len());
+    got.iter().zip(&expected).for_each(|(a, b)| assert_close(a, b));
+    parts
+}
+
+#[test]
+fn a_batch_norm_is_folded_once() {
+    let parts = check(
+        r#"graph(%0: f32[1, 3, 5, 5] "x", %1: f32[4, 3, 3, 3] "weight" frozen, %2: f32[4] "variance" frozen, %3: f32[4] "shift" frozen) {
+  %4 = conv(%0, %1, stride=[1, 1], padding=[1, 1], dilation=[1, 1]) : f32[1, 4, 5, 5]
+  %5 = abs(%2) : f32[4]
+  %6 = reshape(%5) : f32[1, 4, 1, 1]
+  %7 = expand(%6) : f32[1, 4, 5, 5]
+  %8 = mul(%4, %7) : f32[1, 4, 5, 5]
+  %9 = reshape(%3) : f32[1, 4, 1, 1]
+  %10 = expand(%9) : f32[1, 4, 5, 5]
+  %11 = add(%8, %10) : f32[1, 4, 5, 5]
+  return %11
+}"#,
+    );
+    let expected = r#"graph(%0: f32[1, 3, 5, 5] "x", _: f32[4, 3, 3, 3] "weight" frozen, _: f32[4] "variance" frozen, %1: f32[4] "shift" frozen, %2: f32[4, 3, 3, 3] "frozen0" frozen) {
+  %3 = conv(%0, %2, %1, stride=[1, 1], padding=[1, 1], dilation=[1, 1], bias) : f32[1, 4, 5, 5]
+  return %3
+}
+"#;
+    assert_eq!(parts.graph.to_string(), expected);
+}
+
+#[test]
+fn views_and_positions_are_not_worth_a_prelude() {
+    let parts = check(
+        r#"graph(%0: f32[2, 3] "x", %1: f32[4, 3] "weight" frozen) {
+  %2 = permute(%1, [1, 0]) : f32[3, 4]
+  %3 = matmul(%0, %2) : f32[2, 4]
+  %4 = iota(dim=1) : i64[2, 4]
+  %5 = cast(%4) : f32[2, 4]
+  %6 = add(%3, %5) : f32[2, 4]
+  return %6
+}"#,
+    );
+    assert!(parts.prelude.is_none());
+}
+
+#[test]
+fn an_input_that_is_written_is_not_frozen() {
+    let text = r#"graph(%0: f32[4] "x", %1: f32[4] "mean" frozen) {
+  %2 = exp(%1) : f32[4]
+  %3 = add(%2, %0) : f32[4]
+  mutate 1 = %3
+  return %3
+}"#;
+    assert!(check(text).prelude.is_none());
+}
