@@ -1,13 +1,19 @@
-//! Drops nodes that nothing depends on. Library calls with an effect stay, and so does what they need.
+//! Drops nodes that nothing depends on. Library calls with an effect stay, and so does what they need. Inputs stay too: they
+//! cost nothing, and a graph reads better with all of them at its head.
 
 use ox_ir::graph::{Graph, NodeId, Op};
 
 pub fn remove_dead(graph: Graph) -> Graph {
-    let effects = graph.nodes.iter().map(|n| matches!(&n.op, Op::Library(l) if l.effect)).collect();
-    retain(graph, effects)
+    let stays = |op: &Op| match op {
+        Op::Input(_) => true,
+        Op::Library(library) => library.effect,
+        _ => false,
+    };
+    let live = graph.nodes.iter().map(|n| stays(&n.op)).collect();
+    retain(graph, live)
 }
 
-/// Keeps what the results need, and nothing else: not even effects.
+/// Keeps what the results need, and nothing else: neither effects nor inputs.
 pub fn keep_results(graph: Graph) -> Graph {
     let none = vec![false; graph.nodes.len()];
     retain(graph, none)

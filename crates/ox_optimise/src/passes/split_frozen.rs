@@ -16,8 +16,9 @@ pub struct Optimised {
 /// The part that needs to run only once, and again if a frozen tensor is changed after all.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Prelude {
-    /// Has the same inputs as the whole, of which it reads only frozen ones.
     pub graph: Graph,
+    /// Its n-th input is this one of the whole.
+    pub inputs: Vec<u32>,
     /// Its n-th result is input `first + n` of the main graph.
     pub first: u32,
 }
@@ -28,8 +29,9 @@ pub fn split_frozen(graph: Graph) -> Optimised {
         return Optimised { graph, prelude: None };
     }
     let outputs = cuts.iter().map(|id| result(&graph, *id)).collect();
-    let once = keep_results(Graph { outputs, mutations: vec![], ..graph.clone() });
-    let prelude = Some(Prelude { graph: once, first: graph.inputs.len() as u32 });
+    let mut once = keep_results(Graph { outputs, mutations: vec![], ..graph.clone() });
+    let inputs = keep_used_inputs(&mut once);
+    let prelude = Some(Prelude { graph: once, inputs, first: graph.inputs.len() as u32 });
     Optimised { graph: remove_dead(replace(graph, &cuts)), prelude }
 }
 
@@ -59,6 +61,19 @@ fn below_views(graph: &Graph, mut id: NodeId) -> NodeId {
 
 fn result(graph: &Graph, id: NodeId) -> GraphOutput {
     GraphOutput { value: id, strides: contiguous_strides(&graph.ty(id).shape), alias: None }
+}
+
+/// Numbers the inputs that have a node from 0 on; gives their old numbers.
+fn keep_used_inputs(graph: &mut Graph) -> Vec<u32> {
+    let mut kept = Vec::new();
+    for node in &mut graph.nodes {
+        if let Op::Input(n) = &mut node.op {
+            kept.push(*n);
+            *n = kept.len() as u32 - 1;
+        }
+    }
+    graph.inputs = kept.iter().map(|n| graph.inputs[*n as usize].clone()).collect();
+    kept
 }
 
 /// The cuts become inputs.

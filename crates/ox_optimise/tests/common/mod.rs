@@ -66,6 +66,16 @@ pub enum Agree {
     Closely,
 }
 
+impl Agree {
+    pub fn difference(self, got: &TensorData, expected: &TensorData) -> Option<String> {
+        match self {
+            Agree::Exactly => (!same_bits(got, expected)).then(|| format!("{got:?}, not {expected:?}")),
+            Agree::Closely if is_half(got.dtype) && near(got, expected) => None,
+            Agree::Closely => difference(got, expected),
+        }
+    }
+}
+
 #[track_caller]
 pub fn assert_agree(before: &Graph, after: &Graph, agree: Agree, seed: u64) {
     let mut random = Random(seed);
@@ -81,11 +91,7 @@ pub fn assert_agree(before: &Graph, after: &Graph, agree: Agree, seed: u64) {
         let expected = results(expected.unwrap_or_else(|e| panic!("{e}\n{before}")));
         let got = results(got.unwrap_or_else(|e| panic!("{e}\n{after}")));
         for (n, (got, expected)) in got.iter().zip(&expected).enumerate() {
-            let difference = match agree {
-                Agree::Exactly => (!same_bits(got, expected)).then(|| format!("{got:?}, not {expected:?}")),
-                Agree::Closely if is_half(got.dtype) && near(got, expected) => None,
-                Agree::Closely => difference(got, expected),
-            };
+            let difference = agree.difference(got, expected);
             assert!(difference.is_none(), "result {n}: {}\nbefore\n{before}\nafter\n{after}", difference.unwrap_or_default());
         }
     }
