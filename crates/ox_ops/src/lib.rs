@@ -4,6 +4,7 @@ pub mod builder;
 pub mod error;
 pub mod functional;
 pub mod infer;
+pub mod point;
 pub mod promote;
 pub mod recorder;
 pub mod surface;

@@ -1,0 +1,108 @@
+//! Arithmetic. Integers wrap.
+
+use super::FloatMeaning::{One, Two, Typed};
+use super::IntMeaning as Int;
+use super::{Domain, PointRow, round, wrap};
+use ox_ir::{DType, PointOp};
+
+pub(super) const ROWS: &[PointRow] = &[
+    PointRow::both(PointOp::Neg, One(|x| -x), Int::One(i64::wrapping_neg)).exact(),
+    PointRow::both(PointOp::Abs, One(f64::abs), Int::One(i64::wrapping_abs)).exact(),
+    // NaN and both zeros give 0.
+    PointRow::both(PointOp::Sign, One(|x| f64::from(x > 0.0) - f64::from(x < 0.0)), Int::One(i64::signum)).exact(),
+    PointRow::both(PointOp::Add, Two(|a, b| a + b), Int::Two(i64::wrapping_add)).exact(),
+    PointRow::both(PointOp::Sub, Two(|a, b| a - b), Int::Two(i64::wrapping_sub)).exact(),
+    PointRow::both(PointOp::Mul, Two(|a, b| a * b), Int::Two(i64::wrapping_mul)).exact(),
+    PointRow::float(PointOp::Div, Two(|a, b| a / b)).exact(),
+    PointRow::both(PointOp::DivFloor, Two(div_floor), Int::Division(int_div_floor)),
+    PointRow::both(
+        PointOp::DivTrunc,
+        Typed(|dtype, x| round(dtype.compute(), x[0] / x[1]).trunc()),
+        Int::Division(i64::wrapping_div),
+    ),
+    PointRow::both(PointOp::Remainder, Two(remainder), Int::Division(int_remainder)),
+    PointRow::both(PointOp::Fmod, Two(|a, b| a % b), Int::Division(i64::wrapping_rem)).exact(),
+    PointRow::both(PointOp::Pow, Two(f64::powf), Int::Typed(int_pow)).on(&[Domain::Positive, Domain::Small]),
+    PointRow::both(
+        PointOp::Maximum,
+        Two(|a, b| {
+            if a.is_nan() || b.is_nan() {
+                f64::NAN
+            } else if a < b {
+                b
+            } else {
+                a
+            }
+        }),
+        Int::Two(i64::max),
+    )
+    .exact(),
+    PointRow::both(
+        PointOp::Minimum,
+        Two(|a, b| {
+            if a.is_nan() || b.is_nan() {
+                f64::NAN
+            } else if b < a {
+                b
+            } else {
+                a
+            }
+        }),
+        Int::Two(i64::min),
+    )
+    .exact(),
+    PointRow::float(PointOp::Fmax, Two(f64::max)).exact(),
+    PointRow::float(PointOp::Fmin, Two(f64::min)).exact(),
+    PointRow::float(PointOp::Fma, Typed(fma)).exact(),
+];
+
+/// The remainder with the divisor's sign.
+fn remainder(a: f64, b: f64) -> f64 {
+    let r = a % b;
+    if r != 0.0 && (r < 0.0) != (b < 0.0) { r + b } else { r }
+}
+
+/// The quotient rounded down, reached by way of the exact remainder, so that it fits with `remainder`.
+fn div_floor(a: f64, b: f64) -> f64 {
+    if b == 0.0 {
+        return a / b;
+    }
+    let r = a % b;
+    let mut q = (a - r) / b;
+    if r != 0.0 && (r < 0.0) != (b < 0.0) {
+        q -= 1.0;
+    }
+    if q == 0.0 {
+        return 0f64.copysign(a / b);
+    }
+    let down = q.floor();
+    if q - down > 0.5 { down + 1.0 } else { down }
+}
+
+/// One rounding: f32 for all types but f64.
+fn fma(dtype: DType, x: &[f64]) -> f64 {
+    if dtype == DType::F64 { x[0].mul_add(x[1], x[2]) } else { (x[0] as f32).mul_add(x[1] as f32, x[2] as f32) as f64 }
+}
+
+fn int_remainder(a: i64, b: i64) -> i64 {
+    let r = a.wrapping_rem(b);
+    if r != 0 && (r < 0) != (b < 0) { r + b } else { r }
+}
+
+fn int_div_floor(a: i64, b: i64) -> i64 {
+    let inexact = a.wrapping_rem(b) != 0;
+    a.wrapping_div(b) - i64::from(inexact && (a < 0) != (b < 0))
+}
+
+/// Exponents below zero give 0, except for the bases 1 and -1.
+fn int_pow(dtype: DType, base: i64, exponent: i64) -> i64 {
+    match (base, exponent) {
+        (1, _) => 1,
+        (-1, e) => 1 - 2 * (e & 1),
+        (_, e) if e < 0 => 0,
+        _ => (0..64).rev().fold(1i64, |acc, bit| {
+            let square = acc.wrapping_mul(acc);
+            wrap(dtype, if exponent >> bit & 1 == 1 { square.wrapping_mul(base) } else { square })
+        }),
+    }
+}
