@@ -37,6 +37,7 @@ mod shared;
 mod shuffle;
 mod signature;
 mod softmax;
+mod sort;
 mod split;
 mod subscript;
 mod unary;
@@ -129,6 +130,7 @@ const TABLES: &[&[Surface]] = &[
     scatter::ROWS,
     shuffle::ROWS,
     softmax::ROWS,
+    sort::ROWS,
     split::ROWS,
     subscript::ROWS,
     unary::ROWS,
