@@ -85,7 +85,7 @@ pub enum Inst {
         value: Val,
         position: Sym,
     },
-    /// The running result over the last inner axis, inclusive.
+    /// The running result over the last inner axis, inclusive; the value itself in a pass without inner axes.
     Scan {
         op: ReduceOp,
         value: Val,

@@ -9,6 +9,7 @@ pub mod plan;
 pub mod point;
 pub mod sym;
 pub mod text;
+pub mod verify;
 
 pub use dtype::{DType, Device, Scalar};
 pub use graph::{Graph, Node, NodeId, Op, TensorType};
@@ -17,3 +18,4 @@ pub use plan::Plan;
 pub use point::PointOp;
 pub use sym::{Sym, Var};
 pub use text::ParseError;
+pub use verify::VerifyError;

@@ -3,7 +3,7 @@ use crate::interpret_graph;
 use ox_ir::text::op_name;
 use std::collections::BTreeSet;
 
-/// Every random graph can be run, prints and parses back, and all ops come up.
+/// Every random graph is right, can be run, prints and parses back, and all ops come up.
 #[test]
 fn random_graphs_run() {
     let mut seen = BTreeSet::new();
@@ -11,6 +11,7 @@ fn random_graphs_run() {
         let config = RandomConfig { symbolic: seed % 2 == 1, ..RandomConfig::default() };
         let graph = random_graph(seed, &config);
         assert_eq!(Graph::parse(&graph.to_string()).as_ref(), Ok(&graph), "{graph}");
+        assert_eq!(graph.verify(), Ok(()), "{graph}");
         let sizes = random_sizes(&graph, seed);
         let inputs = random_inputs(&graph, seed, &sizes);
         interpret_graph(&graph, &inputs, &sizes).unwrap_or_else(|e| panic!("seed {seed}: {e}\n{graph}"));
