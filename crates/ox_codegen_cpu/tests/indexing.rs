@@ -179,24 +179,3 @@ fn updates_in_place_and_onto_one_place() {
     assert_eq!(out, (0..37).map(|k| bf16::from_f32(37.0 - k as f32).to_bits()).collect::<Vec<_>>());
     assert_eq!(total[0], 666.0);
 }
-
-#[test]
-fn threads_may_update_one_place() {
-    let kernel = compile(&scatter("f32", " sum", "outer", " parallel"));
-    let n = 40_000usize;
-    let index: Vec<i64> = (0..n as i64).map(|k| k % 5).collect();
-    let (source, out) = (vec![1.0f32; n], vec![0.0f32; 5]);
-    let pointers = [index.address() as usize, source.address() as usize, out.address() as usize];
-    let part = |from: i64, to: i64| {
-        let pointers = pointers.map(|p| p as *mut u8);
-        let mut error = KernelError::default();
-        unsafe { (kernel.function)(pointers.as_ptr(), [n as i64].as_ptr(), from, to, &mut error) };
-    };
-    std::thread::scope(|scope| {
-        for k in 0..4 {
-            let part = &part;
-            scope.spawn(move || part(k * 10_000, (k + 1) * 10_000));
-        }
-    });
-    assert_eq!(out, vec![8000.0; 5]);
-}

@@ -140,7 +140,7 @@ pub struct Kernel {
     pub insts: Vec<TypedInst>,
     pub passes: Vec<Pass>,
     pub lanes: Lanes,
-    /// Outer points may run on several threads.
+    /// Outer points may run on several threads: no two of them write to the same element, combining or not.
     pub parallel: bool,
 }
 

@@ -1,6 +1,6 @@
 //! Stores and scatters.
 
-use super::convert::{self, compute_elem, memory_elem};
+use super::convert::{self, memory_elem};
 use super::index::Place;
 use super::loads::both;
 use super::{Buffer, Emitter, bits, reduce};
@@ -20,7 +20,6 @@ impl<'a> Emitter<'a> {
         match combine {
             Combine::Set => self.store_raw(&buffer, place, convert::to_memory(value, buffer.dtype), condition),
             Combine::With(op) if op.is_arg() => return Err(self.malformed(format!("a store cannot combine by {}", op.name()))),
-            Combine::With(op) if self.kernel.parallel => self.update_atomically(&buffer, place, value, condition, op),
             Combine::With(op) => self.update(&buffer, place, value, condition, op),
         }
         Ok(())
@@ -68,10 +67,6 @@ impl<'a> Emitter<'a> {
         });
     }
 
-    fn update_atomically(&self, buffer: &Buffer<'a>, place: Place<'a>, value: V<'a>, condition: Option<V<'a>>, op: ReduceOp) {
-        self.each_lane(buffer, place, value, condition, |pointer, value| atomic(pointer, value, op, buffer.dtype));
-    }
-
     /// Calls `body` with pointer and value of every lane in which the condition holds, in lane order.
     fn each_lane(
         &self,
@@ -96,32 +91,4 @@ impl<'a> Emitter<'a> {
 /// The combined value as it is stored.
 fn combined<'a>(op: ReduceOp, dtype: DType, old: V<'a>, value: V<'a>) -> V<'a> {
     convert::to_memory(bits::round_to(reduce::combine(op, dtype, old, value), dtype), dtype)
-}
-
-/// One scalar into memory that other threads update too.
-fn atomic(pointer: V<'_>, value: V<'_>, op: ReduceOp, dtype: DType) {
-    use llvm_sys::LLVMAtomicRMWBinOp as Rmw;
-    let simple = match op {
-        ReduceOp::Sum if matches!(dtype, DType::F32 | DType::F64) => Some(Rmw::LLVMAtomicRMWBinOpFAdd),
-        ReduceOp::Sum if dtype.is_int() => Some(Rmw::LLVMAtomicRMWBinOpAdd),
-        _ => None,
-    };
-    match simple {
-        Some(op) => pointer.atomic_update(op, value),
-        None => compare_and_swap(pointer, value, op, dtype),
-    }
-}
-
-fn compare_and_swap<'a>(pointer: V<'a>, value: V<'a>, op: ReduceOp, dtype: DType) {
-    let ir = pointer.ir();
-    let elem = memory_elem(dtype);
-    let first = pointer.load_relaxed(elem.int());
-    let retry = ir.repeat(vec![first], |seen| {
-        let old = convert::from_memory(seen[0].bits_as(elem), dtype);
-        debug_assert_eq!(old.elem, compute_elem(dtype));
-        let new = combined(op, dtype, old, value).to_bits();
-        let (found, done) = pointer.compare_exchange(seen[0], new);
-        Ok::<_, std::convert::Infallible>((vec![found], !done))
-    });
-    let Ok(_) = retry;
 }

@@ -2,9 +2,9 @@
 
 use super::value::NO_NAME;
 use super::{Elem, Ir, V};
+use llvm_sys::LLVMAtomicOrdering;
 use llvm_sys::core::*;
 use llvm_sys::prelude::*;
-use llvm_sys::{LLVMAtomicOrdering, LLVMAtomicRMWBinOp};
 
 /// What LLVM is told of one buffer's memory.
 #[derive(Clone, Copy)]
@@ -157,14 +157,6 @@ impl<'a> V<'a> {
         self.ir.describe(call.raw, access, false);
     }
 
-    /// Loads a scalar that other threads may write.
-    pub fn load_relaxed(self, elem: Elem) -> V<'a> {
-        let v = self.load(elem, 1, elem.bytes(), Access::UNKNOWN);
-        // SAFETY: a load instruction of a scalar integer.
-        unsafe { LLVMSetOrdering(v.raw, LLVMAtomicOrdering::LLVMAtomicOrderingMonotonic) };
-        v
-    }
-
     /// Replaces `expected` by `new`; gives (what was there, whether it was replaced).
     pub fn compare_exchange(self, expected: V<'a>, new: V<'a>) -> (V<'a>, V<'a>) {
         let relaxed = LLVMAtomicOrdering::LLVMAtomicOrderingMonotonic;
@@ -175,12 +167,5 @@ impl<'a> V<'a> {
             let done = LLVMBuildExtractValue(self.ir.builder, raw, 1, NO_NAME);
             (self.ir.wrap(old, new.elem, 1), self.ir.wrap(done, Elem::I1, 1))
         }
-    }
-
-    /// `*self = op(*self, value)` as one atomic step.
-    pub fn atomic_update(self, op: LLVMAtomicRMWBinOp, value: V<'a>) {
-        let relaxed = LLVMAtomicOrdering::LLVMAtomicOrderingMonotonic;
-        // SAFETY: a scalar of a type that `op` takes; the pointer is naturally aligned, as tensors are.
-        unsafe { LLVMBuildAtomicRMW(self.ir.builder, op, self.raw, value.raw, relaxed, 0) };
     }
 }
