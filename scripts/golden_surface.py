@@ -1,6 +1,9 @@
 """Writes down what eager torch computes for small calls, one call a line, for the tests of the torch surface.
 
-    python scripts/golden_surface.py            # rewrites crates/ox_testing/tests/surface_golden/*.txt
+    python scripts/golden_surface.py                 # rewrites crates/ox_testing/tests/surface_golden/*.txt
+    python scripts/golden_surface.py --op-db FOLDER  # writes the samples of torch's own operator database, far too many to keep
+
+The second kind is checked by `OXYTORCH_GOLDEN=FOLDER cargo test -p ox_testing --test surface_golden -- --ignored --nocapture`.
 
 A line reads `F.softmax(f32[2,2]{1 2 3 4}, dim=1) -> f32[2,2]{...}`; a call that raises ends in `-> !RuntimeError`, one that
 writes its arguments in `; 1 = f32[3]{...}` for each positional tensor that it changed. The cases stand in `golden/`,
@@ -9,6 +12,7 @@ one file a subject, each line a Python expression over the makers below.
 
 import math
 import pathlib
+import sys
 import torch
 import torch.nn.functional as F
 
@@ -128,6 +132,50 @@ def run(path):
     print(f"{path.stem}: {len(lines)} calls")
 
 
+def database_name(name):
+    """The name under which a program calls what the database calls `nn.functional.x`."""
+    for prefix, namespace in (("nn.functional.", "F."), ("linalg.", "linalg."), ("special.", "special.")):
+        if name.startswith(prefix):
+            return namespace + name.removeprefix(prefix)
+    return f"torch.{name}" if hasattr(torch, name) else f"Tensor.{name}"
+
+
+def small(value):
+    if isinstance(value, torch.Tensor):
+        return value.numel() <= 400 and value.layout == torch.strided and value.dtype in NAMES
+    return all(map(small, value)) if isinstance(value, (list, tuple)) else True
+
+
+def database_lines(op, dtype):
+    name = database_name(op.name)
+    for sample in op.sample_inputs("cpu", dtype, requires_grad=False):
+        args = (sample.input, *sample.args)
+        if small(args) and small(list(sample.kwargs.values())):
+            try:
+                torch.manual_seed(0)
+                yield line(name, args, sample.kwargs)
+            except (TypeError, AttributeError, KeyError):
+                continue  # an argument or result that has no text
+
+
+def run_database(folder):
+    from torch.testing._internal.common_methods_invocations import op_db
+
+    folder.mkdir(parents=True, exist_ok=True)
+    for op in op_db:
+        lines = []
+        for dtype in (f32, i64, torch.bool, bf16):
+            if op.supports_dtype(dtype, "cpu"):
+                try:
+                    lines += database_lines(op, dtype)
+                except Exception as error:
+                    print(f"{op.name}: {error}")
+        (folder / f"{op.name}.{op.variant_test_name}.txt").write_text("\n".join(lines) + "\n")
+
+
 if __name__ == "__main__":
-    for path in sorted((HERE / "golden").glob("*.cases")):
-        run(path)
+    if sys.argv[1:2] == ["--op-db"]:
+        run_database(pathlib.Path(sys.argv[2]))
+    else:
+        for path in sorted((HERE / "golden").glob("*.cases")):
+            run(path)

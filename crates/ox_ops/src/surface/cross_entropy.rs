@@ -5,7 +5,7 @@
 
 use super::gather::gather;
 use super::loss::{Reduction, reduced, reduction};
-use super::shared::{real, require_float, size_operand, sum_over, wide};
+use super::shared::{real, require_float, same_sizes, size_operand, sum_over, wide};
 use super::softmax::log_softmax_along;
 use super::{Bound, Surface, fresh};
 use crate::builder::Builder;
@@ -62,7 +62,7 @@ fn check_shapes(b: &Builder, scores: NodeId, target: NodeId) -> OpResult<()> {
         return Err(OpError::value("Expected scores over classes"));
     }
     expected.remove(1);
-    if expected != b.shape(target) {
+    if !same_sizes(&expected, &b.shape(target))? {
         let message = format!("Expected target of size {expected:?}, got {:?}", b.shape(target));
         // Eager raises one or the other, by which size is wrong.
         return Err(if b.shape(target).first() != expected.first() {
@@ -76,7 +76,7 @@ fn check_shapes(b: &Builder, scores: NodeId, target: NodeId) -> OpResult<()> {
 
 fn class_weight(b: &mut Builder, args: &Bound, scores: NodeId) -> OpResult<Option<NodeId>> {
     let Some(weight) = args.opt_tensor("weight")? else { return Ok(None) };
-    if b.shape(weight)[..] != b.shape(scores)[1..2] {
+    if !same_sizes(&b.shape(weight), &b.shape(scores)[1..2])? {
         return Err(OpError::runtime("weight tensor should be defined either for all classes or no classes"));
     }
     if b.dtype(weight) != b.dtype(scores) {
@@ -199,7 +199,7 @@ fn smooth(b: &mut Builder, c: &Classes, counted: NodeId) -> OpResult<NodeId> {
 fn of_probabilities(b: &mut Builder, args: &Bound, smoothing: f64) -> OpResult<Value> {
     let (mut scores, mut target) = (real(b, args, "input")?, real(b, args, "target")?);
     require_float(b, scores, "\"log_softmax\"")?;
-    if b.shape(scores) != b.shape(target) || b.rank(scores) == 0 {
+    if b.rank(scores) == 0 || !same_sizes(&b.shape(scores), &b.shape(target))? {
         return Err(OpError::runtime("expected scores and probabilities of one shape"));
     }
     let single = b.rank(scores) == 1;

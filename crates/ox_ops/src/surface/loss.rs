@@ -1,6 +1,6 @@
 //! Losses of one element against one element, and how losses are reduced.
 
-use super::shared::{mean_over, real, require_float, sum_over, wide};
+use super::shared::{mean_over, real, require_float, same_sizes, sum_over, wide};
 use super::{Bound, Surface, fresh};
 use crate::builder::Builder;
 use crate::error::{OpError, OpResult};
@@ -153,7 +153,7 @@ pub fn log_sigmoid(b: &mut Builder, x: NodeId) -> OpResult<NodeId> {
 fn bce_with_logits(b: &mut Builder, args: &mut Bound) -> OpResult<Value> {
     let reduction = reduction(args)?;
     let (x, y) = (real(b, args, "input")?, real(b, args, "target")?);
-    if b.shape(x) != b.shape(y) {
+    if !same_sizes(&b.shape(x), &b.shape(y))? {
         return Err(OpError::value("Target size must be the same as input size"));
     }
     require_float(b, x, "binary_cross_entropy_with_logits")?;

@@ -2,7 +2,10 @@
 //! rounding at the end.
 
 use super::moments::norm_over;
-use super::shared::{centred, count_in, drop_dims, flag, float, mean_over, opt_real, per_channel, real, square, sum_over, wide};
+use super::shared::{
+    centred, count_in, divides, drop_dims, flag, float, mean_over, opt_real, per_channel, real, same_sizes, square, sum_over,
+    wide,
+};
 use super::{Bound, Surface, fresh};
 use crate::builder::Builder;
 use crate::error::{OpError, OpResult};
@@ -66,9 +69,9 @@ fn affine(
 /// The last dimensions, which must have the sizes that the call names.
 fn normalised_dims(b: &Builder, args: &Bound, x: NodeId) -> OpResult<Vec<usize>> {
     let (shape, given) = (b.shape(x), args.ints("normalized_shape")?);
-    let first = shape.len().checked_sub(given.len());
+    let first = shape.len().checked_sub(given.len()).filter(|_| !given.is_empty());
     match first {
-        Some(first) if !given.is_empty() && shape[first..] == given[..] => Ok((first..shape.len()).collect()),
+        Some(first) if same_sizes(&shape[first..], &given)? => Ok((first..shape.len()).collect()),
         _ => Err(OpError::runtime(format!(
             "Given normalized_shape={given:?}, expected input with shape [*, {given:?}], but got input of size{shape:?}"
         ))),
@@ -108,7 +111,7 @@ fn group_norm(b: &mut Builder, args: &mut Bound) -> OpResult<Value> {
     let x = float(b, args, "input", "\"GroupNormKernelImpl\"")?;
     let (dtype, shape) = (b.dtype(x), b.shape(x));
     let groups = args.const_int("num_groups")?;
-    if shape.len() < 2 || groups < 1 || !shape[1].is_multiple_of(groups) {
+    if shape.len() < 2 || groups < 1 || !divides(groups, &shape[1])? {
         let message =
             format!("Expected number of channels in input to be divisible by num_groups, but got {shape:?} and {groups}");
         return Err(OpError::runtime(message));

@@ -1,6 +1,6 @@
 //! Sums, products, extremes and counts.
 
-use super::shared::{drop_dims, mean_over, real, reduced_dims, sum_over, truth, wide};
+use super::shared::{drop_dims, mean_over, real, reduced_dims, same_sizes, sum_over, truth, wide};
 use super::{Bound, Surface, fresh};
 use crate::builder::Builder;
 use crate::error::{OpError, OpResult};
@@ -223,10 +223,14 @@ fn sum_to_size(b: &mut Builder, args: &mut Bound) -> OpResult<Value> {
     let x = real(b, args, "input")?;
     let (own, size) = (b.shape(x), args.ints("size")?);
     let extra = own.len().checked_sub(size.len());
-    let fits = extra.is_some_and(|n| own[n..].iter().zip(&size).all(|(a, s)| a == s || s.is_one()));
-    let (Some(extra), true) = (extra, fits) else {
+    let Some(extra) = extra else {
         return Err(OpError::runtime("size is not expandable to the size of the tensor"));
     };
+    for (a, s) in own[extra..].iter().zip(&size) {
+        if !s.is_one() && !same_sizes(std::slice::from_ref(a), std::slice::from_ref(s))? {
+            return Err(OpError::runtime("size is not expandable to the size of the tensor"));
+        }
+    }
     let repeated = |d: &usize| *d < extra || size[d - extra] != own[*d];
     let dims: Vec<usize> = (0..own.len()).filter(repeated).collect();
     let dtype = b.dtype(x);

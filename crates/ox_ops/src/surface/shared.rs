@@ -3,6 +3,7 @@
 use super::bound::{Bound, Operand};
 use crate::builder::Builder;
 use crate::error::{ExceptionKind, OpError, OpResult};
+use crate::infer::differ;
 use crate::promote::torch_name;
 use crate::value::{Value, ValueOf};
 use ox_ir::graph::{NodeId, ReduceOp};
@@ -129,4 +130,24 @@ pub fn known_per_dim(args: &Bound, name: &str, n: usize) -> OpResult<Vec<i64>> {
 /// Whether a flag that may be None is set.
 pub fn flag(args: &Bound, name: &str) -> OpResult<bool> {
     if args.has(name) { args.boolean(name) } else { Ok(false) }
+}
+
+/// Whether `n` divides the size; where that depends on the size's value at run time, the call is not ours.
+pub fn divides(n: i64, size: &Sym) -> OpResult<bool> {
+    match size.as_const() {
+        Some(known) => Ok(n > 0 && known % n == 0),
+        None if n > 0 && size.is_multiple_of(n) => Ok(true),
+        None => Err(OpError::unsupported(format!("whether {n} divides {size}"))),
+    }
+}
+
+/// Whether two shapes are equal; where that depends on sizes' values at run time, the call is not ours.
+pub fn same_sizes(a: &[Sym], b: &[Sym]) -> OpResult<bool> {
+    if a == b {
+        return Ok(true);
+    }
+    if a.len() != b.len() || a.iter().zip(b).any(|(x, y)| differ(x, y)) {
+        return Ok(false);
+    }
+    Err(OpError::unsupported(format!("whether {a:?} equals {b:?}")))
 }

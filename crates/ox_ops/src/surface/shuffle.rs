@@ -1,7 +1,7 @@
 //! Rearrangements between channels and positions, and windows as columns.
 
 use super::pool::{Sliding, spread_windows};
-use super::shared::known_per_dim;
+use super::shared::{divides, known_per_dim};
 use super::{Bound, Surface, fresh};
 use crate::builder::Builder;
 use crate::error::{OpError, OpResult};
@@ -33,7 +33,7 @@ fn pixel_shuffle(b: &mut Builder, args: &mut Bound) -> OpResult<Value> {
     let x = args.tensor("input")?;
     let (shape, r) = (b.shape(x), args.const_int("upscale_factor")?);
     let (lead, [c, h, w]) = image(&shape, "pixel_shuffle")?;
-    if r <= 0 || !c.is_multiple_of(r * r) {
+    if r <= 0 || !divides(r * r, &c)? {
         return Err(OpError::runtime(format!(
             "pixel_shuffle expects its input's 'channel' dimension to be divisible by {}",
             r * r
@@ -51,7 +51,7 @@ fn pixel_unshuffle(b: &mut Builder, args: &mut Bound) -> OpResult<Value> {
     let x = args.tensor("input")?;
     let (shape, r) = (b.shape(x), args.const_int("downscale_factor")?);
     let (lead, [c, h, w]) = image(&shape, "pixel_unshuffle")?;
-    if r <= 0 || !h.is_multiple_of(r) || !w.is_multiple_of(r) {
+    if r <= 0 || !divides(r, &h)? || !divides(r, &w)? {
         return Err(OpError::runtime(format!("pixel_unshuffle expects height and width to be divisible by {r}")));
     }
     let factor = Sym::from(r);
@@ -66,7 +66,7 @@ fn pixel_unshuffle(b: &mut Builder, args: &mut Bound) -> OpResult<Value> {
 fn channel_shuffle(b: &mut Builder, args: &mut Bound) -> OpResult<Value> {
     let x = args.tensor("input")?;
     let (shape, groups) = (b.shape(x), args.const_int("groups")?);
-    if shape.len() < 3 || groups <= 0 || !shape[1].is_multiple_of(groups) {
+    if shape.len() < 3 || groups <= 0 || !divides(groups, &shape[1])? {
         return Err(OpError::runtime("channel_shuffle expects channels that the groups divide"));
     }
     let mut apart = shape.clone();
