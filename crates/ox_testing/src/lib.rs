@@ -3,6 +3,7 @@
 
 pub mod compare;
 pub mod error;
+pub mod golden;
 pub mod graph;
 pub mod kernel;
 pub mod plan;
@@ -12,6 +13,7 @@ pub mod tensor;
 
 pub use compare::{assert_close, plan_difference};
 pub use error::InterpretError;
+pub use golden::golden;
 pub use graph::{GraphResult, interpret_graph};
 pub use kernel::{KernelMemory, interpret_kernel};
 pub use plan::{PlanResult, interpret_plan};

@@ -94,7 +94,7 @@ impl fmt::Debug for Var {
 pub fn parse_sym(text: &str, lookup: &dyn Fn(&str) -> Option<Var>) -> Result<Sym, ParseError> {
     let mut cursor = Cursor::new(text);
     let sym = parse_sym_at(&mut cursor, lookup)?;
-    if cursor.at_end() { Ok(sym) } else { Err(cursor.error("expected the end of the expression")) }
+    if cursor.at_end() { Ok(sym) } else { Err(cursor.expected("the end of the expression")) }
 }
 
 /// Parses the longest expression at the cursor.
@@ -150,7 +150,7 @@ impl Parser<'_, '_> {
             return self.extremum();
         }
         let value = word.parse::<i64>().map(Sym::from).ok().or_else(|| (self.lookup)(word).map(|v| Sym::var(&v)));
-        let Some(value) = value else { return Err(self.cursor.error("expected a size expression")) };
+        let Some(value) = value else { return Err(self.cursor.expected("a size expression")) };
         self.cursor.word()?;
         Ok(value)
     }

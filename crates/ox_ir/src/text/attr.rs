@@ -137,7 +137,7 @@ impl Attr for ReduceOp {
     fn parse(p: &mut Parser<'_>) -> Parsed<ReduceOp> {
         let word = p.cursor.peek_word();
         let Some(op) = ReduceOp::ALL.into_iter().find(|op| op.name() == word) else {
-            return Err(p.cursor.error("expected a reduction"));
+            return Err(p.cursor.expected("a reduction"));
         };
         p.cursor.word()?;
         Ok(op)

@@ -64,7 +64,7 @@ impl<'a> Cursor<'a> {
     }
 
     pub fn expect(&mut self, token: &str) -> Parsed<()> {
-        if self.eat(token) { Ok(()) } else { Err(self.error(format!("expected `{token}`"))) }
+        if self.eat(token) { Ok(()) } else { Err(self.expected(format!("`{token}`"))) }
     }
 
     /// The word ahead (letters, digits and `_`), not yet taken; maybe empty.
@@ -82,7 +82,7 @@ impl<'a> Cursor<'a> {
     pub fn word(&mut self) -> Parsed<&'a str> {
         let word = self.peek_word();
         if word.is_empty() {
-            return Err(self.error("expected a word"));
+            return Err(self.expected("a word"));
         }
         self.move_to(&self.ahead()[word.len()..]);
         Ok(word)
@@ -94,7 +94,7 @@ impl<'a> Cursor<'a> {
     }
 
     pub fn expect_word(&mut self, word: &str) -> Parsed<()> {
-        if self.eat_word(word) { Ok(()) } else { Err(self.error(format!("expected `{word}`"))) }
+        if self.eat_word(word) { Ok(()) } else { Err(self.expected(format!("`{word}`"))) }
     }
 
     /// A number in digits, with a sign.
@@ -105,7 +105,7 @@ impl<'a> Cursor<'a> {
                 self.move_to(&self.ahead()[literal.len()..]);
                 Ok(value)
             }
-            Err(_) => Err(self.error("expected an integer")),
+            Err(_) => Err(self.expected("an integer")),
         }
     }
 
@@ -163,12 +163,15 @@ impl<'a> Cursor<'a> {
         comment.trim()
     }
 
-    pub fn error(&self, message: impl fmt::Display) -> ParseError {
-        let ahead = self.ahead();
-        let line = self.text[..self.text.len() - ahead.len()].matches('\n').count() + 1;
-        let found = ahead.lines().next().unwrap_or("").chars().take(30).collect::<String>();
+    pub fn expected(&self, what: impl fmt::Display) -> ParseError {
+        let found = self.ahead().lines().next().unwrap_or("").chars().take(30).collect::<String>();
         let found = if found.is_empty() { "the end of the text".into() } else { format!("`{found}`") };
-        ParseError { line, message: format!("{message}, found {found}") }
+        self.error(format!("expected {what}, found {found}"))
+    }
+
+    pub fn error(&self, message: impl fmt::Display) -> ParseError {
+        let line = self.text[..self.text.len() - self.ahead().len()].matches('\n').count() + 1;
+        ParseError { line, message: message.to_string() }
     }
 }
 

@@ -10,7 +10,7 @@ impl Graph {
     pub fn parse(text: &str) -> Result<Graph, ParseError> {
         let mut p = Parser::new(text);
         let graph = GraphParser { p: &mut p, graph: Graph::default(), names: FxHashMap::default() }.graph()?;
-        if p.cursor.at_end() { Ok(graph) } else { Err(p.cursor.error("expected the end of the graph")) }
+        if p.cursor.at_end() { Ok(graph) } else { Err(p.cursor.expected("the end of the graph")) }
     }
 }
 

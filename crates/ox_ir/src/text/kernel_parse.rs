@@ -14,7 +14,7 @@ impl Kernel {
     pub fn parse(text: &str) -> Result<Kernel, ParseError> {
         let mut p = Parser::new(text);
         let kernel = KernelParser { p: &mut p, bufs: vec![], insts: vec![], vals: FxHashMap::default() }.kernel()?;
-        if p.cursor.at_end() { Ok(kernel) } else { Err(p.cursor.error("expected the end of the kernel")) }
+        if p.cursor.at_end() { Ok(kernel) } else { Err(p.cursor.expected("the end of the kernel")) }
     }
 }
 

@@ -66,7 +66,7 @@ impl AttrParser<'_, '_> {
 
     fn named<T: Attr>(&mut self, name: &str, default: Option<T>) -> Parsed<T> {
         if !self.is_next(name) {
-            return default.ok_or_else(|| self.p.cursor.error(format!("expected the attribute `{name}`")));
+            return default.ok_or_else(|| self.p.cursor.expected(format!("the attribute `{name}`")));
         }
         self.comma()?;
         self.p.cursor.expect_word(name)?;

@@ -43,14 +43,14 @@ impl<'a> Parser<'a> {
 
     pub fn dtype(&mut self) -> Parsed<DType> {
         let word = self.cursor.peek_word();
-        let Ok(dtype) = word.parse() else { return Err(self.cursor.error("expected an element type")) };
+        let Ok(dtype) = word.parse() else { return Err(self.cursor.expected("an element type")) };
         self.cursor.word()?;
         Ok(dtype)
     }
 
     pub fn device(&mut self) -> Parsed<Device> {
         let word = self.cursor.peek_word();
-        let Ok(device) = word.parse() else { return Err(self.cursor.error("expected a device")) };
+        let Ok(device) = word.parse() else { return Err(self.cursor.expected("a device")) };
         self.cursor.word()?;
         Ok(device)
     }
@@ -70,7 +70,7 @@ impl<'a> Parser<'a> {
 
     pub fn scalar(&mut self) -> Parsed<Scalar> {
         let literal = self.cursor.number_literal();
-        let Ok(scalar) = literal.parse() else { return Err(self.cursor.error("expected a number")) };
+        let Ok(scalar) = literal.parse() else { return Err(self.cursor.expected("a number")) };
         self.cursor.take(literal);
         Ok(scalar)
     }
@@ -104,7 +104,7 @@ impl<'a> Parser<'a> {
     pub fn numbered(&mut self, letter: char) -> Parsed<u32> {
         let word = self.cursor.peek_word();
         let Some(id) = word.strip_prefix(letter).and_then(|digits| digits.parse().ok()) else {
-            return Err(self.cursor.error(format!("expected `{letter}` and a number")));
+            return Err(self.cursor.expected(format!("`{letter}` and a number")));
         };
         self.cursor.word()?;
         Ok(id)

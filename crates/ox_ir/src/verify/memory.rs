@@ -37,9 +37,9 @@ impl Plan {
         let Place::Arena(offset) = &buffer.place else { return None };
         let start = offset.as_const()?;
         let len = Plan::room(&buffer.shape, &buffer.strides)?.as_const()?;
-        let uses = self.steps.iter().enumerate().filter(|(_, step)| mentions(step, BufId(buf as u32))).map(|(n, _)| n);
+        let mut uses = self.steps.iter().enumerate().filter(|(_, step)| mentions(step, BufId(buf as u32))).map(|(n, _)| n);
         let first = uses.clone().next()?;
-        let last = if self.is_result(BufId(buf as u32)) { self.steps.len() } else { uses.last()? };
+        let last = if self.is_result(BufId(buf as u32)) { self.steps.len() } else { uses.next_back()? };
         Some(Live { buf, bytes: start..start + len * buffer.dtype.size() as i64, steps: first..=last })
     }
 
