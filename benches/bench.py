@@ -1,0 +1,114 @@
+"""Eager, torch.compile and oxytorch in one run: seven workloads, each measurement in a fresh process with empty caches.
+
+    make bench                                    # all of it
+    make bench BENCH="--models gpt2,vit --modes default --iters 10"
+
+Prints a table and writes results/bench.json and results/bench.svg next to this file.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import pathlib
+import platform
+
+import measure
+import zoo
+
+RESULTS = pathlib.Path(__file__).resolve().parent / "results"
+COLUMNS = f"{'model':10} {'run':10} {'mode':16} {'compile s':>9} {'first s':>8} {'ms':>9} {'x eager':>8} {'run MB':>8} {'peak MB':>8} {'error':>8}"
+
+
+def main() -> None:
+    given = arguments()
+    rows = []
+    print(COLUMNS)
+    for name in given.models.split(","):
+        eager = None
+        for run, mode in plan(given):
+            row = measure.in_fresh_process(name, run, mode, given.dtype, given.iters)
+            rows.append(row)
+            eager = row if run == "eager" else eager
+            print(line(row, eager), flush=True)
+    RESULTS.mkdir(exist_ok=True)
+    document = dict(machine=machine(), iters=given.iters, rows=rows)
+    (RESULTS / "bench.json").write_text(json.dumps(document, indent=1) + "\n")
+    chart(rows, RESULTS / "bench.svg")
+    print(f"\nwrote {RESULTS / 'bench.json'} and {RESULTS / 'bench.svg'}")
+
+
+def arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--models", default=",".join(zoo.NAMES))
+    parser.add_argument("--runs", default="eager,inductor,oxytorch")
+    parser.add_argument("--modes", default="default")
+    parser.add_argument("--dtype", default="float32")
+    parser.add_argument("--iters", type=int, default=20)
+    return parser.parse_args()
+
+
+def plan(given: argparse.Namespace):
+    for run in given.runs.split(","):
+        for mode in ["default"] if run == "eager" else given.modes.split(","):
+            yield run, mode
+
+
+def line(row: dict, eager: dict | None) -> str:
+    head = f"{row['model']:10} {row['run']:10} {row['mode']:16}"
+    if "failed" in row:
+        return f"{head} failed: {row['failed']}"
+    against = f"{eager['ms'] / row['ms']:.2f}" if eager and "ms" in eager else ""
+    error = f"{row['error']:.1e}" if "error" in row else ""
+    times = f"{row['compile_s']:9.3f} {row['first_s']:8.2f} {row['ms']:9.2f} {against:>8}"
+    return f"{head} {times} {row['run_peak_mb']:8.0f} {row['peak_mb']:8.0f} {error:>8}"
+
+
+def machine() -> dict:
+    import torch
+
+    return dict(cpu=cpu_name(), threads=torch.get_num_threads(), torch=torch.__version__, python=platform.python_version())
+
+
+def cpu_name() -> str:
+    cpuinfo = pathlib.Path("/proc/cpuinfo")
+    if cpuinfo.exists():
+        for entry in cpuinfo.read_text().splitlines():
+            if entry.startswith("model name"):
+                return entry.split(":", 1)[1].strip()
+    return platform.processor()
+
+
+def chart(rows: list[dict], path: pathlib.Path) -> None:
+    """Two panels: speed against eager (higher is better), and the first call in seconds (lower is better)."""
+    import matplotlib
+
+    matplotlib.use("svg")
+    import matplotlib.pyplot as plt
+
+    done = [r for r in rows if "ms" in r and r["mode"] == "default"]
+    models = [m for m in zoo.NAMES if any(r["model"] == m for r in done)]
+    runs = [("inductor", "torch.compile", "#b8b8b8"), ("oxytorch", "oxytorch", "#c8501e")]
+    find = lambda model, run: next((r for r in done if (r["model"], r["run"]) == (model, run)), None)
+    figure, panels = plt.subplots(1, 2, figsize=(11, 3.6))
+    for place, (run, label, colour) in enumerate(runs):
+        offsets = [n + (place - 0.5) * 0.38 for n in range(len(models))]
+        pairs = [(find(m, "eager"), find(m, run)) for m in models]
+        speed = [e["ms"] / r["ms"] if e and r else 0 for e, r in pairs]
+        first = [r["first_s"] if r else 0 for _, r in pairs]
+        panels[0].bar(offsets, speed, 0.36, label=label, color=colour)
+        panels[1].bar(offsets, first, 0.36, label=label, color=colour)
+    panels[0].axhline(1, color="black", linewidth=0.8)
+    panels[0].set_title("steady state: times eager's speed")
+    panels[1].set_title("first call in seconds (compile included)")
+    panels[1].set_yscale("log")
+    for panel in panels:
+        panel.set_xticks(range(len(models)), models, rotation=20)
+        panel.spines[["top", "right"]].set_visible(False)
+        panel.legend(frameon=False)
+    figure.tight_layout()
+    figure.savefig(path)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,141 @@
+"""Measures one workload under one compiler, in a process of its own.
+
+    python benches/measure.py gpt2 oxytorch [--mode default] [--dtype float32] [--iters 20]
+
+Prints one line of JSON. `compile_s` is the time from graph to callable (what the backend does); `first_s` the whole first call,
+capture included; `run_peak_mb` the peak of resident memory while calls repeat, `peak_mb` that of the whole process.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import pathlib
+import subprocess
+import sys
+import tempfile
+import time
+
+import amx
+
+RUNS = ("eager", "oxytorch", "inductor")
+
+
+def measure(name: str, run: str, mode: str = "default", dtype: str = "float32", iters: int = 20) -> dict:
+    amx.avoid_if_broken()
+    import torch
+    import zoo
+
+    workload = zoo.build(name, getattr(torch, dtype))
+    compiled, compile_times = compiler(run, mode)(workload.model)
+    first_s, out = timed(lambda: workload.run(compiled))
+    second_s, _ = timed(lambda: workload.run(compiled))
+    for _ in range(3):
+        workload.run(compiled)
+    reset_peak()
+    times = sorted(timed(lambda: workload.run(compiled))[0] for _ in range(iters))
+    run_peak = peak_mb()
+    result = dict(model=name, run=run, mode=mode, dtype=dtype, compile_s=sum(compile_times), first_s=first_s, second_s=second_s)
+    result |= dict(ms=times[len(times) // 2] * 1e3, best_ms=times[0] * 1e3, run_peak_mb=run_peak, peak_mb=max_rss_mb())
+    if run != "eager":
+        result["error"] = relative_error(out, workload.run(workload.model))
+    if run == "oxytorch":
+        result["report"] = last_report()
+    return result
+
+
+def compiler(run: str, mode: str):
+    """A function that compiles a module: the callable, and a list that fills with the seconds that the backend takes."""
+    import torch
+
+    seconds: list[float] = []
+
+    def timed_backend(backend, **kwargs):
+        def call(gm, examples):
+            elapsed, compiled = timed(lambda: backend(gm, examples, **kwargs))
+            seconds.append(elapsed)
+            return compiled
+
+        return call
+
+    if run == "eager":
+        return lambda module: (module, seconds)
+    if run == "oxytorch":
+        import oxytorch
+
+        backend = timed_backend(oxytorch.dynamo_backend, mode=mode)
+    else:
+        from torch._inductor import list_mode_options
+        from torch._inductor.compile_fx import compile_fx
+
+        backend = timed_backend(compile_fx, config_patches=list_mode_options(mode, None))
+    return lambda module: (torch.compile(module, backend=backend), seconds)
+
+
+def timed(call):
+    start = time.perf_counter()
+    result = call()
+    return time.perf_counter() - start, result
+
+
+def relative_error(got, want) -> float:
+    got, want = got.double(), want.double()
+    return float((got - want).abs().max() / want.abs().max().clamp_min(1e-12))
+
+
+def last_report() -> dict:
+    import oxytorch
+
+    report = dict(oxytorch.last_compile())
+    report["python_calls"] = len(report["python_calls"])
+    return report
+
+
+def reset_peak() -> None:
+    """Linux counts VmHWM anew after this; elsewhere the peak stays that of the whole process."""
+    try:
+        pathlib.Path("/proc/self/clear_refs").write_text("5")
+    except OSError:
+        pass
+
+
+def peak_mb() -> float:
+    try:
+        lines = pathlib.Path("/proc/self/status").read_text().splitlines()
+        return next(int(line.split()[1]) for line in lines if line.startswith("VmHWM")) / 1024
+    except OSError:
+        return max_rss_mb()
+
+
+def max_rss_mb() -> float:
+    import resource
+
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+
+
+def in_fresh_process(name: str, run: str, mode: str = "default", dtype: str = "float32", iters: int = 20, timeout: int = 900) -> dict:
+    """The same, in a new process whose caches are empty."""
+    with tempfile.TemporaryDirectory(prefix="oxytorch-bench-") as folder:
+        fresh = dict(TORCHINDUCTOR_CACHE_DIR=folder, TORCHINDUCTOR_FX_GRAPH_CACHE="0", TORCHINDUCTOR_AUTOGRAD_CACHE="0")
+        command = [sys.executable, __file__, name, run, "--mode", mode, "--dtype", dtype, "--iters", str(iters)]
+        try:
+            done = subprocess.run(command, capture_output=True, text=True, timeout=timeout, env=os.environ | fresh)
+        except subprocess.TimeoutExpired:
+            return dict(model=name, run=run, mode=mode, dtype=dtype, failed=f"no result after {timeout} s")
+    for line in done.stdout.splitlines():
+        if line.startswith("{"):
+            return json.loads(line)
+    last = (done.stderr.strip().splitlines() or [f"exit code {done.returncode}"])[-1]
+    return dict(model=name, run=run, mode=mode, dtype=dtype, failed=last)
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("name")
+    parser.add_argument("run", choices=RUNS)
+    parser.add_argument("--mode", default="default")
+    parser.add_argument("--dtype", default="float32")
+    parser.add_argument("--iters", type=int, default=20)
+    given = parser.parse_args()
+    print(json.dumps(measure(given.name, given.run, given.mode, given.dtype, given.iters)))
