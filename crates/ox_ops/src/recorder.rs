@@ -170,6 +170,7 @@ impl Recorder {
         match (outs.into_iter().next(), in_place) {
             (Some((_, out)), _) => self.finish_out(out, value),
             (None, true) => self.finish_in_place(&slots, value, target.row.sharing),
+            (None, false) if target.copy => self.wrap(&slots, value, Sharing::Fresh, shares),
             (None, false) => self.wrap(&slots, value, target.row.sharing, shares),
         }
     }

@@ -1,6 +1,6 @@
 //! From what the program calls to a row of the surface: in-place suffixes, Python's operators and their reflected forms.
 
-use crate::surface::{self, Surface};
+use crate::surface::{self, Sharing, Surface};
 
 pub(crate) struct Target {
     pub row: &'static Surface,
@@ -8,6 +8,14 @@ pub(crate) struct Target {
     pub in_place: bool,
     /// The first two arguments change places (`__radd__`).
     pub swap: bool,
+    /// The result is a copy although the row gives a view (`permute_copy`).
+    pub copy: bool,
+}
+
+impl Target {
+    fn plain(row: &'static Surface) -> Target {
+        Target { row, in_place: row.sharing == Sharing::Assign, swap: false, copy: false }
+    }
 }
 
 const OPERATORS: &[&str] =
@@ -22,24 +30,27 @@ pub(crate) fn resolve(namespace: &str, name: &str) -> Option<Target> {
         return resolve_operator(name);
     }
     if let Some(row) = surface::lookup(namespace, name) {
-        return Some(Target { row, in_place: row.sharing == surface::Sharing::Assign, swap: false });
+        return Some(Target::plain(row));
+    }
+    if let Some(row) = name.strip_suffix("_copy").and_then(|stem| surface::lookup(namespace, stem)) {
+        return (row.sharing == Sharing::View).then(|| Target { copy: true, ..Target::plain(row) });
     }
     let stem = name.strip_suffix('_')?;
     let row = surface::lookup(namespace, stem)?;
-    Some(Target { row, in_place: true, swap: false })
+    Some(Target { in_place: true, ..Target::plain(row) })
 }
 
 /// `name` is one of the operator module's, or what stands between the underscores of a special method.
 fn resolve_operator(name: &str) -> Option<Target> {
     let name = name.trim_end_matches('_');
     if let Some(row) = surface::lookup("operator", name) {
-        return Some(Target { row, in_place: row.sharing == surface::Sharing::Assign, swap: false });
+        return Some(Target::plain(row));
     }
     let stem = name.get(1..).filter(|stem| OPERATORS.contains(stem))?;
     let row = surface::lookup("operator", stem)?;
     match &name[..1] {
-        "i" => Some(Target { row, in_place: true, swap: false }),
-        "r" => Some(Target { row, in_place: false, swap: true }),
+        "i" => Some(Target { in_place: true, ..Target::plain(row) }),
+        "r" => Some(Target { swap: true, ..Target::plain(row) }),
         _ => None,
     }
 }

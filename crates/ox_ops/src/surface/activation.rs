@@ -235,15 +235,15 @@ fn softplus(b: &mut Builder, a: &mut Bound) -> OpResult<Value> {
 
 /// Composed in eager: every step rounds.
 fn softsign(b: &mut Builder, a: &mut Bound) -> OpResult<Value> {
-    let x = float_input(b, a)?;
-    let size = b.unary(PointOp::Abs, x)?;
-    let below = b.binary(PointOp::Add, size, 1.0)?;
-    Ok(b.binary(PointOp::Div, x, below)?.into())
+    let x = a.tensor("input")?;
+    let size = b.pointwise_in(PointOp::Abs, b.dtype(x), &[x.into()])?;
+    let below = b.binary(PointOp::Add, size, 1i64)?;
+    Ok(b.divide(&x.into(), &below.into())?.into())
 }
 
 /// Composed in eager: every step rounds.
 fn tanhshrink(b: &mut Builder, a: &mut Bound) -> OpResult<Value> {
-    let x = float_input(b, a)?;
+    let x = a.tensor("input")?;
     let tanh = b.unary(PointOp::Tanh, x)?;
     Ok(b.binary(PointOp::Sub, x, tanh)?.into())
 }

@@ -52,7 +52,11 @@ pub const ROWS: &[Surface] = &[
     tensors!("atan2" | "arctan2" => Atan2),
     point!("copysign" => Copysign),
     fresh(&["hypot"], "input, other", hypot),
-    fresh(&["logaddexp"], "input, other", |b, a| log_add_exp(b, a, PointOp::Exp, PointOp::Log1p)),
+    fresh(&["logaddexp"], "input, other", log_add_exp),
+    fresh(&["ldexp"], "input, other", |b, a| {
+        let power = power(b, 2.0.into(), a.operand("other")?)?;
+        Ok(b.multiply(&a.operand("input")?, &power.into())?.into())
+    }),
     fresh(&["xlogy", "special.xlogy"], "input, other", |b, a| times_log(b, a, PointOp::Log)),
     fresh(&["special.xlog1py"], "input, other", |b, a| times_log(b, a, PointOp::Log1p)),
     fresh(&["heaviside"], "input, values", heaviside),
@@ -157,7 +161,41 @@ fn div(b: &mut Builder, a: &mut Bound) -> OpResult<Value> {
 }
 
 fn whole_division(b: &mut Builder, op: PointOp, x: &Operand, y: &Operand) -> OpResult<NodeId> {
-    b.pointwise(op, &[x.clone(), y.clone()])
+    let operands = [x.clone(), y.clone()];
+    let dtype = b.result_type(&operands);
+    if dtype.compute() == dtype {
+        return b.pointwise_in(op, dtype, &operands);
+    }
+    let args = b.together(&operands, dtype)?;
+    if op == PointOp::DivFloor {
+        return half_div_floor(b, args[0], args[1]);
+    }
+    let quotient = b.point(PointOp::Div, &args)?;
+    b.point(PointOp::Trunc, &[quotient])
+}
+
+/// Eager rounds every step of this formula to the half type: the remainder taken off, divided, corrected down, made whole.
+fn half_div_floor(b: &mut Builder, x: NodeId, y: NodeId) -> OpResult<NodeId> {
+    let rest = b.point(PointOp::Fmod, &[x, y])?;
+    let multiple = b.point(PointOp::Sub, &[x, rest])?;
+    let quotient = b.point(PointOp::Div, &[multiple, y])?;
+    let (y_below, rest_below) = (b.binary(PointOp::Lt, y, 0.0)?, b.binary(PointOp::Lt, rest, 0.0)?);
+    let signs = b.point(PointOp::Ne, &[y_below, rest_below])?;
+    let inexact = b.binary(PointOp::Ne, rest, 0.0)?;
+    let above = b.point(PointOp::And, &[signs, inexact])?;
+    let lower = b.binary(PointOp::Sub, quotient, 1.0)?;
+    let quotient = b.choose(above, lower, quotient)?;
+    let whole = b.point(PointOp::Floor, &[quotient])?;
+    let gap = b.point(PointOp::Sub, &[quotient, whole])?;
+    let far = b.binary(PointOp::Gt, gap, 0.5)?;
+    let next = b.binary(PointOp::Add, whole, 1.0)?;
+    let whole = b.choose(far, next, whole)?;
+    let plain = b.point(PointOp::Div, &[x, y])?;
+    let zero = b.binary(PointOp::Copysign, 0.0, plain)?;
+    let none = b.binary(PointOp::Eq, quotient, 0.0)?;
+    let whole = b.choose(none, zero, whole)?;
+    let by_zero = b.binary(PointOp::Eq, y, 0.0)?;
+    b.choose(by_zero, plain, whole)
 }
 
 fn power(b: &mut Builder, base: Operand, exponent: Operand) -> OpResult<NodeId> {
@@ -247,14 +285,14 @@ fn hypot(b: &mut Builder, a: &mut Bound) -> OpResult<Value> {
 }
 
 /// `max + log1p(exp(-|x - y|))`; equal infinities are their own result.
-fn log_add_exp(b: &mut Builder, a: &mut Bound, exp: PointOp, log1p: PointOp) -> OpResult<Value> {
+fn log_add_exp(b: &mut Builder, a: &mut Bound) -> OpResult<Value> {
     let (args, dtype) = wide_floats(b, a)?;
     let high = b.point(PointOp::Maximum, &args)?;
     let gap = b.point(PointOp::Sub, &args)?;
     let gap = b.unary(PointOp::Abs, gap)?;
     let gap = b.unary(PointOp::Neg, gap)?;
-    let rest = b.unary(exp, gap)?;
-    let rest = b.unary(log1p, rest)?;
+    let rest = b.unary(PointOp::Exp, gap)?;
+    let rest = b.unary(PointOp::Log1p, rest)?;
     let value = b.binary(PointOp::Add, high, rest)?;
     let same = b.point(PointOp::Eq, &args)?;
     let infinite = b.unary(PointOp::IsInf, args[0])?;

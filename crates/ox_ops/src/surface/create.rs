@@ -189,19 +189,18 @@ fn linspace(b: &mut Builder, a: &mut Bound) -> OpResult<Value> {
     if steps < 2 {
         return Ok(b.full(Scalar::Float(start), dtype, &[Sym::from(steps)]).into());
     }
-    let wide = dtype.compute();
-    let narrow = |x: f64| super::binary::round_to(wide, x);
+    // Every step is rounded to the type, the half types included.
+    let narrow = |x: f64| super::binary::round_to(dtype, x);
     let step = narrow(narrow(narrow(end) - narrow(start)) / (steps - 1) as f64);
     let places = b.counting(&Sym::from(steps), DType::I64)?;
     let behind = b.binary(PointOp::Sub, steps - 1, places)?;
-    let (near, far) = (b.cast(places, wide), b.cast(behind, wide));
+    let (near, far) = (b.cast(places, dtype), b.cast(behind, dtype));
     let up = b.binary(PointOp::Mul, near, step)?;
     let up = b.binary(PointOp::Add, up, start)?;
     let down = b.binary(PointOp::Mul, far, step)?;
     let down = b.binary(PointOp::Sub, end, down)?;
     let first_half = b.binary(PointOp::Lt, places, steps / 2)?;
-    let values = b.choose(first_half, up, down)?;
-    Ok(b.cast(values, dtype).into())
+    Ok(b.choose(first_half, up, down)?.into())
 }
 
 fn eye(b: &mut Builder, a: &mut Bound) -> OpResult<Value> {

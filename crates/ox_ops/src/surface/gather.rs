@@ -1,11 +1,11 @@
 //! Reading by index tensors.
 
-use super::{Bound, Surface, fresh};
+use super::{Bound, Operand, Surface, fresh};
 use crate::builder::{Builder, broadcast_shapes};
 use crate::error::{OpError, OpResult};
 use crate::value::Value;
 use ox_ir::graph::{Bounds, NodeId, Op, Shape};
-use ox_ir::{DType, Sym};
+use ox_ir::{DType, PointOp, Scalar, Sym};
 
 pub const ROWS: &[Surface] = &[
     fresh(&["index_select"], "input, dim, index", index_select),
@@ -40,6 +40,11 @@ pub(super) fn check_index(b: &Builder, index: NodeId, name: &str) -> OpResult<()
     }
 }
 
+/// torch's index functions take a 0-dimensional tensor for a vector of one element.
+pub(super) fn at_least_1d(b: &mut Builder, x: NodeId) -> OpResult<NodeId> {
+    if b.rank(x) == 0 { b.reshape(x, &[Sym::ONE]) } else { Ok(x) }
+}
+
 fn index_select(b: &mut Builder, a: &mut Bound) -> OpResult<Value> {
     let (x, index) = (a.tensor("input")?, a.tensor("index")?);
     let dim = a.dim("dim", b.rank(x))?;
@@ -47,12 +52,12 @@ fn index_select(b: &mut Builder, a: &mut Bound) -> OpResult<Value> {
     if b.rank(index) > 1 {
         return Err(OpError::index("index_select(): Index is supposed to be a vector"));
     }
-    if b.rank(x) == 0 {
-        return Err(OpError::unsupported("index_select of a 0-dimensional tensor"));
-    }
     let count = b.ty(index).numel();
     let index = b.reshape(index, &[count])?;
-    Ok(b.index(x, &[index], &[dim], dim, Bounds::IndexError)?.into())
+    let shape = b.shape(x);
+    let x = at_least_1d(b, x)?;
+    let value = b.index(x, &[index], &[dim], dim, Bounds::IndexError)?;
+    Ok(if shape.is_empty() { b.reshape(value, &shape)? } else { value }.into())
 }
 
 fn embedding(b: &mut Builder, weight: NodeId, index: NodeId) -> OpResult<Value> {
@@ -96,16 +101,17 @@ fn varies_only_along(b: &Builder, index: NodeId, dim: usize) -> Option<NodeId> {
 fn gather_row(b: &mut Builder, a: &mut Bound) -> OpResult<Value> {
     let (x, index) = (a.tensor("input")?, a.tensor("index")?);
     let dim = a.dim("dim", b.rank(x))?;
-    if b.dtype(index) != DType::I64 {
-        return Err(OpError::runtime("gather(): Expected dtype int64 for index"));
-    }
+    check_index(b, index, "gather")?;
     Ok(gather(b, x, dim, index, Bounds::RuntimeError)?.into())
 }
 
 /// `out[i][j] = x[index[i][j]][j]` for dim 0, and so on.
 pub(super) fn gather(b: &mut Builder, x: NodeId, dim: usize, index: NodeId, bounds: Bounds) -> OpResult<NodeId> {
     if b.rank(x) == 0 || b.rank(index) == 0 {
-        return Err(OpError::unsupported("gather of 0-dimensional tensors"));
+        let shape = b.shape(index);
+        let (x, index) = (at_least_1d(b, x)?, at_least_1d(b, index)?);
+        let value = gather(b, x, 0, index, bounds)?;
+        return b.reshape(value, &shape);
     }
     if b.rank(x) != b.rank(index) {
         return Err(OpError::runtime("Index tensor must have the same number of dimensions as input tensor"));
@@ -162,6 +168,9 @@ fn take_along_dim(b: &mut Builder, a: &mut Bound) -> OpResult<Value> {
     let mut wide = broadcast_shapes(&[&without(own.clone()), &without(want.clone())])?;
     wide[dim] = own[dim].clone();
     let x = b.broadcast_to(x, &wide)?;
+    // Eager takes the index modulo the size.
+    let size = own[dim].as_const().map_or_else(|| Operand::Sym(own[dim].clone()), |s| Operand::Scalar(Scalar::Int(s)));
+    let index = b.binary(PointOp::Remainder, index, size)?;
     wide[dim] = want[dim].clone();
     let index = b.broadcast_to(index, &wide)?;
     Ok(gather(b, x, dim, index, Bounds::RuntimeError)?.into())

@@ -18,6 +18,21 @@ pub const ROWS: &[Surface] = &[
     fresh(&["hstack"], "tensors", |b, a| at_least(b, a, 1, |rank| if rank == 1 { 0 } else { 1 })),
     fresh(&["vstack", "row_stack"], "tensors", |b, a| at_least(b, a, 2, |_| 0)),
     fresh(&["dstack"], "tensors", |b, a| at_least(b, a, 3, |_| 2)),
+    fresh(&["column_stack"], "tensors", |b, a| {
+        let columns = a.tensors("tensors")?.into_iter().map(|t| match b.rank(t) {
+            0 | 1 => {
+                let numel = b.ty(t).numel();
+                b.reshape(t, &[numel, Sym::ONE])
+            }
+            _ => Ok(t),
+        });
+        let columns = columns.collect::<OpResult<Vec<NodeId>>>()?;
+        Ok(cat(b, &columns, 1)?.into())
+    }),
+    each(&["atleast_1d"], "*tensors", |b, a| raise_all(b, a, 1)),
+    each(&["atleast_2d"], "*tensors", |b, a| raise_all(b, a, 2)),
+    each(&["atleast_3d"], "*tensors", |b, a| raise_all(b, a, 3)),
+    fresh(&["rot90"], "input, k=1, dims=None", rot90),
     fresh(&["repeat"], "input, *repeats", |b, a| repeat(b, a.tensor("input")?, &a.ints("repeats")?)),
     fresh(&["tile"], "input, *dims", |b, a| {
         let (x, mut counts) = (a.tensor("input")?, a.ints("dims")?);
@@ -103,16 +118,61 @@ fn stack(b: &mut Builder, a: &mut Bound) -> OpResult<Value> {
     Ok(cat(b, &rows, dim)?.into())
 }
 
+/// Dimensions of size 1 are added in front, the third one behind.
+fn raise(b: &mut Builder, t: NodeId, rank: usize) -> OpResult<NodeId> {
+    let mut shape = b.shape(t);
+    while shape.len() < rank {
+        let place = if shape.len() == 2 { 2 } else { 0 };
+        shape.insert(place, Sym::ONE);
+    }
+    b.reshape(t, &shape)
+}
+
+/// `atleast_1d(x)` gives a tensor, `atleast_1d(x, y)` and `atleast_1d([x])` a tuple.
+fn raise_all(b: &mut Builder, a: &mut Bound, rank: usize) -> OpResult<Value> {
+    let tensors = a.tensors("tensors")?;
+    if let [one] = tensors[..] {
+        return Ok(raise(b, one, rank)?.into());
+    }
+    let raised = tensors.into_iter().map(|t| raise(b, t, rank).map(Value::Tensor));
+    Ok(ValueOf::Tuple(raised.collect::<OpResult<_>>()?))
+}
+
+/// Quarter turns from the first dimension towards the second.
+fn rot90(b: &mut Builder, a: &mut Bound) -> OpResult<Value> {
+    let (x, turns) = (a.tensor("input")?, a.const_int("k")?.rem_euclid(4));
+    let given = if a.has("dims") { a.const_ints("dims")? } else { vec![0, 1] };
+    let [from, to] = given[..] else {
+        return Err(OpError::runtime(format!("expected total rotation dims == 2, but got dims = {}", given.len())));
+    };
+    let rank = b.rank(x);
+    if rank < 2 {
+        return Err(OpError::runtime(format!("expected total dims >= 2, but got total dims = {rank}")));
+    }
+    let (from, to) = (wrap_dim(from, rank)?, wrap_dim(to, rank)?);
+    if from == to {
+        return Err(OpError::runtime(format!("expected rotation dims to be different, but got dim0 = {from} and dim1 = {to}")));
+    }
+    let value = match turns {
+        1 => {
+            let flipped = flip(b, x, &[to])?;
+            b.transpose(flipped, from, to)?
+        }
+        2 => flip(b, x, &[from, to])?,
+        3 => {
+            let flipped = flip(b, x, &[from])?;
+            b.transpose(flipped, from, to)?
+        }
+        _ => x,
+    };
+    Ok(value.into())
+}
+
 /// Gives all tensors at least `rank` dimensions, as `atleast_1d`, `_2d`, `_3d` do, and joins them.
 fn at_least(b: &mut Builder, a: &mut Bound, rank: usize, dim: fn(usize) -> usize) -> OpResult<Value> {
     let mut raised = Vec::new();
     for t in a.tensors("tensors")? {
-        let mut shape = b.shape(t);
-        while shape.len() < rank {
-            let place = if shape.len() == 2 { 2 } else { 0 };
-            shape.insert(place, Sym::ONE);
-        }
-        raised.push(b.reshape(t, &shape)?);
+        raised.push(raise(b, t, rank)?);
     }
     let Some(first) = raised.first().copied() else { return Err(OpError::runtime("stack expects a non-empty TensorList")) };
     let dim = dim(b.rank(first));

@@ -18,6 +18,7 @@ mod conv;
 mod convert;
 mod create;
 mod cross_entropy;
+mod diagonal;
 mod einsum;
 mod gather;
 mod inspect;
@@ -112,6 +113,7 @@ const TABLES: &[&[Surface]] = &[
     conv::ROWS,
     convert::ROWS,
     create::ROWS,
+    diagonal::ROWS,
     cross_entropy::ROWS,
     einsum::ROWS,
     gather::ROWS,

@@ -36,7 +36,11 @@ fn pad(b: &mut Builder, a: &mut Bound) -> OpResult<Value> {
         }
         "reflect" => around(b, x, &sizes, reflect),
         "replicate" => around(b, x, &sizes, replicate),
-        "circular" => around(b, x, &sizes, wrap),
+        "circular" => {
+            let (cut, rest): (Vec<Sym>, Vec<Sym>) = sizes.iter().map(|n| (n.lesser(&Sym::ZERO), n.greater(&Sym::ZERO))).unzip();
+            let cropped = constant(b, x, &cut, Scalar::Int(0))?.as_tensor().ok_or_else(|| OpError::bug("pad gives a tensor"))?;
+            around(b, cropped, &rest, wrap)
+        }
         other => Err(OpError::User {
             kind: crate::error::ExceptionKind::NotImplementedError,
             message: format!("Unrecognised padding mode {other}"),

@@ -1,6 +1,6 @@
 //! Writing by index tensors, as functions: each gives the new value of its first argument.
 
-use super::gather::{Along, along, check_index};
+use super::gather::{Along, along, at_least_1d, check_index};
 use super::view::{select, slice};
 use super::{Bound, Operand, Surface, fresh};
 use crate::builder::Builder;
@@ -14,7 +14,8 @@ pub const ROWS: &[Surface] = &[
     fresh(&["scatter"], "input, dim, index, src=None, *, value=None, reduce=None", scatter_row),
     fresh(&["scatter_add"], "input, dim, index, src", |b, a| {
         let (x, dim, index) = place(b, a)?;
-        Ok(scatter(b, x, dim, index, a.operand("src")?, Combine::With(ReduceOp::Sum))?.into())
+        let value = scatter(b, x, dim, index, a.operand("src")?, Combine::With(ReduceOp::Sum))?;
+        back(b, a, value)
     }),
     fresh(&["scatter_reduce"], "input, dim, index, src, reduce, *, include_self=True", scatter_reduce),
     fresh(&["index_add"], "input, dim, index, source, *, alpha=1", index_add),
@@ -52,18 +53,22 @@ fn into_view(b: &mut Builder, x: NodeId, seen: NodeId, src: NodeId) -> OpResult<
     Ok(write_through(b, x, &chain, src)?.into())
 }
 
-fn place(b: &Builder, a: &Bound) -> OpResult<(NodeId, usize, NodeId)> {
+/// The tensor (a vector if it has no dimensions), the dimension and the index.
+fn place(b: &mut Builder, a: &Bound) -> OpResult<(NodeId, usize, NodeId)> {
     let (x, index) = (a.tensor("input")?, a.tensor("index")?);
-    if b.dtype(index) != DType::I64 {
-        return Err(OpError::runtime("scatter(): Expected dtype int64 for index"));
+    check_index(b, index, "scatter")?;
+    let dim = a.dim("dim", b.rank(x))?;
+    let (x, index) = (at_least_1d(b, x)?, at_least_1d(b, index)?);
+    if b.rank(index) != b.rank(x) {
+        return Err(OpError::runtime("Index tensor must have the same number of dimensions as self tensor"));
     }
-    if b.rank(x) == 0 || b.rank(index) != b.rank(x) {
-        return Err(match b.rank(x) == 0 || b.rank(index) == 0 {
-            true => OpError::unsupported("scatter of 0-dimensional tensors"),
-            false => OpError::runtime("Index tensor must have the same number of dimensions as self tensor"),
-        });
-    }
-    Ok((x, a.dim("dim", b.rank(x))?, index))
+    Ok((x, dim, index))
+}
+
+/// The result in the shape that the call was given.
+fn back(b: &mut Builder, a: &Bound, value: NodeId) -> OpResult<Value> {
+    let shape = b.shape(a.tensor("input")?);
+    Ok(b.reshape(value, &shape)?.into())
 }
 
 /// Combines `src` into `x` where `gather` with the same index would read. Only the part of src that the index covers counts.
@@ -73,6 +78,10 @@ fn scatter(b: &mut Builder, x: NodeId, dim: usize, index: NodeId, src: Operand, 
         return Err(OpError::unsupported("scatter that adds bools"));
     }
     let (own, covered) = (b.shape(x), b.shape(index));
+    let src = match src {
+        Operand::Tensor(src) if b.rank(src) == 0 && b.dtype(src) == dtype => at_least_1d(b, src)?.into(),
+        other => other,
+    };
     let src = match src {
         Operand::Tensor(src) if b.rank(src) == covered.len() => {
             if b.dtype(src) != dtype {
@@ -125,7 +134,8 @@ fn scatter_row(b: &mut Builder, a: &mut Bound) -> OpResult<Value> {
         Some("multiply") => Combine::With(ReduceOp::Prod),
         Some(_) => return Err(OpError::runtime("reduce argument must be either add or multiply.")),
     };
-    Ok(scatter(b, x, dim, index, src, combine)?.into())
+    let value = scatter(b, x, dim, index, src, combine)?;
+    back(b, a, value)
 }
 
 fn scatter_reduce(b: &mut Builder, a: &mut Bound) -> OpResult<Value> {
@@ -145,7 +155,7 @@ fn scatter_reduce(b: &mut Builder, a: &mut Bound) -> OpResult<Value> {
     };
     let total = scatter(b, start, dim, index, src, Combine::With(reduce))?;
     if a.str("reduce")? != "mean" {
-        return Ok(total.into());
+        return back(b, a, total);
     }
     if !dtype.is_float() {
         return Err(OpError::unsupported("scatter_reduce mean of integers"));
@@ -153,7 +163,8 @@ fn scatter_reduce(b: &mut Builder, a: &mut Bound) -> OpResult<Value> {
     let counts = b.full_like(Scalar::Int(include_self as i64), x);
     let counts = scatter(b, counts, dim, index, Operand::Scalar(Scalar::Int(1)), Combine::With(ReduceOp::Sum))?;
     let counts = b.binary(PointOp::Maximum, counts, 1.0)?;
-    Ok(b.point(PointOp::Div, &[total, counts])?.into())
+    let mean = b.point(PointOp::Div, &[total, counts])?;
+    back(b, a, mean)
 }
 
 /// What changes nothing when it is combined.
@@ -175,11 +186,8 @@ fn rows(b: &mut Builder, a: &Bound, name: &str) -> OpResult<(NodeId, usize, Node
     if b.rank(index) > 1 {
         return Err(OpError::index(format!("{name}(): Index is supposed to be a vector")));
     }
-    if b.rank(x) == 0 {
-        return Err(OpError::unsupported(format!("{name} of a 0-dimensional tensor")));
-    }
     let count = b.ty(index).numel();
-    Ok((x, dim, b.reshape(index, &[count])?))
+    Ok((at_least_1d(b, x)?, dim, b.reshape(index, &[count])?))
 }
 
 fn check_source(b: &Builder, x: NodeId, dim: usize, index: NodeId, source: NodeId, name: &str) -> OpResult<()> {
@@ -197,21 +205,23 @@ fn check_source(b: &Builder, x: NodeId, dim: usize, index: NodeId, source: NodeI
 
 fn index_add(b: &mut Builder, a: &mut Bound) -> OpResult<Value> {
     let (x, dim, index) = rows(b, a, "index_add")?;
-    let (source, alpha) = (a.tensor("source")?, a.scalar("alpha")?);
+    let (source, alpha) = (at_least_1d(b, a.tensor("source")?)?, a.scalar("alpha")?);
     check_source(b, x, dim, index, source, "index_add")?;
     if b.dtype(x) == DType::Bool {
         return Err(OpError::unsupported("index_add of bools"));
     }
     let source = if alpha.as_f64() == 1.0 { source } else { b.multiply(&source.into(), &Operand::Scalar(alpha))? };
     let combine = Combine::With(ReduceOp::Sum);
-    Ok(b.index_put(x, &[index], source, (&[dim], dim, Bounds::IndexError), combine)?.into())
+    let value = b.index_put(x, &[index], source, (&[dim], dim, Bounds::IndexError), combine)?;
+    back(b, a, value)
 }
 
 fn index_copy(b: &mut Builder, a: &mut Bound) -> OpResult<Value> {
     let (x, dim, index) = rows(b, a, "index_copy")?;
-    let source = a.tensor("source")?;
+    let source = at_least_1d(b, a.tensor("source")?)?;
     check_source(b, x, dim, index, source, "index_copy")?;
-    Ok(b.index_put(x, &[index], source, (&[dim], dim, Bounds::IndexError), Combine::Set)?.into())
+    let value = b.index_put(x, &[index], source, (&[dim], dim, Bounds::IndexError), Combine::Set)?;
+    back(b, a, value)
 }
 
 fn index_fill(b: &mut Builder, a: &mut Bound) -> OpResult<Value> {
@@ -223,7 +233,8 @@ fn index_fill(b: &mut Builder, a: &mut Bound) -> OpResult<Value> {
     let mut shape = b.shape(x);
     shape[dim] = b.ty(index).numel();
     let value = b.broadcast_to(value, &shape)?;
-    Ok(b.index_put(x, &[index], value, (&[dim], dim, Bounds::Wrap), Combine::Set)?.into())
+    let value = b.index_put(x, &[index], value, (&[dim], dim, Bounds::Wrap), Combine::Set)?;
+    back(b, a, value)
 }
 
 fn fill_diagonal(b: &mut Builder, a: &mut Bound) -> OpResult<Value> {

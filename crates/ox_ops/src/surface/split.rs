@@ -1,6 +1,6 @@
 //! One tensor into several views of it.
 
-use super::{Bound, Surface, fresh, view};
+use super::{Bound, Surface, view};
 use crate::builder::Builder;
 use crate::error::{OpError, OpResult};
 use crate::value::{Value, ValueOf};
@@ -14,10 +14,16 @@ pub const ROWS: &[Surface] = &[
         let dim = a.dim("dim", b.rank(x))?;
         split_sizes(b, x, dim, &a.ints("split_sizes")?)
     }),
-    fresh(&["unsafe_split"], "input, split_size, dim=0", split),
+    view(&["unsafe_split"], "input, split_size, dim=0", split),
     view(&["chunk"], "input, chunks, dim=0", chunk),
-    fresh(&["unsafe_chunk"], "input, chunks, dim=0", chunk),
+    view(&["unsafe_chunk"], "input, chunks, dim=0", chunk),
     view(&["tensor_split"], "input, indices_or_sections, dim=0", tensor_split),
+    view(&["hsplit"], "input, indices_or_sections", |b, a| {
+        let rank = b.rank(a.tensor("input")?);
+        split_at(b, a, 1, if rank == 1 { 0 } else { 1 }, "hsplit")
+    }),
+    view(&["vsplit"], "input, indices_or_sections", |b, a| split_at(b, a, 2, 0, "vsplit")),
+    view(&["dsplit"], "input, indices_or_sections", |b, a| split_at(b, a, 3, 2, "dsplit")),
     view(&["unbind"], "input, dim=0", unbind),
 ];
 
@@ -103,6 +109,32 @@ fn chunk(b: &mut Builder, a: &mut Bound) -> OpResult<Value> {
 fn tensor_split(b: &mut Builder, a: &mut Bound) -> OpResult<Value> {
     let x = a.tensor("input")?;
     let dim = a.dim("dim", b.rank(x))?;
+    into_sections(b, a, x, dim)
+}
+
+/// `hsplit` and its like: along a fixed dimension, which must divide evenly into sections.
+fn split_at(b: &mut Builder, a: &mut Bound, rank: usize, dim: usize, name: &str) -> OpResult<Value> {
+    let x = a.tensor("input")?;
+    if b.rank(x) < rank {
+        let message = format!(
+            "torch.{name} requires a tensor with at least {rank} dimension, but got a tensor with {} dimensions!",
+            b.rank(x)
+        );
+        return Err(OpError::runtime(message));
+    }
+    if let Some(sections) = a.value("indices_or_sections").as_int() {
+        let total = b.shape(x)[dim].clone();
+        if sections.is_zero() || !total.rem(&sections).is_zero() {
+            return Err(OpError::runtime(format!(
+                "torch.{name} attempted to split along dimension {dim}, but the size of the dimension {total} is not divisible by the \
+                 split_size {sections}!"
+            )));
+        }
+    }
+    into_sections(b, a, x, dim)
+}
+
+fn into_sections(b: &mut Builder, a: &Bound, x: NodeId, dim: usize) -> OpResult<Value> {
     let total = size_of(b, x, dim)?;
     if a.value("indices_or_sections").items().is_some() {
         let clamp = |at: i64| if at < 0 { (at + total).max(0) } else { at.min(total) };

@@ -65,6 +65,7 @@ pub const ROWS: &[Surface] = &[
     fresh(&["square"], "input", square),
     fresh(&["sinc", "special.sinc"], "input", sinc),
     fresh(&["logit", "special.logit"], "input, eps=None", logit),
+    fresh(&["angle"], "input", angle),
     fresh(&["nan_to_num"], "input, nan=None, posinf=None, neginf=None", nan_to_num),
 ];
 
@@ -222,23 +223,31 @@ fn sinc(b: &mut Builder, a: &mut Bound) -> OpResult<Value> {
     Ok(result.into())
 }
 
+/// Eager rounds after each step.
 fn logit(b: &mut Builder, a: &mut Bound) -> OpResult<Value> {
     let x = a.tensor("input")?;
-    let eps = a.opt_float("eps")?;
+    let mut x = b.cast(x, b.float_type(b.dtype(x)));
+    if let Some(eps) = a.opt_float("eps")? {
+        let low = b.binary(PointOp::Maximum, x, eps)?;
+        x = b.binary(PointOp::Minimum, low, 1.0 - eps)?;
+    }
+    let rest = b.binary(PointOp::Sub, 1.0, x)?;
+    let odds = b.binary(PointOp::Div, x, rest)?;
+    Ok(b.unary(PointOp::Log, odds)?.into())
+}
+
+/// Pi below zero, else 0.
+fn angle(b: &mut Builder, a: &mut Bound) -> OpResult<Value> {
+    let x = a.tensor("input")?;
+    if b.dtype(x).is_complex() {
+        return Err(OpError::unsupported("the angle of complex numbers"));
+    }
     let x = b.cast(x, b.float_type(b.dtype(x)));
-    let result = b.in_compute_type(x, |b, x| {
-        let x = match eps {
-            Some(eps) => {
-                let low = b.binary(PointOp::Maximum, x, eps)?;
-                b.binary(PointOp::Minimum, low, 1.0 - eps)?
-            }
-            None => x,
-        };
-        let rest = b.binary(PointOp::Sub, 1.0, x)?;
-        let odds = b.binary(PointOp::Div, x, rest)?;
-        b.unary(PointOp::Log, odds)
-    })?;
-    Ok(result.into())
+    let below = b.binary(PointOp::Lt, x, 0.0)?;
+    let angle = b.choose(below, std::f64::consts::PI, 0.0)?;
+    let angle = b.cast(angle, b.dtype(x));
+    let nan = b.unary(PointOp::IsNan, x)?;
+    Ok(b.choose(nan, x, angle)?.into())
 }
 
 fn nan_to_num(b: &mut Builder, a: &mut Bound) -> OpResult<Value> {

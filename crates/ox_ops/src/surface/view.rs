@@ -247,7 +247,9 @@ fn squeeze(b: &mut Builder, a: &mut Bound) -> OpResult<Value> {
     let x = a.tensor("input")?;
     let shape = b.shape(x);
     let dims = match a.value("dim").items() {
-        Some([]) | Some([ValueOf::None]) => (0..shape.len()).collect(),
+        // `squeeze()` drops all; `squeeze(())`, a tuple, none.
+        Some([]) if matches!(a.value("dim"), ValueOf::List(_)) => (0..shape.len()).collect(),
+        Some([ValueOf::None]) => (0..shape.len()).collect(),
         _ => wrap_dims(&a.const_ints("dim")?, shape.len())?,
     };
     let ones: Vec<usize> = dims.into_iter().filter(|d| shape.get(*d).is_some_and(|s| s.is_one())).collect();

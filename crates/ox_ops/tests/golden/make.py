@@ -179,6 +179,9 @@ def binary():
     yield "sub-bool", {"x": "bool[3]"}, ["a = torch.sub(x, x)"]
     yield "neg-u8", {"x": "u8[4]"}, ["a = torch.neg(x)"]
     yield "broadcast-bad", {"x": "f32[3]", "y": "f32[4]"}, ["a = torch.add(x, y)"]
+    yield "div-floor-bf16", {"x": "bf16[64]", "y": "bf16[64]"}, ["a = torch.div(x, y, rounding_mode='floor')", "b = torch.div(x, y, rounding_mode='trunc')", "c = torch.floor_divide(x, 0.3)"]
+    yield "logit-eps", {"x": "bf16[8] 0.25 0.75 0.1 0.9 0.0 1.0 0.5 0.6", "y": "f32[3] 0.0 0.5 1.0"}, ["a = torch.logit(x)", "b = torch.logit(y, 0.125)"]
+    yield "angle", {"x": SPECIAL, "i": "i64[4]"}, ["a = torch.angle(x)", "b = torch.angle(i)", "c = torch.ldexp(x, x)", "d = F.softsign(i)", "e = F.tanhshrink(i)"]
     yield "heaviside", {"x": SPECIAL, "v": "f32[]"}, ["a = torch.heaviside(x, v)"]
     yield "xlog1py", {"x": SPECIAL, "y": "f32[12] nan inf 1 2 3 4 5 6 -0.5 1 2 3"}, ["a = special.xlog1py(x, y)"]
 
@@ -227,6 +230,13 @@ def views():
     for chunks in ("1", "2", "3", "5"):
         yield f"chunk-{chunks}", {"x": "f32[7,2]"}, [f"a = torch.chunk(x, {chunks})", f"b = torch.tensor_split(x, {chunks})"]
     yield "tensor_split-at", {"x": "f32[7,2]"}, ["a = torch.tensor_split(x, (2, 5))", "b = torch.tensor_split(x, (-2, 20))"]
+    yield "hsplit", {"x": "f32[4,4]", "v": "f32[4]", "c": "f32[2,2,2]"}, [
+        "a = torch.hsplit(x, 2)", "b = torch.vsplit(x, (1, 3))", "d = torch.hsplit(v, 2)", "e = torch.dsplit(c, 2)"]
+    yield "hsplit-uneven", {"x": "f32[4,3]"}, ["a = torch.hsplit(x, 2)"]
+    yield "copies-of-views", {"x": "f32[4,3]"}, ["a = torch.permute_copy(x, (1, 0))", "b = torch.view_copy(x, (12,))", "Tensor.add_(a, 1)"]
+    yield "squeeze-nothing", {"x": "f32[1,1]"}, ["a = torch.squeeze(x, ())"]
+    yield "diag", {"x": "f32[3]", "m": "f32[3,4]", "c": "f32[2,3]"}, [
+        "a = torch.diag(x)", "b = torch.diag(x, -2)", "d = torch.diag(m, 1)", "e = torch.diag_embed(c)", "f = torch.diag_embed(c, 1, 0, 2)", "g = torch.diagflat(c, -1)"]
     yield "unbind", {"x": "f32[3,2]"}, ["a = torch.unbind(x)", "b = torch.unbind(x, 1)", "c = Tensor.split(x, 2)"]
     yield "diagonal", {"x": "f32[3,4]", "y": "f32[2,3,4]"}, ["a = torch.diagonal(x)", "b = torch.diagonal(x, 1)", "c = torch.diagonal(y, -1, 0, 2)", "d = torch.diagonal(x, 9)"]
     yield "unfold", {"x": "f32[7,2]"}, ["a = Tensor.unfold(x, 0, 3, 2)", "b = Tensor.unfold(x, 1, 2, 1)"]
@@ -249,6 +259,10 @@ def joins():
     yield "roll", {"x": "f32[3,4]"}, ["a = torch.roll(x, 1)", "b = torch.roll(x, -1, 0)", "c = torch.roll(x, (1, 6), (0, 1))", "d = torch.flip(x, (0,))",
                                         "e = Tensor.flip(x, 0, 1)", "f = torch.fliplr(x)", "g = torch.flipud(x)"]
     yield "flip-is-a-copy", {"x": "f32[3]"}, ["a = torch.flip(x, (0,))", "operator.iadd(a, 1)"]
+    yield "rot90", {"x": "f32[3,4]"}, [f"{n} = torch.rot90(x, {k}, {dims})" for n, k, dims in (("a", 1, "(0, 1)"), ("b", 2, "(0, 1)"), ("c", -1, "(0, 1)"), ("d", 1, "(1, 0)"), ("e", 4, "(0, 1)"))]
+    yield "atleast", {"x": "f32[]", "y": "f32[3]"}, ["a = torch.atleast_1d(x)", "b = torch.atleast_2d(y)", "c = torch.atleast_3d(y)", "d = torch.atleast_2d(x, y)"]
+    yield "column_stack", {"x": "f32[3]", "y": "f32[3,2]"}, ["a = torch.column_stack([x, y])"]
+    yield "pad-circular-cut", {"x": "f32[1,1,4,4]"}, ["a = F.pad(x, (-1, 1, -2, 1), 'circular')"]
     yield "meshgrid", {"x": "f32[3]", "y": "f32[2]"}, ["a = torch.meshgrid(x, y, indexing='ij')", "b = torch.meshgrid([x, y], indexing='xy')"]
     yield "broadcast_tensors", {"x": "f32[3,1]", "y": "f32[2]"}, ["a = torch.broadcast_tensors(x, y)"]
     image = {"x": "f32[1,2,3,4]"}
@@ -271,7 +285,7 @@ def creates():
                       "i = Tensor.new_ones(x, (2, 1), dtype=torch.float32)", "j = Tensor.new_full(x, (2,), 9)", "k = torch.ones_like(x, dtype=torch.bool)"]
     yield "fill-overflow", {"x": "u8[2]"}, ["a = torch.full_like(x, 300)"]
     yield "zeros-negative", {"x": "u8[2]"}, ["a = torch.zeros(2, -1)"]
-    yield "linspace", {"x": "f32[2]"}, ["a = torch.linspace(0, 1, 5)", "b = torch.linspace(-3, 10, 7)", "c = torch.linspace(0, 5, 1)", "d = torch.linspace(1, 0, 4, dtype=torch.float64)"]
+    yield "linspace", {"x": "f32[2]"}, ["a = torch.linspace(0, 1, 5)", "b = torch.linspace(-3, 10, 7)", "c = torch.linspace(0, 5, 1)", "d = torch.linspace(1, 0, 4, dtype=torch.float64)", "e = torch.linspace(-5, 3, 50, dtype=torch.bfloat16)"]
     yield "eye", {"x": "f32[2]"}, ["a = torch.eye(3)", "b = torch.eye(2, 4, dtype=torch.int64)"]
     yield "tensor", {"x": "f32[2]"}, ["a = torch.tensor(3)", "b = torch.tensor([1, 2.5])", "c = torch.tensor([[1, 2], [3, 4]])", "d = torch.tensor([True, False])", "e = torch.tensor([])",
                         "f = torch.scalar_tensor(2)", "g = torch.tensor([1, 2], dtype=torch.bfloat16)"]
@@ -297,6 +311,10 @@ def indexes():
     yield "gather-expanded", {"x": "f32[3,4]", "k": "i64[5,1]<3"}, ["e = Tensor.expand(k, 5, 4)", "a = torch.gather(x, 0, e)"]
     yield "gather-range", {"x": "f32[3]", "i": "i64[1] 3"}, ["a = torch.gather(x, 0, i)"]
     yield "gather-dtype", {"x": "f32[3]", "i": "i16[1] 2"}, ["a = torch.gather(x, 0, i)"]
+    yield "take_along_dim-wraps", {"x": "f32[3,4]", "i": "i64[3,2] -1 4 0 -5 9 2"}, ["a = torch.take_along_dim(x, i, 1)"]
+    yield "zero-dim", {"x": "f32[]", "i": "i64[] 0", "s": "f32[]", "j": "i32[2] 0 0"}, [
+        "a = torch.gather(x, 0, i)", "b = torch.index_select(x, 0, i)", "c = torch.scatter_add(x, 0, i, s)", "d = torch.index_add(x, 0, i, s)", "e = torch.index_fill(x, 0, i, 4.0)"]
+    yield "gather-int32", {"x": "f32[3]", "i": "i32[2] 2 0"}, ["a = torch.gather(x, 0, i)"]
     yield "take", {"x": "f32[3,2]", "i": "i64[2,2] 0 5 -1 3", "j": "i64[3,1]<2"}, ["a = torch.take(x, i)", "b = torch.take_along_dim(x, j, 1)", "c = torch.take_along_dim(x, j)"]
     yield "embedding", {"w": "f32[5,3]", "i": "i64[2,2]<5"}, ["a = F.embedding(i, w)", "b = torch.embedding(w, i)"]
     yield "embedding-negative", {"w": "f32[5,3]", "i": "i64[1] -1"}, ["a = F.embedding(i, w)"]
