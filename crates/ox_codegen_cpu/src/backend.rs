@@ -38,6 +38,12 @@ impl Backend {
         Ok(Backend { host: Host::detect()? })
     }
 
+    /// For another CPU of this architecture, by LLVM's names: `("haswell", "+avx2,+fma,+f16c")`. The code must not be run where these
+    /// features are missing.
+    pub fn for_cpu(cpu: &str, features: &str) -> Result<Backend, CodegenError> {
+        Ok(Backend { host: Host::named(cpu, features)? })
+    }
+
     /// What the generated code depends on besides the kernel: part of every cache key.
     pub fn host_key(&self) -> String {
         format!("{} {}", self.host.cpu, self.host.features)

@@ -13,6 +13,8 @@ pub struct Host {
     pub vector_bits: u32,
     /// AVX-512 F, VL, BW and DQ: masks, gathers and scatters of 32- and 64-bit elements are instructions.
     pub has_avx512: bool,
+    /// Conversion between f16 and f32 is an instruction.
+    pub has_f16: bool,
 }
 
 impl Host {
@@ -27,6 +29,12 @@ impl Host {
         Ok(Host::of(cpu, features))
     }
 
+    /// A CPU by LLVM's names; what the features do not list is not used.
+    pub fn named(cpu: &str, features: &str) -> Result<Host, CodegenError> {
+        Host::detect()?;
+        Ok(Host::of(cpu.to_string(), features.to_string()))
+    }
+
     fn of(cpu: String, features: String) -> Host {
         let has = |name: &str| features.split(',').any(|f| f.strip_prefix('+') == Some(name));
         let has_avx512 = has("avx512f") && has("avx512vl") && has("avx512bw") && has("avx512dq");
@@ -37,7 +45,8 @@ impl Host {
         } else {
             128
         };
-        Host { cpu, features, vector_bits, has_avx512 }
+        let has_f16 = cfg!(not(target_arch = "x86_64")) || has("f16c");
+        Host { cpu, features, vector_bits, has_avx512, has_f16 }
     }
 
     pub fn machine(&self, level: OptimizationLevel) -> Result<TargetMachine, CodegenError> {

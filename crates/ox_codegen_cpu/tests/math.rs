@@ -179,8 +179,10 @@ fn scalar_code_equals_vector_code() {
     }
 }
 
-const BINARY: [(&str, fn(f64, f64) -> f64, f64); 3] =
-    [("pow", f64::powf, 1.0), ("atan2", f64::atan2, 1.0), ("fmod", |a, b| a % b, 0.0)];
+/// Name, true value, bound.
+type BinaryRow = (&'static str, fn(f64, f64) -> f64, f64);
+
+const BINARY: [BinaryRow; 3] = [("pow", f64::powf, 1.0), ("atan2", f64::atan2, 1.0), ("fmod", |a, b| a % b, 0.0)];
 
 #[test]
 fn functions_of_two_arguments() {

@@ -102,7 +102,8 @@ impl<'a> Emitter<'a> {
         let block = stride * SUM_BLOCK;
         let sums = self.sums(&slots.reduces);
         if sums.is_empty() || steps.count.is_some_and(|n| n <= block) {
-            self.unrolled(pass, slots, steps, ir.index(0), end)?;
+            let from = self.stream_steps(pass, slots, steps, end)?;
+            self.unrolled(pass, slots, steps, from, end)?;
             return Ok(end);
         }
         let start = self.take(&slots.all);
@@ -117,6 +118,24 @@ impl<'a> Emitter<'a> {
         })?;
         self.put(&slots.all, after);
         Ok(end)
+    }
+
+    /// The whole steps with streaming stores, if there are any and they are aligned; gives where that ended.
+    fn stream_steps(&mut self, pass: &'a Pass, slots: &Slots, steps: &Steps<'a>, end: V<'a>) -> Result<V<'a>, CodegenError> {
+        let (ir, start) = (self.ir, self.ir.index(0));
+        self.bind(&steps.axis.var, start);
+        let stores = if self.kernel.lanes == Lanes::Inner { self.streamable(pass.body.iter(), &pass.axes) } else { vec![] };
+        if stores.is_empty() || !slots.all.is_empty() {
+            return Ok(start);
+        }
+        self.streamed = true;
+        let ended = ir.when(self.are_aligned(&stores)?, vec![start], |_| {
+            self.streaming = stores;
+            self.unrolled(pass, slots, steps, start, end)?;
+            self.streaming.clear();
+            Ok::<_, CodegenError>(vec![end])
+        })?;
+        Ok(ended[0])
     }
 
     /// `from..to` in strides of `unroll` copies of the body, each with accumulators of its own.

@@ -14,6 +14,7 @@ mod outer;
 mod point;
 mod reduce;
 mod stores;
+mod stream;
 mod width;
 
 use crate::CodegenError;
@@ -38,6 +39,10 @@ pub fn emit(context: &Context, module: &Module<'_>, symbol: &str, kernel: &Kerne
     let ir = unsafe { Ir::new(context, module, symbol, host) };
     let mut emitter = Emitter::new(&ir, kernel, host)?;
     emitter.kernel_body()?;
+    if emitter.streamed {
+        // Streaming stores are not ordered by what the threads synchronise with afterwards.
+        ir.store_fence();
+    }
     ir.finish();
     Ok(())
 }
@@ -83,6 +88,9 @@ struct Emitter<'a> {
     /// What the reductions and scans of the current pass have so far.
     running: FxHashMap<Val, SmallVec<[V<'a>; 2]>>,
     lane: Option<Lane<'a>>,
+    /// The stores that go past the caches in the loop under construction.
+    streaming: Vec<Val>,
+    streamed: bool,
 }
 
 impl<'a> Emitter<'a> {
@@ -100,6 +108,8 @@ impl<'a> Emitter<'a> {
             values: vec![None; kernel.insts.len()],
             running: FxHashMap::default(),
             lane: None,
+            streaming: Vec::new(),
+            streamed: false,
         };
         for (n, var) in kernel.sizes.iter().enumerate() {
             let value = params.sizes.offset(Elem::I64, ir.index(n as i64)).load(Elem::I64, 1, 8, Access::UNKNOWN);
@@ -115,6 +125,9 @@ impl<'a> Emitter<'a> {
         for (n, param) in self.kernel.bufs.iter().enumerate() {
             if param.dtype.is_complex() {
                 return Err(self.unsupported(format!("a buffer of {}", param.dtype)));
+            }
+            if param.dtype == DType::F16 && !self.host.has_f16 {
+                return Err(self.unsupported("f16 on a CPU without its conversions".into()));
             }
             let access = match param.role {
                 BufRole::In => scopes.access(n).invariant(),
@@ -199,7 +212,10 @@ impl<'a> Emitter<'a> {
             Inst::Scan { .. } => self.scan(val)?,
             Inst::CheckIndex { value, var, extent, wrap, check } => self.check_index(*value, var, extent, *wrap, *check)?,
             Inst::CheckNonZero { value, check } => return self.check_non_zero(*value, *check),
-            Inst::Store { buf, index, value, combine, mask } => return self.store(*buf, index, *value, *combine, *mask),
+            Inst::Store { buf, index, value, combine, mask } => {
+                let stream = self.streaming.contains(&val).then(|| self.stream_align(val));
+                return self.store(*buf, index, *value, *combine, *mask, stream);
+            }
         };
         self.values[val.index()] = Some(value);
         Ok(())

@@ -122,7 +122,8 @@ impl<'a> Emitter<'a> {
     fn row(&mut self, axis: &'a Axis, from: V<'a>, to: V<'a>) -> Result<(), CodegenError> {
         let (ir, width) = (self.ir, self.width as i64);
         let full = from.add_index((to - from) & -width);
-        ir.for_loop(from, full, width, vec![], |x, none| {
+        let rest = self.stream_row(axis, from, full)?;
+        ir.for_loop(rest, full, width, vec![], |x, none| {
             self.at_lanes(axis, x, None)?;
             Ok::<_, CodegenError>(none)
         })?;
@@ -132,6 +133,33 @@ impl<'a> Emitter<'a> {
             Ok::<_, CodegenError>(none)
         })?;
         Ok(())
+    }
+
+    /// The full vectors with streaming stores, if there are any and they are aligned; gives where that ended.
+    fn stream_row(&mut self, axis: &'a Axis, from: V<'a>, full: V<'a>) -> Result<V<'a>, CodegenError> {
+        let (ir, kernel) = (self.ir, self.kernel);
+        if kernel.passes.iter().any(|pass| !pass.axes.is_empty()) {
+            return Ok(from);
+        }
+        self.bind(&axis.var, from);
+        self.lane = Some(Lane { var: axis.var.clone(), mask: None });
+        let stores = self.streamable(kernel.passes.iter().flat_map(|pass| &pass.body), &[]);
+        let aligned = self.are_aligned(&stores)?;
+        self.lane = None;
+        if stores.is_empty() {
+            return Ok(from);
+        }
+        self.streamed = true;
+        let ended = ir.when(aligned, vec![from], |_| {
+            self.streaming = stores;
+            ir.for_loop(from, full, self.width as i64, vec![], |x, none| {
+                self.at_lanes(axis, x, None)?;
+                Ok::<_, CodegenError>(none)
+            })?;
+            self.streaming.clear();
+            Ok::<_, CodegenError>(vec![full])
+        })?;
+        Ok(ended[0])
     }
 
     fn at_lanes(&mut self, axis: &Axis, x: V<'a>, mask: Option<V<'a>>) -> Result<(), CodegenError> {

@@ -68,8 +68,9 @@ fn boolean<'a>(op: PointOp, args: &[V<'a>]) -> Option<V<'a>> {
         (Gt, [a, b]) => *a & !*b,
         (Le, [a, b]) => !*a | *b,
         (Ge, [a, b]) => *a | !*b,
-        // Any shift by one empties a type of one bit.
-        (Shl | Shr, [a, b]) => *a & !*b,
+        // As on the byte that holds it: 1 << 1 is not zero.
+        (Shl, [a, _]) => *a,
+        (Shr, [a, b]) => *a & !*b,
         _ => return None,
     })
 }

@@ -11,16 +11,29 @@ use ox_ir::kernel::Val;
 use ox_ir::{DType, Sym};
 
 impl<'a> Emitter<'a> {
-    pub fn store(&self, buf: u32, index: &Sym, val: Val, combine: Combine, mask: Option<Val>) -> Result<(), CodegenError> {
+    pub fn store(
+        &self,
+        buf: u32,
+        index: &Sym,
+        val: Val,
+        combine: Combine,
+        mask: Option<Val>,
+        stream: Option<u32>,
+    ) -> Result<(), CodegenError> {
         let buffer = self.buffer(buf)?;
         let wanted = mask.map(|val| self.value(val)).transpose()?;
         let condition = both(wanted, self.validity(index));
         let value = convert::convert(self.value(val)?, self.dtype(val), buffer.dtype);
         let place = self.place(&buffer, index)?;
-        match combine {
-            Combine::Set => self.store_raw(&buffer, place, convert::to_memory(value, buffer.dtype), condition),
-            Combine::With(op) if op.is_arg() => return Err(self.malformed(format!("a store cannot combine by {}", op.name()))),
-            Combine::With(op) => self.update(&buffer, place, value, condition, op),
+        match (combine, stream, place) {
+            (Combine::Set, Some(align), Place::Contiguous(pointer)) if self.full_mask(condition).is_none() => {
+                pointer.store_streaming(convert::to_memory(value, buffer.dtype).splat(self.lanes()), align, buffer.access);
+            }
+            (Combine::Set, ..) => self.store_raw(&buffer, place, convert::to_memory(value, buffer.dtype), condition),
+            (Combine::With(op), ..) if op.is_arg() => {
+                return Err(self.malformed(format!("a store cannot combine by {}", op.name())));
+            }
+            (Combine::With(op), ..) => self.update(&buffer, place, value, condition, op),
         }
         Ok(())
     }

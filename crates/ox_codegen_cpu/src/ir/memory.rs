@@ -87,6 +87,11 @@ impl Ir {
         }
     }
 
+    /// Orders streaming stores before everything that follows (x86).
+    pub fn store_fence(&self) {
+        self.call("llvm.x86.sse.sfence", &[], None);
+    }
+
     /// Eight bytes that may be read and written for nothing: where a masked-off scalar access goes.
     pub fn spare(&self) -> V<'_> {
         let raw = *self.spare.borrow_mut().get_or_insert_with(|| self.alloca(Elem::I64, 1, 8).raw);
@@ -123,6 +128,24 @@ impl<'a> V<'a> {
             raw
         };
         self.ir.describe(raw, access, false);
+    }
+
+    /// A store past the caches; the address is a multiple of `align`, the size of the value.
+    pub fn store_streaming(self, value: V<'a>, align: u32, access: Access) {
+        // SAFETY: as for loads.
+        let raw = unsafe { LLVMBuildStore(self.ir.builder, value.raw, self.raw) };
+        // SAFETY: a store instruction and the node that LLVM documents.
+        unsafe { LLVMSetAlignment(raw, align) };
+        let one = self.ir.int(Elem::I32, 1);
+        self.ir.attach(raw, "nontemporal", self.ir.metadata_node(&[unsafe { LLVMValueAsMetadata(one.raw) }]));
+        self.ir.describe(raw, access, false);
+    }
+
+    /// The pointer as an integer.
+    pub fn address(self) -> V<'a> {
+        let ty = self.ir.ty(Elem::I64, self.lanes);
+        // SAFETY: a pointer fits 64 bits.
+        self.ir.wrap(unsafe { LLVMBuildPtrToInt(self.ir.builder, self.raw, ty, NO_NAME) }, Elem::I64, self.lanes)
     }
 
     /// Neighbouring elements where `mask` holds, zero elsewhere.

@@ -82,6 +82,12 @@ extern "C" fn pow64(x: f64, y: f64) -> f64 {
 extern "C" fn atan2_64(x: f64, y: f64) -> f64 {
     x.atan2(y)
 }
+extern "C" fn fma32(x: f32, y: f32, z: f32) -> f32 {
+    x.mul_add(y, z)
+}
+extern "C" fn fma64(x: f64, y: f64, z: f64) -> f64 {
+    x.mul_add(y, z)
+}
 extern "C" fn fmod32(x: f32, y: f32) -> f32 {
     x % y
 }
@@ -121,6 +127,8 @@ pub const FUNCTIONS: &[(&str, Address)] = &[
     ("ox_tanf", || tan32 as *const () as usize),
     ("ox_lgammaf", || lgamma32 as *const () as usize),
     ("ox_fmodf", || fmod32 as *const () as usize),
+    ("fmaf", || fma32 as *const () as usize),
+    ("fma", || fma64 as *const () as usize),
     ("memcpy", || c::memcpy as *const () as usize),
     ("memmove", || c::memmove as *const () as usize),
     ("memset", || c::memset as *const () as usize),

@@ -14,8 +14,19 @@ pub fn compile(text: &str) -> LoadedKernel {
     compile_kernel(&parse(text))
 }
 
+/// Compiles for the CPU that OX_TEST_CPU names (`CPU FEATURES`), or for this one.
+pub fn backend() -> Backend {
+    match std::env::var("OX_TEST_CPU").as_deref().map(|v| v.split_once(' ')) {
+        Ok(Some((cpu, features))) => Backend::for_cpu(cpu, features).unwrap(),
+        _ => Backend::new().unwrap(),
+    }
+}
+
 pub fn compile_kernel(kernel: &Kernel) -> LoadedKernel {
-    let backend = Backend::new().unwrap();
+    compile_with(&backend(), kernel)
+}
+
+pub fn compile_with(backend: &Backend, kernel: &Kernel) -> LoadedKernel {
     backend.compile(std::slice::from_ref(kernel), 1).unwrap_or_else(|e| panic!("{e} in\n{kernel}")).remove(0)
 }
 
