@@ -7,7 +7,7 @@ use super::{Buffer, Emitter, bits, reduce};
 use crate::CodegenError;
 use crate::ir::{Elem, V};
 use ox_ir::graph::{Combine, ReduceOp};
-use ox_ir::kernel::Val;
+use ox_ir::kernel::{Lanes, Val};
 use ox_ir::{DType, Sym};
 
 impl<'a> Emitter<'a> {
@@ -66,7 +66,10 @@ impl<'a> Emitter<'a> {
 
     /// Reads, combines, writes. Whole vectors where the lanes are at different places, else lane by lane.
     fn update(&self, buffer: &Buffer<'a>, place: Place<'a>, value: V<'a>, condition: Option<V<'a>>, op: ReduceOp) {
-        let distinct = matches!(place, Place::Contiguous(_) | Place::Reversed(_));
+        let neighbours = matches!(place, Place::Contiguous(_) | Place::Reversed(_));
+        // Points that may run on several threads never write to the same element.
+        let apart = self.kernel.parallel && self.kernel.lanes == Lanes::Outer && matches!(place, Place::Scattered(_));
+        let distinct = neighbours || apart;
         if distinct || self.lane.is_none() {
             let old = convert::from_memory(self.load_raw(buffer, place, condition), buffer.dtype);
             let new = combined(op, buffer.dtype, old, value);
