@@ -4,6 +4,7 @@
 use crate::builder::Builder;
 use crate::error::{OpError, OpResult};
 use crate::functional::{self, Chain, chain_between, python_value, replay, resolve, write_through};
+use crate::infer::{same_shape, shape_text};
 use crate::promote::{can_cast, torch_name};
 use crate::surface::{self, Bound, Sharing, Slots};
 use crate::value::{Value, ValueOf};
@@ -239,8 +240,8 @@ impl Recorder {
             let (from, to) = (torch_name(got.dtype), torch_name(ty.dtype));
             return Err(OpError::runtime(format!("result type {from} can't be cast to the desired output type {to}")));
         }
-        if got.shape != ty.shape {
-            let (want, have) = (crate::infer::shape_text(&ty.shape), crate::infer::shape_text(&got.shape));
+        if !same_shape(&got.shape, &ty.shape)? {
+            let (want, have) = (shape_text(&ty.shape), shape_text(&got.shape));
             return Err(match how {
                 "out" => OpError::unsupported(format!("out= of shape {want} for a result of shape {have}")),
                 _ => OpError::runtime(format!("output with shape {want} doesn't match the broadcast shape {have}")),

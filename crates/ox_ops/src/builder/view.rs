@@ -2,7 +2,7 @@
 
 use super::Builder;
 use crate::error::{OpError, OpResult};
-use crate::infer::{differ, shape_text};
+use crate::infer::{differ, same_shape, shape_text};
 use ox_ir::Sym;
 use ox_ir::graph::{Dims, NodeId, Op, Shape, SliceDim};
 
@@ -13,7 +13,7 @@ impl Builder {
         if ty.shape == self.ty(x).shape {
             return Ok(x);
         }
-        if differ(&ty.numel(), &self.ty(x).numel()) {
+        if !same_shape(&[ty.numel()], &[self.ty(x).numel()])? {
             let text = shape_text(&ty.shape);
             return Err(OpError::runtime(format!("shape '{text}' is invalid for input of size {}", self.ty(x).numel())));
         }

@@ -141,6 +141,17 @@ pub(crate) fn differ(a: &Sym, b: &Sym) -> bool {
     gap.is_positive() || (-&gap).is_positive()
 }
 
+/// Whether two shapes are equal; `Unsupported` if that depends on sizes that are not known.
+pub(crate) fn same_shape(a: &[Sym], b: &[Sym]) -> OpResult<bool> {
+    if a == b {
+        return Ok(true);
+    }
+    if a.len() != b.len() || a.iter().zip(b).any(|(a, b)| differ(a, b)) {
+        return Ok(false);
+    }
+    Err(OpError::unsupported(format!("shapes {a:?} and {b:?}, which may or may not be equal")))
+}
+
 pub(crate) fn shape_text(shape: &Shape) -> String {
     let items: Vec<String> = shape.iter().map(|s| s.to_string()).collect();
     format!("[{}]", items.join(", "))

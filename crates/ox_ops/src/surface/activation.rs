@@ -291,6 +291,9 @@ fn glu(b: &mut Builder, a: &mut Bound) -> OpResult<Value> {
         return Err(OpError::runtime("glu does not support 0-dimensional tensors"));
     }
     let size = b.shape(x)[dim].clone();
+    if !size.is_multiple_of(2) && size.as_const().is_none() {
+        return Err(OpError::unsupported(format!("glu of a dimension of size {size}, which may be odd")));
+    }
     if !size.is_multiple_of(2) {
         return Err(OpError::runtime(format!("Halving dimension must be even, but dimension {dim} is size {size}")));
     }

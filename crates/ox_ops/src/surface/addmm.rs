@@ -57,7 +57,7 @@ fn scaled(b: &mut Builder, x: NodeId, factor: Scalar) -> OpResult<NodeId> {
         return Ok(x);
     }
     if !b.dtype(x).is_float() && matches!(factor, Scalar::Float(_)) {
-        return Err(OpError::runtime("For integral input tensors, argument alpha must not be a floating point number."));
+        return Err(OpError::unsupported("integers times a fraction"));
     }
     b.binary(PointOp::Mul, x, Operand::Scalar(factor))
 }

@@ -26,7 +26,7 @@ fn batch_norm(b: &mut Builder, args: &mut Bound) -> OpResult<Value> {
     let x = float(b, args, "input", "\"batch_norm\"")?;
     let rank = b.rank(x);
     if rank < 2 {
-        return Err(OpError::runtime("batch_norm expects a channel dimension"));
+        return Err(OpError::unsupported("batch_norm without a channel dimension"));
     }
     let (mean, variance) = match args.boolean("training")? {
         true => batch_statistics(b, args, x)?,

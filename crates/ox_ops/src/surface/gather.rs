@@ -32,11 +32,11 @@ pub const ROWS: &[Surface] = &[
     ),
 ];
 
-/// The index must be of a type that eager takes.
+/// The index must be of a type that eager takes; what eager makes of others depends on more than the type.
 pub(super) fn check_index(b: &Builder, index: NodeId, name: &str) -> OpResult<()> {
     match b.dtype(index) {
         DType::I64 | DType::I32 => Ok(()),
-        _ => Err(OpError::runtime(format!("{name}(): Expected dtype int32/int64 for index"))),
+        other => Err(OpError::unsupported(format!("{name} by an index of type {other}"))),
     }
 }
 

@@ -3,7 +3,7 @@
 use super::{Bound, Operand, Surface, each, fresh, wrap_dim, wrap_dims};
 use crate::builder::Builder;
 use crate::error::{OpError, OpResult};
-use crate::infer::shape_text;
+use crate::infer::{same_shape, shape_text};
 use crate::value::{Value, ValueOf};
 use ox_ir::Sym;
 use ox_ir::graph::{NodeId, Shape, SliceDim};
@@ -107,7 +107,7 @@ fn stack(b: &mut Builder, a: &mut Bound) -> OpResult<Value> {
     let mut rows = Vec::with_capacity(tensors.len());
     for (n, t) in tensors.into_iter().enumerate() {
         let (want, have) = (b.shape(first), b.shape(t));
-        if want != have {
+        if !same_shape(&want, &have)? {
             let (want, have) = (shape_text(&want), shape_text(&have));
             let message =
                 format!("stack expects each tensor to be equal size, but got {want} at entry 0 and {have} at entry {n}");

@@ -1,6 +1,6 @@
 //! Matrix products in all their forms. A weight of two dimensions against a batch is ONE product on the flattened rows.
 
-use super::shared::{not_implemented, real, sum_over, wide};
+use super::shared::{real, sum_over, wide};
 use super::{Bound, Surface, fresh};
 use crate::builder::{Builder, broadcast_shapes};
 use crate::error::{OpError, OpResult};
@@ -51,7 +51,7 @@ pub fn check_types(b: &Builder, x: NodeId, y: NodeId) -> OpResult<()> {
         return Err(OpError::runtime(message));
     }
     if a == DType::Bool {
-        return Err(not_implemented("\"addmm_impl_cpu_\" not implemented for 'Bool'".to_string()));
+        return Err(OpError::unsupported("a product of bools"));
     }
     Ok(())
 }

@@ -64,6 +64,9 @@ fn constant(b: &mut Builder, x: NodeId, sizes: &[Sym], value: Scalar) -> OpResul
     let shape = b.shape(x);
     for (d, size) in shape.iter().enumerate() {
         let padded = &(size + &low[d]) + &high[d];
+        if padded.bounds().1 >= 0 && !padded.is_nonneg() {
+            return Err(OpError::unsupported("padding that may cut off more than there is"));
+        }
         if padded.bounds().1 < 0 {
             return Err(OpError::runtime(format!(
                 "The input size {size}, plus negative padding {} and {} resulted in a negative output size, which is invalid.",

@@ -1,7 +1,7 @@
 //! Sums, products, extremes and counts.
 
 use super::shared::{drop_dims, mean_over, real, reduced_dims, same_sizes, sum_over, truth, wide};
-use super::{Bound, Surface, fresh};
+use super::{Bound, Surface, fresh, maybe};
 use crate::builder::Builder;
 use crate::error::{OpError, OpResult};
 use crate::promote::torch_name;
@@ -26,7 +26,7 @@ pub const ROWS: &[Surface] = &[
     fresh(&["all"], "input, dim=None, keepdim=False", |b, args| any_or_all(b, args, ReduceOp::All)),
     fresh(&["count_nonzero"], "input, dim=None", count_nonzero),
     fresh(&["trace"], "input", trace),
-    fresh(&["sum_to_size"], "input, *size", sum_to_size),
+    maybe(&["sum_to_size"], "input, *size", sum_to_size),
 ];
 
 /// The value that a sum or product is taken of: converted to `dtype` if that is given, whole numbers to i64; and the result's type.

@@ -6,6 +6,7 @@ use super::{Bound, Operand, Surface, fresh};
 use crate::builder::Builder;
 use crate::error::{OpError, OpResult};
 use crate::functional::{chain_between, write_through};
+use crate::infer::same_shape;
 use crate::value::Value;
 use ox_ir::graph::{Bounds, Combine, NodeId, ReduceOp, Shape};
 use ox_ir::{DType, PointOp, Scalar, Sym};
@@ -46,7 +47,7 @@ pub const ROWS: &[Surface] = &[
 fn into_view(b: &mut Builder, x: NodeId, seen: NodeId, src: NodeId) -> OpResult<Value> {
     let src = b.cast(src, b.dtype(x));
     let shape = b.shape(seen);
-    if b.shape(src) != shape {
+    if !same_shape(&b.shape(src), &shape)? {
         return Err(OpError::runtime("expected src to have a size equal to the slice of self"));
     }
     let chain = chain_between(b.graph(), x, seen).ok_or_else(|| OpError::bug("a scatter into something that is not a view"))?;
@@ -196,7 +197,7 @@ fn check_source(b: &Builder, x: NodeId, dim: usize, index: NodeId, source: NodeI
     }
     let mut expected = b.shape(x);
     expected[dim] = b.ty(index).numel();
-    if b.shape(source) != expected {
+    if !same_shape(&b.shape(source), &expected)? {
         let text = crate::infer::shape_text(&expected);
         return Err(OpError::runtime(format!("{name}(): source must have the shape {text}")));
     }

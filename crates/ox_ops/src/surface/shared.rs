@@ -34,7 +34,7 @@ pub fn require_float(b: &Builder, x: NodeId, what: &str) -> OpResult<()> {
     if dtype.is_float() {
         return Ok(());
     }
-    Err(not_implemented(format!("{what} not implemented for '{}'", torch_name(dtype))))
+    Err(OpError::unsupported(format!("{what} on {}", torch_name(dtype))))
 }
 
 pub fn not_implemented(message: String) -> OpError {

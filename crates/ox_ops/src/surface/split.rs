@@ -3,6 +3,7 @@
 use super::{Bound, Surface, view};
 use crate::builder::Builder;
 use crate::error::{OpError, OpResult};
+use crate::infer::same_shape;
 use crate::value::{Value, ValueOf};
 use ox_ir::Sym;
 use ox_ir::graph::NodeId;
@@ -74,7 +75,7 @@ fn split_sizes(b: &mut Builder, x: NodeId, dim: usize, sizes: &[Sym]) -> OpResul
         return Err(OpError::runtime("split expects at least a 1-dimensional tensor"));
     }
     let (have, sum) = (b.shape(x)[dim].clone(), sizes.iter().sum::<Sym>());
-    if crate::infer::differ(&have, &sum) {
+    if !same_shape(std::slice::from_ref(&have), std::slice::from_ref(&sum))? {
         return Err(OpError::runtime(format!(
             "split_with_sizes expects split_sizes to sum exactly to {have} (input tensor's size at dimension {dim}), but got sum {sum}"
         )));
@@ -124,7 +125,8 @@ fn split_at(b: &mut Builder, a: &mut Bound, rank: usize, dim: usize, name: &str)
     }
     if let Some(sections) = a.value("indices_or_sections").as_int() {
         let total = b.shape(x)[dim].clone();
-        if sections.is_zero() || !total.rem(&sections).is_zero() {
+        let divides = !sections.is_zero() && same_shape(&[total.rem(&sections)], &[Sym::ZERO])?;
+        if !divides {
             return Err(OpError::runtime(format!(
                 "torch.{name} attempted to split along dimension {dim}, but the size of the dimension {total} is not divisible by the \
                  split_size {sections}!"

@@ -5,7 +5,7 @@ use super::{Bound, Surface, assign, create, fresh, maybe};
 use crate::builder::Builder;
 use crate::error::{OpError, OpResult};
 use crate::functional::{chain_between, write_through};
-use crate::infer::index_shape;
+use crate::infer::{index_shape, same_shape};
 use crate::promote::torch_name;
 use crate::value::{Value, ValueOf};
 use ox_ir::graph::{Bounds, Combine, NodeId, ReduceOp};
@@ -149,7 +149,7 @@ impl Subscript {
             return Err(OpError::unsupported("writing by a mask: the number of places depends on data"));
         }
         let shape = b.shape(self.viewed);
-        if b.shape(mask)[..] != shape[dim..dim + b.rank(mask)] {
+        if !same_shape(&b.shape(mask), &shape[dim..dim + b.rank(mask)])? {
             return Err(OpError::index("The shape of the mask does not match the shape of the indexed tensor"));
         }
         let mut wide = b.shape(mask);

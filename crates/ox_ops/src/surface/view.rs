@@ -359,6 +359,9 @@ fn unfold(b: &mut Builder, a: &mut Bound) -> OpResult<Value> {
     if step <= 0 {
         return Err(OpError::runtime(format!("step is {step} but must be > 0")));
     }
+    if !room.is_nonneg() {
+        return Err(OpError::unsupported("unfold of a dimension that may be too small"));
+    }
     let count = &room.div(&Sym::from(step)) + 1;
     Ok(b.unfold(x, dim, &count, &size, step, 1)?.into())
 }

@@ -3,7 +3,7 @@
 use crate::case::{Case, Statement};
 use crate::text::Expr;
 use ox_ir::graph::{Alias, Graph, GraphInput, contiguous_strides};
-use ox_ir::{DType, Sym, TensorType};
+use ox_ir::{DType, Sym, TensorType, Var};
 use ox_ops::{FrontValue, OpError, OutputSpec, Recorder, TensorRef, ValueOf};
 use ox_testing::{InterpretError, TensorData, interpret_graph};
 
@@ -21,10 +21,22 @@ fn wrong<T>(message: impl Into<String>) -> Result<T, Failure> {
 struct Runner {
     recorder: Recorder,
     values: Vec<(String, FrontValue)>,
+    /// The sizes of inputs are variables (equal ones the same); their values.
+    symbolic: bool,
+    sizes: Vec<i64>,
 }
 
+/// Runs a case with sizes known and with sizes unknown; the latter may be refused.
 pub fn run(case: &Case) -> Result<(), Failure> {
-    let mut runner = Runner { recorder: Recorder::new(), values: Vec::new() };
+    run_once(case, false)?;
+    match run_once(case, true) {
+        Err(Failure::Wrong(message)) => wrong(format!("with unknown sizes: {message}")),
+        _ => Ok(()),
+    }
+}
+
+fn run_once(case: &Case, symbolic: bool) -> Result<(), Failure> {
+    let mut runner = Runner { recorder: Recorder::new(), values: Vec::new(), symbolic, sizes: Vec::new() };
     for (name, data) in &case.inputs {
         let tensor = runner.input(name, data);
         runner.values.push((name.clone(), FrontValue::Tensor(tensor)));
@@ -39,7 +51,7 @@ pub fn run(case: &Case) -> Result<(), Failure> {
     }
     for (name, expected) in &case.numbers {
         let value = runner.get(name);
-        let text = if let FrontValue::Int(n) = &value { n.to_string() } else { format!("{value:?}") };
+        let text = if let FrontValue::Int(n) = &value { runner.known(n).to_string() } else { format!("{value:?}") };
         if text != *expected {
             return wrong(format!("{name} is {text}, not {expected}"));
         }
@@ -56,9 +68,28 @@ fn expect_error(case: &Case, kind: &str, message: &str) -> Result<(), Failure> {
 
 impl Runner {
     fn input(&mut self, name: &str, data: &TensorData) -> TensorRef {
-        let ty = TensorType::new(data.dtype, data.shape.iter().map(|s| Sym::from(*s)));
+        let shape: Vec<Sym> = data.shape.iter().map(|size| self.size(*size as i64)).collect();
+        let ty = TensorType::new(data.dtype, shape);
         let strides = contiguous_strides(&ty.shape);
         self.recorder.input(GraphInput { name: name.into(), ty, strides, frozen: false })
+    }
+
+    /// As Dynamo does it, 0 and 1 are always known.
+    fn size(&mut self, size: i64) -> Sym {
+        if !self.symbolic || size < 2 {
+            return Sym::from(size);
+        }
+        let place = self.sizes.iter().position(|s| *s == size).unwrap_or(self.sizes.len());
+        let var = Var::size(place as u32, 2, i64::MAX, 1);
+        if place == self.sizes.len() {
+            self.sizes.push(size);
+            self.recorder.builder().size(var.clone());
+        }
+        Sym::var(&var)
+    }
+
+    fn known(&self, sym: &Sym) -> i64 {
+        sym.eval(&|var| self.sizes.get(var.id() as usize).copied()).expect("a size")
     }
 
     /// `a`, or `a.1` for an item of a tuple.
@@ -107,7 +138,7 @@ fn compare(case: &Case, runner: Runner) -> Result<(), Failure> {
     }
     let graph = runner.recorder.finish(&outputs).map_err(|e| Failure::Wrong(e.to_string()))?;
     let inputs: Vec<TensorData> = case.inputs.iter().map(|(_, data)| data.clone()).collect();
-    let result = match interpret_graph(&graph, &inputs, &[]) {
+    let result = match interpret_graph(&graph, &inputs, &runner.sizes) {
         Ok(result) => result,
         Err(error) => return expect_error(case, exception(&error), &format!("{error:?}")),
     };
