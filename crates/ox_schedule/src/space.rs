@@ -101,8 +101,12 @@ impl Space {
     }
 }
 
-/// The part that two extents share at their outer end: the smaller one where it divides the other.
+/// The part that two extents share at their outer end: the smaller one where it divides the other. Nothing is shared with an
+/// empty axis: what has no elements is not fused.
 fn common_step(a: &Sym, b: &Sym) -> Option<Sym> {
+    if a.is_zero() || b.is_zero() {
+        return None;
+    }
     if a == b || b.rem(a).is_zero() {
         return Some(a.clone());
     }

@@ -38,7 +38,7 @@ impl Emitter<'_> {
             return PassId { level: self.current, full: true };
         }
         let mask_level = mask.map_or(0, |m| self.home[m.index()].level);
-        PassId { level: self.ready(id).max(mask_level), full: false }
+        PassId { level: self.ready(id).max(mask_level).max(self.loaded_level(coords)), full: false }
     }
 
     fn compute(&mut self, id: NodeId, coords: Shape, mask: Option<Val>, pass: PassId) -> Result<Val, Illegal> {

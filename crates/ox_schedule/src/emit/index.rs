@@ -66,8 +66,8 @@ impl Emitter<'_> {
     }
 
     fn new_index(&mut self, id: NodeId, dim: usize, value: Val, extent: &Sym, pass: PassId) -> Var {
-        let var = Var::loaded(self.loaded, extent.clone());
-        self.loaded += 1;
+        let var = Var::loaded(self.loaded.len() as u32, extent.clone());
+        self.loaded.insert(var.clone(), pass.level);
         if pass.full {
             self.inner_vars.insert(var.clone());
         }

@@ -13,14 +13,16 @@ pub(super) enum Condition {
 
 impl Emitter<'_> {
     /// The pass in which a condition on these expressions is computed.
-    fn pass_of(&self, exprs: &[&Sym]) -> PassId {
+    fn pass_of(&self, exprs: &[Sym]) -> PassId {
         let inner = exprs.iter().any(|e| e.vars().iter().any(|v| self.inner_vars.contains(v)));
-        if inner { PassId { level: self.current, full: true } } else { PassId { level: self.loaded_level(exprs), full: false } }
+        let level = if inner { self.current } else { self.loaded_level(exprs) };
+        PassId { level, full: inner }
     }
 
-    /// Indices loaded at a row of some level exist from that level on.
-    fn loaded_level(&self, exprs: &[&Sym]) -> usize {
-        if exprs.iter().any(|e| e.vars().iter().any(|v| v.kind() == ox_ir::sym::VarKind::Loaded)) { self.current } else { 0 }
+    /// The level from which on all the loaded indices in these expressions exist.
+    pub(super) fn loaded_level(&self, exprs: &[Sym]) -> usize {
+        let levels = exprs.iter().flat_map(|e| e.vars()).filter_map(|v| self.loaded.get(&v).copied());
+        levels.max().unwrap_or(0)
     }
 
     /// `0 <= e < n`.
@@ -28,7 +30,7 @@ impl Emitter<'_> {
         if (&-e - 1).is_nonneg() || (e - n).is_nonneg() {
             return Condition::Never;
         }
-        let pass = self.pass_of(&[e, n]);
+        let pass = self.pass_of(&[e.clone(), n.clone()]);
         let low = (!e.is_nonneg()).then(|| self.compare(PointOp::Ge, e, &Sym::ZERO, pass));
         let high = (!(&(n - e) - 1).is_nonneg()).then(|| self.compare(PointOp::Lt, e, n, pass));
         match (low, high) {
@@ -44,7 +46,7 @@ impl Emitter<'_> {
             return Condition::Always;
         }
         let rest = e.rem(&Sym::from(n.abs()));
-        let pass = self.pass_of(&[e]);
+        let pass = self.pass_of(std::slice::from_ref(e));
         match rest.as_const() {
             Some(0) => Condition::Always,
             Some(_) => Condition::Never,

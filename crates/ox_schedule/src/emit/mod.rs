@@ -82,7 +82,8 @@ pub struct Emitter<'a> {
     reduced: FxHashMap<NodeId, Val>,
     /// Variables that change inside the reduction loop.
     inner_vars: FxHashSet<Var>,
-    loaded: u32,
+    /// Indices loaded at the row, with the level from which on they exist.
+    loaded: FxHashMap<Var, usize>,
     checks: Vec<(NodeId, CheckText)>,
     current: usize,
     written: FxHashSet<NodeId>,
@@ -138,7 +139,7 @@ impl<'a> Emitter<'a> {
             pure: FxHashMap::default(),
             reduced: FxHashMap::default(),
             inner_vars: inner,
-            loaded: 0,
+            loaded: FxHashMap::default(),
             checks: Vec::new(),
             current: 0,
             written: FxHashSet::default(),
