@@ -3,8 +3,8 @@
 
 use crate::rewriter::Rewriter;
 use crate::shapes::{proper_dims, same_but_units};
-use ox_ir::graph::{NodeId, Op};
-use ox_ir::{DType, PointOp, Sym};
+use ox_ir::graph::{NodeId, Op, SliceDim};
+use ox_ir::{DType, PointOp, Scalar, Sym, TensorType};
 use smallvec::SmallVec;
 
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -16,6 +16,8 @@ pub struct Linear {
 
 /// How deep expressions are looked into.
 const MAX_DEPTH: u32 = 16;
+/// Constants beyond this are left alone, so that nothing here comes near to wrapping.
+const MAX_CONSTANT: i64 = 1 << 40;
 
 impl Linear {
     pub fn of(graph: &Rewriter, id: NodeId) -> Option<Linear> {
@@ -34,28 +36,63 @@ impl Linear {
             return None;
         }
         match &node.op {
-            Op::Full(value) => Some(Linear::constant(Sym::from(value.as_i64()))),
+            Op::Full(value) if value.as_i64().unsigned_abs() <= MAX_CONSTANT as u64 => {
+                Some(Linear::constant(Sym::from(value.as_i64())))
+            }
             Op::SymValue(value) => Some(Linear::constant(value.clone())),
             Op::Iota { dim } => Some(Linear { start: Sym::ZERO, along: SmallVec::from_iter([(*dim, 1)]) }),
             Op::Expand => of_arg(0),
             Op::Reshape => of_arg(0)?.reshaped(&graph.ty(node.args[0]).shape, &node.ty.shape),
             Op::Permute(perm) => of_arg(0)?.moved(|d| perm.iter().position(|p| *p == d)),
-            Op::Point(PointOp::Neg) => Some(of_arg(0)?.times(-1)),
+            Op::Point(PointOp::Neg) => of_arg(0)?.times(-1),
             Op::Point(PointOp::Add) => Some(of_arg(0)?.plus(&of_arg(1)?, 1)),
             Op::Point(PointOp::Sub) => Some(of_arg(0)?.plus(&of_arg(1)?, -1)),
             Op::Point(PointOp::Mul) => {
                 let factor = of_arg(1)?;
                 let factor = factor.start.as_const().filter(|_| factor.along.is_empty())?;
-                Some(of_arg(0)?.times(factor))
+                of_arg(0)?.times(factor)
             }
             _ => None,
         }
     }
 
-    pub fn times(mut self, factor: i64) -> Linear {
-        self.along.iter_mut().for_each(|(_, f)| *f *= factor);
-        self.along.retain(|(_, f)| *f != 0);
-        Linear { start: &self.start * factor, along: self.along }
+    /// None where the numbers grow too large.
+    pub fn times(self, factor: i64) -> Option<Linear> {
+        let small = |f: i64| f.checked_mul(factor).filter(|f| f.abs() <= MAX_CONSTANT);
+        let scaled: Option<SmallVec<[(usize, i64); 2]>> = self.along.iter().map(|(d, f)| Some((*d, small(*f)?))).collect();
+        let mut along = scaled?;
+        along.retain(|(_, f)| *f != 0);
+        small(self.start.constant())?;
+        Some(Linear { start: &self.start * factor, along })
+    }
+
+    /// The least and the greatest value over a shape.
+    pub fn range(&self, shape: &[Sym]) -> (Sym, Sym) {
+        let (mut low, mut high) = (self.start.clone(), self.start.clone());
+        for (dim, factor) in &self.along {
+            let reach = &(&shape[*dim] - 1) * *factor;
+            if *factor > 0 { high = &high + &reach } else { low = &low + &reach }
+        }
+        (low, high)
+    }
+
+    /// The part that a slice reads.
+    pub fn sliced(&self, cuts: &[SliceDim]) -> Linear {
+        let start = self.along.iter().fold(self.start.clone(), |sum, (d, f)| &sum + &(&cuts[*d].start * *f));
+        Linear { start, along: self.along.iter().map(|(d, f)| (*d, f * cuts[*d].step)).collect() }
+    }
+
+    /// The tensor of type `ty` that holds this; None if its start is not a constant.
+    pub fn emit(&self, graph: &mut Rewriter, ty: &TensorType) -> Option<NodeId> {
+        let start = Scalar::Int(self.start.as_const()?);
+        let mut sum = graph.full(start, ty.clone());
+        for (dim, factor) in &self.along {
+            let places = graph.make(Op::Iota { dim: *dim }, [], ty.clone());
+            let factor = graph.full(Scalar::Int(*factor), ty.clone());
+            let scaled = graph.point(PointOp::Mul, &[places, factor]);
+            sum = graph.point(PointOp::Add, &[scaled, sum]);
+        }
+        Some(sum)
     }
 
     /// `self + factor * other`.

@@ -110,21 +110,22 @@ fn selection_of(graph: &Rewriter, mask: NodeId) -> Option<Selection> {
 }
 
 /// If products are kept exactly where `row - column + bound >= 0`: the bound.
-fn distance_bound(graph: &Rewriter, condition: NodeId, kept_if: bool) -> Option<i64> {
+pub fn distance_bound(graph: &Rewriter, condition: NodeId, kept_if: bool) -> Option<i64> {
     let node = graph.node(below_broadcast(graph, condition).0);
     let Op::Point(op) = node.op else { return None };
     if !matches!(op, PointOp::Ge | PointOp::Gt | PointOp::Le | PointOp::Lt) {
         return None;
     }
     let difference = Linear::of(graph, node.args[0])?.plus(&Linear::of(graph, node.args[1])?, -1);
-    // The condition as `excess >= 0`.
+    // The condition as `excess >= 0`; what is not above 0 is below 0, so that -excess - 1 >= 0.
+    let opposite = |x: Linear| x.times(-1).map(|x| x.plus(&Linear::constant(Sym::ONE), -1));
     let excess = match op {
         PointOp::Ge => difference,
-        PointOp::Gt => difference.plus(&Linear::constant(Sym::ONE), -1),
-        PointOp::Le => difference.times(-1),
-        _ => difference.times(-1).plus(&Linear::constant(Sym::ONE), -1),
+        PointOp::Lt => opposite(difference)?,
+        PointOp::Le => difference.times(-1)?,
+        _ => difference.plus(&Linear::constant(Sym::ONE), -1),
     };
-    let excess = if kept_if { excess } else { excess.times(-1).plus(&Linear::constant(Sym::ONE), -1) };
+    let excess = if kept_if { excess } else { opposite(excess)? };
     let rank = node.ty.rank();
     let is_distance = rank >= 2 && excess.along[..] == [(rank - 2, 1), (rank - 1, -1)];
     is_distance.then(|| excess.start.as_const())?

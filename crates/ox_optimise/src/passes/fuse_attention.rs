@@ -1,5 +1,6 @@
 //! Attention that is written out, `softmax(q @ k^T * scale + mask) @ v`, becomes one call of the library's. Only where nothing
-//! else looks at the products: then neither they nor the softmax need to exist.
+//! else looks at the products: then neither they nor the softmax need to exist. A call whose mask is known to be causal is told
+//! so: it then does half of the work, and reads no mask.
 
 use super::attention_mask::{self, Mask, Selection};
 use crate::rewriter::{Fired, Rewriter};
@@ -9,7 +10,31 @@ use ox_ir::graph::{AttentionAttrs, Graph, Node, NodeId, Op, Post, ReduceOp, Shap
 use ox_ir::{DType, PointOp, Scalar, Sym};
 
 pub fn fuse_attention(graph: Graph) -> (Graph, Fired) {
-    Rewriter::new().rebuild_with("attention", graph, fuse)
+    Rewriter::new().rebuild(graph, |new, node| {
+        if let Some(id) = fuse(new, &node) {
+            return new.fire("attention", id);
+        }
+        match know_mask(new, &node) {
+            Some(id) => new.fire("attention-mask", id),
+            None => new.emit(node),
+        }
+    })
+}
+
+/// Drops a mask that hides nothing, or what the library's causal mask hides.
+fn know_mask(graph: &mut Rewriter, node: &Node) -> Option<NodeId> {
+    let Op::Attention(attrs @ AttentionAttrs { causal: false, mask: true, .. }) = &node.op else { return None };
+    let (mask, qkv) = node.args.split_last()?;
+    if graph.ty(*mask).dtype != DType::Bool {
+        return None;
+    }
+    let causal = match graph.constant(*mask) {
+        Some(visible) if visible.as_bool() => false,
+        _ if attention_mask::distance_bound(graph, *mask, true) == Some(0) => true,
+        _ => return None,
+    };
+    let attrs = AttentionAttrs { causal, mask: false, ..attrs.clone() };
+    Some(graph.make(Op::Attention(attrs), qkv.iter().copied(), node.ty.clone()))
 }
 
 /// The matrices of an attention, found from its last product upwards.

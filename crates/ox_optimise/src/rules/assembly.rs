@@ -1,6 +1,7 @@
 //! What is put together from parts: pads, concatenations, writes into slices.
 
 use super::Rule;
+use super::positions::CAT_OF_POSITIONS;
 use super::slices::{is_whole, range_of};
 use crate::rewriter::Rewriter;
 use crate::scalar;
@@ -15,6 +16,7 @@ pub const CAT: &[Rule] = &[
     Rule { name: "cat-constants", apply: cat_constants },
     Rule { name: "cat-cat", apply: cat_cat },
     Rule { name: "cat-neighbours", apply: cat_neighbours },
+    CAT_OF_POSITIONS,
 ];
 
 pub const SLICE_SCATTER: &[Rule] = &[

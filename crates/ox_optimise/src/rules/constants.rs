@@ -3,6 +3,7 @@
 
 use super::Rule;
 use super::choices::POINT_OF_CHOICE;
+use super::positions::POINT_OF_POSITIONS;
 use crate::rewriter::Rewriter;
 use crate::scalar;
 use crate::shapes::ones;
@@ -16,6 +17,7 @@ pub const POINT: &[Rule] = &[
     Rule { name: "div-by-power-of-two", apply: div_by_power_of_two },
     Rule { name: "merge-integer-constants", apply: merge_integer_constants },
     POINT_OF_CHOICE,
+    POINT_OF_POSITIONS,
     Rule { name: "point-of-expand", apply: point_of_expand },
 ];
 

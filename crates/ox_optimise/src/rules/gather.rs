@@ -8,7 +8,21 @@ use crate::shapes::ones;
 use ox_ir::Sym;
 use ox_ir::graph::{Dims, Node, NodeId, Op, Shape, SliceDim};
 
-pub const INDEX: &[Rule] = &[Rule { name: "index-by-range", apply: index_by_range }];
+pub const INDEX: &[Rule] =
+    &[Rule { name: "index-of-constant", apply: index_of_constant }, Rule { name: "index-by-range", apply: index_by_range }];
+
+/// An index that may lie outside is an error of the run, and stays.
+fn index_of_constant(graph: &mut Rewriter, node: &Node) -> Option<NodeId> {
+    let Op::Index { dims, .. } = &node.op else { return None };
+    let value = graph.constant(node.args[0])?;
+    let inside = |(dim, index): (&usize, &NodeId)| {
+        let size = &graph.ty(node.args[0]).shape[*dim];
+        let (low, high) = Linear::of(graph, *index)?.range(&graph.ty(*index).shape);
+        (low.is_nonneg() && (size - &high).is_positive()).then_some(())
+    };
+    dims.iter().zip(&node.args[1..]).try_for_each(inside)?;
+    Some(graph.full(value, node.ty.clone()))
+}
 
 fn index_by_range(graph: &mut Rewriter, node: &Node) -> Option<NodeId> {
     let Op::Index { dims, at, .. } = &node.op else { return None };

@@ -15,6 +15,7 @@ mod logic;
 pub mod pattern;
 #[cfg(test)]
 mod pattern_tests;
+mod positions;
 mod power;
 mod reductions;
 mod slices;

@@ -14,7 +14,8 @@ pub const REDUCE: &[Rule] = &[
     Rule { name: "reduce-reduce", apply: reduce_reduce },
 ];
 
-pub const SCAN: &[Rule] = &[Rule { name: "scan-of-one", apply: scan_of_one }];
+pub const SCAN: &[Rule] =
+    &[Rule { name: "scan-of-one", apply: scan_of_one }, Rule { name: "scan-constant", apply: scan_constant }];
 
 fn parts(node: &Node) -> (ReduceOp, &Dims) {
     match &node.op {
@@ -117,4 +118,16 @@ fn scan_of_one(graph: &mut Rewriter, node: &Node) -> Option<NodeId> {
     let Op::Scan { op, dim } = node.op else { return None };
     let exact = op != ReduceOp::Sum || !node.ty.dtype.is_float();
     (exact && graph.ty(node.args[0]).shape[dim].is_one()).then(|| node.args[0])
+}
+
+/// A running sum of zeros, a running product of ones, a running extremum of anything.
+fn scan_constant(graph: &mut Rewriter, node: &Node) -> Option<NodeId> {
+    let Op::Scan { op, .. } = node.op else { return None };
+    let value = scalar::rounded(node.ty.dtype, graph.constant(node.args[0])?);
+    let stays = match op {
+        ReduceOp::Sum => value == Scalar::Int(0) || value == Scalar::Float(0.0),
+        ReduceOp::Prod => value.as_f64() == 1.0,
+        _ => true,
+    };
+    stays.then(|| graph.full(value, node.ty.clone()))
 }

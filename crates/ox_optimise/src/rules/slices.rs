@@ -2,11 +2,12 @@
 //! put together.
 
 use super::Rule;
+use super::positions::SLICE_OF_POSITIONS;
 use super::views::{inverse, view_of_constant};
 use crate::rewriter::Rewriter;
 use crate::shapes::groups;
+use ox_ir::Sym;
 use ox_ir::graph::{Node, NodeId, Op, Shape, SliceDim};
-use ox_ir::{PointOp, Scalar, Sym};
 
 pub const SLICE: &[Rule] = &[
     Rule { name: "slice-whole", apply: slice_whole },
@@ -16,7 +17,7 @@ pub const SLICE: &[Rule] = &[
     Rule { name: "slice-of-expand", apply: slice_of_expand },
     Rule { name: "slice-of-permute", apply: slice_of_permute },
     Rule { name: "slice-of-reshape", apply: slice_of_reshape },
-    Rule { name: "slice-of-iota", apply: slice_of_iota },
+    SLICE_OF_POSITIONS,
     Rule { name: "slice-of-cat", apply: slice_of_cat },
     Rule { name: "slice-of-pad", apply: slice_of_pad },
     Rule { name: "slice-of-slice-scatter", apply: slice_of_slice_scatter },
@@ -115,17 +116,6 @@ fn slice_of_reshape(graph: &mut Rewriter, node: &Node) -> Option<NodeId> {
     }
     let part = graph.slice(source, dims, shape);
     Some(graph.reshape(part, node.ty.shape.clone()))
-}
-
-fn slice_of_iota(graph: &mut Rewriter, node: &Node) -> Option<NodeId> {
-    let Op::Iota { dim } = *graph.op(node.args[0]) else { return None };
-    let cut = &slice_dims(node)[dim];
-    let start = cut.start.as_const()?;
-    let places = graph.make(Op::Iota { dim }, [], node.ty.clone());
-    let step = graph.full(Scalar::Int(cut.step), node.ty.clone());
-    let start = graph.full(Scalar::Int(start), node.ty.clone());
-    let scaled = graph.point(PointOp::Mul, &[places, step]);
-    Some(graph.point(PointOp::Add, &[scaled, start]))
 }
 
 /// A range that lies inside of one part.
