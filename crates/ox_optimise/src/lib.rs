@@ -7,8 +7,6 @@ mod pipeline;
 mod rewriter;
 mod rules;
 mod scalar;
-#[cfg(test)]
-mod scalar_tests;
 mod shapes;
 
 pub use options::{FusePostOps, OptimiseOptions, PostOps};

@@ -42,9 +42,11 @@ pub fn optimise_reported(graph: Graph, options: &OptimiseOptions) -> (Graph, Vec
         line.rules("fold_channels", fold_channels);
     }
     line.rules("fuse_post_ops", |graph| fuse_post_ops(graph, &options.fuse_post_ops));
-    // The passes above put views where they needed them.
-    line.rules("simplify", simplify);
-    line.pass("remove_dead", remove_dead);
+    // The passes above put views where they needed them, and leave behind what they replaced.
+    if line.reports.iter().skip(2).any(|report| !report.rules.is_empty()) {
+        line.rules("simplify", simplify);
+        line.pass("remove_dead", remove_dead);
+    }
     (line.graph, line.reports)
 }
 
@@ -66,8 +68,10 @@ impl Pipeline {
     fn rules(&mut self, name: &'static str, pass: impl FnOnce(Graph) -> (Graph, Fired)) {
         let (start, nodes_before) = (Instant::now(), self.graph.nodes.len());
         let (graph, fired) = pass(std::mem::take(&mut self.graph));
+        let (time, nodes_after) = (start.elapsed(), graph.nodes.len());
         self.graph = graph;
-        let (time, nodes_after) = (start.elapsed(), self.graph.nodes.len());
+        #[cfg(debug_assertions)]
+        self.graph.verify().unwrap_or_else(|error| panic!("{name} made a wrong graph: {error}\n{}", self.graph));
         self.reports.push(PassReport { name, time, nodes_before, nodes_after, rules: fired.into_iter().collect() });
     }
 }

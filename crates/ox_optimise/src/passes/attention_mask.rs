@@ -6,10 +6,10 @@
 
 use crate::linear::Linear;
 use crate::rewriter::Rewriter;
-use crate::scalar;
 use crate::shapes::same_but_units;
 use ox_ir::graph::{NodeId, Op};
 use ox_ir::{DType, PointOp, Scalar, Sym};
+use ox_ops::point::convert;
 
 /// Fills at or below this make a masked product vanish beside any visible one.
 const HIDES: f64 = -1e9;
@@ -136,7 +136,7 @@ fn is_finite(graph: &Rewriter, id: NodeId, depth: u32) -> bool {
     let node = graph.node(id);
     let all = |args: &[NodeId]| depth > 0 && args.iter().all(|a| is_finite(graph, *a, depth - 1));
     match &node.op {
-        Op::Full(value) => scalar::rounded(node.ty.dtype, *value).as_f64().is_finite(),
+        Op::Full(value) => convert(*value, node.ty.dtype).as_f64().is_finite(),
         Op::Point(PointOp::Where) => all(&node.args[1..]),
         Op::Cast => graph.ty(node.args[0]).dtype == DType::Bool,
         op if op.is_view() => all(&node.args),

@@ -5,9 +5,9 @@
 use super::attention_mask::{self, Mask, Selection};
 use crate::rewriter::{Fired, Rewriter};
 use crate::rules::views::swap_last;
-use crate::scalar;
 use ox_ir::graph::{AttentionAttrs, Graph, Node, NodeId, Op, Post, ReduceOp, Shape};
 use ox_ir::{DType, PointOp, Scalar, Sym};
+use ox_ops::point::convert;
 
 pub fn fuse_attention(graph: Graph) -> (Graph, Fired) {
     Rewriter::new().rebuild(graph, |new, node| {
@@ -136,7 +136,7 @@ fn take_mask(graph: &mut Rewriter, id: NodeId) -> Option<(NodeId, Option<Mask>)>
                 (Some(fill), None) => (node.args[2], fill, false),
                 _ => return None,
             };
-            let fill = scalar::rounded(node.ty.dtype, fill).as_f64();
+            let fill = convert(fill, node.ty.dtype).as_f64();
             let selection = Selection { condition: node.args[0], kept_if, fill };
             Some((inner, attention_mask::select(graph, &selection, node.ty.dtype)))
         }
@@ -160,7 +160,7 @@ fn leads_to_product(graph: &Rewriter, mut id: NodeId) -> bool {
 fn take_factor(graph: &Rewriter, id: NodeId) -> Option<(NodeId, f64)> {
     let node = graph.node(id);
     let Op::Point(op @ (PointOp::Mul | PointOp::Div)) = node.op else { return None };
-    let factor = scalar::rounded(node.ty.dtype, graph.constant(node.args[1])?).as_f64();
+    let factor = convert(graph.constant(node.args[1])?, node.ty.dtype).as_f64();
     Some((node.args[0], if op == PointOp::Mul { factor } else { 1.0 / factor }))
 }
 

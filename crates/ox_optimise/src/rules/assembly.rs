@@ -4,9 +4,9 @@ use super::Rule;
 use super::positions::CAT_OF_POSITIONS;
 use super::slices::{is_whole, range_of};
 use crate::rewriter::Rewriter;
-use crate::scalar;
 use ox_ir::Sym;
 use ox_ir::graph::{Args, Node, NodeId, Op, SliceDim};
+use ox_ops::point::convert;
 
 pub const PAD: &[Rule] = &[Rule { name: "pad-nothing", apply: pad_nothing }, Rule { name: "pad-constant", apply: pad_constant }];
 
@@ -35,7 +35,7 @@ fn pad_nothing(graph: &mut Rewriter, node: &Node) -> Option<NodeId> {
 fn pad_constant(graph: &mut Rewriter, node: &Node) -> Option<NodeId> {
     let Op::Pad { value, .. } = node.op else { return None };
     let inner = graph.constant(node.args[0])?;
-    let same = scalar::rounded(node.ty.dtype, inner) == scalar::rounded(node.ty.dtype, value);
+    let same = convert(inner, node.ty.dtype) == convert(value, node.ty.dtype);
     same.then(|| graph.full(value, node.ty.clone()))
 }
 

@@ -6,6 +6,7 @@ use crate::rewriter::Rewriter;
 use crate::scalar;
 use ox_ir::graph::{Node, NodeId, Op};
 use ox_ir::{DType, PointOp, Scalar};
+use ox_ops::point::convert;
 use smallvec::SmallVec;
 
 pub const POINT_OF_CHOICE: Rule = Rule { name: "point-of-choice", apply: point_of_choice };
@@ -26,7 +27,7 @@ fn choice(graph: &Rewriter, id: NodeId) -> Option<Choice> {
             Some(Choice { condition: node.args[0], yes, no })
         }
         Op::Cast if graph.ty(node.args[0]).dtype == DType::Bool && !node.ty.dtype.is_complex() => {
-            let [yes, no] = [true, false].map(|b| scalar::rounded(node.ty.dtype, Scalar::Bool(b)));
+            let [yes, no] = [true, false].map(|b| convert(Scalar::Bool(b), node.ty.dtype));
             Some(Choice { condition: node.args[0], yes, no })
         }
         _ => None,

@@ -9,6 +9,7 @@ use crate::scalar;
 use crate::shapes::ones;
 use ox_ir::graph::{Node, NodeId, Op, Shape};
 use ox_ir::{DType, PointOp, Scalar};
+use ox_ops::point::convert;
 use smallvec::SmallVec;
 
 pub const POINT: &[Rule] = &[
@@ -47,7 +48,7 @@ fn constant_right(graph: &mut Rewriter, node: &Node) -> Option<NodeId> {
 /// The reciprocal of a power of two is exact, so the product is the quotient; and products are much cheaper.
 fn div_by_power_of_two(graph: &mut Rewriter, node: &Node) -> Option<NodeId> {
     let [x, divisor] = node.args[..] else { return None };
-    let value = scalar::rounded(node.ty.dtype, graph.constant(divisor)?).as_f64();
+    let value = convert(graph.constant(divisor)?, node.ty.dtype).as_f64();
     if point_op(node) != PointOp::Div || !has_exact_reciprocal(node.ty.dtype, value) {
         return None;
     }

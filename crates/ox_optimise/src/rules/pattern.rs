@@ -5,10 +5,10 @@
 
 use super::{arithmetic, logic, power};
 use crate::rewriter::Rewriter;
-use crate::scalar;
 use ox_ir::graph::{Node, NodeId, Op};
 use ox_ir::{DType, PointOp, Scalar, TensorType};
 use ox_ops::builder::scalar_of;
+use ox_ops::point::convert;
 use smallvec::SmallVec;
 use std::sync::LazyLock;
 
@@ -133,8 +133,8 @@ fn match_one(graph: &Rewriter, id: NodeId, pattern: &Pattern, mut bound: Bound) 
         },
         Pattern::Number(value) => {
             let dtype = graph.ty(id).dtype;
-            let found = scalar::rounded(dtype, graph.constant(id)?);
-            (found == scalar::rounded(dtype, *value) && fits(dtype, *value)).then_some(bound)
+            let found = convert(graph.constant(id)?, dtype);
+            (found == convert(*value, dtype) && fits(dtype, *value)).then_some(bound)
         }
         Pattern::Apply(op, patterns) => {
             let node = graph.node(id);

@@ -5,6 +5,7 @@ use crate::rewriter::Rewriter;
 use crate::scalar;
 use ox_ir::graph::{Dims, Node, NodeId, Op, ReduceOp};
 use ox_ir::{DType, PointOp, Scalar, Sym};
+use ox_ops::point::convert;
 
 pub const REDUCE: &[Rule] = &[
     Rule { name: "arg-of-one", apply: arg_of_one },
@@ -76,7 +77,7 @@ fn reduce_constant(graph: &mut Rewriter, node: &Node) -> Option<NodeId> {
     let (op, dims) = parts(node);
     let shape = &graph.ty(node.args[0]).shape;
     let count: Sym = dims.iter().map(|d| &shape[*d]).product();
-    let value = scalar::rounded(node.ty.dtype, graph.constant(node.args[0])?);
+    let value = convert(graph.constant(node.args[0])?, node.ty.dtype);
     let result = match op {
         _ if !count.is_positive() => None,
         ReduceOp::ArgMax | ReduceOp::ArgMin => Some(Scalar::Int(0)),
@@ -96,7 +97,7 @@ fn sum_of(dtype: DType, value: Scalar, count: i64) -> Option<Scalar> {
     let sum = value.as_f64() * count as f64;
     let exact = value.as_f64().fract() == 0.0 && sum.abs() <= 2f64.powi(digits);
     // Adding 0.0 drops the sign of a zero, as the sum does.
-    (exact && scalar::rounded(dtype, Scalar::Float(sum)).as_f64() == sum).then_some(Scalar::Float(sum + 0.0))
+    (exact && convert(Scalar::Float(sum), dtype).as_f64() == sum).then_some(Scalar::Float(sum + 0.0))
 }
 
 /// Extrema of extrema, and integer sums of sums, are one reduction.
@@ -123,7 +124,7 @@ fn scan_of_one(graph: &mut Rewriter, node: &Node) -> Option<NodeId> {
 /// A running sum of zeros, a running product of ones, a running extremum of anything.
 fn scan_constant(graph: &mut Rewriter, node: &Node) -> Option<NodeId> {
     let Op::Scan { op, .. } = node.op else { return None };
-    let value = scalar::rounded(node.ty.dtype, graph.constant(node.args[0])?);
+    let value = convert(graph.constant(node.args[0])?, node.ty.dtype);
     let stays = match op {
         ReduceOp::Sum => value == Scalar::Int(0) || value == Scalar::Float(0.0),
         ReduceOp::Prod => value.as_f64() == 1.0,
