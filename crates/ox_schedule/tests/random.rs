@@ -31,8 +31,6 @@ fn plans_mean_what_graphs_mean() {
     let mut failed = Vec::new();
     for seed in 0..2000 {
         let config = RandomConfig { nodes: 5 + seed as usize % 25, symbolic: seed % 2 == 1, ..RandomConfig::default() };
-            eprintln!("seed {seed}")
-        }
         failed.extend(check(seed, &config).err());
     }
     assert!(
