@@ -170,6 +170,8 @@ impl PointOp {
         match self.class() {
             PointClass::Number => dtype != DType::Bool,
             PointClass::Float | PointClass::FloatTest => dtype.is_float(),
+            // torch does not shift bools.
+            PointClass::Bits if matches!(self, PointOp::Shl | PointOp::Shr) => dtype.is_int(),
             PointClass::Bits => dtype.is_int() || dtype == DType::Bool,
             PointClass::Logic => dtype == DType::Bool,
             PointClass::Any | PointClass::Compare | PointClass::Select => true,

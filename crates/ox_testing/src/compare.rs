@@ -1,7 +1,8 @@
 //! Comparing results.
 
-use crate::graph::interpret_graph;
-use crate::plan::interpret_plan;
+use crate::error::InterpretError;
+use crate::graph::{GraphResult, interpret_graph};
+use crate::plan::{PlanResult, interpret_plan};
 use crate::tensor::{TensorData, unflat};
 use ox_ir::{DType, Graph, Plan, Scalar};
 
@@ -46,9 +47,18 @@ pub fn assert_close(got: &TensorData, expected: &TensorData) {
 /// What a plan does differently from its graph on these inputs, in words, or None. Where the graph ends in an error, the plan must
 /// end in the same kind of error.
 pub fn plan_difference(graph: &Graph, plan: &Plan, inputs: &[TensorData], sizes: &[i64]) -> Option<String> {
-    let (expected, got) = match (interpret_graph(graph, inputs, sizes), interpret_plan(plan, inputs, sizes)) {
+    result_difference(&interpret_graph(graph, inputs, sizes), &interpret_plan(plan, inputs, sizes), inputs)
+}
+
+/// The same for results that are already there.
+pub fn result_difference(
+    expected: &Result<GraphResult, InterpretError>,
+    got: &Result<PlanResult, InterpretError>,
+    inputs: &[TensorData],
+) -> Option<String> {
+    let (expected, got) = match (expected, got) {
         (Ok(expected), Ok(got)) => (expected, got),
-        (Err(expected), Err(got)) if std::mem::discriminant(&expected) == std::mem::discriminant(&got) => return None,
+        (Err(expected), Err(got)) if std::mem::discriminant(expected) == std::mem::discriminant(got) => return None,
         (Err(expected), Err(got)) => return Some(format!("the plan fails with `{got}`, the graph with `{expected}`")),
         (Err(expected), Ok(_)) => return Some(format!("the plan does not fail; the graph does: {expected}")),
         (Ok(_), Err(got)) => return Some(format!("the plan fails: {got}")),

@@ -11,11 +11,11 @@ pub mod random;
 pub mod scalar;
 pub mod tensor;
 
-pub use compare::{assert_close, plan_difference};
+pub use compare::{assert_close, plan_difference, result_difference};
 pub use error::InterpretError;
 pub use golden::golden;
 pub use graph::{GraphResult, interpret_graph};
 pub use kernel::{KernelMemory, interpret_kernel};
-pub use plan::{PlanResult, interpret_plan};
+pub use plan::{NativeKernels, PlanResult, interpret_plan, interpret_plan_with};
 pub use random::{RandomConfig, random_graph, random_inputs, random_sizes};
 pub use tensor::{Elem, TensorData};

@@ -21,7 +21,7 @@ impl Plan {
             }
             for b in &live[..n] {
                 let bytes = a.bytes.start < b.bytes.end && b.bytes.start < a.bytes.end;
-                let steps = a.steps.start() < b.steps.end() && b.steps.start() < a.steps.end();
+                let steps = a.steps.start() <= b.steps.end() && b.steps.start() <= a.steps.end();
                 if bytes && steps {
                     return Err(error(format!("it shares bytes with b{} during steps {:?} and {:?}", b.buf, a.steps, b.steps)));
                 }
@@ -30,8 +30,8 @@ impl Plan {
         Ok(())
     }
 
-    /// None for a buffer elsewhere, of unknown place or size, or never used. A step that ends one life may begin another: it may
-    /// work in place.
+    /// None for a buffer elsewhere, of unknown place or size, or never used. In the step that ends one life no other may begin
+    /// in the same bytes: the buffers of one step do not overlap.
     fn live(&self, buf: usize) -> Option<Live> {
         let buffer = &self.buffers[buf];
         let Place::Arena(offset) = &buffer.place else { return None };

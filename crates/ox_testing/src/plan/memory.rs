@@ -113,6 +113,16 @@ impl Memory {
         Ok(())
     }
 
+    /// All bytes of the window's buffer; None for those that nobody has written.
+    pub fn bytes(&self, window: &Window) -> Vec<Option<u8>> {
+        self.storages[window.storage][whole_range(window)].to_vec()
+    }
+
+    pub fn set_bytes(&mut self, window: &Window, bytes: &[u8]) {
+        let slots = &mut self.storages[window.storage][whole_range(window)];
+        slots.iter_mut().zip(bytes).for_each(|(slot, byte)| *slot = Some(*byte));
+    }
+
     pub fn read(&self, window: &Window) -> Result<TensorData> {
         TensorData::try_from_fn(window.dtype, &window.shape, |index| self.load(window, place(window, index)))
     }
@@ -144,6 +154,11 @@ impl Memory {
         self.storages[window.storage][range].iter_mut().zip(bytes).for_each(|(slot, byte)| *slot = Some(byte));
         Ok(())
     }
+}
+
+fn whole_range(window: &Window) -> std::ops::Range<usize> {
+    let start = if window.len == 0 { 0 } else { window.start as usize };
+    start..start + window.len as usize * window.dtype.size()
 }
 
 fn byte_range(window: &Window, at: i64) -> Result<std::ops::Range<usize>> {

@@ -2,6 +2,9 @@
 //! that nobody has written cannot be read, so that a mistake of the memory plan shows as an error or as wrong numbers.
 
 mod memory;
+mod native;
+
+pub use native::NativeKernels;
 
 use crate::error::InterpretError;
 use crate::graph::{Env, Matmul, attention, conv, matmul};
@@ -24,9 +27,23 @@ pub struct PlanResult {
 
 /// Runs a plan on its inputs, which are laid out as the plan's input buffers say; `sizes` are the values of `plan.sizes`.
 pub fn interpret_plan(plan: &Plan, inputs: &[TensorData], sizes: &[i64]) -> Result<PlanResult> {
+    run_plan(plan, inputs, sizes, None)
+}
+
+/// The same with the kernels as machine code. A failed check is returned by `native` as `InterpretError::Check`.
+pub fn interpret_plan_with(
+    plan: &Plan,
+    inputs: &[TensorData],
+    sizes: &[i64],
+    native: &mut NativeKernels<'_>,
+) -> Result<PlanResult> {
+    run_plan(plan, inputs, sizes, Some(native))
+}
+
+fn run_plan(plan: &Plan, inputs: &[TensorData], sizes: &[i64], native: Option<&mut NativeKernels<'_>>) -> Result<PlanResult> {
     let env = Env::new(&plan.sizes, sizes)?;
     let memory = Memory::new(plan, inputs, &env)?;
-    let mut run = Run { plan, env, memory };
+    let mut run = Run { plan, env, memory, native };
     for (n, step) in plan.steps.iter().enumerate() {
         run.step(step).map_err(|e| e.at_step(n))?;
     }
@@ -47,13 +64,14 @@ impl InterpretError {
     }
 }
 
-struct Run<'a> {
+struct Run<'a, 'n> {
     plan: &'a Plan,
     env: Env,
     memory: Memory,
+    native: Option<&'a mut NativeKernels<'n>>,
 }
 
-impl Run<'_> {
+impl Run<'_, '_> {
     fn step(&mut self, step: &Step) -> Result<()> {
         match step {
             Step::Launch { kernel, bufs, checks } => self.launch(*kernel, bufs).map_err(|e| self.failed_check(e, *checks)),
@@ -67,14 +85,17 @@ impl Run<'_> {
         }
     }
 
-    fn launch(&mut self, kernel: u32, bufs: &[BufId]) -> Result<()> {
-        let kernel =
-            self.plan.kernels.get(kernel as usize).ok_or_else(|| InterpretError::invalid(format!("no kernel {kernel}")))?;
+    fn launch(&mut self, number: u32, bufs: &[BufId]) -> Result<()> {
+        let kernel = self.plan.kernels.get(number as usize);
+        let kernel = kernel.ok_or_else(|| InterpretError::invalid(format!("no kernel {number}")))?;
         let sizes = kernel.sizes.iter().map(|v| self.env.eval(&Sym::var(v))).collect::<Result<Vec<_>>>()?;
         let params: Vec<_> = kernel.bufs.iter().filter(|b| !matches!(b.role, BufRole::Scratch(_))).collect();
         let fits = params.len() == bufs.len() && params.iter().zip(bufs).all(|(p, b)| self.memory.dtype(*b) == Some(p.dtype));
         if !fits {
             return Err(InterpretError::invalid(format!("the buffers do not fit the parameters of {}", kernel.name)));
+        }
+        if let Some(native) = &mut self.native {
+            return native::launch(&mut self.memory, number, kernel, bufs, &sizes, *native);
         }
         interpret_kernel(kernel, &mut Launched { memory: &mut self.memory, bufs }, &sizes)
     }
