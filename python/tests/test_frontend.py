@@ -394,6 +394,15 @@ def test_batch_size_that_changes():
         for n in (2, 3, 64, 5):
             x = torch.randn(n, 8)
             compare.assert_same(compiled(x), model(x))
+    assert oxytorch.last_compile()["outcome"] == "compiled"
+
+
+def test_float_argument_that_changes():
+    compiled = torch.compile(lambda x, a: x * a, backend="oxytorch", dynamic=True)
+    x = torch.randn(5)
+    for a in (0.5, 0.25, -3.0):
+        compare.assert_same(compiled(x, a), x * a)
+    assert oxytorch.last_compile()["outcome"] == "compiled"
 
 
 # Errors at run time.

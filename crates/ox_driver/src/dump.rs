@@ -27,6 +27,12 @@ impl Dump {
         Dump { folder }
     }
 
+    /// A folder inside.
+    pub(crate) fn inner(&self, name: &str) -> Dump {
+        let folder = self.folder.as_ref().map(|folder| folder.join(name));
+        Dump { folder: folder.filter(|folder| std::fs::create_dir_all(folder).is_ok()) }
+    }
+
     pub(crate) fn is_on(&self) -> bool {
         self.folder.is_some()
     }

@@ -4,10 +4,11 @@ use crate::cache;
 use crate::dump::Dump;
 use crate::guard::{Panic, guarded};
 use crate::options::Options;
+use crate::program::{Prelude, Program};
 use crate::report::Report;
 use ox_codegen_cpu::{Backend, CodegenError, LoadedKernel};
 use ox_ir::{Graph, Kernel, Plan};
-use ox_optimise::OptimiseOptions;
+use ox_optimise::{OptimiseOptions, Optimised};
 use ox_runtime::{Executable, HostCalls, LoadedFn, RunError};
 use ox_schedule::{ScheduleError, ScheduleOptions};
 use std::sync::{Arc, OnceLock};
@@ -22,13 +23,13 @@ pub enum CompileError {
 }
 
 pub struct Compiled {
-    pub executable: Executable,
+    pub program: Program,
     pub report: Report,
 }
 
 /// Runs the stages in their order, which stands only here:
 ///
-/// 1. optimise: rules and passes, Graph to Graph.
+/// 1. optimise: rules and passes, Graph to Graph; what depends on frozen weights only is split off, to run once.
 /// 2. schedule: what is fused, what is called, where it lies. After optimising, which decides what there is to fuse.
 /// 3. codegen: the kernels that no earlier graph had, on threads.
 /// 4. load: the Plan is checked and bound to its kernels.
@@ -37,22 +38,42 @@ pub fn compile(graph: &Graph, options: &Options, host: Arc<dyn HostCalls>) -> Re
     let mut report = Report { graph_nodes: graph.nodes.len(), ..Report::default() };
     dump.write("1-graph.txt", graph);
 
-    let optimised = report.time("optimise", || stage("optimise", || Ok(optimise(graph, options))))?;
+    let Optimised { graph: optimised, prelude } =
+        report.time("optimise", || stage("optimise", || Ok(optimise(graph, options))))?;
     report.optimised_nodes = optimised.nodes.len();
     dump.write("2-optimised.txt", &optimised);
 
-    let plan = report.time("schedule", || stage("schedule", || schedule(&optimised)))?;
+    let main = finish(&optimised, options, host.clone(), &mut report, &dump)?;
+    let prelude = match prelude {
+        Some(split) => {
+            let dump = dump.inner("prelude");
+            dump.write("2-optimised.txt", &split.graph);
+            let executable = finish(&split.graph, options, host, &mut Report::default(), &dump)?;
+            Some(Prelude::new(executable, split.inputs))
+        }
+        None => None,
+    };
+    Ok(Compiled { program: Program { main, prelude }, report })
+}
+
+/// The stages after optimising.
+fn finish(
+    graph: &Graph,
+    options: &Options,
+    host: Arc<dyn HostCalls>,
+    report: &mut Report,
+    dump: &Dump,
+) -> Result<Executable, CompileError> {
+    let plan = report.time("schedule", || stage("schedule", || schedule(graph)))?;
     report.describe_plan(&plan);
     dump.write("3-plan.txt", &plan);
 
     let (kernels, compiled) = report.time("codegen", || stage("codegen", || codegen(&plan.kernels, options)))?;
     report.kernels_compiled = compiled;
     if dump.is_on() {
-        dump_kernels(&dump, &plan.kernels);
+        dump_kernels(dump, &plan.kernels);
     }
-
-    let executable = report.time("load", || stage("load", || load(plan, kernels, host)))?;
-    Ok(Compiled { executable, report })
+    report.time("load", || stage("load", || load(plan, kernels, host)))
 }
 
 /// One stage; a panic in it is its Bug.
@@ -60,13 +81,14 @@ fn stage<T>(name: &'static str, f: impl FnOnce() -> Result<T, CompileError>) -> 
     guarded(f).unwrap_or_else(|Panic(message)| Err(CompileError::Bug { stage: name, message }))
 }
 
-fn optimise(graph: &Graph, options: &Options) -> Graph {
+fn optimise(graph: &Graph, options: &Options) -> Optimised {
     let wanted = OptimiseOptions {
         round_intermediates: options.round_intermediates,
         freezing: options.freezing,
         ..OptimiseOptions::default()
     };
-    ox_optimise::optimise(graph.clone(), &wanted)
+    let graph = ox_optimise::optimise(graph.clone(), &wanted);
+    if options.freezing { ox_optimise::split_frozen(graph) } else { Optimised { graph, prelude: None } }
 }
 
 fn schedule(graph: &Graph) -> Result<Plan, CompileError> {

@@ -3,8 +3,9 @@
 use crate::error::{Verdict, judge, report_bug};
 use crate::fx::{OutTree, Slot};
 use crate::tensor::Crossing;
+use ox_driver::Program;
 use ox_ir::{Graph, Sym, Var};
-use ox_runtime::{Executable, Tensor, TensorRef};
+use ox_runtime::{Tensor, TensorRef};
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use pyo3::types::{PyList, PyTuple};
@@ -16,7 +17,7 @@ type Sizes = SmallVec<[i64; 8]>;
 
 #[pyclass(frozen, module = "oxytorch._oxytorch")]
 pub struct NativeCallable {
-    pub(crate) executable: Executable,
+    pub(crate) program: Program,
     /// Kept to show it if the run finds a bug.
     pub(crate) graph: Graph,
     pub(crate) slots: Vec<Slot>,
@@ -40,7 +41,7 @@ impl NativeCallable {
         if self.writes_shared_memory(&handles) {
             return self.eager.bind(py).call1(args.clone());
         }
-        match py.detach(|| self.executable.run(&handles, &sizes)) {
+        match py.detach(|| self.program.run(&handles, &sizes)) {
             Ok(tensors) => self.pack(py, crossing, &self.outputs, args, &tensors, &sizes),
             Err(error) => match judge(py, error) {
                 Verdict::Raise(error) => Err(error),
@@ -50,7 +51,7 @@ impl NativeCallable {
                 }
                 Verdict::Bug(message) => {
                     self.broken.store(true, Ordering::Relaxed);
-                    report_bug(py, &message, &[("graph", &self.graph), ("plan", self.executable.plan())])?;
+                    report_bug(py, &message, &[("graph", &self.graph), ("plan", self.program.plan())])?;
                     self.eager.bind(py).call1(args.clone())
                 }
             },
@@ -58,7 +59,7 @@ impl NativeCallable {
     }
 
     fn __repr__(&self) -> String {
-        let plan = self.executable.plan();
+        let plan = self.program.plan();
         format!(
             "<oxytorch graph: {} inputs, {} steps, {} kernels>",
             self.graph.inputs.len(),

@@ -45,7 +45,7 @@ pub fn compile_fx<'py>(
     remember(LastCompile { import, report: compiled.report, python_calls, eager: None });
     let eager = gm.getattr(intern!(py, "forward"))?.unbind();
     let broken = AtomicBool::new(false);
-    let callable = NativeCallable { executable: compiled.executable, graph, slots, constants, outputs, eager, broken };
+    let callable = NativeCallable { program: compiled.program, graph, slots, constants, outputs, eager, broken };
     Ok(Bound::new(py, callable)?.into_any())
 }
 

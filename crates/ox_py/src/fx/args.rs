@@ -55,8 +55,15 @@ impl<'py> Importer<'py> {
         }
         if object.is_instance(self.torch.sym_int.bind(self.py))? {
             let sym = self.symbols.to_sym(object)?;
-            let sym = sym.ok_or_else(|| Refusal::unsupported(format!("a size that is only known while running: {object}")))?;
-            return Ok(Some(ValueOf::Int(sym)));
+            return sym.map(|sym| Some(ValueOf::Int(sym))).ok_or_else(|| only_while_running(object));
+        }
+        // A symbolic float or bool is settled here: reading it makes Dynamo guard its value.
+        if object.is_instance(self.torch.sym_float.bind(self.py))? {
+            let value = self.py.get_type::<PyFloat>().call1((object,)).map_err(|_| only_while_running(object))?;
+            return Ok(Some(ValueOf::Float(value.extract()?)));
+        }
+        if object.is_instance(self.torch.sym_bool.bind(self.py))? {
+            return Ok(Some(ValueOf::Bool(object.is_truthy().map_err(|_| only_while_running(object))?)));
         }
         Ok(None)
     }
@@ -113,4 +120,8 @@ impl<'py> Importer<'py> {
         }
         Ok((args, kwargs))
     }
+}
+
+fn only_while_running(object: &Bound<'_, PyAny>) -> Refusal {
+    Refusal::unsupported(format!("a number that is only known while running: {object}"))
 }

@@ -81,11 +81,6 @@ impl<'py> Importer<'py> {
         if self.holds_tensor(example)? {
             return Ok(None);
         }
-        let is_number =
-            example.is_instance(self.torch.sym_float.bind(self.py))? || example.is_instance(self.torch.sym_bool.bind(self.py))?;
-        if is_number {
-            return Err(Refusal::unsupported(format!("{name}: a number that is only known while running")));
-        }
         self.value(example).map(Some)
     }
 

@@ -36,13 +36,17 @@ impl Symbols {
         Ok(Some(var))
     }
 
-    /// An int or a SymInt as Sym; `None` if it uses a symbol that nobody passes, or a function that Sym has not.
+    /// An int or a SymInt as Sym. One that uses a symbol which nobody passes, or a function that Sym has not, is settled to its
+    /// present value: reading it makes Dynamo guard it. `None` if it has none before the graph runs.
     pub fn to_sym(&self, value: &Bound<'_, PyAny>) -> PyResult<Option<Sym>> {
         if value.is_exact_instance_of::<PyInt>() {
             return Ok(value.extract::<i64>().ok().map(Sym::from));
         }
         let py = value.py();
-        self.expr(&value.getattr(intern!(py, "node"))?.getattr(intern!(py, "expr"))?)
+        match self.expr(&value.getattr(intern!(py, "node"))?.getattr(intern!(py, "expr"))?)? {
+            Some(sym) => Ok(Some(sym)),
+            None => Ok(py_int(value).ok().flatten().map(Sym::from)),
+        }
     }
 
     fn expr(&self, expr: &Bound<'_, PyAny>) -> PyResult<Option<Sym>> {

@@ -1,0 +1,61 @@
+//! What a compile gives: the Plan that runs at every call, and for frozen weights the one that runs before the first.
+
+use ox_ir::Plan;
+use ox_runtime::{Executable, RunError, Tensor, TensorRef};
+use std::sync::{Arc, Mutex, PoisonError};
+
+pub struct Program {
+    pub(crate) main: Executable,
+    pub(crate) prelude: Option<Prelude>,
+}
+
+/// What depends on frozen weights only. It runs once, and again if a weight has been replaced by another tensor.
+pub(crate) struct Prelude {
+    executable: Executable,
+    /// Its n-th input is this one of the whole.
+    inputs: Vec<u32>,
+    results: Mutex<Option<Results>>,
+}
+
+#[derive(Clone)]
+struct Results {
+    /// The weights that they were made of: tensor and memory.
+    key: Vec<(usize, usize)>,
+    tensors: Arc<Vec<Tensor>>,
+}
+
+impl Prelude {
+    pub(crate) fn new(executable: Executable, inputs: Vec<u32>) -> Prelude {
+        Prelude { executable, inputs, results: Mutex::new(None) }
+    }
+
+    fn results(&self, inputs: &[TensorRef<'_>], sizes: &[i64]) -> Result<Arc<Vec<Tensor>>, RunError> {
+        let own: Vec<TensorRef<'_>> = self.inputs.iter().map(|n| inputs[*n as usize]).collect();
+        let mut key = Vec::with_capacity(own.len());
+        for tensor in &own {
+            key.push((tensor.impl_ptr() as usize, tensor.data_ptr()? as usize));
+        }
+        let known = self.results.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        if let Some(known) = known.filter(|known| known.key == key) {
+            return Ok(known.tensors);
+        }
+        let tensors = Arc::new(self.executable.run(&own, sizes)?);
+        *self.results.lock().unwrap_or_else(PoisonError::into_inner) = Some(Results { key, tensors: tensors.clone() });
+        Ok(tensors)
+    }
+}
+
+impl Program {
+    pub fn plan(&self) -> &Plan {
+        self.main.plan()
+    }
+
+    /// Runs it. Many threads may do so at once.
+    pub fn run(&self, inputs: &[TensorRef<'_>], sizes: &[i64]) -> Result<Vec<Tensor>, RunError> {
+        let Some(prelude) = &self.prelude else { return self.main.run(inputs, sizes) };
+        let prepared = prelude.results(inputs, sizes)?;
+        let mut all: Vec<TensorRef<'_>> = inputs.to_vec();
+        all.extend(prepared.iter().map(|tensor| tensor.as_ref()));
+        self.main.run(&all, sizes)
+    }
+}
