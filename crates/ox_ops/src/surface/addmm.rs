@@ -8,7 +8,7 @@ use crate::error::{OpError, OpResult};
 use crate::infer::differ;
 use crate::value::Value;
 use ox_ir::graph::NodeId;
-use ox_ir::{PointOp, Scalar, Sym};
+use ox_ir::{DType, PointOp, Scalar, Sym};
 
 pub const ROWS: &[Surface] = &[
     fresh(&["addmm"], "input, mat1, mat2, *, beta=1, alpha=1", addmm),
@@ -31,6 +31,9 @@ fn factors(b: &Builder, args: &Bound, names: [&str; 2], ranks: [usize; 2]) -> Op
     let [first, second] = [real(b, args, names[0])?, real(b, args, names[1])?];
     if [b.rank(first), b.rank(second)] != ranks {
         return Err(OpError::runtime(format!("{names:?} must have {ranks:?} dimensions")));
+    }
+    if [input, first, second].iter().all(|t| b.dtype(*t) == DType::Bool) {
+        return Err(OpError::unsupported("products of bools"));
     }
     check_types(b, first, second)?;
     check_types(b, input, first)?;
@@ -57,7 +60,7 @@ fn scaled(b: &mut Builder, x: NodeId, factor: Scalar) -> OpResult<NodeId> {
         return Ok(x);
     }
     if !b.dtype(x).is_float() && matches!(factor, Scalar::Float(_)) {
-        return Err(OpError::unsupported("integers times a fraction"));
+        return Err(OpError::unsupported("whole numbers times a fraction"));
     }
     b.binary(PointOp::Mul, x, Operand::Scalar(factor))
 }

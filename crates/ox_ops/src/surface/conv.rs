@@ -1,7 +1,7 @@
 //! Convolutions, plain and transposed, in one to three dimensions.
 
 use super::matmul::check_types;
-use super::shared::{float, opt_real, per_dim};
+use super::shared::{only_float, opt_real, per_dim};
 use super::{Bound, Surface, fresh};
 use crate::builder::Builder;
 use crate::error::{OpError, OpResult};
@@ -92,8 +92,8 @@ fn general(b: &mut Builder, args: &mut Bound) -> OpResult<Value> {
 
 /// An input without batch dimension is a batch of one. `excess` zeros go behind each spatial dimension.
 fn convolve(b: &mut Builder, args: &Bound, attrs: ConvAttrs, excess: &[Sym]) -> OpResult<Value> {
-    let x = float(b, args, "input", "\"convolution\"")?;
-    let weight = float(b, args, "weight", "\"convolution\"")?;
+    let x = only_float(b, args, "input", "convolution")?;
+    let weight = only_float(b, args, "weight", "convolution")?;
     let bias = opt_real(b, args, "bias")?;
     let single = b.rank(x) == excess.len() + 1;
     let mut x = if single { b.unsqueeze(x, 0)? } else { x };

@@ -81,7 +81,9 @@ fn paired_losses(
     let (x, y) = (real(b, args, "input")?, real(b, args, "target")?);
     let dtype = b.result_type(&[x.into(), y.into()]);
     let (x, y) = (b.cast(x, dtype), b.cast(y, dtype));
-    require_float(b, x, "a loss")?;
+    if !dtype.is_float() {
+        return Err(OpError::unsupported(format!("a loss of {dtype}")));
+    }
     let pair = b.broadcast(&[x, y])?;
     let (x, y) = (wide(b, pair[0]), wide(b, pair[1]));
     let losses = f(b, x, y)?;

@@ -3,8 +3,8 @@
 
 use super::moments::norm_over;
 use super::shared::{
-    centred, count_in, divides, drop_dims, flag, float, mean_over, opt_real, per_channel, real, same_sizes, square, sum_over,
-    wide,
+    centred, count_in, divides, drop_dims, flag, float, mean_over, only_float, opt_real, per_channel, real, same_sizes, square,
+    sum_over, wide,
 };
 use super::{Bound, Surface, fresh};
 use crate::builder::Builder;
@@ -154,7 +154,7 @@ fn instance_norm(b: &mut Builder, args: &mut Bound) -> OpResult<Value> {
 
 /// Each value divided by a power of the mean square of its `size` neighbours in the channel dimension, zeros beyond the ends.
 fn local_response_norm(b: &mut Builder, args: &mut Bound) -> OpResult<Value> {
-    let x = float(b, args, "input", "\"local_response_norm\"")?;
+    let x = only_float(b, args, "input", "local_response_norm")?;
     let rank = b.rank(x);
     if rank < 3 {
         return Err(OpError::value(format!("Expected 3D or higher dimensionality input (got {rank} dimensions)")));

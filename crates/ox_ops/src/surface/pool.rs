@@ -1,6 +1,6 @@
 //! Pools: sliding windows, reduced.
 
-use super::shared::{float, known_per_dim, real, size_operand, wide};
+use super::shared::{known_per_dim, only_float, real, size_operand, wide};
 use super::{Bound, Operand, Surface, fresh};
 use crate::builder::Builder;
 use crate::error::{OpError, OpResult};
@@ -135,7 +135,7 @@ fn max_pool(b: &mut Builder, args: &mut Bound, n: usize) -> OpResult<Value> {
 }
 
 fn average_pool(b: &mut Builder, args: &mut Bound, n: usize) -> OpResult<Value> {
-    let x = float(b, args, "input", "\"avg_pool\"")?;
+    let x = only_float(b, args, "input", "a mean")?;
     let windows = windows_of(b, args, x, n)?;
     let divisor = match args.opt_int("divisor_override")? {
         Some(zero) if zero.is_zero() => return Err(OpError::runtime("divisor must be not zero")),
@@ -188,7 +188,7 @@ fn held_by(b: &mut Builder, counts: &[Sym], k: usize, w: &Sliding, len: &Sym, in
 
 /// The p-norm of each window, as torch has it: from the mean of the powers, so that its sign survives.
 fn power_pool(b: &mut Builder, args: &mut Bound, n: usize) -> OpResult<Value> {
-    let x = float(b, args, "input", "\"avg_pool\"")?;
+    let x = only_float(b, args, "input", "a mean")?;
     let p = args.float("norm_type")?;
     let windows = windows_of(b, args, x, n)?;
     let elements: i64 = windows.iter().map(|w| w.size).product();

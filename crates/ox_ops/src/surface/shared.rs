@@ -41,6 +41,15 @@ pub fn not_implemented(message: String) -> OpError {
     OpError::User { kind: ExceptionKind::NotImplementedError, message }
 }
 
+/// A tensor argument of a float type, where eager also takes whole numbers by rules of its own.
+pub fn only_float(b: &Builder, args: &Bound, name: &str, what: &str) -> OpResult<NodeId> {
+    let x = real(b, args, name)?;
+    match b.dtype(x).is_float() {
+        true => Ok(x),
+        false => Err(OpError::unsupported(format!("{what} of {}", b.dtype(x)))),
+    }
+}
+
 /// The value in the type that torch computes in: f32 for the half types.
 pub fn wide(b: &mut Builder, x: NodeId) -> NodeId {
     let dtype = b.dtype(x).compute();
