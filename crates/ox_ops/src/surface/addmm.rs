@@ -1,7 +1,7 @@
 //! Products that are added to something: `beta * input + alpha * (a @ b)`.
 
 use super::matmul::{batched, check_types, product};
-use super::shared::{real, sum_over, wide};
+use super::shared::{real, wide};
 use super::{Bound, Operand, Surface, fresh};
 use crate::builder::Builder;
 use crate::error::{OpError, OpResult};
@@ -78,41 +78,79 @@ fn addmm(b: &mut Builder, args: &mut Bound) -> OpResult<Value> {
     if differ(&b.ty(f.a).shape[1], &b.ty(f.b).shape[0]) {
         return Err(OpError::runtime("mat1 and mat2 shapes cannot be multiplied"));
     }
-    let native = b.dtype(f.a).is_float() && f.beta.as_f64() != 0.0;
-    if native && fits_as_bias(b, f.input, [&m, &n]) {
-        let as_float = |s: Scalar| Scalar::Float(s.as_f64());
-        return Ok(b.matmul_bias(f.a, f.b, f.input, as_float(f.alpha), as_float(f.beta))?.into());
+    if fits_as_bias(b, f.input, [&m, &n])
+        && let Some(sum) = added(b, &f, f.input, f.a, f.b)?
+    {
+        return Ok(sum.into());
     }
     let value = product(b, f.a, f.b)?;
     Ok(combined(b, &f, value)?.into())
 }
 
+/// The library's own sum: rounded once, and without a pass of its own. Whole numbers and a `beta` of zero are not for it.
+fn added(b: &mut Builder, f: &Factors, input: NodeId, x: NodeId, y: NodeId) -> OpResult<Option<NodeId>> {
+    if !b.dtype(x).is_float() || f.beta.as_f64() == 0.0 {
+        return Ok(None);
+    }
+    let as_float = |s: Scalar| Scalar::Float(s.as_f64());
+    b.matmul_bias(x, y, input, as_float(f.alpha), as_float(f.beta)).map(Some)
+}
+
 fn baddbmm(b: &mut Builder, args: &mut Bound) -> OpResult<Value> {
     let f = factors(b, args, ["batch1", "batch2"], [3, 3])?;
+    let (x, y) = (b.shape(f.a), b.shape(f.b));
+    if differ(&x[0], &y[0]) || differ(&x[2], &y[1]) {
+        return Err(OpError::runtime("batch1 and batch2 shapes cannot be multiplied"));
+    }
+    if x[0] == y[0] {
+        let input = b.broadcast_to(f.input, &[x[0].clone(), x[1].clone(), y[2].clone()])?;
+        if let Some(sum) = added(b, &f, input, f.a, f.b)? {
+            return Ok(sum.into());
+        }
+    }
     let value = batched(b, f.a, f.b)?;
     Ok(combined(b, &f, value)?.into())
 }
 
+/// The sum over the batch is a product of longer rows: [b, n, k] and [b, k, p] as [n, b * k] and [b * k, p].
 fn addbmm(b: &mut Builder, args: &mut Bound) -> OpResult<Value> {
     let f = factors(b, args, ["batch1", "batch2"], [3, 3])?;
-    let value = batched(b, f.a, f.b)?;
-    let dtype = b.dtype(value);
-    let value = wide(b, value);
-    let total = sum_over(b, value, &[0])?;
-    let total = b.squeeze(total, &[0])?;
-    let total = b.cast(total, dtype);
-    Ok(combined(b, &f, total)?.into())
+    let (x, y) = (b.shape(f.a), b.shape(f.b));
+    if differ(&x[0], &y[0]) || differ(&x[2], &y[1]) {
+        return Err(OpError::runtime("batch1 and batch2 shapes cannot be multiplied"));
+    }
+    let rows = b.permute(f.a, &[1, 0, 2])?;
+    let rows = b.reshape(rows, &[x[1].clone(), &x[0] * &x[2]])?;
+    let columns = b.reshape(f.b, &[&y[0] * &y[1], y[2].clone()])?;
+    let input = b.broadcast_to(f.input, &[x[1].clone(), y[2].clone()])?;
+    if let Some(sum) = added(b, &f, input, rows, columns)? {
+        return Ok(sum.into());
+    }
+    let value = product(b, rows, columns)?;
+    Ok(combined(b, &f, value)?.into())
 }
 
 fn addmv(b: &mut Builder, args: &mut Bound) -> OpResult<Value> {
     let f = factors(b, args, ["mat", "vec"], [2, 1])?;
+    let rows = b.shape(f.a)[0].clone();
+    if differ(&b.shape(f.a)[1], &b.shape(f.b)[0]) {
+        return Err(OpError::runtime("mat and vec sizes do not fit"));
+    }
+    let input = b.broadcast_to(f.input, std::slice::from_ref(&rows))?;
+    let (input, column) = (b.unsqueeze(input, 1)?, b.unsqueeze(f.b, 1)?);
+    if let Some(sum) = added(b, &f, input, f.a, column)? {
+        return Ok(b.squeeze(sum, &[1])?.into());
+    }
     let value = product(b, f.a, f.b)?;
     Ok(combined(b, &f, value)?.into())
 }
 
 fn addr(b: &mut Builder, args: &mut Bound) -> OpResult<Value> {
     let f = factors(b, args, ["vec1", "vec2"], [1, 1])?;
-    let column = b.unsqueeze(f.a, 1)?;
-    let value = b.binary(PointOp::Mul, column, f.b)?;
-    Ok(combined(b, &f, value)?.into())
+    let dtype = b.dtype(f.a);
+    let (column, row) = (b.unsqueeze(f.a, 1)?, wide(b, f.b));
+    let column = wide(b, column);
+    let value = b.binary(PointOp::Mul, column, row)?;
+    let sum = combined(b, &f, value)?;
+    Ok(b.cast(sum, dtype).into())
 }

@@ -11,6 +11,7 @@ pub enum Item {
     Str(String),
     DType(DType),
     List(Vec<Item>),
+    Tuple(Vec<Item>),
 }
 
 pub struct Call {
@@ -22,6 +23,8 @@ pub struct Call {
     pub result: Result<Item, String>,
     /// Positional arguments that it changed, with what they hold afterwards.
     pub changed: Vec<(usize, TensorData)>,
+    /// What it gives in double precision, of a call in half.
+    pub exact: Option<Item>,
 }
 
 pub fn parse(line: &str) -> Call {
@@ -38,7 +41,7 @@ pub fn parse(line: &str) -> Call {
     }
     assert!(at.eat(" -> "), "no result in {line}");
     if at.eat("!") {
-        return Call { namespace, name, args, kwargs, result: Err(at.rest.to_string()), changed: Vec::new() };
+        return Call { namespace, name, args, kwargs, result: Err(at.rest.to_string()), changed: Vec::new(), exact: None };
     }
     let result = at.item();
     let mut changed = Vec::new();
@@ -48,8 +51,9 @@ pub fn parse(line: &str) -> Call {
         let Item::Tensor(value) = at.item() else { panic!("a changed argument is a tensor: {line}") };
         changed.push((place, value));
     }
+    let exact = at.eat(" ~ ").then(|| at.item());
     assert!(at.rest.is_empty(), "left over: {}", at.rest);
-    Call { namespace, name, args, kwargs, result: Ok(result), changed }
+    Call { namespace, name, args, kwargs, result: Ok(result), changed, exact }
 }
 
 struct Cursor<'a> {
@@ -86,7 +90,10 @@ impl Cursor<'_> {
             return Item::Str(self.until('\''));
         }
         if self.eat("[") {
-            return self.list();
+            return Item::List(self.items("]"));
+        }
+        if self.eat("(") {
+            return Item::Tuple(self.items(")"));
         }
         let len = self.word_len();
         let word = &self.rest[..len];
@@ -97,13 +104,13 @@ impl Cursor<'_> {
         word_item(word)
     }
 
-    fn list(&mut self) -> Item {
+    fn items(&mut self, end: &str) -> Vec<Item> {
         let mut items = Vec::new();
-        while !self.eat("]") {
+        while !self.eat(end) {
             items.push(self.item());
             self.eat(", ");
         }
-        Item::List(items)
+        items
     }
 
     fn tensor(&mut self, dtype: DType) -> TensorData {
