@@ -7,6 +7,7 @@ mod launch;
 pub(crate) mod layout;
 mod outputs;
 pub(crate) mod prepare;
+mod profile;
 
 use crate::abi::{Abi, abi};
 use crate::calls::library::HostCalls;
@@ -19,8 +20,10 @@ use layout::{Env, Layout};
 use ox_ir::abi::KernelFn;
 use ox_ir::plan::{CheckKind, Plan};
 use prepare::{Action, Prepared, prepare};
+use profile::Profile;
 use std::any::Any;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Instant;
 
 /// A compiled kernel and whatever keeps its code in memory.
 #[derive(Clone)]
@@ -42,6 +45,7 @@ pub struct Executable {
     host: Arc<dyn HostCalls>,
     prepared: Mutex<Vec<ForSizes>>,
     pool: Arc<Pool>,
+    profile: Option<Profile>,
 }
 
 const fn is_shared_by_threads<T: Send + Sync>() {}
@@ -50,7 +54,15 @@ const _: () = is_shared_by_threads::<Executable>();
 impl Executable {
     /// A Plan without sizes is checked and prepared here; one with sizes in its first run.
     pub fn new(plan: Plan, kernels: Vec<LoadedFn>, host: Arc<dyn HostCalls>) -> Result<Executable, RunError> {
-        let executable = Executable { abi: abi()?, plan, kernels, host, prepared: Mutex::new(Vec::new()), pool: Pool::shared() };
+        let executable = Executable {
+            abi: abi()?,
+            plan,
+            kernels,
+            host,
+            prepared: Mutex::new(Vec::new()),
+            pool: Pool::shared(),
+            profile: Profile::wanted(),
+        };
         if executable.plan.sizes.is_empty() {
             executable.prepared(&[])?;
         }
@@ -78,7 +90,7 @@ impl Executable {
             frame: prepared.take_frame(inference),
             arena,
         };
-        let done = execute(&mut run);
+        let done = execute(&mut run, self.profile.as_ref());
         let results = done.and_then(|()| run.results());
         let Run { mut frame, arena, .. } = run;
         frame.clear();
@@ -116,6 +128,9 @@ impl Executable {
 
 impl Drop for Executable {
     fn drop(&mut self) {
+        if let Some(profile) = &self.profile {
+            profile.print();
+        }
         self.pool.trim();
     }
 }
@@ -145,13 +160,27 @@ fn describe(at: usize, layout: &Layout, input: TensorRef<'_>) -> String {
     )
 }
 
-fn execute(run: &mut Run<'_>) -> Result<(), RunError> {
+fn execute(run: &mut Run<'_>, profile: Option<&Profile>) -> Result<(), RunError> {
     let _guards = Guards::new(run.abi);
     run.place_buffers()?;
-    for action in &run.prepared.actions {
-        perform(run, action)?;
+    match profile {
+        None => run.prepared.actions.iter().try_for_each(|action| perform(run, action))?,
+        Some(profile) => perform_timed(run, profile)?,
     }
     run.write_back()
+}
+
+/// As the plain loop; every action but the allocations stands for one step of the Plan, in order.
+fn perform_timed(run: &mut Run<'_>, profile: &Profile) -> Result<(), RunError> {
+    let mut steps = run.plan.steps.iter();
+    for action in &run.prepared.actions {
+        let begin = Instant::now();
+        perform(run, action)?;
+        let time = begin.elapsed();
+        let step = if matches!(action, Action::Allocate(_)) { None } else { steps.next() };
+        profile.add(step.map_or("allocate".into(), |step| profile::label(run.plan, step)), time);
+    }
+    Ok(())
 }
 
 fn perform(run: &mut Run<'_>, action: &Action) -> Result<(), RunError> {
