@@ -7,10 +7,11 @@
 //! - Dead nodes are gone.
 
 use crate::ScheduleOptions;
+use crate::cost::{estimate, numel};
 use crate::layout::{channels_last, is_channels_last, is_dense, is_memory, resolve, same_strides, view_base};
 use ox_ir::graph::{Node, Shape, contiguous_strides};
 use ox_ir::{Graph, NodeId, Op, Sym};
-use rustc_hash::FxHashSet;
+use rustc_hash::{FxHashMap, FxHashSet};
 
 pub struct Prepared {
     pub graph: Graph,
@@ -24,7 +25,7 @@ pub fn prepare(graph: &Graph, options: &ScheduleOptions) -> Prepared {
     for id in graph.ids() {
         let mut node = graph.node(id).clone();
         node.args.iter_mut().for_each(|a| *a = renamed[a.index()]);
-        let made = out.add(node, wishes.strides[id.index()].clone(), wishes.last.contains(&id));
+        let made = out.add(node, wishes.strides[id.index()].clone(), wishes.last.get(&id).copied());
         renamed.push(made);
     }
     out.graph.outputs.iter_mut().for_each(|o| o.value = renamed[o.value.index()]);
@@ -38,8 +39,8 @@ pub fn prepare(graph: &Graph, options: &ScheduleOptions) -> Prepared {
 struct Wishes {
     /// Strides that eager returns it in.
     strides: Vec<Option<Shape>>,
-    /// Convolutions that are to work channels-last, and computed values that they take.
-    last: FxHashSet<NodeId>,
+    /// Convolutions, and the values that they take: whether they are to be channels-last.
+    last: FxHashMap<NodeId, bool>,
 }
 
 impl Wishes {
@@ -51,10 +52,11 @@ impl Wishes {
                 strides[output.value.index()] = Some(output.strides.clone());
             }
         }
-        let mut last = FxHashSet::default();
+        let mut last = FxHashMap::default();
         for id in graph.ids().filter(|id| options.channels_last && is_plane_conv(graph, *id)) {
-            last.insert(id);
-            last.insert(graph.node(id).args[0]);
+            let better = is_better_channels_last(graph, id);
+            last.insert(id, better);
+            last.entry(graph.node(id).args[0]).or_insert(better);
         }
         Wishes { strides, last }
     }
@@ -67,6 +69,21 @@ fn is_computed(op: &Op) -> bool {
 fn is_plane_conv(graph: &Graph, id: NodeId) -> bool {
     let node = graph.node(id);
     matches!(&node.op, Op::Conv(attrs) if !attrs.transposed) && node.ty.rank() == 4 && node.ty.dtype.is_float()
+}
+
+/// torch repacks the weights in every call, and for channels-last that costs more, the more so for windows larger than one: it must
+/// be earned back by the elements that are read and written. The factors are measured on AVX-512.
+fn is_better_channels_last(graph: &Graph, id: NodeId) -> bool {
+    let node = graph.node(id);
+    let weight = &graph.ty(node.args[1]).shape;
+    let is_single = weight[2].is_one() && weight[3].is_one();
+    // Windows that do not overlap are one matrix product over patches, which the usual order suits better.
+    let is_patches = matches!(&node.op, Op::Conv(attrs) if attrs.stride[..] == weight[2..]);
+    if is_patches && !is_single {
+        return false;
+    }
+    let repacked = estimate(&weight.iter().product()) / if is_single { 4 } else { 1 };
+    repacked < 2 * (numel(graph.ty(node.args[0])) + numel(&node.ty))
 }
 
 impl Prepared {
@@ -84,14 +101,14 @@ impl Prepared {
     }
 
     /// Adds a node as the later steps want it; the result stands for the original one.
-    fn add(&mut self, mut node: Node, wish: Option<Shape>, last: bool) -> NodeId {
+    fn add(&mut self, mut node: Node, wish: Option<Shape>, last: Option<bool>) -> NodeId {
         let shape = node.ty.shape.clone();
         let flatten = matches!(node.op, Op::Matmul { .. }) && node.ty.rank() > 3;
         if flatten {
             self.flatten_batch(&mut node);
         }
-        if last && matches!(node.op, Op::Conv(_)) {
-            node.args[0] = self.in_channels_last(node.args[0]);
+        if let (Op::Conv(_), Some(last)) = (&node.op, last) {
+            node.args[0] = self.in_order(node.args[0], last);
         }
         if node.op.is_call() {
             for k in 0..node.args.len() {
@@ -116,18 +133,19 @@ impl Prepared {
         }
     }
 
-    fn in_channels_last(&mut self, id: NodeId) -> NodeId {
+    /// The value in channels-last or in the usual order, copied if it lies otherwise.
+    fn in_order(&mut self, id: NodeId, last: bool) -> NodeId {
         let shape = self.graph.ty(id).shape.clone();
-        match (self.resolved(id), channels_last(&shape)) {
-            (Some(has), Some(wanted)) if !same_strides(&shape, &has, &wanted) => self.push_copy(id, wanted),
-            (None, Some(wanted)) => self.push_copy(id, wanted),
-            _ => id,
+        let wanted = if last { channels_last(&shape) } else { None }.unwrap_or_else(|| contiguous_strides(&shape));
+        match self.resolved(id) {
+            Some(has) if same_strides(&shape, &has, &wanted) => id,
+            _ => self.push_copy(id, wanted),
         }
     }
 
     /// The strides of a node's memory where nobody asks for others: what torch's kernels give, for the calls; for a computed
     /// value, the order of the tensors that it is made of.
-    fn natural_strides(&self, node: &Node, last: bool) -> Shape {
+    fn natural_strides(&self, node: &Node, last: Option<bool>) -> Shape {
         let shape = &node.ty.shape;
         let follows = |id: &NodeId| {
             let ty = self.graph.ty(*id);
@@ -143,7 +161,7 @@ impl Prepared {
                 let is_last = self.resolved(node.args[0]).is_some_and(|s| is_channels_last(given, &s));
                 if is_last { in_last() } else { contiguous_strides(shape) }
             }
-            op if is_computed(op) && (last || node.args.iter().any(follows)) => in_last(),
+            op if is_computed(op) && last.unwrap_or_else(|| node.args.iter().any(follows)) => in_last(),
             _ => contiguous_strides(shape),
         }
     }
