@@ -98,3 +98,31 @@ fn views_stay_inside_of_their_buffers() {
     plan.steps[2] = Step::Drop(BufId(2));
     wrong(&plan, "b2 is not a library's");
 }
+
+#[test]
+fn plans_print_what_happens() {
+    let mut plan = chain(arena(4, 0), arena(4, 16));
+    plan.steps[2] = Step::Copy { from: view(2, 2, 2), to: view(3, 4, 0) };
+    plan.locations = vec!["".into(), "model.py:7".into()];
+    let one = ox_ir::Scalar::Float(1.0);
+    let call = ox_ir::plan::Call::Matmul { bias: true, add: false, alpha: one, beta: one, post: ox_ir::graph::Post::Relu };
+    let ins = vec![view(0, 4, 0), view(1, 4, 0), view(2, 4, 0)];
+    plan.steps.push(Step::Call { call, ins, outs: vec![BufId(3)], location: 1 });
+    let text = plan.to_string();
+    let (plan_text, kernel_text) = text.split_once("\n\n").unwrap();
+    let expected = "\
+plan {
+  arena 32 bytes
+  b0: f32[4] input 0
+  b1: f32[4] arena at 0
+  b2: f32[4] arena at 16
+  b3: f32[4] output 0
+  launch 0 copy(b0, b1)
+  launch 0 copy(b1, b2)
+  copy b2[2] at 2 to b3
+  b3 = call matmul(b0, b1, b2, bias, post=relu)  # model.py:7
+  return b3
+}";
+    assert_eq!(plan_text, expected);
+    assert!(kernel_text.starts_with("# kernel 0\nkernel copy("), "{kernel_text}");
+}

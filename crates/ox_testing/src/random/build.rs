@@ -81,7 +81,7 @@ impl<'a> Gen<'a> {
     }
 
     pub fn input(&mut self) {
-        let rank = self.rng.below(4);
+        let rank = *self.rng.pick(&[0, 1, 1, 2, 2, 2, 3, 3, 3, 4]);
         let mut shape: Shape = (0..rank).map(|_| self.size()).collect();
         if rank > 0 && self.rng.percent(4) {
             let d = self.rng.below(rank);

@@ -4,6 +4,7 @@
 //! turn a small difference into a large one.
 
 mod build;
+mod calls;
 mod data;
 mod inputs;
 mod point;
@@ -26,7 +27,7 @@ pub struct RandomConfig {
     pub dtypes: Vec<DType>,
     /// Whether some sizes are only known at run time.
     pub symbolic: bool,
-    /// Matrix products too.
+    /// Products, convolutions and attention too.
     pub calls: bool,
     /// Index and IndexPut too.
     pub indexing: bool,
@@ -42,7 +43,8 @@ impl Default for RandomConfig {
 /// The graph of a seed: always the same for the same configuration.
 pub fn random_graph(seed: u64, config: &RandomConfig) -> Graph {
     let mut g = Gen::new(seed, config);
-    for _ in 0..config.inputs.max(1) {
+    // One that came out too large is left out.
+    while g.graph.inputs.len() < config.inputs.max(1) {
         g.input();
     }
     let enough = g.graph.nodes.len() + config.nodes;
@@ -69,7 +71,7 @@ impl Gen<'_> {
             62..72 => drop(self.reshuffle()),
             72..86 => drop(self.reduction()),
             _ if roll < 86 + indexing => drop(self.indexed()),
-            _ => drop(self.matmul()),
+            _ => drop(self.call()),
         }
     }
 

@@ -1,8 +1,8 @@
-//! Reductions, scans and matrix products.
+//! Reductions and scans.
 
 use super::build::{Gen, Meta};
-use ox_ir::graph::{Dims, NodeId, Op, Post, ReduceOp, Shape, TensorType};
-use ox_ir::{DType, PointOp, Scalar, Sym};
+use ox_ir::graph::{Dims, NodeId, Op, ReduceOp, Shape, TensorType};
+use ox_ir::{DType, Sym};
 
 impl Gen<'_> {
     pub fn reduction(&mut self) -> Option<NodeId> {
@@ -34,37 +34,6 @@ impl Gen<'_> {
         let shape: Shape = (0..ty.rank()).map(|d| if dims.contains(&d) { Sym::ONE } else { ty.shape[d].clone() }).collect();
         let dtype = if op.is_arg() { DType::I64 } else { ty.dtype };
         self.push(Op::Reduce { op, dims }, &[x], TensorType::new(dtype, shape), reduced_meta(op, ty.dtype, meta))
-    }
-
-    /// A product with a second matrix of small numbers.
-    pub fn matmul(&mut self) -> Option<NodeId> {
-        let a = self.any_where(|g, id| {
-            let ty = g.graph.ty(id);
-            (2..4).contains(&ty.rank()) && matches!(ty.dtype, DType::F32 | DType::F64) && g.meta[id.index()].bound < 100.0
-        })?;
-        let (ty, meta) = (self.graph.ty(a).clone(), self.meta[a.index()]);
-        let rank = ty.rank();
-        let mut b_shape = ty.shape.clone();
-        b_shape[rank - 2] = ty.shape[rank - 1].clone();
-        b_shape[rank - 1] = self.size();
-        let n = b_shape[rank - 1].clone();
-        // Values in -1..1, so that the sums stay small.
-        let raw = self.operand(ty.dtype, &b_shape)?;
-        let b = self.push(
-            Op::Point(PointOp::Sin),
-            &[raw],
-            ty.with_shape(b_shape),
-            Meta { fuzzy: self.meta[raw.index()].fuzzy, bound: 1.0 },
-        )?;
-        if !self.meta[raw.index()].bound.is_finite() {
-            return None;
-        }
-        let mut shape = ty.shape.clone();
-        shape[rank - 1] = n;
-        let one = Scalar::Float(1.0);
-        let post = self.rng.pick(&[Post::None, Post::None, Post::Relu, Post::Silu]).clone();
-        let op = Op::Matmul { bias: false, add: false, alpha: one, beta: one, post };
-        self.push(op, &[a, b], ty.with_shape(shape), Meta { fuzzy: true, bound: meta.bound * 300.0 })
     }
 }
 

@@ -28,6 +28,8 @@ fn random_graphs_run() {
         "unfold",
         "diagonal",
         "matmul",
+        "conv",
+        "attention",
         "sym_value",
         "iota",
     ];
