@@ -3,6 +3,7 @@
 use crate::OptimiseOptions;
 use crate::passes::flatten_matmul::flatten_matmul;
 use crate::passes::fold_channels::fold_channels;
+use crate::passes::free_bias::free_bias;
 use crate::passes::fuse_attention::fuse_attention;
 use crate::passes::fuse_bias::fuse_bias;
 use crate::passes::fuse_post_ops::fuse_post_ops;
@@ -47,6 +48,8 @@ pub fn optimise_reported(graph: Graph, options: &OptimiseOptions) -> (Graph, Vec
         line.rules("simplify", simplify);
         line.pass("remove_dead", remove_dead);
     }
+    // Last: the rules before look for a bias where eager has it.
+    line.rules("free_bias", free_bias);
     (line.graph, line.reports)
 }
 

@@ -4,6 +4,7 @@ mod activations;
 mod attention_mask;
 pub mod flatten_matmul;
 pub mod fold_channels;
+pub mod free_bias;
 mod frozen;
 pub mod fuse_attention;
 pub mod fuse_bias;
