@@ -156,8 +156,18 @@ fn leads_to_product(graph: &Rewriter, mut id: NodeId) -> bool {
     plain_product(graph.node(id)).is_some()
 }
 
-/// `x * c` or `x / c`.
+/// `x * c` or `x / c`; on half types with the number in f32, between two conversions.
 fn take_factor(graph: &Rewriter, id: NodeId) -> Option<(NodeId, f64)> {
+    let node = graph.node(id);
+    if node.op == Op::Cast && graph.uses(node.args[0]) == 1 {
+        let (wide, factor) = take_plain_factor(graph, node.args[0])?;
+        let x = (*graph.op(wide) == Op::Cast && graph.uses(wide) == 1).then(|| graph.arg(wide))?;
+        return (graph.ty(x).dtype == node.ty.dtype).then_some((x, factor));
+    }
+    take_plain_factor(graph, id)
+}
+
+fn take_plain_factor(graph: &Rewriter, id: NodeId) -> Option<(NodeId, f64)> {
     let node = graph.node(id);
     let Op::Point(op @ (PointOp::Mul | PointOp::Div)) = node.op else { return None };
     let factor = convert(graph.constant(node.args[1])?, node.ty.dtype).as_f64();
