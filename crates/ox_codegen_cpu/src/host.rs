@@ -3,7 +3,18 @@
 use crate::CodegenError;
 use inkwell::OptimizationLevel;
 use inkwell::targets::{CodeModel, InitializationConfig, RelocMode, Target, TargetMachine};
+use llvm_sys::support::LLVMParseCommandLineOptions;
 use std::sync::OnceLock;
+
+/// Once a process.
+fn initialise() -> Result<(), String> {
+    Target::initialize_native(&InitializationConfig::default())?;
+    // The emitter already moves addresses out of loops; LLVM's pass for that takes a quarter of the time and changes nothing.
+    let options = [c"ox_codegen_cpu".as_ptr(), c"-disable-lsr".as_ptr()];
+    // SAFETY: an argument list as `main` gets it; this copy of LLVM is ours alone.
+    unsafe { LLVMParseCommandLineOptions(options.len() as i32, options.as_ptr(), std::ptr::null()) };
+    Ok(())
+}
 
 #[derive(Clone, Debug)]
 pub struct Host {
@@ -20,10 +31,7 @@ pub struct Host {
 impl Host {
     pub fn detect() -> Result<Host, CodegenError> {
         static INITIALISED: OnceLock<Result<(), String>> = OnceLock::new();
-        INITIALISED
-            .get_or_init(|| Target::initialize_native(&InitializationConfig::default()))
-            .clone()
-            .map_err(CodegenError::Llvm)?;
+        INITIALISED.get_or_init(initialise).clone().map_err(CodegenError::Llvm)?;
         let cpu = TargetMachine::get_host_cpu_name().to_string();
         let features = TargetMachine::get_host_cpu_features().to_string();
         Ok(Host::of(cpu, features))

@@ -17,20 +17,39 @@ impl<'a> Emitter<'a> {
         let buffer = self.buffer(buf)?;
         let wanted = mask.map(|(val, _)| self.value(*val)).transpose()?;
         let condition = both(wanted, self.validity(index));
-        let raw = self.load_raw(&buffer, self.place(&buffer, index)?, condition);
+        let place = self.place(&buffer, index)?;
+        let whole = condition.filter(|c| !c.is_wide() && !matches!(place, Place::Scattered(_)));
+        let other = mask.map_or(Scalar::Int(0), |(_, other)| *other);
+        if let (Some(condition), true) = (whole, buffer.dtype == dtype) {
+            return Ok(self.load_or(&buffer, place, condition, other));
+        }
+        let raw = self.load_raw(&buffer, place, condition);
         let value = convert::convert(convert::from_memory(raw, buffer.dtype), buffer.dtype, dtype);
-        Ok(match (wanted, mask) {
-            (Some(wanted), Some((_, other))) => wanted.select(value, self.constant(*other, dtype)),
-            _ => value,
-        })
+        Ok(wanted.map_or(value, |wanted| wanted.select(value, self.constant(other, dtype))))
+    }
+
+    /// A load that is off for all lanes or for none reads constant memory instead: no mask, no choice afterwards.
+    fn load_or(&self, buffer: &Buffer<'a>, place: Place<'a>, condition: V<'a>, other: Scalar) -> V<'a> {
+        let constant = convert::to_memory(self.constant(other, buffer.dtype), buffer.dtype);
+        let fallback = self.ir.filled(constant, self.width);
+        let place = match place {
+            Place::Uniform(pointer) => Place::Uniform(condition.select(pointer, fallback)),
+            Place::Contiguous(pointer) => Place::Contiguous(condition.select(pointer, fallback)),
+            Place::Reversed(pointer) => {
+                let last = fallback.offset(constant.elem, self.ir.index(self.width as i64 - 1));
+                Place::Reversed(condition.select(pointer, last))
+            }
+            Place::Scattered(_) => unreachable!("each lane has an address of its own"),
+        };
+        convert::from_memory(self.load_raw(buffer, place, None), buffer.dtype)
     }
 
     /// The elements as they lie in memory. Where `condition` is false nothing is read and the result is anything.
     pub fn load_raw(&self, buffer: &Buffer<'a>, place: Place<'a>, condition: Option<V<'a>>) -> V<'a> {
         let elem = memory_elem(buffer.dtype);
-        let mask = self.full_mask(condition);
+        let (place, mask) = self.guard(place, condition, elem);
         match (place, mask) {
-            (Place::Uniform(pointer), _) => self.guarded(pointer, condition).load(elem, 1, 1, buffer.access),
+            (Place::Uniform(pointer), _) => pointer.load(elem, 1, 1, buffer.access),
             (Place::Contiguous(pointer), None) => pointer.load(elem, self.width, 1, buffer.access),
             (Place::Contiguous(pointer), Some(mask)) => pointer.load_masked(elem, mask, buffer.access),
             (Place::Reversed(pointer), None) => self.lowest(pointer, elem).load(elem, self.width, 1, buffer.access).reversed(),
@@ -44,20 +63,30 @@ impl<'a> Emitter<'a> {
         }
     }
 
-    /// The lanes that exist and for which `condition` holds; None is all.
-    pub fn full_mask(&self, condition: Option<V<'a>>) -> Option<V<'a>> {
-        both(self.lane_mask(), condition).map(|mask| mask.splat(self.lanes()))
+    /// The place, moved to spare memory if the condition holds in no lane, and the mask of the lanes that count (None is all).
+    pub fn guard(&self, place: Place<'a>, condition: Option<V<'a>>, elem: Elem) -> (Place<'a>, Option<V<'a>>) {
+        let Some(condition) = condition else { return (place, self.lane_mask()) };
+        let spare = self.ir.spare();
+        match place {
+            Place::Uniform(pointer) => {
+                let any = if condition.is_wide() { self.full_mask(condition).any() } else { condition };
+                (Place::Uniform(any.select(pointer, spare)), None)
+            }
+            Place::Contiguous(pointer) if !condition.is_wide() => {
+                (Place::Contiguous(condition.select(pointer, spare)), self.lane_mask())
+            }
+            Place::Reversed(pointer) if !condition.is_wide() => {
+                let last = spare.offset(elem, self.ir.index(self.width as i64 - 1));
+                (Place::Reversed(condition.select(pointer, last)), self.lane_mask())
+            }
+            _ => (place, Some(self.full_mask(condition))),
+        }
     }
 
-    /// The pointer, or spare memory if the condition holds in no lane.
-    pub fn guarded(&self, pointer: V<'a>, condition: Option<V<'a>>) -> V<'a> {
-        match condition {
-            None => pointer,
-            Some(condition) if condition.is_wide() => {
-                both(self.lane_mask(), Some(condition)).map_or(condition, |c| c).any().select(pointer, self.ir.spare())
-            }
-            Some(condition) => condition.select(pointer, self.ir.spare()),
-        }
+    /// The lanes that exist and for which `condition` holds.
+    pub fn full_mask(&self, condition: V<'a>) -> V<'a> {
+        let condition = condition.as_mask(self.lanes());
+        self.lane_mask().map_or(condition, |mask| mask & condition)
     }
 
     /// Where the last lane of a reversed access lies: its lowest address.

@@ -45,14 +45,23 @@ pub fn less<'a>(a: V<'a>, b: V<'a>, dtype: DType) -> V<'a> {
 
 /// NaN wins.
 pub fn maximum<'a>(a: V<'a>, b: V<'a>, dtype: DType) -> V<'a> {
-    let greater = less(b, a, dtype);
-    if dtype.is_float() { (greater | a.is_nan()).select(a, b) } else { greater.select(a, b) }
+    extremal(a, b, less(b, a, dtype), dtype)
 }
 
 /// NaN wins.
 pub fn minimum<'a>(a: V<'a>, b: V<'a>, dtype: DType) -> V<'a> {
-    let smaller = less(a, b, dtype);
-    if dtype.is_float() { (smaller | a.is_nan()).select(a, b) } else { smaller.select(a, b) }
+    extremal(a, b, less(a, b, dtype), dtype)
+}
+
+/// `a` if it wins or is NaN, else `b`, which may be NaN.
+fn extremal<'a>(a: V<'a>, b: V<'a>, a_wins: V<'a>, dtype: DType) -> V<'a> {
+    match (dtype.is_float(), b.is_constant()) {
+        (false, _) => a_wins.select(a, b),
+        // One comparison, "not less or unordered".
+        (true, true) => (a_wins | a.is_nan()).select(a, b),
+        // The inner choice is what x86's max and min instructions do.
+        (true, false) => a.is_nan().select(a, a_wins.select(a, b)),
+    }
 }
 
 fn boolean<'a>(op: PointOp, args: &[V<'a>]) -> Option<V<'a>> {

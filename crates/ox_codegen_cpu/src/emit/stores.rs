@@ -26,7 +26,7 @@ impl<'a> Emitter<'a> {
         let value = convert::convert(self.value(val)?, self.dtype(val), buffer.dtype);
         let place = self.place(&buffer, index)?;
         match (combine, stream, place) {
-            (Combine::Set, Some(align), Place::Contiguous(pointer)) if self.full_mask(condition).is_none() => {
+            (Combine::Set, Some(align), Place::Contiguous(pointer)) if condition.is_none() && self.lane_mask().is_none() => {
                 pointer.store_streaming(convert::to_memory(value, buffer.dtype).splat(self.lanes()), align, buffer.access);
             }
             (Combine::Set, ..) => self.store_raw(&buffer, place, convert::to_memory(value, buffer.dtype), condition),
@@ -40,15 +40,15 @@ impl<'a> Emitter<'a> {
 
     fn store_raw(&self, buffer: &Buffer<'a>, place: Place<'a>, value: V<'a>, condition: Option<V<'a>>) {
         let elem = memory_elem(buffer.dtype);
-        let mask = self.full_mask(condition);
         let lanes = self.lanes();
+        // Of several lanes that write to one place the last one wins, as in a scatter.
+        let place = match place {
+            Place::Uniform(pointer) if value.is_wide() => Place::Scattered(pointer.splat(lanes)),
+            other => other,
+        };
+        let (place, mask) = self.guard(place, condition, elem);
         match (place, mask) {
-            // Of several lanes that write to one place the last one wins, as in a scatter.
-            (Place::Uniform(pointer), _) if value.is_wide() => {
-                let (pointers, mask) = self.scattered(pointer.splat(lanes), mask, elem);
-                pointers.scatter(value, mask, buffer.access);
-            }
-            (Place::Uniform(pointer), _) => self.guarded(pointer, condition).store(value, 1, buffer.access),
+            (Place::Uniform(pointer), _) => pointer.store(value, 1, buffer.access),
             (Place::Contiguous(pointer), None) => pointer.store(value.splat(lanes), 1, buffer.access),
             (Place::Contiguous(pointer), Some(mask)) => pointer.store_masked(value.splat(lanes), mask, buffer.access),
             (Place::Reversed(pointer), None) => {
@@ -99,7 +99,7 @@ impl<'a> Emitter<'a> {
             Place::Contiguous(pointer) => pointer.offset(elem, self.ir.iota(Elem::I32, lanes)),
             Place::Reversed(pointer) => pointer.offset(elem, -self.ir.iota(Elem::I32, lanes)),
         };
-        let mask = self.full_mask(condition).unwrap_or(self.ir.bool(true)).splat(lanes);
+        let mask = self.full_mask(condition.unwrap_or(self.ir.bool(true)));
         self.ir.each_lane(mask, &[pointers, value.splat(lanes)], |parts| body(parts[0], parts[1]));
     }
 }

@@ -14,15 +14,31 @@ impl<'a> V<'a> {
             return self;
         }
         assert_eq!(self.lanes, 1, "only a scalar can be splatted");
-        // SAFETY: lane 0 of a vector of this type exists, and the shuffle's mask is all zero.
-        let constant = unsafe { LLVMIsConstant(self.raw) } != 0;
-        if constant {
+        if self.is_constant() {
             let mut items = vec![self.raw; lanes as usize];
             // SAFETY: constants of one type.
             return self.ir.wrap(unsafe { LLVMConstVector(items.as_mut_ptr(), lanes) }, self.elem, lanes);
         }
         let first = self.ir.undef(self.elem, lanes).insert(0, self);
         first.shuffle(first, &vec![0; lanes as usize])
+    }
+
+    /// A condition in every lane. Chosen by bits, because a vector choice by a scalar condition becomes a branch.
+    pub fn as_mask(self, lanes: u32) -> V<'a> {
+        if self.lanes == lanes || self.is_constant() {
+            return self.splat(lanes);
+        }
+        // SAFETY: n equal bits are a vector of n i1.
+        let raw = unsafe {
+            let bits = LLVMBuildSExt(self.ir.builder, self.raw, LLVMIntTypeInContext(self.ir.context, lanes), NO_NAME);
+            LLVMBuildBitCast(self.ir.builder, bits, self.ir.ty(Elem::I1, lanes), NO_NAME)
+        };
+        self.ir.wrap(raw, Elem::I1, lanes)
+    }
+
+    pub fn is_constant(self) -> bool {
+        // SAFETY: asks about a live value.
+        unsafe { LLVMIsConstant(self.raw) != 0 }
     }
 
     pub fn insert(self, lane: u32, value: V<'a>) -> V<'a> {

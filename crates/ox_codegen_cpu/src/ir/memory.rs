@@ -2,9 +2,12 @@
 
 use super::value::NO_NAME;
 use super::{Elem, Ir, V};
-use llvm_sys::LLVMAtomicOrdering;
 use llvm_sys::core::*;
 use llvm_sys::prelude::*;
+use llvm_sys::{LLVMAtomicOrdering, LLVMLinkage};
+
+/// At least the largest vector: 16 lanes of 8 bytes.
+const SPARE_BYTES: i64 = 256;
 
 /// What LLVM is told of one buffer's memory.
 #[derive(Clone, Copy)]
@@ -92,9 +95,28 @@ impl Ir {
         self.call("llvm.x86.sse.sfence", &[], None);
     }
 
-    /// Eight bytes that may be read and written for nothing: where a masked-off scalar access goes.
+    /// Room for a vector that may be written for nothing: where an access goes that is masked off as a whole.
     pub fn spare(&self) -> V<'_> {
-        let raw = *self.spare.borrow_mut().get_or_insert_with(|| self.alloca(Elem::I64, 1, 8).raw);
+        let raw = *self.spare.borrow_mut().get_or_insert_with(|| self.alloca(Elem::I64, SPARE_BYTES / 8, 64).raw);
+        self.wrap(raw, Elem::Ptr, 1)
+    }
+
+    /// Constant memory that holds `value` (a constant) in `lanes` elements: what a load reads that is masked off as a whole.
+    pub fn filled<'a>(&'a self, value: V<'a>, lanes: u32) -> V<'a> {
+        let known = self.filled.borrow().iter().find(|(v, n, _)| *v == value.raw && *n == lanes).map(|(.., p)| *p);
+        let raw = known.unwrap_or_else(|| {
+            // SAFETY: a private constant with an initialiser of its own type.
+            let raw = unsafe {
+                let global = LLVMAddGlobal(self.module, self.ty(value.elem, lanes), c"filled".as_ptr());
+                LLVMSetInitializer(global, value.splat(lanes).raw);
+                LLVMSetGlobalConstant(global, 1);
+                LLVMSetLinkage(global, LLVMLinkage::LLVMPrivateLinkage);
+                LLVMSetAlignment(global, 64);
+                global
+            };
+            self.filled.borrow_mut().push((value.raw, lanes, raw));
+            raw
+        });
         self.wrap(raw, Elem::Ptr, 1)
     }
 }

@@ -90,6 +90,8 @@ pub struct Ir {
     entry: LLVMBasicBlockRef,
     start: LLVMBasicBlockRef,
     spare: RefCell<Option<LLVMValueRef>>,
+    /// (constant, lanes, where it lies).
+    filled: RefCell<Vec<(LLVMValueRef, u32, LLVMValueRef)>>,
     /// The instructions of AVX-512 (F, VL, BW, DQ) may be used.
     has_avx512: bool,
 }
@@ -129,8 +131,17 @@ impl Ir {
             let start = LLVMAppendBasicBlockInContext(context, function, c"start".as_ptr());
             let builder = LLVMCreateBuilderInContext(context);
             LLVMPositionBuilderAtEnd(builder, start);
-            let ir =
-                Ir { context, module, builder, function, entry, start, spare: RefCell::new(None), has_avx512: host.has_avx512 };
+            let ir = Ir {
+                context,
+                module,
+                builder,
+                function,
+                entry,
+                start,
+                spare: RefCell::new(None),
+                filled: RefCell::default(),
+                has_avx512: host.has_avx512,
+            };
             ir.function_attributes(host.vector_bits);
             ir
         }

@@ -161,11 +161,10 @@ impl<'a> V<'a> {
     /// `self ? a : b`, lane by lane.
     pub fn select(self, a: V<'a>, b: V<'a>) -> V<'a> {
         assert_eq!((self.elem, a.elem), (Elem::I1, b.elem), "a condition and two values of one type");
-        let (a, b) = a.unify(b);
-        let (a, b) = (a.splat(self.lanes.max(a.lanes)), b.splat(self.lanes.max(b.lanes)));
-        // A scalar condition may choose between vectors.
+        let lanes = self.lanes.max(a.lanes).max(b.lanes);
+        let (condition, a, b) = (self.as_mask(lanes), a.splat(lanes), b.splat(lanes));
         // SAFETY: types as checked.
-        self.ir.wrap(unsafe { LLVMBuildSelect(self.ir.builder, self.raw, a.raw, b.raw, NO_NAME) }, a.elem, a.lanes)
+        self.ir.wrap(unsafe { LLVMBuildSelect(self.ir.builder, condition.raw, a.raw, b.raw, NO_NAME) }, a.elem, lanes)
     }
 
     pub fn select_f(self, a: V<'a>, b: f64) -> V<'a> {

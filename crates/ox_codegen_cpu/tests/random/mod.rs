@@ -118,14 +118,26 @@ impl Maker {
         let dtype = self.pick(&TYPES);
         let (index, length) = self.index(axes);
         let buf = self.buffer(dtype, BufRole::In, length);
-        let mask = (self.below(4) == 0).then(|| {
-            let at = self.push(Inst::Index(index.clone()), DType::I64, pass);
-            let limit = self.below(length as usize + 1) as i64;
-            let limit = self.push(Inst::Const(Scalar::Int(limit)), DType::I64, pass);
-            let inside = self.push(Inst::Point(PointOp::Lt, [at, limit].into_iter().collect()), DType::Bool, pass);
-            (inside, Scalar::Int(3))
-        });
+        let mask = self.mask(&index, length, pass).map(|mask| (mask, Scalar::Int(3)));
         self.push(Inst::Load { buf, index, mask }, dtype, pass)
+    }
+
+    /// Sometimes a condition that cuts off the upper part of an index.
+    fn mask(&mut self, index: &Sym, length: i64, pass: &mut Pass) -> Option<Val> {
+        if self.below(4) != 0 {
+            return None;
+        }
+        let at = self.push(Inst::Index(index.clone()), DType::I64, pass);
+        let limit = self.below(length as usize + 1) as i64;
+        let limit = self.push(Inst::Const(Scalar::Int(limit)), DType::I64, pass);
+        Some(self.push(Inst::Point(PointOp::Lt, [at, limit].into_iter().collect()), DType::Bool, pass))
+    }
+
+    /// Sometimes a condition on the outermost axis alone, which is the same for all lanes.
+    fn outer_mask(&mut self, pass: &mut Pass) -> Option<Val> {
+        let axis = self.kernel.axes[0].clone();
+        let extent = self.extent(&axis);
+        self.mask(&Sym::var(&axis.var), extent, pass)
     }
 
     fn cast(&mut self, val: Val, dtype: DType, pass: &mut Pass) -> Val {
@@ -213,7 +225,8 @@ impl Maker {
         }
         let dtype = self.kernel.inst(value).dtype;
         let buf = self.buffer(dtype, BufRole::Out, length);
-        self.push(Inst::Store { buf, index, value, combine: Combine::Set, mask: None }, dtype, pass);
+        let mask = if self.below(2) == 0 { self.outer_mask(pass) } else { self.mask(&index, length, pass) };
+        self.push(Inst::Store { buf, index, value, combine: Combine::Set, mask }, dtype, pass);
     }
 
     fn finish(mut self) -> Case {
