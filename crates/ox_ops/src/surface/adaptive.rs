@@ -1,12 +1,13 @@
-//! Adaptive pools: the number of windows is given. Native where the windows are all of one size; others are the library's.
+//! Adaptive pools: the number of windows is given. Ours where the windows are all of one size; others are torch's.
 
+use super::operator::{Operator, ints, one};
 use super::shared::{float, mean_over, real, wide};
 use super::{Bound, Surface, fresh};
 use crate::builder::Builder;
 use crate::error::{OpError, OpResult};
 use crate::value::{Value, ValueOf};
 use ox_ir::Sym;
-use ox_ir::graph::{NodeId, ReduceOp};
+use ox_ir::graph::{NodeId, ReduceOp, Shape};
 
 const MAX: &str = "input, output_size, return_indices=False";
 
@@ -61,10 +62,29 @@ fn split(b: &mut Builder, x: NodeId, targets: &[Sym]) -> OpResult<(NodeId, Vec<u
 }
 
 fn finish(b: &mut Builder, y: NodeId, like: NodeId, targets: &[Sym]) -> OpResult<Value> {
-    let mut shape = b.shape(like);
+    let shape = pooled_shape(b, like, targets);
+    Ok(b.reshape(y, &shape)?.into())
+}
+
+const AVERAGES: [&str; 3] = ["aten::adaptive_avg_pool1d", "aten::adaptive_avg_pool2d", "aten::adaptive_avg_pool3d"];
+const MAXIMA: [&str; 3] = ["aten::adaptive_max_pool1d", "aten::adaptive_max_pool2d", "aten::adaptive_max_pool3d"];
+
+fn pooled_shape(b: &Builder, x: NodeId, targets: &[Sym]) -> Shape {
+    let mut shape = b.shape(x);
     let first = shape.len() - targets.len();
     shape[first..].clone_from_slice(targets);
-    Ok(b.reshape(y, &shape)?.into())
+    shape
+}
+
+/// Windows of different sizes: torch's own kernel.
+fn library(b: &mut Builder, x: NodeId, targets: &[Sym], names: [&'static str; 3]) -> OpResult<Value> {
+    let out = (b.dtype(x), pooled_shape(b, x, targets));
+    one(Operator::new(names[targets.len() - 1], "", [ints(targets.iter().cloned())]).call(b, &[x], &[out])?)
+}
+
+fn max_and_places(b: &mut Builder, x: NodeId, targets: &[Sym]) -> OpResult<Value> {
+    let shape = pooled_shape(b, x, targets);
+    Operator::new(MAXIMA[targets.len() - 1], "", [ints(targets.iter().cloned())]).values_and_indices(b, x, shape)
 }
 
 fn average(b: &mut Builder, args: &mut Bound, n: usize) -> OpResult<Value> {
@@ -75,7 +95,10 @@ fn average(b: &mut Builder, args: &mut Bound, n: usize) -> OpResult<Value> {
 
 /// The means of as many windows as `targets` says, over the last dimensions.
 pub fn average_to(b: &mut Builder, x: NodeId, targets: &[Sym]) -> OpResult<Value> {
-    let (parts, dims) = split(b, x, targets)?;
+    let (parts, dims) = match split(b, x, targets) {
+        Err(OpError::Unsupported(_)) => return library(b, x, targets, AVERAGES),
+        split => split?,
+    };
     let dtype = b.dtype(x);
     let parts = wide(b, parts);
     let mean = mean_over(b, parts, &dims)?;
@@ -85,11 +108,17 @@ pub fn average_to(b: &mut Builder, x: NodeId, targets: &[Sym]) -> OpResult<Value
 
 fn max(b: &mut Builder, args: &mut Bound, n: usize) -> OpResult<Value> {
     let x = real(b, args, "input")?;
-    if args.boolean("return_indices")? {
-        return Err(OpError::unsupported("adaptive_max_pool with indices"));
-    }
     let targets = targets(b, args, x, n)?;
-    let (parts, dims) = split(b, x, &targets)?;
+    if args.boolean("return_indices")? {
+        return max_and_places(b, x, &targets);
+    }
+    let (parts, dims) = match split(b, x, &targets) {
+        Err(OpError::Unsupported(_)) => {
+            let both = max_and_places(b, x, &targets)?;
+            return both.items().map(|items| items[0].clone()).ok_or_else(|| OpError::bug("one result of two"));
+        }
+        split => split?,
+    };
     let most = b.reduce(ReduceOp::Max, parts, &dims)?;
     finish(b, most, x, &targets)
 }

@@ -1,12 +1,13 @@
 //! Losses of one element against one element, and how losses are reduced.
 
+use super::operator::{Operator, int, one};
 use super::shared::{mean_over, real, require_float, same_sizes, sum_over, wide};
 use super::{Bound, Surface, fresh};
 use crate::builder::Builder;
 use crate::error::{OpError, OpResult};
 use crate::value::Value;
 use ox_ir::PointOp;
-use ox_ir::graph::NodeId;
+use ox_ir::graph::{Arg, NodeId, Shape};
 
 pub const ROWS: &[Surface] = &[
     fresh(&["F.mse_loss"], "input, target, size_average=None, reduce=None, reduction=mean, weight=None", mse_loss),
@@ -17,6 +18,11 @@ pub const ROWS: &[Surface] = &[
         &["F.binary_cross_entropy_with_logits"],
         "input, target, weight=None, size_average=None, reduce=None, reduction=mean, pos_weight=None",
         bce_with_logits,
+    ),
+    fresh(
+        &["F.binary_cross_entropy"],
+        "input, target, weight=None, size_average=None, reduce=None, reduction=mean",
+        binary_cross_entropy,
     ),
     fresh(&["F.kl_div"], "input, target, size_average=None, reduce=None, reduction=mean, log_target=False", kl_div),
     fresh(&["F.soft_margin_loss"], "input, target, size_average=None, reduce=None, reduction=mean", soft_margin_loss),
@@ -179,6 +185,30 @@ fn bce_with_logits(b: &mut Builder, args: &mut Bound) -> OpResult<Value> {
     }
     let losses = b.cast(losses, dtype);
     reduced(b, losses, reduction)
+}
+
+/// Torch's own kernel, because it checks that the probabilities are some.
+fn binary_cross_entropy(b: &mut Builder, args: &mut Bound) -> OpResult<Value> {
+    let (x, y) = (real(b, args, "input")?, real(b, args, "target")?);
+    if !same_sizes(&b.shape(x), &b.shape(y))? {
+        return Err(OpError::value("Using a target size that is different to the input size is deprecated"));
+    }
+    let shape = b.shape(x);
+    let (number, out) = match reduction(args)? {
+        Reduction::None => (0, shape.clone()),
+        Reduction::Mean => (1, Shape::new()),
+        Reduction::Sum => (2, Shape::new()),
+    };
+    let mut tensors = vec![x, y];
+    let weight = match args.opt_tensor("weight")? {
+        Some(weight) => {
+            tensors.push(b.broadcast_to(weight, &shape)?);
+            Arg::Tensor(2)
+        }
+        None => Arg::None,
+    };
+    let operator = Operator::new("aten::binary_cross_entropy", "", [Arg::Tensor(1), weight, int(number)]);
+    one(operator.call(b, &tensors, &[(b.dtype(x), out)])?)
 }
 
 /// 'batchmean' is the sum over the number of rows.

@@ -20,6 +20,7 @@ pub const ROWS: &[Surface] = &[
     fresh(&["inner"], "input, other", |b, args| both(b, args, "input", "other", inner)),
     fresh(&["outer", "ger"], "input, vec2", |b, args| ranked(b, args, ("input", 1), ("vec2", 1), outer)),
     fresh(&["linear"], "input, weight, bias=None", linear),
+    fresh(&["bilinear"], "input1, input2, weight, bias=None", bilinear),
     fresh(&["linalg.vecdot"], "input, other, *, dim=-1", vecdot),
     fresh(&["kron"], "input, other", |b, args| both(b, args, "input", "other", kron)),
     fresh(&["chain_matmul"], "*matrices", |b, args| chain(b, args, "matrices")),
@@ -211,6 +212,37 @@ fn linear_of(b: &mut Builder, x: NodeId, weight: NodeId, bias: Option<NodeId>) -
         }
     };
     unflatten(b, x, z)
+}
+
+/// `out[o] = x1^T weight[o] x2 + bias[o]`: one product over all of x1, then a sum over x2.
+fn bilinear(b: &mut Builder, args: &mut Bound) -> OpResult<Value> {
+    let (x, y, weight) = (real(b, args, "input1")?, real(b, args, "input2")?, real(b, args, "weight")?);
+    if b.rank(x) == 0 || b.rank(x) != b.rank(y) || b.rank(weight) != 3 || !b.dtype(x).is_float() {
+        return Err(OpError::unsupported("bilinear of such tensors"));
+    }
+    check_types(b, x, y)?;
+    check_types(b, x, weight)?;
+    let (dtype, w) = (b.dtype(x), b.shape(weight));
+    let mut shape = split_last(b, x)?.1;
+    let (x, y) = (flat_rows(b, x)?, flat_rows(b, y)?);
+    let matrix = b.permute(weight, &[1, 0, 2])?;
+    let matrix = b.reshape(matrix, &[w[1].clone(), &w[0] * &w[2]])?;
+    let (x, matrix) = (wide(b, x), wide(b, matrix));
+    check_inner(b, x, matrix)?;
+    let half = b.matmul(x, matrix)?;
+    let half = b.reshape(half, &[b.shape(x)[0].clone(), w[0].clone(), w[2].clone()])?;
+    let (y, rows) = (wide(b, y), b.shape(x)[0].clone());
+    let y = b.reshape(y, &[rows.clone(), Sym::ONE, w[2].clone()])?;
+    let products = b.binary(PointOp::Mul, half, y)?;
+    let mut z = sum_over(b, products, &[2])?;
+    z = b.squeeze(z, &[2])?;
+    if let Some(bias) = super::shared::opt_real(b, args, "bias")? {
+        let bias = wide(b, bias);
+        z = b.binary(PointOp::Add, z, bias)?;
+    }
+    let z = b.cast(z, dtype);
+    shape.push(w[0].clone());
+    Ok(b.reshape(z, &shape)?.into())
 }
 
 /// Every element of `x` times all of `y`.

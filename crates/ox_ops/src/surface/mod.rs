@@ -28,6 +28,7 @@ mod margin;
 mod matmul;
 mod moments;
 mod norm;
+mod operator;
 mod pad;
 mod pool;
 mod reduce;

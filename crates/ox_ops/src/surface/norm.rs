@@ -2,15 +2,16 @@
 //! rounding at the end.
 
 use super::moments::norm_over;
+use super::operator::{Operator, int, one};
 use super::shared::{
     centred, count_in, divides, drop_dims, flag, float, mean_over, only_float, opt_real, per_channel, real, same_sizes, square,
     sum_over, wide,
 };
 use super::{Bound, Surface, fresh};
-use crate::builder::Builder;
+use crate::builder::{Builder, broadcast_shapes};
 use crate::error::{OpError, OpResult};
 use crate::value::Value;
-use ox_ir::graph::NodeId;
+use ox_ir::graph::{Arg, NodeId};
 use ox_ir::{DType, PointOp, Scalar, Sym};
 
 pub const ROWS: &[Surface] = &[
@@ -30,6 +31,7 @@ pub const ROWS: &[Surface] = &[
     fresh(&["F.local_response_norm"], "input, size, alpha=1e-4, beta=0.75, k=1.0", local_response_norm),
     fresh(&["F.normalize"], "input, p=2.0, dim=1, eps=1e-12", normalize),
     fresh(&["cosine_similarity"], "x1, x2, dim=1, eps=1e-8", cosine_similarity),
+    fresh(&["cdist"], "x1, x2, p=2.0, compute_mode=use_mm_for_euclid_dist_if_necessary", cdist),
     fresh(&["pairwise_distance"], "x1, x2, p=2.0, eps=1e-6, keepdim=False", pairwise_distance),
 ];
 
@@ -225,6 +227,26 @@ pub fn distance(b: &mut Builder, x: NodeId, y: NodeId, p: f64, eps: f64, keepdim
     };
     let value = norm_over(b, gap, p, &[last])?;
     drop_dims(b, value, &[last], keepdim)
+}
+
+/// All pairs of rows; torch's own kernel, which chooses between two ways by the sizes.
+fn cdist(b: &mut Builder, args: &mut Bound) -> OpResult<Value> {
+    let (x, y) = (float(b, args, "x1", "cdist")?, float(b, args, "x2", "cdist")?);
+    let (rx, ry) = (b.rank(x), b.rank(y));
+    if rx < 2 || ry < 2 || b.dtype(x) != b.dtype(y) {
+        return Err(OpError::unsupported("cdist of vectors or of two types"));
+    }
+    let mode = match args.str("compute_mode")? {
+        "use_mm_for_euclid_dist_if_necessary" => Arg::None,
+        "use_mm_for_euclid_dist" => int(1),
+        "donot_use_mm_for_euclid_dist" => int(2),
+        other => return Err(OpError::value(format!("{other} is not a valid value for compute_mode"))),
+    };
+    let (sx, sy) = (b.shape(x), b.shape(y));
+    let mut shape = broadcast_shapes(&[&sx[..rx - 2], &sy[..ry - 2]])?;
+    shape.extend([sx[rx - 2].clone(), sy[ry - 2].clone()]);
+    let p = Arg::Float(Scalar::Float(args.float("p")?));
+    one(Operator::new("aten::cdist", "", [Arg::Tensor(1), p, mode]).call(b, &[x, y], &[(b.dtype(x), shape)])?)
 }
 
 fn pairwise_distance(b: &mut Builder, args: &mut Bound) -> OpResult<Value> {

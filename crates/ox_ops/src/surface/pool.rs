@@ -1,14 +1,16 @@
 //! Pools: sliding windows, reduced.
 
+use super::operator::{Operator, ints};
 use super::shared::{known_per_dim, only_float, real, size_operand, wide};
 use super::{Bound, Operand, Surface, fresh};
 use crate::builder::Builder;
 use crate::error::{OpError, OpResult};
 use crate::value::Value;
-use ox_ir::graph::{NodeId, ReduceOp};
+use ox_ir::graph::{Arg, NodeId, ReduceOp};
 use ox_ir::{DType, PointOp, Scalar, Sym};
 
 const MAX: &str = "input, kernel_size, stride=None, padding=0, dilation=1, ceil_mode=False, return_indices=False";
+const WITH_INDICES: &str = "input, kernel_size, stride=None, padding=0, dilation=1, ceil_mode=False, return_indices=True";
 const AVERAGE: &str =
     "input, kernel_size, stride=None, padding=0, ceil_mode=False, count_include_pad=True, divisor_override=None";
 const POWER: &str = "input, norm_type, kernel_size, stride=None, ceil_mode=False";
@@ -17,6 +19,9 @@ pub const ROWS: &[Surface] = &[
     fresh(&["max_pool1d"], MAX, |b, args| max_pool(b, args, 1)),
     fresh(&["max_pool2d"], MAX, |b, args| max_pool(b, args, 2)),
     fresh(&["max_pool3d"], MAX, |b, args| max_pool(b, args, 3)),
+    fresh(&["F.max_pool1d_with_indices"], WITH_INDICES, |b, args| max_pool(b, args, 1)),
+    fresh(&["F.max_pool2d_with_indices"], WITH_INDICES, |b, args| max_pool(b, args, 2)),
+    fresh(&["F.max_pool3d_with_indices"], WITH_INDICES, |b, args| max_pool(b, args, 3)),
     fresh(&["avg_pool1d"], AVERAGE, |b, args| average_pool(b, args, 1)),
     fresh(&["avg_pool2d"], AVERAGE, |b, args| average_pool(b, args, 2)),
     fresh(&["avg_pool3d"], AVERAGE, |b, args| average_pool(b, args, 3)),
@@ -125,13 +130,27 @@ fn least(dtype: DType) -> Scalar {
 
 fn max_pool(b: &mut Builder, args: &mut Bound, n: usize) -> OpResult<Value> {
     let x = real(b, args, "input")?;
-    if args.boolean("return_indices")? {
-        return Err(OpError::unsupported("max_pool with indices"));
-    }
     let windows = windows_of(b, args, x, n)?;
+    if args.boolean("return_indices")? {
+        return with_indices(b, args, x, &windows);
+    }
     let value = least(b.dtype(x));
     let spread = spread_windows(b, x, &windows, value)?;
     Ok(reduce_windows(b, spread, n, ReduceOp::Max)?.into())
+}
+
+/// (values, where each lies in its plane): torch's own kernel.
+fn with_indices(b: &mut Builder, args: &Bound, x: NodeId, windows: &[Sliding]) -> OpResult<Value> {
+    let names = ["aten::max_pool1d_with_indices", "aten::max_pool2d_with_indices", "aten::max_pool3d_with_indices"];
+    let list = |of: fn(&Sliding) -> i64| ints(windows.iter().map(|w| Sym::from(of(w))));
+    let lists = [list(|w| w.size), list(|w| w.stride), list(|w| w.padding), list(|w| w.dilation)];
+    let ceil = Arg::Bool(args.boolean("ceil_mode")?);
+    let mut shape = b.shape(x);
+    let first = shape.len() - windows.len();
+    for (size, window) in shape[first..].iter_mut().zip(windows) {
+        *size = window.count.clone();
+    }
+    Operator::new(names[windows.len() - 1], "", lists.into_iter().chain([ceil])).values_and_indices(b, x, shape)
 }
 
 fn average_pool(b: &mut Builder, args: &mut Bound, n: usize) -> OpResult<Value> {

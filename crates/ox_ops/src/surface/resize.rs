@@ -1,13 +1,14 @@
 //! `interpolate`: the source of each output element is computed as torch computes it, in f32 (f64 for f64 tensors).
 
 use super::adaptive::average_to;
+use super::operator::{Operator, int, ints, one};
 use super::shared::{flag, not_implemented, real, wide};
 use super::{Bound, Surface, fresh};
 use crate::builder::Builder;
 use crate::error::{OpError, OpResult};
 use crate::value::{Value, ValueOf};
-use ox_ir::graph::{Bounds, NodeId};
-use ox_ir::{DType, PointOp, Sym};
+use ox_ir::graph::{Arg, Bounds, NodeId};
+use ox_ir::{DType, PointOp, Scalar, Sym};
 
 pub const ROWS: &[Surface] = &[
     fresh(
@@ -16,6 +17,7 @@ pub const ROWS: &[Surface] = &[
         interpolate,
     ),
     fresh(&["F.upsample"], "input, size=None, scale_factor=None, mode=nearest, align_corners=None", interpolate),
+    fresh(&["F.grid_sample"], "input, grid, mode=bilinear, padding_mode=zeros, align_corners=None", grid_sample),
     fresh(&["F.upsample_nearest"], "input, size=None, scale_factor=None, mode=nearest", interpolate),
     fresh(&["F.upsample_bilinear"], "input, size=None, scale_factor=None, mode=bilinear, align_corners=True", interpolate),
 ];
@@ -45,9 +47,7 @@ impl Axis {
 
 fn interpolate(b: &mut Builder, args: &mut Bound) -> OpResult<Value> {
     let x = real(b, args, "input")?;
-    if args.knows("antialias") && args.boolean("antialias")? {
-        return Err(OpError::unsupported("interpolate with antialias"));
-    }
+    let antialias = args.knows("antialias") && args.boolean("antialias")?;
     let mode = args.str("mode")?.to_string();
     let axes = axes(b, args, x)?;
     if let Some(empty) = axes.iter().find(|a| a.to.bounds().1 <= 0 || a.from.is_zero()) {
@@ -59,6 +59,12 @@ fn interpolate(b: &mut Builder, args: &mut Bound) -> OpResult<Value> {
     let align = args.knows("align_corners") && flag(args, "align_corners")?;
     let told = args.knows("align_corners") && args.has("align_corners");
     match mode.as_str() {
+        "bilinear" if antialias => library(b, x, &axes, align, "aten::_upsample_bilinear2d_aa"),
+        "bicubic" if antialias => library(b, x, &axes, align, "aten::_upsample_bicubic2d_aa"),
+        _ if antialias => Err(OpError::value(
+            "Anti-alias option is restricted to bilinear and bicubic modes and requires a 4-D tensor as input",
+        )),
+        "bicubic" => library(b, x, &axes, align, "aten::upsample_bicubic2d"),
         "nearest" | "area" | "nearest-exact" if told => Err(OpError::value(
             "align_corners option can only be set with the interpolating modes: linear | bilinear | bicubic | trilinear",
         )),
@@ -81,6 +87,42 @@ fn interpolate(b: &mut Builder, args: &mut Bound) -> OpResult<Value> {
         }
         other => Err(OpError::unsupported(format!("interpolate '{other}'"))),
     }
+}
+
+/// Torch's own kernel, for images.
+fn library(b: &mut Builder, x: NodeId, axes: &[Axis], align: bool, name: &'static str) -> OpResult<Value> {
+    if axes.len() != 2 || !b.dtype(x).is_float() {
+        return Err(OpError::unsupported("interpolation by a wide kernel of something else than float images"));
+    }
+    let mut shape = b.shape(x);
+    for (size, axis) in shape[2..].iter_mut().zip(axes) {
+        *size = axis.to.clone();
+    }
+    let factors: Option<Vec<Arg>> = axes.iter().map(|a| Some(Arg::Float(Scalar::Float(a.factor?)))).collect();
+    let (sizes, factors) = match factors {
+        Some(factors) => (Arg::None, Arg::List(factors)),
+        None => (ints(axes.iter().map(|a| a.to.clone())), Arg::None),
+    };
+    one(Operator::new(name, "vec", [sizes, Arg::Bool(align), factors]).call(b, &[x], &[(b.dtype(x), shape)])?)
+}
+
+/// Reads images at given places.
+fn grid_sample(b: &mut Builder, args: &mut Bound) -> OpResult<Value> {
+    let (x, grid) = (real(b, args, "input")?, real(b, args, "grid")?);
+    let place = |name: &str, of: [&str; 3]| -> OpResult<Arg> {
+        let found = of.iter().position(|m| args.str(name).is_ok_and(|given| given == *m));
+        found.map(|n| int(n as i64)).ok_or_else(|| OpError::value(format!("{name} must be one of {of:?}")))
+    };
+    let mode = place("mode", ["bilinear", "nearest", "bicubic"])?;
+    let padding = place("padding_mode", ["zeros", "border", "reflection"])?;
+    let align = Arg::Bool(flag(args, "align_corners")?);
+    let (own, places) = (b.shape(x), b.shape(grid));
+    if own.len() < 4 || places.len() != own.len() {
+        return Err(OpError::runtime("grid_sampler(): expected input and grid to have same number of dimensions"));
+    }
+    let shape = own[..2].iter().chain(&places[1..places.len() - 1]).cloned().collect();
+    let operator = Operator::new("aten::grid_sampler", "", [Arg::Tensor(1), mode, padding, align]);
+    one(operator.call(b, &[x, grid], &[(b.dtype(x), shape)])?)
 }
 
 fn axes(b: &Builder, args: &Bound, x: NodeId) -> OpResult<Vec<Axis>> {
@@ -251,7 +293,7 @@ fn neighbours(b: &mut Builder, dtype: DType, axis: &Axis, align: bool) -> OpResu
     let part = b.binary(PointOp::Sub, places, low)?;
     let part = b.binary(PointOp::Maximum, part, 0.0)?;
     let part = b.binary(PointOp::Minimum, part, 1.0)?;
-    let one = b.full_like(ox_ir::Scalar::Float(1.0), part);
+    let one = b.full_like(Scalar::Float(1.0), part);
     let rest = b.point(PointOp::Sub, &[one, part])?;
     Ok(Neighbours { index: [low, high], weight: [rest, part] })
 }

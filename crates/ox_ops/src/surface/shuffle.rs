@@ -1,5 +1,6 @@
 //! Rearrangements between channels and positions, and windows as columns.
 
+use super::operator::{Operator, ints, one};
 use super::pool::{Sliding, spread_windows};
 use super::shared::{divides, known_per_dim};
 use super::{Bound, Surface, fresh};
@@ -13,6 +14,7 @@ pub const ROWS: &[Surface] = &[
     fresh(&["pixel_shuffle"], "input, upscale_factor", pixel_shuffle),
     fresh(&["pixel_unshuffle"], "input, downscale_factor", pixel_unshuffle),
     fresh(&["channel_shuffle", "native_channel_shuffle"], "input, groups", channel_shuffle),
+    fresh(&["F.fold"], "input, output_size, kernel_size, dilation=1, padding=0, stride=1", fold),
     fresh(&["F.unfold", "aten.im2col"], "input, kernel_size, dilation=1, padding=0, stride=1", unfold),
 ];
 
@@ -75,6 +77,26 @@ fn channel_shuffle(b: &mut Builder, args: &mut Bound) -> OpResult<Value> {
     let x = b.reshape(x, &apart)?;
     let x = b.transpose(x, 1, 2)?;
     Ok(b.reshape(x, &shape)?.into())
+}
+
+/// The inverse of `unfold`, adding where windows overlap.
+fn fold(b: &mut Builder, args: &mut Bound) -> OpResult<Value> {
+    let x = args.tensor("input")?;
+    let shape = b.shape(x);
+    let mut lists = Vec::with_capacity(5);
+    for name in ["output_size", "kernel_size", "dilation", "padding", "stride"] {
+        lists.push(known_per_dim(args, name, 2)?);
+    }
+    let window = lists[1][0] * lists[1][1];
+    if !(2..=3).contains(&shape.len()) || window <= 0 || !divides(window, &shape[shape.len() - 2])? {
+        return Err(OpError::runtime("Expected 2D or 3D columns whose rows the window's size divides"));
+    }
+    let mut out: Shape = shape[..shape.len() - 1].iter().cloned().collect();
+    let channels = out.len() - 1;
+    out[channels] = out[channels].div(&Sym::from(window));
+    out.extend(lists[0].iter().map(|n| Sym::from(*n)));
+    let lists = lists.iter().map(|list| ints(list.iter().map(|n| Sym::from(*n))));
+    one(Operator::new("aten::col2im", "", lists).call(b, &[x], &[(b.dtype(x), out)])?)
 }
 
 /// Every window of [N, C, H, W] as a column of [N, C * window, windows].

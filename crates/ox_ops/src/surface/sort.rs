@@ -1,12 +1,13 @@
 //! Order statistics: sorts, medians, running extremes, searches, draws. All are torch's own kernels, called through its dispatcher; a
 //! row knows the result's types, so that no Python is needed.
 
+use super::operator::{Operator, int, one};
 use super::{Bound, Surface, fresh, wrap_dim};
 use crate::builder::Builder;
 use crate::error::{OpError, OpResult};
-use crate::value::{Value, ValueOf};
-use ox_ir::graph::{Arg, Callee, Library, LibraryOut, NodeId, Shape, contiguous_strides};
-use ox_ir::{DType, Sym, TensorType};
+use crate::value::Value;
+use ox_ir::graph::{Arg, NodeId, Shape};
+use ox_ir::{DType, Sym};
 
 pub const ROWS: &[Surface] = &[
     fresh(&["sort"], "input, dim=-1, descending=False, stable=None", sort),
@@ -24,50 +25,6 @@ pub const ROWS: &[Surface] = &[
     fresh(&["bucketize"], "input, boundaries, *, out_int32=False, right=False", bucketize),
     fresh(&["multinomial"], "input, num_samples, replacement=False", multinomial),
 ];
-
-/// A call of one of torch's operators. Arguments in the order of its schema, keyword-only ones by name.
-struct Operator {
-    name: &'static str,
-    overload: &'static str,
-    args: Vec<Arg>,
-    kwargs: Vec<(&'static str, Arg)>,
-    effect: bool,
-}
-
-impl Operator {
-    /// Of one tensor and these.
-    fn new(name: &'static str, overload: &'static str, rest: impl IntoIterator<Item = Arg>) -> Operator {
-        let args = [Arg::Tensor(0)].into_iter().chain(rest).collect();
-        Operator { name, overload, args, kwargs: Vec::new(), effect: false }
-    }
-
-    fn call(self, b: &mut Builder, tensors: &[NodeId], outs: &[(DType, Shape)]) -> OpResult<Vec<NodeId>> {
-        let device = b.ty(tensors[0]).device;
-        let out = |(dtype, shape): &(DType, Shape)| LibraryOut {
-            ty: TensorType { dtype: *dtype, device, shape: shape.clone() },
-            strides: contiguous_strides(shape),
-        };
-        let library = Library {
-            callee: Callee::Dispatcher { name: self.name.into(), overload: self.overload.into() },
-            args: self.args,
-            kwargs: self.kwargs.into_iter().map(|(name, arg)| (name.to_string(), arg)).collect(),
-            outs: outs.iter().map(out).collect(),
-            mutates: Vec::new(),
-            effect: self.effect,
-        };
-        b.library(library, tensors)
-    }
-
-    /// (values, indices), of one shape.
-    fn values_and_indices(self, b: &mut Builder, x: NodeId, shape: Shape) -> OpResult<Value> {
-        let outs = self.call(b, &[x], &[(b.dtype(x), shape.clone()), (DType::I64, shape)])?;
-        Ok(ValueOf::Tuple(outs.into_iter().map(Value::from).collect()))
-    }
-}
-
-fn int(value: i64) -> Arg {
-    Arg::Int(Sym::from(value))
-}
 
 /// The dimension as given, which torch wraps itself; out of range is the user's error now.
 fn dim_arg(b: &Builder, args: &Bound, x: NodeId) -> OpResult<(usize, Arg)> {
@@ -103,10 +60,6 @@ fn argsort(b: &mut Builder, args: &mut Bound) -> OpResult<Value> {
     };
     let shape = b.shape(x);
     one(operator.call(b, &[x], &[(DType::I64, shape)])?)
-}
-
-fn one(outs: Vec<NodeId>) -> OpResult<Value> {
-    outs.first().map(|node| Value::from(*node)).ok_or_else(|| OpError::bug("an operator without results"))
 }
 
 fn msort(b: &mut Builder, args: &mut Bound) -> OpResult<Value> {
