@@ -13,6 +13,9 @@ use ox_ir::graph::{Node, Shape, contiguous_strides};
 use ox_ir::{Graph, NodeId, Op, Sym};
 use rustc_hash::{FxHashMap, FxHashSet};
 
+/// How many nodes are looked at before a value counts as far away.
+const FAR: usize = 64;
+
 pub struct Prepared {
     pub graph: Graph,
     strides: Vec<Shape>,
@@ -53,8 +56,11 @@ impl Wishes {
             }
         }
         let mut last = FxHashMap::default();
-        for id in graph.ids().filter(|id| options.channels_last && is_plane_conv(graph, *id)) {
-            let better = is_better_channels_last(graph, id);
+        let convs: Vec<NodeId> = graph.ids().filter(|id| options.channels_last && is_plane_conv(graph, *id)).collect();
+        // Group norms run over whole planes of a few channels: in channels-last order those are slivers of every row.
+        let norms = convs.iter().any(|id| is_made_of_reduction(graph, graph.node(*id).args[0]));
+        for id in convs {
+            let better = !norms && is_better_channels_last(graph, id);
             last.insert(id, better);
             last.entry(graph.node(id).args[0]).or_insert(better);
         }
@@ -84,6 +90,22 @@ fn is_better_channels_last(graph: &Graph, id: NodeId) -> bool {
     }
     let repacked = estimate(&weight.iter().product()) / if is_single { 4 } else { 1 };
     repacked < 2 * (numel(graph.ty(node.args[0])) + numel(&node.ty))
+}
+
+/// Whether a reduction goes into a value, seen through what would be computed in one kernel with it.
+fn is_made_of_reduction(graph: &Graph, id: NodeId) -> bool {
+    let mut stack = vec![id];
+    for _ in 0..FAR {
+        let Some(id) = stack.pop() else { return false };
+        let node = graph.node(id);
+        match &node.op {
+            Op::Reduce { .. } => return true,
+            Op::Point(_) | Op::Cast => stack.extend(node.args.iter().copied()),
+            op if op.is_view() => stack.extend(node.args.iter().copied()),
+            _ => {}
+        }
+    }
+    false
 }
 
 impl Prepared {
