@@ -136,7 +136,7 @@ impl<'a> Emitter<'a> {
         let element = convert::convert(self.value(value)?, self.dtype(value), dtype).splat(so_far.lanes);
         let next = combine(op, dtype, so_far, element);
         self.running.insert(val, smallvec![next]);
-        Ok(bits::round_to(next, dtype))
+        Ok(rounded(op, next, dtype))
     }
 
     /// Makes the results values; folds the lanes if they ran along the reduced axis.
@@ -148,7 +148,7 @@ impl<'a> Emitter<'a> {
                 let (low, high): (Running<'a>, Running<'a>) = result.iter().map(|v| v.halves()).unzip();
                 result = combine_running(op, dtype, &low, &high);
             }
-            let value = if op.is_arg() { result[1] } else { bits::round_to(result[0], dtype) };
+            let value = if op.is_arg() { result[1] } else { rounded(op, result[0], dtype) };
             self.values[val.index()] = Some(value);
         }
     }
@@ -177,6 +177,11 @@ fn integer_range(dtype: DType) -> (i64, i64) {
         DType::I32 => (i32::MIN as i64, i32::MAX as i64),
         _ => (i64::MIN, i64::MAX),
     }
+}
+
+/// A result as a value of its type: only sums and products make new numbers.
+fn rounded<'a>(op: ReduceOp, v: V<'a>, dtype: DType) -> V<'a> {
+    if matches!(op, ReduceOp::Sum | ReduceOp::Prod) { bits::round_to(v, dtype) } else { v }
 }
 
 /// Two values of which neither is an argmax.
