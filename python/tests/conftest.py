@@ -23,3 +23,10 @@ def fresh_dynamo():
     torch._dynamo.reset()
     torch.manual_seed(0)
     yield
+
+
+def pytest_terminal_summary(terminalreporter, config):
+    ops = sys.modules.get("test_ops")
+    if ops and ops.COUNTS:
+        for line in ops.summary(config.get_verbosity() > 0):
+            terminalreporter.write_line(line)

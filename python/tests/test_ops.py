@@ -28,6 +28,8 @@ AMBIGUOUS = {"linalg.svd", "svd", "linalg.eig", "linalg.eigh", "svd_lowrank", "p
 FAKE_STRIDES_DIFFER = ("fft.",)
 
 COUNTS = collections.Counter()
+# Which operations Python does, and why: printed with -v.
+BY_PYTHON = collections.Counter()
 
 
 def cases():
@@ -73,7 +75,8 @@ def check(info, arguments):
         COUNTS["eager"] += 1
         return True
     ours = compare.copies(arguments)
-    torch.manual_seed(0)
+    # OpInfo's wrappers around random functions set this seed themselves.
+    torch.manual_seed(42 if fxcase.is_wrapper(function) else 0)
     actual = compiled(*fxcase.tensors_of(ours))
 
     def reference():
@@ -82,6 +85,7 @@ def check(info, arguments):
     strides = not info.name.startswith(FAKE_STRIDES_DIFFER)
     compare.assert_same(list(actual), expected, reference, strides=strides, label=describe(info, arguments))
     COUNTS[outcome(report)] += 1
+    BY_PYTHON.update((name, reason) for name, _, reason in report["python_calls"])
     return True
 
 
@@ -108,10 +112,10 @@ def describe(info, arguments):
     return f"{info.name}({', '.join(given)})"
 
 
-@pytest.fixture(scope="module", autouse=True)
-def report_counts(request):
-    yield
-    total = sum(COUNTS.values())
-    text = ", ".join(f"{COUNTS[k]} {k}" for k in ("native", "library", "python", "eager"))
-    reporter = request.config.pluginmanager.get_plugin("terminalreporter")
-    reporter.write_line(f"\nOpInfo: {total} samples equal to eager: {text}")
+def summary(verbose):
+    """Printed at the end of the run by conftest."""
+    by_kind = ", ".join(f"{COUNTS[kind]} {kind}" for kind in ("native", "library", "python", "eager"))
+    yield f"OpInfo: {sum(COUNTS.values())} samples equal to eager: {by_kind}"
+    if verbose:
+        for (name, reason), count in BY_PYTHON.most_common():
+            yield f"  by Python: {count:4} {name}: {reason}"

@@ -1,4 +1,4 @@
-//! One call of the FX graph: recorded as Ops where the surface table knows it, otherwise left to Python at run time.
+//! One call of the FX graph: recorded as Ops where the surface table knows it, otherwise left to torch at run time.
 
 use super::fake::place;
 use super::importer::Importer;
@@ -58,7 +58,7 @@ impl<'py> Importer<'py> {
             // What eager's own shape rules let pass is not for us to refuse: it will raise at run time if it must.
             Err(error) => error.to_string(),
         };
-        self.python_call(request, &writes, reason)
+        self.leave_to_torch(request, &writes, reason)
     }
 
     /// Calls whose result holds no tensor: sizes, numbers and types are known from the example; so are the items of tuples.

@@ -1,6 +1,8 @@
-//! Calls that the surface table does not know: done by Python at run time, typed by torch's fake kernels.
+//! Calls that the surface table does not know: done by torch at run time, through its dispatcher where that can carry the arguments,
+//! by Python otherwise; typed by torch's fake kernels.
 
 use super::call::{Callee, Request};
+use super::dispatch::Operator;
 use super::importer::Importer;
 use super::refusal::{Import, Refusal};
 use crate::report::PythonCall;
@@ -37,36 +39,38 @@ struct Encoder {
 }
 
 impl<'py> Importer<'py> {
-    pub(super) fn python_call(&mut self, request: Request<'py>, writes: &[TensorRef], reason: String) -> Import<FrontValue> {
+    pub(super) fn leave_to_torch(&mut self, request: Request<'py>, writes: &[TensorRef], reason: String) -> Import<FrontValue> {
         let results = self.library_outs(&request, writes)?;
         if !request.is_in_place() {
             self.note_opaque_view(&request)?;
         }
-        let ellipsis = self.host.add(&self.py.Ellipsis().into_bound(self.py));
-        let Request { name, callee, args, kwargs, example, .. } = request;
-        let mut encoder = Encoder { tensors: Vec::new(), ellipsis };
-        let encoded: Vec<Arg> = args.iter().map(|a| encoder.encode(a)).collect();
-        let encoded_kwargs = kwargs.iter().map(|(k, v)| (k.clone(), encoder.encode(v))).collect();
+        // An operator that writes is left to Python, which knows how to hand it its arguments.
+        let operator = if writes.is_empty() { self.operator(&request)? } else { None };
+        let mut encoder = Encoder { tensors: Vec::new(), ellipsis: self.host.add(&self.py.Ellipsis().into_bound(self.py)) };
+        let args = request.args.iter().map(|a| encoder.encode(a)).collect();
+        let kwargs = request.kwargs.iter().map(|(k, v)| (k.clone(), encoder.encode(v))).collect();
         let tensors = encoder.tensors;
         let mutates = writes.iter().filter_map(|w| tensors.iter().position(|t| t == w)).map(|p| p as u32).collect();
-        let results_are_args = results.is_none();
-        let library = Library {
-            callee: ox_ir::graph::Callee::Python { object: self.host.add_callee(callee, self.py), name: name.to_string() },
-            args: encoded,
-            kwargs: encoded_kwargs,
-            outs: results.unwrap_or_default(),
-            mutates,
-            // What Python does is not known: it keeps its place among other such calls.
-            effect: true,
-        };
+        let is_in_place = results.is_none();
+        let outs = results.unwrap_or_default();
+        // What it does is not known: it keeps its place among other such calls.
+        let mut library = Library { callee: nobody(), args, kwargs, outs, mutates, effect: true };
+        match operator.and_then(|operator| through_dispatcher(&library, operator)) {
+            Some(native) => library = native,
+            None => {
+                let name = request.name.to_string();
+                self.python_calls.push(PythonCall { name: name.clone(), location: self.location.clone(), reason });
+                let object = self.host.add_callee(request.callee, self.py);
+                library.callee = ox_ir::graph::Callee::Python { object, name };
+            }
+        }
         let outs = self.recorder.library(library, &tensors).map_err(|error| match error {
             OpError::Bug(text) => Refusal::Bug(text),
-            other => Refusal::unsupported(format!("{name}: {other}")),
+            other => Refusal::unsupported(format!("{}: {other}", request.name)),
         })?;
-        self.python_calls.push(PythonCall { name: name.to_string(), location: self.location.clone(), reason });
-        match example {
-            Some(example) if !results_are_args => self.rebuild(&example, &mut outs.into_iter()),
-            _ => Ok(args.into_iter().next().unwrap_or(ValueOf::None)),
+        match request.example {
+            Some(example) if !is_in_place => self.rebuild(&example, &mut outs.into_iter()),
+            _ => Ok(request.args.into_iter().next().unwrap_or(ValueOf::None)),
         }
     }
 
@@ -243,6 +247,22 @@ impl Encoder {
             ValueOf::Object(x) => Arg::Object(*x),
         }
     }
+}
+
+/// Stands in until it is known who is called.
+fn nobody() -> ox_ir::graph::Callee {
+    ox_ir::graph::Callee::Python { object: u32::MAX, name: String::new() }
+}
+
+/// The call through the dispatcher, if its arguments can be carried there.
+fn through_dispatcher(call: &Library, operator: Operator) -> Option<Library> {
+    let callee = ox_ir::graph::Callee::Dispatcher { name: operator.name, overload: operator.overload };
+    let mut native = Library { callee, ..call.clone() };
+    // torch's functions say `input` where schemas say `self`.
+    for (key, _) in native.kwargs.iter_mut().filter(|(key, _)| key == "input") {
+        *key = "self".to_string();
+    }
+    ox_runtime::supports(&native, &operator.schema).then_some(native)
 }
 
 fn is_sequence(object: &Bound<'_, PyAny>) -> bool {

@@ -2,12 +2,13 @@
 //!
 //! - `importer`: the walk over the nodes; inputs and constants.
 //! - `call`: one call, recorded through the surface table and checked against torch's fake tensors.
-//! - `library`: calls that the table does not know, done by Python at run time.
+//! - `library`, `dispatch`: calls that the table does not know, done by torch at run time.
 //! - `args`, `names`, `symint`, `fake`: Python's values, functions, size expressions and tensors as ours.
 //! - `outputs`: what the graph returns.
 
 mod args;
 mod call;
+mod dispatch;
 mod fake;
 mod importer;
 mod library;
