@@ -70,6 +70,17 @@ fn nothing_is_read_before_it_is_written() {
     wrong(&plan, "output 0: b3 is read before it is written");
 }
 
+/// A kernel may read what it wrote itself.
+#[test]
+fn a_buffer_that_is_written_first_needs_no_content() {
+    let kernel = |body: &str| Kernel::parse(&format!("kernel k(b0: f32 in, b1: f32 inout) lanes=none {{ {body} }}")).unwrap();
+    let mut plan = chain(arena(4, 0), arena(4, 16));
+    plan.kernels[0] = kernel("pass i0 < 4 { v0 = load b0[i0] store b1[i0] v0 } pass i0 < 4 { v2 = load b1[i0] store b1[i0] v2 }");
+    assert_eq!(plan.verify(), Ok(()));
+    plan.kernels[0] = kernel("pass i0 < 4 { v0 = load b0[i0] store sum b1[i0] v0 }");
+    wrong(&plan, "step 0: b1 is read before it is written");
+}
+
 #[test]
 fn launches_fit_their_kernels() {
     let mut plan = chain(arena(4, 0), arena(4, 16));

@@ -1,6 +1,7 @@
 //! What must hold for a Plan: everything that is named exists and fits, nothing is read before it is written.
 
 use super::{Check, VerifyError, at, ensure, less};
+use crate::graph::Combine;
 use crate::kernel::{BufRole, Inst, Kernel};
 use crate::plan::{BufId, Buffer, Place, Plan, PlanOutput, Step, View};
 use crate::sym::Sym;
@@ -68,18 +69,19 @@ impl State<'_> {
     }
 
     fn launch(&mut self, kernel: &Kernel, bufs: &[BufId], checks: u32) -> Check {
-        let params: Vec<_> = kernel.bufs.iter().filter(|b| !matches!(b.role, BufRole::Scratch(_))).collect();
+        let passed = kernel.bufs.iter().enumerate().filter(|(_, b)| !matches!(b.role, BufRole::Scratch(_)));
+        let params: Vec<_> = passed.collect();
         ensure(params.len() == bufs.len(), || {
             format!("{} buffers for {} parameters of {}", bufs.len(), params.len(), kernel.name)
         })?;
-        for (param, buf) in params.iter().zip(bufs) {
+        for ((n, param), buf) in params.iter().zip(bufs) {
             let dtype = self.buffer(*buf)?.dtype;
             ensure(dtype == param.dtype, || format!("{buf} is {dtype}, {} wants {}", kernel.name, param.dtype))?;
-            if param.role != BufRole::Out {
+            if starts_reading(kernel, *n as u32) {
                 self.reads(*buf)?;
             }
         }
-        for (param, buf) in params.iter().zip(bufs) {
+        for ((_, param), buf) in params.iter().zip(bufs) {
             if param.role != BufRole::In {
                 self.writes(*buf)?;
             }
@@ -135,4 +137,14 @@ impl State<'_> {
         let may_be_empty = !view.shape.iter().all(|n| n.is_positive());
         ensure(!outside || may_be_empty, || format!("a view of {} to element {} + {len} of {room}", view.buf, view.offset))
     }
+}
+
+/// Whether a kernel reads what a buffer held before: one that it writes first, it may read again later.
+fn starts_reading(kernel: &Kernel, param: u32) -> bool {
+    let touches = kernel.passes.iter().flat_map(|pass| &pass.body).find_map(|val| match &kernel.inst(*val).inst {
+        Inst::Load { buf, .. } if *buf == param => Some(true),
+        Inst::Store { buf, combine, .. } if *buf == param => Some(*combine != Combine::Set),
+        _ => None,
+    });
+    touches.unwrap_or(false)
 }

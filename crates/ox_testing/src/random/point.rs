@@ -15,6 +15,11 @@ fn jumps(op: PointOp) -> bool {
     !smooth
 }
 
+/// Where the sign of a NaN, which means nothing, would show.
+fn reads_sign(op: PointOp) -> bool {
+    matches!(op, PointOp::SignBit | PointOp::Copysign)
+}
+
 /// How large the elements of a float result can be.
 fn float_bound(op: PointOp, args: &[f64]) -> f64 {
     use PointOp::*;
@@ -51,15 +56,17 @@ impl Gen<'_> {
         if ty.dtype.is_int() && matches!(op, PointOp::DivFloor | PointOp::DivTrunc | PointOp::Remainder | PointOp::Fmod) {
             args[1] = self.nonzero(args[1])?;
         }
-        if args.iter().any(|a| self.meta[a.index()].fuzzy) && jumps(op) {
+        let fuzzy = args.iter().any(|a| self.meta[a.index()].fuzzy);
+        let signed_nan = reads_sign(op) && args.iter().any(|a| !self.meta[a.index()].bound.is_finite());
+        if (fuzzy && jumps(op)) || (ty.dtype.is_float() && signed_nan) {
             return None;
         }
         let bounds: Vec<f64> = args.iter().map(|a| self.meta[a.index()].bound).collect();
-        let fuzzy = args.iter().any(|a| self.meta[a.index()].fuzzy);
         let result = op.result(ty.dtype);
         let bound = if result.is_float() { float_bound(op, &bounds) } else { f64::INFINITY };
         // The half types overflow early.
         let bound = if bound > 1e4 && result.size() == 2 { f64::INFINITY } else { bound };
+        let fuzzy = fuzzy || (result.is_float() && !ox_ops::point::row(op).exact);
         self.push(Op::Point(op), &args, TensorType::new(result, ty.shape), Meta { fuzzy, bound })
     }
 
