@@ -154,12 +154,14 @@ impl<'a> V<'a> {
 
     /// A store past the caches; the address is a multiple of `align`, the size of the value.
     pub fn store_streaming(self, value: V<'a>, align: u32, access: Access) {
-        // SAFETY: as for loads.
-        let raw = unsafe { LLVMBuildStore(self.ir.builder, value.raw, self.raw) };
-        // SAFETY: a store instruction and the node that LLVM documents.
-        unsafe { LLVMSetAlignment(raw, align) };
         let one = self.ir.int(Elem::I32, 1);
-        self.ir.attach(raw, "nontemporal", self.ir.metadata_node(&[unsafe { LLVMValueAsMetadata(one.raw) }]));
+        // SAFETY: as for loads; a constant can be metadata.
+        let (raw, one) = unsafe {
+            let raw = LLVMBuildStore(self.ir.builder, value.raw, self.raw);
+            LLVMSetAlignment(raw, align);
+            (raw, LLVMValueAsMetadata(one.raw))
+        };
+        self.ir.attach(raw, "nontemporal", self.ir.metadata_node(&[one]));
         self.ir.describe(raw, access, false);
     }
 

@@ -80,7 +80,7 @@ impl Elem {
     }
 }
 
-/// One function under construction. The context and the module outlive it (`'c`).
+/// One function under construction. The context and the module outlive it.
 pub struct Ir {
     context: LLVMContextRef,
     module: LLVMModuleRef,
