@@ -305,16 +305,16 @@ impl<'a> Fusion<'a> {
 
     fn into_order(mut self) -> Vec<Unit> {
         let mut order = Vec::new();
-        let mut done = vec![false; self.units.len()];
+        let (mut done, mut open) = (vec![false; self.units.len()], vec![false; self.units.len()]);
         for k in 0..self.units.len() {
             let k = self.find(k);
-            self.visit(k, &mut done, &mut order);
+            self.visit(k, &mut done, &mut open, &mut order);
         }
         order.into_iter().map(|k| self.units[k].take().expect("each unit is visited once")).collect()
     }
 
     /// Depth first over what a unit reads; the recursion is a stack of its own, since graphs are deep.
-    fn visit(&mut self, k: usize, done: &mut [bool], order: &mut Vec<usize>) {
+    fn visit(&mut self, k: usize, done: &mut [bool], open: &mut [bool], order: &mut Vec<usize>) {
         let mut stack = vec![(k, false)];
         while let Some((k, expanded)) = stack.pop() {
             if done[k] {
@@ -325,6 +325,8 @@ impl<'a> Fusion<'a> {
                 order.push(k);
                 continue;
             }
+            // What is reached again while it waits for what it reads waits for itself: better a bug than a walk without end.
+            assert!(!std::mem::replace(&mut open[k], true), "units that wait for one another");
             stack.push((k, true));
             let before = self.effects.get_index_of(&k).and_then(|at| self.effects.get_index(at.checked_sub(1)?));
             stack.extend(before.map(|k| (*k, false)));
