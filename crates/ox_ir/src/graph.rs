@@ -327,15 +327,15 @@ pub struct GraphOutput {
     pub value: NodeId,
     /// Strides as eager has them.
     pub strides: Shape,
-    /// The result shares memory with this input (it is the input or a view of it), starting at this offset from the storage's start.
+    /// The result shares memory with an input or with another output.
     pub alias: Option<Alias>,
 }
 
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub enum Alias {
-    /// A view of the n-th input, at this storage offset.
+    /// A view of the n-th input, at this offset from that input's first element.
     Input(u32, Sym),
-    /// A view of the n-th output, at this storage offset relative to that output's first element.
+    /// A view of the n-th output, at this offset from that output's first element.
     Output(u32, Sym),
 }
 

@@ -100,7 +100,7 @@ pub enum Step {
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum PlanOutput {
     Buffer(BufId),
-    /// A view of the n-th input's storage, at a storage offset.
+    /// A view of the n-th input's storage, at an offset from that input's first element.
     InputView {
         input: u32,
         shape: Shape,

@@ -42,6 +42,8 @@ pub struct Imported {
 pub(super) struct InputInfo {
     pub tensor: TensorRef,
     pub storage: usize,
+    /// Where in the storage it began when the graph was captured.
+    pub offset: ox_ir::Sym,
 }
 
 pub struct Importer<'py> {
@@ -195,12 +197,12 @@ impl<'py> Importer<'py> {
         if fake.ty.device != ox_ir::Device::Cpu {
             return Err(Refusal::unsupported(format!("a tensor on {}", example.getattr(intern!(self.py, "device"))?)));
         }
-        let storage = place(&self.symbols, example)?.map_or(0, |p| p.storage);
+        let (storage, offset) = place(&self.symbols, example)?.map_or((0, ox_ir::Sym::ZERO), |p| (p.storage, p.offset));
         // Dynamo names placeholders after their source: `l_self_modules_bn1_buffers_running_mean_`.
         let is_weight = name.contains("_buffers_") || example.is_instance(self.torch.parameter.bind(self.py))?;
         let frozen = self.freezing && is_weight;
         let tensor = self.recorder.input(GraphInput { name, ty: fake.ty, strides: fake.strides, frozen });
-        self.inputs.push(InputInfo { tensor, storage });
+        self.inputs.push(InputInfo { tensor, storage, offset });
         Ok(tensor)
     }
 

@@ -43,15 +43,16 @@ impl<'py> Importer<'py> {
             other => Refusal::unsupported(other.to_string()),
         })?;
         for (n, input) in collected.inputs.iter().enumerate() {
-            let offset = &collected.specs[n].offset;
             match (input, &graph.outputs[n].alias) {
                 // The fake tensors know of views that the recorder could not follow.
-                (Some(input), alias) if !matches!(alias, Some(Alias::Input(known, _)) if known == input) => {
+                (Some(input), _) => {
                     let value = graph.outputs[n].value;
                     if graph.ty(value).dtype != graph.inputs[*input as usize].ty.dtype {
                         return Err(Refusal::unsupported("an output that shows an input's memory as another type"));
                     }
-                    graph.outputs[n].alias = Some(Alias::Input(*input, offset.clone()));
+                    // Counted from the input's first element: no guard says where in its storage an input begins.
+                    let offset = &collected.specs[n].offset - &self.inputs[*input as usize].offset;
+                    graph.outputs[n].alias = Some(Alias::Input(*input, offset));
                 }
                 (None, Some(Alias::Input(..))) => graph.outputs[n].alias = None,
                 _ => {}

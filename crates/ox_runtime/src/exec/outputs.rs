@@ -104,7 +104,10 @@ impl Run<'_> {
                 Home::Input(n) => self.inputs[n].to_owned(),
                 _ => self.owned(*buf)?.to_owned(),
             },
-            Output::InputView { input, layout, offset } => alias(self.inputs[*input], layout, *offset),
+            Output::InputView { input, layout, offset } => {
+                let input = self.inputs[*input];
+                alias(input, layout, input.storage_offset()? + offset)
+            }
             Output::View { window, shared } => {
                 let home = self.prepared.buffers[window.buf].home;
                 let base = if let Home::Input(n) = home { self.inputs[n] } else { self.owned(window.buf)? };
