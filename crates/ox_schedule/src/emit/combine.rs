@@ -104,7 +104,7 @@ impl Emitter<'_> {
     }
 
     /// The later of a pass and the home of a value that is used in it.
-    fn later(&self, pass: PassId, val: Val) -> PassId {
+    pub(super) fn later(&self, pass: PassId, val: Val) -> PassId {
         let home = self.home[val.index()];
         if (home.full, home.level) > (pass.full, pass.level) { home } else { pass }
     }

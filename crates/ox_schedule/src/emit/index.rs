@@ -3,7 +3,7 @@
 use super::{CheckText, Emitter, Illegal, PassId};
 use ox_ir::graph::{Bounds, Dims, Shape};
 use ox_ir::kernel::{Inst, Val};
-use ox_ir::{DType, NodeId, Op, Sym, Var};
+use ox_ir::{DType, NodeId, Op, PointOp, Scalar, Sym, Var};
 
 impl Emitter<'_> {
     pub(super) fn gather(
@@ -43,26 +43,41 @@ impl Emitter<'_> {
         }
         for (k, d) in dims.iter().enumerate() {
             let value = self.value(node.args[1 + k], index_coords.clone(), mask)?;
-            inner[*d] = self.checked_index(id, *d, value, &source[*d]);
+            inner[*d] = self.checked_index(id, *d, value, &source[*d], mask);
         }
         Ok(inner)
     }
 
     /// An index value as an expression: itself where it is one that is known to be in range, else a variable behind a check.
-    fn checked_index(&mut self, id: NodeId, dim: usize, value: Val, extent: &Sym) -> Sym {
-        let pass = self.home[value.index()];
-        let value = self.convert(value, DType::I64, pass);
+    /// An index outside the mask is not the program's: it is taken for 0.
+    fn checked_index(&mut self, id: NodeId, dim: usize, value: Val, extent: &Sym, mask: Option<Val>) -> Sym {
+        let mut pass = self.seen_from(value);
+        let mut value = self.convert(value, DType::I64, pass);
         if let Inst::Index(e) = &self.insts[value.index()].inst
             && e.is_nonneg()
             && (&(extent - e) - 1).is_nonneg()
         {
             return e.clone();
         }
-        let known = self.bodies[&pass].iter().find_map(|v| match &self.insts[v.index()].inst {
+        if let Some(mask) = mask {
+            pass = self.later(pass, mask);
+            let zero = self.push_pure(pass, Inst::Const(Scalar::Int(0)), DType::I64);
+            value = self.apply(PointOp::Where, &[mask, value, zero], pass);
+        }
+        let known = self.bodies.get(&pass).into_iter().flatten().find_map(|v| match &self.insts[v.index()].inst {
             Inst::CheckIndex { value: v, var, extent: n, .. } if *v == value && n == extent => Some(var.clone()),
             _ => None,
         });
         Sym::var(&known.unwrap_or_else(|| self.new_index(id, dim, value, extent, pass)))
+    }
+
+    /// The first pass that can use a value: what a reduction makes is there behind its loop.
+    fn seen_from(&self, value: Val) -> PassId {
+        let home = self.home[value.index()];
+        match self.insts[value.index()].inst {
+            Inst::Reduce { .. } | Inst::ReduceArg { .. } => PassId { level: home.level + 1, full: false },
+            _ => home,
+        }
     }
 
     fn new_index(&mut self, id: NodeId, dim: usize, value: Val, extent: &Sym, pass: PassId) -> Var {
