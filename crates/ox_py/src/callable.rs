@@ -92,10 +92,14 @@ impl NativeCallable {
 
     /// An input that the graph writes overlaps another in memory: the graph was captured for separate ones.
     fn writes_shared_memory(&self, handles: &Handles<'_>) -> bool {
+        if self.graph.mutations.is_empty() {
+            return false;
+        }
+        let extents: SmallVec<[_; 32]> = handles.iter().map(extent).collect();
         self.graph.mutations.iter().any(|mutation| {
-            let Some(written) = handles.get(mutation.input as usize).and_then(extent) else { return false };
-            let others = handles.iter().enumerate().filter(|(n, _)| *n != mutation.input as usize);
-            others.filter_map(|(_, handle)| extent(handle)).any(|(start, end)| start < written.1 && written.0 < end)
+            let Some(written) = extents.get(mutation.input as usize).copied().flatten() else { return false };
+            let others = extents.iter().enumerate().filter(|(n, _)| *n != mutation.input as usize);
+            others.filter_map(|(_, other)| *other).any(|(start, end)| start < written.1 && written.0 < end)
         })
     }
 
