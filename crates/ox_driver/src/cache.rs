@@ -20,6 +20,9 @@ impl Key {
     }
 }
 
+/// A process that compiles more than this starts over, so that its memory stays bounded; programs keep the kernels they run.
+const MOST_KEPT: usize = 4096;
+
 static KERNELS: OnceLock<Mutex<FxHashMap<Key, LoadedKernel>>> = OnceLock::new();
 
 /// The kernels in order, and how many of them had to be compiled. Two threads may compile the same kernel at once; one of the
@@ -36,6 +39,9 @@ pub(crate) fn load(backend: &Backend, kernels: &[Kernel], threads: usize) -> Res
     let fresh = if wanted.is_empty() { Vec::new() } else { backend.compile(&wanted, threads)? };
     let mut keys: Vec<Option<Key>> = keys.into_iter().map(Some).collect();
     let mut known = cache.lock().unwrap_or_else(PoisonError::into_inner);
+    if known.len() + fresh.len() > MOST_KEPT {
+        known.clear();
+    }
     for (n, kernel) in missing.iter().zip(fresh) {
         found[*n] = Some(kernel.clone());
         known.insert(keys[*n].take().expect("each is missing once"), kernel);

@@ -298,7 +298,8 @@ impl Recorder {
         Ok(self.builder.finish(results, mutations))
     }
 
-    /// An output shares memory with the input that is its base, or with the output that holds the whole of its base.
+    /// An output shares memory with the input that is its base, or with the output that holds the whole of its base; where none does,
+    /// with the first output that holds a part.
     fn alias_of(&self, outputs: &[OutputSpec], n: usize) -> Option<Alias> {
         let data = |spec: &OutputSpec| &self.refs[spec.tensor.0 as usize];
         let own = data(&outputs[n]);
@@ -307,7 +308,9 @@ impl Recorder {
         }
         let whole = self.builder.ty(self.bases[own.base].value).numel();
         let holds_all = |spec: &OutputSpec| data(spec).base == own.base && self.ty(spec.tensor).numel() == whole;
-        let holder = outputs.iter().position(holds_all).filter(|holder| *holder != n)?;
+        let holds_part = |spec: &OutputSpec| data(spec).base == own.base;
+        let holder = outputs.iter().position(holds_all).or_else(|| outputs.iter().position(holds_part));
+        let holder = holder.filter(|holder| *holder != n)?;
         Some(Alias::Output(holder as u32, &outputs[n].offset - &outputs[holder].offset))
     }
 }

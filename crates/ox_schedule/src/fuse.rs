@@ -2,7 +2,8 @@
 //!
 //! Every root that a kernel computes starts as a group of its own. Pairs of groups wait in a priority queue, priced by the bytes
 //! that joining them saves; a pair is joined if the groups' spaces agree, no path leads from one to the other around them, and the
-//! emitter finds every member where it is needed.
+//! emitter finds every member where it is needed. An order in which the units could run is kept all the while, so that a path is
+//! looked for only between the two.
 
 use crate::cost::{bytes, estimate};
 use crate::emit::{Context, emit};
@@ -56,6 +57,9 @@ pub struct Fusion<'a> {
     parent: Vec<usize>,
     unit_of: FxHashMap<NodeId, usize>,
     readers: FxHashMap<NodeId, IndexSet<usize>>,
+    /// Units in an order in which they could run, with holes where units were joined; and where each stands in it.
+    order: Vec<Option<usize>>,
+    rank: Vec<usize>,
     /// Calls with effects, in the order in which they must run.
     effects: IndexSet<usize>,
     queue: BinaryHeap<(i64, std::cmp::Reverse<(usize, usize)>)>,
@@ -84,6 +88,8 @@ impl<'a> Fusion<'a> {
             parent: Vec::new(),
             unit_of: FxHashMap::default(),
             readers: FxHashMap::default(),
+            order: Vec::new(),
+            rank: Vec::new(),
             effects: IndexSet::new(),
             queue: BinaryHeap::new(),
         };
@@ -99,6 +105,8 @@ impl<'a> Fusion<'a> {
                 fusion.unit_of.insert(id, number);
                 fusion.units.push(Some(unit));
                 fusion.parent.push(number);
+                fusion.order.push(Some(number));
+                fusion.rank.push(number);
             }
         }
         fusion
@@ -192,7 +200,7 @@ impl<'a> Fusion<'a> {
         let graph = self.ctx.graph;
         let (a, b) = (self.unit(a), self.unit(b));
         let passed = |from: &Unit, to: &Unit| -> i64 {
-            from.members.iter().filter(|m| to.reads.contains(*m)).map(|m| 2 * bytes(graph.ty(*m))).sum()
+            from.members.iter().filter(|m| to.reads.contains(*m)).map(|m| bytes(graph.ty(*m)).saturating_mul(2)).sum()
         };
         let shared: i64 = a.reads.iter().filter(|r| b.reads.contains(*r)).map(|r| bytes(graph.ty(*r))).sum();
         passed(a, b) + passed(b, a) + shared
@@ -200,15 +208,17 @@ impl<'a> Fusion<'a> {
 
     fn try_join(&mut self, a: usize, b: usize) -> bool {
         let Some(joined) = self.joined(a, b) else { return false };
-        if self.path_around(a, b) || self.path_around(b, a) {
-            return false;
-        }
+        let (first, second) = if self.rank[a] < self.rank[b] { (a, b) } else { (b, a) };
+        let Some(behind) = self.behind(first, second) else { return false };
         let stored = |_: NodeId| true;
         match emit(self.ctx, &joined.members, &joined.space, &stored, false) {
-            Ok(e) if e.params.len() <= MOST_PARAMS && e.kernel.insts.len() <= MOST_INSTRUCTIONS => self.join(a, b, joined),
-            _ => return false,
+            Ok(e) if e.params.len() <= MOST_PARAMS && e.kernel.insts.len() <= MOST_INSTRUCTIONS => {
+                self.reorder(first, second, &behind, a);
+                self.join(a, b, joined);
+                true
+            }
+            _ => false,
         }
-        true
     }
 
     /// The unit that the two would make.
@@ -244,27 +254,33 @@ impl<'a> Fusion<'a> {
         Some(space)
     }
 
-    /// Whether a third unit lies on a path from `from` to `to`.
-    fn path_around(&mut self, from: usize, to: usize) -> bool {
-        let goal: Vec<NodeId> = self.unit(to).members.clone();
-        let last = *goal.last().expect("a unit has members");
-        let mut stack = self.successors(from);
-        stack.retain(|k| *k != to);
-        let mut seen: IndexSet<usize> = stack.iter().copied().collect();
+    /// The units before `second` that need `first`; None if one of them is needed by `second`, so that the two cannot be one.
+    fn behind(&mut self, first: usize, second: usize) -> Option<IndexSet<usize>> {
+        let mut stack = self.successors(first);
+        stack.retain(|k| *k != second);
+        let mut behind = IndexSet::new();
         while let Some(k) = stack.pop() {
-            if k == to || seen.len() > MOST_VISITED {
-                return true;
+            if k == second || behind.len() > MOST_VISITED {
+                return None;
             }
-            if self.unit(k).members[0] > last {
-                continue;
-            }
-            for next in self.successors(k) {
-                if next != from && seen.insert(next) {
-                    stack.push(next);
-                }
+            if self.rank[k] < self.rank[second] && behind.insert(k) {
+                stack.extend(self.successors(k));
             }
         }
-        false
+        Some(behind)
+    }
+
+    /// Puts the joined unit behind all that it may need and in front of what needs it; the order stays one that can run.
+    fn reorder(&mut self, first: usize, second: usize, behind: &IndexSet<usize>, joined: usize) {
+        let (from, to) = (self.rank[first], self.rank[second]);
+        let between: Vec<usize> = self.order[from + 1..to].iter().flatten().copied().collect();
+        let (after, before): (Vec<usize>, Vec<usize>) = between.into_iter().partition(|k| behind.contains(k));
+        let window: Vec<usize> = before.into_iter().chain([joined]).chain(after).collect();
+        self.order[from..=to].fill(None);
+        for (at, k) in (from..).zip(window) {
+            self.order[at] = Some(k);
+            self.rank[k] = at;
+        }
     }
 
     fn successors(&mut self, k: usize) -> Vec<usize> {
@@ -304,40 +320,8 @@ impl<'a> Fusion<'a> {
     }
 
     fn into_order(mut self) -> Vec<Unit> {
-        let mut order = Vec::new();
-        let (mut done, mut open) = (vec![false; self.units.len()], vec![false; self.units.len()]);
-        for k in 0..self.units.len() {
-            let k = self.find(k);
-            self.visit(k, &mut done, &mut open, &mut order);
-        }
-        order.into_iter().map(|k| self.units[k].take().expect("each unit is visited once")).collect()
-    }
-
-    /// Depth first over what a unit reads; the recursion is a stack of its own, since graphs are deep.
-    fn visit(&mut self, k: usize, done: &mut [bool], open: &mut [bool], order: &mut Vec<usize>) {
-        let mut stack = vec![(k, false)];
-        while let Some((k, expanded)) = stack.pop() {
-            if done[k] {
-                continue;
-            }
-            if expanded {
-                done[k] = true;
-                order.push(k);
-                continue;
-            }
-            // What is reached again while it waits for what it reads waits for itself: better a bug than a walk without end.
-            assert!(!std::mem::replace(&mut open[k], true), "units that wait for one another");
-            stack.push((k, true));
-            let before = self.effects.get_index_of(&k).and_then(|at| self.effects.get_index(at.checked_sub(1)?));
-            stack.extend(before.map(|k| (*k, false)));
-            for read in self.unit(k).reads.clone() {
-                if let Some(p) = self.producer(read)
-                    && !done[p]
-                {
-                    stack.push((p, false));
-                }
-            }
-        }
+        let order = std::mem::take(&mut self.order);
+        order.into_iter().flatten().map(|k| self.units[k].take().expect("each unit stands in the order once")).collect()
     }
 }
 

@@ -166,26 +166,38 @@ impl Prepared {
     }
 
     /// The strides of a node's memory where nobody asks for others: what torch's kernels give, for the calls; for a computed
-    /// value, the order of the tensors that it is made of.
+    /// value, those of the first tensor that it is made of, as eager does it.
     fn natural_strides(&self, node: &Node, last: Option<bool>) -> Shape {
         let shape = &node.ty.shape;
-        let follows = |id: &NodeId| {
-            let ty = self.graph.ty(*id);
-            ty.shape == *shape && self.resolved(*id).is_some_and(|s| is_channels_last(shape, &s))
-        };
-        let in_last = || channels_last(shape).unwrap_or_else(|| contiguous_strides(shape));
+        let in_order = |last: bool| if last { channels_last(shape) } else { None }.unwrap_or_else(|| contiguous_strides(shape));
         match &node.op {
             Op::Input(n) => self.graph.inputs[*n as usize].strides.clone(),
             Op::Project(n) => project_strides(&self.graph, node.args[0], *n),
             Op::Attention(_) => attention_strides(shape),
             Op::Conv(_) => {
                 let given = &self.graph.ty(node.args[0]).shape;
-                let is_last = self.resolved(node.args[0]).is_some_and(|s| is_channels_last(given, &s));
-                if is_last { in_last() } else { contiguous_strides(shape) }
+                in_order(self.resolved(node.args[0]).is_some_and(|s| is_channels_last(given, &s)))
             }
-            op if is_computed(op) && last.unwrap_or_else(|| node.args.iter().any(follows)) => in_last(),
-            _ => contiguous_strides(shape),
+            Op::Point(_) | Op::Cast => match last {
+                Some(last) => in_order(last),
+                None => self.followed_strides(node).unwrap_or_else(|| contiguous_strides(shape)),
+            },
+            _ => in_order(last.unwrap_or(false)),
         }
+    }
+
+    /// The strides of the first argument that lies densely in the shape of the result; constants lie nowhere.
+    fn followed_strides(&self, node: &Node) -> Option<Shape> {
+        let shape = &node.ty.shape;
+        let tensors = node.args.iter().filter(|id| {
+            let base = view_base(&self.graph, **id);
+            self.graph.ty(**id).shape == *shape
+                && !matches!(self.graph.node(base).op, Op::Full(_) | Op::Iota { .. } | Op::SymValue(_))
+        });
+        let strides = tensors.filter_map(|id| self.resolved(*id)).find(|s| is_dense(shape, s))?;
+        // What only sizes of 1 tell apart is contiguous.
+        let dense = contiguous_strides(shape);
+        Some(if same_strides(shape, &strides, &dense) { dense } else { strides })
     }
 
     fn push_copy(&mut self, of: NodeId, strides: Shape) -> NodeId {

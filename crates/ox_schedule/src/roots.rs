@@ -95,12 +95,12 @@ fn inlined(graph: &Graph, id: NodeId, is_root: &[bool], inline: &[Inline]) -> In
     for arg in &graph.node(id).args {
         if is_root[arg.index()] || matches!(graph.node(*arg).op, Op::Input(_)) {
             sum.cost += 1;
-            if 2 * numel(graph.ty(*arg)) >= size {
-                sum.read += bytes(graph.ty(*arg));
+            if numel(graph.ty(*arg)) >= size / 2 {
+                sum.read = sum.read.saturating_add(bytes(graph.ty(*arg)));
             }
         } else {
             sum.cost += inline[arg.index()].cost;
-            sum.read += inline[arg.index()].read;
+            sum.read = sum.read.saturating_add(inline[arg.index()].read);
         }
     }
     sum

@@ -13,7 +13,7 @@ pub struct Optimised {
     pub prelude: Option<Prelude>,
 }
 
-/// The part that needs to run only once, and again if a frozen tensor is changed after all.
+/// The part that needs to run only once, and again if a frozen weight has been replaced by another tensor.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Prelude {
     pub graph: Graph,

@@ -90,8 +90,7 @@ impl Executable {
             frame: prepared.take_frame(inference),
             arena,
         };
-        let done = execute(&mut run, self.profile.as_ref());
-        let results = done.and_then(|()| run.results());
+        let results = execute(&mut run, self.profile.as_ref());
         let Run { mut frame, arena, .. } = run;
         frame.clear();
         prepared.give_frame(inference, frame);
@@ -160,14 +159,17 @@ fn describe(at: usize, layout: &Layout, input: TensorRef<'_>) -> String {
     )
 }
 
-fn execute(run: &mut Run<'_>, profile: Option<&Profile>) -> Result<(), RunError> {
+/// Inputs are written last, when nothing else can fail: a caller that falls back to eager must find them as they were.
+fn execute(run: &mut Run<'_>, profile: Option<&Profile>) -> Result<Vec<Tensor>, RunError> {
     let _guards = Guards::new(run.abi);
     run.place_buffers()?;
     match profile {
         None => run.prepared.actions.iter().try_for_each(|action| perform(run, action))?,
         Some(profile) => perform_timed(run, profile)?,
     }
-    run.write_back()
+    let results = run.results()?;
+    run.write_back()?;
+    Ok(results)
 }
 
 /// As the plain loop; every action but the allocations stands for one step of the Plan, in order.

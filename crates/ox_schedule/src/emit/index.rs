@@ -64,8 +64,11 @@ impl Emitter<'_> {
             let zero = self.push_pure(pass, Inst::Const(Scalar::Int(0)), DType::I64);
             value = self.apply(PointOp::Where, &[mask, value, zero], pass);
         }
+        let wraps = self.wraps(id);
         let known = self.bodies.get(&pass).into_iter().flatten().find_map(|v| match &self.insts[v.index()].inst {
-            Inst::CheckIndex { value: v, var, extent: n, .. } if *v == value && n == extent => Some(var.clone()),
+            Inst::CheckIndex { value: v, var, extent: n, wrap, .. } if (*v, n, *wrap) == (value, extent, wraps) => {
+                Some(var.clone())
+            }
             _ => None,
         });
         Sym::var(&known.unwrap_or_else(|| self.new_index(id, dim, value, extent, pass)))
@@ -80,6 +83,12 @@ impl Emitter<'_> {
         }
     }
 
+    /// Whether negative indices count from the end.
+    fn wraps(&self, id: NodeId) -> bool {
+        let op = &self.ctx.graph.node(id).op;
+        matches!(op, Op::Index { bounds: Bounds::Wrap, .. } | Op::IndexPut { bounds: Bounds::Wrap, .. })
+    }
+
     fn new_index(&mut self, id: NodeId, dim: usize, value: Val, extent: &Sym, pass: PassId) -> Var {
         let var = Var::loaded(self.loaded.len() as u32, extent.clone());
         self.loaded.insert(var.clone(), pass.level);
@@ -87,10 +96,7 @@ impl Emitter<'_> {
             self.inner_vars.insert(var.clone());
         }
         let check = self.new_check(id, CheckText::Index { dim });
-        let wrap = matches!(
-            self.ctx.graph.node(id).op,
-            Op::Index { bounds: Bounds::Wrap, .. } | Op::IndexPut { bounds: Bounds::Wrap, .. }
-        );
+        let wrap = self.wraps(id);
         self.push(pass, Inst::CheckIndex { value, var: var.clone(), extent: extent.clone(), wrap, check }, DType::I64);
         var
     }

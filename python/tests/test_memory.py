@@ -1,0 +1,85 @@
+"""Where results lie and what they share: eager's strides, aliasing and inputs, call after call."""
+
+import oxytorch
+import torch
+
+
+def compiled(f):
+    return torch.compile(f, backend=oxytorch.dynamo_backend, fullgraph=True)
+
+
+@torch.no_grad()
+def test_a_returned_view_follows_its_input():
+    """Dynamo does not guard where in its storage an input begins."""
+    t = torch.arange(10.0)
+    f = compiled(lambda x: (x[1:3], x * 2))
+    f(t[:5])
+    view, _ = f(t[5:])
+    assert view.tolist() == [6.0, 7.0]
+    view.fill_(-1.0)
+    assert t[6] == -1.0
+
+
+@torch.no_grad()
+def test_results_that_share_memory_stay_shared():
+    def f(x):
+        y = x + 1
+        return y[:3], y[1:]
+
+    front, back = compiled(f)(torch.arange(5.0))
+    front[1] = 77.0
+    assert back[0] == 77.0
+
+
+@torch.no_grad()
+def test_a_view_of_a_result_has_eagers_strides():
+    def f(x):
+        return (x.t() * 2)[:3, :]
+
+    x = torch.randn(7, 6)
+    got = compiled(f)(x)
+    assert got.stride() == f(x).stride() and torch.equal(got, f(x))
+
+
+@torch.no_grad()
+def test_an_input_is_written_once():
+    def f(x):
+        x.add_(1)
+        return x.view(-1)[2:]
+
+    f = compiled(f)
+    f(torch.arange(10.0)[5:])
+    x = torch.zeros(5)
+    f(x)
+    assert x.tolist() == [1.0] * 5
+
+
+@torch.no_grad()
+def test_an_index_is_checked_only_where_it_is_read():
+    x, z, index = torch.randn(5, 4), torch.randn(2, 4), torch.tensor([10, 11, 12])
+
+    def f(x, index, z):
+        return torch.cat([x[index - 10], z])
+
+    assert torch.equal(compiled(f)(x, index, z), f(x, index, z))
+
+
+@torch.no_grad()
+def test_an_index_made_by_a_reduction():
+    def f(x):
+        return x.gather(1, x.argmax(1, keepdim=True))
+
+    x = torch.randn(7, 6)
+    assert torch.equal(compiled(f)(x), f(x))
+
+
+@torch.no_grad()
+def test_groups_that_would_wait_for_one_another():
+    def f(x, a, v, w):
+        d = (a.exp() @ v) * x.sin()
+        e = a * (x.relu() @ w) * a
+        return d, e
+
+    args = torch.randn(64, 32), torch.randn(64, 512), torch.randn(512, 32), torch.randn(32, 512)
+    for got, expected in zip(compiled(f)(*args), f(*args), strict=True):
+        torch.testing.assert_close(got, expected, rtol=1e-5, atol=1e-3)
