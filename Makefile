@@ -1,5 +1,4 @@
 # The commands a newcomer types. Each sets up what it needs, says so, and is quick the second time.
-SHELL := /bin/bash
 PYTHON := .venv/bin/python
 export LLVM_SYS_191_PREFIX ?= $(shell llvm-config-19 --prefix 2>/dev/null || echo /usr/lib/llvm-19)
 export PYO3_PYTHON := $(CURDIR)/$(PYTHON)
@@ -23,8 +22,7 @@ setup:
 	@scripts/setup.sh
 
 build: setup
-	@echo "build: the extension in release (the first time takes minutes)"
-	@. .venv/bin/activate && maturin develop --release --quiet
+	@scripts/build.sh
 
 demo: build
 	@$(PYTHON) examples/demo.py
