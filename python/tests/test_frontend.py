@@ -84,6 +84,13 @@ def test_debug_dumps(tmp_path):
     assert any(n.startswith("4-kernel") for n in names) and any(n.endswith(".ll") for n in names)
 
 
+def test_debug_folder_that_cannot_be_written(tmp_path):
+    (tmp_path / "file").write_text("")
+    f = oxytorch.compile(lambda x: x * 3, options={"debug_dir": str(tmp_path / "file" / "inside")})
+    with pytest.warns(UserWarning, match="cannot write"):
+        compare.assert_same(f(torch.ones(3)), torch.full((3,), 3.0))
+
+
 # What falls back, and how it says so.
 
 

@@ -1,5 +1,6 @@
 //! Programs as text files, for people.
 
+use std::cell::RefCell;
 use std::fmt::Display;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -8,29 +9,30 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 static GRAPHS: AtomicUsize = AtomicUsize::new(0);
 
 /// Writes the programs of one compile into a folder of their own, or nothing if nobody asked. A dump that cannot be written does not
-/// stop the compile.
+/// stop the compile; it leaves a note.
+#[derive(Default)]
 pub(crate) struct Dump {
     folder: Option<PathBuf>,
+    notes: RefCell<Vec<String>>,
 }
 
 impl Dump {
     pub(crate) fn new(base: Option<&Path>) -> Dump {
-        let folder =
-            base.map(|base| base.join(format!("graph-{}-{}", std::process::id(), GRAPHS.fetch_add(1, Ordering::Relaxed))));
-        let folder = folder.filter(|folder| match std::fs::create_dir_all(folder) {
-            Ok(()) => true,
-            Err(error) => {
-                tracing::warn!("cannot write dumps to {}: {error}", folder.display());
-                false
-            }
-        });
-        Dump { folder }
+        let number = || format!("graph-{}-{}", std::process::id(), GRAPHS.fetch_add(1, Ordering::Relaxed));
+        Dump::make(base.map(|base| base.join(number())))
     }
 
     /// A folder inside.
     pub(crate) fn inner(&self, name: &str) -> Dump {
-        let folder = self.folder.as_ref().map(|folder| folder.join(name));
-        Dump { folder: folder.filter(|folder| std::fs::create_dir_all(folder).is_ok()) }
+        Dump::make(self.folder.as_ref().map(|folder| folder.join(name)))
+    }
+
+    fn make(folder: Option<PathBuf>) -> Dump {
+        let Some(folder) = folder else { return Dump::default() };
+        match std::fs::create_dir_all(&folder) {
+            Ok(()) => Dump { folder: Some(folder), notes: RefCell::default() },
+            Err(error) => Dump { folder: None, notes: vec![cannot_write(&folder, &error)].into() },
+        }
     }
 
     pub(crate) fn is_on(&self) -> bool {
@@ -38,11 +40,20 @@ impl Dump {
     }
 
     pub(crate) fn write(&self, name: &str, program: &dyn Display) {
-        let Some(folder) = &self.folder else { return };
-        if let Err(error) = std::fs::write(folder.join(name), program.to_string()) {
-            tracing::warn!("cannot write {name} to {}: {error}", folder.display());
+        let Some(path) = self.folder.as_ref().map(|folder| folder.join(name)) else { return };
+        if let Err(error) = std::fs::write(&path, program.to_string()) {
+            self.notes.borrow_mut().push(cannot_write(&path, &error));
         }
     }
+
+    /// What could not be written, and why.
+    pub(crate) fn into_notes(self) -> Vec<String> {
+        self.notes.into_inner()
+    }
+}
+
+fn cannot_write(path: &Path, error: &io::Error) -> String {
+    format!("cannot write {}: {error}", path.display())
 }
 
 /// Writes what shows a bug into a new file of the folder for temporary files; its path.

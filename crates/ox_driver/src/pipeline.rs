@@ -53,6 +53,7 @@ pub fn compile(graph: &Graph, options: &Options, host: Arc<dyn HostCalls>) -> Re
         }
         None => None,
     };
+    report.notes = dump.into_notes();
     Ok(Compiled { program: Program { main, prelude }, report })
 }
 

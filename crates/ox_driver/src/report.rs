@@ -30,6 +30,8 @@ pub struct Report {
     /// Calls of torch's kernels, by name, in the order of first use.
     pub library_calls: Vec<(String, usize)>,
     pub python_steps: Vec<PythonStep>,
+    /// What the user should hear of: a dump that could not be written.
+    pub notes: Vec<String>,
 }
 
 impl Report {

@@ -1,6 +1,6 @@
 //! `NativeCallable`: what Dynamo calls in place of the graph that it captured.
 
-use crate::error::{Verdict, judge, report_bug};
+use crate::error::{Verdict, judge, report_bug, warn_once};
 use crate::fx::{OutTree, Slot};
 use crate::tensor::Crossing;
 use ox_driver::Program;
@@ -46,8 +46,10 @@ impl NativeCallable {
             Err(error) => match judge(py, error) {
                 Verdict::Raise(error) => Err(error),
                 Verdict::Eager(why) => {
-                    tracing::debug!("served by eager: {why}");
-                    self.eager.bind(py).call1(args.clone())
+                    // Mostly eager raises here, in its own words. Where it does not, the user should know who did the work.
+                    let result = self.eager.bind(py).call1(args.clone())?;
+                    warn_once(py, &format!("oxytorch: a call was served by eager: {why}"))?;
+                    Ok(result)
                 }
                 Verdict::Bug(message) => {
                     self.broken.store(true, Ordering::Relaxed);

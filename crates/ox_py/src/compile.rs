@@ -39,8 +39,8 @@ pub fn compile_fx<'py>(
         Err(CompileError::Unsupported(what)) => return refused(gm, Refusal::unsupported(what)),
         Err(error @ CompileError::Bug { .. }) => return bug(gm, &error.to_string(), Some(&graph)),
     };
-    for call in &python_calls {
-        tracing::debug!("done by Python: {} at {}: {}", call.name, call.location, call.reason);
+    for note in &compiled.report.notes {
+        warn_once(py, &format!("oxytorch: {note}"))?;
     }
     remember(LastCompile { import, report: compiled.report, python_calls, eager: None });
     let eager = gm.getattr(intern!(py, "forward"))?.unbind();
