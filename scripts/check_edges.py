@@ -17,6 +17,7 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 ALLOWED = {
     "ox_ir": set(),
     "ox_ops": {"ox_ir"},
+    "ox_bytecode": set(),
     "ox_optimise": {"ox_ir", "ox_ops"},
     "ox_schedule": {"ox_ir", "ox_ops"},
     "ox_codegen_cpu": {"ox_ir"},

@@ -1,0 +1,50 @@
+//! CPython's bytecode, versions 3.11, 3.12 and 3.13, as one instruction set.
+//!
+//! [`decode`] takes what a code object holds ([`RawCode`]) and gives a [`Code`] that a virtual machine can run without knowing which
+//! interpreter compiled it: inline caches and `EXTENDED_ARG` are gone, jumps and exception handlers name instructions, and what the
+//! versions do differently is done one way. [`Instruction`] is the table of what there is, with the effect of each on the stack.
+//!
+//! # Conventions
+//!
+//! **Stack.** Effects are written `[before] → [after]`, top of the stack on the right. A *label* is the index of an instruction.
+//!
+//! **Empty slots.** A place on the stack, and a local variable, may hold nothing (NULL). Only [`Instruction::PushNull`],
+//! [`Instruction::LoadMethod`], [`Instruction::LoadSuperAttr`] and [`Instruction::LoadFastAndClear`] push one, and only calls,
+//! [`Instruction::StoreFast`], `Swap` and `PopTop` meet one.
+//!
+//! **Calls.** Below the arguments lie two slots: `NULL, callable`, or `function, self`. In the second form the call is
+//! `function(self, arguments...)`. `CallFunctionEx` always has the first form.
+//!
+//! **Cells.** A variable that a closure shares lies in a cell, and the cell lies in the variable's slot: `MakeCell` puts it there,
+//! `LoadFast` of such a slot pushes the cell itself, `LoadDeref` what is in it.
+//!
+//! **Exceptions.** When the instruction at `i` raises, [`Code::handler`] tells where to go: cut the stack to `depth`, push `i` as an int if
+//! `push_index`, push the exception, go on at `target`. Without a handler the exception leaves the frame.
+//!
+//! **Generators.** `ReturnGenerator` suspends the fresh frame and hands the generator to the caller. Each resumption pushes the value
+//! that was sent (`None` at first); `throw` raises at the suspended instruction, with that `None` on the stack. A StopIteration that
+//! leaves a generator's frame becomes a RuntimeError there; the compilers of 3.12 and later write this out in addition.
+//! While the next instruction is a `Resume` with [`Resume::YieldFrom`] or [`Resume::Await`], the second slot from the top is the
+//! iterator that is delegated to, and `throw` and `close` are its first.
+
+mod code;
+mod decode;
+mod effect;
+mod error;
+mod instruction;
+mod operand;
+mod raw;
+mod table;
+mod text;
+mod verify;
+
+pub use code::{Code, Handler, Position};
+pub use decode::decode;
+pub use effect::{Effect, stack_effect};
+pub use error::DecodeError;
+pub use instruction::Instruction;
+pub use operand::{
+    Awaiting, BinaryOp, CompareOp, Condition, Const, Conversion, FunctionAttribute, Intrinsic1, Intrinsic2, Label, Local, Name,
+    Resume, UnaryOp,
+};
+pub use raw::{Arguments, RawCode, Variable, VariableKind, Version, variables};
