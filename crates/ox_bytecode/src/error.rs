@@ -23,6 +23,8 @@ pub enum DecodeError {
     Table { table: &'static str, byte: usize },
     #[error("{what} {index} at offset {offset} does not exist")]
     OutOfRange { what: &'static str, index: u32, offset: u32 },
+    #[error("instruction {index} has more than one exception handler")]
+    HandlerOrder { index: u32 },
     #[error("instruction {index} takes {needed} values off a stack of {depth}")]
     Underflow { index: u32, needed: u32, depth: u32 },
     #[error("the stack at instruction {index} has the depth {one} or {other}, depending on the way there")]

@@ -22,8 +22,8 @@
 //! `push_index`, push the exception, go on at `target`. Without a handler the exception leaves the frame.
 //!
 //! **Generators.** `ReturnGenerator` suspends the fresh frame and hands the generator to the caller. Each resumption pushes the value
-//! that was sent (`None` at first); `throw` raises at the suspended instruction, with that `None` on the stack. A StopIteration that
-//! leaves a generator's frame becomes a RuntimeError there; the compilers of 3.12 and later write this out in addition.
+//! that was sent (`None` at first). `throw` pushes None and raises as if the suspended `YieldValue` (or `ReturnGenerator`) did. A
+//! StopIteration that leaves a generator's frame becomes a RuntimeError there; the compilers of 3.12 and later write this out in addition.
 //! While the next instruction is a `Resume` with [`Resume::YieldFrom`] or [`Resume::Await`], the second slot from the top is the
 //! iterator that is delegated to, and `throw` and `close` are its first.
 

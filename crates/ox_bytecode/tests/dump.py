@@ -5,7 +5,7 @@
 
 A file of the corpus named `*_312.py` needs that version; one named `single*.py` is compiled as if it were typed in.
 
-A record is a line for each field, then a line for each instruction (offset, opcode, operand, target of the jump, stack effect without and
+First come the interpreter's version and opcodes. A record is a line for each field, then a line for each instruction (offset, opcode, operand, target of the jump, stack effect without and
 with the jump, line, end line, column, end column) and each exception handler (start, end, target, depth, whether the place is pushed).
 """
 
@@ -23,6 +23,7 @@ def main():
     warnings.simplefilter("ignore")
     what, *arguments = sys.argv[1:]
     print("python", *sys.version_info[:3])
+    print("opcodes", *sorted(name for name, number in dis.opmap.items() if number < 256))
     if what == "corpus":
         files = sorted(path for path in pathlib.Path(arguments[0]).glob("*.py") if is_for_us(path.stem))
     else:
@@ -62,6 +63,7 @@ def write(stem, code):
     print("tables", len(code.co_names), len(code.co_consts))
     for names in ("varnames", "cellvars", "freevars"):
         print(names, *getattr(code, "co_" + names))
+    print("slots", *slots(code))
     print("bytes", code.co_code.hex())
     print("exceptions", code.co_exceptiontable.hex())
     print("lines", code.co_linetable.hex())
@@ -70,6 +72,12 @@ def write(stem, code):
         write_instruction(instruction, instruction.opcode in jumps)
     for entry in dis.Bytecode(code).exception_entries:
         print("h", entry.start, entry.end, entry.target, entry.depth, int(entry.lasti))
+
+
+def slots(code):
+    """The names of the slots of the frame, in their order."""
+    count = len({*code.co_varnames, *code.co_cellvars}) + len(code.co_freevars)
+    return [code._varname_from_oparg(slot) for slot in range(count)]
 
 
 def write_instruction(i, is_jump):

@@ -6,7 +6,7 @@ use crate::code::{Code, Handler, Position};
 use crate::error::DecodeError;
 use crate::instruction::Instruction;
 use crate::operand::{Const, Label};
-use crate::raw::RawCode;
+use crate::raw::{RawCode, Variable, VariableKind};
 use crate::table::{self, ExceptionEntry};
 use crate::text;
 
@@ -82,7 +82,10 @@ impl<'a> Emitter<'a> {
         for entry in table::exceptions(self.raw.exception_table)? {
             self.add_handler(&entry)?;
         }
-        Ok(self.code)
+        match self.code.handlers.windows(2).position(|w| w[1].start < w[0].end) {
+            Some(at) => Err(DecodeError::HandlerOrder { index: self.code.handlers[at + 1].start.0 }),
+            None => Ok(self.code),
+        }
     }
 
     fn resolve(&mut self, index: usize) -> Result<(), DecodeError> {
@@ -102,11 +105,12 @@ impl<'a> Emitter<'a> {
         };
         within("variable", text::variable(&instruction).map(|v| v.0), self.raw.variables.len())?;
         within("name", text::name(&instruction).map(|n| n.0), self.raw.names as usize)?;
+        within("free variable", unfilled(&instruction, &self.raw.variables), 0)?;
         within("constant", text::constant(&instruction).map(|c| c.0), self.raw.consts as usize)
     }
 
     fn add_handler(&mut self, entry: &ExceptionEntry) -> Result<(), DecodeError> {
-        let label = |unit| named(&self.index_of, unit, entry.start * 2);
+        let label = |unit| named(&self.index_of, unit, entry.start.saturating_mul(2));
         let (start, end, target) = (label(entry.start)?, label(entry.end)?, label(entry.target)?);
         // Nothing is left of a range of NOPs.
         if start < end {
@@ -114,6 +118,12 @@ impl<'a> Emitter<'a> {
         }
         Ok(())
     }
+}
+
+/// The number of free variables, if the instruction copies another number of cells.
+fn unfilled(instruction: &Instruction, variables: &[Variable]) -> Option<u32> {
+    let free = variables.iter().filter(|v| v.kind == VariableKind::Free).count() as u32;
+    matches!(instruction, Instruction::CopyFreeVars(n) if *n != free).then_some(free)
 }
 
 fn named(index_of: &[u32], unit: u32, offset: u32) -> Result<Label, DecodeError> {

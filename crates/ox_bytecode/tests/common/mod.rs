@@ -33,6 +33,8 @@ pub struct Record {
     pub line: u32,
     pub tables: [u32; 2],
     pub variables: [Vec<String>; 3],
+    /// The names of the variables in the order in which they lie in the frame.
+    pub slots: Vec<String>,
     pub bytes: Vec<u8>,
     pub exceptions: Vec<u8>,
     pub lines: Vec<u8>,
@@ -73,6 +75,7 @@ impl Record {
             line: 0,
             tables: [0; 2],
             variables: Default::default(),
+            slots: Vec::new(),
             bytes: Vec::new(),
             exceptions: Vec::new(),
             lines: Vec::new(),
@@ -95,6 +98,7 @@ impl Record {
             "varnames" => self.variables[0] = names(),
             "cellvars" => self.variables[1] = names(),
             "freevars" => self.variables[2] = names(),
+            "slots" => self.slots = names(),
             "bytes" => self.bytes = bytes(words),
             "exceptions" => self.exceptions = bytes(words),
             "lines" => self.lines = bytes(words),
@@ -133,17 +137,25 @@ fn bytes(words: &[&str]) -> Vec<u8> {
     (0..digits.len()).step_by(2).map(|at| u8::from_str_radix(&digits[at..at + 2], 16).expect("two digits")).collect()
 }
 
-/// Reads records one by one, so that a whole library need not be held. Returns the interpreter's version.
-pub fn read_records(input: impl BufRead, mut each: impl FnMut(Record)) -> [u32; 3] {
-    let mut python = [0; 3];
+/// What stands before the records.
+#[derive(Clone, Debug, Default)]
+pub struct Head {
+    pub python: [u32; 3],
+    pub opcodes: Vec<String>,
+}
+
+/// Reads records one by one, so that a whole library need not be held.
+pub fn read_records(input: impl BufRead, mut each: impl FnMut(Record)) -> Head {
+    let mut head = Head::default();
     let mut record: Option<Record> = None;
     for line in input.lines() {
         let line = line.expect("text");
         let words: Vec<&str> = line.split(' ').filter(|w| !w.is_empty()).collect();
         match (words[0], &mut record) {
-            ("python", _) => python = numbers(&words[1..]),
+            ("python", _) => head.python = numbers(&words[1..]),
+            ("opcodes", _) => head.opcodes = words[1..].iter().map(|w| (*w).to_owned()).collect(),
             ("code", _) => {
-                let version = Version::new(python[0], python[1]).expect("a known version");
+                let version = Version::new(head.python[0], head.python[1]).expect("a known version");
                 record.replace(Record::new(version, words[1])).map(&mut each);
             }
             (key, Some(record)) => record.read_line(key, &words[1..]),
@@ -151,7 +163,7 @@ pub fn read_records(input: impl BufRead, mut each: impl FnMut(Record)) -> [u32; 
         }
     }
     record.map(&mut each);
-    python
+    head
 }
 
 pub const VERSIONS: [&str; 3] = ["3.11", "3.12", "3.13"];
@@ -164,12 +176,13 @@ pub fn fixture_path(version: &str) -> PathBuf {
     folder().join("fixtures").join(format!("{version}.txt"))
 }
 
-pub fn fixture(version: &str) -> Vec<Record> {
+/// The corpus as one version compiles it.
+pub fn fixture(version: &str) -> (Head, Vec<Record>) {
     let path = fixture_path(version);
     let file = std::fs::File::open(&path).unwrap_or_else(|e| panic!("{}: {e}", path.display()));
     let mut records = Vec::new();
-    read_records(BufReader::new(file), |record| records.push(record));
-    records
+    let head = read_records(BufReader::new(file), |record| records.push(record));
+    (head, records)
 }
 
 /// An interpreter of the version: `python3.x` of the path, or pyenv's.

@@ -1,0 +1,5 @@
+"""Type parameters with defaults."""
+
+
+class Box[T = int]:
+    item: T
