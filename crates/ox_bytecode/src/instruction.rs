@@ -161,7 +161,7 @@ pub enum Instruction {
     Call { arguments: u32, keywords: Option<Const> },
     /// `[NULL, callable, iterable] → [result]`, with `keywords` `[NULL, callable, iterable, mapping] → [result]`
     CallFunctionEx { keywords: bool },
-    /// `[code] → [function]`
+    /// `[code] → [function]`, with the globals of the frame; defaults, annotations and closure are set afterwards.
     MakeFunction,
     /// `[value, function] → [function]`
     SetFunctionAttribute(FunctionAttribute),
@@ -199,7 +199,7 @@ pub enum Instruction {
     CleanupThrow,
     /// `[a] → [a.__aiter__()]`
     GetAiter,
-    /// `[iterator] → [iterator, awaitable]`
+    /// `[a] → [a, iterator of a.__anext__()]`, taken from the awaitable as `GetAwaitable` does it.
     GetAnext,
     /// `[iterator, exception] → []` if it is a StopAsyncIteration, otherwise raises it again.
     EndAsyncFor,
@@ -212,6 +212,7 @@ pub enum Instruction {
     /// `[exception, type or tuple] → [exception, bool]`
     CheckExcMatch,
     /// `[exception, type or tuple] → [rest or None, match]`, or `→ [exception, None]` without a match. A match is the handled exception.
+    /// The exception is None when clauses before have matched all of it.
     CheckEgMatch,
     /// 0: raises the handled exception again. 1: `[exception]`, 2: `[exception, cause]`
     Raise(u32),

@@ -24,8 +24,8 @@
 //! **Generators.** `ReturnGenerator` suspends the fresh frame and hands the generator to the caller. Each resumption pushes the value
 //! that was sent (`None` at first). `throw` pushes None and raises as if the suspended `YieldValue` (or `ReturnGenerator`) did. A
 //! StopIteration that leaves a generator's frame becomes a RuntimeError there; the compilers of 3.12 and later write this out in addition.
-//! While the next instruction is a `Resume` with [`Resume::YieldFrom`] or [`Resume::Await`], the second slot from the top is the
-//! iterator that is delegated to, and `throw` and `close` are its first.
+//! A frame whose next instruction is a `Resume` with [`Resume::YieldFrom`] or [`Resume::Await`] is suspended in a delegation: the top of
+//! its stack is the iterator, which `throw` and `close` go to first.
 
 mod code;
 mod decode;

@@ -4,7 +4,7 @@
 
 mod common;
 
-use common::{Record, VERSIONS, compare, dump, fixture, fixture_path, interpreter};
+use common::{VERSIONS, compare, dump, fixture, fixture_path, instructions, interpreter};
 use std::collections::BTreeSet;
 use std::io::Read;
 
@@ -28,13 +28,6 @@ fn has_every_opcode() {
         let missing: Vec<&str> = head.opcodes.iter().map(String::as_str).filter(written).filter(|n| !met.contains(n)).collect();
         assert!(missing.is_empty(), "{version}: {missing:?}");
     }
-}
-
-/// The instructions that a version's corpus is decoded to, by their names.
-fn instructions(records: &[Record]) -> BTreeSet<String> {
-    let first_word = |text: String| text.split(' ').next().unwrap_or_default().to_owned();
-    let codes = records.iter().map(|r| r.decode().expect("it is decoded"));
-    codes.flat_map(|code| code.instructions).map(|i| first_word(i.to_string())).collect()
 }
 
 #[test]

@@ -5,6 +5,7 @@ pub mod compare;
 pub mod nulls;
 
 use ox_bytecode::{Arguments, Code, DecodeError, RawCode, Version, decode, variables};
+use std::collections::BTreeSet;
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -183,6 +184,13 @@ pub fn fixture(version: &str) -> (Head, Vec<Record>) {
     let mut records = Vec::new();
     let head = read_records(BufReader::new(file), |record| records.push(record));
     (head, records)
+}
+
+/// What code objects are decoded to, by the names of the instructions.
+pub fn instructions(records: &[Record]) -> BTreeSet<String> {
+    let first_word = |text: String| text.split(' ').next().unwrap_or_default().to_owned();
+    let codes = records.iter().map(|r| r.decode().expect("it is decoded"));
+    codes.flat_map(|code| code.instructions).map(|i| first_word(i.to_string())).collect()
 }
 
 /// An interpreter of the version: `python3.x` of the path, or pyenv's.
