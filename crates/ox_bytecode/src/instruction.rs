@@ -191,7 +191,8 @@ pub enum Instruction {
     Resume(Resume),
     /// `[a] → [iterator]`; a generator, and in a coroutine a coroutine, stays itself.
     GetYieldFromIter,
-    /// `[a] → [iterator of a.__await__()]`; a coroutine stays itself, and must not be awaited by somebody else.
+    /// `[a] → [a.__await__()]`; a coroutine, or a generator that `types.coroutine` marked, stays itself. RuntimeError if somebody else
+    /// awaits the coroutine.
     GetAwaitable(Awaiting),
     /// `[receiver, a] → [receiver, yielded]`; when the receiver returns `[receiver, a] → [returned]` and jumps.
     Send(Label),
@@ -229,9 +230,9 @@ pub enum Instruction {
     // Patterns.
     /// `[a] → [a, len(a)]`
     GetLen,
-    /// `[a] → [a, bool]`
+    /// `[a] → [a, bool]`; whether patterns take its type for a mapping.
     MatchMapping,
-    /// `[a] → [a, bool]`
+    /// `[a] → [a, bool]`; whether patterns take its type for a sequence: str and bytes are none.
     MatchSequence,
     /// `[a, tuple of keys] → [a, keys, tuple of values or None]`
     MatchKeys,

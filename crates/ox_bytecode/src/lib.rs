@@ -4,6 +4,34 @@
 //! interpreter compiled it: inline caches and `EXTENDED_ARG` are gone, jumps and exception handlers name instructions, and what the
 //! versions do differently is done one way. [`Instruction`] is the table of what there is, with the effect of each on the stack.
 //!
+//! ```
+//! use ox_bytecode::{Arguments, RawCode, Version, decode, variables};
+//!
+//! // `lambda x: x + 1` of Python 3.12
+//! let raw = RawCode {
+//!     version: Version::new(3, 12).unwrap(),
+//!     code: &[151, 0, 124, 0, 100, 1, 122, 0, 0, 0, 83, 0],
+//!     exception_table: &[],
+//!     line_table: &[128, 0, 136, 65, 136, 97, 137, 67, 128, 0],
+//!     first_line: 1,
+//!     names: 0,
+//!     consts: 2,
+//!     variables: variables(&["x"], &[], &[]),
+//!     arguments: Arguments { positional: 1, ..Arguments::default() },
+//!     flags: 3,
+//!     stack_size: 2,
+//! };
+//! let text = decode(&raw).unwrap().to_string();
+//! assert_eq!(text, "\
+//! args=1 flags=0x3 stack=2 vars=x
+//!    0  1    Resume start
+//!    1       LoadFast 0 (x)
+//!    2       LoadConst 1
+//!    3       Binary +
+//!    4       ReturnValue
+//! ");
+//! ```
+//!
 //! # Conventions
 //!
 //! **Stack.** Effects are written `[before] → [after]`, top of the stack on the right. A *label* is the index of an instruction.
