@@ -12,6 +12,7 @@ pub mod value;
 
 pub use builder::Builder;
 pub use error::{ExceptionKind, OpError, OpResult};
+pub use functional::are_apart;
 pub use infer::{check, infer};
 pub use recorder::{FrontValue, OutputSpec, Recorder, TensorRef};
 pub use surface::{Bound, Operand, Surface};

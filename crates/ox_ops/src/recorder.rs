@@ -1,9 +1,11 @@
 //! `Recorder`: what a front end talks to. It hands out `TensorRef`s, which alias and may be written as torch's tensors do, and
 //! records a Graph, which does neither.
 
+mod overlap;
+
 use crate::builder::Builder;
 use crate::error::{OpError, OpResult};
-use crate::functional::{self, Chain, chain_between, python_value, replay, resolve, write_through};
+use crate::functional::{Chain, chain_between, python_value, replay, resolve, write_through};
 use crate::infer::{same_shape, shape_text};
 use crate::promote::{can_cast, torch_name};
 use crate::surface::{self, Bound, Sharing, Slots};
@@ -49,6 +51,7 @@ pub struct Recorder {
     builder: Builder,
     bases: Vec<Base>,
     refs: Vec<RefData>,
+    writes: u32,
 }
 
 impl Recorder {
@@ -117,24 +120,17 @@ impl Recorder {
         let written = write_through(&mut self.builder, self.bases[base].value, chain, value)?;
         self.bases[base].value = written;
         self.bases[base].version += 1;
+        self.writes += 1;
         let data = &mut self.refs[tensor.0 as usize];
         data.value = value;
         data.version = self.bases[base].version;
         Ok(())
     }
 
-    /// An input whose elements share memory among themselves cannot be written.
-    fn check_overlap(&self, base: usize) -> OpResult<()> {
-        let Some(place) = self.bases[base].input else { return Ok(()) };
-        let input = &self.builder.graph().inputs[place as usize];
-        let overlaps =
-            input.ty.shape.iter().zip(&input.strides).any(|(size, stride)| stride.is_zero() && (size - 1).is_positive());
-        if overlaps { Err(functional::overlap_error()) } else { Ok(()) }
-    }
-
     /// A library call. Its results are new tensors; the arguments that it writes are written.
     pub fn library(&mut self, library: Library, args: &[TensorRef]) -> OpResult<Vec<TensorRef>> {
         let (outs, mutates) = (library.outs.len(), library.mutates.clone());
+        mutates.iter().try_for_each(|place| self.check_alone(args, *place as usize))?;
         let nodes: Vec<NodeId> = args.iter().map(|t| self.read(*t)).collect::<OpResult<_>>()?;
         let mut results = self.builder.library(library, &nodes)?;
         let written = results.split_off(outs);
@@ -142,6 +138,16 @@ impl Recorder {
             self.write(args[place as usize], value)?;
         }
         Ok(results.into_iter().map(|value| self.fresh(value)).collect())
+    }
+
+    /// How many writes were recorded: a call that failed in the middle must not be recorded again in another way.
+    pub fn writes(&self) -> u32 {
+        self.writes
+    }
+
+    /// Whether anything was written to the memory that the tensor lies in.
+    pub fn is_written(&self, tensor: TensorRef) -> bool {
+        self.bases[self.refs[tensor.0 as usize].base].version > 0
     }
 
     /// Records a call of torch's `namespace.name`. `shares` is whether eager's result shares memory with the first argument, if
@@ -165,9 +171,13 @@ impl Recorder {
         let (outs, kwargs): (Vec<_>, Vec<_>) = kwargs.iter().cloned().partition(|(k, v)| k == "out" && !v.is_none());
         let slots = surface::bind(target.row.signature, &args, &kwargs)?;
         let mut bound = self.read_slots(&slots)?;
+        let in_place = target.in_place || (bound.knows("inplace") && *bound.value("inplace") == Value::Bool(true));
+        if in_place || !outs.is_empty() {
+            let outs: Vec<TensorRef> = outs.iter().flat_map(|(_, out)| out.tensors()).collect();
+            self.check_writes(&slots, &bound, target.row, &outs)?;
+        }
         let value = (target.row.build)(&mut self.builder, &mut bound)?;
         self.apply_written(&slots, &bound)?;
-        let in_place = target.in_place || (bound.knows("inplace") && *bound.value("inplace") == Value::Bool(true));
         match (outs.into_iter().next(), in_place) {
             (Some((_, out)), _) => self.finish_out(out, value),
             (None, true) => self.finish_in_place(&slots, value, target.row.sharing),

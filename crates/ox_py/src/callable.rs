@@ -5,11 +5,13 @@ use crate::fx::{OutTree, Slot};
 use crate::tensor::Crossing;
 use ox_driver::Program;
 use ox_ir::{Graph, Sym, Var};
+use ox_ops::are_apart;
 use ox_runtime::{Tensor, TensorRef};
-use pyo3::exceptions::PyTypeError;
+use pyo3::exceptions::{PyRuntimeError, PyTypeError};
 use pyo3::prelude::*;
 use pyo3::types::{PyList, PyTuple};
 use smallvec::SmallVec;
+use std::ops::Range;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 type Handles<'a> = SmallVec<[TensorRef<'a>; 32]>;
@@ -52,9 +54,12 @@ impl NativeCallable {
                     Ok(result)
                 }
                 Verdict::Bug(message) => {
-                    self.broken.store(true, Ordering::Relaxed);
-                    report_bug(py, &message, &[("graph", &self.graph), ("plan", self.program.plan())])?;
+                    self.give_up(py, &message)?;
                     self.eager.bind(py).call1(args.clone())
+                }
+                Verdict::LateBug(message) => {
+                    self.give_up(py, &message)?;
+                    Err(PyRuntimeError::new_err(format!("oxytorch: internal error: {message}")))
                 }
             },
         }
@@ -92,16 +97,24 @@ impl NativeCallable {
         Ok((handles, sizes))
     }
 
-    /// An input that the graph writes overlaps another in memory: the graph was captured for separate ones.
+    fn give_up(&self, py: Python<'_>, message: &str) -> PyResult<()> {
+        self.broken.store(true, Ordering::Relaxed);
+        report_bug(py, message, &[("graph", &self.graph), ("plan", self.program.plan())])
+    }
+
+    /// An input that the graph writes overlaps another in memory or itself, or may: the graph was captured for separate elements.
     fn writes_shared_memory(&self, handles: &Handles<'_>) -> bool {
         if self.graph.mutations.is_empty() {
             return false;
         }
-        let extents: SmallVec<[_; 32]> = handles.iter().map(extent).collect();
+        let Some(extents) = handles.iter().map(extent).collect::<Option<SmallVec<[_; 32]>>>() else { return true };
         self.graph.mutations.iter().any(|mutation| {
-            let Some(written) = extents.get(mutation.input as usize).copied().flatten() else { return false };
-            let others = extents.iter().enumerate().filter(|(n, _)| *n != mutation.input as usize);
-            others.filter_map(|(_, other)| *other).any(|(start, end)| start < written.1 && written.0 < end)
+            let (written, tensor) = (&extents[mutation.input as usize], &handles[mutation.input as usize]);
+            if !tensor.sizes().is_ok_and(|sizes| tensor.strides().is_ok_and(|strides| are_apart(sizes, strides))) {
+                return true;
+            }
+            let mut others = extents.iter().enumerate().filter(|(n, _)| *n != mutation.input as usize);
+            others.any(|(_, other)| other.start < written.end && written.start < other.end)
         })
     }
 
@@ -134,13 +147,13 @@ impl NativeCallable {
     }
 }
 
-/// The bytes that a tensor spans. None if it has no elements (or torch does not tell).
-fn extent(tensor: &TensorRef<'_>) -> Option<(usize, usize)> {
+/// The bytes that a tensor spans; none of them if it has no elements. `None` if torch does not tell.
+fn extent(tensor: &TensorRef<'_>) -> Option<Range<usize>> {
     let (sizes, strides) = (tensor.sizes().ok()?, tensor.strides().ok()?);
     if sizes.contains(&0) {
-        return None;
+        return Some(0..0);
     }
     let last: i64 = sizes.iter().zip(strides).map(|(n, s)| (n - 1) * s).sum();
     let start = tensor.data_ptr().ok()? as usize;
-    Some((start, start + (last as usize + 1) * tensor.dtype().ok()??.size()))
+    Some(start..start + (last as usize + 1) * tensor.dtype().ok()??.size())
 }

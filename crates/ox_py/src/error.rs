@@ -36,6 +36,8 @@ pub enum Verdict {
     Eager(String),
     /// Eager serves this call and all later ones.
     Bug(String),
+    /// Eager serves all later calls. It cannot serve this one: some of its effects have been seen already.
+    LateBug(String),
 }
 
 pub fn judge(py: Python<'_>, error: RunError) -> Verdict {
@@ -48,6 +50,11 @@ pub fn judge(py: Python<'_>, error: RunError) -> Verdict {
         RunError::Mismatch(what) => Verdict::Eager(what),
         RunError::Torch { message, location } => Verdict::Eager(format!("{message} {location}")),
         RunError::Bug(message) => Verdict::Bug(message),
+        RunError::Spent(error) => match judge(py, *error) {
+            Verdict::Eager(why) => Verdict::Raise(PyRuntimeError::new_err(why)),
+            Verdict::Bug(message) => Verdict::LateBug(message),
+            settled => settled,
+        },
     }
 }
 

@@ -83,6 +83,16 @@ impl HostCalls for Host {
             Some(get.call1((name, overload)).ok()?.to_string())
         })
     }
+
+    /// By torch's own tag. An operator that is not found may draw.
+    fn is_random(&self, name: &str, overload: &str) -> bool {
+        Python::attach(|py| -> PyResult<bool> {
+            let tag =
+                py.import(intern!(py, "torch"))?.getattr(intern!(py, "Tag"))?.getattr(intern!(py, "nondeterministic_seeded"))?;
+            operator(py, name, overload)?.getattr(intern!(py, "tags"))?.contains(tag)
+        })
+        .unwrap_or(true)
+    }
 }
 
 impl Host {

@@ -19,12 +19,16 @@ pub enum RunError {
     #[error("the inputs do not fit the compiled plan: {0}")]
     Mismatch(String),
     /// torch refused a call. The ABI gives an error code only (the text goes to stderr), so that a caller who wants torch's own
-    /// exception runs the same function in eager: a run that fails has written to no input.
+    /// exception runs the same function in eager: a run that fails so has done nothing that shows.
     #[error("{message}")]
     Torch { message: String, location: String },
     /// What the host raised inside `HostCalls::call`, carried through untouched.
     #[error("an exception was raised by a call into the host")]
     Host(Box<dyn Any + Send>),
+    /// The run failed when it had already done what must not be done twice (a random number drawn, a call of unknown effect, an input
+    /// written): the caller must not run the same function again.
+    #[error("{0}")]
+    Spent(Box<RunError>),
     /// A mistake of ours: a Plan that contradicts itself or torch.
     #[error("internal error: {0}")]
     Bug(String),

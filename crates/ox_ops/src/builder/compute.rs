@@ -3,8 +3,9 @@
 use super::Builder;
 use super::view::slice_dims;
 use crate::error::OpResult;
+use crate::surface::Operand;
 use ox_ir::graph::{AttentionAttrs, Bounds, Combine, ConvAttrs, Dims, NodeId, Op, Post, ReduceOp, Shape, SliceDim};
-use ox_ir::{DType, Scalar, Sym};
+use ox_ir::{DType, PointOp, Scalar, Sym};
 
 impl Builder {
     /// `value` around `x`: `low[k]` elements in front of dimension k and `high[k]` behind it; negative cuts.
@@ -100,6 +101,20 @@ impl Builder {
     ) -> OpResult<NodeId> {
         let args: Vec<NodeId> = [q, k, v].into_iter().chain(mask).collect();
         self.add(Op::Attention(AttentionAttrs { causal, scale, mask: mask.is_some() }), &args)
+    }
+
+    /// What `as_strided` reads from memory in which `x` lies densely, its dimensions in `order` from the slowest to the fastest.
+    pub fn as_strided(&mut self, x: NodeId, order: &[usize], shape: &[Sym], strides: &[Sym], offset: &Sym) -> OpResult<NodeId> {
+        let ordered = self.permute(x, order)?;
+        let flat = self.reshape(ordered, &[self.ty(x).numel()])?;
+        let mut index = self.full(Scalar::Int(0), DType::I64, shape);
+        for (dim, stride) in strides.iter().enumerate() {
+            let place = self.iota(shape, dim)?;
+            let step = self.binary(PointOp::Mul, place, Operand::Sym(stride.clone()))?;
+            index = self.binary(PointOp::Add, index, step)?;
+        }
+        index = self.binary(PointOp::Add, index, Operand::Sym(offset.clone()))?;
+        self.index(flat, &[index], &[0], 0, Bounds::IndexError)
     }
 
     /// 0, 1, 2 ... as a vector.

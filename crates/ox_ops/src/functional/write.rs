@@ -5,10 +5,11 @@ use crate::builder::Builder;
 use crate::error::{OpError, OpResult};
 use ox_ir::Sym;
 use ox_ir::graph::{Bounds, Combine, Dims, NodeId, Op};
+use smallvec::SmallVec;
 
 /// The base's new value when the view at the end of `chain` takes the value `new`.
 pub(crate) fn write_through(builder: &mut Builder, base: NodeId, chain: &[ViewStep], new: NodeId) -> OpResult<NodeId> {
-    if chain.iter().any(|step| step.op == Op::Expand) {
+    if chain.iter().any(repeats) {
         return Err(overlap_error());
     }
     let values = replay(builder, base, &chain[..chain.len().saturating_sub(1)])?;
@@ -19,11 +20,35 @@ pub(crate) fn write_through(builder: &mut Builder, base: NodeId, chain: &[ViewSt
     Ok(written)
 }
 
+/// Whether a view may show one element in several places.
+fn repeats(step: &ViewStep) -> bool {
+    match &step.op {
+        Op::Expand => true,
+        Op::Unfold { step: between, dilation, .. } => {
+            let window = step.ty.shape.last().map_or(Sym::ONE, |size| &(size - 1) * *dilation);
+            !(&Sym::from(*between) - &window).is_positive()
+        }
+        _ => false,
+    }
+}
+
+/// What eager does then depends on the function: some it refuses, with others the last write wins.
 pub(crate) fn overlap_error() -> OpError {
-    OpError::runtime(
-        "unsupported operation: more than one element of the written-to tensor refers to a single memory location. \
-         Please clone() the tensor before performing the operation.",
-    )
+    OpError::unsupported("a write to a tensor of which several elements may share one place in memory")
+}
+
+/// Whether it is certain that no two elements of a tensor with these strides share memory: each dimension steps over all that the
+/// ones with smaller strides span.
+pub fn are_apart(sizes: &[i64], strides: &[i64]) -> bool {
+    let mut dims: SmallVec<[(i64, i64); 8]> =
+        strides.iter().copied().zip(sizes.iter().copied()).filter(|dim| dim.1 > 1).collect();
+    dims.sort_unstable();
+    let mut span = 1i64;
+    dims.into_iter().all(|(stride, size)| {
+        let steps_over = stride >= span;
+        span = span.saturating_add(stride.saturating_mul(size - 1));
+        steps_over
+    })
 }
 
 /// The value before `step` when the value behind it is `written`.
@@ -62,4 +87,20 @@ fn scatter_places(builder: &mut Builder, step: &ViewStep, before: NodeId, writte
     let written = builder.reshape(written, &count)?;
     let flat = builder.index_put(flat, &[places], written, (&[0], 0, Bounds::IndexError), Combine::Set)?;
     builder.reshape(flat, &shape)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn elements_are_apart_if_every_stride_steps_over_the_smaller_ones() {
+        assert!(are_apart(&[3, 4], &[4, 1]));
+        assert!(are_apart(&[4, 3, 2], &[1, 8, 4]));
+        assert!(are_apart(&[1, 3], &[0, 1]));
+        assert!(are_apart(&[], &[]));
+        assert!(!are_apart(&[5, 2], &[1, 1]));
+        assert!(!are_apart(&[3], &[0]));
+        assert!(!are_apart(&[3, 4], &[3, 1]));
+    }
 }

@@ -53,6 +53,7 @@ use std::sync::OnceLock;
 
 pub use bound::{Bound, Operand, wrap_dim, wrap_dims};
 pub(crate) use signature::{Slots, bind};
+pub(crate) use subscript::assigned;
 
 /// Whether what a row returns shares memory with its first argument.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -188,6 +188,11 @@ fn fit(b: &mut Builder, value: NodeId, target: &[Sym]) -> OpResult<NodeId> {
     Ok(value)
 }
 
+/// The view of `input` that an assignment to a subscript of it writes, or parts of.
+pub(crate) fn assigned(b: &mut Builder, a: &Bound) -> OpResult<NodeId> {
+    Ok(Subscript::new(b, a.tensor("input")?, a.value("index"))?.viewed)
+}
+
 fn setitem(b: &mut Builder, a: &mut Bound) -> OpResult<Value> {
     let (x, value) = (a.tensor("input")?, a.operand("value")?);
     let subscript = Subscript::new(b, x, a.value("index"))?;

@@ -45,7 +45,11 @@ impl<'py> Importer<'py> {
         if !writes.is_empty() {
             self.check_opaque(&request)?;
         }
+        if let Some(value) = self.as_strided(&request)? {
+            return Ok(value);
+        }
         let shares = self.shares(&request)?;
+        let written = self.recorder.writes();
         let reason = match self.recorder.call(&name.namespace, &name.name, args, kwargs, shares) {
             Ok(value) => match self.mismatch(&value, example.as_ref())? {
                 None => return Ok(value),
@@ -58,6 +62,9 @@ impl<'py> Importer<'py> {
             // What eager's own shape rules let pass is not for us to refuse: it will raise at run time if it must.
             Err(error) => error.to_string(),
         };
+        if self.recorder.writes() != written {
+            return Err(Refusal::unsupported(format!("{name} was recorded in part: {reason}")));
+        }
         self.leave_to_torch(request, &writes, reason)
     }
 

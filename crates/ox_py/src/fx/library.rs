@@ -50,7 +50,9 @@ impl<'py> Importer<'py> {
         let args = request.args.iter().map(|a| encoder.encode(a)).collect();
         let kwargs = request.kwargs.iter().map(|(k, v)| (k.clone(), encoder.encode(v))).collect();
         let tensors = encoder.tensors;
-        let mutates = writes.iter().filter_map(|w| tensors.iter().position(|t| t == w)).map(|p| p as u32).collect();
+        let mut mutates: Vec<u32> = writes.iter().filter_map(|w| tensors.iter().position(|t| t == w)).map(|p| p as u32).collect();
+        mutates.sort_unstable();
+        mutates.dedup();
         let is_in_place = results.is_none();
         let outs = results.unwrap_or_default();
         // What it does is not known: it keeps its place among other such calls.
@@ -167,7 +169,7 @@ impl<'py> Importer<'py> {
     }
 
     /// Notes a result that shares memory with an argument: the recorder takes it for a fresh tensor.
-    fn note_opaque_view(&mut self, request: &Request<'py>) -> Import<()> {
+    pub(super) fn note_opaque_view(&mut self, request: &Request<'py>) -> Import<()> {
         let Some(example) = &request.example else { return Ok(()) };
         let Some(own) = self.storage(example)? else { return Ok(()) };
         if self.argument_storages(&request.node)?.contains(&own) {

@@ -4,9 +4,11 @@
 //! - `call`: one call, recorded through the surface table and checked against torch's fake tensors.
 //! - `library`, `dispatch`: calls that the table does not know, done by torch at run time.
 //! - `args`, `names`, `symint`, `fake`: Python's values, functions, size expressions and tensors as ours.
+//! - `as_strided`: the one function that sees how tensors lie in memory.
 //! - `outputs`: what the graph returns.
 
 mod args;
+mod as_strided;
 mod call;
 mod dispatch;
 mod fake;

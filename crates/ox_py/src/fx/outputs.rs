@@ -100,10 +100,21 @@ impl<'py> Importer<'py> {
         }
         let place =
             place(&self.symbols, &example)?.ok_or_else(|| Refusal::unsupported("an output at an offset that is not known"))?;
-        let input = self.inputs.iter().position(|input| input.storage == place.storage);
+        let input = self.input_below(tensor, place.storage);
+        if let (None, Some(name)) = (input, self.opaque_views.get(&place.storage)) {
+            return Err(Refusal::unsupported(format!("an output in memory of which {name} returned a view")));
+        }
         collected.specs.push(OutputSpec { tensor, strides: fake.strides, offset: place.offset });
         collected.inputs.push(input.map(|n| n as u32));
         Ok(OutTree::Tensor(collected.specs.len() - 1))
+    }
+
+    /// The input whose storage the tensor lies in. Of several with one storage it is the one that the tensor was made of: in another
+    /// call they may lie elsewhere.
+    fn input_below(&self, tensor: TensorRef, storage: usize) -> Option<usize> {
+        let inside = |input: &&super::importer::InputInfo| input.storage == storage;
+        let made_of = |input: &super::importer::InputInfo| inside(&input) && self.recorder.aliases(input.tensor, tensor);
+        self.inputs.iter().position(made_of).or_else(|| self.inputs.iter().position(|input| inside(&input)))
     }
 
     /// An output that is an input: the caller gets the very object back.

@@ -26,6 +26,11 @@ pub trait HostCalls: Send + Sync {
 
     /// An operator's schema as torch prints it. Without one (or where `supports` is false) `call` is used for it.
     fn schema(&self, name: &str, overload: &str) -> Option<String>;
+
+    /// Whether one of torch's own operators may draw random numbers.
+    fn is_random(&self, _name: &str, _overload: &str) -> bool {
+        true
+    }
 }
 
 /// A host that can do nothing.
@@ -57,6 +62,7 @@ pub struct LibraryStep {
     complex: bool,
     /// The callee may keep its arguments: they must own their memory.
     lasting: bool,
+    once: bool,
 }
 
 impl LibraryStep {
@@ -69,7 +75,8 @@ impl LibraryStep {
         let bufs = ins.iter().map(|v| v.buf.index()).chain(outs.iter().copied());
         let complex = bufs.filter_map(|b| p.buffers.get(b)).any(|b| b.layout.dtype.is_complex());
         let ins = ins.iter().map(|v| p.operand_of(v)).collect::<Result<_, _>>()?;
-        Ok(LibraryStep { library: library.clone(), native, ins, outs: outs.to_vec(), complex, lasting })
+        let once = library.effect && !is_repeatable(p.host, library);
+        Ok(LibraryStep { library: library.clone(), native, ins, outs: outs.to_vec(), complex, lasting, once })
     }
 
     fn call(&self, run: &Run<'_>, tensors: &[Handle]) -> Result<Vec<Tensor>, RunError> {
@@ -141,6 +148,10 @@ impl CallStep for LibraryStep {
         }
         Ok(())
     }
+
+    fn is_once(&self) -> bool {
+        self.once
+    }
 }
 
 impl Native {
@@ -168,6 +179,13 @@ fn native(p: &Preparing<'_>, library: &Library) -> Option<Native> {
     let values = schema.bind(library, &|sym| p.env.eval(sym).ok(), crate::abi::abi().ok()?)?;
     let (name, overload) = (CString::new(name.as_str()).ok()?, CString::new(overload.as_str()).ok()?);
     Some(Native { name, overload, values, returns: schema.returns })
+}
+
+fn is_repeatable(host: &dyn HostCalls, library: &Library) -> bool {
+    match &library.callee {
+        Callee::Dispatcher { name, overload } => is_builtin(library) && !host.is_random(name, overload),
+        Callee::Python { .. } => false,
+    }
 }
 
 /// torch's own operators keep no reference to their arguments; a custom one may.

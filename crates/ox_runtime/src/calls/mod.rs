@@ -17,6 +17,11 @@ use ox_ir::plan::{Call, View};
 /// A library call with all sizes known.
 pub trait CallStep: Send + Sync {
     fn run(&self, run: &mut Run<'_>) -> Result<(), RunError>;
+
+    /// Whether doing it again would show: it draws random numbers, or nobody knows what it does.
+    fn is_once(&self) -> bool {
+        false
+    }
 }
 
 /// Whether the call returns new tensors, rather than write into memory that it is given.

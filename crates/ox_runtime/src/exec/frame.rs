@@ -46,6 +46,8 @@ pub struct Run<'a> {
     pub threads: usize,
     pub frame: Frame,
     pub arena: Option<Arena>,
+    /// Something was done that must not be done twice.
+    pub spent: bool,
 }
 
 impl Run<'_> {

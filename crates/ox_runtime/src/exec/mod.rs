@@ -89,15 +89,16 @@ impl Executable {
             threads: self.abi.num_threads(),
             frame: prepared.take_frame(inference),
             arena,
+            spent: false,
         };
         let results = execute(&mut run, self.profile.as_ref());
-        let Run { mut frame, arena, .. } = run;
+        let Run { mut frame, arena, spent, .. } = run;
         frame.clear();
         prepared.give_frame(inference, frame);
         if let Some(arena) = arena {
             self.pool.give(arena);
         }
-        results
+        results.map_err(|error| if spent { RunError::Spent(Box::new(error)) } else { error })
     }
 
     /// Preparing asks the host, who may wait for another thread that is about to run: so no lock is held meanwhile. Two
@@ -188,7 +189,11 @@ fn perform_timed(run: &mut Run<'_>, profile: &Profile) -> Result<(), RunError> {
 fn perform(run: &mut Run<'_>, action: &Action) -> Result<(), RunError> {
     match action {
         Action::Launch(launch) => launch.run(run),
-        Action::Call(call, location) => call.run(run).map_err(|e| e.at(run.line(*location))),
+        Action::Call(call, location) => {
+            call.run(run).map_err(|e| e.at(run.line(*location)))?;
+            run.spent |= call.is_once();
+            Ok(())
+        }
         Action::Allocate(buf) => run.allocate(*buf),
         Action::Copy { from, to } => {
             let (to, from) = (run.operand(*to)?, run.operand(*from)?);

@@ -79,6 +79,7 @@ impl Run<'_> {
             let source = unsafe { TensorRef::from_handle(handle) };
             sources.push(if write.early { Some(source.duplicate()?) } else { None });
         }
+        self.spent |= !sources.is_empty();
         for (write, early) in prepared.write_backs.iter().zip(sources) {
             let target = self.inputs[write.input];
             match early {

@@ -62,6 +62,23 @@ fn outputs_may_alias_inputs_and_each_other() {
 }
 
 #[test]
+fn a_view_of_an_input_is_counted_from_where_the_input_begins() {
+    if !torch() {
+        return;
+    }
+    let mut b = Builder::default();
+    b.input(&[4]);
+    b.plan.outputs.push(PlanOutput::InputView { input: 0, shape: shape(&[2]), strides: shape(&[2]), offset: Sym::ONE });
+    let executable = b.build();
+    let storage = tensor(&[8], &[0.0, 1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0]);
+    for start in [0, 3, 4] {
+        let x = storage.as_ref().reinterpret(&[4], &[1], start).unwrap();
+        let got = run(&executable, &[&x]);
+        assert_eq!(floats(&got[0]), [start as f32 + 1.0, start as f32 + 3.0]);
+    }
+}
+
+#[test]
 fn results_outlive_the_executable() {
     if !torch() {
         return;

@@ -1,0 +1,33 @@
+"""Functions compiled and run beside eager on equal arguments."""
+
+import compare
+import oxytorch
+import pytest
+import torch
+
+
+def compiled(function, **options):
+    return torch.compile(function, backend=oxytorch.dynamo_backend, fullgraph=True, **options)
+
+
+def check(function, *args, calls=2, outcome="compiled", wrapped=None, **options):
+    """Compares results and what was done to the arguments; returns the compiled function."""
+    wrapped = wrapped or compiled(function, **options)
+    for _ in range(calls):
+        ours, theirs = compare.copies(args), compare.copies(args)
+        compare.assert_same(wrapped(*ours), function(*theirs))
+        compare.assert_same(ours, theirs, label="argument")
+    report = oxytorch.last_compile()
+    assert report["outcome"] == outcome, report["reason"]
+    return wrapped
+
+
+def check_raises(function, good, bad, errors=None):
+    """Compiled on good arguments, called with bad ones: eager's error (or one of `errors`), and the good ones still work."""
+    wrapped = check(function, *good)
+    for args in bad:
+        with pytest.raises(Exception) as want:
+            function(*compare.copies(args))
+        with pytest.raises(errors or want.type):
+            wrapped(*compare.copies(args))
+    check(function, *good, wrapped=wrapped)

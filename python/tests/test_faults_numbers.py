@@ -1,0 +1,224 @@
+"""Known faults of numbers and indices: one test each. Numbers are pytorch/pytorch's issues.
+
+The rule: do what eager does, else raise a Python error; never a wrong value, never a signal.
+"""
+
+import compare
+import pytest
+import torch
+import torch.nn.functional as F
+from checking import check, check_raises, compiled
+
+
+@pytest.fixture(autouse=True)
+def inference():
+    with torch.no_grad():
+        yield
+
+
+# Integers.
+
+
+@pytest.mark.parametrize("op", [torch.floor_divide, torch.remainder, torch.fmod], ids="floor_divide remainder fmod".split())
+@pytest.mark.parametrize("dtype", [torch.int8, torch.uint8, torch.int32, torch.int64])
+def test_division_by_zero_is_an_exception_183610(op, dtype):
+    a, b = torch.arange(40).to(dtype), torch.arange(1, 41).to(dtype)
+    zero = b.clone()
+    zero[37] = 0
+    # Eager raises RuntimeError("ZeroDivisionError").
+    check_raises(op, (a, b), [(a, zero), (a, torch.zeros_like(b))], errors=(ZeroDivisionError, RuntimeError))
+
+
+def test_division_by_the_number_zero_is_an_exception_183610():
+    for op in (lambda x, n: x // n, lambda x, n: x % n, torch.fmod):
+        wrapped = compiled(op)
+        check(op, torch.arange(-5, 5), 3, wrapped=wrapped)
+        with pytest.raises((ZeroDivisionError, RuntimeError)):
+            wrapped(torch.arange(-5, 5), 0)
+
+
+# Eager itself divides INT_MIN by -1 with the processor's instruction, which may end the process: the values are stated here.
+@pytest.mark.parametrize("dtype", [torch.int8, torch.int16, torch.int32, torch.int64])
+def test_least_integer_divided_by_minus_one_wraps_184406(dtype):
+    least = torch.iinfo(dtype).min
+    a, b = torch.full((37,), least, dtype=dtype), torch.full((37,), -1, dtype=dtype)
+    f = compiled(lambda a, b: (a // b, torch.div(a, b, rounding_mode="trunc"), a % b, torch.fmod(a, b)))
+    compare.assert_same(f(a, b), (a, a, torch.zeros_like(a), torch.zeros_like(a)))
+
+
+@pytest.mark.parametrize("dtype", [torch.int8, torch.int32, torch.int64, torch.float32, torch.float64, torch.bfloat16])
+def test_remainders_of_negative_numbers(dtype):
+    a, b = torch.tensor([-7, 7, -7, 7, -6, 0]).to(dtype), torch.tensor([3, -3, -3, 3, 3, -5]).to(dtype)
+    out = check(lambda a, b: (a % b, torch.fmod(a, b), a // b, a % 3, torch.fmod(a, 3)), a, b)(a, b)
+    assert out[0][0] == 2 and out[1][0] == -1
+
+
+def test_neg_of_uint8_wraps_93829():
+    check(lambda x: (-x, -x + 1, (-x).to(torch.int32), (-x) // 2, (-x).float() * 2), torch.arange(256).to(torch.uint8))
+
+
+@pytest.mark.parametrize("dtype", [torch.uint8, torch.int8, torch.int16])
+def test_narrow_integers_wrap_in_the_middle_of_a_chain(dtype):
+    x = torch.arange(100, 128).to(dtype)
+    check(lambda x: ((x + x) // 2, (x * 3 > 100), (x * x).to(torch.int64), (x + 100).float(), x.sum()), x)
+
+
+# Floating point.
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16, torch.float16])
+def test_maximum_and_minimum_keep_nan(dtype):
+    nan = float("nan")
+    a = torch.tensor([nan, 1, nan, -1] * 10, dtype=dtype)
+    b = torch.tensor([1, nan, nan, 2] * 10, dtype=dtype)
+    check(lambda a, b: (torch.maximum(a, b), torch.minimum(a, b), a.clamp(0, 1), a.amax(), a.min(), torch.max(a, b)), a, b)
+    check(lambda a, b: (torch.fmax(a, b), torch.fmin(a, b), a.relu(), F.hardtanh(b), a.view(4, 10).amin(0), a.view(4, 10).amax(1)), a, b)
+
+
+@pytest.mark.parametrize("shape,dim", [((65,), None), ((7, 65), 1), ((65, 7), 0), ((3, 65, 5), 1)])
+def test_argmax_finds_the_nan_118266(shape, dim):
+    x = torch.randn(shape)
+    flat = x.view(-1)
+    flat[flat.numel() // 2] = float("inf")
+    flat[flat.numel() // 3] = float("nan")
+    flat[flat.numel() - 2] = float("nan")
+    check(lambda x: (x.argmax(dim), x.argmin(dim)), x)
+    if dim is not None:
+        check(lambda x: (tuple(x.max(dim)), tuple(x.min(dim))), x)
+
+
+def test_argmax_takes_the_first_of_equals():
+    check(lambda x: (x.argmax(), x.argmin(), x.argmax(1), x.argmin(0)), torch.ones(33, 65))
+
+
+def test_f16_overflow_in_the_middle_of_a_chain_183607():
+    x = torch.tensor([60000.0, 300.0, -60000.0, 1.0] * 9, dtype=torch.float16)
+    check(lambda x: (x * 2 / 4, (x * x) - x, (x + x).float() * 0.5, (x * 4).sigmoid() + (x * x) * 0), x)
+
+
+@pytest.mark.parametrize("narrow", [torch.bfloat16, torch.float16])
+def test_round_trip_through_a_narrow_type_keeps_the_rounding_176565(narrow):
+    x = torch.randn(1000)
+    f = compiled(lambda x: (x.to(narrow).to(torch.float32), (x + 1).to(narrow).float() - x, x.to(narrow).double()))
+    got = f(x)
+    want = (x.to(narrow).float(), (x + 1).to(narrow).float() - x, x.to(narrow).double())
+    assert all(g.equal(w) for g, w in zip(got, want))
+    assert not got[0].equal(x)
+
+
+def test_bf16_chain_is_rounded_where_eager_rounds():
+    x, y = torch.randn(500).bfloat16(), torch.randn(500).bfloat16()
+
+    def f(x, y):
+        return (x + y) * x - y, (x * y + 0.1).float() * 3
+
+    assert all(g.equal(w) for g, w in zip(compiled(f)(x, y), f(x, y)))
+
+
+def test_matmul_cast_to_bf16_then_added_to_f32_181568():
+    a, b, c = torch.randn(16, 32), torch.randn(32, 24), torch.randn(24)
+    wrapped = check(lambda a, b, c: (a @ b).to(torch.bfloat16) + c, a, b, c)
+    exact = wrapped(a, b, torch.zeros(24))
+    assert exact.equal(exact.bfloat16().float()), "the rounding to bf16 was dropped"
+    check(lambda a, b, c: (a.bfloat16() @ b.bfloat16()).float() + c, a, b, c)
+
+
+PROMOTED = [torch.bool, torch.uint8, torch.int32, torch.int64, torch.bfloat16, torch.float16, torch.float32, torch.float64]
+
+
+@pytest.mark.parametrize("dtype", PROMOTED, ids=str)
+def test_promotion_of_numbers_and_0_dim_tensors_197091(dtype):
+    x = torch.tensor([1, 0, 3]).to(dtype)
+
+    def f(x, *scalars):
+        mixed = [x + s for s in scalars] + [torch.where(x > 0, x, s) for s in scalars]
+        return mixed, x * 2, x * 2.5, x + True, x / 2, 1.5 * scalars[0], torch.maximum(x, scalars[-1]), x.pow(2), scalars[1] * 2 + x
+
+    check(f, x, *(torch.tensor(2).to(d) for d in PROMOTED))
+
+
+def test_f16_times_f32_matrix_raises_177630():
+    for f in (torch.mm, torch.matmul, F.linear):
+        with pytest.raises(Exception):
+            compiled(f)(torch.randn(4, 4).half(), torch.randn(4, 4))
+
+
+# Indices out of bounds.
+
+
+def test_negative_embedding_index_raises_183608():
+    table = torch.randn(10, 4)
+    bad = [(torch.tensor([1, i]), table) for i in (-1, 10, -11, 1 << 40)]
+    check_raises(lambda i, t: F.embedding(i, t) * 2, (torch.tensor([0, 9]), table), bad)
+
+
+def test_index_select_out_of_bounds_raises_121251():
+    x = torch.randn(5, 6)
+    for dim in (0, 1):
+        bad = [(x, torch.tensor([0, i])) for i in (6, -1, 1 << 40)]
+        # Eager raises RuntimeError for some dimensions.
+        check_raises(lambda x, i: x.index_select(dim, i) + 1, (x, torch.tensor([0, 4])), bad, errors=IndexError)
+
+
+def test_indexing_out_of_bounds_raises_183769():
+    x = torch.randn(5, 6)
+    good = (x, torch.tensor([0, -5, 4]), torch.tensor([5, -6, 0]))
+    bad = [(x, torch.tensor([0, i, 1]), torch.tensor([0, 1, 2])) for i in (5, -6, 1 << 40)]
+    check_raises(lambda x, i, j: x[i, j] * 2, good, bad)
+    check_raises(lambda x, i, j: x[:, i] * 2, good, [(x, torch.tensor([-7]), good[2])])
+
+
+def test_select_out_of_bounds_raises_183769():
+    for f in (lambda x: x.select(0, 7), lambda x: x[7], lambda x: x[-8], lambda x: x.select(1, -9) + 1):
+        with pytest.raises(Exception) as error:
+            compiled(f)(torch.randn(5, 6))
+        assert not isinstance(error.value, SystemError)
+
+
+def test_gather_and_scatter_out_of_bounds_raise():
+    x, i = torch.randn(5, 6), torch.randint(0, 5, (5, 6))
+    for wrong in (5, -1, 1 << 40):
+        j = i.clone()
+        j[2, 3] = wrong
+        check_raises(lambda x, i: x.gather(0, i) * 2, (x, i), [(x, j)])
+        check_raises(lambda x, i: torch.zeros(5, 6).scatter(0, i, x), (x, i), [(x, j)])
+        check_raises(lambda x, i: torch.zeros(5, 6).scatter_add(0, i, x), (x, i), [(x, j)])
+
+
+def test_index_add_at_minus_one_raises_185885():
+    x, y = torch.zeros(5, 3), torch.randn(2, 3)
+    bad = [(x, torch.tensor([0, i]), y) for i in (-1, 5)]
+    check_raises(lambda x, i, y: x.index_add(0, i, y), (x, torch.tensor([0, 4]), y), bad, errors=(IndexError, RuntimeError))
+
+
+def test_index_put_out_of_bounds_raises_and_writes_nothing_outside():
+    x = torch.zeros(8)
+    bad = [(x, torch.tensor([0, i]), torch.ones(2)) for i in (8, -9)]
+
+    def f(x, i, y):
+        x[i] = y
+        return x + 1
+
+    check_raises(f, (x, torch.tensor([0, -8]), torch.ones(2)), bad)
+
+
+# Empty and 0-dim tensors.
+
+
+@pytest.mark.parametrize("mode", ["nearest", "bilinear", "bicubic"])
+def test_interpolate_to_no_size_raises_197095(mode):
+    for size in ((0, 4), (4, 0)):
+        with pytest.raises(Exception) as error:
+            compiled(lambda x: F.interpolate(x, size=size, mode=mode))(torch.randn(1, 2, 4, 4))
+        assert not isinstance(error.value, SystemError)
+
+
+def test_scans_and_means_of_0_dim_tensors_193265_102546():
+    def f(x):
+        return x.cumsum(0), x.cumsum(-1), x.mean(), x.mean(0), x.sum(-1), x.amax(0), x.argmax(), x.softmax(0), x.cumprod(0), x.logsumexp(0)
+
+    check(f, torch.tensor(2.5))
+    check(lambda x: (x.mean(), x.sum(), x.cumsum(0), x.prod(), x.sum(0), x.std(), x.all(), x.any()), torch.empty(0))
+    for f in (torch.amax, torch.argmax, torch.max):
+        with pytest.raises(Exception):
+            compiled(lambda x: f(x))(torch.empty(0))
