@@ -133,8 +133,7 @@ impl<'py> Importer<'py> {
         }
     }
 
-    /// What is wrong with a recorded result by the word of torch's fake kernels. Symbolic sizes are compared by their hints: two
-    /// ways to write an expression are not an error.
+    /// What is wrong with a recorded result by the word of torch's fake kernels.
     fn mismatch(&self, value: &FrontValue, example: Option<&Bound<'py, PyAny>>) -> Import<Option<String>> {
         let Some(example) = example else { return Ok(None) };
         match value {
@@ -167,16 +166,26 @@ impl<'py> Importer<'py> {
             return Err(Refusal::Training);
         }
         let got = self.recorder.ty(tensor);
-        if self.same_type(got, &fake.ty) {
+        if self.same_type(got, &fake.ty, example)? {
             return Ok(None);
         }
         Ok(Some(format!("recorded as {} but eager has {}", describe_type(got), describe_type(&fake.ty))))
     }
 
-    fn same_type(&self, a: &TensorType, b: &TensorType) -> bool {
-        let same_size =
-            |(x, y): (&ox_ir::Sym, &ox_ir::Sym)| x == y || self.symbols.hint(x).is_some_and(|h| Some(h) == self.symbols.hint(y));
-        a.dtype == b.dtype && a.device == b.device && a.rank() == b.rank() && a.shape.iter().zip(&b.shape).all(same_size)
+    fn same_type(&self, ours: &TensorType, theirs: &TensorType, example: &Bound<'py, PyAny>) -> Import<bool> {
+        if ours.dtype != theirs.dtype || ours.device != theirs.device || ours.rank() != theirs.rank() {
+            return Ok(false);
+        }
+        if ours.shape == theirs.shape {
+            return Ok(true);
+        }
+        let sizes = example.getattr(intern!(self.py, "shape"))?.cast_into::<PyTuple>()?;
+        for (size, theirs) in ours.shape.iter().zip(sizes.iter()) {
+            if !self.symbols.is_equal(size, &theirs)? {
+                return Ok(false);
+            }
+        }
+        Ok(true)
     }
 }
 

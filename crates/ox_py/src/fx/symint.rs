@@ -1,5 +1,6 @@
 //! Size expressions: what torch's shape environment says (sympy) in terms of Sym.
 
+use ox_ir::sym::Atom;
 use ox_ir::{Sym, Var};
 use pyo3::intern;
 use pyo3::prelude::*;
@@ -10,6 +11,7 @@ use rustc_hash::FxHashMap;
 #[derive(Default)]
 pub struct Symbols {
     by_name: FxHashMap<String, Var>,
+    symints: FxHashMap<Var, Py<PyAny>>,
     /// What each variable was when the graph was captured; used to compare expressions that are equal but look different.
     hints: FxHashMap<Var, i64>,
 }
@@ -33,6 +35,7 @@ impl Symbols {
             self.hints.insert(var.clone(), hint);
         }
         self.by_name.insert(name, var.clone());
+        self.symints.insert(var.clone(), symint.clone().unbind());
         Ok(Some(var))
     }
 
@@ -71,6 +74,44 @@ impl Symbols {
     /// The value that the expression had when the graph was captured.
     pub fn hint(&self, sym: &Sym) -> Option<i64> {
         sym.eval(&|var| self.hints.get(var).copied())
+    }
+}
+
+impl Symbols {
+    /// Whether a size is torch's. Where that is not plain, torch's shape environment is asked: it proves that they are equal, knowing
+    /// more of the sizes than we do, or it notes that they must be, and calls with sizes for which they are not are compiled anew.
+    pub fn is_equal(&self, ours: &Sym, theirs: &Bound<'_, PyAny>) -> PyResult<bool> {
+        if self.to_sym(theirs)?.as_ref() == Some(ours) {
+            return Ok(true);
+        }
+        if ours.vars().iter().any(|var| !self.symints.contains_key(var)) {
+            return Ok(false);
+        }
+        self.to_python(theirs.py(), ours)?.eq(theirs)
+    }
+
+    /// The expression as Python computes it: an int or a SymInt.
+    fn to_python<'py>(&self, py: Python<'py>, sym: &Sym) -> PyResult<Bound<'py, PyAny>> {
+        let mut sum = sym.constant().into_pyobject(py)?.into_any();
+        for (monomial, factor) in sym.terms() {
+            let mut term = factor.into_pyobject(py)?.into_any();
+            for atom in monomial {
+                term = term.mul(self.atom_to_python(py, atom)?)?;
+            }
+            sum = sum.add(term)?;
+        }
+        Ok(sum)
+    }
+
+    fn atom_to_python<'py>(&self, py: Python<'py>, atom: &Atom) -> PyResult<Bound<'py, PyAny>> {
+        let both = |p: &(Sym, Sym)| Ok::<_, PyErr>((self.to_python(py, &p.0)?, self.to_python(py, &p.1)?));
+        match atom {
+            Atom::Var(var) => Ok(self.symints[var].bind(py).clone()),
+            Atom::Div(p) => both(p).and_then(|(a, b)| a.floor_div(b)),
+            Atom::Mod(p) => both(p).and_then(|(a, b)| a.rem(b)),
+            Atom::Min(p) => py.import(intern!(py, "torch"))?.call_method1(intern!(py, "sym_min"), both(p)?),
+            Atom::Max(p) => py.import(intern!(py, "torch"))?.call_method1(intern!(py, "sym_max"), both(p)?),
+        }
     }
 }
 
