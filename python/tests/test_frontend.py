@@ -1,5 +1,6 @@
 """The FX front end: modes and options, warnings, aliasing, mutation, strides, symbolic sizes, errors."""
 
+import re
 import threading
 import warnings
 
@@ -8,6 +9,8 @@ import oxytorch
 import pytest
 import torch
 import torch.nn.functional as F
+from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.fx.experimental.symbolic_shapes import DimDynamic, ShapeEnv, StatelessSymbolicContext
 
 MODES = ["default", "reduce-overhead", "max-autotune", "max-autotune-no-cudagraphs"]
 
@@ -283,6 +286,16 @@ def test_augmented_index_assignment():
     check(f, torch.randn(6), torch.tensor([1, 3, 1]))
 
 
+def test_in_place_operations_with_symbolic_sizes():
+    def f(x):
+        x[:, 1:].mul_(2)
+        x.add_(1)
+        return x.sum(-1)
+
+    check(f, torch.randn(3, 4, 5), dynamic=True)
+    check(f, torch.randn(3, 5, 4).transpose(1, 2), dynamic=True)
+
+
 def test_batch_norm_updates_its_statistics():
     def run(wrap):
         torch.manual_seed(0)
@@ -412,7 +425,125 @@ def test_float_argument_that_changes():
     assert oxytorch.last_compile()["outcome"] == "compiled"
 
 
+def test_a_size_that_is_right_only_at_the_example_is_guarded():
+    """torch is made to say 2*s - 8 where a relu has s, which is the same for the example's 8 only."""
+    environment = ShapeEnv()
+    fakes = FakeTensorMode(shape_env=environment)
+    x = fakes.from_tensor(torch.randn(8), symbolic_context=StatelessSymbolicContext(dynamic_sizes=[DimDynamic.DYNAMIC]))
+    size = x.shape[0]
+
+    def graph(claimed):
+        graph = torch.fx.Graph()
+        length, placeholder = graph.placeholder("s"), graph.placeholder("x")
+        length.meta["example_value"], placeholder.meta["example_value"] = size, x
+        relu = graph.call_function(torch.relu, (placeholder,))
+        with fakes:
+            relu.meta["example_value"] = torch.empty(claimed)
+        graph.output((relu,))
+        return torch.fx.GraphModule(torch.nn.Module(), graph)
+
+    oxytorch._oxytorch.compile_fx(graph(size + size - size), [], None, None)
+    assert not environment.guards
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        oxytorch._oxytorch.compile_fx(graph(size * 2 - 8), [], None, None)
+    assert not all(guard.expr.subs({size.node.expr: 9}) for guard in environment.guards)
+
+
+# Frozen weights.
+
+
+class Normed(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.conv, self.bn = torch.nn.Conv2d(3, 4, 3), torch.nn.BatchNorm2d(4)
+        self.register_buffer("shift", torch.randn(4, 1, 1))
+
+    def forward(self, x):
+        return self.bn(self.conv(x)) + self.shift.sin()
+
+
+def frozen_inputs(function, *args, folder):
+    f = torch.compile(function, backend="oxytorch", options={"freezing": True, "debug_dir": str(folder)})
+    with torch.no_grad():
+        f(*args)
+    (text,) = folder.glob("graph-*/1-graph.txt")
+    header = text.read_text().splitlines()[0]
+    return f, {name for name, is_frozen in re.findall(r'"(\w+)"( frozen)?', header) if is_frozen}
+
+
+def test_weights_and_buffers_of_modules_are_frozen(tmp_path):
+    model = Normed().eval()
+    _, frozen = frozen_inputs(model, torch.randn(1, 3, 8, 8), folder=tmp_path)
+    owned = ["weight", "bias"] * 2 + ["running_mean", "running_var", "shift"]
+    assert sorted(name.strip("_").rsplit("parameters_")[-1].rsplit("buffers_")[-1] for name in frozen) == sorted(owned)
+
+
+def test_arguments_are_never_frozen(tmp_path):
+    def scaled(x, own_buffers_mean_, weight):
+        return F.conv2d(x, weight * own_buffers_mean_)
+
+    x, scale, weight = torch.randn(1, 3, 8, 8), torch.randn(4, 1, 1, 1), torch.nn.Parameter(torch.randn(4, 3, 3, 3))
+    f, frozen = frozen_inputs(scaled, x, scale, weight, folder=tmp_path)
+    assert not frozen
+    with torch.no_grad():
+        scale.mul_(3)
+        weight.add_(1)
+        compare.assert_same(f(x, scale, weight), scaled(x, scale, weight))
+
+
 # Errors at run time.
+
+
+def test_what_was_done_is_not_done_again_when_a_later_call_fails():
+    calls = []
+
+    @torch.library.custom_op("oxytorch_tests::counted", mutates_args=())
+    def counted(x: torch.Tensor) -> torch.Tensor:
+        calls.append(x)
+        return x + 0
+
+    @counted.register_fake
+    def _(x):
+        return torch.empty_like(x)
+
+    def f(x):
+        return torch.linalg.cholesky(torch.ops.oxytorch_tests.counted(x))
+
+    compiled = torch.compile(f, backend="oxytorch", fullgraph=True)
+    compare.assert_same(compiled(torch.eye(3)), f(torch.eye(3)))
+    calls.clear()
+    with pytest.raises(RuntimeError):
+        compiled(-torch.eye(3))
+    assert len(calls) == 1
+
+
+def test_random_numbers_are_drawn_once_when_a_later_call_fails():
+    def f(x):
+        return torch.linalg.cholesky(x * torch.rand(()))
+
+    compiled = torch.compile(f, backend="oxytorch", fullgraph=True)
+    compiled(torch.eye(3))
+    states = []
+    for function in (compiled, f):
+        torch.manual_seed(5)
+        with pytest.raises(RuntimeError):
+            function(-torch.eye(3))
+        states.append(torch.get_rng_state())
+    assert states[0].equal(states[1])
+
+
+def test_a_failed_call_is_eagers_if_nothing_was_done():
+    def f(x, y):
+        y.add_(1)
+        return x.sort(), torch.linalg.cholesky(x * 1)
+
+    compiled = torch.compile(f, backend="oxytorch", fullgraph=True)
+    compiled(torch.eye(3), torch.zeros(2))
+    y = torch.zeros(2)
+    with pytest.raises(torch.linalg.LinAlgError):
+        compiled(-torch.eye(3), y)
+    assert y.tolist() == [1, 1]
 
 
 def test_index_out_of_range_names_the_line():

@@ -175,7 +175,22 @@ impl<'py> Importer<'py> {
         }
         let name: String = node.getattr(intern!(self.py, "name"))?.extract()?;
         self.slots.push(Slot::Tensor);
-        Ok(ValueOf::Tensor(self.tensor_input(&example, name)?))
+        let is_weight = self.freezing && self.hangs_on_a_module(node)?;
+        Ok(ValueOf::Tensor(self.tensor_input(&example, name, is_weight)?))
+    }
+
+    /// Whether a placeholder stands for a parameter or buffer of a module, by where Dynamo found it. An argument may be another tensor
+    /// in every call, whatever its type and name.
+    fn hangs_on_a_module(&self, node: &Bound<'py, PyAny>) -> Import<bool> {
+        let py = self.py;
+        let Some(source) = node.getattr_opt(intern!(py, "_dynamo_source"))? else { return Ok(false) };
+        let sources = py.import(intern!(py, "torch._dynamo.source"))?;
+        let kinds =
+            (sources.getattr(intern!(py, "ParamBufferSource"))?, sources.getattr(intern!(py, "UnspecializedParamBufferSource"))?)
+                .into_pyobject(py)?;
+        // `module._buffers["mean"]`: the item of a dictionary that is known to be a module's.
+        let holder = source.getattr_opt(intern!(py, "base"))?;
+        Ok(source.is_instance(&kinds)? || holder.is_some_and(|holder| holder.is_instance(&kinds).unwrap_or(false)))
     }
 
     fn size_placeholder(&mut self, example: &Bound<'py, PyAny>) -> Import<FrontValue> {
@@ -192,15 +207,12 @@ impl<'py> Importer<'py> {
         Ok(ValueOf::Int(self.recorder.builder().size(var)))
     }
 
-    fn tensor_input(&mut self, example: &Bound<'py, PyAny>, name: String) -> Import<TensorRef> {
+    fn tensor_input(&mut self, example: &Bound<'py, PyAny>, name: String, frozen: bool) -> Import<TensorRef> {
         let fake = self.describe(example)?;
         if fake.ty.device != ox_ir::Device::Cpu {
             return Err(Refusal::unsupported(format!("a tensor on {}", example.getattr(intern!(self.py, "device"))?)));
         }
         let (storage, offset) = place(&self.symbols, example)?.map_or((0, ox_ir::Sym::ZERO), |p| (p.storage, p.offset));
-        // Dynamo names placeholders after their source: `l_self_modules_bn1_buffers_running_mean_`.
-        let is_weight = name.contains("_buffers_") || example.is_instance(self.torch.parameter.bind(self.py))?;
-        let frozen = self.freezing && is_weight;
         let tensor = self.recorder.input(GraphInput { name, ty: fake.ty, strides: fake.strides, frozen });
         self.inputs.push(InputInfo { tensor, storage, offset });
         Ok(tensor)
@@ -224,7 +236,8 @@ impl<'py> Importer<'py> {
             return Ok(ValueOf::Tensor(*tensor));
         }
         let example = self.meta(node)?.unwrap_or_else(|| object.clone());
-        let tensor = self.tensor_input(&example, target)?;
+        let is_weight = self.freezing && object.is_instance(self.torch.parameter.bind(self.py))?;
+        let tensor = self.tensor_input(&example, target, is_weight)?;
         self.constants.push((object.unbind(), tensor));
         Ok(ValueOf::Tensor(tensor))
     }
