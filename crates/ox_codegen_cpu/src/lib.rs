@@ -4,7 +4,7 @@
 //! suffices; `backend` runs LLVM on threads; `jit` loads the object code. `ir` is the builder they share and `math` the vector
 //! expansions of exp, log, tanh and the like.
 //!
-//! What a kernel may assume of its buffers: distinct parameters do not overlap, except that an `InOut` one may overlap any.
+//! What a kernel may assume of its buffers: distinct parameters do not overlap.
 
 mod backend;
 mod emit;

@@ -24,8 +24,6 @@ pub struct Build<'a> {
     /// Roots whose memory the caller gets, with the number of the output.
     returned: FxHashMap<NodeId, u32>,
     buf_of: FxHashMap<NodeId, BufId>,
-    /// Distinct kernels, nameless, with the name of their first use.
-    kernels: IndexMap<Kernel, String>,
     plan: Plan,
 }
 
@@ -38,9 +36,10 @@ impl<'a> Build<'a> {
             returned.entry(view_base(ctx.graph, output.value)).or_insert(k as u32);
         }
         let plan = Plan { sizes: ctx.graph.sizes.clone(), locations: ctx.graph.locations.clone(), ..Plan::default() };
-        Build { ctx, units, stored, returned, buf_of: FxHashMap::default(), kernels: IndexMap::new(), plan }
+        Build { ctx, units, stored, returned, buf_of: FxHashMap::default(), plan }
     }
 
+    /// Every launch has a kernel of its own.
     pub fn plan(mut self) -> Result<Plan, ScheduleError> {
         self.input_buffers();
         for unit in std::mem::take(&mut self.units) {
@@ -52,8 +51,6 @@ impl<'a> Build<'a> {
         }
         self.outputs()?;
         self.write_backs()?;
-        let kernels = std::mem::take(&mut self.kernels).into_iter();
-        self.plan.kernels = kernels.map(|(kernel, name)| Kernel { name, ..kernel }).collect();
         Ok(self.plan)
     }
 
@@ -153,10 +150,8 @@ impl<'a> Build<'a> {
             let check = self.check(id, text);
             self.plan.checks.push(check);
         }
-        let entry = self.kernels.entry(kernel);
-        let number = entry.index() as u32;
-        entry.or_insert(name);
-        self.plan.steps.push(Step::Launch { kernel: number, bufs, checks: first });
+        self.plan.steps.push(Step::Launch { kernel: self.plan.kernels.len() as u32, bufs, checks: first });
+        self.plan.kernels.push(Kernel { name, ..kernel });
     }
 
     fn check(&self, id: NodeId, text: CheckText) -> Check {
@@ -289,4 +284,25 @@ fn finest(ctx: &Context, unit: &Unit) -> Space {
         }
     }
     space
+}
+
+/// Makes equal kernels one, under the name of their first use.
+pub fn share_kernels(plan: &mut Plan) {
+    let mut distinct: IndexMap<Kernel, String> = IndexMap::new();
+    let numbers: Vec<u32> = std::mem::take(&mut plan.kernels)
+        .into_iter()
+        .map(|mut kernel| {
+            let name = std::mem::take(&mut kernel.name);
+            let entry = distinct.entry(kernel);
+            let number = entry.index() as u32;
+            entry.or_insert(name);
+            number
+        })
+        .collect();
+    for step in &mut plan.steps {
+        if let Step::Launch { kernel, .. } = step {
+            *kernel = numbers[*kernel as usize];
+        }
+    }
+    plan.kernels = distinct.into_iter().map(|(kernel, name)| Kernel { name, ..kernel }).collect();
 }

@@ -2,7 +2,8 @@
 //! everything lies in memory.
 //!
 //! The steps, in order: `split` (reductions that would leave threads idle), `prepare` (copies where memory must not be shared), `roots` (what may be stored), `fuse` (which
-//! roots are one kernel), `emit` + `order` (the kernels), `build` (the Plan), `memory` (the arena).
+//! roots are one kernel), `emit` + `order` (the kernels), `build` (the Plan), `reuse` (results in the place of operands), `memory`
+//! (the arena).
 
 mod build;
 mod coords;
@@ -15,6 +16,7 @@ mod memory;
 mod name;
 mod order;
 mod prepare;
+mod reuse;
 mod roots;
 mod space;
 mod split;
@@ -51,6 +53,8 @@ pub fn schedule(graph: &Graph, options: &ScheduleOptions) -> Result<Plan, Schedu
     let ctx = emit::Context { graph, is_root: &roots.is_root, strides: &strides };
     let units = fuse::fuse(&ctx, &roots);
     let mut plan = build::Build::new(&ctx, &roots, units).plan()?;
+    reuse::reuse(&mut plan);
+    build::share_kernels(&mut plan);
     memory::place(&mut plan);
     Ok(plan)
 }

@@ -1,15 +1,15 @@
 //! Where the intermediates lie: one arena, offsets planned ahead from the buffers' lifetimes.
 
 use ox_ir::Sym;
-use ox_ir::plan::{BufId, Place, Plan, Step};
+use ox_ir::plan::{BufId, Place, Plan, PlanOutput, Step};
 
 const ALIGN: i64 = 64;
 
 /// The first and the last step at which a buffer's contents matter.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-struct Life {
-    first: usize,
-    last: usize,
+pub struct Life {
+    pub first: usize,
+    pub last: usize,
 }
 
 impl Life {
@@ -25,7 +25,7 @@ pub fn place(plan: &mut Plan) {
     insert_drops(plan, &lives);
 }
 
-fn lives(plan: &Plan) -> Vec<Option<Life>> {
+pub fn lives(plan: &Plan) -> Vec<Option<Life>> {
     let mut lives: Vec<Option<Life>> = vec![None; plan.buffers.len()];
     for (at, step) in plan.steps.iter().enumerate() {
         for buf in buffers_of(step) {
@@ -34,12 +34,21 @@ fn lives(plan: &Plan) -> Vec<Option<Life>> {
         }
     }
     let end = plan.steps.len();
-    for write in &plan.write_backs {
-        if let Some(life) = &mut lives[write.from.buf.index()] {
+    let returned = plan.outputs.iter().filter_map(returned_buffer);
+    for buf in returned.chain(plan.write_backs.iter().map(|w| w.from.buf)) {
+        if let Some(life) = &mut lives[buf.index()] {
             life.last = end;
         }
     }
     lives
+}
+
+fn returned_buffer(output: &PlanOutput) -> Option<BufId> {
+    match output {
+        PlanOutput::Buffer(buf) => Some(*buf),
+        PlanOutput::View(view) => Some(view.buf),
+        PlanOutput::InputView { .. } => None,
+    }
 }
 
 fn buffers_of(step: &Step) -> Vec<BufId> {
@@ -109,11 +118,11 @@ fn symbolic_slot(slots: &mut Vec<(Sym, Sym, Vec<Life>)>, end: &mut Sym, life: Li
 }
 
 fn insert_drops(plan: &mut Plan, lives: &[Option<Life>]) {
-    let mut dying: Vec<Vec<BufId>> = vec![Vec::new(); plan.steps.len() + 1];
+    let mut dying: Vec<Vec<BufId>> = vec![Vec::new(); plan.steps.len()];
     for (k, buffer) in plan.buffers.iter().enumerate() {
         let id = BufId(k as u32);
         if let (Place::Library, Some(life)) = (&buffer.place, lives[k])
-            && !is_returned(plan, id)
+            && life.last < plan.steps.len()
         {
             dying[life.last].push(id);
         }
@@ -123,13 +132,4 @@ fn insert_drops(plan: &mut Plan, lives: &[Option<Life>]) {
         plan.steps.push(step);
         plan.steps.extend(dead.into_iter().map(Step::Drop));
     }
-}
-
-fn is_returned(plan: &Plan, id: BufId) -> bool {
-    use ox_ir::plan::PlanOutput;
-    plan.outputs.iter().any(|o| match o {
-        PlanOutput::Buffer(b) => *b == id,
-        PlanOutput::View(v) => v.buf == id,
-        PlanOutput::InputView { .. } => false,
-    })
 }

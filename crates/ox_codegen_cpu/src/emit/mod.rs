@@ -131,8 +131,7 @@ impl<'a> Emitter<'a> {
             }
             let access = match param.role {
                 BufRole::In => scopes.access(n).invariant(),
-                BufRole::Out | BufRole::Scratch(_) => scopes.access(n),
-                BufRole::InOut => Access::UNKNOWN,
+                BufRole::Out | BufRole::InOut | BufRole::Scratch(_) => scopes.access(n),
             };
             let per_lane = matches!(param.role, BufRole::Scratch(_)) && self.kernel.lanes == Lanes::Outer && self.width > 1;
             let pointer = match param.role {
