@@ -44,9 +44,14 @@ impl Backend {
         Ok(Backend { host: Host::named(cpu, features)? })
     }
 
+    /// For another architecture, to look at the code or carry it there: `("aarch64-unknown-linux-gnu", "neoverse-n1", "+neon")`.
+    pub fn for_target(triple: &str, cpu: &str, features: &str) -> Result<Backend, CodegenError> {
+        Ok(Backend { host: Host::foreign(triple, cpu, features)? })
+    }
+
     /// What the generated code depends on besides the kernel: part of every cache key.
     pub fn host_key(&self) -> String {
-        format!("{} {}", self.host.cpu, self.host.features)
+        format!("{} {} {}", self.host.triple, self.host.cpu, self.host.features)
     }
 
     /// Compiles and loads the kernels, each distinct one once, on up to `threads` threads.

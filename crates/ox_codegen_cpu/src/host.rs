@@ -2,7 +2,7 @@
 
 use crate::CodegenError;
 use inkwell::OptimizationLevel;
-use inkwell::targets::{CodeModel, InitializationConfig, RelocMode, Target, TargetMachine};
+use inkwell::targets::{CodeModel, InitializationConfig, RelocMode, Target, TargetMachine, TargetTriple};
 use llvm_sys::support::LLVMParseCommandLineOptions;
 use std::sync::OnceLock;
 
@@ -16,8 +16,14 @@ fn initialise() -> Result<(), String> {
     Ok(())
 }
 
+fn native_triple() -> String {
+    TargetMachine::get_default_triple().as_str().to_string_lossy().into_owned()
+}
+
 #[derive(Clone, Debug)]
 pub struct Host {
+    /// LLVM's name of the architecture and system.
+    pub triple: String,
     pub cpu: String,
     pub features: String,
     /// The widest vector register, in bits.
@@ -34,16 +40,24 @@ impl Host {
         INITIALISED.get_or_init(initialise).clone().map_err(CodegenError::Llvm)?;
         let cpu = TargetMachine::get_host_cpu_name().to_string();
         let features = TargetMachine::get_host_cpu_features().to_string();
-        Ok(Host::of(cpu, features))
+        Ok(Host::of(native_triple(), cpu, features))
     }
 
-    /// A CPU by LLVM's names; what the features do not list is not used.
+    /// A CPU of this machine's architecture by LLVM's names; what the features do not list is not used.
     pub fn named(cpu: &str, features: &str) -> Result<Host, CodegenError> {
         Host::detect()?;
-        Ok(Host::of(cpu.to_string(), features.to_string()))
+        Ok(Host::of(native_triple(), cpu.to_string(), features.to_string()))
     }
 
-    fn of(cpu: String, features: String) -> Host {
+    /// A CPU of any architecture that we know.
+    pub fn foreign(triple: &str, cpu: &str, features: &str) -> Result<Host, CodegenError> {
+        Host::detect()?;
+        Target::initialize_x86(&InitializationConfig::default());
+        Target::initialize_aarch64(&InitializationConfig::default());
+        Ok(Host::of(triple.to_string(), cpu.to_string(), features.to_string()))
+    }
+
+    fn of(triple: String, cpu: String, features: String) -> Host {
         let has = |name: &str| features.split(',').any(|f| f.strip_prefix('+') == Some(name));
         let has_avx512 = has("avx512f") && has("avx512vl") && has("avx512bw") && has("avx512dq");
         let vector_bits = if has_avx512 {
@@ -53,12 +67,12 @@ impl Host {
         } else {
             128
         };
-        let has_f16 = cfg!(not(target_arch = "x86_64")) || has("f16c");
-        Host { cpu, features, vector_bits, has_avx512, has_f16 }
+        let has_f16 = !triple.starts_with("x86_64") || has("f16c");
+        Host { triple, cpu, features, vector_bits, has_avx512, has_f16 }
     }
 
     pub fn machine(&self, level: OptimizationLevel) -> Result<TargetMachine, CodegenError> {
-        let triple = TargetMachine::get_default_triple();
+        let triple = TargetTriple::create(&self.triple);
         let target = Target::from_triple(&triple).map_err(|e| CodegenError::Llvm(e.to_string()))?;
         target
             .create_target_machine(&triple, &self.cpu, &self.features, level, RelocMode::PIC, CodeModel::Default)

@@ -16,3 +16,4 @@ mod math;
 
 pub use backend::{Backend, LoadedKernel};
 pub use error::CodegenError;
+pub use jit::SYMBOL;

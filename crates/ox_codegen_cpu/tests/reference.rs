@@ -1,5 +1,6 @@
 //! Kernels against the reference interpreter: every operation on every type, and random kernels.
 
+mod emulate;
 mod random;
 mod support;
 use half::{bf16, f16};
@@ -8,6 +9,7 @@ use ox_ir::abi::KernelError;
 use ox_ir::kernel::BufRole;
 use ox_ir::{DType, Kernel, PointOp, Scalar};
 use ox_testing::{TensorData, interpret_kernel};
+use random::Case;
 use support::*;
 
 /// A tensor as the bytes that a kernel reads.
@@ -85,14 +87,16 @@ fn assert_same(got: &TensorData, want: &TensorData, kernel: &Kernel) {
     }
 }
 
-fn check(kernel: &Kernel, buffers: &[TensorData], sizes: &[i64], points: i64, cuts: &[i64]) {
-    check_on(&backend(), kernel, buffers, sizes, points, cuts);
+fn check_on(backend: &Backend, case: &Case) {
+    let Case { kernel, buffers, sizes, points, cuts } = case;
+    compare(case, &execute(&compile_with(backend, kernel), kernel, buffers, sizes, *points, cuts));
 }
 
-fn check_on(backend: &Backend, kernel: &Kernel, buffers: &[TensorData], sizes: &[i64], points: i64, cuts: &[i64]) {
+/// What was written must be what the interpreter writes.
+fn compare(case: &Case, got: &[TensorData]) {
+    let Case { kernel, buffers, sizes, .. } = case;
     let mut want = buffers.to_vec();
     interpret_kernel(kernel, want.as_mut_slice(), sizes).unwrap_or_else(|e| panic!("{e:?} in\n{kernel}"));
-    let got = execute(&compile_with(backend, kernel), kernel, buffers, sizes, points, cuts);
     let written = kernel.bufs.iter().filter(|b| !matches!(b.role, BufRole::Scratch(_))).map(|b| b.role != BufRole::In);
     for ((g, w), _) in got.iter().zip(&want).zip(written).filter(|(_, written)| *written) {
         assert_same(g, w, kernel);
@@ -140,8 +144,8 @@ fn avoid_zero(op: PointOp, dtype: DType, tensor: &mut TensorData) {
     }
 }
 
-#[test]
-fn every_operation_on_every_type() {
+fn operations() -> Vec<Case> {
+    let mut cases = Vec::new();
     for op in PointOp::ALL {
         for dtype in DTYPES.into_iter().filter(|d| op.accepts(*d)) {
             let mut buffers: Vec<TensorData> = (0..op.arity()).map(|n| values(dtype, 53, n as u64 + 1)).collect();
@@ -151,36 +155,45 @@ fn every_operation_on_every_type() {
             avoid_zero(*op, dtype, buffers.last_mut().expect("an operand"));
             buffers.push(values(op.result(dtype), 53, 7));
             for lanes in ["outer", "none"] {
-                check(&point_kernel(*op, dtype, lanes), &buffers, &[], 53, &[17]);
+                let kernel = point_kernel(*op, dtype, lanes);
+                cases.push(Case { kernel, buffers: buffers.clone(), sizes: vec![], points: 53, cuts: vec![17] });
             }
         }
     }
+    cases
+}
+
+fn casts() -> Vec<Case> {
+    let mut cases = Vec::new();
+    for (from, to) in DTYPES.into_iter().flat_map(|from| DTYPES.map(|to| (from, to))) {
+        let text = format!(
+            "kernel k(b0: {from} in, b1: {to} out, i0 < 53) lanes=outer {{\n  pass {{\n    v0 = load b0[i0]\n    v1 = cast v0 : {to}\n    store b1[i0] v1\n  }}\n}}\n"
+        );
+        let mut source = values(from, 53, 5);
+        if from.is_float() && !to.is_float() && to != DType::Bool {
+            // Out of range there is no right answer.
+            source.data.iter_mut().for_each(|x| *x = Scalar::Float(x.as_f64().clamp(-100.0, 100.0)));
+            source.data.iter_mut().filter(|x| x.as_f64().is_nan()).for_each(|x| *x = Scalar::Float(1.75));
+        }
+        let buffers = vec![source, values(to, 53, 6)];
+        cases.push(Case { kernel: parse(&text), buffers, sizes: vec![], points: 53, cuts: vec![] });
+    }
+    cases
+}
+
+#[test]
+fn every_operation_on_every_type() {
+    operations().iter().for_each(|case| check_on(&backend(), case));
 }
 
 #[test]
 fn every_cast() {
-    for from in DTYPES {
-        for to in DTYPES {
-            let text = format!(
-                "kernel k(b0: {from} in, b1: {to} out, i0 < 53) lanes=outer {{\n  pass {{\n    v0 = load b0[i0]\n    v1 = cast v0 : {to}\n    store b1[i0] v1\n  }}\n}}\n"
-            );
-            let mut source = values(from, 53, 5);
-            if from.is_float() && !to.is_float() && to != DType::Bool {
-                // Out of range there is no right answer.
-                source.data.iter_mut().for_each(|x| *x = Scalar::Float(x.as_f64().clamp(-100.0, 100.0)));
-                source.data.iter_mut().filter(|x| x.as_f64().is_nan()).for_each(|x| *x = Scalar::Float(1.75));
-            }
-            check(&parse(&text), &[source, values(to, 53, 6)], &[], 53, &[]);
-        }
-    }
+    casts().iter().for_each(|case| check_on(&backend(), case));
 }
 
 #[test]
 fn random_kernels() {
-    for seed in 1..=240 {
-        let case = random::case(seed);
-        check(&case.kernel, &case.buffers, &case.sizes, case.points, &case.cuts);
-    }
+    (1..=240).for_each(|seed| check_on(&backend(), &random::case(seed)));
 }
 
 /// The same code generator with vectors of 256 and of 128 bits.
@@ -192,9 +205,25 @@ fn random_kernels_on_narrower_vectors() {
         backends.push(Backend::for_cpu("haswell", "+avx2,+fma,+f16c,+avx,+sse4.2").unwrap());
     }
     for backend in backends {
-        for seed in 1001..=1090 {
-            let case = random::case(seed);
-            check_on(&backend, &case.kernel, &case.buffers, &case.sizes, case.points, &case.cuts);
-        }
+        (1001..=1090).for_each(|seed| check_on(&backend, &random::case(seed)));
+    }
+}
+
+/// And with those of 64-bit Arm.
+#[test]
+fn kernels_on_arm() {
+    let cases: Vec<Case> = operations().into_iter().chain(casts()).chain((2001..=2240).map(random::case)).collect();
+    let call = |case: &Case| emulate::Call {
+        kernel: case.kernel.clone(),
+        buffers: case.buffers.iter().map(to_bytes).collect(),
+        sizes: case.sizes.clone(),
+        ends: case.cuts.iter().copied().filter(|c| *c < case.points).chain([case.points]).collect(),
+    };
+    let calls: Vec<emulate::Call> = cases.iter().map(call).collect();
+    let assembly = emulate::backend().emit_assembly(&calls[0].kernel).unwrap();
+    assert!(assembly.contains("v0."), "no vector registers in\n{assembly}");
+    for (case, got) in cases.iter().zip(emulate::run(&calls).unwrap_or_default()) {
+        let got: Vec<TensorData> = got.iter().zip(&case.buffers).map(|(bytes, like)| from_bytes(bytes, like)).collect();
+        compare(case, &got);
     }
 }
