@@ -3,7 +3,8 @@
     python benches/measure.py gpt2 oxytorch [--mode default] [--dtype float32] [--iters 20]
 
 Prints one line of JSON. `compile_s` is the time from graph to callable (what the backend does); `first_s` the whole first call,
-capture included; `run_peak_mb` the peak of resident memory while calls repeat, `peak_mb` that of the whole process.
+capture included; `call_mb` what one call holds at its peak in tensors and intermediates, `peak_mb` the peak of the whole process'
+resident memory, with the compiler in it.
 """
 
 from __future__ import annotations
@@ -33,15 +34,15 @@ def measure(name: str, run: str, mode: str = "default", dtype: str = "float32", 
     second_s, _ = timed(lambda: workload.run(compiled))
     for _ in range(3):
         workload.run(compiled)
-    reset_peak()
     times = sorted(timed(lambda: workload.run(compiled))[0] for _ in range(iters))
-    run_peak = peak_mb()
     result = dict(model=name, run=run, mode=mode, dtype=dtype, compile_s=sum(compile_times), first_s=first_s, second_s=second_s)
-    result |= dict(ms=times[len(times) // 2] * 1e3, best_ms=times[0] * 1e3, run_peak_mb=run_peak, peak_mb=max_rss_mb())
+    result |= dict(ms=times[len(times) // 2] * 1e3, best_ms=times[0] * 1e3, peak_mb=max_rss_mb())
+    result["call_mb"] = allocated_mb(lambda: workload.run(compiled))
     if run != "eager":
         result["error"] = relative_error(out, workload.run(workload.model))
     if run == "oxytorch":
         result["report"] = last_report()
+        result["call_mb"] += (result["report"]["arena_bytes"] or 0) / 1e6
     return result
 
 
@@ -92,20 +93,18 @@ def last_report() -> dict:
     return report
 
 
-def reset_peak() -> None:
-    """Linux counts VmHWM anew after this; elsewhere the peak stays that of the whole process."""
-    try:
-        pathlib.Path("/proc/self/clear_refs").write_text("5")
-    except OSError:
-        pass
+def allocated_mb(call) -> float:
+    """The most that torch's allocator has given out at any time during a call."""
+    from torch.profiler import ProfilerActivity, profile
 
-
-def peak_mb() -> float:
-    try:
-        lines = pathlib.Path("/proc/self/status").read_text().splitlines()
-        return next(int(line.split()[1]) for line in lines if line.startswith("VmHWM")) / 1024
-    except OSError:
-        return max_rss_mb()
+    with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as profiler:
+        call()
+    events = [e for e in profiler.profiler.kineto_results.events() if e.name() == "[memory]"]
+    now = peak = 0
+    for event in sorted(events, key=lambda e: e.start_ns()):
+        now += event.nbytes()
+        peak = max(peak, now)
+    return peak / 1e6
 
 
 def max_rss_mb() -> float:

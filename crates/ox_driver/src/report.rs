@@ -27,6 +27,8 @@ pub struct Report {
     /// Kernels that no earlier graph of the process had.
     pub kernels_compiled: usize,
     pub launches: usize,
+    /// What all intermediates together take; None if it depends on sizes that are not known yet.
+    pub arena_bytes: Option<i64>,
     /// Calls of torch's kernels, by name, in the order of first use.
     pub library_calls: Vec<(String, usize)>,
     pub python_steps: Vec<PythonStep>,
@@ -49,6 +51,7 @@ impl Report {
     pub(crate) fn describe_plan(&mut self, plan: &Plan) {
         self.steps = plan.steps.len();
         self.kernels = plan.kernels.len();
+        self.arena_bytes = plan.arena_bytes.as_ref().map_or(Some(0), |bytes| bytes.as_const());
         for step in &plan.steps {
             match step {
                 Step::Launch { .. } => self.launches += 1,

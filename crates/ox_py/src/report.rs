@@ -57,6 +57,7 @@ fn to_dict<'py>(py: Python<'py>, last: &LastCompile) -> PyResult<Bound<'py, PyDi
     out.set_item("optimised_nodes", report.optimised_nodes)?;
     out.set_item("plan_steps", report.steps)?;
     out.set_item("launches", report.launches)?;
+    out.set_item("arena_bytes", report.arena_bytes)?;
     out.set_item("kernels", report.kernels)?;
     out.set_item("kernels_compiled", report.kernels_compiled)?;
     out.set_item("library_calls", library)?;
