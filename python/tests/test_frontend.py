@@ -382,6 +382,46 @@ def test_results_do_not_share_memory_between_calls():
     assert first.equal(kept)
 
 
+# Functions that OpInfo's samples do not try in this way.
+
+
+@pytest.mark.parametrize("momentum", [0.1, 0.3])
+@pytest.mark.parametrize("use_input_stats", [True, False])
+@pytest.mark.parametrize("affine", [True, False])
+def test_instance_norm_with_running_statistics(momentum, use_input_stats, affine):
+    def f(x, mean, variance, weight, bias):
+        parameters = (weight, bias) if affine else (None, None)
+        return F.instance_norm(x, mean, variance, *parameters, use_input_stats, momentum), mean * 2
+
+    check(f, torch.randn(4, 3, 5, 6), torch.randn(3), torch.rand(3) + 0.5, torch.randn(3), torch.randn(3))
+
+
+def test_squeeze_of_no_dimensions():
+    def f(x):
+        return [y + 1 for y in (x.squeeze(), x.squeeze([]), x.squeeze(()), torch.squeeze(x, [0, 2]), x.squeeze(-1), torch.squeeze(x, []))]
+
+    check(f, torch.randn(1, 3, 1, 1))
+
+
+def test_multi_margin_losses():
+    def f(x, y, w, labels):
+        wide = F.multi_margin_loss(x, y, p=2, margin=0.7), F.multi_margin_loss(x, y, weight=w, reduction="none")
+        return wide, F.multi_margin_loss(x[0], y[0], reduction="sum"), F.multilabel_margin_loss(x, labels, reduction="none")
+
+    labels = torch.tensor([[0, 3, -1, 1], [2, -1, 0, 0], [-1, 0, 1, 2]])
+    check(f, torch.randn(3, 4), torch.tensor([0, 3, 1]), torch.rand(4), labels)
+    with pytest.raises(RuntimeError):
+        torch.compile(F.multi_margin_loss, backend="oxytorch")(torch.randn(2, 4), torch.tensor([0, 4]))
+
+
+def test_indices_of_triangles():
+    def f(x):
+        lower, upper = torch.tril_indices(3, 4, -1), torch.triu_indices(4, 4, 1, dtype=torch.int32)
+        return lower, upper + 1, x[lower[0], lower[1]]
+
+    check(f, torch.randn(3, 4))
+
+
 # Symbolic sizes.
 
 

@@ -1,7 +1,7 @@
 //! `NativeCallable`: what Dynamo calls in place of the graph that it captured.
 
 use crate::error::{Verdict, judge, report_bug, warn_once};
-use crate::fx::{OutTree, Slot};
+use crate::fx::{OutTree, Pinned, Slot};
 use crate::tensor::Crossing;
 use ox_driver::Program;
 use ox_ir::{Graph, Sym, Var};
@@ -29,6 +29,7 @@ pub struct NativeCallable {
     pub(crate) eager: Py<PyAny>,
     /// A bug was found: eager does it from now on.
     pub(crate) broken: AtomicBool,
+    pub(crate) pinned: Vec<Pinned>,
 }
 
 #[pymethods]
@@ -40,7 +41,7 @@ impl NativeCallable {
         }
         let crossing = Crossing::get(py)?;
         let (handles, sizes) = self.unpack(py, crossing, args)?;
-        if self.writes_shared_memory(&handles) {
+        if self.writes_shared_memory(&handles) || !self.pinned.iter().all(|pinned| is_at(&handles, pinned)) {
             return self.eager.bind(py).call1(args.clone());
         }
         match py.detach(|| self.program.run(&handles, &sizes)) {
@@ -145,6 +146,10 @@ impl NativeCallable {
         let value = |var: &Var| self.graph.sizes.iter().position(|known| known == var).map(|n| sizes[n]);
         sym.eval(&value).ok_or_else(|| pyo3::exceptions::PyOverflowError::new_err(format!("the size {sym} cannot be computed")))
     }
+}
+
+fn is_at(handles: &Handles<'_>, pinned: &Pinned) -> bool {
+    handles[pinned.input].storage_offset().is_ok_and(|offset| offset == pinned.offset)
 }
 
 /// The bytes that a tensor spans; none of them if it has no elements. `None` if torch does not tell.

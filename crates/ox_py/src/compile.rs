@@ -32,7 +32,7 @@ pub fn compile_fx<'py>(
         Err(Panic(message)) => return refused(gm, Refusal::Bug(message)),
     };
     let import = start.elapsed();
-    let Imported { graph, slots, constants, outputs, host, python_calls } = imported;
+    let Imported { graph, slots, constants, outputs, host, python_calls, pinned } = imported;
     let host = Arc::new(host.into_host());
     let compiled = match py.detach(|| ox_driver::compile(&graph, &options, host)) {
         Ok(compiled) => compiled,
@@ -45,7 +45,7 @@ pub fn compile_fx<'py>(
     remember(LastCompile { import, report: compiled.report, python_calls, eager: None });
     let eager = gm.getattr(intern!(py, "forward"))?.unbind();
     let broken = AtomicBool::new(false);
-    let callable = NativeCallable { program: compiled.program, graph, slots, constants, outputs, eager, broken };
+    let callable = NativeCallable { program: compiled.program, graph, slots, constants, outputs, eager, broken, pinned };
     Ok(Bound::new(py, callable)?.into_any())
 }
 

@@ -32,8 +32,18 @@ fn batch_norm(b: &mut Builder, args: &mut Bound) -> OpResult<Value> {
         true => batch_statistics(b, args, x)?,
         false => (running(b, args, "running_mean")?, running(b, args, "running_var")?),
     };
+    apply(b, args, x, mean, variance)
+}
+
+/// With running statistics an instance norm is a batch norm.
+pub(super) fn normalise_by_running(b: &mut Builder, args: &Bound, x: NodeId) -> OpResult<Value> {
+    let (mean, variance) = (running(b, args, "running_mean")?, running(b, args, "running_var")?);
+    apply(b, args, x, mean, variance)
+}
+
+fn apply(b: &mut Builder, args: &Bound, x: NodeId, mean: NodeId, variance: NodeId) -> OpResult<Value> {
     let (scale, shift) = scale_and_shift(b, args, mean, variance)?;
-    let dtype = b.dtype(x);
+    let (dtype, rank) = (b.dtype(x), b.rank(x));
     let (scale, shift) = (per_channel(b, scale, rank)?, per_channel(b, shift, rank)?);
     let wide_x = wide(b, x);
     let scaled = b.binary(PointOp::Mul, wide_x, scale)?;
@@ -87,6 +97,23 @@ fn batch_statistics(b: &mut Builder, args: &mut Bound, x: NodeId) -> OpResult<(N
         move_towards(b, args, "running_var", unbiased, momentum)?;
     }
     Ok((mean, variance))
+}
+
+/// Moves the running statistics towards those of the instances (over `dims`), each as far as a batch norm of that instance alone
+/// would, and keeps the mean over the batch. `x` is wide.
+pub(super) fn follow_instances(b: &mut Builder, args: &mut Bound, x: NodeId, dims: &[usize]) -> OpResult<()> {
+    let count = count_in(b, x, dims);
+    let (centred, mean) = centred(b, x, dims)?;
+    let squares = square(b, centred)?;
+    let variance = mean_over(b, squares, dims)?;
+    let unbiased = unbiased(b, variance, &count)?;
+    let momentum = args.float("momentum")?;
+    for (name, of_instances) in [("running_mean", mean), ("running_var", unbiased)] {
+        let of_batch = mean_over(b, of_instances, &[0])?;
+        let of_batch = b.reshape(of_batch, &[b.shape(x)[1].clone()])?;
+        move_towards(b, args, name, of_batch, momentum)?;
+    }
+    Ok(())
 }
 
 fn unbiased(b: &mut Builder, variance: NodeId, count: &Sym) -> OpResult<NodeId> {

@@ -1,14 +1,16 @@
 //! Losses with a margin.
 
-use super::loss::{log_sigmoid, reduced, reduction};
+use super::loss::{Reduction, log_sigmoid, reduced, reduction};
 use super::norm::distance;
+use super::operator::{Operator, int, one};
 use super::shared::{real, size_operand, sum_over, wide};
 use super::{Bound, Surface, fresh};
 use crate::builder::Builder;
 use crate::error::{OpError, OpResult};
+use crate::infer::differ;
 use crate::value::Value;
-use ox_ir::PointOp;
-use ox_ir::graph::NodeId;
+use ox_ir::graph::{Arg, Bounds, NodeId};
+use ox_ir::{DType, PointOp, Sym};
 
 pub const ROWS: &[Surface] = &[
     fresh(
@@ -36,6 +38,12 @@ pub const ROWS: &[Surface] = &[
         "input, target, weight=None, size_average=None, reduce=None, reduction=mean",
         multilabel_soft_margin_loss,
     ),
+    fresh(
+        &["F.multi_margin_loss"],
+        "input, target, p=1, margin=1.0, weight=None, size_average=None, reduce=None, reduction=mean",
+        multi_margin_loss,
+    ),
+    fresh(&["F.multilabel_margin_loss"], "input, target, size_average=None, reduce=None, reduction=mean", multilabel_margin_loss),
 ];
 
 /// `max(margin - x, 0)`.
@@ -148,4 +156,51 @@ fn multilabel_soft_margin_loss(b: &mut Builder, args: &mut Bound) -> OpResult<Va
     let sum = b.cast(sum, dtype);
     let losses = b.binary(PointOp::Div, sum, count)?;
     reduced(b, losses, reduction(args)?)
+}
+
+/// How far every other class comes within the margin of the target's, to the power of `p`, averaged over the classes.
+fn multi_margin_loss(b: &mut Builder, args: &mut Bound) -> OpResult<Value> {
+    let (x, target, p) = (real(b, args, "input")?, args.tensor("target")?, args.const_int("p")?);
+    let (rank, own) = (b.rank(x), b.shape(x));
+    if !b.dtype(x).is_float() || b.dtype(target) != DType::I64 || !matches!(rank, 1 | 2) || !matches!(p, 1 | 2) {
+        return Err(OpError::unsupported("multi_margin_loss of these types or sizes"));
+    }
+    let (rows, classes) = (if rank == 2 { own[0].clone() } else { Sym::ONE }, own[rank - 1].clone());
+    if differ(&b.ty(target).numel(), &rows) || !classes.is_positive() {
+        return Err(OpError::runtime("inconsistent target size"));
+    }
+    let shape = [rows.clone(), classes.clone()];
+    let (x, target) = (b.reshape(x, &shape)?, b.reshape(target, std::slice::from_ref(&rows))?);
+    let row = b.iota(std::slice::from_ref(&rows), 0)?;
+    let chosen = b.index(x, &[row, target], &[0, 1], 0, Bounds::RuntimeError)?;
+    let chosen = b.unsqueeze(chosen, 1)?;
+    let room = b.binary(PointOp::Sub, args.float("margin")?, chosen)?;
+    let within = b.binary(PointOp::Add, room, x)?;
+    let mut losses = b.binary(PointOp::Maximum, within, 0.0)?;
+    if p == 2 {
+        losses = b.binary(PointOp::Mul, losses, losses)?;
+    }
+    if let Some(weight) = args.opt_tensor("weight")? {
+        let weight = b.index(weight, &[target], &[0], 0, Bounds::RuntimeError)?;
+        let weight = b.unsqueeze(weight, 1)?;
+        losses = b.binary(PointOp::Mul, losses, weight)?;
+    }
+    let (column, target) = (b.iota(&shape, 1)?, b.unsqueeze(target, 1)?);
+    let is_target = b.binary(PointOp::Eq, column, target)?;
+    let zero = b.full(ox_ir::Scalar::Int(0), b.dtype(losses), &[]);
+    let losses = b.choose(is_target, zero, losses)?;
+    let sum = sum_over(b, losses, &[1])?;
+    let sum = b.squeeze(sum, &[1])?;
+    let losses = b.binary(PointOp::Div, sum, size_operand(&classes))?;
+    let losses = if rank == 1 { b.reshape(losses, &[])? } else { losses };
+    reduced(b, losses, reduction(args)?)
+}
+
+/// The labels of a row end at its first negative one, which only torch's kernel finds in passing.
+fn multilabel_margin_loss(b: &mut Builder, args: &mut Bound) -> OpResult<Value> {
+    let (x, target, reduction) = (real(b, args, "input")?, args.tensor("target")?, reduction(args)?);
+    let per_row = reduction == Reduction::None && b.rank(x) == 2;
+    let shape = b.shape(x).into_iter().take(per_row as usize).collect();
+    let operator = Operator::new("aten::multilabel_margin_loss", "", [Arg::Tensor(1), int(reduction as i64)]);
+    one(operator.call(b, &[x, target], &[(b.dtype(x), shape)])?)
 }

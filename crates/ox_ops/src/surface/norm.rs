@@ -1,6 +1,7 @@
 //! Normalisations. All are a mean and a variance over some dimensions, in f32 for the half types, and an affine map with one
 //! rounding at the end.
 
+use super::batch_norm::{follow_instances, normalise_by_running};
 use super::moments::norm_over;
 use super::operator::{Operator, int, one};
 use super::shared::{
@@ -137,18 +138,21 @@ fn group_norm(b: &mut Builder, args: &mut Bound) -> OpResult<Value> {
 
 fn instance_norm(b: &mut Builder, args: &mut Bound) -> OpResult<Value> {
     let x = float(b, args, "input", "\"instance_norm\"")?;
-    if !flag(args, "use_input_stats")? || args.has("running_mean") {
-        return Err(OpError::unsupported("instance_norm with running statistics"));
-    }
     let (dtype, rank) = (b.dtype(x), b.rank(x));
     if rank < 3 {
         return Err(OpError::value(format!("instance_norm expects at least 3 dimensions, got {rank}")));
+    }
+    if !flag(args, "use_input_stats")? {
+        return normalise_by_running(b, args, x);
     }
     let dims: Vec<usize> = (2..rank).collect();
     if count_in(b, x, &dims).is_one() {
         return Err(OpError::value("Expected more than 1 spatial element when training"));
     }
     let x = wide(b, x);
+    if args.has("running_mean") {
+        follow_instances(b, args, x, &dims)?;
+    }
     let y = standardised(b, x, &dims, args.float("eps")?)?;
     let y = affine(b, args, y, &|b, parameter| per_channel(b, parameter, rank))?;
     Ok(b.cast(y, dtype).into())

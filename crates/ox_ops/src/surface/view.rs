@@ -36,7 +36,7 @@ pub const ROWS: &[Surface] = &[
         let shape = b.shape(a.tensor("other")?);
         expand(b, a.tensor("input")?, &shape)
     }),
-    view(&["squeeze"], "input, *dim", squeeze),
+    view(&["squeeze"], "input, dim=None", squeeze),
     view(&["unsqueeze"], "input, dim", |b, a| {
         let x = a.tensor("input")?;
         let dim = wrap_dim(a.const_int("dim")?, b.rank(x) + 1)?;
@@ -246,11 +246,10 @@ fn expand(b: &mut Builder, x: NodeId, sizes: &[Sym]) -> OpResult<Value> {
 fn squeeze(b: &mut Builder, a: &mut Bound) -> OpResult<Value> {
     let x = a.tensor("input")?;
     let shape = b.shape(x);
-    let dims = match a.value("dim").items() {
-        // `squeeze()` drops all; `squeeze(())`, a tuple, none.
-        Some([]) if matches!(a.value("dim"), ValueOf::List(_)) => (0..shape.len()).collect(),
-        Some([ValueOf::None]) => (0..shape.len()).collect(),
-        _ => wrap_dims(&a.const_ints("dim")?, shape.len())?,
+    // `squeeze()` drops all, `squeeze([])` none.
+    let dims = match a.has("dim") {
+        false => (0..shape.len()).collect(),
+        true => wrap_dims(&a.const_ints("dim")?, shape.len())?,
     };
     let ones: Vec<usize> = dims.into_iter().filter(|d| shape.get(*d).is_some_and(|s| s.is_one())).collect();
     Ok(b.squeeze(x, &ones)?.into())

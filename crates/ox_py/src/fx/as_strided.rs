@@ -2,7 +2,7 @@
 
 use super::call::Request;
 use super::fake::place;
-use super::importer::Importer;
+use super::importer::{Importer, Pinned};
 use super::refusal::{Import, Refusal};
 use ox_ir::Sym;
 use ox_ops::{FrontValue, OpError, ValueOf};
@@ -26,8 +26,7 @@ impl<'py> Importer<'py> {
         let to = place(&self.symbols, &result)?.ok_or_else(unknown)?;
         let of_input = self.inputs.iter().any(|input| input.storage == from.storage);
         if of_input && has_offset(request) {
-            // Where the input begins may change from call to call, but not what the offset is counted from.
-            return Err(Refusal::unsupported("as_strided of an input at a given offset"));
+            self.pin(from.storage)?;
         }
         if of_input && !self.recorder.is_written(tensor) {
             return Ok(None);
@@ -45,6 +44,16 @@ impl<'py> Importer<'py> {
             Err(OpError::Bug(text)) => Err(Refusal::Bug(text)),
             Err(other) => Err(Refusal::unsupported(other.to_string())),
         }
+    }
+
+    /// Where an input begins may change from call to call, but not what a given offset is counted from: the storage.
+    fn pin(&mut self, storage: usize) -> Import<()> {
+        for (place, input) in self.inputs.iter().enumerate().filter(|(_, input)| input.storage == storage) {
+            let offset = input.offset.as_const();
+            let offset = offset.ok_or_else(|| Refusal::unsupported("as_strided of an input at a symbolic offset"))?;
+            self.pinned.push(Pinned { input: place, offset });
+        }
+        Ok(())
     }
 
     /// The dimensions from the slowest to the fastest, if the tensor fills its storage without gaps.

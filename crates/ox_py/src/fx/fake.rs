@@ -53,9 +53,6 @@ pub fn describe(torch: &Torch, symbols: &Symbols, tensor: &Bound<'_, PyAny>) -> 
     }
     let dtype = tensor.getattr(intern!(py, "dtype"))?;
     let Some(dtype) = torch.dtype_of(&dtype) else { return Ok(Err(Foreign::DType(dtype.to_string()))) };
-    if let Some(bit) = lazy_bit(tensor)? {
-        return Ok(Err(Foreign::Lazy(bit)));
-    }
     let device = device_of(&tensor.getattr(intern!(py, "device"))?)?;
     let shape = tensor.getattr(intern!(py, "shape"))?;
     let Some(shape) = dims(symbols, &shape)? else { return Ok(Err(Foreign::Size(shape.to_string()))) };
@@ -74,13 +71,14 @@ pub fn place(symbols: &Symbols, tensor: &Bound<'_, PyAny>) -> PyResult<Option<Pl
     Ok(symbols.to_sym(&offset)?.map(|offset| Place { storage, offset }))
 }
 
-/// Conjugation and negation that torch has only noted: the memory does not hold the values.
-fn lazy_bit(tensor: &Bound<'_, PyAny>) -> PyResult<Option<&'static str>> {
+/// Conjugation and negation that torch has only noted: the memory does not hold the values. In what a library call returns they are
+/// resolved when it has run.
+pub fn lazy_bit(tensor: &Bound<'_, PyAny>) -> PyResult<Option<Foreign>> {
     let py = tensor.py();
     if tensor.call_method0(intern!(py, "is_neg"))?.is_truthy()? {
-        return Ok(Some("neg"));
+        return Ok(Some(Foreign::Lazy("neg")));
     }
-    Ok(tensor.call_method0(intern!(py, "is_conj"))?.is_truthy()?.then_some("conj"))
+    Ok(tensor.call_method0(intern!(py, "is_conj"))?.is_truthy()?.then_some(Foreign::Lazy("conj")))
 }
 
 fn dims(symbols: &Symbols, sizes: &Bound<'_, PyAny>) -> PyResult<Option<Shape>> {

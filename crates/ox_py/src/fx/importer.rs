@@ -1,7 +1,7 @@
 //! FX graph to Graph: one walk over the nodes.
 
 use super::call::{Callee, Request};
-use super::fake::{Fake, describe, place};
+use super::fake::{Fake, describe, lazy_bit, place};
 use super::names::{Name, Names};
 use super::outputs::OutTree;
 use super::refusal::{Import, Refusal};
@@ -37,6 +37,14 @@ pub struct Imported {
     pub outputs: OutTree,
     pub host: HostTable,
     pub python_calls: Vec<PythonCall>,
+    pub pinned: Vec<Pinned>,
+}
+
+/// The code is right only if the n-th tensor input begins here in its storage, which Dynamo does not guard.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Pinned {
+    pub input: usize,
+    pub offset: i64,
 }
 
 pub(super) struct InputInfo {
@@ -66,6 +74,7 @@ pub struct Importer<'py> {
     /// Storages of which a Python call returned a view that the recorder cannot follow, and the call: writes to them would be lost
     /// on one side.
     pub(super) opaque_views: FxHashMap<usize, String>,
+    pub(super) pinned: Vec<Pinned>,
 }
 
 /// Calls that only steer torch: nothing is computed, and what they steer is settled when the graph is compiled.
@@ -96,6 +105,7 @@ pub fn import<'py>(gm: &Bound<'py, PyAny>, examples: &Bound<'py, PyAny>, freezin
         location: String::new(),
         freezing,
         opaque_views: FxHashMap::default(),
+        pinned: Vec::new(),
     };
     importer.prepare()?;
     importer.walk(examples)
@@ -209,6 +219,9 @@ impl<'py> Importer<'py> {
 
     fn tensor_input(&mut self, example: &Bound<'py, PyAny>, name: String, frozen: bool) -> Import<TensorRef> {
         let fake = self.describe(example)?;
+        if let Some(foreign) = lazy_bit(example)? {
+            return Err(Refusal::unsupported(foreign.to_string()));
+        }
         if fake.ty.device != ox_ir::Device::Cpu {
             return Err(Refusal::unsupported(format!("a tensor on {}", example.getattr(intern!(self.py, "device"))?)));
         }

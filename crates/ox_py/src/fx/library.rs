@@ -44,8 +44,10 @@ impl<'py> Importer<'py> {
         if !request.is_in_place() {
             self.note_opaque_view(&request)?;
         }
-        // An operator that writes is left to Python, which knows how to hand it its arguments.
-        let operator = if writes.is_empty() { self.operator(&request)? } else { None };
+        // An operator that writes is left to Python, which knows how to hand it its arguments. So is as_strided: the dispatcher is handed
+        // memory, Python the tensors with their storages.
+        let by_python = !writes.is_empty() || request.name.name == "as_strided";
+        let operator = if by_python { None } else { self.operator(&request)? };
         let mut encoder = Encoder { tensors: Vec::new(), ellipsis: self.host.add(&self.py.Ellipsis().into_bound(self.py)) };
         let args = request.args.iter().map(|a| encoder.encode(a)).collect();
         let kwargs = request.kwargs.iter().map(|(k, v)| (k.clone(), encoder.encode(v))).collect();

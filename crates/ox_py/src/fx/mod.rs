@@ -20,6 +20,6 @@ mod refusal;
 mod symint;
 
 pub use call::Callee;
-pub use importer::{Imported, Slot, import};
+pub use importer::{Imported, Pinned, Slot, import};
 pub use outputs::OutTree;
 pub use refusal::Refusal;

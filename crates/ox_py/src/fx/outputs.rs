@@ -1,6 +1,6 @@
 //! What the graph returns, and how to put it together at run time.
 
-use super::fake::place;
+use super::fake::{lazy_bit, place};
 use super::importer::{Imported, Importer};
 use super::refusal::{Import, Refusal};
 use ox_ir::Sym;
@@ -59,7 +59,8 @@ impl<'py> Importer<'py> {
             }
         }
         let constants = self.constants.into_iter().map(|(object, _)| object).collect();
-        Ok(Imported { graph, slots: self.slots, constants, outputs, host: self.host, python_calls: self.python_calls })
+        let Importer { slots, host, python_calls, pinned, .. } = self;
+        Ok(Imported { graph, slots, constants, outputs, host, python_calls, pinned })
     }
 
     fn out_tree(&mut self, object: &Bound<'py, PyAny>, collected: &mut Collected) -> Import<OutTree> {
@@ -101,6 +102,9 @@ impl<'py> Importer<'py> {
         let place =
             place(&self.symbols, &example)?.ok_or_else(|| Refusal::unsupported("an output at an offset that is not known"))?;
         let input = self.input_below(tensor, place.storage);
+        if let (Some(_), Some(foreign)) = (input, lazy_bit(&example)?) {
+            return Err(Refusal::unsupported(format!("an output in an input's memory that is {foreign}")));
+        }
         if let (None, Some(name)) = (input, self.opaque_views.get(&place.storage)) {
             return Err(Refusal::unsupported(format!("an output in memory of which {name} returned a view")));
         }

@@ -184,6 +184,8 @@ fn parse_default(text: &str, ty: &Kind) -> Option<Value> {
             _ => return None,
         }),
         Kind::Str => Value::Str(CString::new(text.trim_matches(['"', '\''])).ok()?),
+        // torch prints the number, which is the ABI's.
+        Kind::DType | Kind::Layout | Kind::MemoryFormat => Value::Code(text.parse().ok()?),
         _ => return None,
     })
 }
@@ -250,5 +252,6 @@ mod tests {
         assert_eq!(parse_default("0.", &Kind::Float), Some(Value::Float(0.0)));
         assert_eq!(parse_default("None", &optional(Kind::Other)), Some(Value::None));
         assert_eq!(parse_default("contiguous_format", &Kind::MemoryFormat), None);
+        assert_eq!(parse_default("4", &optional(Kind::DType)), Some(Value::some(Value::Code(4))));
     }
 }
