@@ -36,11 +36,12 @@ pub(super) struct Request<'py> {
 }
 
 impl<'py> Importer<'py> {
-    pub(super) fn call(&mut self, request: Request<'py>) -> Import<FrontValue> {
-        let Request { name, args, kwargs, example, .. } = &request;
-        if let Some(value) = self.without_tensors(name, args, example.as_ref())? {
+    pub(super) fn call(&mut self, mut request: Request<'py>) -> Import<FrontValue> {
+        if let Some(value) = self.without_tensors(&request.name, &request.args, request.example.as_ref())? {
             return Ok(value);
         }
+        self.convert_as_autocast(&mut request)?;
+        let Request { name, args, kwargs, example, .. } = &request;
         let writes = self.written_args(&request)?;
         if !writes.is_empty() {
             self.check_opaque(&request)?;

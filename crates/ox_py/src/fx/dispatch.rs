@@ -65,7 +65,7 @@ impl<'py> Importer<'py> {
     }
 
     /// The call's arguments with fake tensors in the place of nodes.
-    fn example_arguments(&self, request: &Request<'py>) -> Import<(Bound<'py, PyTuple>, Bound<'py, PyDict>)> {
+    pub(super) fn example_arguments(&self, request: &Request<'py>) -> Import<(Bound<'py, PyTuple>, Bound<'py, PyDict>)> {
         let py = self.py;
         let map = py.import(intern!(py, "torch.fx.node"))?.getattr(intern!(py, "map_arg"))?;
         let example = PyCFunction::new_closure(py, None, None, |args, _| -> PyResult<Py<PyAny>> {

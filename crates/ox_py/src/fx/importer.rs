@@ -1,5 +1,6 @@
 //! FX graph to Graph: one walk over the nodes.
 
+use super::autocast::Autocast;
 use super::call::{Callee, Request};
 use super::fake::{Fake, describe, lazy_bit, place};
 use super::names::{Name, Names};
@@ -75,6 +76,7 @@ pub struct Importer<'py> {
     /// on one side.
     pub(super) opaque_views: FxHashMap<usize, String>,
     pub(super) pinned: Vec<Pinned>,
+    pub(super) autocast: Autocast,
 }
 
 /// Calls that only steer torch: nothing is computed, and what they steer is settled when the graph is compiled.
@@ -106,6 +108,7 @@ pub fn import<'py>(gm: &Bound<'py, PyAny>, examples: &Bound<'py, PyAny>, freezin
         freezing,
         opaque_views: FxHashMap::default(),
         pinned: Vec::new(),
+        autocast: Autocast::ambient(py)?,
     };
     importer.prepare()?;
     importer.walk(examples)
@@ -117,9 +120,6 @@ impl<'py> Importer<'py> {
         let default = torch.call_method0(intern!(self.py, "get_default_dtype"))?;
         if let Some(dtype) = self.torch.dtype_of(&default) {
             self.recorder.builder().default_dtype = dtype;
-        }
-        if torch.call_method1(intern!(self.py, "is_autocast_enabled"), ("cpu",))?.is_truthy()? {
-            return Err(Refusal::unsupported("autocast"));
         }
         Ok(())
     }
@@ -270,8 +270,10 @@ impl<'py> Importer<'py> {
         if STEERING.contains(&name.name.as_str()) {
             return Ok(ValueOf::None);
         }
-        if name.name.ends_with("_autocast") {
-            return Err(Refusal::unsupported("autocast"));
+        match name.name.as_str() {
+            "_enter_autocast" => return self.enter_autocast(node),
+            "_exit_autocast" => return self.exit_autocast(),
+            _ => {}
         }
         let example = self.meta(node)?;
         // `x.T` and its like are functions of x by another spelling.

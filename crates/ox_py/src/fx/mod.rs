@@ -4,11 +4,13 @@
 //! - `call`: one call, recorded through the surface table and checked against torch's fake tensors.
 //! - `library`, `dispatch`: calls that the table does not know, done by torch at run time.
 //! - `args`, `names`, `symint`, `fake`: Python's values, functions, size expressions and tensors as ours.
+//! - `autocast`: the conversions of arguments inside of its regions.
 //! - `as_strided`: the one function that sees how tensors lie in memory.
 //! - `outputs`: what the graph returns.
 
 mod args;
 mod as_strided;
+mod autocast;
 mod call;
 mod dispatch;
 mod fake;

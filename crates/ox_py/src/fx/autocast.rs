@@ -1,0 +1,108 @@
+//! Autocast: inside of its regions the arguments of some functions are converted. The conversions are recorded, so that a Graph means
+//! the same wherever it runs.
+
+use super::call::{Callee, Request};
+use super::importer::Importer;
+use super::refusal::{Import, Refusal};
+use ox_ir::DType;
+use ox_ops::{FrontValue, ValueOf};
+use pyo3::exceptions::PyNotImplementedError;
+use pyo3::intern;
+use pyo3::prelude::*;
+use pyo3::types::PyTuple;
+
+/// The type that each region converts to, the innermost last; `None` where autocast is off.
+pub(super) struct Autocast(Vec<Option<DType>>);
+
+impl Autocast {
+    /// The state around the graph, which Dynamo guards.
+    pub fn ambient(py: Python<'_>) -> PyResult<Autocast> {
+        let torch = py.import(intern!(py, "torch"))?;
+        let enabled = torch.call_method1(intern!(py, "is_autocast_enabled"), ("cpu",))?.is_truthy()?;
+        let dtype = default_dtype(py)?;
+        Ok(Autocast(vec![dtype.filter(|_| enabled)]))
+    }
+
+    fn dtype(&self) -> Option<DType> {
+        self.0.last().copied().flatten()
+    }
+}
+
+/// What a region without a type converts to.
+fn default_dtype(py: Python<'_>) -> PyResult<Option<DType>> {
+    let dtype = py.import(intern!(py, "torch"))?.call_method1(intern!(py, "get_autocast_dtype"), ("cpu",))?;
+    Ok(crate::torch::Torch::get(py)?.dtype_of(&dtype))
+}
+
+impl<'py> Importer<'py> {
+    /// `_enter_autocast(device_type, dtype, enabled, cache_enabled)`.
+    pub(super) fn enter_autocast(&mut self, node: &Bound<'py, PyAny>) -> Import<FrontValue> {
+        let args = node.getattr(intern!(self.py, "args"))?.cast_into::<PyTuple>()?;
+        let (device, dtype, enabled) = (args.get_item(0)?, args.get_item(1)?, args.get_item(2)?.is_truthy()?);
+        let inner = match (device.extract::<&str>()?, enabled) {
+            ("cpu", true) if dtype.is_none() => default_dtype(self.py)?,
+            ("cpu", true) => self.torch.dtype_of(&dtype),
+            ("cpu", false) => None,
+            _ => self.autocast.dtype(),
+        };
+        self.autocast.0.push(inner);
+        Ok(ValueOf::None)
+    }
+
+    pub(super) fn exit_autocast(&mut self) -> Import<FrontValue> {
+        match self.autocast.0.len() {
+            0 | 1 => Err(Refusal::unsupported("the end of an autocast region that began elsewhere")),
+            _ => {
+                self.autocast.0.pop();
+                Ok(ValueOf::None)
+            }
+        }
+    }
+
+    /// Converts the arguments of a call as autocast does.
+    pub(super) fn convert_as_autocast(&mut self, request: &mut Request<'py>) -> Import<()> {
+        let Some(dtype) = self.autocast.dtype() else { return Ok(()) };
+        let Some(target) = self.conversion(request, dtype)? else { return Ok(()) };
+        if !self.written_args(request)?.is_empty() {
+            return Err(Refusal::unsupported(format!("{} writes what autocast converts", request.name)));
+        }
+        for value in request.args.iter_mut().chain(request.kwargs.iter_mut().map(|(_, value)| value)) {
+            *value = self.converted(value, target)?;
+        }
+        Ok(())
+    }
+
+    /// The type that autocast converts the call's tensors to, if it does.
+    fn conversion(&self, request: &Request<'py>, dtype: DType) -> Import<Option<DType>> {
+        let py = self.py;
+        let function = match &request.callee {
+            Callee::Function(function) => function.clone(),
+            Callee::Method(name) => self.torch.tensor.bind(py).getattr(name.as_str())?,
+            Callee::Attribute(_) => return Ok(None),
+        };
+        let (args, kwargs) = self.example_arguments(request)?;
+        let helper = py.import(intern!(py, "oxytorch._autocast"))?;
+        let asked = helper.call_method1(intern!(py, "conversion"), (function, args, kwargs, self.torch.dtype_object(py, dtype)));
+        match asked {
+            Ok(target) if target.is_none() => Ok(None),
+            Ok(target) => Ok(self.torch.dtype_of(&target)),
+            Err(error) if error.is_instance_of::<PyNotImplementedError>(py) => {
+                Err(Refusal::unsupported(format!("{} under autocast: {}", request.name, error.value(py))))
+            }
+            Err(error) => Err(Refusal::unsupported(format!("{} under autocast: {error}", request.name))),
+        }
+    }
+
+    fn converted(&mut self, value: &FrontValue, target: DType) -> Import<FrontValue> {
+        let converted = value.map(&mut |tensor| {
+            let dtype = self.recorder.ty(*tensor).dtype;
+            if !dtype.is_float() || matches!(dtype, DType::F64) || dtype == target {
+                return Ok(*tensor);
+            }
+            let node = self.recorder.read(*tensor)?;
+            let cast = self.recorder.builder().cast(node, target);
+            Ok(self.recorder.fresh(cast))
+        });
+        converted.map_err(|error| Refusal::unsupported(error.to_string()))
+    }
+}

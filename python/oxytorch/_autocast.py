@@ -1,0 +1,56 @@
+"""What autocast does to a call, found out by making the call on fake tensors: torch's own lists decide, not a copy of them."""
+
+import contextlib
+
+import torch
+from torch._subclasses.fake_tensor import FakeTensor
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_flatten, tree_map_only
+
+
+class _Operators(TorchDispatchMode):
+    """Notes the operators that compute below autocast, and the types of their tensors. A view and a conversion change places freely."""
+
+    def __init__(self):
+        super().__init__()
+        self.seen = []
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        kwargs = kwargs or {}
+        result = func(*args, **kwargs)
+        if func is not torch.ops.aten._to_copy.default and not func.is_view and _types(result):
+            self.seen.append((func, _types((args, kwargs))))
+        return result
+
+
+def _types(tree):
+    return [leaf.dtype for leaf in tree_flatten(tree)[0] if isinstance(leaf, torch.Tensor)]
+
+
+def _operators(function, args, kwargs, dtype):
+    # What the function makes by itself must be fake, too, and of the same kind.
+    modes = (leaf.fake_mode for leaf in tree_flatten((args, kwargs))[0] if isinstance(leaf, FakeTensor))
+    fakes = next(modes, contextlib.nullcontext())
+    with torch.autocast("cpu", dtype=dtype, enabled=dtype is not None, cache_enabled=False), fakes, _Operators() as operators:
+        result = function(*args, **kwargs)
+    return operators.seen, _types(result)
+
+
+def _converted(tree, dtype):
+    def convert(tensor):
+        eligible = tensor.is_floating_point() and tensor.dtype != torch.float64
+        return tensor.to(dtype) if eligible else tensor
+
+    return tree_map_only(torch.Tensor, convert, tree)
+
+
+def conversion(function, args, kwargs, dtype):
+    """The type to which autocast converts the arguments' floating point tensors (not those of float64); None if it does nothing.
+    Raises NotImplementedError for a call of which only parts are converted."""
+    wanted = _operators(function, args, kwargs, dtype)
+    if _operators(function, args, kwargs, None) == wanted:
+        return None
+    for target in (dtype, torch.float32):
+        if _operators(function, *_converted((args, kwargs), target), None) == wanted:
+            return target
+    raise NotImplementedError("autocast converts inside of it")
