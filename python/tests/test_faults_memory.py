@@ -167,6 +167,17 @@ def test_a_functional_write_does_not_reach_the_views_of_its_source_122457():
     check(f, torch.randn(3, 4), torch.tensor([0, 2]))
 
 
+def test_writes_across_views_that_overlap_122457():
+    def f(x):
+        y = x * 2
+        top, bottom = y[:2], y[1:]
+        bottom.add_(top.sum())
+        top.mul_(bottom.sum())
+        return y, top, bottom
+
+    check(f, torch.randn(4, 3))
+
+
 def test_scatter_then_gather_of_the_same_buffer_191571():
     def f(x, i, j):
         y = torch.zeros(32).scatter(0, i, x)

@@ -143,6 +143,31 @@ def test_f16_times_f32_matrix_raises_177630():
             compiled(f)(torch.randn(4, 4).half(), torch.randn(4, 4))
 
 
+def test_negative_zero_keeps_its_sign():
+    x = torch.tensor([0.0, -0.0])
+    check(lambda x: (x + 0.0, -x, x * -1, x.abs(), torch.copysign(torch.ones(2), x), 1 / x), x)
+
+
+def test_integers_of_every_width_wrap():
+    for dtype in (torch.int8, torch.int16, torch.int32, torch.int64, torch.uint8):
+        torch._dynamo.reset()
+        check(lambda x: (x + 1, x * 3, x << 1), torch.tensor([torch.iinfo(dtype).max, 1, 0], dtype=dtype))
+
+
+# Indices.
+
+
+def test_negative_indices_count_from_the_end():
+    check(lambda x, i: (x[i], x[i, -1]), torch.randn(5, 3), torch.tensor([-1, -5, 2]))
+
+
+def test_repeated_targets_of_a_scatter_add_up():
+    def f(x, i, v):
+        return x.index_add(0, i, v), x.scatter_add(0, i, v)
+
+    check(f, torch.zeros(3), torch.tensor([0, 0, 2, 0]), torch.randn(4))
+
+
 # Indices out of bounds.
 
 
@@ -222,3 +247,9 @@ def test_scans_and_means_of_0_dim_tensors_193265_102546():
     for f in (torch.amax, torch.argmax, torch.max):
         with pytest.raises(Exception):
             compiled(lambda x: f(x))(torch.empty(0))
+
+
+def test_reductions_over_nothing():
+    check(lambda x: (x.sum(1), x.prod(1), x.mean(1), x.any(1), x.all(1)), torch.ones(3, 0))
+    with pytest.raises(Exception):
+        compiled(lambda x: x.amax(1))(torch.ones(3, 0))
