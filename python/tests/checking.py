@@ -1,5 +1,7 @@
 """Functions compiled and run beside eager on equal arguments."""
 
+import functools
+
 import compare
 import oxytorch
 import pytest
@@ -10,16 +12,22 @@ def compiled(function, **options):
     return torch.compile(function, backend=oxytorch.dynamo_backend, fullgraph=True, **options)
 
 
-def check(function, *args, calls=2, outcome="compiled", wrapped=None, **options):
-    """Compares results and what was done to the arguments; returns the compiled function."""
+def check(function, *args, calls=2, outcome="compiled", native=False, wrapped=None, **options):
+    """Compares results and what was done to the arguments; returns the compiled function. `native`: without calls of Python."""
     wrapped = wrapped or compiled(function, **options)
     for _ in range(calls):
         ours, theirs = compare.copies(args), compare.copies(args)
-        compare.assert_same(wrapped(*ours), function(*theirs))
+        with torch.no_grad():
+            got, want = wrapped(*ours), function(*theirs)
+        compare.assert_same(got, want)
         compare.assert_same(ours, theirs, label="argument")
     report = oxytorch.last_compile()
     assert report["outcome"] == outcome, report["reason"]
+    assert not (native and report["python_calls"]), report["python_calls"]
     return wrapped
+
+
+check_native = functools.partial(check, native=True)
 
 
 def check_raises(function, good, bad, errors=None):

@@ -9,26 +9,11 @@ import oxytorch
 import pytest
 import torch
 import torch.nn.functional as F
+from checking import check, check_native
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.fx.experimental.symbolic_shapes import DimDynamic, ShapeEnv, StatelessSymbolicContext
 
 MODES = ["default", "reduce-overhead", "max-autotune", "max-autotune-no-cudagraphs"]
-
-
-def check(function, *args, dynamic=None, calls=2, native=True):
-    """Runs `function` compiled and in eager on equal arguments; compares results and what was done to the arguments."""
-    compiled = torch.compile(function, backend="oxytorch", fullgraph=True, dynamic=dynamic)
-    for _ in range(calls):
-        ours, theirs = compare.copies(args), compare.copies(args)
-        with torch.no_grad():
-            got, want = compiled(*ours), function(*theirs)
-        compare.assert_same(got, want)
-        compare.assert_same(ours, theirs, label="argument")
-    report = oxytorch.last_compile()
-    assert report["outcome"] == "compiled", report["reason"]
-    if native:
-        assert not report["python_calls"], report["python_calls"]
-    return compiled
 
 
 # Modes, options, errors.
@@ -154,7 +139,7 @@ def test_an_op_that_nobody_knows_is_done_by_python():
         return torch.empty_like(x)
 
     x = torch.randn(4)
-    check(lambda x: torch.ops.oxytorch_tests.triple(x + 1) * 2, x, native=False)
+    check(lambda x: torch.ops.oxytorch_tests.triple(x + 1) * 2, x)
 
 
 def test_a_custom_op_that_writes_its_argument():
@@ -172,63 +157,7 @@ def test_a_custom_op_that_writes_its_argument():
         torch.ops.oxytorch_tests.bump(x)
         return y + x
 
-    check(f, torch.randn(4), native=False)
-
-
-# Autocast.
-
-
-def test_regions_of_autocast():
-    linear = torch.nn.Linear(4, 4)
-
-    def f(x):
-        with torch.autocast("cpu", dtype=torch.bfloat16):
-            y = linear(x)
-            inside = torch.mm(y.softmax(-1), x.t()), F.layer_norm(y, (4,)), torch.cat([x, y]), F.gelu(y) * x
-            losses = F.mse_loss(y, y.relu()), F.cross_entropy(y, torch.tensor([1, 2, 0])), y.add(1).prod(-1)
-            with torch.autocast("cpu", enabled=False):
-                off = torch.mm(x.t(), x)
-            product = torch.einsum("ij,kj->ik", x, y)
-        return y, inside, losses, off, product, linear(x)
-
-    check(f, torch.randn(3, 4))
-
-
-@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16], ids=str)
-def test_autocast_around_the_call(dtype):
-    parts = torch.nn.Conv2d(3, 8, 3), torch.nn.BatchNorm2d(8), torch.nn.ReLU(), torch.nn.Flatten(), torch.nn.Linear(288, 5)
-    model = torch.nn.Sequential(*parts).eval()
-
-    def f(x, q):
-        return model(x), F.scaled_dot_product_attention(q, q, q, q[0, 0] > 0), (x + 1) * 2, x.double() @ x.double()
-
-    with torch.autocast("cpu", dtype=dtype):
-        compiled = check(f, torch.randn(2, 3, 8, 8), torch.randn(1, 2, 8, 8))
-    x, q = torch.randn(2, 3, 8, 8), torch.randn(1, 2, 8, 8)
-    with torch.no_grad():
-        compare.assert_same(compiled(x, q), f(x, q))
-
-
-def test_pointwise_results_under_autocast_are_eagers_bit_for_bit():
-    def f(x, y):
-        with torch.autocast("cpu", dtype=torch.bfloat16):
-            return (x * y + x).relu() / 7 + y.bfloat16(), torch.stack([x, y.bfloat16()]) * y
-
-    x, y = torch.randn(4096), torch.randn(4096)
-    got, want = torch.compile(f, backend="oxytorch", fullgraph=True)(x, y), f(x, y)
-    assert all(a.dtype == b.dtype and a.equal(b) for a, b in zip(got, want))
-
-
-def test_a_function_that_autocast_converts_in_part_runs_in_eager():
-    def f(x):
-        return F.multi_head_attention_forward(*[x] * 3, 8, 2, weight, bias, None, None, False, 0.0, out, None, need_weights=False)[0]
-
-    weight, bias, out = torch.randn(24, 8), torch.randn(24), torch.randn(8, 8)
-    x = torch.randn(5, 1, 8)
-    with torch.no_grad(), torch.autocast("cpu", dtype=torch.bfloat16), warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        compare.assert_same(torch.compile(f, backend="oxytorch", fullgraph=True)(x), f(x))
-    assert "autocast" in oxytorch.last_compile()["reason"]
+    check(f, torch.randn(4))
 
 
 # Aliasing.
@@ -300,7 +229,7 @@ def test_in_place_operations_reach_the_caller():
         x[0] = 7
         return x.sum(), y * 2
 
-    check(f, torch.randn(3, 4), torch.randn(3, 4))
+    check_native(f, torch.randn(3, 4), torch.randn(3, 4))
 
 
 def test_in_place_on_a_view_writes_the_base():
@@ -310,7 +239,7 @@ def test_in_place_on_a_view_writes_the_base():
         x.T[0].copy_(torch.arange(4.0))
         return x.sum(0)
 
-    check(f, torch.randn(4, 6))
+    check_native(f, torch.randn(4, 6))
 
 
 def test_in_place_on_an_intermediate():
@@ -321,7 +250,7 @@ def test_in_place_on_an_intermediate():
         v += 3
         return y, v
 
-    check(f, torch.randn(4, 6))
+    check_native(f, torch.randn(4, 6))
 
 
 def test_augmented_index_assignment():
@@ -329,7 +258,7 @@ def test_augmented_index_assignment():
         y[x] += y[x]
         return y
 
-    check(f, torch.randn(6), torch.tensor([1, 3, 1]))
+    check_native(f, torch.randn(6), torch.tensor([1, 3, 1]))
 
 
 def test_in_place_operations_with_symbolic_sizes():
@@ -338,8 +267,8 @@ def test_in_place_operations_with_symbolic_sizes():
         x.add_(1)
         return x.sum(-1)
 
-    check(f, torch.randn(3, 4, 5), dynamic=True)
-    check(f, torch.randn(3, 5, 4).transpose(1, 2), dynamic=True)
+    check_native(f, torch.randn(3, 4, 5), dynamic=True)
+    check_native(f, torch.randn(3, 5, 4).transpose(1, 2), dynamic=True)
 
 
 def test_batch_norm_updates_its_statistics():
@@ -395,14 +324,14 @@ def test_strides_are_those_of_eager(function, layout):
         x = torch.randn(2, 3, 12, 16)[:, :, ::2, 1::2]
     elif layout == "expanded":
         x = torch.randn(2, 3, 1, 8).expand(2, 3, 6, 8)
-    check(function, x, native=False)
+    check(function, x)
 
 
 def test_input_with_a_storage_offset_that_is_not_aligned():
     base = torch.randn(100)
     for offset in range(5):
         torch._dynamo.reset()
-        check(lambda x: x * 2 + 1, base[offset : offset + 64])
+        check_native(lambda x: x * 2 + 1, base[offset : offset + 64])
 
 
 def test_inputs_with_lazy_bits_run_as_eager():
@@ -415,8 +344,8 @@ def test_inputs_with_lazy_bits_run_as_eager():
 
 @pytest.mark.parametrize("shape", [(), (0,), (3, 0, 2), (1,), (1, 1)])
 def test_small_shapes(shape):
-    check(lambda x: (x * 2 + 1).relu(), torch.randn(shape))
-    check(lambda x: x.sum(), torch.randn(shape))
+    check_native(lambda x: (x * 2 + 1).relu(), torch.randn(shape))
+    check_native(lambda x: x.sum(), torch.randn(shape))
 
 
 def test_results_do_not_share_memory_between_calls():
@@ -426,81 +355,6 @@ def test_results_do_not_share_memory_between_calls():
     kept = first.clone()
     f(x * 5)
     assert first.equal(kept)
-
-
-# Functions that OpInfo's samples do not try in this way.
-
-
-@pytest.mark.parametrize("momentum", [0.1, 0.3])
-@pytest.mark.parametrize("use_input_stats", [True, False])
-@pytest.mark.parametrize("affine", [True, False])
-def test_instance_norm_with_running_statistics(momentum, use_input_stats, affine):
-    def f(x, mean, variance, weight, bias):
-        parameters = (weight, bias) if affine else (None, None)
-        return F.instance_norm(x, mean, variance, *parameters, use_input_stats, momentum), mean * 2
-
-    check(f, torch.randn(4, 3, 5, 6), torch.randn(3), torch.rand(3) + 0.5, torch.randn(3), torch.randn(3))
-
-
-def test_squeeze_of_no_dimensions():
-    def f(x):
-        return [y + 1 for y in (x.squeeze(), x.squeeze([]), x.squeeze(()), torch.squeeze(x, [0, 2]), x.squeeze(-1), torch.squeeze(x, []))]
-
-    check(f, torch.randn(1, 3, 1, 1))
-
-
-def test_multi_margin_losses():
-    def f(x, y, w, labels):
-        wide = F.multi_margin_loss(x, y, p=2, margin=0.7), F.multi_margin_loss(x, y, weight=w, reduction="none")
-        return wide, F.multi_margin_loss(x[0], y[0], reduction="sum"), F.multilabel_margin_loss(x, labels, reduction="none")
-
-    labels = torch.tensor([[0, 3, -1, 1], [2, -1, 0, 0], [-1, 0, 1, 2]])
-    check(f, torch.randn(3, 4), torch.tensor([0, 3, 1]), torch.rand(4), labels)
-    with pytest.raises(RuntimeError):
-        torch.compile(F.multi_margin_loss, backend="oxytorch")(torch.randn(2, 4), torch.tensor([0, 4]))
-
-
-def test_attention_with_a_mask_that_is_causal_too_and_with_dropout():
-    q, mask = torch.randn(2, 4, 8, 16), torch.randn(8, 8)
-    check(lambda q, mask: F.scaled_dot_product_attention(q, q, q, mask, is_causal=True), q, mask)
-    runs = []
-    for wrap in (torch.compile(backend="oxytorch"), lambda f: f):
-        torch.manual_seed(1)
-        runs.append(wrap(lambda q: F.scaled_dot_product_attention(q, q, q, dropout_p=0.3) * 2)(q))
-    compare.assert_same(*runs)
-
-
-SIZED_BY_DATA = {
-    "unique": lambda x: (x * 4).int().unique() + 1,
-    "unique-inverse": lambda x: torch.unique((x * 4).int(), return_inverse=True, return_counts=True),
-    "unique-consecutive": lambda x: torch.unique_consecutive((x * 2).int()),
-    "mask": lambda x: (x * 2)[x > 0] + 1,
-    "nonzero": lambda x: (x > 0).nonzero() * 2,
-    "where": lambda x: torch.where(x > 0),
-    "masked-select": lambda x: torch.masked_select(x, x > 0) * 2,
-    "repeat-interleave": lambda x: x.repeat_interleave((x[:, 0] > 0).long() + 1, 0) * 2,
-    "item": lambda x: x * x.sum().item(),
-    "gaussian-nll": lambda x: F.gaussian_nll_loss(x, x * 2, x.abs(), full=True),
-    "ctc": lambda x: F.ctc_loss(x.view(4, 1, 6).log_softmax(2), torch.tensor([[1, 2]]), torch.tensor([4]), torch.tensor([2])) * 2,
-}
-
-
-@pytest.mark.filterwarnings("ignore")
-@pytest.mark.parametrize("function", SIZED_BY_DATA.values(), ids=SIZED_BY_DATA.keys())
-def test_results_that_depend_on_data_break_the_graph(function):
-    compiled = torch.compile(function, backend="oxytorch")
-    for seed in range(2):
-        torch.manual_seed(seed)
-        x = torch.randn(4, 6)
-        compare.assert_same(compiled(x), function(x))
-
-
-def test_indices_of_triangles():
-    def f(x):
-        lower, upper = torch.tril_indices(3, 4, -1), torch.triu_indices(4, 4, 1, dtype=torch.int32)
-        return lower, upper + 1, x[lower[0], lower[1]]
-
-    check(f, torch.randn(3, 4))
 
 
 # Symbolic sizes.
