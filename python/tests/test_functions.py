@@ -4,7 +4,7 @@ import compare
 import pytest
 import torch
 import torch.nn.functional as F
-from checking import check_native
+from checking import check, check_native
 
 
 @pytest.mark.parametrize("momentum", [0.1, 0.3])
@@ -16,6 +16,20 @@ def test_instance_norm_with_running_statistics(momentum, use_input_stats, affine
         return F.instance_norm(x, mean, variance, *parameters, use_input_stats, momentum), mean * 2
 
     check_native(f, torch.randn(4, 3, 5, 6), torch.randn(3), torch.rand(3) + 0.5, torch.randn(3), torch.randn(3))
+
+
+@pytest.mark.parametrize("own", [True, False])
+def test_functions_that_write_without_saying_so(own):
+    def f(i, w, x, mean, variance):
+        w, mean, variance = (w + 1, mean + 1, variance + 1) if own else (w, mean, variance)
+        rows = F.embedding(i, w, max_norm=1.0)
+        before = w * 2
+        bags = F.embedding_bag(i.flip(0)[None] + 1, w, max_norm=0.5)
+        normal = torch.native_batch_norm(x, None, None, mean, variance, True, 0.1, 1e-5)[0]
+        return rows, before, bags, w * 3, normal, mean * 2, variance * 2
+
+    i, w = torch.tensor([0, 2, 2]), torch.randn(5, 4) * 3
+    check(f, i, w, torch.randn(4, 3, 2), torch.randn(3), torch.rand(3))
 
 
 def test_squeeze_of_no_dimensions():

@@ -5,6 +5,7 @@ use super::call::{Callee, Request};
 use super::dispatch::Operator;
 use super::importer::Importer;
 use super::refusal::{Import, Refusal};
+use super::undeclared;
 use crate::report::PythonCall;
 use ox_ir::Scalar;
 use ox_ir::graph::{Arg, Library, LibraryOut};
@@ -132,6 +133,7 @@ impl<'py> Importer<'py> {
         } else if request.is_in_place() {
             written.extend(request.args.first().and_then(|first| first.as_tensor()));
         }
+        written.extend(undeclared::written(request));
         Ok(written)
     }
 

@@ -2,6 +2,7 @@
 //!
 //! - `importer`: the walk over the nodes; inputs and constants.
 //! - `call`: one call, recorded through the surface table and checked against torch's fake tensors.
+//! - `undeclared`: functions that write without saying so.
 //! - `library`, `dispatch`: calls that the table does not know, done by torch at run time.
 //! - `args`, `names`, `symint`, `fake`: Python's values, functions, size expressions and tensors as ours.
 //! - `autocast`: the conversions of arguments inside of its regions.
@@ -20,6 +21,7 @@ mod names;
 mod outputs;
 mod refusal;
 mod symint;
+mod undeclared;
 
 pub use call::Callee;
 pub use importer::{Imported, Pinned, Slot, import};

@@ -1,0 +1,82 @@
+//! Functions that write arguments although neither their names nor their schemas say so.
+
+use super::call::Request;
+use ox_ops::{FrontValue, TensorRef, ValueOf};
+
+/// A parameter: its place and its name.
+type Parameter = (usize, &'static str);
+
+enum When {
+    Always,
+    /// The argument is not None.
+    Given(Parameter),
+    /// The flag is set; what it is if it is not given.
+    Set(Parameter, bool),
+}
+
+struct Writer {
+    functions: &'static [(&'static str, &'static str)],
+    when: When,
+    written: &'static [Parameter],
+}
+
+const WRITERS: &[Writer] = &[
+    Writer {
+        functions: &[("F", "embedding"), ("F", "embedding_bag")],
+        when: When::Given((3, "max_norm")),
+        written: &[(1, "weight")],
+    },
+    Writer {
+        functions: &[("F", "batch_norm")],
+        when: When::Set((5, "training"), false),
+        written: &[(1, "running_mean"), (2, "running_var")],
+    },
+    Writer {
+        functions: &[("F", "instance_norm")],
+        when: When::Set((5, "use_input_stats"), true),
+        written: &[(1, "running_mean"), (2, "running_var")],
+    },
+    Writer {
+        functions: &[
+            ("torch", "batch_norm"),
+            ("aten", "batch_norm"),
+            ("torch", "native_batch_norm"),
+            ("aten", "native_batch_norm"),
+            ("torch", "instance_norm"),
+            ("aten", "instance_norm"),
+        ],
+        when: When::Set((5, "training"), true),
+        written: &[(3, "running_mean"), (4, "running_var")],
+    },
+    Writer {
+        functions: &[("torch", "batch_norm_update_stats"), ("aten", "batch_norm_update_stats")],
+        when: When::Always,
+        written: &[(1, "running_mean"), (2, "running_var")],
+    },
+];
+
+/// The tensors that such a function writes in this call.
+pub(super) fn written(request: &Request<'_>) -> Vec<TensorRef> {
+    let name = (request.name.namespace.as_str(), request.name.name.as_str());
+    let writers = WRITERS.iter().filter(|writer| writer.functions.contains(&name) && writer.when.holds(request));
+    let parameters = writers.flat_map(|writer| writer.written);
+    parameters.filter_map(|parameter| given(request, *parameter)?.as_tensor()).collect()
+}
+
+impl When {
+    fn holds(&self, request: &Request<'_>) -> bool {
+        match self {
+            When::Always => true,
+            When::Given(parameter) => given(request, *parameter).is_some_and(|value| !value.is_none()),
+            When::Set(parameter, default) => match given(request, *parameter) {
+                Some(ValueOf::Bool(set)) => *set,
+                _ => *default,
+            },
+        }
+    }
+}
+
+fn given<'a>(request: &'a Request<'_>, (place, name): Parameter) -> Option<&'a FrontValue> {
+    let named = || request.kwargs.iter().find(|(key, _)| key == name).map(|(_, value)| value);
+    request.args.get(place).or_else(named)
+}
