@@ -1,6 +1,7 @@
 """Where results lie and what they share: eager's strides, aliasing and inputs, call after call."""
 
 import oxytorch
+import pytest
 import torch
 
 
@@ -39,6 +40,17 @@ def test_a_view_of_a_result_has_eagers_strides():
     x = torch.randn(7, 6)
     got = compiled(f)(x)
     assert got.stride() == f(x).stride() and torch.equal(got, f(x))
+
+
+@pytest.mark.parametrize("dynamic", [False, True])
+@torch.no_grad()
+def test_a_slice_of_what_was_put_together_has_eagers_strides(dynamic):
+    def latest(x):
+        return torch.cat([x, x * 2], -2)[:, :, -7:, :]
+
+    x = torch.randn(2, 2, 16, 8)
+    want, got = latest(x), torch.compile(latest, backend="oxytorch", dynamic=dynamic)(x)
+    assert torch.equal(got, want) and got.stride() == want.stride()
 
 
 @torch.no_grad()

@@ -70,6 +70,20 @@ pub fn is_dense(shape: &[Sym], strides: &[Sym]) -> bool {
     true
 }
 
+/// Whether the strides put every element in a place of its own, gaps allowed.
+pub fn is_spread(shape: &[Sym], strides: &[Sym]) -> bool {
+    let mut dims: Vec<usize> = (0..shape.len()).filter(|d| !shape[*d].is_one()).collect();
+    let mut taken = Sym::ONE;
+    let fits_before = |d: usize, e: usize| d == e || (&strides[e] - &(&strides[d] * &shape[d])).is_nonneg();
+    while !dims.is_empty() {
+        let innermost = |d: &usize| (&strides[*d] - &taken).is_nonneg() && dims.iter().all(|e| fits_before(*d, *e));
+        let Some(at) = dims.iter().position(innermost) else { return false };
+        let d = dims.swap_remove(at);
+        taken = &strides[d] * &shape[d];
+    }
+    true
+}
+
 /// Strides of the same memory order as channels-last for rank 4, or None for other ranks.
 pub fn channels_last(shape: &[Sym]) -> Option<Shape> {
     let [_, c, h, w] = shape else { return None };

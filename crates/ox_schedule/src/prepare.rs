@@ -8,7 +8,7 @@
 
 use crate::ScheduleOptions;
 use crate::cost::{estimate, numel};
-use crate::layout::{channels_last, is_channels_last, is_dense, is_memory, resolve, same_strides, view_base};
+use crate::layout::{channels_last, is_channels_last, is_dense, is_memory, is_spread, resolve, same_strides, view_base};
 use ox_ir::graph::{Node, Shape, contiguous_strides};
 use ox_ir::{Graph, NodeId, Op, Sym};
 use rustc_hash::{FxHashMap, FxHashSet};
@@ -235,7 +235,7 @@ impl Prepared {
                 continue;
             }
             let shape = &self.graph.ty(output.value).shape;
-            let strides = if is_dense(shape, &output.strides) { output.strides } else { contiguous_strides(shape) };
+            let strides = if is_spread(shape, &output.strides) { output.strides } else { contiguous_strides(shape) };
             let copy = self.push_copy(output.value, strides);
             self.graph.outputs[k].value = copy;
             taken.insert(copy);
