@@ -2,6 +2,7 @@
 
     make bench                                    # all of it
     make bench BENCH="--models gpt2,vit --modes default --iters 10"
+    make bench BENCH="--modes default,freezing"   # and with frozen weights, for both compilers
 
 Prints a table and writes bench.json and bench.svg into `--out`: results/ next to this file, unless told otherwise. The chart in the
 README is that of `make bench BENCH="--out docs"`.

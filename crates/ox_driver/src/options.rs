@@ -71,7 +71,8 @@ pub struct Options {
     pub mode: Mode,
     /// Round bf16 and f16 values wherever eager rounds them. Off: fused chains keep f32 between ops.
     pub round_intermediates: bool,
-    /// The user promises that weights will not change: they may be repacked and folded into their neighbours.
+    /// The user promises that weights will not change: they are folded into their neighbours and packed for the library, once. What is
+    /// written into a weight afterwards is not noticed; a weight that is replaced by another tensor is.
     pub freezing: bool,
     /// How many threads compile kernels; 0 is one for each core.
     pub compile_threads: usize,

@@ -8,8 +8,8 @@ use crate::program::{Prelude, Program};
 use crate::report::Report;
 use ox_codegen_cpu::{Backend, CodegenError, LoadedKernel};
 use ox_ir::{Graph, Kernel, Plan};
-use ox_optimise::{OptimiseOptions, Optimised};
-use ox_runtime::{Executable, HostCalls, LoadedFn, RunError};
+use ox_optimise::{OptimiseOptions, Optimised, PackWeights};
+use ox_runtime::{Executable, HostCalls, LoadedFn, Packable, RunError};
 use ox_schedule::{ScheduleError, ScheduleOptions};
 use std::sync::{Arc, OnceLock};
 
@@ -86,10 +86,18 @@ fn optimise(graph: &Graph, options: &Options) -> Optimised {
     let wanted = OptimiseOptions {
         round_intermediates: options.round_intermediates,
         freezing: options.freezing,
+        pack_weights: if options.freezing { pack_weights() } else { PackWeights::NONE },
         ..OptimiseOptions::default()
     };
     let graph = ox_optimise::optimise(graph.clone(), &wanted);
     if options.freezing { ox_optimise::split_frozen(graph) } else { Optimised { graph, prelude: None } }
+}
+
+/// What the library can pack is asked once in a process.
+fn pack_weights() -> PackWeights {
+    static ABLE: OnceLock<Packable> = OnceLock::new();
+    let Packable { matmul_f32, matmul_bf16, conv_f32, conv_bf16 } = *ABLE.get_or_init(ox_runtime::packable);
+    PackWeights { matmul_f32, matmul_bf16, conv_f32, conv_bf16 }
 }
 
 fn schedule(graph: &Graph) -> Result<Plan, CompileError> {

@@ -66,6 +66,7 @@ impl Report {
         match call {
             Call::Matmul { .. } => self.count("matmul"),
             Call::Conv(_) => self.count("convolution"),
+            Call::Pack(_) => self.count("pack"),
             Call::Attention(_) => self.count("attention"),
             Call::Library(library) => match &library.callee {
                 Callee::Dispatcher { name, .. } => self.count(name),

@@ -151,6 +151,17 @@ pub struct ConvAttrs {
     pub post: Post,
 }
 
+/// The call that a weight is packed for. A product has no strides, a convolution has one for each dimension of its window.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub struct Packing {
+    /// The shape of the call's first argument; empty if it is not the same in every run.
+    pub x: Shape,
+    pub stride: SmallVec<[Sym; 3]>,
+    pub padding: SmallVec<[Sym; 3]>,
+    pub dilation: SmallVec<[Sym; 3]>,
+    pub groups: Sym,
+}
+
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct AttentionAttrs {
     pub causal: bool,
@@ -294,6 +305,8 @@ pub enum Op {
         post: Post,
     },
     Conv(Box<ConvAttrs>),
+    /// (weight): the same in the library's own format. Only the weight of a product or convolution may be such a value.
+    Pack(Box<Packing>),
     /// (q [b.., t, d], k [b.., s, d], v [b.., s, e], mask?).
     Attention(AttentionAttrs),
     Library(Box<Library>),
@@ -319,6 +332,8 @@ pub struct GraphInput {
     pub strides: Shape,
     /// A weight that the user promised not to change (freezing).
     pub frozen: bool,
+    /// In the library's own format, as `Op::Pack` gives it.
+    pub packed: bool,
 }
 
 /// What the caller gets back at one place.
@@ -376,6 +391,15 @@ impl Graph {
         (0..self.nodes.len() as u32).map(NodeId)
     }
 
+    /// Whether the value is in the library's own format.
+    pub fn is_packed(&self, id: NodeId) -> bool {
+        match &self.node(id).op {
+            Op::Pack(_) => true,
+            Op::Input(n) => self.inputs.get(*n as usize).is_some_and(|input| input.packed),
+            _ => false,
+        }
+    }
+
     /// The values that the graph is computed for: outputs and mutations.
     pub fn roots(&self) -> impl Iterator<Item = NodeId> + '_ {
         self.outputs.iter().map(|o| o.value).chain(self.mutations.iter().map(|m| m.value))
@@ -390,7 +414,7 @@ impl Op {
 
     /// Done by a library, not by a kernel of ours.
     pub fn is_call(&self) -> bool {
-        matches!(self, Op::Matmul { .. } | Op::Conv(_) | Op::Attention(_) | Op::Library(_))
+        matches!(self, Op::Matmul { .. } | Op::Conv(_) | Op::Pack(_) | Op::Attention(_) | Op::Library(_))
     }
 }
 

@@ -1,7 +1,7 @@
 //! `Plan`: the flat list of steps that runs one Graph, with one memory plan.
 
 use crate::dtype::{DType, Device, Scalar};
-use crate::graph::{AttentionAttrs, Combine, ConvAttrs, Library, Post, Shape};
+use crate::graph::{AttentionAttrs, Combine, ConvAttrs, Library, Packing, Post, Shape};
 use crate::kernel::Kernel;
 use crate::sym::{Sym, Var};
 
@@ -34,6 +34,8 @@ pub struct Buffer {
     pub shape: Shape,
     pub strides: Shape,
     pub place: Place,
+    /// In the library's own format: not memory that a view can be taken of.
+    pub packed: bool,
 }
 
 /// A strided window on a buffer; `offset` counts elements.
@@ -65,6 +67,8 @@ pub enum Call {
     Matmul { bias: bool, add: bool, alpha: Scalar, beta: Scalar, post: Post },
     /// ins: x, weight, bias?, add?.
     Conv(Box<ConvAttrs>),
+    /// ins: weight.
+    Pack(Box<Packing>),
     /// ins: q, k, v (4-d), mask?.
     Attention(AttentionAttrs),
     /// ins: the tensors that its `Arg::Tensor`s name.

@@ -10,7 +10,7 @@ fn shape(sizes: &[i64]) -> Shape {
 
 fn buffer(n: i64, place: Place) -> Buffer {
     let shape = shape(&[n]);
-    Buffer { dtype: DType::F32, device: Default::default(), strides: contiguous_strides(&shape), shape, place }
+    Buffer { dtype: DType::F32, device: Default::default(), strides: contiguous_strides(&shape), shape, place, packed: false }
 }
 
 fn arena(n: i64, at: i64) -> Buffer {

@@ -9,7 +9,7 @@ fn call(name: &str, rest: &[FrontValue], kwargs: &[(&str, FrontValue)]) -> Resul
     let mut recorder = Recorder::new();
     let ty = TensorType::new(DType::F32, [2i64, 5].map(Sym::from));
     let strides = contiguous_strides(&ty.shape);
-    let x = recorder.input(GraphInput { name: "x".into(), ty, strides, frozen: false });
+    let x = recorder.input(GraphInput { name: "x".into(), ty, strides, frozen: false, packed: false });
     let args: Vec<FrontValue> = [ValueOf::Tensor(x)].into_iter().chain(rest.iter().cloned()).collect();
     let kwargs: Vec<(String, FrontValue)> = kwargs.iter().map(|(k, v)| (k.to_string(), v.clone())).collect();
     let value = recorder.call("torch", name, &args, &kwargs, None)?;

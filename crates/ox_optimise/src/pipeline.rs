@@ -7,6 +7,7 @@ use crate::passes::free_bias::free_bias;
 use crate::passes::fuse_attention::fuse_attention;
 use crate::passes::fuse_bias::fuse_bias;
 use crate::passes::fuse_post_ops::fuse_post_ops;
+use crate::passes::pack_weights::pack_weights;
 use crate::passes::remove_dead::remove_dead;
 use crate::passes::simplify::simplify;
 use crate::rewriter::Fired;
@@ -41,6 +42,8 @@ pub fn optimise_reported(graph: Graph, options: &OptimiseOptions) -> (Graph, Vec
     // Before post-operations: a batch norm stands between a convolution and its activation.
     if options.freezing {
         line.rules("fold_channels", fold_channels);
+        // Behind all that changes weights, before what only packed calls take over.
+        line.rules("pack_weights", |graph| pack_weights(graph, &options.pack_weights));
     }
     line.rules("fuse_post_ops", |graph| fuse_post_ops(graph, &options.fuse_post_ops));
     // The passes above put views where they needed them, and leave behind what they replaced.

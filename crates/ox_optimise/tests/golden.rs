@@ -4,15 +4,16 @@ mod common;
 
 use common::{Agree, assert_agree};
 use ox_ir::{Graph, Op};
-use ox_optimise::{FusePostOps, OptimiseOptions, PostOps, optimise};
+use ox_optimise::{FusePostOps, OptimiseOptions, PackWeights, PostOps, optimise};
 use ox_testing::golden::golden;
 
 /// What is switched on for the cases of a file.
 fn options(file: &str) -> OptimiseOptions {
-    let all = FusePostOps { conv: PostOps::ALL, matmul: PostOps::ALL };
     let usual = OptimiseOptions::default();
+    let all = FusePostOps { conv: PostOps::ALL, matmul: PostOps::ALL, ..usual.fuse_post_ops };
     match file {
         "fuse_post_ops" => OptimiseOptions { fuse_post_ops: all, ..usual },
+        "pack_weights" => OptimiseOptions { freezing: true, pack_weights: PackWeights::ALL, ..usual },
         "fold_channels" => OptimiseOptions { freezing: true, ..usual },
         _ => usual,
     }

@@ -4,7 +4,7 @@ mod common;
 
 use common::{Agree, results};
 use ox_ir::Graph;
-use ox_optimise::{FusePostOps, OptimiseOptions, PostOps, optimise};
+use ox_optimise::{FusePostOps, OptimiseOptions, PackWeights, PostOps, optimise};
 use ox_testing::{RandomConfig, interpret_graph, random_graph, random_inputs, random_sizes};
 
 fn check(seed: u64, config: &RandomConfig, options: &OptimiseOptions, agree: Agree) {
@@ -35,8 +35,9 @@ fn rules_are_exact() {
 
 #[test]
 fn fusions_are_close() {
-    let fuse_post_ops = FusePostOps { conv: PostOps::ALL, matmul: PostOps::ALL };
-    let options = OptimiseOptions { fuse_post_ops, freezing: true, ..OptimiseOptions::default() };
+    let usual = OptimiseOptions { freezing: true, pack_weights: PackWeights::ALL, ..OptimiseOptions::default() };
+    let fuse_post_ops = FusePostOps { conv: PostOps::ALL, matmul: PostOps::ALL, ..usual.fuse_post_ops };
+    let options = OptimiseOptions { fuse_post_ops, ..usual };
     for seed in 0..1000 {
         let config = RandomConfig { nodes: 20, symbolic: seed % 2 == 1, ..RandomConfig::default() };
         check(seed, &config, &options, Agree::Closely);

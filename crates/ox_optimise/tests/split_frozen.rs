@@ -4,7 +4,7 @@ mod common;
 
 use common::{Random, inputs};
 use ox_ir::{Graph, Op};
-use ox_optimise::{OptimiseOptions, Optimised, optimise, split_frozen};
+use ox_optimise::{OptimiseOptions, Optimised, PackWeights, optimise, split_frozen};
 use ox_testing::{TensorData, assert_close, interpret_graph};
 
 fn run_parts(parts: &Optimised, inputs: &[TensorData]) -> Vec<TensorData> {
@@ -20,7 +20,10 @@ fn run_parts(parts: &Optimised, inputs: &[TensorData]) -> Vec<TensorData> {
 #[track_caller]
 fn check(text: &str) -> Optimised {
     let graph = Graph::parse(text).expect("a graph");
-    let parts = split_frozen(optimise(graph.clone(), &OptimiseOptions { freezing: true, ..OptimiseOptions::default() }));
+    let parts = split_frozen(optimise(
+        graph.clone(),
+        &OptimiseOptions { freezing: true, pack_weights: PackWeights::ALL, ..OptimiseOptions::default() },
+    ));
     let inputs = inputs(&graph, &[], &mut Random(3), false);
     let expected = interpret_graph(&graph, &inputs, &[]).expect("the graph runs").outputs;
     let got = run_parts(&parts, &inputs);
@@ -49,6 +52,39 @@ fn a_batch_norm_is_folded_once() {
     // One convolution is left, on weights that came out of the prelude.
     let computed: Vec<&Op> = parts.graph.nodes.iter().map(|n| &n.op).filter(|op| !matches!(op, Op::Input(_))).collect();
     assert!(matches!(computed[..], [Op::Conv(_)]), "{}", parts.graph);
+}
+
+#[test]
+fn a_packed_weight_is_an_input_of_the_rest() {
+    let text = r#"graph(%0: f32[8, 384] "x", %1: f32[256, 384] "weight" frozen, %2: f32[1, 3, 5, 5] "image", %3: f32[4, 3, 3, 3] "window" frozen) {
+  %4 = permute(%1, [1, 0]) : f32[384, 256]
+  %5 = matmul(%0, %4) : f32[8, 256]
+  %6 = conv(%2, %3, stride=[1, 1], padding=[1, 1], dilation=[1, 1]) : f32[1, 4, 5, 5]
+  return %5, %6
+}"#;
+    let parts = check(text);
+    assert!(parts.graph.inputs[4..].iter().all(|input| input.packed), "{}", parts.graph);
+    assert_eq!(Graph::parse(&parts.graph.to_string()).as_ref(), Ok(&parts.graph));
+    let prelude = parts.prelude.expect("weights to pack");
+    let packs = prelude.graph.nodes.iter().filter(|n| matches!(n.op, Op::Pack(_))).count();
+    assert_eq!((packs, prelude.inputs.len()), (2, 2), "{}", prelude.graph);
+    prelude.graph.verify().expect("a right prelude");
+    parts.graph.verify().expect("a right rest");
+}
+
+#[test]
+fn products_in_f32_are_packed_for_few_hundred_rows() {
+    let options = OptimiseOptions { freezing: true, pack_weights: PackWeights::ALL, ..OptimiseOptions::default() };
+    for (rows, packed) in [(1, false), (7, false), (8, true), (512, true), (513, false)] {
+        let text = format!(
+            r#"graph(%0: f32[{rows}, 384] "x", %1: f32[384, 256] "weight" frozen) {{
+  %2 = matmul(%0, %1) : f32[{rows}, 256]
+  return %2
+}}"#
+        );
+        let graph = optimise(Graph::parse(&text).expect("a graph"), &options);
+        assert_eq!(graph.nodes.iter().any(|n| matches!(n.op, Op::Pack(_))), packed, "{graph}");
+    }
 }
 
 #[test]

@@ -121,6 +121,10 @@ abi! {
         aoti_torch_cpu_mkldnn__convolution_pointwise_binary(
             Handle, Handle, Handle, ConstHandles, Ints, i64, Ints, i64, Ints, i64, i64, Text, *const f64, Texts, Doubles, i64, Texts,
             *mut Handle) -> Code;
+        aoti_torch_cpu__linear_pointwise(Handle, Handle, ConstHandles, Text, Doubles, i64, Texts, *mut Handle) -> Code;
+        cblas_sgemm_pack_get_size(i32, i32, i32, i32) -> usize;
+        cblas_sgemm_pack(i32, i32, i32, i32, i32, i32, f32, *const f32, i32, *mut f32);
+        cblas_sgemm_compute(i32, i32, i32, i32, i32, i32, *const f32, i32, *const f32, i32, f32, *mut f32, i32);
         torch_call_dispatcher(Text, Text, *mut StableIValue, u64) -> Code;
         torch_parallel_for(i64, i64, i64, unsafe extern "C" fn(i64, i64, *mut c_void), *mut c_void) -> Code;
         torch_get_num_threads(*mut u32) -> Code;

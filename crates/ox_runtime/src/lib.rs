@@ -12,6 +12,7 @@ mod exec;
 mod tensor;
 
 pub use calls::library::{HostCalls, NoHost};
+pub use calls::pack::{Packable, packable};
 pub use calls::schema::{Schema, supports};
 pub use error::{Exception, RunError};
 pub use exec::{Executable, LoadedFn};

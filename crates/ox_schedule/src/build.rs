@@ -13,7 +13,7 @@ use indexmap::IndexMap;
 use ox_ir::graph::{Alias, Bounds, Library};
 use ox_ir::kernel::{BufRole, Kernel, Lanes};
 use ox_ir::plan::{BufId, Buffer, Call, Check, CheckKind, Place, Plan, PlanOutput, Step, View, WriteBack};
-use ox_ir::{NodeId, Op, Sym};
+use ox_ir::{DType, NodeId, Op, Sym};
 use rustc_hash::{FxHashMap, FxHashSet};
 
 pub struct Build<'a> {
@@ -62,6 +62,7 @@ impl<'a> Build<'a> {
                 shape: input.ty.shape.clone(),
                 strides: input.strides.clone(),
                 place: Place::Input(n as u32),
+                packed: input.packed,
             });
         }
     }
@@ -75,7 +76,8 @@ impl<'a> Build<'a> {
             return *buf;
         }
         let place = match (&self.ctx.graph.node(id).op, self.returned.get(&id)) {
-            (Op::Project(_) | Op::Conv(_) | Op::Attention(_), _) => Place::Library,
+            (Op::Matmul { .. }, _) if self.is_made_by_library(id) => Place::Library,
+            (Op::Project(_) | Op::Conv(_) | Op::Pack(_) | Op::Attention(_), _) => Place::Library,
             (_, Some(n)) => Place::Output(*n),
             _ => Place::Arena(Sym::ZERO),
         };
@@ -86,9 +88,16 @@ impl<'a> Build<'a> {
             shape: ty.shape.clone(),
             strides: (self.ctx.strides)(id),
             place,
+            packed: self.ctx.graph.is_packed(id),
         });
         self.buf_of.insert(id, buf);
         buf
+    }
+
+    /// Packed products are written where we want them in f32, and come in new tensors in other types.
+    fn is_made_by_library(&self, product: NodeId) -> bool {
+        let node = self.ctx.graph.node(product);
+        node.ty.dtype != DType::F32 && self.ctx.graph.is_packed(node.args[1])
     }
 
     fn add_buffer(&mut self, buffer: Buffer) -> BufId {
@@ -180,6 +189,7 @@ impl<'a> Build<'a> {
                 (call, vec![self.buffer(id)])
             }
             Op::Conv(attrs) => (Call::Conv(attrs.clone()), vec![self.buffer(id)]),
+            Op::Pack(packing) => (Call::Pack(packing.clone()), vec![self.buffer(id)]),
             Op::Attention(attrs) => (Call::Attention(attrs.clone()), vec![self.buffer(id)]),
             Op::Library(library) => (Call::Library(library.clone()), self.library_outs(id, library)),
             other => return Err(ScheduleError::Bug(format!("no call: {other:?}"))),
@@ -211,6 +221,7 @@ impl<'a> Build<'a> {
                         shape: ty.shape,
                         strides,
                         place: Place::Library,
+                        packed: false,
                     })
                 }
             })

@@ -93,7 +93,7 @@ pub fn channels_last(shape: &[Sym]) -> Option<Shape> {
 
 /// Whether reading this node needs no computation of ours: its elements are in memory before any kernel runs or a call puts them there.
 pub fn is_memory(op: &Op) -> bool {
-    matches!(op, Op::Input(_) | Op::Project(_) | Op::Matmul { .. } | Op::Conv(_) | Op::Attention(_))
+    matches!(op, Op::Input(_) | Op::Project(_) | Op::Matmul { .. } | Op::Conv(_) | Op::Pack(_) | Op::Attention(_))
 }
 
 /// Whether memory is in channels-last order and not, because of sizes of 1, in the usual order as well.

@@ -60,7 +60,8 @@ impl Wishes {
         // Group norms run over whole planes of a few channels: in channels-last order those are slivers of every row.
         let norms = convs.iter().any(|id| is_made_of_reduction(graph, graph.node(*id).args[0]));
         for id in convs {
-            let better = !norms && is_better_channels_last(graph, id);
+            // A packed convolution knows no other order.
+            let better = graph.is_packed(graph.node(id).args[1]) || (!norms && is_better_channels_last(graph, id));
             last.insert(id, better);
             last.entry(graph.node(id).args[0]).or_insert(better);
         }

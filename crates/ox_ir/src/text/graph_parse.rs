@@ -47,7 +47,7 @@ impl GraphParser<'_, '_> {
         Ok(self.graph)
     }
 
-    /// `%0: f32[4] "x" frozen`, or `_: ...` for an input that has no node in front of all others.
+    /// `%0: f32[4] "x" frozen packed`, or `_: ...` for an input that has no node in front of all others.
     fn input(&mut self) -> Parsed<()> {
         let node = if self.p.cursor.eat_word("_") { None } else { Some(self.new_name()?) };
         self.p.cursor.expect(":")?;
@@ -55,12 +55,13 @@ impl GraphParser<'_, '_> {
         let strides = self.p.strides(&ty.shape)?;
         let name = self.p.cursor.string()?;
         let frozen = self.p.cursor.eat_word("frozen");
+        let packed = self.p.cursor.eat_word("packed");
         if let Some(name) = node {
             let op = Op::Input(self.graph.inputs.len() as u32);
             let id = self.graph.push(Node { op, args: Args::new(), ty: ty.clone(), location: 0 });
             self.names.insert(name, id);
         }
-        self.graph.inputs.push(GraphInput { name, ty, strides, frozen });
+        self.graph.inputs.push(GraphInput { name, ty, strides, frozen, packed });
         Ok(())
     }
 

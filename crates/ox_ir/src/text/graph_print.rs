@@ -91,7 +91,8 @@ impl fmt::Display for GraphInput {
         write!(f, "{}", self.ty)?;
         print_strides(f, &self.ty.shape, &self.strides)?;
         write!(f, " {}", quote(&self.name))?;
-        if self.frozen { f.write_str(" frozen") } else { Ok(()) }
+        f.write_str(if self.frozen { " frozen" } else { "" })?;
+        f.write_str(if self.packed { " packed" } else { "" })
     }
 }
 

@@ -8,7 +8,8 @@ use super::cursor::Parsed;
 use super::parser::Parser;
 use crate::dtype::Scalar;
 use crate::graph::{
-    Arg, AttentionAttrs, Bounds, Callee, Combine, ConvAttrs, Dims, Library, LibraryOut, Op, Post, ReduceOp, Shape, SliceDim,
+    Arg, AttentionAttrs, Bounds, Callee, Combine, ConvAttrs, Dims, Library, LibraryOut, Op, Packing, Post, ReduceOp, Shape,
+    SliceDim,
 };
 use crate::plan::Call;
 use crate::point::PointOp;
@@ -200,6 +201,7 @@ op_table! {
         bias: bool = false, add: bool = false, alpha: Scalar = Scalar::Float(1.0), beta: Scalar = Scalar::Float(1.0), post: Post = Post::None
     };
     "conv" Conv[ConvAttrs];
+    "pack" Pack[Packing];
     "attention" Attention[AttentionAttrs];
     "library" Library[Library];
     "project" Project(index: u32);
@@ -216,6 +218,13 @@ struct_table! {
         bias: bool = false,
         add: bool = false,
         post: Post = Post::None,
+    }
+    Packing {
+        x: Shape = Shape::new(),
+        stride: Spatial = Spatial::new(),
+        padding: Spatial = Spatial::new(),
+        dilation: Spatial = Spatial::new(),
+        groups: Sym = Sym::ONE,
     }
     AttentionAttrs {
         causal: bool = false,
@@ -237,6 +246,7 @@ pub(super) fn op_of_call(call: &Call) -> Op {
     match call.clone() {
         Call::Matmul { bias, add, alpha, beta, post } => Op::Matmul { bias, add, alpha, beta, post },
         Call::Conv(attrs) => Op::Conv(attrs),
+        Call::Pack(packing) => Op::Pack(packing),
         Call::Attention(attrs) => Op::Attention(attrs),
         Call::Library(library) => Op::Library(library),
     }

@@ -24,7 +24,8 @@ impl fmt::Display for Buffer {
             Place::Arena(offset) => write!(f, " arena at {offset}"),
             Place::Output(n) => write!(f, " output {n}"),
             Place::Library => f.write_str(" library"),
-        }
+        }?;
+        f.write_str(if self.packed { " packed" } else { "" })
     }
 }
 

@@ -2,7 +2,7 @@
 
 use super::graph::Checked;
 use super::{Check, differ, ensure, same_shape, same_type};
-use crate::graph::{Arg, ConvAttrs, Library, Op};
+use crate::graph::{Arg, ConvAttrs, Library, Op, Packing};
 use crate::sym::Sym;
 
 impl Checked<'_> {
@@ -10,6 +10,7 @@ impl Checked<'_> {
         match &self.node.op {
             Op::Matmul { bias, add, .. } => self.matmul(*bias, *add),
             Op::Conv(attrs) => self.conv(attrs),
+            Op::Pack(packing) => self.pack(packing),
             Op::Attention(attrs) => self.attention(attrs.mask),
             Op::Library(library) => self.library(library),
             Op::Project(n) => self.project(*n as usize),
@@ -50,6 +51,16 @@ impl Checked<'_> {
         ensure(!differ(to, &weight.shape[0]), || format!("{to} channels, but the weight has {}", weight.shape[0]))?;
         let grouped = &weight.shape[1] * &attrs.groups;
         ensure(!differ(from, &grouped), || format!("{from} channels, but the weight has {grouped}"))
+    }
+
+    fn pack(&self, packing: &Packing) -> Check {
+        self.arity(1)?;
+        same_type(self.ty, self.arg(0))?;
+        let dims = packing.stride.len();
+        ensure(self.ty.rank() == dims + 2, || format!("a window of {dims} dimensions")).and_then(|()| {
+            ensure(packing.padding.len() == dims && packing.dilation.len() == dims, || "strides of another rank".into())
+        })?;
+        self.known_sizes(packing.x.iter().chain(&packing.stride).chain(&packing.padding).chain(&packing.dilation))
     }
 
     fn attention(&self, mask: bool) -> Check {

@@ -40,7 +40,14 @@ impl Graph {
             let same = |arg: &NodeId| self.ty(*arg).device == node.ty.device;
             ensure(node.args.iter().all(same), || "arguments on another device".into())?;
         }
+        self.only_weights_are_packed(node)?;
         Checked { graph: self, node, ty: &node.ty }.op()
+    }
+
+    fn only_weights_are_packed(&self, node: &Node) -> Check {
+        let takes = |n: usize| n == 1 && matches!(node.op, Op::Matmul { .. } | Op::Conv(_));
+        let wrong = node.args.iter().enumerate().find(|(n, arg)| self.is_packed(**arg) && !takes(*n));
+        ensure(wrong.is_none(), || format!("its argument {} is packed", wrong.map_or(0, |(n, _)| n)))
     }
 
     fn verify_output(&self, output: &GraphOutput) -> Check {
@@ -141,7 +148,7 @@ impl Checked<'_> {
                 same_type(self.ty, self.arg(0))
             }
             Op::Cat { dim } => self.cat(*dim),
-            Op::Matmul { .. } | Op::Conv(_) | Op::Attention(_) | Op::Library(_) | Op::Project(_) => self.call(),
+            Op::Matmul { .. } | Op::Conv(_) | Op::Pack(_) | Op::Attention(_) | Op::Library(_) | Op::Project(_) => self.call(),
             _ => self.view(),
         }
     }

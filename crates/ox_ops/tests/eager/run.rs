@@ -71,7 +71,7 @@ impl Runner {
         let shape: Vec<Sym> = data.shape.iter().map(|size| self.size(*size as i64)).collect();
         let ty = TensorType::new(data.dtype, shape);
         let strides = contiguous_strides(&ty.shape);
-        self.recorder.input(GraphInput { name: name.into(), ty, strides, frozen: false })
+        self.recorder.input(GraphInput { name: name.into(), ty, strides, frozen: false, packed: false })
     }
 
     /// As Dynamo does it, 0 and 1 are always known.

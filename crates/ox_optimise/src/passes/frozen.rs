@@ -38,10 +38,14 @@ impl Frozen {
 
     /// Whether the value is the same in all runs.
     pub fn is(&mut self, graph: &Rewriter, id: NodeId) -> bool {
+        self.changes(graph, id) < Changes::EveryRun
+    }
+
+    pub fn changes(&mut self, graph: &Rewriter, id: NodeId) -> Changes {
         for n in self.nodes.len()..=id.index() {
             self.add(graph.node(NodeId(n as u32)));
         }
-        self.nodes[id.index()] < Changes::EveryRun
+        self.nodes[id.index()]
     }
 
     /// Sizes that are not constants may change from run to run.

@@ -15,9 +15,13 @@ pub fn fuse_post_ops(graph: Graph, options: &FusePostOps) -> (Graph, Fired) {
 
 /// A call with room for a post-operation, and what it may take.
 fn open_call(graph: &Rewriter, id: NodeId, options: &FusePostOps) -> Option<PostOps> {
-    match graph.op(id) {
-        Op::Conv(attrs) if attrs.post == Post::None => Some(options.conv),
-        Op::Matmul { post: Post::None, .. } => Some(options.matmul),
+    let node = graph.node(id);
+    let packed = node.op.is_call() && node.args.get(1).is_some_and(|weight| matches!(graph.op(*weight), Op::Pack(_)));
+    match &node.op {
+        Op::Conv(attrs) if attrs.post == Post::None => Some(if packed { options.packed_conv } else { options.conv }),
+        // In f32 the packed product is MKL's, which takes none.
+        Op::Matmul { post: Post::None, .. } if packed && node.ty.dtype == DType::F32 => None,
+        Op::Matmul { post: Post::None, .. } => Some(if packed { options.packed_matmul } else { options.matmul }),
         _ => None,
     }
 }

@@ -9,6 +9,7 @@ mod frozen;
 pub mod fuse_attention;
 pub mod fuse_bias;
 pub mod fuse_post_ops;
+pub mod pack_weights;
 pub mod remove_dead;
 pub mod simplify;
 pub mod split_frozen;

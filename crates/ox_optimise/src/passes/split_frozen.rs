@@ -81,10 +81,10 @@ fn replace(mut graph: Graph, cuts: &[NodeId]) -> Graph {
     for (n, id) in cuts.iter().enumerate() {
         let ty = graph.ty(*id).clone();
         let place = graph.inputs.len() as u32;
-        let location = graph.node(*id).location;
+        let (location, packed) = (graph.node(*id).location, graph.is_packed(*id));
         graph.nodes[id.index()] = Node { op: Op::Input(place), args: Args::new(), ty: ty.clone(), location };
         let strides = contiguous_strides(&ty.shape);
-        graph.inputs.push(GraphInput { name: format!("frozen{n}"), ty, strides, frozen: true });
+        graph.inputs.push(GraphInput { name: format!("frozen{n}"), ty, strides, frozen: true, packed });
     }
     graph
 }

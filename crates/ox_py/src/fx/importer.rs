@@ -226,7 +226,7 @@ impl<'py> Importer<'py> {
             return Err(Refusal::unsupported(format!("a tensor on {}", example.getattr(intern!(self.py, "device"))?)));
         }
         let (storage, offset) = place(&self.symbols, example)?.map_or((0, ox_ir::Sym::ZERO), |p| (p.storage, p.offset));
-        let tensor = self.recorder.input(GraphInput { name, ty: fake.ty, strides: fake.strides, frozen });
+        let tensor = self.recorder.input(GraphInput { name, ty: fake.ty, strides: fake.strides, frozen, packed: false });
         self.inputs.push(InputInfo { tensor, storage, offset });
         Ok(tensor)
     }

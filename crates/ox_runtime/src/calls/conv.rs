@@ -20,12 +20,19 @@ struct Fused {
     algorithm: Option<&'static CStr>,
 }
 
+enum Weight {
+    Plain(Operand),
+    /// The buffer of a packed one.
+    Packed(usize),
+}
+
 pub struct ConvStep {
     x: Operand,
-    weight: Operand,
+    weight: Weight,
     bias: Option<Operand>,
     add: Option<Operand>,
     out: usize,
+    is_empty: bool,
     stride: Dims,
     padding: Dims,
     dilation: Dims,
@@ -43,13 +50,16 @@ impl ConvStep {
         let out = single(outs)?;
         let layout = &p.buffers[out].layout;
         let dtype = layout.dtype;
-        let fused = can_fuse(attrs, dtype, layout.rank(), layout.numel()).then(|| {
+        let is_empty = layout.numel() == 0;
+        let packed = p.packed(&fixed[1]);
+        let fused = (packed.is_some() || can_fuse(attrs, dtype, layout.rank(), is_empty)).then(|| {
             let (name, numbers, algorithm) = onednn_name(&attrs.post);
             Fused { name, numbers, algorithm }
         });
         Ok(ConvStep {
             x: p.operand_of(&fixed[0])?,
-            weight: p.operand_of(&fixed[1])?,
+            weight: packed.map_or_else(|| p.operand_of(&fixed[1]).map(Weight::Plain), |buf| Ok(Weight::Packed(buf)))?,
+            is_empty,
             bias: bias.map(|v| p.operand_of(v)).transpose()?,
             add: add.map(|v| p.operand_of(v)).transpose()?,
             out,
@@ -157,15 +167,20 @@ impl ConvStep {
 }
 
 /// oneDNN rounds once, behind the post-op. Where that differs from eager's two roundings it is left to f32.
-fn can_fuse(attrs: &ConvAttrs, dtype: DType, rank: usize, numel: i64) -> bool {
+fn can_fuse(attrs: &ConvAttrs, dtype: DType, rank: usize, is_empty: bool) -> bool {
     let something = attrs.add || attrs.post != Post::None;
     let same_rounding = dtype == DType::F32 || (dtype == DType::BF16 && !attrs.add && attrs.post == Post::Relu);
-    something && same_rounding && !attrs.transposed && (rank == 4 || rank == 5) && numel > 0
+    something && same_rounding && !attrs.transposed && (rank == 4 || rank == 5) && !is_empty
 }
 
 impl CallStep for ConvStep {
     fn run(&self, run: &mut Run<'_>) -> Result<(), RunError> {
-        let (x, weight) = (run.operand(self.x)?, run.operand(self.weight)?);
+        let x = run.operand(self.x)?;
+        let weight = match self.weight {
+            Weight::Packed(_) if self.is_empty => return run.allocate_if_missing(self.out),
+            Weight::Packed(buf) => run.packed(buf)?.handle(),
+            Weight::Plain(operand) => run.operand(operand)?,
+        };
         let bias = self.bias.map(|o| run.operand(o)).transpose()?;
         let add = self.add.map(|o| run.operand(o)).transpose()?;
         let bias_ptr = bias.as_ref().map_or(null(), |b| b as *const Handle);

@@ -5,6 +5,8 @@ mod conv;
 pub(crate) mod dispatch;
 pub(crate) mod library;
 mod matmul;
+pub(crate) mod pack;
+mod packed_matmul;
 mod post;
 pub(crate) mod schema;
 mod stable_ivalue;
@@ -25,8 +27,8 @@ pub trait CallStep: Send + Sync {
 }
 
 /// Whether the call returns new tensors, rather than write into memory that it is given.
-pub fn fresh_result(call: &Call) -> bool {
-    !matches!(call, Call::Matmul { .. })
+pub fn fresh_result(p: &Preparing<'_>, call: &Call, ins: &[View]) -> bool {
+    !matches!(call, Call::Matmul { .. }) || packed_matmul::returns_new(p, ins)
 }
 
 /// `ins` and `outs` are those of the step; `outs` are places of buffers.
@@ -35,12 +37,14 @@ pub fn prepare_call(p: &mut Preparing<'_>, call: &Call, ins: &[View], outs: &[us
         return Err(RunError::bug(format!("buffer {bad} does not exist")));
     }
     Ok(match call {
-        Call::Matmul { bias, add, alpha, beta, post } => matmul::prepare(
-            p,
-            matmul::Attrs { bias: *bias, add: *add, alpha: alpha.as_f64(), beta: beta.as_f64(), post },
-            ins,
-            outs,
-        )?,
+        Call::Matmul { bias, add, alpha, beta, post } => {
+            let attrs = matmul::Attrs { bias: *bias, add: *add, alpha: alpha.as_f64(), beta: beta.as_f64(), post };
+            match ins.get(1).and_then(|weight| p.packed(weight)) {
+                Some(weight) => packed_matmul::prepare(p, attrs, weight, ins, outs)?,
+                None => matmul::prepare(p, attrs, ins, outs)?,
+            }
+        }
+        Call::Pack(packing) => Box::new(pack::PackStep::prepare(p, packing, ins, outs)?),
         Call::Conv(attrs) => Box::new(conv::ConvStep::prepare(p, attrs, ins, outs)?),
         Call::Attention(attrs) => Box::new(attention::AttentionStep::prepare(p, attrs, ins, outs)?),
         Call::Library(library) => Box::new(library::LibraryStep::prepare(p, library, ins, outs)?),

@@ -56,6 +56,7 @@ impl Run<'_> {
         let arena = self.arena.as_ref().map_or(null_mut(), |a| a.start());
         for (data, buffer) in self.frame.data.iter_mut().zip(&self.prepared.buffers) {
             *data = match buffer.home {
+                Home::Input(_) if buffer.packed => null_mut(),
                 Home::Input(n) => self.inputs[n].data_ptr()?,
                 Home::Arena(offset) => arena.wrapping_add(offset),
                 Home::Owned => null_mut(),
@@ -103,6 +104,14 @@ impl Run<'_> {
             return base.to_owned();
         }
         base.reinterpret(&layout.sizes, &layout.strides, base.storage_offset()? + offset)
+    }
+
+    /// The tensor of a packed buffer, as the library made it.
+    pub fn packed(&self, buf: usize) -> Result<TensorRef<'_>, RunError> {
+        match self.prepared.buffers[buf].home {
+            Home::Input(n) => Ok(self.inputs[n]),
+            _ => self.owned(buf),
+        }
     }
 
     pub fn owned(&self, buf: usize) -> Result<TensorRef<'_>, RunError> {

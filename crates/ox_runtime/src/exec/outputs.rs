@@ -47,6 +47,11 @@ impl Run<'_> {
         target.as_ref().copy_from(result.as_ref())
     }
 
+    /// Keeps a packed weight; there is nothing to be known of its memory.
+    pub fn deliver_packed(&mut self, buf: usize, packed: Tensor) {
+        self.frame.owned[buf] = Some(packed);
+    }
+
     fn check_result(&self, buf: usize, layout: &Layout, result: TensorRef<'_>) -> Result<(), RunError> {
         let (sizes, dtype) = (result.sizes()?, result.dtype()?);
         if sizes != layout.sizes.as_slice() || dtype != Some(layout.dtype) {

@@ -26,6 +26,8 @@ pub enum Home {
 pub struct Buffer {
     pub layout: Layout,
     pub home: Home,
+    /// In the library's own format: a tensor without memory that we could look at.
+    pub packed: bool,
 }
 
 /// A window on a buffer that a library call gets as a tensor.
@@ -128,6 +130,12 @@ impl Preparing<'_> {
         Ok(Window { buf, offset, layout })
     }
 
+    /// The buffer of a view, if it holds a packed weight.
+    pub fn packed(&self, view: &View) -> Option<usize> {
+        let buf = view.buf.index();
+        self.buffers.get(buf).is_some_and(|b| b.packed).then_some(buf)
+    }
+
     pub fn whole(&self, buf: usize) -> Window {
         Window { buf, offset: 0, layout: self.buffers[buf].layout.clone() }
     }
@@ -178,7 +186,7 @@ fn prepare_buffers(plan: &Plan, env: Env<'_>) -> Result<Vec<Buffer>, RunError> {
             }
             Place::Output(_) | Place::Library => Home::Owned,
         };
-        Ok(Buffer { layout: env.layout(b.dtype, &b.shape, &b.strides)?, home })
+        Ok(Buffer { layout: env.layout(b.dtype, &b.shape, &b.strides)?, home, packed: b.packed })
     };
     plan.buffers.iter().map(prepare_one).collect()
 }
@@ -201,7 +209,7 @@ fn input_layouts(buffers: &[Buffer]) -> Vec<Option<Layout>> {
     for buffer in buffers {
         if let Home::Input(n) = buffer.home {
             inputs.resize(inputs.len().max(n + 1), None);
-            inputs[n] = Some(buffer.layout.clone());
+            inputs[n] = (!buffer.packed).then(|| buffer.layout.clone());
         }
     }
     inputs
@@ -215,7 +223,7 @@ fn prepare_actions(p: &mut Preparing<'_>, kernels: &[LoadedFn]) -> Result<Vec<Ac
     let mut actions = Vec::with_capacity(plan.steps.len() + plan.outputs.len());
     for step in &plan.steps {
         let adopts = match step {
-            Step::Call { call, .. } => fresh_result(call),
+            Step::Call { call, ins, .. } => fresh_result(p, call, ins),
             _ => false,
         };
         let (reads, writes) = mentions(step);

@@ -57,6 +57,7 @@ fn call_label(call: &Call, ins: &[View]) -> String {
     let name = match call {
         Call::Matmul { .. } => "matmul",
         Call::Conv(_) => "convolution",
+        Call::Pack(_) => "pack",
         Call::Attention(_) => "attention",
         Call::Library(library) => match &library.callee {
             Callee::Dispatcher { name, .. } | Callee::Python { name, .. } => name,

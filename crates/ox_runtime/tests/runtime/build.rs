@@ -45,7 +45,7 @@ impl Builder {
     fn buffer(&mut self, place: Place, dtype: DType, sizes: &[i64], strides: Option<&[i64]>) -> BufId {
         let shape_ = shape(sizes);
         let strides = strides.map_or_else(|| contiguous_strides(&shape_), shape);
-        self.plan.buffers.push(Buffer { dtype, device: Device::Cpu, shape: shape_, strides, place });
+        self.plan.buffers.push(Buffer { dtype, device: Device::Cpu, shape: shape_, strides, place, packed: false });
         BufId(self.plan.buffers.len() as u32 - 1)
     }
 
@@ -80,6 +80,20 @@ impl Builder {
 
     pub fn library(&mut self, dtype: DType, sizes: &[i64], strides: Option<&[i64]>) -> BufId {
         self.buffer(Place::Library, dtype, sizes, strides)
+    }
+
+    /// A weight that a call of this plan packs.
+    pub fn packed(&mut self, sizes: &[i64]) -> BufId {
+        let buf = self.library(DType::F32, sizes, None);
+        self.plan.buffers[buf.index()].packed = true;
+        buf
+    }
+
+    /// A weight that comes packed.
+    pub fn packed_input(&mut self, sizes: &[i64]) -> BufId {
+        let buf = self.input(sizes);
+        self.plan.buffers[buf.index()].packed = true;
+        buf
     }
 
     pub fn whole(&self, buf: BufId) -> View {

@@ -10,4 +10,5 @@ mod launch;
 mod library;
 mod matmul;
 mod outputs;
+mod packed;
 mod threads;

@@ -122,6 +122,7 @@ impl Run<'_, '_> {
                 matmul(&Matmul { bias: *bias, add: *add, alpha: *alpha, beta: *beta, post }, &ins, dtype)?
             }
             Call::Conv(attrs) => conv(attrs, &ins, dtype, &window.shape, &self.env)?,
+            Call::Pack(_) => ins[0].clone(),
             Call::Attention(attrs) => attention(attrs, &ins, dtype)?,
             Call::Library(_) => return Err(InterpretError::Unsupported("library calls".into())),
         };

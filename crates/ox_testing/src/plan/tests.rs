@@ -9,7 +9,7 @@ fn shape(sizes: &[i64]) -> Shape {
 }
 
 fn buffer(sizes: &[i64], strides: &[i64], place: Place) -> Buffer {
-    Buffer { dtype: DType::F32, device: Default::default(), shape: shape(sizes), strides: shape(strides), place }
+    Buffer { dtype: DType::F32, device: Default::default(), shape: shape(sizes), strides: shape(strides), place, packed: false }
 }
 
 fn view(plan: &Plan, n: u32) -> View {

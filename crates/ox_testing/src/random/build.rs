@@ -96,7 +96,7 @@ impl<'a> Gen<'a> {
         };
         let n = self.graph.inputs.len() as u32;
         if self.push(Op::Input(n), &[], ty.clone(), Meta { fuzzy: false, bound: 4.0 }).is_some() {
-            self.graph.inputs.push(GraphInput { name: format!("x{n}"), ty, strides, frozen: false });
+            self.graph.inputs.push(GraphInput { name: format!("x{n}"), ty, strides, frozen: false, packed: false });
         }
     }
 

@@ -46,7 +46,7 @@ fn front(recorder: &mut Recorder, inputs: &mut Inputs, item: &Item, argument: Op
             let shape: Vec<Sym> = data.shape.iter().map(|n| inputs.size(recorder, *n)).collect();
             let ty = TensorType::new(data.dtype, shape);
             let strides = contiguous_strides(&ty.shape);
-            let input = GraphInput { name: format!("x{}", inputs.data.len()), ty, strides, frozen: false };
+            let input = GraphInput { name: format!("x{}", inputs.data.len()), ty, strides, frozen: false, packed: false };
             let tensor = recorder.input(input);
             inputs.data.push(data.clone());
             inputs.refs.push(tensor);
