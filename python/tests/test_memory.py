@@ -95,3 +95,19 @@ def test_groups_that_would_wait_for_one_another():
     args = torch.randn(64, 32), torch.randn(64, 512), torch.randn(512, 32), torch.randn(32, 512)
     for got, expected in zip(compiled(f)(*args), f(*args), strict=True):
         torch.testing.assert_close(got, expected, rtol=1e-5, atol=1e-3)
+
+
+@pytest.mark.parametrize(
+    "function",
+    [lambda t: torch.cat([t, t]).split(2), lambda t: (t * 1).split(2), lambda t: torch.cat([t, t * 2]).t().chunk(3, 1)],
+    ids=["cat", "nothing", "permuted"],
+)
+@torch.no_grad()
+def test_the_pieces_of_one_tensor_share_its_memory(function):
+    t = torch.randn(3, 4)
+    want, got = function(t), compiled(function)(t)
+    for a, b in zip(got, want, strict=True):
+        assert torch.equal(a, b) and a.stride() == b.stride()
+    for pieces in (got, want):
+        pieces[0].untyped_storage().fill_(0)
+        assert all((piece == 0).all() for piece in pieces)

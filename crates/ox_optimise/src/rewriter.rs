@@ -5,7 +5,7 @@
 
 use crate::rules;
 use indexmap::IndexMap;
-use ox_ir::graph::{Args, Dims, Graph, Node, NodeId, Op, Shape, SliceDim};
+use ox_ir::graph::{Alias, Args, Dims, Graph, Node, NodeId, Op, Shape, SliceDim};
 use ox_ir::{DType, PointOp, Scalar, TensorType};
 use rustc_hash::{FxBuildHasher, FxHashMap, FxHasher};
 use smallvec::SmallVec;
@@ -53,6 +53,7 @@ impl Rewriter {
     /// Rebuilds `graph`: `step` gives each old node, its arguments already renamed, its place in the new graph.
     pub fn rebuild(mut self, old: Graph, mut step: impl FnMut(&mut Rewriter, Node) -> NodeId) -> (Graph, Fired) {
         let old_uses = count_uses(&old);
+        let shown = if self.simplify { shown_memory(&old) } else { vec![false; old.nodes.len()] };
         let Graph { sizes, inputs, nodes, mut outputs, mut mutations, locations } = old;
         self.graph.nodes.reserve(nodes.len());
         let mut renamed: Vec<NodeId> = Vec::with_capacity(nodes.len());
@@ -61,7 +62,7 @@ impl Rewriter {
                 *arg = renamed[arg.index()];
             }
             self.location = node.location;
-            let new = step(&mut self, node);
+            let new = if shown[place] { self.share(node) } else { step(&mut self, node) };
             self.uses.resize(self.graph.nodes.len(), 0);
             self.uses[new.index()] += old_uses[place];
             renamed.push(new);
@@ -195,6 +196,22 @@ impl Rewriter {
         let ty = self.ty(x).with_shape(shape);
         self.make(Op::Slice(dims), [x], ty)
     }
+}
+
+/// The memory that outputs share, and the views through which the output that holds it looks at it: rules must leave these alone, since
+/// a view of another making may look at less.
+fn shown_memory(graph: &Graph) -> Vec<bool> {
+    let mut shown = vec![false; graph.nodes.len()];
+    for output in &graph.outputs {
+        let Some(Alias::Output(holder, _)) = &output.alias else { continue };
+        let mut id = graph.outputs[*holder as usize].value;
+        shown[id.index()] = true;
+        while graph.node(id).op.is_view() {
+            id = graph.node(id).args[0];
+            shown[id.index()] = true;
+        }
+    }
+    shown
 }
 
 fn count_uses(graph: &Graph) -> Vec<u32> {
