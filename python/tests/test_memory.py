@@ -111,3 +111,48 @@ def test_the_pieces_of_one_tensor_share_its_memory(function):
     for pieces in (got, want):
         pieces[0].untyped_storage().fill_(0)
         assert all((piece == 0).all() for piece in pieces)
+
+
+@torch.no_grad()
+def test_what_a_custom_operator_keeps_is_not_written_over():
+    kept = []
+
+    @torch.library.custom_op("oxytest::keep", mutates_args=())
+    def keep(x: torch.Tensor) -> torch.Tensor:
+        kept.append(x)
+        return x.sum()
+
+    keep.register_fake(lambda x: x.new_empty(()))
+
+    def product(a, b):
+        y = a @ b
+        s = keep(y)
+        return torch.relu(y), s
+
+    def convolution(a, b):
+        y = torch.nn.functional.conv2d(a[None, None], b[None, None, :3, :3])
+        s = keep(y)
+        return torch.nn.functional.conv2d(torch.relu(y) + 1, b[None, None, :3, :3]), s
+
+    a, b = torch.randn(8, 8), torch.randn(8, 8)
+    for function in (product, convolution):
+        kept.clear()
+        want, got = function(a, b), compiled(function)(a, b)
+        torch.testing.assert_close(got, want)
+        torch.testing.assert_close(kept[-1], kept[0])
+        assert kept[-1].data_ptr() != got[0].data_ptr()
+
+
+@torch.no_grad()
+def test_an_operator_that_acts_and_fails_acts_once():
+    acted = []
+
+    @torch.library.custom_op("oxytest::fails", mutates_args=())
+    def fails(x: torch.Tensor) -> torch.Tensor:
+        acted.append(1)
+        raise ValueError("boom")
+
+    fails.register_fake(lambda x: torch.empty_like(x))
+    with pytest.raises((ValueError, RuntimeError), match="fails|boom"):
+        compiled(lambda x: fails(x + 1) * 2)(torch.randn(3))
+    assert len(acted) == 1

@@ -21,6 +21,8 @@ pub(crate) struct Prelude {
 struct Results {
     /// The weights that they were made of: tensor and memory.
     key: Vec<(usize, usize)>,
+    /// The same, held: as long as they live nothing else can have their addresses.
+    _weights: Arc<Vec<Tensor>>,
     tensors: Arc<Vec<Tensor>>,
 }
 
@@ -40,7 +42,9 @@ impl Prelude {
             return Ok(known.tensors);
         }
         let tensors = Arc::new(self.executable.run(&own, sizes)?);
-        *self.results.lock().unwrap_or_else(PoisonError::into_inner) = Some(Results { key, tensors: tensors.clone() });
+        let weights = Arc::new(own.iter().copied().map(|weight| weight.to_owned()).collect::<Result<Vec<_>, _>>()?);
+        let fresh = Results { key, _weights: weights, tensors: tensors.clone() };
+        *self.results.lock().unwrap_or_else(PoisonError::into_inner) = Some(fresh);
         Ok(tensors)
     }
 }

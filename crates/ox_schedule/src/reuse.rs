@@ -86,6 +86,9 @@ impl Joiner {
             self.lives[kept.index()] = Some(Life { first: a.first, last: b.last });
         }
         self.joined[gone.index()] = kept;
+        if self.foreign.contains(&gone) {
+            self.foreign.insert(kept);
+        }
     }
 
     /// Drops the buffers that have become parts of others, and renames what is left.
@@ -108,13 +111,13 @@ impl Joiner {
     }
 }
 
-/// Results of calls that we know nothing of: they may share memory with one another.
+/// What calls that we know nothing of have seen: they may keep their arguments, and their results may share memory with one another.
 fn foreign(plan: &Plan) -> FxHashSet<BufId> {
-    let outs = plan.steps.iter().filter_map(|step| match step {
-        Step::Call { call: Call::Library(_), outs, .. } => Some(outs),
-        _ => None,
-    });
-    outs.flatten().copied().collect()
+    let seen = |step: &Step| match step {
+        Step::Call { call: Call::Library(_), ins, outs, .. } => ins.iter().map(|v| v.buf).chain(outs.iter().copied()).collect(),
+        _ => Vec::new(),
+    };
+    plan.steps.iter().flat_map(seen).collect()
 }
 
 fn for_each_buffer(plan: &mut Plan, f: &mut dyn FnMut(&mut BufId)) {

@@ -162,7 +162,8 @@ fn multilabel_soft_margin_loss(b: &mut Builder, args: &mut Bound) -> OpResult<Va
 fn multi_margin_loss(b: &mut Builder, args: &mut Bound) -> OpResult<Value> {
     let (x, target, p) = (real(b, args, "input")?, args.tensor("target")?, args.const_int("p")?);
     let (rank, own) = (b.rank(x), b.shape(x));
-    if !b.dtype(x).is_float() || b.dtype(target) != DType::I64 || !matches!(rank, 1 | 2) || !matches!(p, 1 | 2) {
+    let typed = matches!(b.dtype(x), DType::F32 | DType::F64) && b.dtype(target) == DType::I64;
+    if !typed || !matches!(rank, 1 | 2) || !matches!(p, 1 | 2) {
         return Err(OpError::unsupported("multi_margin_loss of these types or sizes"));
     }
     let (rows, classes) = (if rank == 2 { own[0].clone() } else { Sym::ONE }, own[rank - 1].clone());

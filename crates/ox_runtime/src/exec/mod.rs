@@ -190,9 +190,9 @@ fn perform(run: &mut Run<'_>, action: &Action) -> Result<(), RunError> {
     match action {
         Action::Launch(launch) => launch.run(run),
         Action::Call(call, location) => {
-            call.run(run).map_err(|e| e.at(run.line(*location)))?;
+            // Before: a call that fails may have done something already.
             run.spent |= call.is_once();
-            Ok(())
+            call.run(run).map_err(|e| e.at(run.line(*location)))
         }
         Action::Allocate(buf) => run.allocate(*buf),
         Action::Copy { from, to } => {
