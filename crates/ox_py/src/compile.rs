@@ -5,7 +5,7 @@ use crate::error::{options_error, report_bug, warn_once};
 use crate::fx::{Imported, Refusal, import};
 use crate::report::{LastCompile, remember};
 use ox_driver::{CompileError, OptionValue, Options, Panic, guarded};
-use ox_ir::Graph;
+use ox_ir::{Device, Graph};
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyDict, PyInt, PyString};
@@ -23,10 +23,20 @@ pub fn compile_fx<'py>(
     mode: Option<&str>,
     options: Option<&Bound<'py, PyDict>>,
 ) -> PyResult<Bound<'py, PyAny>> {
-    let py = gm.py();
     let options = parse_options(mode, options)?;
+    compile_graph(gm, example_inputs, &options, None)
+}
+
+/// `device` is where the examples' tensors stand for, if they lie on the meta device.
+pub fn compile_graph<'py>(
+    gm: &Bound<'py, PyAny>,
+    example_inputs: &Bound<'py, PyAny>,
+    options: &Options,
+    device: Option<Device>,
+) -> PyResult<Bound<'py, PyAny>> {
+    let py = gm.py();
     let start = Instant::now();
-    let imported = match guarded(|| import(gm, example_inputs, options.freezing)) {
+    let imported = match guarded(|| import(gm, example_inputs, options.freezing, device)) {
         Ok(Ok(imported)) => imported,
         Ok(Err(refusal)) => return refused(gm, refusal),
         Err(Panic(message)) => return refused(gm, Refusal::Bug(message)),
@@ -34,7 +44,7 @@ pub fn compile_fx<'py>(
     let import = start.elapsed();
     let Imported { graph, slots, constants, outputs, host, python_calls, pinned } = imported;
     let host = Arc::new(host.into_host());
-    let compiled = match py.detach(|| ox_driver::compile(&graph, &options, host)) {
+    let compiled = match py.detach(|| ox_driver::compile(&graph, options, host)) {
         Ok(compiled) => compiled,
         Err(CompileError::Unsupported(what)) => return refused(gm, Refusal::unsupported(what)),
         Err(error @ CompileError::Bug { .. }) => return bug(gm, &error.to_string(), Some(&graph)),
@@ -56,7 +66,7 @@ pub fn check_options(mode: Option<&str>, options: Option<&Bound<'_, PyDict>>) ->
     parse_options(mode, options).map(|_| ())
 }
 
-fn parse_options(mode: Option<&str>, options: Option<&Bound<'_, PyDict>>) -> PyResult<Options> {
+pub fn parse_options(mode: Option<&str>, options: Option<&Bound<'_, PyDict>>) -> PyResult<Options> {
     let mut named: Vec<(String, OptionValue)> = Vec::new();
     for (key, value) in options.into_iter().flat_map(|dict| dict.iter()) {
         named.push((key.str()?.extract()?, option_value(&value)?));

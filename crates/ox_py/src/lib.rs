@@ -1,6 +1,7 @@
 //! The extension module `oxytorch._oxytorch`: Python's objects in, native callables out.
 
 mod callable;
+mod capture;
 mod compile;
 mod error;
 mod fx;
@@ -16,6 +17,8 @@ fn _oxytorch(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add("__version__", env!("CARGO_PKG_VERSION"))?;
     m.add_function(wrap_pyfunction!(compile::compile_fx, m)?)?;
     m.add_function(wrap_pyfunction!(compile::check_options, m)?)?;
+    m.add_function(wrap_pyfunction!(capture::capture, m)?)?;
     m.add_function(wrap_pyfunction!(report::last_compile, m)?)?;
+    m.add_class::<ox_capture::Captured>()?;
     m.add_class::<callable::NativeCallable>()
 }

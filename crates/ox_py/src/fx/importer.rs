@@ -10,6 +10,7 @@ use super::symint::Symbols;
 use crate::host::HostTable;
 use crate::report::PythonCall;
 use crate::torch::Torch;
+use ox_ir::Device;
 use ox_ir::graph::{Graph, GraphInput};
 use ox_ops::{FrontValue, Recorder, TensorRef, ValueOf};
 use pyo3::intern;
@@ -72,6 +73,8 @@ pub struct Importer<'py> {
     pub(super) location: String,
     /// Whether parameters may be taken as never changing.
     pub(super) freezing: bool,
+    /// What the meta device of the examples stands for.
+    pub(super) device: Option<Device>,
     /// Storages of which a Python call returned a view that the recorder cannot follow, and the call: writes to them would be lost
     /// on one side.
     pub(super) opaque_views: FxHashMap<usize, String>,
@@ -89,7 +92,12 @@ const STEERING: &[&str] = &[
     "sym_constrain_range",
 ];
 
-pub fn import<'py>(gm: &Bound<'py, PyAny>, examples: &Bound<'py, PyAny>, freezing: bool) -> Import<Imported> {
+pub fn import<'py>(
+    gm: &Bound<'py, PyAny>,
+    examples: &Bound<'py, PyAny>,
+    freezing: bool,
+    device: Option<Device>,
+) -> Import<Imported> {
     let py = gm.py();
     let mut importer = Importer {
         py,
@@ -106,6 +114,7 @@ pub fn import<'py>(gm: &Bound<'py, PyAny>, examples: &Bound<'py, PyAny>, freezin
         python_calls: Vec::new(),
         location: String::new(),
         freezing,
+        device,
         opaque_views: FxHashMap::default(),
         pinned: Vec::new(),
         autocast: Autocast::ambient(py)?,
@@ -222,7 +231,7 @@ impl<'py> Importer<'py> {
         if let Some(foreign) = lazy_bit(example)? {
             return Err(Refusal::unsupported(foreign.to_string()));
         }
-        if fake.ty.device != ox_ir::Device::Cpu {
+        if fake.ty.device != Device::Cpu {
             return Err(Refusal::unsupported(format!("a tensor on {}", example.getattr(intern!(self.py, "device"))?)));
         }
         let (storage, offset) = place(&self.symbols, example)?.map_or((0, ox_ir::Sym::ZERO), |p| (p.storage, p.offset));
@@ -232,7 +241,12 @@ impl<'py> Importer<'py> {
     }
 
     pub(super) fn describe(&self, tensor: &Bound<'py, PyAny>) -> Import<Fake> {
-        describe(self.torch, &self.symbols, tensor)?.map_err(|foreign| Refusal::unsupported(foreign.to_string()))
+        let mut fake =
+            describe(self.torch, &self.symbols, tensor)?.map_err(|foreign| Refusal::unsupported(foreign.to_string()))?;
+        if let (Device::Other, Some(device)) = (fake.ty.device, self.device) {
+            fake.ty.device = device;
+        }
+        Ok(fake)
     }
 
     /// A tensor or module that hangs on the graph module.

@@ -1,0 +1,64 @@
+//! How CPython finds attributes, without running any.
+
+use crate::obj::Obj;
+use crate::types::types;
+use pyo3::ffi;
+use pyo3::prelude::*;
+
+unsafe extern "C" {
+    /// Borrowed; null without an exception. Exported by all versions that we know, if not documented.
+    fn _PyType_Lookup(class: *mut ffi::PyTypeObject, name: *mut ffi::PyObject) -> *mut ffi::PyObject;
+}
+
+/// The attribute of the class or of one of its bases, as it stands in the dict.
+pub fn type_lookup(class: &Obj, name: &Obj) -> Option<Obj> {
+    // SAFETY: a type and a string.
+    unsafe { Obj::borrowed_opt(_PyType_Lookup(class.ptr().cast(), name.ptr())) }
+}
+
+/// The attribute in the bases that follow `after` in the order of `class`.
+pub fn super_lookup(class: &Obj, after: &Obj, name: &Obj) -> Option<Obj> {
+    let mro = crate::obj::items_of(&class.attr("__mro__").ok()?);
+    let start = mro.iter().position(|base| base.is(after))? + 1;
+    mro[start..].iter().find_map(|base| {
+        let dict = base.attr("__dict__").ok()?;
+        dict.bind().get_item(name.bind()).ok().map(Obj::from)
+    })
+}
+
+/// Whether instances' attributes are found by the generic rules, `__getattr__` aside.
+pub fn is_generic(class: &Obj) -> bool {
+    let Some(found) = type_lookup(class, &Obj::str("__getattribute__")) else { return true };
+    // SAFETY: a type.
+    let object = unsafe { Obj::borrowed(types().object.cast()) };
+    type_lookup(&object, &Obj::str("__getattribute__")).is_some_and(|plain| plain.is(&found))
+}
+
+/// Whether stores go by the generic rules.
+pub fn is_generic_store(class: &Obj) -> bool {
+    let Some(found) = type_lookup(class, &Obj::str("__setattr__")) else { return true };
+    // SAFETY: a type.
+    let object = unsafe { Obj::borrowed(types().object.cast()) };
+    type_lookup(&object, &Obj::str("__setattr__")).is_some_and(|plain| plain.is(&found))
+}
+
+/// It has `__set__` or `__delete__`, so that it comes before the instance's dict.
+pub fn is_data_descriptor(object: &Obj) -> bool {
+    // SAFETY: a live type.
+    unsafe { (*object.class_ptr()).tp_descr_set.is_some() }
+}
+
+pub fn has_get(object: &Obj) -> bool {
+    // SAFETY: a live type.
+    unsafe { (*object.class_ptr()).tp_descr_get.is_some() }
+}
+
+/// A class whose `__get__` is C code of CPython's.
+pub fn is_c_descriptor(object: &Obj) -> bool {
+    let t = types();
+    let known = [
+        t.getset, t.member, t.method_descriptor, t.wrapper_descriptor, t.classmethod_descriptor, t.property, t.function, t.classmethod,
+        t.staticmethod, t.builtin,
+    ];
+    known.iter().any(|class| object.class_is(*class))
+}

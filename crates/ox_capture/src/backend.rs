@@ -1,0 +1,36 @@
+//! What capture asks of the rest of oxytorch.
+
+use crate::obj::Obj;
+use pyo3::prelude::*;
+use std::fmt;
+
+/// What a graph relies on in a tensor that comes in.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct TensorSpec {
+    pub class: usize,
+    /// torch's dispatch keys: device, layout, lazy bits, wrappers.
+    pub keys: u64,
+    pub dtype: i32,
+    pub sizes: Vec<i64>,
+    pub strides: Vec<i64>,
+}
+
+impl fmt::Display for TensorSpec {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "a tensor of type {} {:?} strides {:?}", self.dtype, self.sizes, self.strides)
+    }
+}
+
+pub trait Backend: Send + Sync {
+    /// None for what a graph does not take: subclasses, other devices, sparse tensors, lazy bits.
+    fn describe(&self, tensor: &Obj) -> Option<TensorSpec>;
+
+    fn is_like(&self, tensor: &Obj, spec: &TensorSpec) -> bool;
+
+    /// A callable for a recorded `torch.fx.Graph` whose examples lie on the meta device: takes the tensors of its placeholders, returns
+    /// the tuple of its outputs. What cannot be compiled comes back as something that runs the graph in eager.
+    fn compile(&self, graph: &Obj) -> PyResult<Obj>;
+
+    /// Tells the user something once.
+    fn warn(&self, text: &str) -> PyResult<()>;
+}

@@ -1,0 +1,270 @@
+//! What is known of callables by their identity: which functions of C are pure, which are torch's, which the machine does itself.
+
+use crate::obj::{Obj, py};
+use crate::types::types;
+use pyo3::prelude::*;
+use pyo3::sync::PyOnceLock;
+use rustc_hash::{FxHashMap, FxHashSet};
+
+/// Callables that the machine does itself.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Known {
+    Len,
+    IsInstance,
+    IsSubclass,
+    Callable,
+    HasAttr,
+    GetAttr,
+    SetAttr,
+    DelAttr,
+    Next,
+    Iter,
+    Any,
+    All,
+    Sum,
+    Min,
+    Max,
+    Sorted,
+    Vars,
+    Format,
+    Reduce,
+    /// Reads a mode of torch's that is checked.
+    State,
+    SetGrad,
+    /// `has_torch_function` and its like: lazy tensors are plain ones to the program.
+    No,
+    /// Does nothing that matters.
+    Nothing,
+    DictUnion,
+}
+
+struct Tables {
+    known: FxHashMap<usize, Known>,
+    pure: FxHashSet<usize>,
+    operators: FxHashSet<usize>,
+    torch: FxHashSet<usize>,
+    frame: FxHashMap<usize, &'static str>,
+    tensor_base: usize,
+    keep: Vec<Obj>,
+}
+
+static TABLES: PyOnceLock<Tables> = PyOnceLock::new();
+
+const KNOWN: &[(&str, &str, Known)] = &[
+    ("builtins", "len", Known::Len),
+    ("builtins", "isinstance", Known::IsInstance),
+    ("builtins", "issubclass", Known::IsSubclass),
+    ("builtins", "callable", Known::Callable),
+    ("builtins", "hasattr", Known::HasAttr),
+    ("builtins", "getattr", Known::GetAttr),
+    ("builtins", "setattr", Known::SetAttr),
+    ("builtins", "delattr", Known::DelAttr),
+    ("builtins", "next", Known::Next),
+    ("builtins", "iter", Known::Iter),
+    ("builtins", "any", Known::Any),
+    ("builtins", "all", Known::All),
+    ("builtins", "sum", Known::Sum),
+    ("builtins", "min", Known::Min),
+    ("builtins", "max", Known::Max),
+    ("builtins", "sorted", Known::Sorted),
+    ("builtins", "vars", Known::Vars),
+    ("builtins", "format", Known::Format),
+    ("builtins", "repr", Known::Format),
+    ("_functools", "reduce", Known::Reduce),
+    ("torch", "is_grad_enabled", Known::State),
+    ("torch", "is_inference_mode_enabled", Known::State),
+    ("torch", "get_default_dtype", Known::State),
+    ("torch", "is_autocast_enabled", Known::State),
+    ("torch", "is_autocast_cpu_enabled", Known::State),
+    ("torch", "get_autocast_dtype", Known::State),
+    ("torch", "is_autocast_cache_enabled", Known::State),
+    ("torch._C", "_get_tracing_state", Known::State),
+    ("torch._C", "_is_tracing", Known::State),
+    ("torch._C", "_jit_get_nvfuser_enabled", Known::State),
+    ("torch._C", "_get_deterministic_algorithms", Known::State),
+    ("torch._C", "_get_cudnn_enabled", Known::State),
+    ("torch._C", "_get_mkldnn_enabled", Known::State),
+    ("torch._C", "_get_flash_sdp_enabled", Known::State),
+    ("torch._C", "_get_math_sdp_enabled", Known::State),
+    ("torch._C", "_get_mem_efficient_sdp_enabled", Known::State),
+    ("torch._C", "_is_torch_function_enabled", Known::State),
+    ("torch._C", "_len_torch_function_stack", Known::State),
+    ("torch._C", "_len_torch_dispatch_stack", Known::State),
+    ("torch._C", "_get_default_device", Known::State),
+    ("torch._C", "_set_grad_enabled", Known::SetGrad),
+    ("torch._C", "_has_torch_function", Known::No),
+    ("torch._C", "_has_torch_function_unary", Known::No),
+    ("torch._C", "_has_torch_function_variadic", Known::No),
+    ("torch._C", "_log_api_usage_once", Known::Nothing),
+];
+
+const PURE: &[(&str, &str)] = &[
+    ("builtins", "abs ascii bin chr divmod hash hex oct ord pow round"),
+    ("math", ""),
+    ("_operator", ""),
+    ("torch", "is_same_size result_type promote_types can_cast"),
+    ("posixpath", ""),
+];
+
+/// Bound in C, where functions are torch's operators.
+const TORCH: &[&str] = &["_VariableFunctions", "_nn", "_special", "_linalg", "_fft"];
+
+fn tables() -> &'static Tables {
+    TABLES.get(py()).expect("loaded with the types")
+}
+
+pub fn load(py: Python<'_>) -> PyResult<()> {
+    TABLES.get_or_try_init(py, || Tables::load(py)).map(|_| ())
+}
+
+impl Tables {
+    fn load(py: Python<'_>) -> PyResult<Tables> {
+        let mut tables = Tables {
+            known: FxHashMap::default(),
+            pure: FxHashSet::default(),
+            operators: FxHashSet::default(),
+            torch: FxHashSet::default(),
+            frame: FxHashMap::default(),
+            tensor_base: 0,
+            keep: Vec::new(),
+        };
+        for (module, name, known) in KNOWN {
+            // What this version lacks is called by nobody.
+            if let Ok(object) = py.import(*module).and_then(|m| m.getattr(*name)) {
+                tables.known.insert(object.as_ptr() as usize, *known);
+                tables.keep.push(object.into());
+            }
+        }
+        for (module, names) in PURE {
+            let module = py.import(*module)?;
+            let names: Vec<String> = match names.is_empty() {
+                true => module.dir()?.iter().map(|n| n.to_string()).collect(),
+                false => names.split(' ').map(str::to_string).collect(),
+            };
+            for name in names {
+                tables.add_pure(&module, &name)?;
+            }
+        }
+        let core = py.import("torch._C")?;
+        for namespace in TORCH {
+            let namespace = core.getattr(*namespace)?;
+            for name in namespace.dir()? {
+                let object = namespace.getattr(name.cast_into::<pyo3::types::PyString>()?)?;
+                if Obj::from(&object).class_is(types().builtin) {
+                    tables.torch.insert(object.as_ptr() as usize);
+                    tables.keep.push(object.into());
+                }
+            }
+        }
+        // The functions that `torch` exports are other objects than those of the class.
+        for name in py.import("torch")?.dir()? {
+            let name = name.to_string();
+            let object: Obj = py.import("torch")?.getattr(name.as_str())?.into();
+            let is_operator = object.class_is(types().builtin)
+                && object.attr("__self__").is_ok_and(|owner| owner.is_instance_of(types().type_));
+            if is_operator || ["tensor", "as_tensor"].contains(&name.as_str()) {
+                tables.torch.insert(object.id());
+                tables.keep.push(object);
+            }
+        }
+        for name in ["globals", "locals"] {
+            let object: Obj = py.import("builtins")?.getattr(name)?.into();
+            tables.frame.insert(object.id(), name);
+            tables.keep.push(object);
+        }
+        tables.tensor_base = core.getattr("TensorBase")?.as_ptr() as usize;
+        Ok(tables)
+    }
+
+    fn add_pure(&mut self, module: &Bound<'_, PyModule>, name: &str) -> PyResult<()> {
+        let object: Obj = module.getattr(name)?.into();
+        let is_function = object.class_is(types().builtin);
+        if !is_function || self.known.contains_key(&object.id()) {
+            return Ok(());
+        }
+        if module.name()?.to_string() == "_operator" {
+            self.operators.insert(object.id());
+            // These change their first argument.
+            if name.starts_with('i') && name != "invert" && name != "inv" && name != "index" && name != "indexOf" && name != "is_" {
+                return Ok(());
+            }
+            if matches!(name, "setitem" | "delitem" | "is_" | "is_not" | "iconcat") {
+                return Ok(());
+            }
+        }
+        self.pure.insert(object.id());
+        self.keep.push(object);
+        Ok(())
+    }
+}
+
+pub fn known(object: &Obj) -> Option<Known> {
+    tables().known.get(&object.id()).copied()
+}
+
+/// A function of C whose result depends on the data in its arguments only.
+pub fn is_pure(object: &Obj) -> bool {
+    tables().pure.contains(&object.id())
+}
+
+pub fn operator_on(object: &Obj) -> bool {
+    tables().operators.contains(&object.id())
+}
+
+pub fn frame_function(object: &Obj) -> Option<&'static str> {
+    tables().frame.get(&object.id()).copied()
+}
+
+pub fn is_torch(object: &Obj) -> bool {
+    tables().torch.contains(&object.id())
+}
+
+pub fn is_tensor_class(class: &Obj) -> bool {
+    class.id() == tables().tensor_base || class.ptr() == types().tensor.cast()
+}
+
+/// A class of torch's that is written in C: what making one does is not seen.
+pub fn is_torch_class(class: &Obj) -> bool {
+    crate::recipe::is_subtype(class, types().tensor)
+}
+
+pub fn is_pure_class_method(owner: &Obj, name: &str) -> bool {
+    (owner.ptr() == types().dict.cast() && name == "fromkeys")
+        || (owner.ptr() == types().str.cast() && name == "maketrans")
+        || (owner.ptr() == types().float.cast() && name == "fromhex")
+        || (owner.ptr() == types().int.cast() && name == "from_bytes")
+}
+
+fn module_of(function: &Obj) -> String {
+    function.attr("__module__").ok().and_then(|m| m.to_str()).unwrap_or_default()
+}
+
+/// A function of torch's, written in Python, that the op table knows as a whole.
+pub fn is_torch_leaf(function: &Obj) -> bool {
+    let module = module_of(function);
+    let Some(name) = function.attr("__name__").ok().and_then(|n| n.to_str()) else { return false };
+    match module.as_str() {
+        "torch.nn.functional" => ox_ops::surface::lookup("F", &name).is_some() || name == "scaled_dot_product_attention",
+        "torch.functional" => ox_ops::surface::lookup("torch", &name).is_some(),
+        "torch._tensor" => ox_ops::surface::lookup("Tensor", &name).is_some() || (name.starts_with("__") && name != "__contains__"),
+        _ => false,
+    }
+}
+
+/// Functions in Python that are called as they are: what they do concerns the process, not the program's values.
+pub fn not_inlined(function: &Obj) -> Option<String> {
+    let module = module_of(function);
+    const LEFT: &[&str] = &[
+        "torch._dynamo", "logging", "warnings", "threading", "inspect", "traceback", "importlib", "torch.utils.data", "torch._inductor",
+        "torch.fx", "torch.autograd.function", "torch.jit", "numpy", "_pytest", "unittest", "tokenize", "re._", "torch._subclasses",
+        "torch.library", "torch._library", "torch.utils.checkpoint", "torch.distributed",
+    ];
+    let starts = |prefix: &&&str| {
+        module.strip_prefix(**prefix).is_some_and(|rest| rest.is_empty() || rest.starts_with('.') || prefix.ends_with('_'))
+    };
+    // Of torch.jit only the questions are asked while a model runs.
+    if module == "torch.jit" || module.starts_with("torch.jit.") || module == "torch._jit_internal" {
+        return None;
+    }
+    LEFT.iter().find(starts).map(|_| format!("a function of {module}"))
+}

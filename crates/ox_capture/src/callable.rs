@@ -1,0 +1,312 @@
+//! `Captured`: what the user calls in place of the function.
+
+use crate::backend::Backend;
+use crate::guard::{Check, Context};
+use crate::obj::{Obj, entries_of, items_of, py};
+use crate::record::{Closing, Inspection, Rec, Recording, Val};
+use crate::source::{Key, Source, Values};
+use crate::state::TorchState;
+use crate::tree::{Action, Branches, End, Segment, Tree};
+use crate::vm::{Args, Attach, Called, Vm};
+use pyo3::exceptions::{PyRuntimeError, PyTypeError};
+use pyo3::prelude::*;
+use pyo3::types::{PyDict, PyTuple};
+use std::cell::{Cell, RefCell};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::rc::Rc;
+use std::sync::Arc;
+
+/// How a function is captured.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    pub fullgraph: bool,
+    /// How many traces may begin at one place before Python does it.
+    pub limit: usize,
+}
+
+impl Default for Settings {
+    fn default() -> Settings {
+        Settings { fullgraph: false, limit: 8 }
+    }
+}
+
+#[pyclass(unsendable, module = "oxytorch._oxytorch")]
+pub struct Captured {
+    function: Obj,
+    tree: Rc<Tree>,
+    backend: Arc<dyn Backend>,
+    settings: Settings,
+    /// How many calls the machine ran, and where and why it broke.
+    traced: Cell<usize>,
+    breaks: RefCell<Vec<(String, String)>>,
+    ops: Cell<usize>,
+    graphs: Cell<usize>,
+}
+
+/// The function inside of a captured one, which is inlined like any other.
+pub fn inner_function(object: &Obj) -> Option<Obj> {
+    object.bind().cast::<Captured>().ok().map(|captured| captured.borrow().function.clone())
+}
+
+impl Captured {
+    pub fn new(function: Obj, backend: Arc<dyn Backend>, settings: Settings) -> PyResult<Captured> {
+        let py = py();
+        if !function.bind().is_callable() {
+            return Err(PyTypeError::new_err(format!("a {} cannot be called", function.class_name())));
+        }
+        crate::types::load(py)?;
+        crate::builtins::load(py)?;
+        crate::lazy::lazy_class()?;
+        Ok(Captured {
+            function,
+            tree: Rc::default(),
+            backend,
+            settings,
+            traced: Cell::new(0),
+            breaks: RefCell::default(),
+            ops: Cell::new(0),
+            graphs: Cell::new(0),
+        })
+    }
+
+    fn plainly(&self, args: &[Obj], kwargs: Option<&Obj>) -> PyResult<Obj> {
+        self.function.call(args, kwargs)
+    }
+
+    fn call(&self, args: &[Obj], kwargs: Option<&Obj>) -> PyResult<Obj> {
+        let mut values = Values { root: &self.function, args, kwargs, found: Vec::new() };
+        match self.choose(&self.tree.branches, &mut values, true) {
+            Some(segment) => match &segment.end {
+                End::GiveUp(_) => self.plainly(args, kwargs),
+                _ => self.run_down(segment, &mut values),
+            },
+            None => self.trace(args, kwargs),
+        }
+    }
+
+    fn choose(&self, branches: &Branches, values: &mut Values<'_>, returned: bool) -> Option<Rc<Segment>> {
+        let sources = self.tree.sources.borrow();
+        let context = Context { sources: &sources, backend: &*self.backend, returned };
+        branches.choose(&context, values)
+    }
+
+    /// Runs known segments until the end, or until nothing known fits.
+    fn run_down(&self, segment: Rc<Segment>, values: &mut Values<'_>) -> PyResult<Obj> {
+        let mut segment = segment;
+        loop {
+            let built = segment.perform(&self.tree, values)?;
+            let recipe = match &segment.end {
+                End::Return(recipe) | End::Raise(recipe) => recipe,
+                End::Action(action) => {
+                    let outcome = self.act(action, values, &built)?;
+                    let returned = outcome.is_ok();
+                    let object = match &outcome {
+                        Ok(object) => object.clone(),
+                        Err(error) => error.value(py()).clone().into(),
+                    };
+                    values.set(action.result, object);
+                    match self.choose(&action.branches, values, returned) {
+                        Some(next) if !matches!(next.end, End::GiveUp(_)) => segment = next,
+                        Some(_) => return self.resume(&segment, action, values, outcome, false),
+                        None => return self.resume(&segment, action, values, outcome, true),
+                    }
+                    continue;
+                }
+                End::GiveUp(_) => return Err(PyRuntimeError::new_err("oxytorch: a trace without an end")),
+            };
+            let object = recipe.get(&self.tree.sources.borrow(), values, &built)?;
+            return match &segment.end {
+                End::Raise(_) => Err(PyErr::from_value(object.bind().clone())),
+                _ => Ok(object),
+            };
+        }
+    }
+
+    fn act(&self, action: &Action, values: &mut Values<'_>, built: &[Option<Obj>]) -> PyResult<PyResult<Obj>> {
+        let (function, args, kwargs) = action.perform(&self.tree, values, built)?;
+        Ok(function.call(&args, kwargs.as_ref()))
+    }
+
+    /// Goes on with the machine from a snapshot; recording, if there is room for another branch.
+    fn resume(
+        &self,
+        segment: &Rc<Segment>,
+        action: &Action,
+        values: &mut Values<'_>,
+        outcome: PyResult<Obj>,
+        record: bool,
+    ) -> PyResult<Obj> {
+        let full = action.branches.len() >= self.settings.limit;
+        let rec = match record && !full {
+            true => self.recording()?,
+            false => None,
+        };
+        let mut vm = Vm::new(self.tree.clone(), rec, Attach::Action(segment.clone()));
+        vm.fullgraph = self.settings.fullgraph;
+        let sources_values = {
+            let sources = self.tree.sources.borrow();
+            vm.restore(&action.snapshot, &sources, values)?;
+            values.found.clone()
+        };
+        let mut pushed = None;
+        if let Some(rec) = &mut vm.rec {
+            rec.restore(&sources_values);
+            rec.checks.push(Check::Returned(outcome.is_ok()));
+            if let Ok(object) = &outcome {
+                pushed = Some(rec.meet(object.clone(), action.result));
+            }
+        }
+        self.finish(vm, |vm| match outcome {
+            Ok(object) => {
+                vm.push(pushed.unwrap_or_else(|| object.into()));
+                vm.run(0)
+            }
+            Err(error) => match vm.unwind(0, error)? {
+                Some(value) => Ok(value),
+                None => vm.run(0),
+            },
+        })
+    }
+
+    fn recording(&self) -> PyResult<Option<Recording>> {
+        let state = TorchState::now()?;
+        if let Some(objection) = state.objection() {
+            self.backend.warn(&format!("oxytorch: {objection} is not captured; the function runs as it is"))?;
+            return Ok(None);
+        }
+        Recording::new(self.tree.clone(), self.backend.clone(), state).map(Some)
+    }
+
+    /// The first call of its kind.
+    fn trace(&self, args: &[Obj], kwargs: Option<&Obj>) -> PyResult<Obj> {
+        if self.tree.branches.full.get() {
+            return self.plainly(args, kwargs);
+        }
+        if self.tree.branches.len() >= self.settings.limit {
+            self.tree.branches.full.set(true);
+            let text = "oxytorch: the function was compiled for too many kinds of calls; others run as they are";
+            self.backend.warn(text)?;
+            return self.plainly(args, kwargs);
+        }
+        let Some(mut rec) = self.recording()? else { return self.plainly(args, kwargs) };
+        let arguments = begin(&mut rec, args, kwargs);
+        let root = rec.source(Source::Root);
+        let function: Val = rec.meet(self.function.clone(), root);
+        let mut vm = Vm::new(self.tree.clone(), Some(rec), Attach::Root);
+        vm.fullgraph = self.settings.fullgraph;
+        self.finish(vm, |vm| match vm.call(&function, arguments)? {
+            Called::Value(value) => Ok(value),
+            Called::Pushed => vm.run(0),
+        })
+    }
+
+    /// Runs the machine to its end and keeps what it recorded.
+    fn finish(&self, mut vm: Vm, run: impl FnOnce(&mut Vm) -> PyResult<Val>) -> PyResult<Obj> {
+        self.traced.set(self.traced.get() + 1);
+        let result = catch_unwind(AssertUnwindSafe(|| {
+            let result = run(&mut vm);
+            self.close(&mut vm, result)
+        }));
+        self.breaks.borrow_mut().append(&mut vm.breaks);
+        if let Some(why) = vm.gave_up.take() {
+            let name = crate::source::short(&self.function);
+            self.backend.warn(&format!("oxytorch: {name} runs as it is: {why}"))?;
+        }
+        result.unwrap_or_else(|panic| {
+            let text = panic.downcast_ref::<String>().cloned();
+            let text = text.or_else(|| panic.downcast_ref::<&str>().map(|s| s.to_string())).unwrap_or_default();
+            Err(PyRuntimeError::new_err(format!("oxytorch: a bug in capture: {text}")))
+        })
+    }
+
+    /// The last segment: what is pending is computed, and the value gets a recipe.
+    fn close(&self, vm: &mut Vm, result: PyResult<Val>) -> PyResult<Obj> {
+        let Some(mut rec) = vm.rec.take() else { return result.map(|value| value.obj) };
+        self.ops.set(self.ops.get() + rec.ops);
+        if vm.fatal {
+            return result.map(|value| value.obj);
+        }
+        let (value, error) = match result {
+            Ok(value) => (value, None),
+            Err(error) => {
+                let value: Obj = error.value(py()).clone().into();
+                rec.made_exception(&value);
+                (value.into(), Some(error))
+            }
+        };
+        let graph = rec.compute()?;
+        self.graphs.set(self.graphs.get() + usize::from(graph.is_some()));
+        if let Some(why) = rec.tainted.clone() {
+            vm.attach_segment(rec.gave_up(why));
+        } else {
+            self.keep(vm, &mut rec, graph, &value, error.is_some());
+        }
+        match error {
+            Some(error) => Err(error),
+            None => Ok(value.obj),
+        }
+    }
+
+    fn keep(&self, vm: &mut Vm, rec: &mut Recording, graph: Option<crate::tree::GraphCall>, value: &Val, raised: bool) {
+        let mut found = Inspection::default();
+        let recipes = |rec: &mut Recording, found: &mut Inspection| -> Rec<_> {
+            let value = rec.recipe(value, found)?;
+            Ok((value, rec.effects(found)?))
+        };
+        let segment = match recipes(rec, &mut found) {
+            Ok((recipe, effects)) => {
+                let end = if raised { End::Raise(recipe) } else { End::Return(recipe) };
+                rec.segment(Closing { graph, found, effects }, end)
+            }
+            Err(error) => {
+                vm.gave_up = Some(error.0.clone());
+                rec.gave_up(error.0)
+            }
+        };
+        vm.attach_segment(segment);
+    }
+}
+
+/// What every trace relies on, and the arguments with their sources.
+fn begin(rec: &mut Recording, args: &[Obj], kwargs: Option<&Obj>) -> Args {
+    let named = kwargs.map(entries_of).unwrap_or_default();
+    rec.checks.push(Check::Call(args.len(), named.iter().map(|(name, _)| name.clone()).collect()));
+    rec.checks.push(Check::State(rec.state.clone()));
+    let mut arguments = Args::default();
+    for (n, arg) in args.iter().enumerate() {
+        let source = rec.source(Source::Arg(n as u32));
+        arguments.positional.push(rec.meet(arg.clone(), source));
+    }
+    for (name, arg) in named {
+        let source = rec.source(Source::Kwarg(Key(name.clone())));
+        let value = rec.meet(arg, source);
+        arguments.keywords.push((name, value));
+    }
+    arguments
+}
+
+#[pymethods]
+impl Captured {
+    #[pyo3(signature = (*args, **kwargs))]
+    fn __call__(&self, args: &Bound<'_, PyTuple>, kwargs: Option<&Bound<'_, PyDict>>) -> PyResult<Py<PyAny>> {
+        let args = items_of(&args.into());
+        let kwargs = kwargs.filter(|k| !k.is_empty()).map(Obj::from);
+        let result = self.call(&args, kwargs.as_ref())?;
+        Ok(result.bind().clone().unbind())
+    }
+
+    /// The tree of traces as text.
+    fn show(&self) -> String {
+        self.tree.show()
+    }
+
+    /// Counts for tests and people: calls that the machine ran, torch operations recorded, graphs, breaks.
+    fn stats<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        let dict = PyDict::new(py);
+        dict.set_item("traced", self.traced.get())?;
+        dict.set_item("ops", self.ops.get())?;
+        dict.set_item("segments", self.tree.segments.get())?;
+        dict.set_item("breaks", self.breaks.borrow().clone())?;
+        Ok(dict)
+    }
+}

@@ -1,0 +1,157 @@
+//! `Check`: what must hold for a trace to be right in a later call.
+
+use crate::backend::{Backend, TensorSpec};
+use crate::obj::{Obj, dict_get, entries_of};
+use crate::source::{SourceId, Sources, Values, generic_attr, instance_dict, same_value, short};
+use crate::state::TorchState;
+use crate::types::types;
+use pyo3::ffi;
+use pyo3::prelude::*;
+
+#[derive(Clone, Debug)]
+pub enum Check {
+    /// How many positional arguments, and the names of the others in their order.
+    Call(usize, Vec<Obj>),
+    /// torch's modes: grad, autocast, default dtype, no function or dispatch mode.
+    State(TorchState),
+    Type(SourceId, Obj),
+    Is(SourceId, Obj),
+    /// Same type, same value.
+    Equal(SourceId, Obj),
+    Same(SourceId, SourceId),
+    Different(SourceId, SourceId),
+    Len(SourceId, usize),
+    /// A dict has just these keys, in this order.
+    Keys(SourceId, Vec<Obj>),
+    /// A set has just these members.
+    Members(SourceId, Vec<Obj>),
+    NoKey(SourceId, Obj),
+    HasKey(SourceId, Obj),
+    /// The instance's own dict has no such entry.
+    NoAttr(SourceId, Obj),
+    /// A cell is empty.
+    EmptyCell(SourceId),
+    /// Nobody has changed the class or its bases.
+    Version(Obj, u32),
+    Tensor(SourceId, TensorSpec),
+    RequiresGrad(SourceId, bool),
+    /// Whether the action before returned (or raised).
+    Returned(bool),
+}
+
+/// What checks look at besides the values.
+pub struct Context<'a> {
+    pub sources: &'a Sources,
+    pub backend: &'a dyn Backend,
+    pub returned: bool,
+}
+
+impl Check {
+    pub fn holds(&self, context: &Context<'_>, values: &mut Values<'_>) -> bool {
+        let sources = context.sources;
+        match self {
+            Check::Call(positional, names) => values.args.len() == *positional && has_names(values.kwargs, names),
+            Check::State(state) => TorchState::now().is_ok_and(|now| now == *state),
+            Check::Type(id, class) => values.get(sources, *id).is_some_and(|v| v.class_is(class.ptr().cast())),
+            Check::Is(id, object) => values.get(sources, *id).is_some_and(|v| v.is(object)),
+            Check::Equal(id, object) => values.get(sources, *id).is_some_and(|v| same_value(&v, object)),
+            Check::Same(a, b) => match (values.get(sources, *a), values.get(sources, *b)) {
+                (Some(a), Some(b)) => a.is(&b),
+                _ => false,
+            },
+            Check::Different(a, b) => match (values.get(sources, *a), values.get(sources, *b)) {
+                (Some(a), Some(b)) => !a.is(&b),
+                _ => false,
+            },
+            Check::Len(id, len) => values.get(sources, *id).is_some_and(|v| length(&v) == Some(*len)),
+            Check::Keys(id, keys) => values.get(sources, *id).is_some_and(|v| has_keys(&v, keys)),
+            Check::Members(id, members) => values.get(sources, *id).is_some_and(|v| has_members(&v, members)),
+            Check::NoKey(id, key) => values.get(sources, *id).is_some_and(|v| dict_get(&v, key).is_none()),
+            Check::HasKey(id, key) => values.get(sources, *id).is_some_and(|v| dict_get(&v, key).is_some()),
+            Check::NoAttr(id, name) => values
+                .get(sources, *id)
+                .is_some_and(|v| instance_dict(&v).is_none_or(|dict| dict_get(&dict, name).is_none())),
+            Check::EmptyCell(id) => values.get(sources, *id).is_some_and(|v| crate::source::cell_contents(&v).is_none()),
+            Check::Version(class, version) => version_of(class) == *version,
+            Check::Tensor(id, spec) => values.get(sources, *id).is_some_and(|v| context.backend.is_like(&v, spec)),
+            Check::RequiresGrad(id, wanted) => values
+                .get(sources, *id)
+                .and_then(|v| generic_attr(&v, &Obj::str("requires_grad")))
+                .is_some_and(|v| v.is(&Obj::bool(*wanted))),
+            Check::Returned(returned) => context.returned == *returned,
+        }
+    }
+
+    pub fn show(&self, sources: &Sources) -> String {
+        let of = |id: &SourceId| sources.show(*id);
+        let list = |items: &[Obj]| items.iter().map(|i| i.text()).collect::<Vec<_>>().join(", ");
+        match self {
+            Check::Call(n, names) => format!("called with {n} arguments and [{}]", list(names)),
+            Check::State(state) => format!("torch is {state}"),
+            Check::Type(id, class) => format!("type({}) is {}", of(id), short(class)),
+            Check::Is(id, object) => format!("{} is {}", of(id), short(object)),
+            Check::Equal(id, object) => format!("{} == {}", of(id), object.text()),
+            Check::Same(a, b) => format!("{} is {}", of(a), of(b)),
+            Check::Different(a, b) => format!("{} is not {}", of(a), of(b)),
+            Check::Len(id, n) => format!("len({}) == {n}", of(id)),
+            Check::Keys(id, keys) => format!("list({}) == [{}]", of(id), list(keys)),
+            Check::Members(id, keys) => format!("{} == {{{}}}", of(id), list(keys)),
+            Check::NoKey(id, key) => format!("{} not in {}", key.text(), of(id)),
+            Check::HasKey(id, key) => format!("{} in {}", key.text(), of(id)),
+            Check::NoAttr(id, name) => format!("{} has no own {}", of(id), name.bind()),
+            Check::EmptyCell(id) => format!("{} is empty", of(id)),
+            Check::Version(class, version) => format!("class {} is at version {version}", short(class)),
+            Check::Tensor(id, spec) => format!("{} is {spec}", of(id)),
+            Check::RequiresGrad(id, wanted) => format!("{}.requires_grad is {wanted}", of(id)),
+            Check::Returned(returned) => (if *returned { "it returned" } else { "it raised" }).into(),
+        }
+    }
+}
+
+/// CPython's counter of changes to a class; 0 where it does not count them.
+pub fn version_of(class: &Obj) -> u32 {
+    // SAFETY: `class` is a type object.
+    unsafe {
+        let class = class.ptr().cast::<ffi::PyTypeObject>();
+        if ffi::PyType_HasFeature(class, ffi::Py_TPFLAGS_VALID_VERSION_TAG) == 0 { 0 } else { (*class).tp_version_tag }
+    }
+}
+
+fn has_names(kwargs: Option<&Obj>, names: &[Obj]) -> bool {
+    let Some(kwargs) = kwargs else { return names.is_empty() };
+    let found = entries_of(kwargs);
+    found.len() == names.len() && found.iter().zip(names).all(|((key, _), name)| same_value(key, name))
+}
+
+pub fn length(object: &Obj) -> Option<usize> {
+    let types = types();
+    let counted = [types.list, types.tuple, types.dict, types.set, types.frozenset];
+    if !counted.iter().any(|t| object.is_instance_of(*t)) {
+        return None;
+    }
+    // SAFETY: the generic functions on exact layouts; subclasses may override `__len__` but not these.
+    let len = unsafe {
+        let ptr = object.ptr();
+        if ffi::PyList_Check(ptr) != 0 {
+            ffi::PyList_Size(ptr)
+        } else if ffi::PyTuple_Check(ptr) != 0 {
+            ffi::PyTuple_Size(ptr)
+        } else if ffi::PyDict_Check(ptr) != 0 {
+            ffi::PyDict_Size(ptr)
+        } else {
+            ffi::PySet_Size(ptr)
+        }
+    };
+    usize::try_from(len).ok()
+}
+
+fn has_keys(dict: &Obj, keys: &[Obj]) -> bool {
+    if !dict.is_instance_of(types().dict) || length(dict) != Some(keys.len()) {
+        return false;
+    }
+    entries_of(dict).iter().zip(keys).all(|((key, _), wanted)| key.is(wanted) || same_value(key, wanted))
+}
+
+fn has_members(set: &Obj, members: &[Obj]) -> bool {
+    length(set) == Some(members.len()) && members.iter().all(|m| set.bind().contains(m.bind()).unwrap_or(false))
+}

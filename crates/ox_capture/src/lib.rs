@@ -1,0 +1,31 @@
+//! Capture: a Python function becomes a tree of traces while it runs.
+//!
+//! The first call runs the function's bytecode on real objects; only tensors are lazy. What a later call needs is noted on the way: where
+//! objects came from (`source`), what was relied on (`guard`), how to make again what was made (`recipe`), what was computed (`record`).
+//!
+//! - `vm`: the machine: frames, instructions by subject, breaks, snapshots.
+//! - `record`: what is noted while it runs.
+//! - `lazy`: tensors that are computed later.
+//! - `source`, `guard`, `recipe`, `tree`: what a trace is, and how it runs without the machine.
+//! - `builtins`, `attr`, `types`, `state`: what is known of CPython and torch.
+//! - `backend`: what the rest of oxytorch does for capture.
+//! - `callable`: what the user calls.
+
+mod attr;
+mod backend;
+mod builtins;
+mod callable;
+mod guard;
+mod lazy;
+mod obj;
+mod recipe;
+mod record;
+mod source;
+mod state;
+mod tree;
+mod types;
+mod vm;
+
+pub use backend::{Backend, TensorSpec};
+pub use callable::{Captured, Settings};
+pub use obj::{Obj, items_of, py, tuple_of};

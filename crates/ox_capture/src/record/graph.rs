@@ -1,0 +1,461 @@
+//! The graph being recorded: `torch.fx` nodes, and for each tensor its shadow on the meta device.
+//!
+//! A torch call is done twice: on the shadows, by torch's own meta kernels, which gives shapes, strides, types, aliasing and whether it would
+//! raise; and as a node of the graph, which is computed later.
+
+use super::{Origin, Rec, Recording, Val, abandon};
+use crate::guard::Check;
+use crate::lazy::{is_lazy, make_lazy};
+use crate::obj::{Obj, entries_of, items_of, list_of, py, tuple_of};
+use crate::source::SourceId;
+use crate::types::types;
+use pyo3::prelude::*;
+use pyo3::sync::PyOnceLock;
+use pyo3::types::{PyDict, PySlice};
+use rustc_hash::FxHashMap;
+
+pub struct LazyEntry {
+    pub object: Obj,
+    pub node: Obj,
+    pub shadow: Obj,
+}
+
+pub struct InputEntry {
+    pub object: Obj,
+    pub source: SourceId,
+    pub node: Obj,
+    pub shadow: Obj,
+    /// Sizes and strides when it came in: a graph cannot give an input another shape.
+    pub layout: String,
+}
+
+pub struct GraphRecord {
+    pub fx: Obj,
+    pub inputs: Vec<InputEntry>,
+    pub lazies: Vec<LazyEntry>,
+    pub calls: usize,
+    by_input: FxHashMap<usize, usize>,
+    by_shadow: FxHashMap<usize, Obj>,
+}
+
+/// What a torch call is to Python.
+#[derive(Clone, Debug)]
+pub enum Shadow {
+    Function(Obj),
+    Method(Obj),
+    Attribute(Obj),
+}
+
+struct Tools {
+    graph: Obj,
+    empty_strided: Obj,
+    getattr: Obj,
+    meta: Obj,
+    cpu: Obj,
+}
+
+static TOOLS: PyOnceLock<Tools> = PyOnceLock::new();
+
+fn tools() -> PyResult<&'static Tools> {
+    let py = py();
+    TOOLS.get_or_try_init(py, || {
+        let torch: Obj = py.import("torch")?.into();
+        Ok(Tools {
+            graph: py.import("torch.fx")?.getattr("Graph")?.into(),
+            empty_strided: torch.attr("empty_strided")?,
+            getattr: py.import("builtins")?.getattr("getattr")?.into(),
+            meta: torch.attr("device")?.call(&[Obj::str("meta")], None)?,
+            cpu: torch.attr("device")?.call(&[Obj::str("cpu")], None)?,
+        })
+    })
+}
+
+/// Functions that make tensors of nothing: their shadows are made on the meta device.
+const FACTORIES: &[&str] = &[
+    "zeros", "ones", "empty", "full", "arange", "linspace", "logspace", "eye", "rand", "randn", "randint", "randperm", "tensor",
+    "scalar_tensor", "empty_strided", "tril_indices", "triu_indices", "hann_window", "hamming_window", "bartlett_window",
+    "blackman_window", "kaiser_window", "as_tensor", "asarray", "normal", "range",
+];
+
+/// Methods that change what a tensor is, not only what it holds; done for real.
+const RESHAPES_IN_PLACE: &[&str] = &[
+    "t_", "transpose_", "unsqueeze_", "squeeze_", "swapaxes_", "swapdims_", "resize_", "resize_as_", "set_", "as_strided_",
+    "requires_grad_", "detach_", "backward", "register_hook", "share_memory_", "pin_memory", "__array__", "numpy", "tolist", "item",
+    "__dlpack__", "data_ptr", "storage", "untyped_storage", "retain_grad", "apply_", "map_", "rename_", "names", "__setstate__",
+    "_typed_storage", "storage_type", "is_shared", "__reduce_ex__", "__deepcopy__", "to_sparse", "coalesce", "cuda", "xpu", "mps",
+    "_is_view", "is_set_to", "is_pinned", "module_load", "rename", "refine_names", "align_to", "unflatten_names", "grad", "_grad",
+    "_base", "_version", "_cdata", "grad_fn", "_backward_hooks", "__cuda_array_interface__", "_post_accumulate_grad_hooks", "type",
+];
+
+impl GraphRecord {
+    pub fn new() -> PyResult<GraphRecord> {
+        let (inputs, lazies) = (Vec::new(), Vec::new());
+        let fx = tools()?.graph.call(&[], None)?;
+        Ok(GraphRecord { fx, inputs, lazies, calls: 0, by_input: FxHashMap::default(), by_shadow: FxHashMap::default() })
+    }
+
+    pub fn node(&mut self, op: &str, target: &Obj, args: &[Obj], kwargs: Option<&Obj>, name: &str) -> PyResult<Obj> {
+        let kwargs = kwargs.cloned().unwrap_or_else(|| PyDict::new(py()).into());
+        let call = self.fx.attr("create_node")?;
+        call.call(&[Obj::str(op), target.clone(), tuple_of(args)?, kwargs, Obj::str(name)], None)
+    }
+}
+
+/// Why a call was not recorded: it is done for real.
+pub enum NotRecorded {
+    /// With the reason.
+    Break(String),
+    Abandon(String),
+}
+
+impl From<PyErr> for NotRecorded {
+    fn from(error: PyErr) -> NotRecorded {
+        NotRecorded::Break(error.to_string())
+    }
+}
+
+impl From<super::Abandon> for NotRecorded {
+    fn from(error: super::Abandon) -> NotRecorded {
+        NotRecorded::Abandon(error.0)
+    }
+}
+
+type Recorded<T> = Result<T, NotRecorded>;
+
+fn layout_of(shadow: &Obj) -> String {
+    let stride = shadow.bind().call_method0("stride").map(|s| s.to_string()).unwrap_or_default();
+    format!("{} {stride}", shadow.attr("shape").map(|s| s.text()).unwrap_or_default())
+}
+
+impl Recording {
+    /// The tensor's shadow and node; a tensor from outside becomes an input.
+    fn shadow(&mut self, tensor: &Obj) -> Recorded<(Obj, Obj)> {
+        match self.origin(tensor) {
+            Origin::Lazy(n) => {
+                let entry = &self.graph.lazies[n];
+                Ok((entry.shadow.clone(), entry.node.clone()))
+            }
+            Origin::Outside(source) => self.input(tensor, source),
+            _ => Err(NotRecorded::Abandon("a tensor that came from nowhere".into())),
+        }
+    }
+
+    fn input(&mut self, tensor: &Obj, source: SourceId) -> Recorded<(Obj, Obj)> {
+        if let Some(n) = self.graph.by_input.get(&tensor.id()) {
+            let entry = &self.graph.inputs[*n];
+            return Ok((entry.shadow.clone(), entry.node.clone()));
+        }
+        self.rely_on_tensor(tensor, source)?;
+        let bind = tensor.bind();
+        let kwargs = PyDict::new(py());
+        kwargs.set_item("dtype", bind.getattr("dtype")?)?;
+        kwargs.set_item("device", tools()?.meta.bind())?;
+        let (shape, strides) = (tensor.attr("shape")?, Obj::from(bind.call_method0("stride")?));
+        let shadow = tools()?.empty_strided.call(&[shape, strides], Some(&kwargs.into()))?;
+        let needs_grad = tensor.attr("requires_grad")?.truth()?;
+        if self.state.grad {
+            self.checks.push(Check::RequiresGrad(source, needs_grad));
+        }
+        if needs_grad {
+            shadow.bind().call_method1("requires_grad_", (true,))?;
+        }
+        let name = self.input_name(source);
+        let node = self.graph.node("placeholder", &Obj::str(&name), &[], None, &name)?;
+        node.attr("meta")?.bind().set_item("example_value", shadow.bind())?;
+        let layout = layout_of(&shadow);
+        self.graph.by_input.insert(tensor.id(), self.graph.inputs.len());
+        self.graph.by_shadow.insert(shadow.id(), tensor.clone());
+        self.graph.inputs.push(InputEntry {
+            object: tensor.clone(),
+            source,
+            node: node.clone(),
+            shadow: shadow.clone(),
+            layout,
+        });
+        Ok((shadow, node))
+    }
+
+    /// As Dynamo names its placeholders: parameters and buffers can be told by it.
+    fn input_name(&self, source: SourceId) -> String {
+        let text = self.tree.sources.borrow().show(source);
+        let mut name: String = text.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '_' }).collect();
+        name = name.replace("__buffers_", "_buffers_");
+        format!("in{}_{name}", self.graph.inputs.len())
+    }
+
+    /// The tensor's type, size and strides are relied on.
+    pub fn rely_on_tensor(&mut self, tensor: &Obj, source: SourceId) -> Rec<()> {
+        let Some(spec) = self.backend.describe(tensor) else {
+            return abandon(format!("a tensor that is no plain dense one on the CPU: {}", tensor.class_name()));
+        };
+        self.check_once(9, source, 0, || Check::Tensor(source, spec));
+        Ok(())
+    }
+
+    /// Replaces every tensor inside a value: by shadows and by nodes.
+    fn translate(&mut self, object: &Obj) -> Recorded<(Obj, Obj)> {
+        let types = types();
+        if self.is_tensor(object) {
+            return self.shadow(object);
+        }
+        if types.is_scalar(object) && !object.class_is(types.slice) {
+            return Ok((self.move_device(object)?, object.clone()));
+        }
+        if let Origin::Outside(_) = self.origin(object) {
+            self.know_whole(object, &mut 4096)?;
+        }
+        if object.is_instance_of(types.tuple) || object.is_instance_of(types.list) {
+            let mut pairs = Vec::new();
+            for item in items_of(object) {
+                pairs.push(self.translate(&item)?);
+            }
+            let (shadows, nodes): (Vec<Obj>, Vec<Obj>) = pairs.into_iter().unzip();
+            return Ok(if object.is_instance_of(types.tuple) {
+                (tuple_of(&shadows)?, tuple_of(&nodes)?)
+            } else {
+                (list_of(&shadows)?, list_of(&nodes)?)
+            });
+        }
+        if object.class_is(types.slice) {
+            let slice = object.bind();
+            let mut parts = Vec::new();
+            for name in ["start", "stop", "step"] {
+                parts.push(self.translate(&slice.getattr(name)?.into())?);
+            }
+            let make = |pick: &dyn Fn(&(Obj, Obj)) -> Obj| -> PyResult<Obj> {
+                let parts: Vec<Obj> = parts.iter().map(pick).collect();
+                Obj::from(py().get_type::<PySlice>()).call(&parts, None)
+            };
+            return Ok((make(&|p| p.0.clone())?, make(&|p| p.1.clone())?));
+        }
+        if object.is_instance_of(types.dict) {
+            let (shadows, nodes) = (PyDict::new(py()), PyDict::new(py()));
+            for (key, value) in entries_of(object) {
+                let (shadow, node) = self.translate(&value)?;
+                shadows.set_item(key.bind(), shadow.bind())?;
+                nodes.set_item(key.bind(), node.bind())?;
+            }
+            return Ok((shadows.into(), nodes.into()));
+        }
+        match self.origin(object) {
+            Origin::Const => Ok((object.clone(), object.clone())),
+            _ => Err(NotRecorded::Break(format!("an argument of type {}", object.class_name()))),
+        }
+    }
+
+    /// Shadows live on the meta device.
+    fn move_device(&self, object: &Obj) -> Recorded<Obj> {
+        if object.class_is(types().device) {
+            let kind = object.attr("type")?.to_str().unwrap_or_default();
+            if kind != "cpu" {
+                return Err(NotRecorded::Abandon(format!("a device other than the CPU: {kind}")));
+            }
+            return Ok(tools()?.meta.clone());
+        }
+        Ok(object.clone())
+    }
+
+    /// Records a torch call. `args` are settled.
+    pub fn torch_call(&mut self, callee: &Shadow, args: &[Obj], kwargs: &[(Obj, Obj)], location: &str) -> Recorded<Val> {
+        let name = callee.name();
+        if RESHAPES_IN_PLACE.contains(&name.as_str()) {
+            return Err(NotRecorded::Break(format!("{name} looks at a tensor's values or memory")));
+        }
+        let mut pairs = Vec::with_capacity(args.len());
+        for arg in args {
+            pairs.push(self.translate(arg)?);
+        }
+        let (mut shadow_args, node_args): (Vec<Obj>, Vec<Obj>) = pairs.into_iter().unzip();
+        let (shadow_kwargs, node_kwargs) = (PyDict::new(py()), PyDict::new(py()));
+        for (key, value) in kwargs {
+            let (mut shadow, node) = self.translate(value)?;
+            if key.to_str().as_deref() == Some("device") && value.class_is(types().str) {
+                shadow = self.device_by_name(value)?;
+            }
+            shadow_kwargs.set_item(key.bind(), shadow.bind())?;
+            node_kwargs.set_item(key.bind(), node.bind())?;
+        }
+        self.steer_device(callee, &name, &mut shadow_args, &shadow_kwargs)?;
+        let result = match self.do_on_shadows(callee, &name, &shadow_args, &shadow_kwargs.clone().into()) {
+            Ok(result) => result,
+            Err(error) => return Err(NotRecorded::Break(format!("{name}: {error}"))),
+        };
+        self.refuse_changed_inputs(&name)?;
+        let tensors = tensors_in(&result);
+        if tensors.is_empty() && !callee.is_in_place(&name, &node_kwargs) {
+            return self.plain_result(&name, result);
+        }
+        if tensors.iter().any(|t| t.attr("requires_grad").and_then(|r| r.truth()).unwrap_or(false))
+            && tensors.iter().any(|t| !t.attr("is_leaf").and_then(|r| r.truth()).unwrap_or(true))
+        {
+            return Err(NotRecorded::Abandon("training is not compiled yet: a result requires grad".into()));
+        }
+        let node = match callee {
+            Shadow::Function(function) => self.call_node("call_function", function, &node_args, node_kwargs.into())?,
+            Shadow::Method(name) => self.call_node("call_method", name, &node_args, node_kwargs.into())?,
+            Shadow::Attribute(name) => {
+                let args = [node_args[0].clone(), name.clone()];
+                self.call_node("call_function", &tools()?.getattr, &args, node_kwargs.into())?
+            }
+        };
+        let meta = node.attr("meta")?;
+        meta.bind().set_item("example_value", result.bind())?;
+        meta.bind().set_item("stack_trace", location)?;
+        self.ops += 1;
+        Ok(self.wrap(&result, &node)?.into())
+    }
+
+    fn call_node(&mut self, op: &str, target: &Obj, args: &[Obj], kwargs: Obj) -> PyResult<Obj> {
+        self.graph.calls += 1;
+        let name = format!("n{}", self.graph.calls);
+        self.graph.node(op, target, args, Some(&kwargs), &name)
+    }
+
+    fn device_by_name(&self, name: &Obj) -> Recorded<Obj> {
+        match name.to_str().as_deref() {
+            Some("cpu") => Ok(tools()?.meta.clone()),
+            _ => Err(NotRecorded::Abandon(format!("the device {}", name.text()))),
+        }
+    }
+
+    /// Where the shadow call must name the meta device by itself.
+    fn steer_device(&self, callee: &Shadow, name: &str, args: &mut [Obj], kwargs: &Bound<'_, PyDict>) -> Recorded<()> {
+        if let Shadow::Function(_) = callee
+            && FACTORIES.contains(&name)
+        {
+            if kwargs.contains("generator")? && !kwargs.get_item("generator")?.is_none_or(|g| g.is_none()) {
+                return Err(NotRecorded::Break("a generator of one's own".into()));
+            }
+            let given = kwargs.get_item("device")?.filter(|d| !d.is_none());
+            if given.is_none() {
+                kwargs.set_item("device", tools()?.meta.bind())?;
+            }
+        }
+        // `x.to("cpu")`
+        if name == "to"
+            && let Some(target) = args.get_mut(1)
+            && target.class_is(types().str)
+        {
+            *target = self.device_by_name(target)?;
+        }
+        Ok(())
+    }
+
+    fn do_on_shadows(&self, callee: &Shadow, name: &str, args: &[Obj], kwargs: &Obj) -> PyResult<Obj> {
+        match callee {
+            Shadow::Function(function) => function.call(args, Some(kwargs)),
+            Shadow::Method(_) if name == "cpu" => Ok(args[0].clone()),
+            Shadow::Method(method) => args[0].get_attr(method)?.call(&args[1..], Some(kwargs)),
+            Shadow::Attribute(attribute) => args[0].get_attr(attribute),
+        }
+    }
+
+    fn refuse_changed_inputs(&self, name: &str) -> Recorded<()> {
+        if !name.ends_with('_') {
+            return Ok(());
+        }
+        match self.graph.inputs.iter().any(|input| layout_of(&input.shadow) != input.layout) {
+            true => Err(NotRecorded::Abandon(format!("{name} gives an input another shape"))),
+            false => Ok(()),
+        }
+    }
+
+    /// A result without tensors: known from the shadows.
+    fn plain_result(&mut self, name: &str, result: Obj) -> Recorded<Val> {
+        let types = types();
+        if result.class_is(types.device) {
+            return Ok(tools()?.cpu.clone().into());
+        }
+        match name {
+            "is_meta" => return Ok(Obj::bool(false).into()),
+            "is_cpu" => return Ok(Obj::bool(true).into()),
+            _ => {}
+        }
+        let known = types.is_scalar(&result) || result.is_instance_of(types.tuple) || result.class_is(types.list);
+        if !known {
+            return Err(NotRecorded::Break(format!("{name} returns a {}", result.class_name())));
+        }
+        self.made(&result);
+        Ok(result.into())
+    }
+
+    /// Lazy tensors in the place of shadows.
+    fn wrap(&mut self, result: &Obj, node: &Obj) -> Recorded<Obj> {
+        let types = types();
+        if types.is_tensor(result) {
+            return self.wrap_tensor(result, node);
+        }
+        if !(result.is_instance_of(types.tuple) || result.is_instance_of(types.list)) {
+            return Ok(result.clone());
+        }
+        let getitem: Obj = py().import("operator")?.getattr("getitem")?.into();
+        let mut items = Vec::new();
+        for (n, item) in items_of(result).into_iter().enumerate() {
+            if !types.is_tensor(&item) {
+                items.push(item);
+                continue;
+            }
+            let kwargs = PyDict::new(py()).into();
+            let part = self.call_node("call_function", &getitem, &[node.clone(), Obj::int(n as i64)], kwargs)?;
+            part.attr("meta")?.bind().set_item("example_value", item.bind())?;
+            items.push(self.wrap_tensor(&item, &part)?);
+        }
+        let made = if result.class_is(types.tuple) {
+            tuple_of(&items)?
+        } else if result.class_is(types.list) {
+            list_of(&items)?
+        } else {
+            result.class().call(&[tuple_of(&items)?], None)?
+        };
+        self.made(&made);
+        Ok(made)
+    }
+
+    fn wrap_tensor(&mut self, shadow: &Obj, node: &Obj) -> Recorded<Obj> {
+        // An in-place call returns its argument, the same object.
+        if let Some(known) = self.graph.by_shadow.get(&shadow.id()) {
+            return Ok(known.clone());
+        }
+        if let Some(entry) = self.graph.lazies.iter().find(|entry| entry.shadow.is(shadow)) {
+            return Ok(entry.object.clone());
+        }
+        let object = make_lazy(shadow)?;
+        let n = self.graph.lazies.len();
+        self.graph.lazies.push(LazyEntry { object: object.clone(), node: node.clone(), shadow: shadow.clone() });
+        self.register_lazy(&object, n);
+        Ok(object)
+    }
+
+    /// An attribute of a tensor: by its shadow.
+    pub fn tensor_attribute(&mut self, tensor: &Obj, name: &Obj, location: &str) -> Recorded<Val> {
+        self.torch_call(&Shadow::Attribute(name.clone()), std::slice::from_ref(tensor), &[], location)
+    }
+}
+
+impl Shadow {
+    pub fn name(&self) -> String {
+        match self {
+            Shadow::Function(function) => function.attr("__name__").ok().and_then(|n| n.to_str()).unwrap_or_else(|| function.text()),
+            Shadow::Method(name) | Shadow::Attribute(name) => name.to_str().unwrap_or_default(),
+        }
+    }
+
+    fn is_in_place(&self, name: &str, kwargs: &Bound<'_, PyDict>) -> bool {
+        let by_name = (name.ends_with('_') && !name.ends_with("__")) || matches!(name, "setitem" | "__setitem__");
+        by_name || kwargs.contains("out").unwrap_or(false)
+    }
+}
+
+pub fn tensors_in(object: &Obj) -> Vec<Obj> {
+    let types = types();
+    if types.is_tensor(object) || is_lazy(object) {
+        return vec![object.clone()];
+    }
+    if object.is_instance_of(types.tuple) || object.is_instance_of(types.list) {
+        return items_of(object).iter().flat_map(tensors_in).collect();
+    }
+    if object.class_is(types.dict) {
+        return entries_of(object).iter().flat_map(|(_, value)| tensors_in(value)).collect();
+    }
+    Vec::new()
+}

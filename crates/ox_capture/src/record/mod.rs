@@ -1,0 +1,537 @@
+//! What is recorded while the machine runs: where objects came from, what was relied on, what was computed, what was done to others.
+
+mod graph;
+mod inspect;
+mod segment;
+
+pub use inspect::Inspection;
+pub use segment::Closing;
+pub use graph::{NotRecorded, Shadow, tensors_in};
+
+use crate::backend::Backend;
+use crate::guard::{Check, version_of};
+use crate::lazy::is_lazy;
+use crate::obj::{Obj, entries_of, items_of};
+use crate::source::{Key, Source, SourceId, same_value};
+use crate::state::TorchState;
+use crate::tree::Tree;
+use crate::types::types;
+use graph::GraphRecord;
+use pyo3::ffi;
+use pyo3::prelude::*;
+use rustc_hash::{FxHashMap, FxHashSet};
+use std::rc::Rc;
+use std::sync::Arc;
+
+/// A slot of the machine: an object, and for numbers that nobody has looked at yet where they came from.
+#[derive(Clone, Debug)]
+pub struct Val {
+    pub obj: Obj,
+    pub free: Option<SourceId>,
+}
+
+impl From<Obj> for Val {
+    fn from(obj: Obj) -> Val {
+        Val { obj, free: None }
+    }
+}
+
+/// Where an object came from.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Origin {
+    /// Compared by value, or the same in every call.
+    Const,
+    Outside(SourceId),
+    /// Made in this segment; nobody else sees it before its end.
+    Made,
+    /// The n-th lazy tensor.
+    Lazy(usize),
+    Unknown,
+}
+
+/// A change to an object that others see.
+pub struct Change {
+    pub function: Obj,
+    pub args: Vec<Val>,
+}
+
+pub struct Recording {
+    pub tree: Rc<Tree>,
+    pub backend: Arc<dyn Backend>,
+    pub segment: u32,
+    pub checks: Vec<Check>,
+    seen: FxHashSet<(u8, u32, u32)>,
+    versions: FxHashSet<usize>,
+    /// By address; the object is held, so that the address stays its own.
+    ids: FxHashMap<usize, (Origin, Option<Obj>)>,
+    /// Locations that were written: what they hold is what was stored, not what a later call would find first.
+    written: FxHashSet<(usize, Key)>,
+    /// Containers that were changed although not all that is in them is known.
+    opaque: FxHashSet<usize>,
+    /// Containers that got items or keys, or lost some.
+    resized: FxHashSet<usize>,
+    /// Containers whose whole content is known.
+    whole: FxHashSet<usize>,
+    /// What the segment that was just closed built.
+    built_now: FxHashMap<usize, SourceId>,
+    /// Views of dicts, by address: the view and its dict.
+    views: FxHashMap<usize, (Obj, Obj)>,
+    /// Objects that were told apart from all others of their class.
+    apart: FxHashSet<usize>,
+    pub changes: Vec<Change>,
+    pub graph: GraphRecord,
+    /// A use of a lazy tensor that was not foreseen: what the machine knows may be wrong from here on.
+    pub tainted: Option<String>,
+    pub state: TorchState,
+    pub ops: usize,
+}
+
+/// Recording cannot go on.
+#[derive(Debug)]
+pub struct Abandon(pub String);
+
+pub type Rec<T> = Result<T, Abandon>;
+
+pub fn abandon<T>(why: impl Into<String>) -> Rec<T> {
+    Err(Abandon(why.into()))
+}
+
+impl Recording {
+    pub fn new(tree: Rc<Tree>, backend: Arc<dyn Backend>, state: TorchState) -> PyResult<Recording> {
+        let segment = tree.next_segment();
+        Ok(Recording {
+            tree,
+            backend,
+            segment,
+            checks: Vec::new(),
+            seen: FxHashSet::default(),
+            versions: FxHashSet::default(),
+            ids: FxHashMap::default(),
+            written: FxHashSet::default(),
+            opaque: FxHashSet::default(),
+            resized: FxHashSet::default(),
+            whole: FxHashSet::default(),
+            apart: FxHashSet::default(),
+            built_now: FxHashMap::default(),
+            views: FxHashMap::default(),
+            changes: Vec::new(),
+            graph: GraphRecord::new()?,
+            tainted: None,
+            state,
+            ops: 0,
+        })
+    }
+
+    pub fn source(&self, source: Source) -> SourceId {
+        self.tree.source(self.segment, source)
+    }
+
+    /// Adds a check unless it is there already. `kind` tells the kinds of checks on the same sources apart.
+    fn check_once(&mut self, kind: u8, a: SourceId, b: u32, check: impl FnOnce() -> Check) {
+        if self.seen.insert((kind, a.0, b)) {
+            self.checks.push(check());
+        }
+    }
+
+    pub fn origin(&self, object: &Obj) -> Origin {
+        if let Some((origin, _)) = self.ids.get(&object.id()) {
+            return *origin;
+        }
+        let types = types();
+        if types.is_scalar(object) && !object.class_is(types.slice) {
+            return Origin::Const;
+        }
+        if types.is_pinnable(object) || types.is_enum(object) {
+            return Origin::Const;
+        }
+        let is_flat = object.class_is(types.tuple) || object.class_is(types.frozenset) || object.class_is(types.slice);
+        if is_flat && self.parts(object).iter().all(|part| self.origin(part) == Origin::Const) {
+            return Origin::Const;
+        }
+        Origin::Unknown
+    }
+
+    fn parts(&self, object: &Obj) -> Vec<Obj> {
+        if object.class_is(types().slice) {
+            return ["start", "stop", "step"].iter().filter_map(|name| object.attr(name).ok()).collect();
+        }
+        if object.class_is(types().frozenset) {
+            return object.bind().try_iter().map(|i| i.flatten().map(Obj::from).collect()).unwrap_or_default();
+        }
+        items_of(object)
+    }
+
+    pub fn register(&mut self, object: &Obj, origin: Origin) {
+        self.ids.insert(object.id(), (origin, Some(object.clone())));
+    }
+
+    fn register_lazy(&mut self, object: &Obj, n: usize) {
+        self.ids.insert(object.id(), (Origin::Lazy(n), None));
+    }
+
+    /// An object that this segment made, with everything new inside it.
+    pub fn made(&mut self, object: &Obj) {
+        if self.origin(object) != Origin::Unknown {
+            return;
+        }
+        let types = types();
+        self.register(object, Origin::Made);
+        self.whole.insert(object.id());
+        if object.is_instance_of(types.list) || object.is_instance_of(types.tuple) {
+            items_of(object).iter().for_each(|item| self.made_inside(item));
+        } else if object.is_instance_of(types.dict) {
+            for (key, value) in entries_of(object) {
+                self.made_inside(&key);
+                self.made_inside(&value);
+            }
+        }
+    }
+
+    fn made_inside(&mut self, object: &Obj) {
+        let types = types();
+        let is_container = [types.list, types.tuple, types.dict, types.set, types.frozenset].iter().any(|t| object.class_is(*t));
+        if is_container {
+            self.made(object);
+        }
+    }
+
+    /// An exception that was raised in this segment.
+    pub fn made_exception(&mut self, exception: &Obj) {
+        if self.origin(exception) == Origin::Unknown {
+            self.register(exception, Origin::Made);
+        }
+    }
+
+    /// Keeps an object that is the same as long as the checks hold: it hangs on a class whose version is checked, or it was compared.
+    pub fn pin(&mut self, object: &Obj) -> SourceId {
+        if let Origin::Outside(id) = self.origin(object) {
+            return id;
+        }
+        let id = self.source(Source::Pinned(Key(object.clone())));
+        self.register(object, Origin::Outside(id));
+        id
+    }
+
+    /// An object found at an outside place.
+    pub fn meet(&mut self, object: Obj, source: SourceId) -> Val {
+        let types = types();
+        if types.is_scalar(&object) {
+            return self.meet_scalar(object, source);
+        }
+        match self.origin(&object) {
+            Origin::Outside(known) => {
+                if known != source {
+                    self.check_once(1, source, known.0, || Check::Same(source, known));
+                }
+            }
+            Origin::Made | Origin::Lazy(_) => {}
+            Origin::Const | Origin::Unknown => self.meet_new(&object, source),
+        }
+        object.into()
+    }
+
+    fn meet_new(&mut self, object: &Obj, source: SourceId) {
+        let types = types();
+        let by_code = object.class_is(types.function) && !self.is_fixed_place(source);
+        if by_code {
+            let class = object.class();
+            self.check_once(2, source, 0, || Check::Type(source, class));
+            self.register(object, Origin::Outside(source));
+            let code = self.source(Source::Member(source, "__code__"));
+            if let Ok(object) = object.attr("__code__") {
+                self.check_once(3, code, 0, || Check::Is(code, object));
+            }
+        } else if types.is_pinnable(object) || types.is_enum(object) {
+            self.check_once(3, source, 0, || Check::Is(source, object.clone()));
+            self.pin(object);
+        } else {
+            let class = object.class();
+            self.check_once(2, source, 0, || Check::Type(source, class));
+            self.register(object, Origin::Outside(source));
+        }
+    }
+
+    /// A name of a module or class: what is bound there rarely changes.
+    fn is_fixed_place(&self, source: SourceId) -> bool {
+        let sources = self.tree.sources.borrow();
+        let parent = match sources.get(source) {
+            Source::Pinned(_) | Source::Root => return true,
+            Source::Value(parent, _) | Source::Attr(parent, _) => *parent,
+            _ => return false,
+        };
+        matches!(sources.get(parent), Source::Pinned(_))
+    }
+
+    fn meet_scalar(&mut self, object: Obj, source: SourceId) -> Val {
+        let types = types();
+        if object.class_is(types.int) || object.class_is(types.float) {
+            let class = object.class();
+            self.check_once(2, source, 0, || Check::Type(source, class));
+            return Val { obj: object, free: Some(source) };
+        }
+        self.check_equal(source, &object);
+        object.into()
+    }
+
+    pub fn check_equal(&mut self, source: SourceId, object: &Obj) {
+        let singleton = object.is_none() || object.class_is(types().bool);
+        self.check_once(4, source, 0, || match singleton {
+            true => Check::Is(source, object.clone()),
+            false => Check::Equal(source, object.clone()),
+        });
+    }
+
+    /// The value of a number is relied on.
+    pub fn settle(&mut self, value: &Val) -> Obj {
+        if let Some(source) = value.free {
+            self.check_equal(source, &value.obj);
+        }
+        value.obj.clone()
+    }
+
+    /// Where to find the value in a later call. None for what was made here.
+    pub fn source_of(&mut self, value: &Val) -> Option<SourceId> {
+        if let Some(source) = value.free {
+            return Some(source);
+        }
+        match self.origin(&value.obj) {
+            Origin::Outside(id) => Some(id),
+            Origin::Const => Some(self.source(Source::Pinned(Key(value.obj.clone())))),
+            _ => None,
+        }
+    }
+
+    /// Relies on the class as it is now. False if CPython does not count its changes.
+    pub fn rely_on_class(&mut self, class: &Obj) -> bool {
+        if self.versions.contains(&class.id()) {
+            return true;
+        }
+        // SAFETY: `class` is a type.
+        let immutable = unsafe { ffi::PyType_HasFeature(class.ptr().cast(), ffi::Py_TPFLAGS_IMMUTABLETYPE) != 0 };
+        if !immutable {
+            crate::attr::type_lookup(class, &Obj::str("__init__"));
+            let version = version_of(class);
+            if version == 0 {
+                return false;
+            }
+            self.checks.push(Check::Version(class.clone(), version));
+        }
+        self.versions.insert(class.id());
+        self.pin(class);
+        true
+    }
+
+    pub fn register_view(&mut self, view: &Obj, dict: &Obj) {
+        self.register(view, Origin::Made);
+        self.views.insert(view.id(), (view.clone(), dict.clone()));
+    }
+
+    /// The dict that it is a view of.
+    pub fn viewed(&self, object: &Obj) -> Option<Obj> {
+        self.views.get(&object.id()).map(|(_, dict)| dict.clone())
+    }
+
+    // Locations.
+
+    pub fn is_written(&self, object: &Obj, key: &Obj) -> bool {
+        self.written.contains(&(object.id(), Key(key.clone())))
+    }
+
+    pub fn mark_written(&mut self, object: &Obj, key: &Obj) {
+        self.written.insert((object.id(), Key(key.clone())));
+    }
+
+    pub fn is_opaque(&self, object: &Obj) -> bool {
+        self.opaque.contains(&object.id())
+    }
+
+    pub fn mark_opaque(&mut self, object: &Obj) {
+        if !self.whole.contains(&object.id()) {
+            self.opaque.insert(object.id());
+        }
+    }
+
+    pub fn mark_keys_changed(&mut self, object: &Obj) {
+        if !self.whole.contains(&object.id()) {
+            self.resized.insert(object.id());
+        }
+    }
+
+    pub fn is_whole(&self, object: &Obj) -> bool {
+        self.whole.contains(&object.id())
+    }
+
+    /// Whether a later call finds another size or other keys first than the program sees now.
+    pub fn is_resized(&self, object: &Obj) -> bool {
+        self.resized.contains(&object.id()) || self.opaque.contains(&object.id())
+    }
+
+    pub fn check_has_key(&mut self, dict: &Obj, key: &Obj) -> Rec<()> {
+        let Origin::Outside(id) = self.origin(dict) else { return Ok(()) };
+        if self.is_written(dict, key) || self.whole.contains(&dict.id()) {
+            return Ok(());
+        }
+        if self.is_opaque(dict) {
+            return abandon("reading a dict that was changed before");
+        }
+        self.checks.push(Check::HasKey(id, key.clone()));
+        Ok(())
+    }
+
+    /// A pure function of C gives the same result again for what these sources hold.
+    pub fn check_pure(&mut self, function: &Obj, args: &[SourceId], first: &Obj, result: &Obj) -> Rec<()> {
+        if self.is_whole(first) {
+            return Ok(());
+        }
+        if self.is_resized(first) {
+            return abandon("asking a container that was changed before");
+        }
+        let source = self.source(Source::Compute(Key(function.clone()), args.to_vec()));
+        self.check_equal(source, result);
+        Ok(())
+    }
+
+    /// Before an object is changed: in no later call may it be another one that this trace looks at.
+    pub fn tell_apart(&mut self, object: &Obj) {
+        let Origin::Outside(own) = self.origin(object) else { return };
+        if !self.apart.insert(object.id()) || types().is_pinnable(object) {
+            return;
+        }
+        let class = object.class_ptr();
+        let others: Vec<SourceId> = self
+            .ids
+            .values()
+            .filter_map(|(origin, other)| match (origin, other) {
+                (Origin::Outside(id), Some(other)) if other.class_is(class) && !other.is(object) => Some(*id),
+                _ => None,
+            })
+            .collect();
+        for other in others {
+            let (a, b) = (own.min(other), own.max(other));
+            self.check_once(8, a, b.0, || Check::Different(a, b));
+        }
+    }
+
+    /// An object that stands at a place of `parent`, which was reached from outside; no check if it was put there by the program.
+    pub fn meet_at(&mut self, parent: &Obj, key: &Obj, object: Obj, source: impl FnOnce(SourceId) -> Source) -> Rec<Val> {
+        let Origin::Outside(id) = self.origin(parent) else { return Ok(object.into()) };
+        if self.is_written(parent, key) || self.whole.contains(&parent.id()) {
+            return Ok(object.into());
+        }
+        if self.is_opaque(parent) {
+            return abandon("reading a container that was changed before");
+        }
+        let source = self.source(source(id));
+        Ok(self.meet(object, source))
+    }
+
+    pub fn check_no_key(&mut self, dict: &Obj, key: &Obj) -> Rec<()> {
+        let Origin::Outside(id) = self.origin(dict) else { return Ok(()) };
+        if self.is_written(dict, key) || self.whole.contains(&dict.id()) {
+            return Ok(());
+        }
+        if self.is_opaque(dict) {
+            return abandon("reading a dict that was changed before");
+        }
+        let key_id = self.source(Source::Pinned(Key(key.clone())));
+        self.check_once(10, id, key_id.0, || Check::NoKey(id, key.clone()));
+        Ok(())
+    }
+
+    pub fn check_no_attr(&mut self, object: &Obj, name: &Obj) {
+        let Origin::Outside(id) = self.origin(object) else { return };
+        if self.is_written(object, name) || types().is_pinnable(object) {
+            return;
+        }
+        let name_id = self.source(Source::Pinned(Key(name.clone())));
+        self.check_once(5, id, name_id.0, || Check::NoAttr(id, name.clone()));
+    }
+
+    /// Makes the whole content of a container known: each item has a source, a value, or was made here.
+    pub fn know_whole(&mut self, object: &Obj, budget: &mut usize) -> Rec<()> {
+        let Origin::Outside(id) = self.origin(object) else { return Ok(()) };
+        if self.whole.contains(&object.id()) {
+            return Ok(());
+        }
+        if self.is_resized(object) {
+            return abandon("reading a container that was changed before");
+        }
+        let types = types();
+        if object.is_instance_of(types.list) || object.is_instance_of(types.tuple) {
+            let items = items_of(object);
+            self.spend(budget, items.len())?;
+            self.check_once(6, id, 0, || Check::Len(id, items.len()));
+            for (n, item) in items.into_iter().enumerate() {
+                let source = self.source(Source::Item(id, n as u32));
+                let item = self.meet(item, source);
+                self.settle(&item);
+                self.know_whole(&item.obj, budget)?;
+            }
+        } else if object.is_instance_of(types.dict) {
+            let entries = entries_of(object);
+            self.spend(budget, entries.len())?;
+            self.check_keys(id, entries.iter().map(|(key, _)| key.clone()).collect())?;
+            for (key, value) in entries {
+                let source = self.source(Source::Value(id, Key(key)));
+                let value = self.meet(value, source);
+                self.settle(&value);
+                self.know_whole(&value.obj, budget)?;
+            }
+        } else if object.is_instance_of(types.set) || object.is_instance_of(types.frozenset) {
+            let members: Vec<Obj> = object.bind().try_iter().map(|i| i.flatten().map(Obj::from).collect()).unwrap_or_default();
+            self.spend(budget, members.len())?;
+            if members.iter().any(|m| self.origin(m) != Origin::Const) {
+                return abandon("a set of objects that are no constants");
+            }
+            self.checks.push(Check::Members(id, members));
+        } else {
+            return Ok(());
+        }
+        self.whole.insert(object.id());
+        Ok(())
+    }
+
+    fn spend(&self, budget: &mut usize, items: usize) -> Rec<()> {
+        *budget = match budget.checked_sub(items + 1) {
+            Some(left) => left,
+            None => return abandon("a container with very many items"),
+        };
+        Ok(())
+    }
+
+    /// The keys of an outside dict, in order.
+    pub fn check_keys(&mut self, dict: SourceId, keys: Vec<Obj>) -> Rec<()> {
+        for key in &keys {
+            if !matches!(self.origin(key), Origin::Const | Origin::Outside(_)) {
+                return abandon("a dict with keys that were made here");
+            }
+        }
+        self.check_once(7, dict, 0, || Check::Keys(dict, keys));
+        Ok(())
+    }
+
+    /// `a is b`, relied on in later calls.
+    pub fn is_same(&mut self, a: &Val, b: &Val) -> bool {
+        let (left, right) = (self.settle(a), self.settle(b));
+        let same = left.is(&right);
+        if let (Origin::Outside(x), Origin::Outside(y)) = (self.origin(&left), self.origin(&right))
+            && !same
+        {
+            // Objects of other types cannot be the same one: their types are checked.
+            if left.class_ptr() == right.class_ptr() {
+                let (x, y) = (x.min(y), x.max(y));
+                self.check_once(8, x, y.0, || Check::Different(x, y));
+            }
+        }
+        same || (types().is_scalar(&left) && left.class_is(types().str) && same_value(&left, &right) && left.is(&right))
+    }
+
+    /// Notes a change to an object that others see, which was just made for real.
+    pub fn note_change(&mut self, function: Obj, args: Vec<Val>) {
+        self.changes.push(Change { function, args });
+    }
+
+    pub fn is_tensor(&self, object: &Obj) -> bool {
+        is_lazy(object) || types().is_tensor(object)
+    }
+}

@@ -1,0 +1,151 @@
+//! The end of a segment: the graph is computed, lazy tensors become real, and what is alive gets a recipe.
+
+use super::graph::GraphRecord;
+use super::inspect::Inspection;
+use super::{Origin, Rec, Recording, Val};
+use crate::lazy::become_real;
+use crate::obj::{Obj, tuple_of};
+use crate::recipe::Recipe;
+use crate::source::{Source, SourceId};
+use crate::tree::{Effect, End, GraphCall, Segment, call_graph};
+use pyo3::ffi;
+use pyo3::prelude::*;
+
+/// A segment that is being closed.
+pub struct Closing {
+    pub graph: Option<GraphCall>,
+    pub found: Inspection,
+    pub effects: Vec<Effect>,
+}
+
+impl Recording {
+    /// Computes everything because of a use that was not foreseen.
+    pub fn settle_all(&mut self, why: &str) -> PyResult<()> {
+        self.tainted.get_or_insert_with(|| why.to_string());
+        self.compute().map(drop)
+    }
+
+    /// Compiles and runs what was recorded; every lazy tensor that somebody holds becomes its result.
+    pub fn compute(&mut self) -> PyResult<Option<GraphCall>> {
+        let record = std::mem::replace(&mut self.graph, GraphRecord::new()?);
+        // SAFETY: reads the count of a live object. One reference is the record's own.
+        let is_held = |object: &Obj| unsafe { ffi::Py_REFCNT(object.ptr()) > 1 };
+        let (live, dead): (Vec<_>, Vec<_>) = record.lazies.into_iter().partition(|lazy| is_held(&lazy.object));
+        for lazy in &dead {
+            self.ids.remove(&lazy.object.id());
+        }
+        if record.calls == 0 {
+            return Ok(None);
+        }
+        let nodes: Vec<Obj> = live.iter().map(|lazy| lazy.node.clone()).collect();
+        let output = Obj::str("output");
+        let call = record.fx.attr("create_node")?;
+        call.call(&[output.clone(), output, tuple_of(&[tuple_of(&nodes)?])?], None)?;
+        let callable = self.backend.compile(&record.fx)?;
+        let inputs: Vec<Obj> = record.inputs.iter().map(|input| input.object.clone()).collect();
+        let results = call_graph(&callable, &inputs)?;
+        let mut outputs = Vec::with_capacity(live.len());
+        for (n, (lazy, result)) in live.iter().zip(&results).enumerate() {
+            let source = self.source(Source::Output(self.segment, n as u32));
+            self.materialise(&lazy.object, result, source)?;
+            outputs.push(source);
+        }
+        let inputs = record.inputs.iter().map(|input| input.source).collect();
+        Ok(Some(GraphCall { callable, inputs, outputs }))
+    }
+
+    fn materialise(&mut self, lazy: &Obj, result: &Obj, source: SourceId) -> PyResult<()> {
+        // A result that is an input (or another result) again is the same object for everybody: it cannot be swapped away from them.
+        // SAFETY: reads the count of a live object: ours, the list's.
+        let shared = unsafe { ffi::Py_REFCNT(result.ptr()) } > 1;
+        match shared {
+            true => become_real(lazy, &Obj::from(result.bind().call_method0("detach")?))?,
+            false => become_real(lazy, result)?,
+        }
+        self.register(lazy, Origin::Outside(source));
+        Ok(())
+    }
+
+    /// Recipes for everything that was done to others.
+    pub fn effects(&mut self, found: &mut Inspection) -> Rec<Vec<Effect>> {
+        let changes = std::mem::take(&mut self.changes);
+        let mut effects = Vec::with_capacity(changes.len());
+        for change in &changes {
+            let args = change.args.iter().map(|a| self.recipe(a, found)).collect::<Rec<Vec<Recipe>>>()?;
+            effects.push(Effect { function: change.function.clone(), args });
+        }
+        Ok(effects)
+    }
+
+    /// The finished segment. What it built is known by a source from now on.
+    pub fn segment(&mut self, closing: Closing, end: End) -> Segment {
+        let Closing { graph, found, effects } = closing;
+        let mut built = Vec::with_capacity(found.builds.len());
+        for (n, object) in found.objects.iter().enumerate() {
+            let source = self.source(Source::Built(self.segment, n as u32));
+            self.built_now.insert(object.id(), source);
+            // An iterator goes on changing without a note: each segment builds it anew.
+            if !object.bind().is_instance_of::<crate::vm::VmIterator>() {
+                self.register(object, Origin::Outside(source));
+            }
+            built.push(source);
+        }
+        let checks = std::mem::take(&mut self.checks);
+        Segment { number: self.segment, checks, graph, builds: found.builds, built, effects, end }
+    }
+
+    /// The end of a recording that could not go on.
+    pub fn gave_up(&mut self, why: String) -> Segment {
+        let checks = std::mem::take(&mut self.checks);
+        let (builds, built, effects) = (Vec::new(), Vec::new(), Vec::new());
+        Segment { number: self.segment, checks, graph: None, builds, built, effects, end: End::GiveUp(why) }
+    }
+
+    /// After an action nothing is known of what outside objects hold, but they are still found where they were.
+    pub fn begin_segment(&mut self) {
+        self.segment = self.tree.next_segment();
+        self.seen.clear();
+        self.versions.clear();
+        self.written.clear();
+        self.opaque.clear();
+        self.resized.clear();
+        self.apart.clear();
+        self.whole.clear();
+        self.built_now.clear();
+        self.views.clear();
+        let is_iterator = |object: &Option<Obj>| {
+            object.as_ref().is_some_and(|o| o.bind().is_instance_of::<crate::vm::VmIterator>())
+        };
+        self.ids.retain(|_, (origin, object)| matches!(origin, Origin::Outside(_)) || is_iterator(object));
+    }
+
+    /// Objects that an earlier part of the same call found.
+    pub fn restore(&mut self, found: &[Option<Obj>]) {
+        for (n, object) in found.iter().enumerate() {
+            if let Some(object) = object
+                && !crate::types::types().is_scalar(object)
+            {
+                let origin = match object.bind().is_instance_of::<crate::vm::VmIterator>() {
+                    true => Origin::Made,
+                    false => Origin::Outside(SourceId(n as u32)),
+                };
+                self.ids.entry(object.id()).or_insert((origin, Some(object.clone())));
+            }
+        }
+    }
+
+    /// Where a value that lives on is found. Only after `segment`, which gives what was built its source.
+    pub fn lasting(&mut self, value: &Val) -> Option<Recipe> {
+        if let Some(source) = value.free {
+            return Some(Recipe::Source(source));
+        }
+        if let Some(source) = self.built_now.get(&value.obj.id()) {
+            return Some(Recipe::Source(*source));
+        }
+        match self.origin(&value.obj) {
+            Origin::Const => Some(Recipe::Const(value.obj.clone())),
+            Origin::Outside(source) => Some(Recipe::Source(source)),
+            _ => None,
+        }
+    }
+}

@@ -1,0 +1,264 @@
+//! `Source`: how a later call finds an object again that this call read.
+
+use crate::obj::{Obj, dict_get, py};
+use crate::types::types;
+use pyo3::ffi;
+use pyo3::prelude::*;
+use rustc_hash::FxHashMap;
+use std::fmt;
+
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
+pub struct SourceId(pub u32);
+
+/// A Python object as a key: by exact type and value for scalars, by identity for everything else.
+#[derive(Clone, Debug)]
+pub struct Key(pub Obj);
+
+impl PartialEq for Key {
+    fn eq(&self, other: &Key) -> bool {
+        self.0.is(&other.0) || (types().is_scalar(&self.0) && same_value(&self.0, &other.0))
+    }
+}
+
+impl Eq for Key {}
+
+impl std::hash::Hash for Key {
+    fn hash<H: std::hash::Hasher>(&self, state: &mut H) {
+        let hash = if types().is_scalar(&self.0) { self.0.bind().hash().unwrap_or(0) } else { self.0.id() as isize };
+        hash.hash(state);
+    }
+}
+
+/// Same type and same value; a NaN is equal to itself, and 0.0 is not -0.0.
+pub fn same_value(a: &Obj, b: &Obj) -> bool {
+    if a.is(b) {
+        return true;
+    }
+    if a.class_ptr() != b.class_ptr() {
+        return false;
+    }
+    let types = types();
+    if a.class_is(types.float) {
+        return a.bind().extract::<f64>().ok().map(f64::to_bits) == b.bind().extract::<f64>().ok().map(f64::to_bits);
+    }
+    // Equal complex numbers may differ in the signs of their zeros: their texts tell.
+    if a.class_is(types.complex) {
+        return a.text() == b.text();
+    }
+    a.bind().eq(b.bind()).unwrap_or(false)
+}
+
+/// What is read where. Only C code of CPython's runs when one is evaluated: the checks in front of it see to that.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub enum Source {
+    /// The compiled callable's own function or module.
+    Root,
+    Arg(u32),
+    Kwarg(Key),
+    /// An object that the trace keeps alive.
+    Pinned(Key),
+    /// An attribute by the generic rules; the checks rule out descriptors that run Python.
+    Attr(SourceId, Key),
+    /// An item of a list or tuple.
+    Item(SourceId, u32),
+    /// The value at a key of a dict.
+    Value(SourceId, Key),
+    /// An instance's own dict.
+    Dict(SourceId),
+    /// What a cell holds.
+    Cell(SourceId),
+    /// An attribute of a function, method, partial or the like that its type stores as a C member.
+    Member(SourceId, &'static str),
+    /// The value of a pure function of C.
+    Compute(Key, Vec<SourceId>),
+    /// A tensor that the graph of a segment returned, or `None` for "the action's result".
+    Output(u32, u32),
+    /// An object that a segment built.
+    Built(u32, u32),
+    /// What the action behind a segment returned or raised.
+    Result(u32),
+}
+
+/// All sources of a tree of traces. Locations are told apart by the segment that reads them: an action may change what they hold.
+#[derive(Default)]
+pub struct Sources {
+    list: Vec<(u32, Source)>,
+    known: FxHashMap<(u32, Source), SourceId>,
+}
+
+impl Sources {
+    pub fn intern(&mut self, segment: u32, source: Source) -> SourceId {
+        let segment = if source.is_location() { segment } else { 0 };
+        let entry = (segment, source);
+        if let Some(id) = self.known.get(&entry) {
+            return *id;
+        }
+        let id = SourceId(self.list.len() as u32);
+        self.list.push(entry.clone());
+        self.known.insert(entry, id);
+        id
+    }
+
+    pub fn get(&self, id: SourceId) -> &Source {
+        &self.list[id.0 as usize].1
+    }
+
+    pub fn len(&self) -> usize {
+        self.list.len()
+    }
+
+    pub fn show(&self, id: SourceId) -> String {
+        let inner = |id: &SourceId| self.show(*id);
+        match self.get(id) {
+            Source::Root => "root".into(),
+            Source::Arg(n) => format!("arg{n}"),
+            Source::Kwarg(name) => format!("kwarg[{}]", name.0.text()),
+            Source::Pinned(object) => format!("<{}>", short(&object.0)),
+            Source::Attr(of, name) => format!("{}.{}", inner(of), name.0.bind()),
+            Source::Item(of, n) => format!("{}[{n}]", inner(of)),
+            Source::Value(of, key) => format!("{}[{}]", inner(of), key.0.text()),
+            Source::Dict(of) => format!("{}.__dict__", inner(of)),
+            Source::Cell(of) => format!("{}.cell_contents", inner(of)),
+            Source::Member(of, name) => format!("{}.{name}", inner(of)),
+            Source::Compute(function, args) => {
+                let args: Vec<String> = args.iter().map(inner).collect();
+                format!("{}({})", short(&function.0), args.join(", "))
+            }
+            Source::Output(segment, n) => format!("s{segment}.out{n}"),
+            Source::Built(segment, n) => format!("s{segment}.new{n}"),
+            Source::Result(segment) => format!("s{segment}.result"),
+        }
+    }
+}
+
+pub fn short(object: &Obj) -> String {
+    if let Ok(name) = object.attr("__qualname__").or_else(|_| object.attr("__name__")) {
+        return name.to_str().unwrap_or_else(|| object.class_name());
+    }
+    let text = object.text();
+    if text.len() <= 40 { text } else { format!("a {}", object.class_name()) }
+}
+
+impl Source {
+    /// Whether another time another object may be found there.
+    fn is_location(&self) -> bool {
+        use Source::*;
+        matches!(self, Attr(..) | Item(..) | Value(..) | Dict(..) | Cell(..) | Member(..) | Compute(..))
+    }
+}
+
+/// The values of sources in one call.
+pub struct Values<'a> {
+    pub root: &'a Obj,
+    pub args: &'a [Obj],
+    pub kwargs: Option<&'a Obj>,
+    pub found: Vec<Option<Obj>>,
+}
+
+impl Values<'_> {
+    pub fn set(&mut self, id: SourceId, value: Obj) {
+        if self.found.len() <= id.0 as usize {
+            self.found.resize(id.0 as usize + 1, None);
+        }
+        self.found[id.0 as usize] = Some(value);
+    }
+
+    /// None if there is nothing (any more).
+    pub fn get(&mut self, sources: &Sources, id: SourceId) -> Option<Obj> {
+        if let Some(Some(value)) = self.found.get(id.0 as usize) {
+            return Some(value.clone());
+        }
+        let value = self.read(sources, sources.get(id))?;
+        self.set(id, value.clone());
+        Some(value)
+    }
+
+    fn read(&mut self, sources: &Sources, source: &Source) -> Option<Obj> {
+        match source {
+            Source::Root => Some(self.root.clone()),
+            Source::Arg(n) => self.args.get(*n as usize).cloned(),
+            Source::Kwarg(name) => dict_get(self.kwargs?, &name.0),
+            Source::Pinned(object) => Some(object.0.clone()),
+            Source::Attr(of, name) => generic_attr(&self.get(sources, *of)?, &name.0),
+            Source::Item(of, n) => item(&self.get(sources, *of)?, *n as usize),
+            Source::Value(of, key) => {
+                let of = self.get(sources, *of)?;
+                of.is_instance_of(types().dict).then(|| dict_get(&of, &key.0)).flatten()
+            }
+            Source::Dict(of) => instance_dict(&self.get(sources, *of)?),
+            Source::Cell(of) => cell_contents(&self.get(sources, *of)?),
+            Source::Member(of, name) => self.get(sources, *of)?.attr(name).ok(),
+            Source::Compute(function, args) => {
+                let args: Option<Vec<Obj>> = args.iter().map(|a| self.get(sources, *a)).collect();
+                function.0.call(&args?, None).ok()
+            }
+            Source::Output(..) | Source::Built(..) | Source::Result(..) => None,
+        }
+    }
+}
+
+fn item(of: &Obj, n: usize) -> Option<Obj> {
+    let types = types();
+    if of.is_instance_of(types.list) || of.is_instance_of(types.tuple) { items_of_one(of, n) } else { None }
+}
+
+fn items_of_one(of: &Obj, n: usize) -> Option<Obj> {
+    // SAFETY: a list or tuple; the index is checked against its length.
+    unsafe {
+        let is_list = ffi::PyList_Check(of.ptr()) != 0;
+        let len = if is_list { ffi::PyList_Size(of.ptr()) } else { ffi::PyTuple_Size(of.ptr()) };
+        if n as isize >= len {
+            return None;
+        }
+        let found = if is_list { ffi::PyList_GetItem(of.ptr(), n as isize) } else { ffi::PyTuple_GetItem(of.ptr(), n as isize) };
+        Obj::borrowed_opt(found)
+    }
+}
+
+/// `object.__getattribute__`, None if there is no such attribute.
+pub fn generic_attr(of: &Obj, name: &Obj) -> Option<Obj> {
+    // SAFETY: live objects; a new reference or null with an exception.
+    let found = unsafe { ffi::PyObject_GenericGetAttr(of.ptr(), name.ptr()) };
+    if found.is_null() {
+        drop(PyErr::take(py()));
+    }
+    // SAFETY: as above, the exception is gone.
+    unsafe { Obj::owned_opt(found) }
+}
+
+/// The instance's dict, if its type gives it one.
+pub fn instance_dict(of: &Obj) -> Option<Obj> {
+    // SAFETY: a live object; a type with neither offset nor managed dict has none.
+    unsafe {
+        let class = of.class_ptr();
+        let managed = ffi::PyType_HasFeature(class, MANAGED_DICT) != 0;
+        if (*class).tp_dictoffset == 0 && !managed {
+            return None;
+        }
+        let dict = ffi::PyObject_GenericGetDict(of.ptr(), std::ptr::null_mut());
+        if dict.is_null() {
+            ffi::PyErr_Clear();
+        }
+        Obj::owned_opt(dict)
+    }
+}
+
+/// `Py_TPFLAGS_MANAGED_DICT`.
+const MANAGED_DICT: std::ffi::c_ulong = 1 << 4;
+
+pub fn cell_contents(cell: &Obj) -> Option<Obj> {
+    if !cell.class_is(types().cell) {
+        return None;
+    }
+    // SAFETY: a cell; a new reference or null (empty).
+    unsafe { Obj::owned_opt(ffi::PyCell_Get(cell.ptr())) }
+}
+
+impl fmt::Debug for Sources {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for n in 0..self.list.len() {
+            writeln!(f, "{n}: {}", self.show(SourceId(n as u32)))?;
+        }
+        Ok(())
+    }
+}

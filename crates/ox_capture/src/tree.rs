@@ -1,0 +1,218 @@
+//! The tree of traces: guards, then a graph, then effects, then an action, then guards again; with a snapshot at every branch.
+
+use crate::guard::{Check, Context};
+use crate::obj::{Obj, items_of, tuple_of};
+use crate::recipe::{Build, Recipe, build_all};
+use crate::source::{SourceId, Sources, Values};
+use crate::vm::snapshot::Snapshot;
+use pyo3::prelude::*;
+use std::cell::{Cell, RefCell};
+use std::fmt::Write;
+use std::rc::Rc;
+
+/// A compiled graph, and where its inputs are found.
+pub struct GraphCall {
+    pub callable: Obj,
+    pub inputs: Vec<SourceId>,
+    pub outputs: Vec<SourceId>,
+}
+
+/// Something done to objects that others see.
+#[derive(Clone)]
+pub struct Effect {
+    pub function: Obj,
+    pub args: Vec<Recipe>,
+}
+
+/// A call that only Python can make.
+pub struct Action {
+    pub function: Recipe,
+    pub args: Vec<Recipe>,
+    pub kwargs: Vec<(Obj, Recipe)>,
+    pub reason: String,
+    pub location: String,
+    pub result: SourceId,
+    /// Where the machine stands while the action runs.
+    pub snapshot: Snapshot,
+    pub branches: Branches,
+}
+
+pub enum End {
+    Return(Recipe),
+    Raise(Recipe),
+    Action(Box<Action>),
+    /// From the beginning of this segment Python does it.
+    GiveUp(String),
+}
+
+pub struct Segment {
+    pub number: u32,
+    pub checks: Vec<Check>,
+    pub graph: Option<GraphCall>,
+    pub builds: Vec<Build>,
+    pub built: Vec<SourceId>,
+    pub effects: Vec<Effect>,
+    pub end: End,
+}
+
+/// What may come next.
+#[derive(Default)]
+pub struct Branches {
+    list: RefCell<Vec<Rc<Segment>>>,
+    /// No more are grown here.
+    pub full: Cell<bool>,
+}
+
+impl Branches {
+    pub fn push(&self, segment: Segment) -> Rc<Segment> {
+        let segment = Rc::new(segment);
+        self.list.borrow_mut().push(segment.clone());
+        segment
+    }
+
+    pub fn len(&self) -> usize {
+        self.list.borrow().len()
+    }
+
+    /// The first whose checks hold.
+    pub fn choose(&self, context: &Context<'_>, values: &mut Values<'_>) -> Option<Rc<Segment>> {
+        let list = self.list.borrow();
+        list.iter().find(|segment| segment.checks.iter().all(|check| check.holds(context, values))).cloned()
+    }
+
+    pub fn all(&self) -> Vec<Rc<Segment>> {
+        self.list.borrow().clone()
+    }
+}
+
+#[derive(Default)]
+pub struct Tree {
+    pub sources: RefCell<Sources>,
+    pub branches: Branches,
+    pub segments: Cell<u32>,
+}
+
+impl Tree {
+    pub fn next_segment(&self) -> u32 {
+        let number = self.segments.get();
+        self.segments.set(number + 1);
+        number
+    }
+
+    pub fn source(&self, segment: u32, source: crate::source::Source) -> SourceId {
+        self.sources.borrow_mut().intern(segment, source)
+    }
+
+    pub fn show(&self) -> String {
+        let mut out = String::new();
+        self.show_branches(&self.branches, 0, &mut out);
+        out
+    }
+
+    fn show_branches(&self, branches: &Branches, depth: usize, out: &mut String) {
+        let sources = self.sources.borrow();
+        let pad = "  ".repeat(depth);
+        for segment in branches.all() {
+            let _ = writeln!(out, "{pad}segment {}:", segment.number);
+            for check in &segment.checks {
+                let _ = writeln!(out, "{pad}  if {}", check.show(&sources));
+            }
+            if let Some(graph) = &segment.graph {
+                let inputs: Vec<String> = graph.inputs.iter().map(|i| sources.show(*i)).collect();
+                let _ = writeln!(out, "{pad}  run a graph on ({}): {} outputs", inputs.join(", "), graph.outputs.len());
+            }
+            for (n, build) in segment.builds.iter().enumerate() {
+                let _ = writeln!(out, "{pad}  new{n} = {}", build.show(&sources));
+            }
+            for effect in &segment.effects {
+                let args: Vec<String> = effect.args.iter().map(|a| a.show(&sources)).collect();
+                let _ = writeln!(out, "{pad}  do {}({})", crate::source::short(&effect.function), args.join(", "));
+            }
+            match &segment.end {
+                End::Return(recipe) => drop(writeln!(out, "{pad}  return {}", recipe.show(&sources))),
+                End::Raise(recipe) => drop(writeln!(out, "{pad}  raise {}", recipe.show(&sources))),
+                End::GiveUp(reason) => drop(writeln!(out, "{pad}  leave to Python: {reason}")),
+                End::Action(action) => {
+                    let args: Vec<String> = action.args.iter().map(|a| a.show(&sources)).collect();
+                    let _ = writeln!(
+                        out,
+                        "{pad}  call {}({}) at {}: {}",
+                        action.function.show(&sources),
+                        args.join(", "),
+                        action.location,
+                        action.reason
+                    );
+                    self.show_branches(&action.branches, depth + 1, out);
+                }
+            }
+        }
+    }
+}
+
+impl Segment {
+    /// What may come behind its action.
+    pub fn branches(&self) -> Option<&Branches> {
+        match &self.end {
+            End::Action(action) => Some(&action.branches),
+            _ => None,
+        }
+    }
+
+    /// Everything up to the end: the graph, what it builds, what it does to others.
+    pub fn perform(&self, tree: &Tree, values: &mut Values<'_>) -> PyResult<Vec<Option<Obj>>> {
+        let sources = tree.sources.borrow();
+        if let Some(graph) = &self.graph {
+            let inputs: Option<Vec<Obj>> = graph.inputs.iter().map(|id| values.get(&sources, *id)).collect();
+            let inputs = inputs.ok_or_else(|| pyo3::exceptions::PyRuntimeError::new_err("oxytorch: an input is gone"))?;
+            drop(sources);
+            let results = call_graph(&graph.callable, &inputs)?;
+            for (id, result) in graph.outputs.iter().zip(results) {
+                values.set(*id, result);
+            }
+        } else {
+            drop(sources);
+        }
+        let sources = tree.sources.borrow();
+        let built = build_all(&self.builds, &sources, values)?;
+        for (id, object) in self.built.iter().zip(&built) {
+            values.set(*id, object.clone().expect("all are built"));
+        }
+        let mut calls = Vec::with_capacity(self.effects.len());
+        for effect in &self.effects {
+            let args = effect.args.iter().map(|a| a.get(&sources, values, &built)).collect::<PyResult<Vec<Obj>>>()?;
+            calls.push((&effect.function, args));
+        }
+        drop(sources);
+        for (function, args) in calls {
+            function.call(&args, None)?;
+        }
+        Ok(built)
+    }
+}
+
+/// The tensors that a compiled graph returns.
+pub fn call_graph(callable: &Obj, inputs: &[Obj]) -> PyResult<Vec<Obj>> {
+    let args = tuple_of(inputs)?;
+    // SAFETY: a callable and a tuple.
+    let result = unsafe { Obj::owned(pyo3::ffi::PyObject_Call(callable.ptr(), args.ptr(), std::ptr::null_mut()))? };
+    Ok(items_of(&result))
+}
+
+impl Action {
+    pub fn perform(&self, tree: &Tree, values: &mut Values<'_>, built: &[Option<Obj>]) -> PyResult<(Obj, Vec<Obj>, Option<Obj>)> {
+        let sources = tree.sources.borrow();
+        let function = self.function.get(&sources, values, built)?;
+        let args = self.args.iter().map(|a| a.get(&sources, values, built)).collect::<PyResult<Vec<Obj>>>()?;
+        let kwargs = match self.kwargs.is_empty() {
+            true => None,
+            false => {
+                let dict = pyo3::types::PyDict::new(crate::obj::py());
+                for (name, value) in &self.kwargs {
+                    dict.set_item(name.bind(), value.get(&sources, values, built)?.bind())?;
+                }
+                Some(Obj::from(dict))
+            }
+        };
+        Ok((function, args, kwargs))
+    }
+}

@@ -1,0 +1,198 @@
+//! Arguments to parameters, by CPython's rules.
+
+use pyo3::prelude::*;
+use super::{Frame, R, Vm};
+use crate::obj::{Obj, dict_get, entries_of, items_of, py, tuple_of};
+use crate::record::{Origin, Val};
+use crate::source::{Key, Source};
+use crate::vm::code::CodeInfo;
+use pyo3::exceptions::PyTypeError;
+use pyo3::types::PyDict;
+use std::rc::Rc;
+
+/// The arguments of one call.
+#[derive(Clone, Default, Debug)]
+pub struct Args {
+    pub positional: Vec<Val>,
+    pub keywords: Vec<(Obj, Val)>,
+}
+
+impl Args {
+    pub fn positional(positional: Vec<Val>) -> Args {
+        Args { positional, keywords: Vec::new() }
+    }
+
+    pub fn with_self(mut self, first: Val) -> Args {
+        self.positional.insert(0, first);
+        self
+    }
+}
+
+fn wrong(code: &CodeInfo, what: String) -> pyo3::PyErr {
+    PyTypeError::new_err(format!("{}() {what}", code.object.attr("co_qualname").ok().and_then(|q| q.to_str()).unwrap_or_default()))
+}
+
+impl Vm {
+    /// The locals of a new frame.
+    pub fn bind(&mut self, code: &Rc<CodeInfo>, function: &Obj, args: Args) -> R<Vec<Option<Val>>> {
+        let decoded = &code.code;
+        let positional = decoded.arguments.positional as usize;
+        let keyword_only = decoded.arguments.keyword_only as usize;
+        let named = positional + keyword_only;
+        let mut locals: Vec<Option<Val>> = vec![None; decoded.variables.len()];
+        let given = args.positional.len();
+        let mut rest = Vec::new();
+        for (n, value) in args.positional.into_iter().enumerate() {
+            if n < positional { locals[n] = Some(value) } else { rest.push(value) }
+        }
+        if !rest.is_empty() && !decoded.has_varargs() {
+            let plural = if positional == 1 { "" } else { "s" };
+            let verb = if given == 1 { "was" } else { "were" };
+            return Err(wrong(code, format!("takes {positional} positional argument{plural} but {given} {verb} given")));
+        }
+        let mut extra: Vec<(Obj, Val)> = Vec::new();
+        for (name, value) in args.keywords {
+            let text = name.to_str().unwrap_or_default();
+            let first = decoded.arguments.positional_only as usize;
+            let place = (first..named).find(|n| decoded.variables[*n].name == text);
+            match place {
+                Some(n) if locals[n].is_some() => return Err(wrong(code, format!("got multiple values for argument '{text}'"))),
+                Some(n) => locals[n] = Some(value),
+                None if decoded.has_varkeywords() => extra.push((name, value)),
+                None => return Err(wrong(code, format!("got an unexpected keyword argument '{text}'"))),
+            }
+        }
+        self.fill_defaults(code, function, &mut locals)?;
+        let mut next = named;
+        if decoded.has_varargs() {
+            locals[next] = Some(self.tuple(rest)?);
+            next += 1;
+        }
+        if decoded.has_varkeywords() {
+            let dict = PyDict::new(py());
+            for (name, value) in extra {
+                dict.set_item(name.bind(), self.settled(&value).bind())?;
+            }
+            locals[next] = Some(self.made(dict.into()));
+        }
+        Ok(locals)
+    }
+
+    fn fill_defaults(&mut self, code: &Rc<CodeInfo>, function: &Obj, locals: &mut [Option<Val>]) -> R<()> {
+        let arguments = code.code.arguments;
+        let positional = arguments.positional as usize;
+        let named = positional + arguments.keyword_only as usize;
+        if locals[..named].iter().all(Option::is_some) {
+            return Ok(());
+        }
+        let defaults = function.attr("__defaults__")?;
+        let items = items_of(&defaults);
+        let first = positional - items.len().min(positional);
+        let mut missing = Vec::new();
+        for n in 0..positional {
+            if locals[n].is_some() {
+                continue;
+            }
+            match n.checked_sub(first).and_then(|k| items.get(k).cloned().map(|item| (k, item))) {
+                Some((k, item)) => locals[n] = Some(self.default(function, "__defaults__", Source::Item, k as u32, item)),
+                None => missing.push(n),
+            }
+        }
+        self.complain(code, &missing, "positional")?;
+        missing.clear();
+        let dict = function.attr("__kwdefaults__")?;
+        for n in positional..named {
+            if locals[n].is_some() {
+                continue;
+            }
+            let name = Obj::str(&code.code.variables[n].name);
+            match if dict.is_none() { None } else { dict_get(&dict, &name) } {
+                Some(item) => {
+                    let at = |of, _| Source::Value(of, Key(name.clone()));
+                    locals[n] = Some(self.default(function, "__kwdefaults__", at, 0, item));
+                }
+                None => missing.push(n),
+            }
+        }
+        self.complain(code, &missing, "keyword-only")
+    }
+
+    fn complain(&self, code: &CodeInfo, missing: &[usize], kind: &str) -> R<()> {
+        if missing.is_empty() {
+            return Ok(());
+        }
+        let names: Vec<String> = missing.iter().map(|n| format!("'{}'", code.code.variables[*n].name)).collect();
+        let list = match &names[..] {
+            [one] => one.clone(),
+            [one, two] => format!("{one} and {two}"),
+            [init @ .., last] => format!("{}, and {last}", init.join(", ")),
+            [] => String::new(),
+        };
+        let plural = if names.len() == 1 { "" } else { "s" };
+        Err(wrong(code, format!("missing {} required {kind} argument{plural}: {list}", names.len())))
+    }
+
+    /// A default value, which may be replaced between two calls.
+    fn default(
+        &mut self,
+        function: &Obj,
+        member: &'static str,
+        at: impl FnOnce(crate::source::SourceId, u32) -> Source,
+        n: u32,
+        item: Obj,
+    ) -> Val {
+        let Some(rec) = &mut self.rec else { return item.into() };
+        match rec.origin(function) {
+            Origin::Outside(id) => {
+                let tuple = rec.source(Source::Member(id, member));
+                let source = rec.source(at(tuple, n));
+                rec.meet(item, source)
+            }
+            Origin::Const => {
+                let id = rec.pin(function);
+                let tuple = rec.source(Source::Member(id, member));
+                let source = rec.source(at(tuple, n));
+                rec.meet(item, source)
+            }
+            _ => item.into(),
+        }
+    }
+
+    pub fn tuple(&mut self, values: Vec<Val>) -> R<Val> {
+        let items: Vec<Obj> = values.iter().map(|v| self.settled(v)).collect();
+        let tuple = tuple_of(&items)?;
+        Ok(self.made(tuple))
+    }
+
+    /// The pieces of `f(*iterable, **mapping)`.
+    pub fn spread(&mut self, positional: &Val, mapping: Option<&Val>) -> R<Args> {
+        let positional = self.iterate_all(positional)?;
+        let mut keywords = Vec::new();
+        if let Some(mapping) = mapping {
+            keywords = self.mapping_items(mapping)?;
+        }
+        Ok(Args { positional, keywords })
+    }
+
+    /// The entries of a dict, each with where it was found.
+    pub fn mapping_items(&mut self, mapping: &Val) -> R<Vec<(Obj, Val)>> {
+        let object = mapping.obj.clone();
+        if !object.is_instance_of(crate::types::types().dict) {
+            self.give_up("** of something that is no dict");
+            let dict = PyDict::new(py());
+            dict.update(object.bind().cast::<pyo3::types::PyMapping>().map_err(pyo3::PyErr::from)?)?;
+            return Ok(entries_of(&dict.into()).into_iter().map(|(k, v)| (k, v.into())).collect());
+        }
+        self.know_keys(&object);
+        let mut out = Vec::new();
+        for (key, value) in entries_of(&object) {
+            let value = self.found_at(&object, &key, value, |of| Source::Value(of, Key(key.clone())));
+            out.push((key, value));
+        }
+        Ok(out)
+    }
+
+    pub fn new_frame(&mut self, code: Rc<CodeInfo>, function: &Obj, locals: Vec<Option<Val>>) -> R<Frame> {
+        Frame::new(code, function, locals)
+    }
+}

@@ -1,0 +1,147 @@
+//! Breaks in place: what was recorded is computed, one call is made for real, and recording goes on right behind it.
+
+use super::native::keywords;
+use super::{Args, Attach, Called, R, Vm};
+use crate::obj::Obj;
+use crate::record::{Closing, Inspection, Rec, Recording, Val};
+use crate::recipe::Recipe;
+use crate::source::Source;
+use crate::tree::{Action, Branches, End};
+use pyo3::exceptions::PyRuntimeError;
+use pyo3::prelude::*;
+
+/// Recipes for an action.
+struct Wanted {
+    function: Recipe,
+    args: Vec<Recipe>,
+    kwargs: Vec<(Obj, Recipe)>,
+}
+
+impl Vm {
+    /// A call that nobody can see into.
+    pub fn opaque_call(&mut self, callable: &Val, args: Args, why: &str) -> R<Called> {
+        if self.rec.is_some() && self.fullgraph {
+            let text = format!(
+                "oxytorch: fullgraph=True, but at {} there is {why}; move it out of the compiled function or drop fullgraph",
+                self.location()
+            );
+            self.give_up(why);
+            self.fatal = true;
+            return Err(PyRuntimeError::new_err(text));
+        }
+        if self.rec.is_some() {
+            self.breaks.push((self.location(), why.to_string()));
+        }
+        let closed = match self.rec.is_some() && self.waiting == 0 {
+            true => self.close_for(callable, &args, why)?,
+            false => {
+                self.give_up(why);
+                false
+            }
+        };
+        if let Some(error) = PyErr::take(crate::obj::py()) {
+            return Err(error);
+        }
+        let positional: Vec<Obj> = args.positional.iter().map(|a| a.obj.clone()).collect();
+        let outcome = callable.obj.call(&positional, keywords(&args.keywords)?.as_ref());
+        if !closed {
+            return outcome.map(|object| Called::Value(object.into()));
+        }
+        self.go_on(outcome).map(Called::Value)
+    }
+
+    /// Ends the segment with the call as its action. False if recording had to be given up.
+    fn close_for(&mut self, callable: &Val, args: &Args, why: &str) -> R<bool> {
+        let location = self.location();
+        let mut rec = self.rec.take().expect("checked by the caller");
+        let graph = match rec.compute() {
+            Ok(graph) => graph,
+            Err(error) => {
+                self.fatal = true;
+                return Err(error);
+            }
+        };
+        let mut found = Inspection::default();
+        let wanted = action_recipes(&mut rec, callable, args, &mut found);
+        let effects = wanted.and_then(|wanted| Ok((wanted, rec.effects(&mut found)?)));
+        let lasting = effects.and_then(|(wanted, effects)| {
+            self.inspect_frames(&rec, &mut found)?;
+            Ok((wanted, effects))
+        });
+        let (wanted, effects) = match lasting {
+            Ok(all) => all,
+            Err(error) => {
+                self.rec = Some(rec);
+                self.give_up(&format!("{why}; {}", error.0));
+                return Ok(false);
+            }
+        };
+        let result = rec.source(Source::Result(rec.segment));
+        let closing = Closing { graph, found, effects };
+        let mut segment = rec.segment(closing, End::GiveUp(String::new()));
+        let snapshot = match self.snapshot(&mut rec) {
+            Some(snapshot) => snapshot,
+            None => {
+                self.rec = Some(rec);
+                self.give_up(&format!("{why}; the machine's state cannot be kept"));
+                return Ok(false);
+            }
+        };
+        let Wanted { function, args, kwargs } = wanted;
+        segment.end = End::Action(Box::new(Action {
+            function,
+            args,
+            kwargs,
+            reason: why.to_string(),
+            location,
+            result,
+            snapshot,
+            branches: Branches::default(),
+        }));
+        let segment = self.attach_segment(segment);
+        self.attach = Attach::Action(segment);
+        self.rec = Some(rec);
+        Ok(true)
+    }
+
+    /// Recording begins again behind the action.
+    fn go_on(&mut self, outcome: PyResult<Obj>) -> R<Val> {
+        let rec = self.rec.as_mut().expect("a segment was closed");
+        let before = rec.segment;
+        rec.begin_segment();
+        rec.checks.push(crate::guard::Check::Returned(outcome.is_ok()));
+        let source = rec.tree.source(before, Source::Result(before));
+        match outcome {
+            Ok(object) => Ok(rec.meet(object, source)),
+            Err(error) => {
+                let value: Obj = error.value(crate::obj::py()).clone().into();
+                rec.meet(value, source);
+                Err(error)
+            }
+        }
+    }
+
+    /// Everything that the frames hold gets a recipe.
+    fn inspect_frames(&self, rec: &Recording, found: &mut Inspection) -> Rec<()> {
+        for frame in &self.frames {
+            if frame.generator.is_some() {
+                return crate::record::abandon("inside of a generator");
+            }
+            for value in frame.locals.iter().chain(&frame.stack).flatten() {
+                rec.recipe(value, found)?;
+            }
+            if let super::After::Instance(object) = &frame.after {
+                rec.recipe(object, found)?;
+            }
+            rec.recipe_of(&frame.function, found)?;
+        }
+        Ok(())
+    }
+}
+
+fn action_recipes(rec: &mut Recording, callable: &Val, args: &Args, found: &mut Inspection) -> Rec<Wanted> {
+    let function = rec.recipe(callable, found)?;
+    let positional = args.positional.iter().map(|a| rec.recipe(a, found)).collect::<Rec<Vec<Recipe>>>()?;
+    let kwargs = args.keywords.iter().map(|(k, v)| Ok((k.clone(), rec.recipe(v, found)?))).collect::<Rec<Vec<_>>>()?;
+    Ok(Wanted { function, args: positional, kwargs })
+}

@@ -1,0 +1,525 @@
+//! Built-in functions and the methods of containers, as the machine does them.
+
+use super::native::keywords;
+use super::operators::is_tensor;
+use super::{Args, Called, R, Vm, VmGenerator, VmIterator};
+use crate::attr::type_lookup;
+use crate::builtins::Known;
+use crate::obj::{Obj, dict_get, list_of};
+use crate::record::{Origin, Val};
+use crate::types::types;
+use ox_bytecode::{BinaryOp, CompareOp};
+use pyo3::exceptions::{PyAttributeError, PyStopIteration, PyTypeError, PyValueError};
+use pyo3::prelude::*;
+
+impl Vm {
+    pub fn builtin_call(&mut self, known: Known, callable: &Val, args: Args) -> R<Called> {
+        let positional = args.positional.clone();
+        let native = |vm: &mut Vm, why: &str| vm.opaque_call(callable, args.clone(), why);
+        let value = match (known, &positional[..]) {
+            (Known::Len, [object]) => return self.len(callable, object),
+            (Known::IsInstance | Known::IsSubclass, [object, class]) => {
+                let class = self.known_data(class)?;
+                let answer = callable.obj.call(&[object.obj.clone(), class], None)?;
+                if let Some(rec) = &mut self.rec
+                    && known == Known::IsSubclass
+                {
+                    rec.pin(&object.obj);
+                }
+                answer.into()
+            }
+            (Known::Callable, [object]) => callable.obj.call(std::slice::from_ref(&object.obj), None)?.into(),
+            (Known::HasAttr, [object, name]) => {
+                let name = self.settled(name);
+                Obj::bool(self.try_attr(object, &name)?.is_some()).into()
+            }
+            (Known::GetAttr, [object, name]) => {
+                let name = self.settled(name);
+                return self.load_attr(object, &name);
+            }
+            (Known::GetAttr, [object, name, default]) => {
+                let name = self.settled(name);
+                match self.try_attr(object, &name)? {
+                    Some(found) => found,
+                    None => default.clone(),
+                }
+            }
+            (Known::SetAttr, [object, name, value]) => {
+                let name = self.settled(name);
+                self.store_attr(object, &name, value.clone())?;
+                Obj::none().into()
+            }
+            (Known::DelAttr, [object, name]) => {
+                let name = self.settled(name);
+                self.delete_attr(object, &name)?;
+                Obj::none().into()
+            }
+            (Known::Next, [iterator]) => match self.next_of(iterator)? {
+                Some(value) => value,
+                None => return Err(PyStopIteration::new_err(())),
+            },
+            (Known::Next, [iterator, default]) => self.next_of(iterator)?.unwrap_or_else(|| default.clone()),
+            (Known::Iter, [object]) => return self.iter(object),
+            (Known::Any | Known::All, [iterable]) => {
+                let wanted = known == Known::Any;
+                let iterator = self.iter_now(iterable)?;
+                let mut answer = !wanted;
+                while let Some(item) = self.next_of(&iterator)? {
+                    if self.truth(&item)? == wanted {
+                        answer = wanted;
+                        break;
+                    }
+                }
+                Obj::bool(answer).into()
+            }
+            (Known::Sum, [iterable, rest @ ..]) => return self.sum(iterable, rest.first(), &args),
+            (Known::Min | Known::Max, [_, ..]) => return self.extreme(known, callable, &args),
+            (Known::Sorted, [iterable]) => return self.sorted(callable, iterable, &args),
+            (Known::Vars, [object]) => return self.load_attr(object, &Obj::str("__dict__")),
+            (Known::Format, [object, ..]) => return self.format_object(callable, object, &args),
+            (Known::Reduce, [function, iterable, rest @ ..]) => {
+                let mut items = self.iterate_all(iterable)?.into_iter();
+                let first = rest.first().cloned().or_else(|| items.next());
+                let Some(mut total) = first else {
+                    return Err(PyTypeError::new_err("reduce() of empty iterable with no initial value"));
+                };
+                for item in items {
+                    total = self.call_now(function, Args::positional(vec![total, item]))?;
+                }
+                total
+            }
+            (Known::State, _) => {
+                let objects: Vec<Obj> = positional.iter().map(|a| self.settled(a)).collect();
+                let state = callable.obj.call(&objects, keywords(&args.keywords)?.as_ref())?;
+                self.pinned(state)
+            }
+            (Known::SetGrad, [value]) => {
+                let object = self.settled(value);
+                if let Some(rec) = &mut self.rec {
+                    rec.note_change(callable.obj.clone(), vec![object.clone().into()]);
+                }
+                callable.obj.call(&[object], None)?.into()
+            }
+            (Known::No, _) if !self.has_other_tensor(&args) => Obj::bool(false).into(),
+            (Known::Nothing, _) => Obj::none().into(),
+            _ => return native(self, "a built-in function with unusual arguments"),
+        };
+        Ok(Called::Value(value))
+    }
+
+    /// A tensor of a class that changes what torch does with it.
+    fn has_other_tensor(&self, args: &Args) -> bool {
+        let types = types();
+        let other = |o: &Obj| {
+            types.is_tensor(o) && !crate::lazy::is_lazy(o) && !o.class_is(types.tensor) && !o.class_is(types.parameter)
+        };
+        let inside: Vec<Obj> = args.positional.iter().flat_map(|a| crate::record::tensors_in(&a.obj)).collect();
+        inside.iter().any(other)
+    }
+
+    /// None if there is no such attribute.
+    fn try_attr(&mut self, object: &Val, name: &Obj) -> R<Option<Val>> {
+        let depth = self.frames.len();
+        let result = match self.load_attr(object, name) {
+            Ok(Called::Value(value)) => Ok(value),
+            Ok(Called::Pushed) => self.finish_pushed(),
+            Err(error) => Err(error),
+        };
+        match result {
+            Ok(value) => Ok(Some(value)),
+            Err(error) if error.is_instance_of::<PyAttributeError>(crate::obj::py()) && !self.fatal => {
+                self.frames.truncate(depth);
+                Ok(None)
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    fn len(&mut self, callable: &Val, object: &Val) -> R<Called> {
+        let t = types();
+        let this = &object.obj;
+        if is_tensor(this) {
+            return match self.tensor_field(object, &Obj::str("shape"))? {
+                Called::Value(shape) => match crate::obj::items_of(&shape.obj).first() {
+                    Some(first) => Ok(Called::Value(first.clone().into())),
+                    None => Err(PyTypeError::new_err("len() of a 0-d tensor")),
+                },
+                Called::Pushed => Ok(Called::Pushed),
+            };
+        }
+        if let Some(method) = type_lookup(&this.class(), &Obj::str("__len__")).filter(|m| m.class_is(t.function)) {
+            let class = this.class();
+            self.recorded(|rec| Ok(rec.rely_on_class(&class)));
+            let method = self.pinned(method);
+            return self.call(&method, Args::positional(vec![object.clone()]));
+        }
+        if let Some(dict) = self.rec.as_ref().and_then(|rec| rec.viewed(this)) {
+            return self.len(callable, &dict.into());
+        }
+        let counted = [t.list, t.tuple, t.dict, t.set, t.frozenset, t.str, t.bytes, t.range];
+        if counted.iter().any(|c| this.is_instance_of(*c)) {
+            return self.pure(&callable.obj, std::slice::from_ref(object), &[]).map(Called::Value);
+        }
+        self.opaque_call(callable, Args::positional(vec![object.clone()]), &format!("len() of a {}", this.class_name()))
+    }
+
+    fn sum(&mut self, iterable: &Val, start: Option<&Val>, args: &Args) -> R<Called> {
+        let named = args.keywords.iter().find(|(k, _)| k.to_str().as_deref() == Some("start")).map(|(_, v)| v);
+        let mut total = start.or(named).cloned().unwrap_or_else(|| Obj::int(0).into());
+        for item in self.iterate_all(iterable)? {
+            total = match self.binary(BinaryOp::Add, false, &total, &item)? {
+                Called::Value(value) => value,
+                Called::Pushed => self.finish_pushed()?,
+            };
+        }
+        Ok(Called::Value(total))
+    }
+
+    fn extreme(&mut self, known: Known, callable: &Val, args: &Args) -> R<Called> {
+        let items = match &args.positional[..] {
+            [iterable] => self.iterate_all(iterable)?,
+            many => many.to_vec(),
+        };
+        let option = |name: &str| args.keywords.iter().find(|(k, _)| k.to_str().as_deref() == Some(name)).map(|(_, v)| v.clone());
+        let key = option("key").filter(|k| !k.obj.is_none());
+        if items.is_empty() {
+            return match option("default") {
+                Some(default) => Ok(Called::Value(default)),
+                None => {
+                    let name = callable.obj.attr("__name__")?.to_str().unwrap_or_default();
+                    Err(PyValueError::new_err(format!("{name}() iterable argument is empty")))
+                }
+            };
+        }
+        let op = if known == Known::Max { CompareOp::Greater } else { CompareOp::Less };
+        let mut best: Option<(Val, Val)> = None;
+        for item in items {
+            let rank = match &key {
+                Some(key) => self.call_now(key, Args::positional(vec![item.clone()]))?,
+                None => item.clone(),
+            };
+            let better = match &best {
+                None => true,
+                Some((_, old)) => {
+                    let answer = match self.compare(op, &rank, old)? {
+                        Called::Value(value) => value,
+                        Called::Pushed => self.finish_pushed()?,
+                    };
+                    self.truth(&answer)?
+                }
+            };
+            if better {
+                best = Some((item, rank));
+            }
+        }
+        Ok(Called::Value(best.expect("there is one").0))
+    }
+
+    fn sorted(&mut self, callable: &Val, iterable: &Val, args: &Args) -> R<Called> {
+        let items: Vec<Val> = self.iterate_all(iterable)?;
+        let objects: Vec<Obj> = items.iter().map(|v| self.settled(v)).collect();
+        let list = self.made(list_of(&objects)?);
+        let key = args.keywords.iter().find(|(k, v)| k.to_str().as_deref() == Some("key") && !v.obj.is_none()).cloned();
+        let rest: Vec<(Obj, Val)> =
+            args.keywords.iter().filter(|(k, _)| k.to_str().as_deref() != Some("key")).cloned().collect();
+        let Some((_, key)) = key else {
+            if !self.is_plain_data(&Args::positional(vec![list.clone()])) {
+                return self.opaque_call(callable, args.clone(), "sorted() of objects");
+            }
+            return self.pure(&callable.obj, &[list], &rest).map(Called::Value);
+        };
+        // Sorted by rank, then by place: pairs that CPython compares without meeting the items.
+        let mut ranked = Vec::new();
+        for (n, item) in items.iter().enumerate() {
+            let rank = self.call_now(&key, Args::positional(vec![item.clone()]))?;
+            let rank = self.known_data(&rank)?;
+            ranked.push((rank, n));
+        }
+        let ranks: Vec<Val> = ranked.iter().map(|(rank, _)| rank.clone().into()).collect();
+        if !self.is_plain_data(&Args::positional(ranks)) {
+            self.give_up("sorted() by objects");
+        }
+        let order = sort_by_rank(&ranked, &rest)?;
+        let sorted: Vec<Obj> = order.into_iter().map(|n| objects[n].clone()).collect();
+        Ok(Called::Value(self.made(list_of(&sorted)?)))
+    }
+
+    fn format_object(&mut self, callable: &Val, object: &Val, args: &Args) -> R<Called> {
+        if self.is_plain_data(args) {
+            return self.pure(&callable.obj, &args.positional, &args.keywords).map(Called::Value);
+        }
+        let t = types();
+        let name = callable.obj.attr("__name__")?.to_str().unwrap_or_default();
+        let methods: &[&str] = if name == "format" && args.positional.len() == 1 { &["__str__", "__repr__"] } else { &["__repr__"] };
+        let own_format = type_lookup(&object.obj.class(), &Obj::str("__format__")).is_some_and(|f| f.class_is(t.function));
+        if !own_format && !is_tensor(&object.obj) {
+            for method in methods {
+                if let Some(found) = type_lookup(&object.obj.class(), &Obj::str(method)).filter(|f| f.class_is(t.function)) {
+                    let class = object.obj.class();
+                    self.recorded(|rec| Ok(rec.rely_on_class(&class)));
+                    let found = self.pinned(found);
+                    return self.call(&found, Args::positional(vec![object.clone()]));
+                }
+            }
+        }
+        self.opaque_call(callable, args.clone(), &format!("the text of a {}", object.obj.class_name()))
+    }
+
+    // Methods of containers.
+
+    pub fn call_container_method(&mut self, callable: &Val, class: &Obj, name: &str, args: Args) -> R<Called> {
+        let t = types();
+        let owner = args.positional[0].clone();
+        let ptr = class.ptr().cast();
+        let rest = Args { positional: args.positional[1..].to_vec(), keywords: args.keywords.clone() };
+        if let Some(called) = self.object_method(class, name, &owner, &rest)? {
+            return Ok(called);
+        }
+        if owner.obj.bind().is_instance_of::<VmIterator>() && name == "__next__" {
+            return match self.next_of(&owner)? {
+                Some(value) => Ok(Called::Value(value)),
+                None => Err(PyStopIteration::new_err(())),
+            };
+        }
+        if ptr == t.dict || ptr == t.ordered_dict {
+            if let Some(called) = self.dict_method(callable, name, &owner, &rest)? {
+                return Ok(called);
+            }
+        }
+        let immutable = [t.str, t.int, t.float, t.bytes, t.bool, t.complex, t.tuple, t.frozenset, t.range, t.slice, t.size, t.dtype];
+        let reads = is_reader(name);
+        let containers = [t.list, t.dict, t.set, t.ordered_dict];
+        if immutable.contains(&ptr) || (containers.contains(&ptr) && reads) {
+            return self.read_method(callable, name, args);
+        }
+        if containers.contains(&ptr) || ptr == t.deque {
+            return self.changing_method(callable, name, args);
+        }
+        let why = format!("the method {name} of a {}", owner.obj.class_name());
+        self.opaque_call(callable, args, &why)
+    }
+
+    /// `object`'s and `type`'s own.
+    fn object_method(&mut self, class: &Obj, name: &str, owner: &Val, rest: &Args) -> R<Option<Called>> {
+        let t = types();
+        let is_object = class.ptr() == t.object.cast();
+        let value = match (name, &rest.positional[..]) {
+            ("__init__", []) if is_object => Obj::none().into(),
+            ("__init__", _) if class.ptr() == t.base_exception.cast() => Obj::none().into(),
+            ("__setattr__", [attribute, value]) if is_object => {
+                let attribute = self.settled(attribute);
+                self.store_plain_attr(owner, &attribute, value.clone())?;
+                Obj::none().into()
+            }
+            ("__getattribute__", [attribute]) if is_object => {
+                let attribute = self.settled(attribute);
+                return self.load_attr(owner, &attribute).map(Some);
+            }
+            ("__delattr__", [attribute]) if is_object => {
+                let attribute = self.settled(attribute);
+                self.delete_attr(owner, &attribute)?;
+                Obj::none().into()
+            }
+            ("__eq__", [other]) if is_object => Obj::bool(self.is_same(owner, other)).into(),
+            _ => return Ok(None),
+        };
+        Ok(Some(Called::Value(value)))
+    }
+
+    fn dict_method(&mut self, callable: &Val, name: &str, owner: &Val, rest: &Args) -> R<Option<Called>> {
+        let dict = owner.obj.clone();
+        let value = match (name, &rest.positional[..]) {
+            ("get", [key, default @ ..]) => {
+                let key = self.settled(key);
+                if !types().is_scalar(&key) && !types().is_pinnable(&key) && !types().is_enum(&key) {
+                    return Ok(None);
+                }
+                match dict_get(&dict, &key) {
+                    Some(_) => self.dict_value(&dict, &key).expect("it is there"),
+                    None => {
+                        self.recorded(|rec| rec.check_no_key(&dict, &key));
+                        default.first().cloned().unwrap_or_else(|| Obj::none().into())
+                    }
+                }
+            }
+            ("__getitem__", [key]) => return self.load_item(owner, key).map(Some),
+            ("__contains__", [key]) => {
+                let key = self.settled(key);
+                let found = dict_get(&dict, &key).is_some();
+                match found {
+                    true => self.recorded(|rec| rec.check_has_key(&dict, &key)),
+                    false => self.recorded(|rec| rec.check_no_key(&dict, &key)),
+                };
+                Obj::bool(found).into()
+            }
+            ("__setitem__", [key, value]) => {
+                self.store_item_plainly(owner, key, value.clone(), &callable.obj)?;
+                Obj::none().into()
+            }
+            ("setdefault", [key, default @ ..]) => {
+                let index = self.settled(key);
+                if let Some(found) = self.dict_value(&dict, &index) {
+                    return Ok(Some(Called::Value(found)));
+                }
+                self.recorded(|rec| rec.check_no_key(&dict, &index));
+                let default = default.first().cloned().unwrap_or_else(|| Obj::none().into());
+                self.store_item(owner, key, default.clone())?;
+                default
+            }
+            ("update", positional) => {
+                let mut entries = Vec::new();
+                if let Some(first) = positional.first() {
+                    if first.obj.is_instance_of(types().dict) {
+                        entries = self.mapping_items(first)?;
+                    } else {
+                        for pair in self.iterate_all(first)? {
+                            let pair = self.iterate_all(&pair)?;
+                            let [key, value] = &pair[..] else { return Ok(None) };
+                            entries.push((self.settled(key), value.clone()));
+                        }
+                    }
+                }
+                entries.extend(rest.keywords.iter().cloned());
+                for (key, value) in entries {
+                    self.store_item(owner, &key.into(), value)?;
+                }
+                Obj::none().into()
+            }
+            ("keys" | "values" | "items", []) => {
+                let view = callable.obj.call(std::slice::from_ref(&dict), None)?;
+                if let Some(rec) = &mut self.rec {
+                    rec.register_view(&view, &dict);
+                }
+                view.into()
+            }
+            _ => return Ok(None),
+        };
+        Ok(Some(Called::Value(value)))
+    }
+
+    /// `dict.__setitem__(d, k, v)`: the class's own method is not asked.
+    fn store_item_plainly(&mut self, owner: &Val, key: &Val, value: Val, function: &Obj) -> R<()> {
+        let index = self.settled(key);
+        if matches!(self.origin(&owner.obj), Origin::Outside(_))
+            && let Some(rec) = &mut self.rec
+        {
+            rec.tell_apart(&owner.obj);
+            rec.note_change(function.clone(), vec![owner.clone(), key.clone(), value.clone()]);
+            rec.mark_keys_changed(&owner.obj);
+            rec.mark_written(&owner.obj, &index);
+        }
+        let value = self.settled(&value);
+        function.call(&[owner.obj.clone(), index, value], None).map(drop)
+    }
+
+    fn read_method(&mut self, callable: &Val, name: &str, args: Args) -> R<Called> {
+        // An iterable of ours is no data yet.
+        let mut args = args;
+        if name == "join" || name == "union" {
+            for arg in args.positional.iter_mut().skip(1) {
+                if !self.is_data(&arg.obj) {
+                    let items: Vec<Obj> = self.iterate_all(arg)?.iter().map(|v| self.settled(v)).collect();
+                    *arg = self.made(list_of(&items)?);
+                }
+            }
+        }
+        let shallow = matches!(name, "copy" | "__len__" | "__iter__");
+        if !shallow && !self.is_plain_data(&args) {
+            let why = format!("the method {name} on objects that are no plain data");
+            return self.opaque_call(callable, args, &why);
+        }
+        self.pure(&callable.obj, &args.positional, &args.keywords).map(Called::Value)
+    }
+
+    fn changing_method(&mut self, callable: &Val, name: &str, args: Args) -> R<Called> {
+        let owner = args.positional[0].clone();
+        let is_outside = !matches!(self.origin(&owner.obj), Origin::Made);
+        let mut values = vec![owner.clone()];
+        for arg in &args.positional[1..] {
+            let takes_iterable = matches!(name, "extend" | "update" | "__init__" | "extendleft") || name.ends_with("_update");
+            values.push(match takes_iterable && !self.is_data(&arg.obj) {
+                true => {
+                    let items: Vec<Obj> = self.iterate_all(arg)?.iter().map(|v| self.settled(v)).collect();
+                    self.made(list_of(&items)?)
+                }
+                false => arg.clone(),
+            });
+            if takes_iterable {
+                let last = values.last().expect("just pushed").clone();
+                self.known_data(&last)?;
+            }
+        }
+        if name == "sort" && (!args.keywords.is_empty() || !self.is_plain_data(&Args::positional(vec![owner.clone()]))) {
+            return self.sort_in_place(callable, &owner, &args);
+        }
+        let blind = matches!(name, "append" | "extend" | "add" | "appendleft");
+        if is_outside {
+            if !blind {
+                self.known_data(&owner)?;
+            }
+            if let Some(rec) = &mut self.rec {
+                rec.tell_apart(&owner.obj);
+                rec.note_change(callable.obj.clone(), values.clone());
+                rec.mark_opaque(&owner.obj);
+            }
+        }
+        let objects: Vec<Obj> = values.iter().map(|v| self.settled(v)).collect();
+        let result = callable.obj.call(&objects, keywords(&args.keywords)?.as_ref())?;
+        Ok(Called::Value(self.made_or_known(result)))
+    }
+
+    fn sort_in_place(&mut self, callable: &Val, owner: &Val, args: &Args) -> R<Called> {
+        if !matches!(self.origin(&owner.obj), Origin::Made) {
+            return self.opaque_call(callable, args.clone(), "sorting an outside list by a key");
+        }
+        let sorted = self.builtin("sorted")?;
+        let list = Args { positional: vec![owner.clone()], keywords: args.keywords.clone() };
+        let result = match self.sorted(&sorted.into(), owner, &list)? {
+            Called::Value(value) => value,
+            Called::Pushed => self.finish_pushed()?,
+        };
+        let items = crate::obj::items_of(&result.obj);
+        owner.obj.bind().call_method0("clear")?;
+        for item in items {
+            owner.obj.bind().call_method1("append", (item.bind(),))?;
+        }
+        Ok(Called::Value(Obj::none().into()))
+    }
+
+    fn made_or_known(&mut self, object: Obj) -> Val {
+        match self.origin(&object) {
+            Origin::Unknown => self.made(object),
+            _ => object.into(),
+        }
+    }
+
+    pub fn is_iterable_here(&self, object: &Obj) -> bool {
+        let ours = object.bind().is_instance_of::<VmGenerator>() || object.bind().is_instance_of::<VmIterator>();
+        ours || self.rec.as_ref().is_some_and(|rec| rec.viewed(object).is_some())
+    }
+}
+
+/// Methods of changeable containers that only look.
+fn is_reader(name: &str) -> bool {
+    const READERS: &[&str] = &[
+        "copy", "count", "index", "__len__", "__contains__", "__getitem__", "__eq__", "__ne__", "__iter__", "__add__", "__mul__",
+        "__rmul__", "__or__", "__and__", "__sub__", "__xor__", "union", "intersection", "difference", "symmetric_difference",
+        "issubset", "issuperset", "isdisjoint", "__repr__", "__reversed__", "__le__", "__lt__", "__ge__", "__gt__",
+    ];
+    READERS.contains(&name)
+}
+
+/// The order of places by rank, as `sorted` finds it.
+fn sort_by_rank(ranked: &[(Obj, usize)], options: &[(Obj, Val)]) -> R<Vec<usize>> {
+    let places: Vec<Obj> = ranked.iter().map(|(_, n)| Obj::int(*n as i64)).collect();
+    let ranks: Vec<Obj> = ranked.iter().map(|(rank, _)| rank.clone()).collect();
+    let ranks = list_of(&ranks)?;
+    let dict = pyo3::types::PyDict::new(crate::obj::py());
+    for (key, value) in options {
+        dict.set_item(key.bind(), value.obj.bind())?;
+    }
+    dict.set_item("key", ranks.attr("__getitem__")?.bind())?;
+    let sorted: Obj = crate::obj::py().import("builtins")?.getattr("sorted")?.into();
+    let order = sorted.call(&[list_of(&places)?], Some(&dict.into()))?;
+    order.bind().extract()
+}

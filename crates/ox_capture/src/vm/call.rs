@@ -1,0 +1,340 @@
+//! Calls: which kind of callable it is decides who does it.
+
+use super::native::keywords;
+use super::operators::is_tensor;
+use super::{After, Args, Called, Frame, R, Vm, VmGenerator, code_info};
+use crate::attr::type_lookup;
+use crate::builtins::{self, Known};
+use crate::obj::{Obj, entries_of, items_of, py};
+use crate::record::{Origin, Shadow, Val};
+use crate::source::{Key, Source};
+use crate::types::types;
+use pyo3::exceptions::PyRecursionError;
+use pyo3::prelude::*;
+
+/// As deep as CPython lets a program go by default.
+const DEPTH: usize = 900;
+
+impl Vm {
+    pub fn call(&mut self, callable: &Val, args: Args) -> R<Called> {
+        if let Some(called) = self.call_frame_function(callable, &args)? {
+            return Ok(called);
+        }
+        if self.rec.is_none() {
+            return self.call_plainly(callable, &args).map(Called::Value);
+        }
+        let types = types();
+        let this = callable.obj.clone();
+        if let Some(known) = builtins::known(&this) {
+            return self.call_known(known, callable, args);
+        }
+        if this.class_is(types.function) {
+            return self.call_function(callable, args);
+        }
+        if this.class_is(types.method) {
+            let function = self.member(&this, "__func__")?;
+            let object = self.member(&this, "__self__")?;
+            return self.call(&function, args.with_self(object));
+        }
+        if this.class_is(types.builtin) || this.class_is(types.method_wrapper) {
+            return self.call_builtin_method(callable, args);
+        }
+        if this.class_is(types.method_descriptor) || this.class_is(types.wrapper_descriptor) {
+            return self.call_descriptor(callable, args);
+        }
+        if this.is_instance_of(types.type_) {
+            return self.construct(callable, args);
+        }
+        if this.class_is(types.partial) {
+            return self.call_partial(&this, args);
+        }
+        if this.class_is(types.op_overload) || this.class_is(types.op_packet) {
+            return self.torch_call(Shadow::Function(this.clone()), callable, args);
+        }
+        if let Some(inner) = crate::callable::inner_function(&this) {
+            let inner = self.pinned(inner);
+            return self.call(&inner, args);
+        }
+        self.call_instance(callable, args)
+    }
+
+    fn call_plainly(&mut self, callable: &Val, args: &Args) -> R<Val> {
+        let positional: Vec<Obj> = args.positional.iter().map(|a| a.obj.clone()).collect();
+        Ok(callable.obj.call(&positional, keywords(&args.keywords)?.as_ref())?.into())
+    }
+
+    /// A field of a method, partial or the like.
+    pub fn member(&mut self, object: &Obj, name: &'static str) -> R<Val> {
+        let found = object.attr(name)?;
+        Ok(self.found_at(object, &Obj::str(name), found, |of| Source::Member(of, name)))
+    }
+
+    /// An instance of a class with `__call__`.
+    fn call_instance(&mut self, callable: &Val, args: Args) -> R<Called> {
+        let class = callable.obj.class();
+        self.recorded(|rec| Ok(rec.rely_on_class(&class)));
+        match type_lookup(&class, &Obj::str("__call__")) {
+            Some(function) if function.class_is(types().function) => {
+                let function = self.pinned(function);
+                self.call(&function, args.with_self(callable.clone()))
+            }
+            _ => {
+                let why = format!("a call of a {}", callable.obj.class_name());
+                self.opaque_call(callable, args, &why)
+            }
+        }
+    }
+
+    fn call_partial(&mut self, partial: &Obj, args: Args) -> R<Called> {
+        let function = self.member(partial, "func")?;
+        let fixed = self.member(partial, "args")?;
+        let named = self.member(partial, "keywords")?;
+        let mut positional = self.iterate_all(&fixed)?;
+        positional.extend(args.positional);
+        let mut keywords = self.mapping_items(&named)?;
+        for (key, value) in args.keywords {
+            match keywords.iter_mut().find(|(k, _)| k.to_str() == key.to_str()) {
+                Some(entry) => entry.1 = value,
+                None => keywords.push((key, value)),
+            }
+        }
+        self.call(&function, Args { positional, keywords })
+    }
+
+    pub fn has_tensor(&self, args: &Args) -> bool {
+        let holds = |value: &Val| !crate::record::tensors_in(&value.obj).is_empty();
+        args.positional.iter().any(holds) || args.keywords.iter().any(|(_, value)| holds(value))
+    }
+
+    // Python functions.
+
+    fn call_function(&mut self, callable: &Val, args: Args) -> R<Called> {
+        let function = &callable.obj;
+        if builtins::is_torch_leaf(function) && self.has_tensor(&args) {
+            return self.torch_call(Shadow::Function(function.clone()), callable, args);
+        }
+        if let Some(why) = builtins::not_inlined(function) {
+            return self.opaque_call(callable, args, &why);
+        }
+        let Some(code) = code_info(&function.attr("__code__")?) else {
+            return self.opaque_call(callable, args, "a function of a kind that is not captured");
+        };
+        if self.frames.len() > DEPTH {
+            self.give_up("very deep recursion");
+            if self.frames.len() > DEPTH + 50 {
+                return Err(PyRecursionError::new_err("maximum recursion depth exceeded"));
+            }
+            return self.call_plainly(callable, &args).map(Called::Value);
+        }
+        let locals = self.bind(&code, function, args)?;
+        let frame = self.new_frame(code, function, locals)?;
+        if self.rec.is_none() {
+            // Recording ended while the arguments were bound; the frame runs all the same.
+        }
+        self.frames.push(frame);
+        Ok(Called::Pushed)
+    }
+
+    pub fn push_frame(&mut self, frame: Frame, after: After) {
+        self.frames.push(Frame { after, ..frame });
+    }
+
+    // Functions that look at the frame that calls them.
+
+    fn call_frame_function(&mut self, callable: &Val, args: &Args) -> R<Option<Called>> {
+        if self.frames.is_empty() || !args.positional.is_empty() || !args.keywords.is_empty() {
+            return Ok(None);
+        }
+        let ptr = callable.obj.ptr();
+        if ptr == types().super_.cast() {
+            return self.zero_super().map(Some);
+        }
+        Ok(match builtins::frame_function(&callable.obj) {
+            Some("globals") => {
+                let globals = self.frame().globals.clone();
+                Some(Called::Value(self.pinned(globals)))
+            }
+            Some(_) => {
+                self.give_up("locals()");
+                Some(Called::Value(self.locals_dict()?.into()))
+            }
+            None => None,
+        })
+    }
+
+    fn locals_dict(&mut self) -> R<Obj> {
+        let dict = pyo3::types::PyDict::new(py());
+        let frame = self.frame();
+        for (variable, value) in frame.code.code.variables.iter().zip(&frame.locals) {
+            let Some(value) = value else { continue };
+            let content = match crate::source::cell_contents(&value.obj) {
+                Some(content) => content,
+                None if value.obj.class_is(types().cell) => continue,
+                None => value.obj.clone(),
+            };
+            dict.set_item(&variable.name, content.bind())?;
+        }
+        Ok(dict.into())
+    }
+
+    fn zero_super(&mut self) -> R<Called> {
+        let frame = self.frame();
+        let variables = &frame.code.code.variables;
+        let place = variables.iter().position(|v| v.name == "__class__");
+        let class = place.and_then(|n| frame.locals[n].clone()).and_then(|cell| crate::source::cell_contents(&cell.obj));
+        let first = frame.locals.first().cloned().flatten();
+        let (Some(class), Some(first)) = (class, first) else {
+            return Err(pyo3::exceptions::PyRuntimeError::new_err("super(): no arguments"));
+        };
+        let this = crate::source::cell_contents(&first.obj).unwrap_or(first.obj);
+        // SAFETY: the type lives for ever.
+        let made = unsafe { Obj::borrowed(types().super_.cast()) }.call(&[class, this], None)?;
+        if let Some(rec) = &mut self.rec {
+            rec.register(&made, Origin::Made);
+        }
+        Ok(Called::Value(made.into()))
+    }
+
+    // Functions and methods of C.
+
+    fn call_builtin_method(&mut self, callable: &Val, args: Args) -> R<Called> {
+        let this = callable.obj.clone();
+        if builtins::is_torch(&this) {
+            return self.torch_call(Shadow::Function(this), callable, args);
+        }
+        let (owner, name) = (this.attr("__self__")?, this.attr("__name__")?);
+        if owner.is_instance_of(types().module) || owner.is_none() {
+            return self.call_c_function(callable, args);
+        }
+        if owner.is_instance_of(types().type_) {
+            return self.call_class_builtin(callable, &owner, &name, args);
+        }
+        let owner: Val = owner.into();
+        if owner.obj.bind().is_instance_of::<VmGenerator>() {
+            return self.call_generator(&owner, &name, args);
+        }
+        match type_lookup(&owner.obj.class(), &name) {
+            Some(descriptor) if descriptor.class_is(types().method_descriptor) || descriptor.class_is(types().wrapper_descriptor) => {
+                let descriptor = self.pinned(descriptor);
+                self.call_descriptor(&descriptor, args.with_self(owner))
+            }
+            _ => self.opaque_call(callable, args, &format!("a method {} of C", name.bind())),
+        }
+    }
+
+    /// `dict.fromkeys`, `object.__new__`, `tuple.__new__`
+    fn call_class_builtin(&mut self, callable: &Val, owner: &Obj, name: &Obj, args: Args) -> R<Called> {
+        let text = name.to_str().unwrap_or_default();
+        if text == "__new__" {
+            return self.call_new(callable, owner, args);
+        }
+        if builtins::is_pure_class_method(owner, &text) {
+            return self.pure(&callable.obj, &args.positional, &args.keywords).map(Called::Value);
+        }
+        self.opaque_call(callable, args, &format!("{}.{text}", owner.class_name()))
+    }
+
+    fn call_c_function(&mut self, callable: &Val, args: Args) -> R<Called> {
+        let this = callable.obj.clone();
+        if builtins::is_pure(&this) && self.is_plain_data(&args) {
+            return self.pure(&this, &args.positional, &args.keywords).map(Called::Value);
+        }
+        let name = this.attr("__name__").ok().and_then(|n| n.to_str()).unwrap_or_default();
+        if builtins::operator_on(&this) {
+            return self.call_operator(&name, callable, args);
+        }
+        let why = format!("the function {name} of C");
+        self.opaque_call(callable, args, &why)
+    }
+
+    /// `operator.add(a, b)` is `a + b`.
+    fn call_operator(&mut self, name: &str, callable: &Val, args: Args) -> R<Called> {
+        use ox_bytecode::{BinaryOp as B, CompareOp as C};
+        let [left, right] = &args.positional[..] else {
+            return self.opaque_call(callable, args, "an operator of the operator module");
+        };
+        let binary = match name {
+            "add" => B::Add,
+            "sub" => B::Subtract,
+            "mul" => B::Multiply,
+            "truediv" => B::TrueDivide,
+            "floordiv" => B::FloorDivide,
+            "mod" => B::Remainder,
+            "matmul" => B::MatrixMultiply,
+            "pow" => B::Power,
+            "and_" => B::And,
+            "or_" => B::Or,
+            "xor" => B::Xor,
+            "getitem" => return self.load_item(left, right),
+            "eq" => return self.compare(C::Equal, left, right),
+            "ne" => return self.compare(C::NotEqual, left, right),
+            "lt" => return self.compare(C::Less, left, right),
+            "le" => return self.compare(C::LessEqual, left, right),
+            "gt" => return self.compare(C::Greater, left, right),
+            "ge" => return self.compare(C::GreaterEqual, left, right),
+            _ => return self.opaque_call(callable, args, "an operator of the operator module"),
+        };
+        self.binary(binary, false, left, right)
+    }
+
+    /// Nothing in the arguments can run code of the program's.
+    pub fn is_plain_data(&mut self, args: &Args) -> bool {
+        args.positional.iter().chain(args.keywords.iter().map(|(_, v)| v)).all(|v| self.is_plain(&v.obj, 4))
+    }
+
+    fn is_plain(&self, object: &Obj, depth: usize) -> bool {
+        let t = types();
+        if t.is_scalar(object) || t.is_pinnable(object) || t.is_enum(object) {
+            return true;
+        }
+        if depth == 0 {
+            return false;
+        }
+        if object.class_is(t.list) || object.class_is(t.tuple) || object.class_is(t.size) {
+            return items_of(object).iter().all(|item| self.is_plain(item, depth - 1));
+        }
+        if object.class_is(t.dict) || object.class_is(t.ordered_dict) {
+            return entries_of(object).iter().all(|(k, v)| self.is_plain(k, 1) && self.is_plain(v, depth - 1));
+        }
+        if object.class_is(t.set) || object.class_is(t.frozenset) {
+            return object.bind().try_iter().is_ok_and(|items| items.flatten().all(|item| self.is_plain(&item.into(), 1)));
+        }
+        false
+    }
+
+    fn call_descriptor(&mut self, callable: &Val, args: Args) -> R<Called> {
+        let this = callable.obj.clone();
+        let (Some(owner), Ok(class), Ok(name)) = (args.positional.first().cloned(), this.attr("__objclass__"), this.attr("__name__"))
+        else {
+            return self.opaque_call(callable, args, "a method without an object");
+        };
+        let text = name.to_str().unwrap_or_default();
+        if builtins::is_tensor_class(&class) {
+            if text == "__getitem__" || text == "__setitem__" {
+                let operator = text.trim_matches('_').to_string();
+                return self.torch_operator(&operator, &args.positional);
+            }
+            return self.torch_call(Shadow::Method(name), callable, args);
+        }
+        if is_tensor(&owner.obj) {
+            return self.opaque_call(callable, args, &format!("{text} of a tensor"));
+        }
+        if owner.obj.bind().is_instance_of::<VmGenerator>() {
+            let mut args = args;
+            args.positional.remove(0);
+            return self.call_generator(&owner, &name, args);
+        }
+        self.call_container_method(callable, &class, &text, args)
+    }
+
+    /// What is known of a callable by its identity.
+    fn call_known(&mut self, known: Known, callable: &Val, args: Args) -> R<Called> {
+        self.builtin_call(known, callable, args)
+    }
+
+    /// An entry of a dict that belongs to another object.
+    pub fn dict_value(&mut self, dict: &Obj, key: &Obj) -> Option<Val> {
+        let found = crate::obj::dict_get(dict, key)?;
+        Some(self.found_at(dict, key, found, |of| Source::Value(of, Key(key.clone()))))
+    }
+}

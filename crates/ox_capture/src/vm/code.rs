@@ -1,0 +1,104 @@
+//! Code objects, decoded once.
+
+use crate::obj::{Obj, items_of, py};
+use ox_bytecode::{Arguments, Code, Instruction, RawCode, Version, decode, variables};
+use pyo3::prelude::*;
+use rustc_hash::FxHashMap;
+use std::cell::RefCell;
+use std::rc::Rc;
+
+/// A code object and everything that running it needs.
+pub struct CodeInfo {
+    pub object: Obj,
+    pub code: Code,
+    pub consts: Vec<Obj>,
+    pub names: Vec<Obj>,
+    pub file: String,
+    pub name: String,
+}
+
+thread_local! {
+    /// By the address of the code object, which the entry keeps alive. None for code that the machine does not run.
+    static KNOWN: RefCell<FxHashMap<usize, Option<Rc<CodeInfo>>>> = RefCell::new(FxHashMap::default());
+}
+
+pub fn code_info(object: &Obj) -> Option<Rc<CodeInfo>> {
+    if let Some(known) = KNOWN.with_borrow(|known| known.get(&object.id()).cloned()) {
+        return known;
+    }
+    let info = read(object).ok().flatten().map(Rc::new);
+    if info.is_none() {
+        // The address must not be taken for another code object later on.
+        std::mem::forget(object.clone());
+    }
+    KNOWN.with_borrow_mut(|known| known.insert(object.id(), info.clone()));
+    info
+}
+
+fn read(object: &Obj) -> PyResult<Option<CodeInfo>> {
+    let info = py().version_info();
+    let Some(version) = Version::new(info.major.into(), info.minor.into()) else { return Ok(None) };
+    let bind = object.bind();
+    let number = |name: &str| -> PyResult<u32> { bind.getattr(name)?.extract() };
+    let texts = |name: &str| -> PyResult<Vec<String>> { bind.getattr(name)?.extract() };
+    let bytes = |name: &str| -> PyResult<Vec<u8>> { bind.getattr(name)?.extract() };
+    let (code, exceptions, lines) = (bytes("co_code")?, bytes("co_exceptiontable")?, bytes("co_linetable")?);
+    let (consts, names) = (items_of(&object.attr("co_consts")?), items_of(&object.attr("co_names")?));
+    let raw = RawCode {
+        version,
+        code: &code,
+        exception_table: &exceptions,
+        line_table: &lines,
+        first_line: number("co_firstlineno")?,
+        names: names.len() as u32,
+        consts: consts.len() as u32,
+        variables: variables(&texts("co_varnames")?, &texts("co_cellvars")?, &texts("co_freevars")?),
+        arguments: Arguments {
+            positional: number("co_argcount")?,
+            positional_only: number("co_posonlyargcount")?,
+            keyword_only: number("co_kwonlyargcount")?,
+        },
+        flags: number("co_flags")?,
+        stack_size: number("co_stacksize")?,
+    };
+    let Ok(code) = decode(&raw) else { return Ok(None) };
+    if code.is_coroutine() || code.is_async_generator() || !code.instructions.iter().all(is_supported) {
+        return Ok(None);
+    }
+    let (file, name) = (bind.getattr("co_filename")?.extract()?, bind.getattr("co_name")?.extract()?);
+    Ok(Some(CodeInfo { object: object.clone(), code, consts, names, file, name }))
+}
+
+/// What stands in class bodies and modules, in coroutines and in `except*` is left to CPython.
+fn is_supported(instruction: &Instruction) -> bool {
+    use Instruction::*;
+    !matches!(
+        instruction,
+        LoadFromDictOrDeref(_)
+            | LoadFromDictOrGlobals(_)
+            | LoadName(_)
+            | StoreName(_)
+            | DeleteName(_)
+            | LoadLocals
+            | SetupAnnotations
+            | GetAwaitable(_)
+            | GetAiter
+            | GetAnext
+            | EndAsyncFor
+            | BeforeAsyncWith
+            | CheckEgMatch
+            | MatchKeys
+            | MatchClass(_)
+            | CallIntrinsic2(_)
+    )
+}
+
+impl CodeInfo {
+    pub fn line(&self, at: usize) -> u32 {
+        self.code.positions.get(at).and_then(|p| p.line).unwrap_or(self.code.first_line)
+    }
+
+    pub fn location(&self, at: usize) -> String {
+        format!("{}:{}", self.file, self.line(at))
+    }
+}

@@ -1,0 +1,284 @@
+//! Calls of classes.
+
+use super::{After, Args, Called, R, Vm, VmIterator};
+use crate::attr::type_lookup;
+use crate::builtins;
+use crate::lazy::is_lazy;
+use crate::obj::{Obj, list_of, tuple_of};
+use crate::record::{Origin, Shadow, Val};
+use crate::types::types;
+use pyo3::ffi;
+use pyo3::prelude::*;
+
+impl Vm {
+    pub fn construct(&mut self, callable: &Val, args: Args) -> R<Called> {
+        let class = callable.obj.clone();
+        let t = types();
+        let ptr = class.ptr().cast::<ffi::PyTypeObject>();
+        if ptr == t.type_ && args.positional.len() == 1 {
+            return self.type_of(&args.positional[0]).map(Called::Value);
+        }
+        if let Some(called) = self.construct_builtin(ptr, callable, &args)? {
+            return Ok(called);
+        }
+        if builtins::is_torch_class(&class) {
+            return match self.has_tensor(&args) {
+                true => self.torch_call(Shadow::Function(class.clone()), callable, args),
+                false => self.opaque_call(callable, args, "a class of torch's written in C"),
+            };
+        }
+        self.construct_instance(callable, args)
+    }
+
+    fn type_of(&mut self, value: &Val) -> R<Val> {
+        let class = match is_lazy(&value.obj) {
+            // SAFETY: types live as long as torch.
+            true => unsafe { Obj::borrowed(types().tensor.cast()) },
+            false => value.obj.class(),
+        };
+        Ok(self.pinned(class))
+    }
+
+    fn construct_builtin(&mut self, ptr: crate::types::Type, callable: &Val, args: &Args) -> R<Option<Called>> {
+        let t = types();
+        let positional = &args.positional;
+        let plain = args.keywords.is_empty();
+        let value = if ptr == t.list && plain && positional.len() <= 1 {
+            let items = self.all_of_first(positional)?;
+            self.made(list_of(&items)?)
+        } else if ptr == t.tuple && plain && positional.len() <= 1 {
+            match &positional[..] {
+                [only] if only.obj.class_is(t.tuple) => only.clone(),
+                _ => {
+                    let items = self.all_of_first(positional)?;
+                    self.made(tuple_of(&items)?)
+                }
+            }
+        } else if (ptr == t.set || ptr == t.frozenset) && plain && positional.len() <= 1 {
+            let items = self.all_of_first(positional)?;
+            let made = callable.obj.call(&[list_of(&items)?], None)?;
+            self.made(made)
+        } else if ptr == t.dict || ptr == t.ordered_dict {
+            return self.new_dict(callable, args).map(|v| Some(Called::Value(v)));
+        } else if ptr == t.bool && plain && positional.len() == 1 {
+            if super::operators::is_tensor(&positional[0].obj) {
+                return self.opaque_call(callable, args.clone(), "the truth of a tensor").map(Some);
+            }
+            Obj::bool(self.truth(&positional[0])?).into()
+        } else if [t.int, t.float, t.str, t.complex, t.bytes].contains(&ptr) {
+            return self.new_scalar(callable, args).map(Some);
+        } else if [t.range, t.slice, t.device].contains(&ptr) || ptr == t.object && positional.is_empty() {
+            let result = self.pure(&callable.obj, positional, &args.keywords)?;
+            self.made(result.obj)
+        } else if [t.zip, t.enumerate, t.map, t.filter, t.reversed].contains(&ptr) {
+            return VmIterator::construct(self, callable, args).map(|v| Some(Called::Value(v)));
+        } else if ptr == t.size {
+            let items = self.all_of_first(positional)?;
+            let made = callable.obj.call(&[tuple_of(&items)?], None)?;
+            self.made(made)
+        } else if [t.super_, t.property, t.classmethod, t.staticmethod, t.method, t.partial].contains(&ptr) {
+            let objects: Vec<Obj> = positional.iter().map(|a| self.settled(a)).collect();
+            let made = callable.obj.call(&objects, super::native::keywords(&args.keywords)?.as_ref())?;
+            if let Some(rec) = &mut self.rec {
+                rec.register(&made, Origin::Made);
+            }
+            made.into()
+        } else {
+            return Ok(None);
+        };
+        Ok(Some(Called::Value(value)))
+    }
+
+    fn all_of_first(&mut self, positional: &[Val]) -> R<Vec<Obj>> {
+        let Some(first) = positional.first() else { return Ok(Vec::new()) };
+        let values = self.iterate_all(first)?;
+        Ok(values.iter().map(|v| self.settled(v)).collect())
+    }
+
+    fn new_dict(&mut self, callable: &Val, args: &Args) -> R<Val> {
+        let made = callable.obj.call(&[], None)?;
+        let mut entries = Vec::new();
+        if let Some(first) = args.positional.first() {
+            if first.obj.is_instance_of(types().dict) {
+                entries = self.mapping_items(first)?;
+            } else {
+                for pair in self.iterate_all(first)? {
+                    let pair = self.iterate_all(&pair)?;
+                    let [key, value] = &pair[..] else {
+                        let text = "dictionary update sequence element has length other than 2";
+                        return Err(pyo3::exceptions::PyValueError::new_err(text));
+                    };
+                    entries.push((self.settled(key), value.clone()));
+                }
+            }
+        }
+        entries.extend(args.keywords.iter().cloned());
+        for (key, value) in &entries {
+            let value = self.settled(value);
+            made.bind().set_item(key.bind(), value.bind())?;
+        }
+        Ok(self.made(made))
+    }
+
+    fn new_scalar(&mut self, callable: &Val, args: &Args) -> R<Called> {
+        let Some(first) = args.positional.first() else {
+            return Ok(Called::Value(callable.obj.call(&[], None)?.into()));
+        };
+        if super::operators::is_tensor(&first.obj) {
+            return self.opaque_call(callable, args.clone(), "a tensor's value as a number or text");
+        }
+        if self.is_plain_data(args) {
+            return self.pure(&callable.obj, &args.positional, &args.keywords).map(Called::Value);
+        }
+        let name = callable.obj.attr("__name__")?.to_str().unwrap_or_default();
+        let methods: &[&str] = if name == "str" { &["__str__", "__repr__"] } else { &["__int__", "__float__", "__index__"] };
+        for method in methods {
+            let found = type_lookup(&first.obj.class(), &Obj::str(method));
+            if let Some(found) = found.filter(|f| f.class_is(types().function)) {
+                let found = self.pinned(found);
+                return self.call(&found, Args::positional(vec![first.clone()]));
+            }
+        }
+        self.opaque_call(callable, args.clone(), &format!("{name}() of a {}", first.obj.class_name()))
+    }
+
+    /// `cls.__new__`, then `__init__`.
+    fn construct_instance(&mut self, callable: &Val, args: Args) -> R<Called> {
+        let class = callable.obj.clone();
+        let meta = class.class();
+        let t = types();
+        self.recorded(|rec| Ok(rec.rely_on_class(&class) && rec.rely_on_class(&meta)));
+        // SAFETY: a type.
+        let plain_meta = unsafe { Obj::borrowed(t.type_.cast()) };
+        let own_call = type_lookup(&meta, &Obj::str("__call__"));
+        let is_plain = matches!((&own_call, type_lookup(&plain_meta, &Obj::str("__call__"))), (Some(a), Some(b)) if a.is(&b));
+        if !is_plain {
+            if meta_is_enum(&class) && self.is_plain_data(&args) {
+                let objects: Vec<Obj> = args.positional.iter().map(|a| self.settled(a)).collect();
+                let member = class.call(&objects, None)?;
+                return Ok(Called::Value(self.pinned(member)));
+            }
+            return match own_call.filter(|f| f.class_is(t.function)) {
+                Some(function) => {
+                    let function = self.pinned(function);
+                    self.call(&function, args.with_self(callable.clone()))
+                }
+                None => self.opaque_call(callable, args, "a class with a metaclass of its own"),
+            };
+        }
+        let Some(new) = type_lookup(&class, &Obj::str("__new__")) else {
+            return self.opaque_call(callable, args, "a class without __new__");
+        };
+        let object = if new.class_is(t.staticmethod) {
+            let function = self.pinned(new.attr("__func__")?);
+            self.call_now(&function, args.clone().with_self(callable.clone()))?
+        } else {
+            match self.new_by_c(&class, &new, &args)? {
+                Some(object) => object,
+                None => return self.opaque_call(callable, args, "a class whose instances are made in C"),
+            }
+        };
+        if !object.obj.is_instance_of(class.ptr().cast()) {
+            return Ok(Called::Value(object));
+        }
+        self.initialise(&object, args)
+    }
+
+    fn initialise(&mut self, object: &Val, args: Args) -> R<Called> {
+        let class = object.obj.class();
+        let Some(init) = type_lookup(&class, &Obj::str("__init__")) else { return Ok(Called::Value(object.clone())) };
+        if init.class_is(types().function) {
+            let init = self.pinned(init);
+            return match self.call(&init, args.with_self(object.clone()))? {
+                Called::Pushed => {
+                    self.frame().after = After::Instance(object.clone());
+                    Ok(Called::Pushed)
+                }
+                Called::Value(_) => Ok(Called::Value(object.clone())),
+            };
+        }
+        let t = types();
+        let is_container = object.obj.is_instance_of(t.dict) || object.obj.is_instance_of(t.list);
+        // SAFETY: a type.
+        let plain = unsafe { Obj::borrowed(t.object.cast()) };
+        let is_plain = type_lookup(&plain, &Obj::str("__init__")).is_some_and(|own| own.is(&init));
+        if is_plain && (args.positional.is_empty() && args.keywords.is_empty()) {
+            return Ok(Called::Value(object.clone()));
+        }
+        if is_container || is_plain || object.obj.is_instance_of(t.base_exception) {
+            let mut objects = vec![object.obj.clone()];
+            for arg in &args.positional {
+                let known = self.known_data(arg)?;
+                objects.push(known);
+            }
+            let own_new = type_lookup(&class, &Obj::str("__new__")).is_some_and(|n| n.class_is(t.staticmethod));
+            if !(is_plain && own_new) {
+                init.call(&objects, super::native::keywords(&args.keywords)?.as_ref())?;
+            }
+        }
+        Ok(Called::Value(object.clone()))
+    }
+
+    /// `__new__` of the built-in bases.
+    fn new_by_c(&mut self, class: &Obj, new: &Obj, args: &Args) -> R<Option<Val>> {
+        let t = types();
+        let owner = new.attr("__self__").ok();
+        let is_of = |base: crate::types::Type| owner.as_ref().is_some_and(|o| o.ptr() == base.cast());
+        let made = if is_of(t.object) {
+            // `object.__new__` complains about arguments only if neither method is overridden.
+            let overridden = type_lookup(class, &Obj::str("__init__")).is_some_and(|i| i.class_is(t.function));
+            let rest: Vec<Obj> = if overridden { Vec::new() } else { args.positional.iter().map(|a| a.obj.clone()).collect() };
+            new.call(&[&[class.clone()], &rest[..]].concat(), None)?
+        } else if is_of(t.dict) || is_of(t.list) || is_of(t.ordered_dict) || is_of(t.set) {
+            new.call(std::slice::from_ref(class), None)?
+        } else if class_is_exception(class) {
+            let mut objects = vec![class.clone()];
+            objects.extend(args.positional.iter().map(|a| self.settled(a)));
+            new.call(&objects, super::native::keywords(&args.keywords)?.as_ref())?
+        } else if is_of(t.tuple) {
+            let mut objects = vec![class.clone()];
+            if let Some(first) = args.positional.first() {
+                let items: Vec<Obj> = self.iterate_all(first)?.iter().map(|v| self.settled(v)).collect();
+                objects.push(tuple_of(&items)?);
+            }
+            new.call(&objects, None)?
+        } else if [t.int, t.float, t.str].iter().any(|base| is_of(*base)) && self.is_plain_data(args) {
+            let mut objects = vec![class.clone()];
+            objects.extend(args.positional.iter().map(|a| self.settled(a)));
+            new.call(&objects, None)?
+        } else {
+            return Ok(None);
+        };
+        if let Some(rec) = &mut self.rec {
+            rec.made(&made);
+            if rec.origin(&made) == Origin::Unknown {
+                rec.register(&made, Origin::Made);
+            }
+        }
+        Ok(Some(made.into()))
+    }
+
+    /// `super().__new__(cls, ...)` in a `__new__` written in Python.
+    pub fn call_new(&mut self, callable: &Val, _owner: &Obj, mut args: Args) -> R<Called> {
+        let Some(class) = args.positional.first().cloned().filter(|c| c.obj.is_instance_of(types().type_)) else {
+            return self.opaque_call(callable, args, "__new__ without a class");
+        };
+        args.positional.remove(0);
+        match self.new_by_c(&class.obj, &callable.obj, &args)? {
+            Some(object) => Ok(Called::Value(object)),
+            None => {
+                let args = args.with_self(class);
+                self.opaque_call(callable, args, "instances that are made in C")
+            }
+        }
+    }
+}
+
+fn class_is_exception(class: &Obj) -> bool {
+    crate::recipe::is_subtype(class, types().base_exception)
+}
+
+fn meta_is_enum(class: &Obj) -> bool {
+    let name = class.class_name();
+    name == "EnumType" || name == "EnumMeta"
+}

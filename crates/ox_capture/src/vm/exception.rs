@@ -1,0 +1,224 @@
+//! Exceptions and context managers.
+
+use super::{Args, Called, Flow, R, Vm};
+use crate::attr::type_lookup;
+use crate::obj::{Obj, items_of, py};
+use crate::record::Val;
+use crate::types::types;
+use pyo3::exceptions::{PyRuntimeError, PyStopIteration, PyTypeError};
+use pyo3::ffi;
+use pyo3::prelude::*;
+use std::ffi::{CString, c_char, c_int};
+
+unsafe extern "C" {
+    /// Adds a line to the traceback of the pending exception.
+    fn _PyTraceback_Add(function: *const c_char, file: *const c_char, line: c_int);
+}
+
+/// The exception that is being handled (`sys.exception()`), or None.
+fn handled() -> Obj {
+    // SAFETY: a new reference, or null for none.
+    unsafe { Obj::owned_opt(ffi::PyErr_GetHandledException()) }.unwrap_or_else(Obj::none)
+}
+
+fn set_handled(exception: &Obj) {
+    let ptr = if exception.is_none() { std::ptr::null_mut() } else { exception.ptr() };
+    // SAFETY: an exception or null; the reference is not taken over.
+    unsafe { ffi::PyErr_SetHandledException(ptr) };
+}
+
+fn value_of(error: PyErr) -> Obj {
+    error.into_value(py()).into()
+}
+
+impl Vm {
+    /// Looks for the handler of an exception, frame by frame. The exception itself if nobody up to `base` has one.
+    pub fn unwind(&mut self, base: usize, error: PyErr) -> R<Option<Val>> {
+        let mut error = error;
+        loop {
+            let frame = self.frames.last_mut().expect("a frame is running");
+            let at = frame.pc.saturating_sub(1);
+            if !self.reraising {
+                error = with_line(error, &frame.code, at);
+            }
+            self.reraising = false;
+            let handler = if self.fatal { None } else { frame.code.code.handler(at).copied() };
+            if let Some(handler) = handler {
+                frame.stack.truncate(handler.depth as usize);
+                if handler.push_index {
+                    frame.stack.push(Some(Obj::int(at as i64).into()));
+                }
+                frame.pc = handler.target.index();
+                let exception = value_of(error);
+                if let Some(rec) = &mut self.rec {
+                    rec.made_exception(&exception);
+                }
+                self.push(exception);
+                return Ok(None);
+            }
+            let frame = self.frames.pop().expect("a frame is running");
+            self.finished(&frame);
+            if frame.generator.is_some() && error.is_instance_of::<PyStopIteration>(py()) {
+                error = generator_raised(error);
+            }
+            if matches!(frame.after, super::After::Hand) || self.frames.len() <= base {
+                return Err(error);
+            }
+        }
+    }
+
+    pub fn push_exc_info(&mut self) {
+        let exception = self.pop();
+        let before = handled();
+        self.push(before);
+        set_handled(&exception.obj);
+        self.push(exception);
+    }
+
+    pub fn pop_except(&mut self) {
+        let before = self.pop();
+        set_handled(&before.obj);
+    }
+
+    pub fn check_exc_match(&mut self) -> R<()> {
+        let class = self.pop();
+        let exception = self.frame().stack.last().cloned().flatten().expect("an exception");
+        let classes = match class.obj.class_is(types().tuple) {
+            true => items_of(&class.obj),
+            false => vec![class.obj.clone()],
+        };
+        // SAFETY: the type lives for ever.
+        let base = unsafe { Obj::borrowed(types().base_exception.cast()) };
+        for class in &classes {
+            let is_exception = class.is_instance_of(types().type_) && crate::recipe::is_subtype(class, base.ptr().cast());
+            if !is_exception {
+                let text = "catching classes that do not inherit from BaseException is not allowed";
+                return Err(PyTypeError::new_err(text));
+            }
+        }
+        let matches = classes.iter().any(|class| exception.obj.is_instance_of(class.ptr().cast()));
+        self.push(Obj::bool(matches));
+        Ok(())
+    }
+
+    pub fn raise(&mut self, n: usize) -> R<Flow> {
+        if n == 0 {
+            let current = handled();
+            if current.is_none() {
+                return Err(PyRuntimeError::new_err("No active exception to reraise"));
+            }
+            return Err(PyErr::from_value(current.bind().clone()));
+        }
+        let cause = if n == 2 { Some(self.pop()) } else { None };
+        let raised = self.pop();
+        let exception = self.exception_of(&raised)?;
+        if let Some(cause) = cause {
+            let cause = if cause.obj.is_none() { cause } else { self.exception_of(&cause)? };
+            exception.obj.bind().setattr("__cause__", cause.obj.bind())?;
+        }
+        let context = handled();
+        if !context.is_none() && !context.is(&exception.obj) {
+            exception.obj.bind().setattr("__context__", context.bind())?;
+        }
+        Err(PyErr::from_value(exception.obj.bind().clone()))
+    }
+
+    /// An exception, or a class of which one is made.
+    fn exception_of(&mut self, value: &Val) -> R<Val> {
+        let base = types().base_exception;
+        if value.obj.is_instance_of(types().type_) && crate::recipe::is_subtype(&value.obj, base) {
+            return self.call_now(value, Args::default());
+        }
+        if value.obj.is_instance_of(base) {
+            return Ok(value.clone());
+        }
+        Err(PyTypeError::new_err("exceptions must derive from BaseException"))
+    }
+
+    pub fn reraise(&mut self, n: usize) -> R<Flow> {
+        let exception = self.pop();
+        if n > 0 {
+            let stack = &self.frame().stack;
+            let index = stack[stack.len() - n].clone().expect("an index");
+            if let Ok(index) = index.obj.bind().extract::<usize>() {
+                // The handler of the place where it was first raised has been left already: only the line is taken from there.
+                let _ = index;
+            }
+        }
+        self.reraising = true;
+        Err(PyErr::from_value(exception.obj.bind().clone()))
+    }
+
+    pub fn stop_iteration_error(&mut self, exception: &Obj) -> R<Obj> {
+        let stop = py().get_type::<PyStopIteration>();
+        if !exception.is_instance_of(stop.as_type_ptr()) {
+            return Ok(exception.clone());
+        }
+        let error = generator_raised(PyErr::from_value(exception.bind().clone()));
+        Ok(value_of(error))
+    }
+
+    pub fn cleanup_throw(&mut self) -> R<()> {
+        let exception = self.pop();
+        self.pop_slot();
+        self.pop_slot();
+        let stop = py().get_type::<PyStopIteration>();
+        if !exception.obj.is_instance_of(stop.as_type_ptr()) {
+            self.reraising = true;
+            return Err(PyErr::from_value(exception.obj.bind().clone()));
+        }
+        let value = exception.obj.attr("value")?;
+        self.push(value);
+        Ok(())
+    }
+
+    // Context managers.
+
+    fn special(&mut self, object: &Val, name: &str) -> R<Val> {
+        let class = object.obj.class();
+        self.recorded(|rec| Ok(rec.rely_on_class(&class)));
+        if type_lookup(&class, &Obj::str(name)).is_none() {
+            let text = format!("'{}' object does not support the context manager protocol", object.obj.class_name());
+            return Err(PyTypeError::new_err(text));
+        }
+        match self.load_attr(object, &Obj::str(name))? {
+            Called::Value(value) => Ok(value),
+            Called::Pushed => self.finish_pushed(),
+        }
+    }
+
+    pub fn before_with(&mut self) -> R<Flow> {
+        let manager = self.pop();
+        let enter = self.special(&manager, "__enter__")?;
+        let exit = self.special(&manager, "__exit__")?;
+        self.push(exit);
+        let called = self.call(&enter, Args::default())?;
+        self.take(called)
+    }
+
+    pub fn with_except_start(&mut self) -> R<Flow> {
+        let stack = &self.frame().stack;
+        let top = stack.len();
+        let (exit, exception) = (stack[top - 4].clone().expect("exit"), stack[top - 1].clone().expect("an exception"));
+        let traceback = exception.obj.attr("__traceback__")?;
+        let class = self.pinned(exception.obj.class());
+        let called = self.call(&exit, Args::positional(vec![class, exception, traceback.into()]))?;
+        self.take(called)
+    }
+}
+
+fn generator_raised(error: PyErr) -> PyErr {
+    let cause = error.clone_ref(py());
+    let raised = PyRuntimeError::new_err("generator raised StopIteration");
+    raised.set_cause(py(), Some(cause));
+    raised
+}
+
+/// The exception with the user's line in its traceback.
+fn with_line(error: PyErr, code: &super::CodeInfo, at: usize) -> PyErr {
+    let (Ok(name), Ok(file)) = (CString::new(code.name.as_str()), CString::new(code.file.as_str())) else { return error };
+    error.restore(py());
+    // SAFETY: an exception is pending; two C strings.
+    unsafe { _PyTraceback_Add(name.as_ptr(), file.as_ptr(), code.line(at) as c_int) };
+    PyErr::fetch(py())
+}

@@ -1,0 +1,268 @@
+//! Generators whose frames the machine runs.
+
+use super::{After, Args, Called, Flow, Frame, R, Vm};
+use crate::obj::{Obj, py};
+use crate::record::{Origin, Val};
+use pyo3::exceptions::{PyGeneratorExit, PyRuntimeError, PyStopIteration, PyTypeError, PyValueError};
+use pyo3::prelude::*;
+use std::cell::RefCell;
+
+/// A suspended frame. None while it runs and when it is done.
+#[pyclass(unsendable, module = "oxytorch")]
+pub struct VmGenerator {
+    frame: RefCell<Option<Box<Frame>>>,
+    started: std::cell::Cell<bool>,
+    running: std::cell::Cell<bool>,
+}
+
+#[pymethods]
+impl VmGenerator {
+    fn __iter__(this: Bound<'_, Self>) -> Bound<'_, Self> {
+        this
+    }
+
+    fn __next__(this: Bound<'_, Self>) -> PyResult<Option<Py<PyAny>>> {
+        let mut vm = Vm::plain();
+        // SAFETY: the thread is attached as long as this call runs.
+        let this = unsafe { forever(this) };
+        Ok(vm.resume_now(&this, Obj::none().into())?.map(|v| v.obj.bind().clone().unbind()))
+    }
+
+    fn send(this: Bound<'_, Self>, value: Bound<'_, PyAny>) -> PyResult<Py<PyAny>> {
+        let mut vm = Vm::plain();
+        // SAFETY: as above.
+        let this = unsafe { forever(this) };
+        let args = Args::positional(vec![Obj::from(value).into()]);
+        vm.generator_method(&this, "send", args).map(|v| v.obj.bind().clone().unbind())
+    }
+
+    #[pyo3(signature = (*args))]
+    fn throw(this: Bound<'_, Self>, args: Bound<'_, pyo3::types::PyTuple>) -> PyResult<Py<PyAny>> {
+        let mut vm = Vm::plain();
+        // SAFETY: as above.
+        let this = unsafe { forever(this) };
+        let args = Args::positional(args.iter().map(|a| Obj::from(a).into()).collect());
+        vm.generator_method(&this, "throw", args).map(|v| v.obj.bind().clone().unbind())
+    }
+
+    fn close(this: Bound<'_, Self>) -> PyResult<()> {
+        let mut vm = Vm::plain();
+        // SAFETY: as above.
+        let this = unsafe { forever(this) };
+        vm.generator_method(&this, "close", Args::default()).map(drop)
+    }
+}
+
+/// # Safety
+/// The result must not outlive the attachment of the thread.
+unsafe fn forever<T>(bound: Bound<'_, T>) -> Bound<'static, T> {
+    // SAFETY: only the lifetime changes.
+    unsafe { std::mem::transmute(bound) }
+}
+
+impl Vm {
+    /// The frame becomes a generator, which its caller gets: an empty frame returns it.
+    pub fn return_generator(&mut self) -> R<Flow> {
+        let running = self.frame();
+        let empty = Frame {
+            code: running.code.clone(),
+            function: running.function.clone(),
+            globals: running.globals.clone(),
+            builtins: running.builtins.clone(),
+            locals: Vec::new(),
+            stack: Vec::new(),
+            pc: running.pc,
+            after: std::mem::replace(&mut running.after, After::Push),
+            generator: None,
+        };
+        let frame = std::mem::replace(running, empty);
+        let generator = VmGenerator {
+            frame: RefCell::new(Some(Box::new(frame))),
+            started: std::cell::Cell::new(false),
+            running: std::cell::Cell::new(false),
+        };
+        let generator: Obj = Bound::new(py(), generator)?.into();
+        if let Some(rec) = &mut self.rec {
+            rec.register(&generator, Origin::Made);
+        }
+        Ok(Flow::Return(generator.into()))
+    }
+
+    /// Pushes the generator's frame with the value that is sent. False if it is done.
+    pub fn resume(&mut self, generator: &Bound<'static, VmGenerator>, value: Val, after: After) -> R<bool> {
+        let cell = generator.borrow();
+        if cell.running.get() {
+            return Err(PyValueError::new_err("generator already executing"));
+        }
+        let Some(mut frame) = cell.frame.borrow_mut().take() else { return Ok(false) };
+        cell.running.set(true);
+        cell.started.set(true);
+        frame.stack.push(Some(value));
+        frame.after = after;
+        frame.generator = Some(Obj::from(generator));
+        drop(cell);
+        self.frames.push(*frame);
+        Ok(true)
+    }
+
+    /// Runs the generator to its next value.
+    pub fn resume_now(&mut self, generator: &Bound<'static, VmGenerator>, value: Val) -> R<Option<Val>> {
+        match self.drive(generator, value, None) {
+            Ok(Ok(value)) => Ok(Some(value)),
+            Ok(Err(_)) => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Ok(Ok(yielded)), Ok(Err(returned)).
+    fn drive(&mut self, generator: &Bound<'static, VmGenerator>, value: Val, thrown: Option<PyErr>) -> R<Result<Val, Val>> {
+        if !self.resume(generator, value, After::Hand)? {
+            return match thrown {
+                Some(error) => Err(error),
+                None => Ok(Err(Obj::none().into())),
+            };
+        }
+        let base = self.frames.len() - 1;
+        self.waiting += 1;
+        let result = match thrown {
+            Some(error) => match self.unwind(base, error) {
+                Ok(Some(value)) => Ok(value),
+                Ok(None) => self.run(base),
+                Err(error) => Err(error),
+            },
+            None => self.run(base),
+        };
+        self.waiting -= 1;
+        let suspended = generator.borrow().frame.borrow().is_some();
+        result.map(|value| if suspended { Ok(value) } else { Err(value) })
+    }
+
+    /// The running frame, a generator's, gives out a value.
+    pub fn suspend(&mut self, base: usize, value: Val) -> R<Option<Val>> {
+        let mut frame = self.frames.pop().expect("a frame is running");
+        let after = std::mem::replace(&mut frame.after, After::Push);
+        let generator = frame.generator.take().expect("only generators yield");
+        let bound = generator.bind().cast::<VmGenerator>().map_err(PyErr::from)?.clone();
+        bound.borrow().frame.replace(Some(Box::new(frame)));
+        bound.borrow().running.set(false);
+        match after {
+            After::Hand => return Ok(Some(value)),
+            _ if self.frames.len() == base => return Ok(Some(value)),
+            // The iterator stays on the caller's stack, the value comes above it.
+            _ => self.push(value),
+        }
+        Ok(None)
+    }
+
+    /// A generator's frame is left for good.
+    pub fn finished(&mut self, frame: &Frame) {
+        if let Some(generator) = &frame.generator
+            && let Ok(bound) = generator.bind().cast::<VmGenerator>()
+        {
+            bound.borrow().running.set(false);
+        }
+    }
+
+    /// `[receiver, value] → [receiver, yielded]`, or at its end `[returned]` and a jump.
+    pub fn send(&mut self, label: usize) -> R<Flow> {
+        let value = self.pop();
+        let receiver = self.frame().stack.last().cloned().flatten().expect("a receiver");
+        if let Ok(generator) = receiver.obj.bind().cast::<VmGenerator>() {
+            let generator = generator.clone();
+            if !self.resume(&generator, value, After::Send(label))? {
+                self.pop_slot();
+                self.push(Obj::none());
+                self.frame().pc = label;
+            }
+            return Ok(Flow::Next);
+        }
+        let next = match value.obj.is_none() {
+            true => self.next_or_returned(&receiver),
+            false => {
+                self.give_up("a value is sent to an iterator");
+                let sent = receiver.obj.bind().call_method1("send", (value.obj.bind(),));
+                sent.map(|v| Ok(Obj::from(v).into())).or_else(stop_value)
+            }
+        };
+        match next? {
+            Ok(value) => self.push(value),
+            Err(returned) => {
+                self.pop_slot();
+                self.push(returned);
+                self.frame().pc = label;
+            }
+        }
+        Ok(Flow::Next)
+    }
+
+    fn next_or_returned(&mut self, receiver: &Val) -> R<Result<Val, Val>> {
+        match self.next_of(receiver) {
+            Ok(Some(value)) => Ok(Ok(value)),
+            Ok(None) => Ok(Err(Obj::none().into())),
+            Err(error) => stop_value(error),
+        }
+    }
+
+    pub fn call_generator(&mut self, generator: &Val, name: &Obj, args: Args) -> R<Called> {
+        let bound = generator.obj.bind().cast::<VmGenerator>().map_err(PyErr::from)?.clone();
+        let name = name.to_str().unwrap_or_default();
+        self.generator_method(&bound, &name, args).map(Called::Value)
+    }
+
+    fn generator_method(&mut self, generator: &Bound<'static, VmGenerator>, name: &str, args: Args) -> R<Val> {
+        let none: Val = Obj::none().into();
+        let result = match (name, &args.positional[..]) {
+            ("__next__", []) => self.drive(generator, none, None)?,
+            ("send", [value]) => {
+                if !generator.borrow().started.get() && !value.obj.is_none() {
+                    return Err(PyTypeError::new_err("can't send non-None value to a just-started generator"));
+                }
+                self.drive(generator, value.clone(), None)?
+            }
+            ("throw", [first, rest @ ..]) => {
+                let error = thrown(first, rest)?;
+                self.drive(generator, none, Some(error))?
+            }
+            ("close", []) => {
+                if !generator.borrow().started.get() {
+                    generator.borrow().frame.borrow_mut().take();
+                    return Ok(none);
+                }
+                return match self.drive(generator, none.clone(), Some(PyGeneratorExit::new_err(()))) {
+                    Ok(Ok(_)) => Err(PyRuntimeError::new_err("generator ignored GeneratorExit")),
+                    Ok(Err(_)) => Ok(none),
+                    Err(error) if error.is_instance_of::<PyGeneratorExit>(py()) => Ok(none),
+                    Err(error) if error.is_instance_of::<PyStopIteration>(py()) => Ok(none),
+                    Err(error) => Err(error),
+                };
+            }
+            ("__iter__", []) => return Ok(Obj::from(generator).into()),
+            _ => return Err(PyTypeError::new_err(format!("the generator's method {name}"))),
+        };
+        result.map_err(|returned| match returned.obj.is_none() {
+            true => PyStopIteration::new_err(()),
+            false => PyStopIteration::new_err(returned.obj.bind().clone().unbind()),
+        })
+    }
+}
+
+/// The value of a StopIteration; other exceptions stay.
+fn stop_value(error: PyErr) -> R<Result<Val, Val>> {
+    if !error.is_instance_of::<PyStopIteration>(py()) {
+        return Err(error);
+    }
+    let value: Obj = error.value(py()).getattr("value")?.into();
+    Ok(Err(value.into()))
+}
+
+/// `throw(exception)` and `throw(type, value, traceback)`
+fn thrown(first: &Val, rest: &[Val]) -> R<PyErr> {
+    let is_class = first.obj.is_instance_of(crate::types::types().type_);
+    let exception = match (is_class, rest.first().filter(|v| !v.obj.is_none())) {
+        (false, _) => first.obj.clone(),
+        (true, Some(value)) if value.obj.is_instance_of(first.obj.ptr().cast()) => value.obj.clone(),
+        (true, Some(value)) => first.obj.call(std::slice::from_ref(&value.obj), None)?,
+        (true, None) => first.obj.call(&[], None)?,
+    };
+    Ok(PyErr::from_value(exception.bind().clone()))
+}

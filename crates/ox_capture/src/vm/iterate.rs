@@ -1,0 +1,452 @@
+//! Iteration. While recording, the built-in iterators are the machine's own, so that what they give out keeps its source.
+
+use super::{After, Args, Called, Flow, R, Vm, VmGenerator};
+use crate::attr::type_lookup;
+use crate::obj::{Obj, entries_of, items_of, py, tuple_of};
+use crate::record::{Origin, Val};
+use crate::source::{Key, Source};
+use crate::types::types;
+use pyo3::exceptions::{PyRuntimeError, PyStopIteration, PyTypeError, PyValueError};
+use pyo3::ffi;
+use pyo3::prelude::*;
+use std::cell::RefCell;
+
+#[derive(Clone, Debug)]
+pub enum Kind {
+    /// A list, tuple or range, read as it is when its turn comes.
+    Sequence { of: Obj, at: usize },
+    /// What a dict or set held at the beginning; its size must stay.
+    Items { items: Vec<Val>, at: usize, of: Option<(Obj, usize)> },
+    Zip { iterators: Vec<Val>, strict: bool },
+    Enumerate { iterator: Val, count: i64 },
+    Map { function: Val, iterators: Vec<Val> },
+    Filter { function: Val, iterator: Val },
+}
+
+/// An iterator of the machine's.
+#[pyclass(unsendable, module = "oxytorch")]
+pub struct VmIterator {
+    pub kind: RefCell<Kind>,
+}
+
+/// The kinds by name: what `VmIterator(name, parts, at)` makes.
+impl Kind {
+    pub fn parts(&self) -> (&'static str, Vec<Val>, i64) {
+        match self {
+            Kind::Sequence { of, at } => ("sequence", vec![of.clone().into()], *at as i64),
+            Kind::Items { items, at, of } => {
+                let mut parts: Vec<Val> = of.iter().map(|(container, _)| container.clone().into()).collect();
+                parts.extend(items.iter().skip(*at).cloned());
+                (if of.is_some() { "items of" } else { "items" }, parts, 0)
+            }
+            Kind::Zip { iterators, strict } => ("zip", iterators.clone(), i64::from(*strict)),
+            Kind::Enumerate { iterator, count } => ("enumerate", vec![iterator.clone()], *count),
+            Kind::Map { function, iterators } => ("map", [std::slice::from_ref(function), iterators].concat(), 0),
+            Kind::Filter { function, iterator } => ("filter", vec![function.clone(), iterator.clone()], 0),
+        }
+    }
+
+    fn from_parts(name: &str, mut parts: Vec<Val>, at: i64) -> R<Kind> {
+        Ok(match name {
+            "sequence" => Kind::Sequence { of: parts.remove(0).obj, at: at as usize },
+            "items of" => {
+                let container = parts.remove(0).obj;
+                let len = container.bind().len()?;
+                Kind::Items { items: parts, at: 0, of: Some((container, len)) }
+            }
+            "items" => Kind::Items { items: parts, at: 0, of: None },
+            "zip" => Kind::Zip { iterators: parts, strict: at != 0 },
+            "enumerate" => Kind::Enumerate { iterator: parts.remove(0), count: at },
+            "map" => Kind::Map { function: parts.remove(0), iterators: parts },
+            "filter" => Kind::Filter { function: parts.remove(0), iterator: parts.remove(0) },
+            other => return Err(PyValueError::new_err(format!("no iterator is called {other}"))),
+        })
+    }
+}
+
+#[pymethods]
+impl VmIterator {
+    #[new]
+    #[pyo3(signature = (name, at, *parts))]
+    fn new(name: &str, at: i64, parts: Bound<'_, pyo3::types::PyTuple>) -> PyResult<VmIterator> {
+        let parts = parts.iter().map(|part| Obj::from(part).into()).collect();
+        Ok(VmIterator { kind: RefCell::new(Kind::from_parts(name, parts, at)?) })
+    }
+
+    fn __iter__(this: Bound<'_, Self>) -> Bound<'_, Self> {
+        this
+    }
+
+    /// Asked by CPython, not by the machine: nothing is recorded.
+    fn __next__(this: Bound<'_, Self>) -> PyResult<Option<Py<PyAny>>> {
+        let mut vm = Vm::plain();
+        let value: Val = Obj::from(this).into();
+        Ok(vm.next_of(&value)?.map(|v| v.obj.bind().clone().unbind()))
+    }
+}
+
+fn new_iterator(kind: Kind) -> R<Obj> {
+    Ok(Bound::new(py(), VmIterator { kind: RefCell::new(kind) })?.into())
+}
+
+impl VmIterator {
+    /// `zip(...)` and its like.
+    pub fn construct(vm: &mut Vm, callable: &Val, args: &Args) -> R<Val> {
+        let t = types();
+        let ptr = callable.obj.ptr().cast::<ffi::PyTypeObject>();
+        let option = |name: &str| args.keywords.iter().find(|(k, _)| k.to_str().as_deref() == Some(name)).map(|(_, v)| v.clone());
+        let positional = &args.positional;
+        let kind = if ptr == t.zip {
+            let strict = match option("strict") {
+                Some(strict) => vm.truth(&strict)?,
+                None => false,
+            };
+            let iterators = positional.iter().map(|v| vm.iter_now(v)).collect::<R<Vec<Val>>>()?;
+            Kind::Zip { iterators, strict }
+        } else if ptr == t.enumerate && !positional.is_empty() {
+            let start = option("start").or_else(|| positional.get(1).cloned());
+            let count = start.map_or(Ok(0), |s| vm.settled(&s).bind().extract())?;
+            Kind::Enumerate { iterator: vm.iter_now(&positional[0])?, count }
+        } else if ptr == t.map && positional.len() >= 2 {
+            let iterators = positional[1..].iter().map(|v| vm.iter_now(v)).collect::<R<Vec<Val>>>()?;
+            Kind::Map { function: positional[0].clone(), iterators }
+        } else if ptr == t.filter && positional.len() == 2 {
+            Kind::Filter { function: positional[0].clone(), iterator: vm.iter_now(&positional[1])? }
+        } else if ptr == t.reversed && positional.len() == 1 {
+            return vm.reversed(callable, &positional[0]);
+        } else {
+            return Err(PyTypeError::new_err(format!("{}() got unexpected arguments", callable.obj.attr("__name__")?.bind())));
+        };
+        vm.own_iterator(kind)
+    }
+}
+
+impl Vm {
+    pub fn own_iterator(&mut self, kind: Kind) -> R<Val> {
+        let iterator = new_iterator(kind)?;
+        if let Some(rec) = &mut self.rec {
+            rec.register(&iterator, Origin::Made);
+        }
+        Ok(iterator.into())
+    }
+
+    fn reversed(&mut self, callable: &Val, object: &Val) -> R<Val> {
+        let t = types();
+        let this = &object.obj;
+        if let Some(method) = type_lookup(&this.class(), &Obj::str("__reversed__")).filter(|m| m.class_is(t.function)) {
+            let method = self.pinned(method);
+            return self.call_now(&method, Args::positional(vec![object.clone()]));
+        }
+        let known = [t.list, t.tuple, t.range, t.dict, t.str].iter().any(|c| this.is_instance_of(*c));
+        if !known && self.rec.as_ref().and_then(|rec| rec.viewed(this)).is_none() {
+            let has_items = type_lookup(&this.class(), &Obj::str("__getitem__")).is_some();
+            if !has_items {
+                return Ok(callable.obj.call(std::slice::from_ref(this), None)?.into());
+            }
+        }
+        let mut items = self.iterate_all(object)?;
+        items.reverse();
+        self.own_iterator(Kind::Items { items, at: 0, of: None })
+    }
+
+    pub fn iter_now(&mut self, value: &Val) -> R<Val> {
+        match self.iter(value)? {
+            Called::Value(value) => Ok(value),
+            Called::Pushed => self.finish_pushed(),
+        }
+    }
+
+    pub fn iter(&mut self, value: &Val) -> R<Called> {
+        let this = &value.obj;
+        if self.rec.is_none() {
+            return Ok(Called::Value(Obj::from(this.bind().try_iter()?).into()));
+        }
+        let t = types();
+        if this.bind().is_instance_of::<VmIterator>() || this.bind().is_instance_of::<VmGenerator>() {
+            return Ok(Called::Value(value.clone()));
+        }
+        if super::operators::is_tensor(this) {
+            return self.iterate_tensor(value);
+        }
+        let class = this.class();
+        let own = type_lookup(&class, &Obj::str("__iter__"));
+        if let Some(method) = own.as_ref().filter(|m| m.class_is(t.function)) {
+            self.recorded(|rec| Ok(rec.rely_on_class(&class)));
+            let method = self.pinned(method.clone());
+            return self.call(&method, Args::positional(vec![value.clone()]));
+        }
+        if let Some(kind) = self.kind_of(this)? {
+            return self.own_iterator(kind).map(Called::Value);
+        }
+        if own.is_none() && type_lookup(&class, &Obj::str("__getitem__")).is_some_and(|m| m.class_is(t.function)) {
+            return self.iterate_by_items(value);
+        }
+        // SAFETY: a live type.
+        let is_iterator = unsafe { (*this.class_ptr()).tp_iternext.is_some() };
+        if is_iterator && self.origin(this) == Origin::Made {
+            return Ok(Called::Value(value.clone()));
+        }
+        if own.is_none() && !is_iterator {
+            return Err(PyTypeError::new_err(format!("'{}' object is not iterable", this.class_name())));
+        }
+        let iter = self.builtin("iter")?;
+        self.opaque_call(&iter.into(), Args::positional(vec![value.clone()]), &format!("iteration over a {}", this.class_name()))
+    }
+
+    fn kind_of(&mut self, this: &Obj) -> R<Option<Kind>> {
+        let t = types();
+        if this.is_instance_of(t.list) || this.is_instance_of(t.tuple) {
+            self.know_len(this);
+            return Ok(Some(Kind::Sequence { of: this.clone(), at: 0 }));
+        }
+        if this.class_is(t.range) {
+            return Ok(Some(Kind::Sequence { of: this.clone(), at: 0 }));
+        }
+        if this.is_instance_of(t.dict) {
+            self.know_keys(this);
+            let items: Vec<Val> = entries_of(this).into_iter().map(|(key, _)| key.into()).collect();
+            let len = items.len();
+            return Ok(Some(Kind::Items { items, at: 0, of: Some((this.clone(), len)) }));
+        }
+        if let Some(dict) = self.rec.as_ref().and_then(|rec| rec.viewed(this)) {
+            return self.view_items(this, &dict).map(Some);
+        }
+        if this.class_is(t.str) || this.class_is(t.bytes) {
+            let items: Vec<Val> = this.bind().try_iter()?.map(|i| i.map(|i| Obj::from(i).into())).collect::<R<_>>()?;
+            return Ok(Some(Kind::Items { items, at: 0, of: None }));
+        }
+        if (this.class_is(t.set) || this.class_is(t.frozenset)) && matches!(self.origin(this), Origin::Made | Origin::Const) {
+            let items: Vec<Val> = this.bind().try_iter()?.map(|i| i.map(|i| Obj::from(i).into())).collect::<R<_>>()?;
+            let len = items.len();
+            return Ok(Some(Kind::Items { items, at: 0, of: Some((this.clone(), len)) }));
+        }
+        if this.class_is(t.deque) && self.origin(this) == Origin::Made {
+            let items: Vec<Val> = this.bind().try_iter()?.map(|i| i.map(|i| Obj::from(i).into())).collect::<R<_>>()?;
+            return Ok(Some(Kind::Items { items, at: 0, of: None }));
+        }
+        Ok(None)
+    }
+
+    fn view_items(&mut self, view: &Obj, dict: &Obj) -> R<Kind> {
+        self.know_keys(dict);
+        let name = view.class_name();
+        let mut items = Vec::new();
+        for (key, value) in entries_of(dict) {
+            if name.ends_with("keys") {
+                items.push(key.into());
+                continue;
+            }
+            let value = self.found_at(dict, &key, value, |of| Source::Value(of, Key(key.clone())));
+            items.push(match name.ends_with("values") {
+                true => value,
+                false => self.tuple(vec![key.into(), value])?,
+            });
+        }
+        let len = items.len();
+        Ok(Kind::Items { items, at: 0, of: Some((dict.clone(), len)) })
+    }
+
+    fn iterate_tensor(&mut self, value: &Val) -> R<Called> {
+        // SAFETY: types live as long as torch.
+        let tensor = unsafe { Obj::borrowed(types().tensor.cast()) };
+        let unbind: Val = tensor.attr("unbind")?.into();
+        let shadow = crate::record::Shadow::Method(Obj::str("unbind"));
+        let parts = match self.torch_call(shadow, &unbind, Args::positional(vec![value.clone(), Obj::int(0).into()]))? {
+            Called::Value(parts) => parts,
+            Called::Pushed => self.finish_pushed()?,
+        };
+        let of = parts.obj;
+        self.own_iterator(Kind::Sequence { of, at: 0 }).map(Called::Value)
+    }
+
+    /// The old protocol: `__getitem__` until IndexError.
+    fn iterate_by_items(&mut self, value: &Val) -> R<Called> {
+        let mut items = Vec::new();
+        loop {
+            let item = match self.load_item(value, &Obj::int(items.len() as i64).into()) {
+                Ok(Called::Value(item)) => Ok(item),
+                Ok(Called::Pushed) => self.finish_pushed(),
+                Err(error) => Err(error),
+            };
+            match item {
+                Ok(item) => items.push(item),
+                Err(error) if error.is_instance_of::<pyo3::exceptions::PyIndexError>(py()) => break,
+                Err(error) => return Err(error),
+            }
+        }
+        self.own_iterator(Kind::Items { items, at: 0, of: None }).map(Called::Value)
+    }
+
+    /// Everything that the iterable gives.
+    pub fn iterate_all(&mut self, value: &Val) -> R<Vec<Val>> {
+        if self.rec.is_none() {
+            return value.obj.bind().try_iter()?.map(|item| item.map(|i| Obj::from(i).into())).collect();
+        }
+        let t = types();
+        if (value.obj.class_is(t.list) || value.obj.class_is(t.tuple)) && !matches!(self.origin(&value.obj), Origin::Outside(_)) {
+            return Ok(items_of(&value.obj).into_iter().map(Val::from).collect());
+        }
+        let iterator = self.iter_now(value)?;
+        let mut items = Vec::new();
+        while let Some(item) = self.next_of(&iterator)? {
+            items.push(item);
+        }
+        Ok(items)
+    }
+
+    /// The next value; None at the end.
+    pub fn next_of(&mut self, iterator: &Val) -> R<Option<Val>> {
+        let this = iterator.obj.clone();
+        if let Ok(own) = this.bind().cast::<VmIterator>() {
+            return self.advance(&own.clone());
+        }
+        if let Ok(generator) = this.bind().cast::<VmGenerator>() {
+            return self.resume_now(&generator.clone(), Obj::none().into());
+        }
+        if self.rec.is_some() {
+            let class = this.class();
+            if let Some(method) = type_lookup(&class, &Obj::str("__next__")).filter(|m| m.class_is(types().function)) {
+                self.recorded(|rec| Ok(rec.rely_on_class(&class)));
+                let method = self.pinned(method);
+                return match self.call_now(&method, Args::positional(vec![iterator.clone()])) {
+                    Ok(value) => Ok(Some(value)),
+                    Err(error) if error.is_instance_of::<PyStopIteration>(py()) && !self.fatal => Ok(None),
+                    Err(error) => Err(error),
+                };
+            }
+            if self.origin(&this) != Origin::Made {
+                self.give_up(&format!("an iterator from outside: {}", this.class_name()));
+            }
+        }
+        // SAFETY: an iterator; a new reference, or null with or without an exception.
+        let next = unsafe {
+            if ffi::PyIter_Check(this.ptr()) == 0 {
+                return Err(PyTypeError::new_err(format!("'{}' object is not an iterator", this.class_name())));
+            }
+            ffi::PyIter_Next(this.ptr())
+        };
+        if let Some(error) = PyErr::take(py()) {
+            return Err(error);
+        }
+        // SAFETY: as above.
+        let next = unsafe { Obj::owned_opt(next) };
+        Ok(next.map(|object| match self.origin(&object) {
+            Origin::Unknown => self.made(object),
+            _ => object.into(),
+        }))
+    }
+
+    fn advance(&mut self, iterator: &Bound<'static, VmIterator>) -> R<Option<Val>> {
+        let kind = iterator.borrow().kind.borrow().clone();
+        match kind {
+            Kind::Sequence { of, at } => {
+                let len = of.bind().len()?;
+                if at >= len {
+                    return Ok(None);
+                }
+                let item = match of.class_is(types().range) {
+                    true => Obj::from(of.bind().get_item(at)?).into(),
+                    false => {
+                        let item = items_of(&of)[at].clone();
+                        self.found_at(&of, &Obj::int(at as i64), item, |id| Source::Item(id, at as u32))
+                    }
+                };
+                iterator.borrow().kind.replace(Kind::Sequence { of, at: at + 1 });
+                Ok(Some(item))
+            }
+            Kind::Items { items, at, of } => {
+                if let Some((container, len)) = &of
+                    && container.bind().len()? != *len
+                {
+                    let kind = if container.is_instance_of(types().dict) { "dictionary" } else { "Set" };
+                    return Err(PyRuntimeError::new_err(format!("{kind} changed size during iteration")));
+                }
+                let Some(item) = items.get(at).cloned() else { return Ok(None) };
+                if let Kind::Items { at, .. } = &mut *iterator.borrow().kind.borrow_mut() {
+                    *at += 1;
+                }
+                Ok(Some(item))
+            }
+            Kind::Zip { iterators, strict } => self.advance_zip(&iterators, strict),
+            Kind::Enumerate { iterator: inner, count } => {
+                let Some(item) = self.next_of(&inner)? else { return Ok(None) };
+                iterator.borrow().kind.replace(Kind::Enumerate { iterator: inner, count: count + 1 });
+                self.tuple(vec![Obj::int(count).into(), item]).map(Some)
+            }
+            Kind::Map { function, iterators } => {
+                let mut args = Vec::new();
+                for iterator in &iterators {
+                    let Some(item) = self.next_of(iterator)? else { return Ok(None) };
+                    args.push(item);
+                }
+                self.call_now(&function, Args::positional(args)).map(Some)
+            }
+            Kind::Filter { function, iterator: inner } => {
+                while let Some(item) = self.next_of(&inner)? {
+                    let kept = match function.obj.is_none() {
+                        true => item.clone(),
+                        false => self.call_now(&function, Args::positional(vec![item.clone()]))?,
+                    };
+                    if self.truth(&kept)? {
+                        return Ok(Some(item));
+                    }
+                }
+                Ok(None)
+            }
+        }
+    }
+
+    fn advance_zip(&mut self, iterators: &[Val], strict: bool) -> R<Option<Val>> {
+        let mut items = Vec::new();
+        for (n, iterator) in iterators.iter().enumerate() {
+            match self.next_of(iterator)? {
+                Some(item) => items.push(item),
+                None if strict && n > 0 => {
+                    let others = if n == 1 { "argument 1".to_string() } else { format!("arguments 1-{n}") };
+                    return Err(PyValueError::new_err(format!("zip() argument {} is shorter than {others}", n + 1)));
+                }
+                None if strict => {
+                    for (n, other) in iterators.iter().enumerate().skip(1) {
+                        if self.next_of(other)?.is_some() {
+                            let others = if n == 1 { "argument 1".to_string() } else { format!("arguments 1-{n}") };
+                            return Err(PyValueError::new_err(format!("zip() argument {} is longer than {others}", n + 1)));
+                        }
+                    }
+                    return Ok(None);
+                }
+                None => return Ok(None),
+            }
+        }
+        match items.is_empty() {
+            true => Ok(None),
+            false => {
+                let objects: Vec<Obj> = items.iter().map(|v| self.settled(v)).collect();
+                let tuple = tuple_of(&objects)?;
+                Ok(Some(self.made(tuple)))
+            }
+        }
+    }
+
+    pub fn for_iter(&mut self, label: usize) -> R<Flow> {
+        let iterator = self.frame().stack.last().cloned().flatten().expect("an iterator");
+        if let Ok(generator) = iterator.obj.bind().cast::<VmGenerator>() {
+            let generator = generator.clone();
+            return match self.resume(&generator, Obj::none().into(), After::ForIter(label))? {
+                true => Ok(Flow::Next),
+                false => {
+                    self.pop_slot();
+                    self.frame().pc = label;
+                    Ok(Flow::Next)
+                }
+            };
+        }
+        match self.next_of(&iterator)? {
+            Some(value) => self.push(value),
+            None => {
+                self.pop_slot();
+                self.frame().pc = label;
+            }
+        }
+        Ok(Flow::Next)
+    }
+}

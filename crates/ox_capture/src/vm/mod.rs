@@ -1,0 +1,310 @@
+//! The machine: frames of Python code, run one instruction at a time on real objects.
+//!
+//! With a recording it also notes where objects come from and what it relies on. Without one (`rec` is None) it is a plain interpreter:
+//! whatever cannot be recorded ends the recording, and the call goes on all the same.
+
+mod bind;
+mod break_;
+mod builtin;
+mod call;
+mod code;
+mod construct;
+mod exception;
+mod generator;
+mod iterate;
+mod native;
+mod operators;
+mod read;
+pub mod snapshot;
+mod step;
+mod store;
+
+pub use bind::Args;
+pub use code::{CodeInfo, code_info};
+pub use generator::VmGenerator;
+pub use iterate::VmIterator;
+
+use crate::lazy::Pending;
+use crate::obj::{Obj, py};
+use crate::record::{Abandon, Origin, Rec, Recording, Val};
+use crate::tree::{Segment, Tree};
+use pyo3::prelude::*;
+use std::rc::Rc;
+
+pub type R<T> = PyResult<T>;
+
+/// What happens with the value that a frame returns.
+#[derive(Clone, Debug)]
+pub enum After {
+    /// It is pushed on the caller's stack.
+    Push,
+    /// The frame was `__init__`: this object is pushed.
+    Instance(Val),
+    /// Nothing is pushed.
+    Drop,
+    /// It goes to the Rust function that runs the frame.
+    Hand,
+    /// The frame is a generator's: its end is the end of this loop.
+    ForIter(usize),
+    /// The frame is a generator's that `yield from` waits for.
+    Send(usize),
+}
+
+pub struct Frame {
+    pub code: Rc<CodeInfo>,
+    pub function: Obj,
+    pub globals: Obj,
+    pub builtins: Obj,
+    pub locals: Vec<Option<Val>>,
+    pub stack: Vec<Option<Val>>,
+    pub pc: usize,
+    pub after: After,
+    /// The generator whose frame it is.
+    pub generator: Option<Obj>,
+}
+
+impl Frame {
+    pub fn new(code: Rc<CodeInfo>, function: &Obj, locals: Vec<Option<Val>>) -> R<Frame> {
+        let globals = function.attr("__globals__")?;
+        let builtins = function.attr("__builtins__")?;
+        let stack = Vec::with_capacity(code.code.stack_size as usize);
+        Ok(Frame { code, function: function.clone(), globals, builtins, locals, stack, pc: 0, after: After::Push, generator: None })
+    }
+
+    pub fn location(&self) -> String {
+        self.code.location(self.pc.saturating_sub(1))
+    }
+}
+
+/// What an instruction or call led to.
+pub enum Flow {
+    Next,
+    /// The frame is left with this value.
+    Return(Val),
+    /// The generator's frame is suspended with this value.
+    Yield(Val),
+}
+
+/// What a call led to.
+pub enum Called {
+    Value(Val),
+    /// A frame was pushed; its value comes when it returns.
+    Pushed,
+}
+
+/// Where finished segments go.
+#[derive(Clone)]
+pub enum Attach {
+    Root,
+    Action(Rc<Segment>),
+}
+
+pub struct Vm {
+    pub rec: Option<Pending>,
+    pub frames: Vec<Frame>,
+    pub tree: Rc<Tree>,
+    pub attach: Attach,
+    /// How many Rust functions wait for a frame: then the machine's state is not all in its frames.
+    pub waiting: usize,
+    /// The exception in flight is not for the program's handlers.
+    pub fatal: bool,
+    /// The exception in flight has its line already.
+    pub reraising: bool,
+    pub fullgraph: bool,
+    /// Why recording was given up.
+    pub gave_up: Option<String>,
+    pub breaks: Vec<(String, String)>,
+}
+
+impl Vm {
+    pub fn new(tree: Rc<Tree>, rec: Option<Recording>, attach: Attach) -> Vm {
+        let rec = rec.map(Pending::new);
+        let (frames, breaks) = (Vec::new(), Vec::new());
+        Vm { rec, frames, tree, attach, waiting: 0, fatal: false, reraising: false, fullgraph: false, gave_up: None, breaks }
+    }
+
+    /// A machine that records nothing.
+    pub fn plain() -> Vm {
+        Vm::new(Rc::new(Tree::default()), None, Attach::Root)
+    }
+
+    pub fn frame(&mut self) -> &mut Frame {
+        self.frames.last_mut().expect("a frame is running")
+    }
+
+    pub fn location(&self) -> String {
+        self.frames.last().map(Frame::location).unwrap_or_default()
+    }
+
+    pub fn push(&mut self, value: impl Into<Val>) {
+        let value = value.into();
+        self.frame().stack.push(Some(value));
+    }
+
+    pub fn push_slot(&mut self, slot: Option<Val>) {
+        self.frame().stack.push(slot);
+    }
+
+    pub fn pop(&mut self) -> Val {
+        self.pop_slot().expect("the decoder checked that a value is there")
+    }
+
+    pub fn pop_slot(&mut self) -> Option<Val> {
+        self.frame().stack.pop().expect("the decoder checked the depth")
+    }
+
+    pub fn pop_many(&mut self, count: usize) -> Vec<Val> {
+        let frame = self.frame();
+        let at = frame.stack.len() - count;
+        frame.stack.split_off(at).into_iter().map(|v| v.expect("a value")).collect()
+    }
+
+    /// The object, its value relied on.
+    pub fn settled(&mut self, value: &Val) -> Obj {
+        match &mut self.rec {
+            Some(rec) => rec.settle(value),
+            None => value.obj.clone(),
+        }
+    }
+
+    /// Registers a new object.
+    pub fn made(&mut self, object: Obj) -> Val {
+        if let Some(rec) = &mut self.rec {
+            rec.made(&object);
+        }
+        object.into()
+    }
+
+    /// Registers an object that is this one whenever the checks hold.
+    pub fn pinned(&mut self, object: Obj) -> Val {
+        if let Some(rec) = &mut self.rec
+            && !crate::types::types().is_scalar(&object)
+        {
+            rec.pin(&object);
+        }
+        object.into()
+    }
+
+    /// Goes on without recording: the rest of this call, and later calls that come here, are Python's.
+    pub fn give_up(&mut self, why: &str) {
+        if let Err(error) = self.try_give_up(why) {
+            // The graph could not be computed: nothing that depends on it can go on.
+            self.fatal = true;
+            error.restore(py());
+        }
+    }
+
+    fn try_give_up(&mut self, why: &str) -> R<()> {
+        let Some(mut rec) = self.rec.take() else { return Ok(()) };
+        let why = format!("{why} (at {})", self.location());
+        self.gave_up = Some(why.clone());
+        let computed = rec.compute();
+        let segment = rec.gave_up(why);
+        self.attach_segment(segment);
+        computed.map(drop)
+    }
+
+    /// Runs `f` on the recording; where it cannot go on, recording ends.
+    pub fn recorded<T>(&mut self, f: impl FnOnce(&mut Recording) -> Rec<T>) -> Option<T> {
+        let rec = self.rec.as_mut()?;
+        match f(rec) {
+            Ok(value) => Some(value),
+            Err(Abandon(why)) => {
+                self.give_up(&why);
+                None
+            }
+        }
+    }
+
+    pub fn attach_segment(&mut self, segment: Segment) -> Rc<Segment> {
+        let branches = match &self.attach {
+            Attach::Root => &self.tree.branches,
+            Attach::Action(parent) => parent.branches().expect("an action has branches"),
+        };
+        branches.push(segment)
+    }
+
+    pub fn origin(&self, object: &Obj) -> Origin {
+        self.rec.as_ref().map_or(Origin::Unknown, |rec| rec.origin(object))
+    }
+
+    /// Runs frames until the one at depth `base` has returned.
+    pub fn run(&mut self, base: usize) -> R<Val> {
+        loop {
+            let flow = self.step();
+            let flow = match (flow, PyErr::take(py())) {
+                (Err(error), _) | (_, Some(error)) => Err(error),
+                (flow, None) => flow,
+            };
+            self.notice_taint();
+            let result = match flow {
+                Ok(Flow::Next) => continue,
+                Ok(Flow::Return(value)) => self.leave(base, value),
+                Ok(Flow::Yield(value)) => self.suspend(base, value),
+                Err(error) => self.unwind(base, error),
+            };
+            if let Some(value) = result? {
+                return Ok(value);
+            }
+        }
+    }
+
+    fn notice_taint(&mut self) {
+        let tainted = self.rec.as_mut().and_then(|rec| rec.tainted.clone());
+        if let Some(why) = tainted {
+            self.give_up(&why);
+        }
+    }
+
+    /// The running frame is done. The value, if the caller is not a frame.
+    fn leave(&mut self, base: usize, value: Val) -> R<Option<Val>> {
+        let frame = self.frames.pop().expect("a frame is running");
+        self.finished(&frame);
+        let done = self.frames.len() == base;
+        match frame.after {
+            After::Hand => return Ok(Some(value)),
+            _ if done => return Ok(Some(value)),
+            After::Push => self.push(value),
+            After::Drop => {}
+            After::Instance(object) => {
+                if !value.obj.is_none() {
+                    let name = value.obj.class_name();
+                    let error = pyo3::exceptions::PyTypeError::new_err(format!("__init__() should return None, not '{name}'"));
+                    return self.unwind(base, error);
+                }
+                self.push(object);
+            }
+            After::ForIter(label) => {
+                self.pop_slot();
+                self.frame().pc = label;
+            }
+            After::Send(label) => {
+                self.pop_slot();
+                self.push(value);
+                self.frame().pc = label;
+            }
+        }
+        Ok(None)
+    }
+
+    /// Runs a call to its end.
+    pub fn call_now(&mut self, callable: &Val, args: Args) -> R<Val> {
+        match self.call(callable, args)? {
+            Called::Value(value) => Ok(value),
+            Called::Pushed => self.finish_pushed(),
+        }
+    }
+
+    /// Runs the frame that was just pushed.
+    pub fn finish_pushed(&mut self) -> R<Val> {
+        let base = self.frames.len() - 1;
+        let instance = match std::mem::replace(&mut self.frame().after, After::Hand) {
+            After::Instance(object) => Some(object),
+            _ => None,
+        };
+        self.waiting += 1;
+        let result = self.run(base);
+        self.waiting -= 1;
+        result.map(|value| instance.unwrap_or(value))
+    }
+}

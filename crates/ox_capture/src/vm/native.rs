@@ -1,0 +1,182 @@
+//! Functions of C: pure ones run on the real objects, with checks for what they read from outside; torch's become nodes of the graph.
+
+use super::{Args, Called, R, Vm};
+use crate::obj::{Obj, py};
+use crate::record::{NotRecorded, Origin, Shadow, Val};
+use crate::source::{Key, Source, SourceId};
+use crate::types::types;
+use pyo3::prelude::*;
+use pyo3::sync::PyOnceLock;
+
+/// How many items of outside containers one call may rely on.
+const BUDGET: usize = 4096;
+
+/// Sets a cell: an effect on a closure.
+pub fn cell_setter() -> R<Obj> {
+    static SETTER: PyOnceLock<Obj> = PyOnceLock::new();
+    let setter = SETTER.get_or_try_init(py(), || -> R<Obj> {
+        let setter = pyo3::types::PyCFunction::new_closure(py(), None, None, |args, _| -> PyResult<()> {
+            args.get_item(0)?.setattr("cell_contents", args.get_item(1)?)
+        })?;
+        Ok(setter.into())
+    })?;
+    Ok(setter.clone())
+}
+
+impl Vm {
+    /// A function of the operator module, on data.
+    pub fn pure_call(&mut self, name: &str, args: &[Val]) -> R<Val> {
+        let function = self.operator(name)?;
+        self.pure(&function, args, &[])
+    }
+
+    pub fn pure_by_name(&mut self, name: &str, args: &[Val]) -> R<Val> {
+        let function = self.builtin(name)?;
+        self.pure(&function, args, &[])
+    }
+
+    /// A call without effects whose result depends on nothing but the data in its arguments.
+    pub fn pure(&mut self, function: &Obj, args: &[Val], kwargs: &[(Obj, Val)]) -> R<Val> {
+        let objects: Vec<Obj> = args.iter().map(|a| a.obj.clone()).collect();
+        if self.rec.is_none() {
+            return Ok(function.call(&objects, keywords(kwargs)?.as_ref())?.into());
+        }
+        let sources = if kwargs.is_empty() { self.pure_sources(args) } else { None };
+        let Some(sources) = sources else { return self.pure_on_known(function, args, kwargs) };
+        let result = match function.call(&objects, None) {
+            Ok(result) => result,
+            Err(_) => return self.pure_on_known(function, args, kwargs),
+        };
+        if !types().is_scalar(&result) {
+            return self.pure_on_known(function, args, kwargs);
+        }
+        let is_number = result.class_is(types().int) || result.class_is(types().float);
+        let is_free = is_number && args.iter().any(|a| a.free.is_some());
+        let rec = self.rec.as_mut().expect("checked above");
+        let source = rec.source(Source::Compute(Key(function.clone()), sources));
+        if is_free {
+            return Ok(rec.meet(result, source));
+        }
+        rec.check_equal(source, &result);
+        Ok(result.into())
+    }
+
+    /// Sources for all arguments, if the function's result is best checked by calling it again. None where nothing comes from outside,
+    /// or where something was made here or changed before.
+    fn pure_sources(&mut self, args: &[Val]) -> Option<Vec<SourceId>> {
+        let rec = self.rec.as_mut()?;
+        let is_outside = |arg: &Val| arg.free.is_some() || matches!(rec.origin(&arg.obj), Origin::Outside(_));
+        if !args.iter().any(is_outside) {
+            return None;
+        }
+        if args.iter().any(|arg| rec.is_whole(&arg.obj) || rec.is_resized(&arg.obj)) {
+            return None;
+        }
+        args.iter().map(|arg| rec.source_of(arg)).collect()
+    }
+
+    /// Relies on everything in the arguments, then calls.
+    fn pure_on_known(&mut self, function: &Obj, args: &[Val], kwargs: &[(Obj, Val)]) -> R<Val> {
+        let mut objects = Vec::with_capacity(args.len());
+        for arg in args {
+            objects.push(self.known_data(arg)?);
+        }
+        for (_, value) in kwargs {
+            self.known_data(value)?;
+        }
+        let result = function.call(&objects, keywords(kwargs)?.as_ref())?;
+        Ok(self.made(result))
+    }
+
+    /// The object, with everything in it relied on.
+    pub fn known_data(&mut self, value: &Val) -> R<Obj> {
+        let object = self.settled(value);
+        self.recorded(|rec| rec.know_whole(&object, &mut BUDGET.clone()));
+        Ok(object)
+    }
+
+    pub fn call_builtin(&mut self, name: &str, args: Vec<Val>) -> R<Called> {
+        let function = self.builtin(name)?;
+        self.call(&function.into(), Args::positional(args))
+    }
+
+    // Torch.
+
+    pub fn torch_operator(&mut self, name: &str, args: &[Val]) -> R<Called> {
+        let function = self.operator(name)?;
+        self.torch_call(Shadow::Function(function.clone()), &function.into(), Args::positional(args.to_vec()))
+    }
+
+    pub fn torch_operator_now(&mut self, name: &str, args: &[Val]) -> R<Val> {
+        self.waiting += 1;
+        let called = self.torch_operator(name, args);
+        self.waiting -= 1;
+        match called? {
+            Called::Value(value) => Ok(value),
+            Called::Pushed => self.finish_pushed(),
+        }
+    }
+
+    /// Records a torch call, or does it behind a break.
+    pub fn torch_call(&mut self, callee: Shadow, callable: &Val, args: Args) -> R<Called> {
+        let positional: Vec<Obj> = args.positional.iter().map(|a| self.settled(a)).collect();
+        let keywords: Vec<(Obj, Obj)> = args.keywords.iter().map(|(k, v)| (k.clone(), self.settled(v))).collect();
+        let location = self.torch_location();
+        let Some(rec) = self.rec.as_mut() else { return self.opaque_call(callable, args, "") };
+        match rec.torch_call(&callee, &positional, &keywords, &location) {
+            Ok(value) => Ok(Called::Value(value)),
+            Err(NotRecorded::Break(why)) => self.opaque_call(callable, args, &why),
+            Err(NotRecorded::Abandon(why)) => {
+                self.give_up(&why);
+                self.opaque_call(callable, args, &why)
+            }
+        }
+    }
+
+    /// As FX writes it.
+    fn torch_location(&self) -> String {
+        self.frames.last().map_or(String::new(), |frame| {
+            let at = frame.pc.saturating_sub(1);
+            format!("  File \"{}\", line {}, in {}\n", frame.code.file, frame.code.line(at), frame.code.name)
+        })
+    }
+
+    /// `x.shape`, `x.T`
+    pub fn tensor_field(&mut self, object: &Val, name: &Obj) -> R<Called> {
+        let location = self.torch_location();
+        let getattr = self.builtin("getattr")?;
+        let args = Args::positional(vec![object.clone(), name.clone().into()]);
+        let Some(rec) = self.rec.as_mut() else { return self.opaque_call(&getattr.into(), args, "") };
+        match rec.tensor_attribute(&object.obj, name, &location) {
+            Ok(value) => Ok(Called::Value(value)),
+            Err(NotRecorded::Break(why)) => self.opaque_call(&getattr.into(), args, &why),
+            Err(NotRecorded::Abandon(why)) => {
+                self.give_up(&why);
+                self.opaque_call(&getattr.into(), args, &why)
+            }
+        }
+    }
+
+    /// A function of the operator module that nobody can see into, for its value at once.
+    pub fn opaque_now(&mut self, name: &str, args: &[Val], why: &str) -> R<Val> {
+        let function = self.operator(name)?;
+        self.waiting += 1;
+        let called = self.opaque_call(&function.into(), Args::positional(args.to_vec()), why);
+        self.waiting -= 1;
+        match called? {
+            Called::Value(value) => Ok(value),
+            Called::Pushed => self.finish_pushed(),
+        }
+    }
+}
+
+pub fn keywords(kwargs: &[(Obj, Val)]) -> R<Option<Obj>> {
+    if kwargs.is_empty() {
+        return Ok(None);
+    }
+    let dict = pyo3::types::PyDict::new(py());
+    for (key, value) in kwargs {
+        dict.set_item(key.bind(), value.obj.bind())?;
+    }
+    Ok(Some(dict.into()))
+}

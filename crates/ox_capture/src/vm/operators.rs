@@ -1,0 +1,336 @@
+//! Operators, comparisons, truth.
+
+use super::{Args, Called, Flow, R, Vm};
+use crate::attr::type_lookup;
+use crate::lazy::is_lazy;
+use crate::obj::Obj;
+use crate::record::{Origin, Val};
+use crate::types::types;
+use ox_bytecode::{BinaryOp, CompareOp, UnaryOp};
+use pyo3::prelude::*;
+
+/// The name of the operator module's function, and what stands between the underscores of the special methods.
+fn binary_name(op: BinaryOp) -> (&'static str, &'static str) {
+    match op {
+        BinaryOp::Add => ("add", "add"),
+        BinaryOp::And => ("and_", "and"),
+        BinaryOp::FloorDivide => ("floordiv", "floordiv"),
+        BinaryOp::LeftShift => ("lshift", "lshift"),
+        BinaryOp::MatrixMultiply => ("matmul", "matmul"),
+        BinaryOp::Multiply => ("mul", "mul"),
+        BinaryOp::Remainder => ("mod", "mod"),
+        BinaryOp::Or => ("or_", "or"),
+        BinaryOp::Power => ("pow", "pow"),
+        BinaryOp::RightShift => ("rshift", "rshift"),
+        BinaryOp::Subtract => ("sub", "sub"),
+        BinaryOp::TrueDivide => ("truediv", "truediv"),
+        BinaryOp::Xor => ("xor", "xor"),
+    }
+}
+
+/// The comparison, its special method, and the one of the other side.
+fn compare_name(op: CompareOp) -> (&'static str, &'static str, &'static str) {
+    match op {
+        CompareOp::Less => ("lt", "__lt__", "__gt__"),
+        CompareOp::LessEqual => ("le", "__le__", "__ge__"),
+        CompareOp::Equal => ("eq", "__eq__", "__eq__"),
+        CompareOp::NotEqual => ("ne", "__ne__", "__ne__"),
+        CompareOp::Greater => ("gt", "__gt__", "__lt__"),
+        CompareOp::GreaterEqual => ("ge", "__ge__", "__le__"),
+    }
+}
+
+pub fn is_tensor(object: &Obj) -> bool {
+    is_lazy(object) || types().is_tensor(object)
+}
+
+impl Vm {
+    /// A method of the class that is written in Python.
+    fn python_method(&mut self, object: &Obj, name: &str) -> Option<Val> {
+        let class = object.class();
+        let found = type_lookup(&class, &Obj::str(name)).filter(|f| f.class_is(types().function))?;
+        self.recorded(|rec| Ok(rec.rely_on_class(&class)));
+        Some(self.pinned(found))
+    }
+
+    pub fn is_data(&self, object: &Obj) -> bool {
+        let t = types();
+        let containers = [t.list, t.tuple, t.dict, t.set, t.frozenset, t.size, t.slice];
+        t.is_scalar(object) || containers.iter().any(|c| object.class_is(*c))
+    }
+
+    pub fn unary(&mut self, op: UnaryOp, value: &Val) -> R<Called> {
+        let (function, method) = match op {
+            UnaryOp::Not => {
+                let truth = self.truth(value)?;
+                return Ok(Called::Value(Obj::bool(!truth).into()));
+            }
+            UnaryOp::Negative => ("neg", "__neg__"),
+            UnaryOp::Positive => ("pos", "__pos__"),
+            UnaryOp::Invert => ("invert", "__invert__"),
+        };
+        let native = self.operator(function)?;
+        if self.rec.is_none() {
+            return Ok(Called::Value(native.call(std::slice::from_ref(&value.obj), None)?.into()));
+        }
+        if is_tensor(&value.obj) {
+            return self.torch_operator(function, std::slice::from_ref(value));
+        }
+        if self.is_data(&value.obj) {
+            return self.pure_call(function, std::slice::from_ref(value)).map(Called::Value);
+        }
+        match self.python_method(&value.obj, method) {
+            Some(method) => self.call(&method, Args::positional(vec![value.clone()])),
+            None => self.opaque_call(&native.into(), Args::positional(vec![value.clone()]), "an operator of a class in C"),
+        }
+    }
+
+    pub fn binary(&mut self, op: BinaryOp, in_place: bool, left: &Val, right: &Val) -> R<Called> {
+        let (name, method) = binary_name(op);
+        let function = if in_place { format!("i{}", name.trim_end_matches('_')) } else { name.to_string() };
+        let native = self.operator(&function)?;
+        if self.rec.is_none() {
+            return Ok(Called::Value(native.call(&[left.obj.clone(), right.obj.clone()], None)?.into()));
+        }
+        if is_tensor(&left.obj) || is_tensor(&right.obj) {
+            return self.torch_operator(&function, &[left.clone(), right.clone()]);
+        }
+        if self.is_data(&left.obj) && self.is_data(&right.obj) {
+            return self.data_operator(name, &function, in_place, left, right);
+        }
+        if in_place && let Some(found) = self.python_method(&left.obj, &format!("__i{method}__")) {
+            return self.call(&found, Args::positional(vec![left.clone(), right.clone()]));
+        }
+        let (forward, reflected) = (format!("__{method}__"), format!("__r{method}__"));
+        self.by_methods(&native, &forward, &reflected, left, right)
+    }
+
+    fn data_operator(&mut self, name: &str, function: &str, in_place: bool, left: &Val, right: &Val) -> R<Called> {
+        let t = types();
+        let changes = in_place && [t.list, t.set, t.dict].iter().any(|c| left.obj.class_is(*c));
+        if !changes {
+            return self.pure_call(name, &[left.clone(), right.clone()]).map(Called::Value);
+        }
+        if matches!(self.origin(&left.obj), Origin::Made) {
+            let right = self.known_data(right)?;
+            let result = self.operator(function)?.call(&[left.obj.clone(), right], None)?;
+            return Ok(Called::Value(result.into()));
+        }
+        let right = self.known_data(right)?;
+        if self.rec.is_some() {
+            self.note(&format!("operator.{function}"), vec![left.clone(), right.clone().into()])?;
+            if let Some(rec) = &mut self.rec {
+                rec.mark_opaque(&left.obj);
+            }
+        }
+        let result = self.operator(function)?.call(&[left.obj.clone(), right], None)?;
+        Ok(Called::Value(result.into()))
+    }
+
+    /// By the special methods of both sides, the right one's first if it is of a subclass.
+    fn by_methods(&mut self, native: &Obj, forward: &str, reflected: &str, left: &Val, right: &Val) -> R<Called> {
+        let own = self.python_method(&left.obj, forward);
+        let other = match left.obj.class_ptr() == right.obj.class_ptr() && reflected.starts_with("__r") {
+            true => None,
+            false => self.python_method(&right.obj, reflected),
+        };
+        if own.is_none() && other.is_none() {
+            let args = Args::positional(vec![left.clone(), right.clone()]);
+            return self.opaque_call(&native.clone().into(), args, "an operator of a class in C");
+        }
+        // A built-in type on one side knows nothing of the other's class, so that only methods in Python count.
+        let other_first = other.is_some()
+            && left.obj.class_ptr() != right.obj.class_ptr()
+            && right.obj.is_instance_of(left.obj.class_ptr());
+        let mut tries = vec![(own, [left.clone(), right.clone()]), (other, [right.clone(), left.clone()])];
+        if other_first {
+            tries.reverse();
+        }
+        tries.retain(|(method, _)| method.is_some());
+        for (method, args) in tries {
+            let method = method.expect("kept");
+            let args = Args::positional(args.to_vec());
+            let value = self.call_now(&method, args)?;
+            if !value.obj.class_is(types().not_implemented) {
+                return Ok(Called::Value(value));
+            }
+        }
+        let name = native.attr("__name__").ok().and_then(|n| n.to_str()).unwrap_or_default();
+        match name.as_str() {
+            "eq" => Ok(Called::Value(Obj::bool(self.is_same(left, right)).into())),
+            "ne" => Ok(Called::Value(Obj::bool(!self.is_same(left, right)).into())),
+            _ => {
+                let text = format!(
+                    "unsupported operand type(s) for {name}: '{}' and '{}'",
+                    left.obj.class_name(),
+                    right.obj.class_name()
+                );
+                Err(pyo3::exceptions::PyTypeError::new_err(text))
+            }
+        }
+    }
+
+    pub fn compare(&mut self, op: CompareOp, left: &Val, right: &Val) -> R<Called> {
+        let (function, forward, reflected) = compare_name(op);
+        let native = self.operator(function)?;
+        if self.rec.is_none() {
+            return Ok(Called::Value(native.call(&[left.obj.clone(), right.obj.clone()], None)?.into()));
+        }
+        let t = types();
+        if is_tensor(&left.obj) || is_tensor(&right.obj) {
+            let by_identity = |o: &Obj| o.is_none() || o.class_is(t.str);
+            if by_identity(&left.obj) || by_identity(&right.obj) {
+                if function == "eq" || function == "ne" {
+                    return Ok(Called::Value(Obj::bool(function == "ne").into()));
+                }
+            }
+            return self.torch_operator(function, &[left.clone(), right.clone()]);
+        }
+        let is_fixed = |vm: &Vm, o: &Obj| t.is_pinnable(o) || t.is_enum(o) || vm.is_data(o);
+        if is_fixed(self, &left.obj) && is_fixed(self, &right.obj) {
+            return self.pure_call(function, &[left.clone(), right.clone()]).map(Called::Value);
+        }
+        let plain_eq = |o: &Obj| {
+            // SAFETY: a type.
+            let object = unsafe { Obj::borrowed(t.object.cast()) };
+            let eq = Obj::str("__eq__");
+            t.is_scalar(o) || matches!((type_lookup(&o.class(), &eq), type_lookup(&object, &eq)), (Some(a), Some(b)) if a.is(&b))
+        };
+        if matches!(op, CompareOp::Equal | CompareOp::NotEqual) && plain_eq(&left.obj) && plain_eq(&right.obj) {
+            let same = self.is_same(left, right);
+            return Ok(Called::Value(Obj::bool(same == (op == CompareOp::Equal)).into()));
+        }
+        self.by_methods(&native, forward, reflected, left, right)
+    }
+
+    pub fn is_same(&mut self, left: &Val, right: &Val) -> bool {
+        match &mut self.rec {
+            Some(rec) => rec.is_same(left, right),
+            None => left.obj.is(&right.obj),
+        }
+    }
+
+    pub fn op_contains(&mut self, negated: bool) -> R<Flow> {
+        let (container, item) = (self.pop(), self.pop());
+        let found = self.contains(&container, &item)?;
+        self.push(Obj::bool(found != negated));
+        Ok(Flow::Next)
+    }
+
+    fn contains(&mut self, container: &Val, item: &Val) -> R<bool> {
+        if self.rec.is_none() {
+            return Ok(container.obj.bind().contains(item.obj.bind())?);
+        }
+        let t = types();
+        if is_tensor(&container.obj) {
+            let value = self.opaque_now("contains", &[container.clone(), item.clone()], "`in` of a tensor")?;
+            return Ok(value.obj.truth()?);
+        }
+        if container.obj.is_instance_of(t.dict) && self.uses_slot(&container.obj, "__contains__", t.dict) {
+            let key = self.settled(item);
+            if t.is_scalar(&key) || t.is_pinnable(&key) {
+                return self.dict_contains(&container.obj, &key);
+            }
+        }
+        if let Some(method) = self.python_method(&container.obj, "__contains__") {
+            let value = self.call_now(&method, Args::positional(vec![container.clone(), item.clone()]))?;
+            return Ok(self.truth(&value)?);
+        }
+        if self.is_data(&container.obj) || t.is_pinnable(&container.obj) || container.obj.class_is(t.mapping_proxy) {
+            let value = self.pure_call("contains", &[container.clone(), item.clone()])?;
+            return Ok(value.obj.truth()?);
+        }
+        if container.obj.is_instance_of(t.list) || container.obj.is_instance_of(t.tuple) || self.is_iterable_here(&container.obj) {
+            for candidate in self.iterate_all(container)? {
+                if self.is_same(&candidate, item) {
+                    return Ok(true);
+                }
+                let equal = match self.compare(CompareOp::Equal, &candidate, item)? {
+                    Called::Value(value) => value,
+                    Called::Pushed => self.finish_pushed()?,
+                };
+                if self.truth(&equal)? {
+                    return Ok(true);
+                }
+            }
+            return Ok(false);
+        }
+        let value = self.opaque_now("contains", &[container.clone(), item.clone()], "`in` of a class in C")?;
+        Ok(value.obj.truth()?)
+    }
+
+    fn dict_contains(&mut self, dict: &Obj, key: &Obj) -> R<bool> {
+        match crate::obj::dict_get(dict, key) {
+            Some(_) => {
+                self.recorded(|rec| rec.check_has_key(dict, key));
+                Ok(true)
+            }
+            None => {
+                self.recorded(|rec| rec.check_no_key(dict, key));
+                Ok(false)
+            }
+        }
+    }
+
+    /// `bool(value)`.
+    pub fn truth(&mut self, value: &Val) -> R<bool> {
+        let object = &value.obj;
+        if self.rec.is_none() {
+            return Ok(object.truth()?);
+        }
+        let t = types();
+        if is_tensor(object) {
+            let value = self.opaque_now("truth", std::slice::from_ref(value), "the truth of a tensor")?;
+            let settled = self.settled(&value);
+            return Ok(settled.truth()?);
+        }
+        if t.is_scalar(object) {
+            return self.scalar_truth(value);
+        }
+        let counted = [t.list, t.tuple, t.dict, t.set, t.frozenset];
+        if counted.iter().any(|c| object.is_instance_of(*c)) && !self.overrides_truth(object) {
+            self.know_emptiness(object);
+            return Ok(object.truth()?);
+        }
+        if t.is_pinnable(object) || t.is_enum(object) {
+            return Ok(object.truth()?);
+        }
+        for method in ["__bool__", "__len__"] {
+            if let Some(method) = self.python_method(object, method) {
+                let answer = self.call_now(&method, Args::positional(vec![value.clone()]))?;
+                return self.truth(&answer);
+            }
+        }
+        let class = object.class();
+        let has = |name: &str| type_lookup(&class, &Obj::str(name)).is_some();
+        if !has("__bool__") && !has("__len__") {
+            self.recorded(|rec| Ok(rec.rely_on_class(&class)));
+            return Ok(true);
+        }
+        let answer = self.opaque_now("truth", std::slice::from_ref(value), "the truth of a class in C")?;
+        let settled = self.settled(&answer);
+        Ok(settled.truth()?)
+    }
+
+    fn overrides_truth(&self, object: &Obj) -> bool {
+        let python = |name: &str| type_lookup(&object.class(), &Obj::str(name)).is_some_and(|f| f.class_is(types().function));
+        python("__bool__") || python("__len__")
+    }
+
+    /// A number's truth is relied on, not its value.
+    fn scalar_truth(&mut self, value: &Val) -> R<bool> {
+        let truth = value.obj.truth()?;
+        if value.free.is_some() {
+            let answer = self.pure_call("truth", std::slice::from_ref(value))?;
+            return answer.obj.truth();
+        }
+        Ok(truth)
+    }
+
+    fn know_emptiness(&mut self, object: &Obj) {
+        let Origin::Outside(id) = self.origin(object) else { return };
+        let object = object.clone();
+        let Ok(truth) = self.operator("truth") else { return };
+        self.recorded(|rec| rec.check_pure(&truth, &[id], &object, &Obj::bool(object.truth().unwrap_or(true))));
+    }
+}

@@ -1,0 +1,169 @@
+//! `capture`: a function of the user's, captured by our own machine; its graphs go the way of Dynamo's.
+
+use crate::compile::{compile_graph, parse_options};
+use crate::error::warn_once;
+use crate::tensor::Crossing;
+use ox_capture::{Backend, Captured, Obj, Settings, TensorSpec};
+use ox_driver::Options;
+use ox_ir::Device;
+use pyo3::intern;
+use pyo3::prelude::*;
+use pyo3::sync::PyOnceLock;
+use pyo3::types::{PyDict, PyTuple};
+use std::sync::Arc;
+
+/// Captures a function: the result is called in its place.
+#[pyfunction]
+#[pyo3(signature = (function, fullgraph=false, limit=8, mode=None, options=None))]
+pub fn capture(
+    function: &Bound<'_, PyAny>,
+    fullgraph: bool,
+    limit: usize,
+    mode: Option<&str>,
+    options: Option<&Bound<'_, PyDict>>,
+) -> PyResult<Captured> {
+    let options = parse_options(mode, options)?;
+    Captured::new(Obj::from(function), Arc::new(Rest { options }), Settings { fullgraph, limit })
+}
+
+/// The rest of oxytorch, as capture sees it.
+struct Rest {
+    options: Options,
+}
+
+/// Where torch keeps the dispatch keys of a tensor, in words from the beginning of its TensorImpl.
+struct Keys {
+    word: usize,
+}
+
+static KEYS: PyOnceLock<Keys> = PyOnceLock::new();
+
+impl Keys {
+    fn get(py: Python<'_>) -> PyResult<&Keys> {
+        KEYS.get_or_try_init(py, || Keys::find(py))
+    }
+
+    /// Looks for the value that torch gives, in two tensors with other keys.
+    fn find(py: Python<'_>) -> PyResult<Keys> {
+        let torch = py.import("torch")?;
+        let plain = torch.call_method1("empty", (0,))?;
+        let kwargs = PyDict::new(py);
+        kwargs.set_item("dtype", torch.getattr("complex64")?)?;
+        let lazy = torch.call_method("empty", (0,), Some(&kwargs))?.call_method0("conj")?;
+        let word = (1..=22).find(|word| {
+            [&plain, &lazy].iter().all(|tensor| {
+                raw_keys(tensor).is_ok_and(|wanted| {
+                    // SAFETY: a TensorImpl is at least 23 words long in every version with the C ABI that we use.
+                    keys_at(tensor, *word).is_ok_and(|found| found == wanted)
+                })
+            })
+        });
+        word.map(|word| Keys { word })
+            .ok_or_else(|| pyo3::exceptions::PyImportError::new_err("this torch keeps dispatch keys where oxytorch does not find them"))
+    }
+}
+
+fn raw_keys(tensor: &Bound<'_, PyAny>) -> PyResult<u64> {
+    let py = tensor.py();
+    let keys = py.import(intern!(py, "torch._C"))?.call_method1(intern!(py, "_dispatch_keys"), (tensor,))?;
+    keys.call_method0(intern!(py, "raw_repr"))?.extract()
+}
+
+fn keys_at(tensor: &Bound<'_, PyAny>, word: usize) -> PyResult<u64> {
+    let crossing = Crossing::get(tensor.py())?;
+    // SAFETY: the tensor outlives the handle.
+    let handle = unsafe { crossing.unwrap(tensor)? };
+    // SAFETY: a live TensorImpl, which is longer than that.
+    Ok(unsafe { *handle.impl_ptr().cast::<u64>().add(word) })
+}
+
+/// Dispatch keys of a plain dense tensor on the CPU, with and without autograd's.
+fn is_plain(tensor: &Bound<'_, PyAny>) -> PyResult<bool> {
+    let py = tensor.py();
+    let is_cpu = tensor.getattr(intern!(py, "is_cpu"))?.is_truthy()?;
+    let strided = tensor.getattr(intern!(py, "layout"))?.is(&py.import(intern!(py, "torch"))?.getattr(intern!(py, "strided"))?);
+    let bits = tensor.call_method0(intern!(py, "is_conj"))?.is_truthy()? || tensor.call_method0(intern!(py, "is_neg"))?.is_truthy()?;
+    let wrapped = py.import(intern!(py, "torch._C"))?.getattr("_functorch")?.call_method1("is_functorch_wrapped_tensor", (tensor,))?;
+    Ok(is_cpu && strided && !bits && !wrapped.is_truthy()?)
+}
+
+impl Rest {
+    fn describe_tensor(&self, tensor: &Obj) -> PyResult<Option<TensorSpec>> {
+        let bound = tensor.bind();
+        if !is_plain(bound)? {
+            return Ok(None);
+        }
+        let crossing = Crossing::get(bound.py())?;
+        // SAFETY: the tensor outlives the handle.
+        let Ok(handle) = (unsafe { crossing.unwrap(bound) }) else { return Ok(None) };
+        let keys = keys_at(bound, Keys::get(bound.py())?.word)?;
+        let (Ok(Some(dtype)), Ok(sizes), Ok(strides)) = (handle.dtype(), handle.sizes(), handle.strides()) else { return Ok(None) };
+        let class = bound.get_type().as_ptr() as usize;
+        Ok(Some(TensorSpec { class, keys, dtype: dtype as i32, sizes: sizes.to_vec(), strides: strides.to_vec() }))
+    }
+}
+
+impl Backend for Rest {
+    fn describe(&self, tensor: &Obj) -> Option<TensorSpec> {
+        self.describe_tensor(tensor).ok().flatten()
+    }
+
+    fn is_like(&self, tensor: &Obj, spec: &TensorSpec) -> bool {
+        let bound = tensor.bind();
+        if bound.get_type_ptr() as usize != spec.class {
+            return false;
+        }
+        let (Ok(crossing), Some(keys)) = (Crossing::get(bound.py()), KEYS.get(bound.py())) else { return false };
+        // SAFETY: the tensor outlives the handle; its class is the one that was accepted.
+        let Ok(handle) = (unsafe { crossing.unwrap(bound) }) else { return false };
+        // SAFETY: a live TensorImpl.
+        let found = unsafe { *handle.impl_ptr().cast::<u64>().add(keys.word) };
+        found == spec.keys
+            && handle.sizes().is_ok_and(|sizes| sizes == spec.sizes)
+            && handle.strides().is_ok_and(|strides| strides == spec.strides)
+            && handle.dtype().is_ok_and(|dtype| dtype.is_some_and(|dtype| dtype as i32 == spec.dtype))
+    }
+
+    fn compile(&self, graph: &Obj) -> PyResult<Obj> {
+        let py = ox_capture::py();
+        let recorded = Bound::new(py, Recorded { graph: graph.bind().clone().unbind(), module: PyOnceLock::new() })?;
+        let compiled = compile_graph(recorded.as_any(), PyTuple::empty(py).as_any(), &self.options, Some(Device::Cpu))?;
+        Ok(compiled.into())
+    }
+
+    fn warn(&self, text: &str) -> PyResult<()> {
+        warn_once(ox_capture::py(), text)
+    }
+}
+
+/// A recorded graph in the place of a GraphModule, which takes longer to make than the rest of a trace: it is made if it must run.
+#[pyclass(frozen)]
+struct Recorded {
+    #[pyo3(get)]
+    graph: Py<PyAny>,
+    module: PyOnceLock<Py<PyAny>>,
+}
+
+impl Recorded {
+    fn module<'py>(&self, py: Python<'py>) -> PyResult<&Bound<'py, PyAny>> {
+        let module = self.module.get_or_try_init(py, || -> PyResult<Py<PyAny>> {
+            let empty = py.import("torch.nn")?.getattr("Module")?.call0()?;
+            Ok(py.import("torch.fx")?.getattr("GraphModule")?.call1((empty, self.graph.bind(py)))?.unbind())
+        })?;
+        Ok(module.bind(py))
+    }
+}
+
+#[pymethods]
+impl Recorded {
+    /// Runs the graph in eager.
+    #[pyo3(signature = (*args))]
+    fn forward<'py>(&self, args: &Bound<'py, PyTuple>) -> PyResult<Bound<'py, PyAny>> {
+        self.module(args.py())?.getattr(intern!(args.py(), "forward"))?.call1(args.clone())
+    }
+
+    #[getter]
+    fn code(&self, py: Python<'_>) -> PyResult<String> {
+        self.module(py)?.getattr("code")?.extract()
+    }
+}
