@@ -28,6 +28,11 @@ pub fn super_lookup(class: &Obj, after: &Obj, name: &Obj) -> Option<Obj> {
 
 /// Whether instances' attributes are found by the generic rules, `__getattr__` aside.
 pub fn is_generic(class: &Obj) -> bool {
+    // SAFETY: a type.
+    let slot = unsafe { (*class.ptr().cast::<ffi::PyTypeObject>()).tp_getattro };
+    if slot.is_some_and(|slot| slot as usize == ffi::PyObject_GenericGetAttr as *const () as usize) {
+        return true;
+    }
     let Some(found) = type_lookup(class, &Obj::str("__getattribute__")) else { return true };
     // SAFETY: a type.
     let object = unsafe { Obj::borrowed(types().object.cast()) };
@@ -36,6 +41,11 @@ pub fn is_generic(class: &Obj) -> bool {
 
 /// Whether stores go by the generic rules.
 pub fn is_generic_store(class: &Obj) -> bool {
+    // SAFETY: a type.
+    let slot = unsafe { (*class.ptr().cast::<ffi::PyTypeObject>()).tp_setattro };
+    if slot.is_some_and(|slot| slot as usize == ffi::PyObject_GenericSetAttr as *const () as usize) {
+        return true;
+    }
     let Some(found) = type_lookup(class, &Obj::str("__setattr__")) else { return true };
     // SAFETY: a type.
     let object = unsafe { Obj::borrowed(types().object.cast()) };

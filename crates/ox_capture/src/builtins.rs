@@ -149,8 +149,9 @@ impl Tables {
         for namespace in TORCH {
             let namespace = core.getattr(*namespace)?;
             for name in namespace.dir()? {
-                let object = namespace.getattr(name.cast_into::<pyo3::types::PyString>()?)?;
-                if Obj::from(&object).class_is(types().builtin) {
+                let name = name.to_string();
+                let object = namespace.getattr(name.as_str())?;
+                if Obj::from(&object).class_is(types().builtin) && !name.starts_with("__") {
                     tables.torch.insert(object.as_ptr() as usize);
                     tables.keep.push(object.into());
                 }
@@ -161,6 +162,7 @@ impl Tables {
             let name = name.to_string();
             let object: Obj = py.import("torch")?.getattr(name.as_str())?.into();
             let is_operator = object.class_is(types().builtin)
+                && !name.starts_with("__")
                 && object.attr("__self__").is_ok_and(|owner| owner.is_instance_of(types().type_));
             if is_operator || ["tensor", "as_tensor"].contains(&name.as_str()) {
                 tables.torch.insert(object.id());

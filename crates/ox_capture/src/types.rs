@@ -84,6 +84,7 @@ types! {
     ordered_dict = "collections", "OrderedDict";
     default_dict = "collections", "defaultdict";
     deque = "collections", "deque";
+    tuple_getter = "_collections", "_tuplegetter";
     tensor = "torch", "Tensor";
     parameter = "torch.nn", "Parameter";
     nn_module = "torch.nn", "Module";

@@ -120,12 +120,7 @@ impl Vm {
     /// None if there is no such attribute.
     fn try_attr(&mut self, object: &Val, name: &Obj) -> R<Option<Val>> {
         let depth = self.frames.len();
-        let result = match self.load_attr(object, name) {
-            Ok(Called::Value(value)) => Ok(value),
-            Ok(Called::Pushed) => self.finish_pushed(),
-            Err(error) => Err(error),
-        };
-        match result {
+        match self.now(|vm| vm.load_attr(object, name)) {
             Ok(value) => Ok(Some(value)),
             Err(error) if error.is_instance_of::<PyAttributeError>(crate::obj::py()) && !self.fatal => {
                 self.frames.truncate(depth);
@@ -139,12 +134,10 @@ impl Vm {
         let t = types();
         let this = &object.obj;
         if is_tensor(this) {
-            return match self.tensor_field(object, &Obj::str("shape"))? {
-                Called::Value(shape) => match crate::obj::items_of(&shape.obj).first() {
-                    Some(first) => Ok(Called::Value(first.clone().into())),
-                    None => Err(PyTypeError::new_err("len() of a 0-d tensor")),
-                },
-                Called::Pushed => Ok(Called::Pushed),
+            let shape = self.now(|vm| vm.tensor_field(object, &Obj::str("shape")))?;
+            return match crate::obj::items_of(&shape.obj).first() {
+                Some(first) => Ok(Called::Value(first.clone().into())),
+                None => Err(PyTypeError::new_err("len() of a 0-d tensor")),
             };
         }
         if let Some(method) = type_lookup(&this.class(), &Obj::str("__len__")).filter(|m| m.class_is(t.function)) {
@@ -167,10 +160,7 @@ impl Vm {
         let named = args.keywords.iter().find(|(k, _)| k.to_str().as_deref() == Some("start")).map(|(_, v)| v);
         let mut total = start.or(named).cloned().unwrap_or_else(|| Obj::int(0).into());
         for item in self.iterate_all(iterable)? {
-            total = match self.binary(BinaryOp::Add, false, &total, &item)? {
-                Called::Value(value) => value,
-                Called::Pushed => self.finish_pushed()?,
-            };
+            total = self.now(|vm| vm.binary(BinaryOp::Add, false, &total, &item))?;
         }
         Ok(Called::Value(total))
     }
@@ -201,10 +191,7 @@ impl Vm {
             let better = match &best {
                 None => true,
                 Some((_, old)) => {
-                    let answer = match self.compare(op, &rank, old)? {
-                        Called::Value(value) => value,
-                        Called::Pushed => self.finish_pushed()?,
-                    };
+                    let answer = self.now(|vm| vm.compare(op, &rank, old))?;
                     self.truth(&answer)?
                 }
             };
@@ -474,10 +461,7 @@ impl Vm {
         }
         let sorted = self.builtin("sorted")?;
         let list = Args { positional: vec![owner.clone()], keywords: args.keywords.clone() };
-        let result = match self.sorted(&sorted.into(), owner, &list)? {
-            Called::Value(value) => value,
-            Called::Pushed => self.finish_pushed()?,
-        };
+        let result = self.now(|vm| vm.sorted(&sorted.into(), owner, &list))?;
         let items = crate::obj::items_of(&result.obj);
         owner.obj.bind().call_method0("clear")?;
         for item in items {

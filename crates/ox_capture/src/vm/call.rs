@@ -10,6 +10,7 @@ use crate::record::{Origin, Shadow, Val};
 use crate::source::{Key, Source};
 use crate::types::types;
 use pyo3::exceptions::PyRecursionError;
+use pyo3::ffi;
 use pyo3::prelude::*;
 
 /// As deep as CPython lets a program go by default.
@@ -289,6 +290,11 @@ impl Vm {
         }
         if depth == 0 {
             return false;
+        }
+        // SAFETY: a live type.
+        let built_in = unsafe { ffi::PyType_HasFeature(object.class_ptr(), ffi::Py_TPFLAGS_IMMUTABLETYPE) != 0 };
+        if built_in && object.is_instance_of(t.base_exception) {
+            return object.attr("args").is_ok_and(|args| self.is_plain(&args, depth - 1));
         }
         if object.class_is(t.list) || object.class_is(t.tuple) || object.class_is(t.size) {
             return items_of(object).iter().all(|item| self.is_plain(item, depth - 1));

@@ -189,7 +189,10 @@ impl Vm {
         let Some(init) = type_lookup(&class, &Obj::str("__init__")) else { return Ok(Called::Value(object.clone())) };
         if init.class_is(types().function) {
             let init = self.pinned(init);
-            return match self.call(&init, args.with_self(object.clone()))? {
+            self.waiting += 1;
+            let called = self.call(&init, args.with_self(object.clone()));
+            self.waiting -= 1;
+            return match called? {
                 Called::Pushed => {
                     self.frame().after = After::Instance(object.clone());
                     Ok(Called::Pushed)

@@ -1,6 +1,6 @@
 //! Exceptions and context managers.
 
-use super::{Args, Called, Flow, R, Vm};
+use super::{Args, Flow, R, Vm};
 use crate::attr::type_lookup;
 use crate::obj::{Obj, items_of, py};
 use crate::record::Val;
@@ -181,10 +181,7 @@ impl Vm {
             let text = format!("'{}' object does not support the context manager protocol", object.obj.class_name());
             return Err(PyTypeError::new_err(text));
         }
-        match self.load_attr(object, &Obj::str(name))? {
-            Called::Value(value) => Ok(value),
-            Called::Pushed => self.finish_pushed(),
-        }
+        self.now(|vm| vm.load_attr(object, &Obj::str(name)))
     }
 
     pub fn before_with(&mut self) -> R<Flow> {

@@ -150,10 +150,7 @@ impl Vm {
     }
 
     pub fn iter_now(&mut self, value: &Val) -> R<Val> {
-        match self.iter(value)? {
-            Called::Value(value) => Ok(value),
-            Called::Pushed => self.finish_pushed(),
-        }
+        self.now(|vm| vm.iter(value))
     }
 
     pub fn iter(&mut self, value: &Val) -> R<Called> {
@@ -251,10 +248,7 @@ impl Vm {
         let tensor = unsafe { Obj::borrowed(types().tensor.cast()) };
         let unbind: Val = tensor.attr("unbind")?.into();
         let shadow = crate::record::Shadow::Method(Obj::str("unbind"));
-        let parts = match self.torch_call(shadow, &unbind, Args::positional(vec![value.clone(), Obj::int(0).into()]))? {
-            Called::Value(parts) => parts,
-            Called::Pushed => self.finish_pushed()?,
-        };
+        let parts = self.now(|vm| vm.torch_call(shadow, &unbind, Args::positional(vec![value.clone(), Obj::int(0).into()])))?;
         let of = parts.obj;
         self.own_iterator(Kind::Sequence { of, at: 0 }).map(Called::Value)
     }
@@ -263,11 +257,8 @@ impl Vm {
     fn iterate_by_items(&mut self, value: &Val) -> R<Called> {
         let mut items = Vec::new();
         loop {
-            let item = match self.load_item(value, &Obj::int(items.len() as i64).into()) {
-                Ok(Called::Value(item)) => Ok(item),
-                Ok(Called::Pushed) => self.finish_pushed(),
-                Err(error) => Err(error),
-            };
+            let at: Val = Obj::int(items.len() as i64).into();
+            let item = self.now(|vm| vm.load_item(value, &at));
             match item {
                 Ok(item) => items.push(item),
                 Err(error) if error.is_instance_of::<pyo3::exceptions::PyIndexError>(py()) => break,

@@ -289,7 +289,16 @@ impl Vm {
 
     /// Runs a call to its end.
     pub fn call_now(&mut self, callable: &Val, args: Args) -> R<Val> {
-        match self.call(callable, args)? {
+        self.now(|vm| vm.call(callable, args))
+    }
+
+    /// The value of something that may push a frame or break. While it is waited for, the machine's state is not all in its frames: a
+    /// break inside ends the recording.
+    pub fn now(&mut self, f: impl FnOnce(&mut Vm) -> R<Called>) -> R<Val> {
+        self.waiting += 1;
+        let called = f(self);
+        self.waiting -= 1;
+        match called? {
             Called::Value(value) => Ok(value),
             Called::Pushed => self.finish_pushed(),
         }

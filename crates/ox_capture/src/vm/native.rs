@@ -108,13 +108,7 @@ impl Vm {
     }
 
     pub fn torch_operator_now(&mut self, name: &str, args: &[Val]) -> R<Val> {
-        self.waiting += 1;
-        let called = self.torch_operator(name, args);
-        self.waiting -= 1;
-        match called? {
-            Called::Value(value) => Ok(value),
-            Called::Pushed => self.finish_pushed(),
-        }
+        self.now(|vm| vm.torch_operator(name, args))
     }
 
     /// Records a torch call, or does it behind a break.
@@ -160,13 +154,7 @@ impl Vm {
     /// A function of the operator module that nobody can see into, for its value at once.
     pub fn opaque_now(&mut self, name: &str, args: &[Val], why: &str) -> R<Val> {
         let function = self.operator(name)?;
-        self.waiting += 1;
-        let called = self.opaque_call(&function.into(), Args::positional(args.to_vec()), why);
-        self.waiting -= 1;
-        match called? {
-            Called::Value(value) => Ok(value),
-            Called::Pushed => self.finish_pushed(),
-        }
+        self.now(|vm| vm.opaque_call(&function.into(), Args::positional(args.to_vec()), why))
     }
 }
 

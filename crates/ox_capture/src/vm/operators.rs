@@ -245,10 +245,7 @@ impl Vm {
                 if self.is_same(&candidate, item) {
                     return Ok(true);
                 }
-                let equal = match self.compare(CompareOp::Equal, &candidate, item)? {
-                    Called::Value(value) => value,
-                    Called::Pushed => self.finish_pushed()?,
-                };
+                let equal = self.now(|vm| vm.compare(CompareOp::Equal, &candidate, item))?;
                 if self.truth(&equal)? {
                     return Ok(true);
                 }

@@ -99,20 +99,16 @@ impl Vm {
     pub fn op_load_method(&mut self, n: Name) -> R<Flow> {
         let name = self.frame().code.names[n.index()].clone();
         let object = self.pop();
+        // Whatever computes the attribute, now or later, its value lands above this.
+        self.push_slot(None);
         match self.find_attr(&object, &name)? {
             Found::Method(function) => {
+                self.pop_slot();
                 self.push(function);
                 self.push(object);
             }
-            Found::Called(Called::Value(value)) => {
-                self.push_slot(None);
-                self.push(value);
-            }
-            Found::Called(Called::Pushed) => {
-                // The frame's value lands above the empty slot.
-                let at = self.frames.len() - 2;
-                self.frames[at].stack.push(None);
-            }
+            Found::Called(Called::Value(value)) => self.push(value),
+            Found::Called(Called::Pushed) => {}
         }
         Ok(Flow::Next)
     }
@@ -258,7 +254,7 @@ impl Vm {
             let getter = self.pinned(getter);
             return Ok(Found::Called(self.call(&getter, Args::positional(vec![object.clone()]))?));
         }
-        if descriptor.class_is(types.member) || descriptor.class_is(types.getset) {
+        if [types.member, types.getset, types.tuple_getter].iter().any(|class| descriptor.class_is(*class)) {
             return self.c_member(object, this, name);
         }
         let (descriptor, class) = (self.pinned(descriptor.clone()), this.class());
@@ -465,8 +461,12 @@ impl Vm {
             self.push(made.get_attr(&name)?);
             return Ok(Flow::Next);
         }
+        if method {
+            self.push_slot(None);
+        }
         match self.super_attr(&class.obj, &this, &of_class, &name)? {
             Found::Method(function) if method => {
+                self.pop_slot();
                 self.push(function);
                 self.push(this);
             }
@@ -474,18 +474,8 @@ impl Vm {
                 let value = self.bound(&function, &this)?;
                 self.push(value);
             }
-            Found::Called(Called::Value(value)) => {
-                if method {
-                    self.push_slot(None);
-                }
-                self.push(value);
-            }
-            Found::Called(Called::Pushed) => {
-                if method {
-                    let at = self.frames.len() - 2;
-                    self.frames[at].stack.push(None);
-                }
-            }
+            Found::Called(Called::Value(value)) => self.push(value),
+            Found::Called(Called::Pushed) => {}
         }
         Ok(Flow::Next)
     }

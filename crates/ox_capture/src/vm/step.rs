@@ -554,9 +554,8 @@ impl Vm {
 
     fn import_from(&mut self, n: Name) -> R<()> {
         let (module, name) = (self.peek(1), self.name(n));
-        let value = match self.load_attr(&module.clone().into(), &name) {
-            Ok(Called::Value(value)) => value,
-            Ok(Called::Pushed) => self.finish_pushed()?,
+        let value = match self.now(|vm| vm.load_attr(&module.clone().into(), &name)) {
+            Ok(value) => value,
             Err(_) => {
                 let full = format!("{}.{}", module.attr("__name__")?.bind(), name.bind());
                 match py().import("sys")?.getattr("modules")?.get_item(&full) {
