@@ -33,9 +33,10 @@ pub enum Known {
     SetGrad,
     /// `has_torch_function` and its like: lazy tensors are plain ones to the program.
     No,
+    /// The program is being compiled.
+    Yes,
     /// Does nothing that matters.
     Nothing,
-    DictUnion,
 }
 
 struct Tables {
@@ -96,6 +97,11 @@ const KNOWN: &[(&str, &str, Known)] = &[
     ("torch._C", "_has_torch_function_unary", Known::No),
     ("torch._C", "_has_torch_function_variadic", Known::No),
     ("torch._C", "_log_api_usage_once", Known::Nothing),
+    ("torch._C", "_cuda_isCurrentStreamCapturing", Known::State),
+    ("torch._C", "_cuda_getDeviceCount", Known::State),
+    ("torch.compiler", "is_compiling", Known::Yes),
+    ("torch.compiler", "is_dynamo_compiling", Known::Yes),
+    ("torch._utils", "is_compiling", Known::Yes),
 ];
 
 const PURE: &[(&str, &str)] = &[

@@ -84,6 +84,7 @@ types! {
     ordered_dict = "collections", "OrderedDict";
     default_dict = "collections", "defaultdict";
     deque = "collections", "deque";
+    context_var = "contextvars", "ContextVar";
     tuple_getter = "_collections", "_tuplegetter";
     tensor = "torch", "Tensor";
     parameter = "torch.nn", "Parameter";

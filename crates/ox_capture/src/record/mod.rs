@@ -79,6 +79,8 @@ pub struct Recording {
     /// Objects that were told apart from all others of their class.
     apart: FxHashSet<usize>,
     pub changes: Vec<Change>,
+    /// Tokens of context variables, and the changes that gave them.
+    tokens: Vec<(usize, usize)>,
     pub graph: GraphRecord,
     /// A use of a lazy tensor that was not foreseen: what the machine knows may be wrong from here on.
     pub tainted: Option<String>,
@@ -115,6 +117,7 @@ impl Recording {
             built_now: FxHashMap::default(),
             views: FxHashMap::default(),
             changes: Vec::new(),
+            tokens: Vec::new(),
             graph: GraphRecord::new()?,
             tainted: None,
             state,
@@ -524,6 +527,22 @@ impl Recording {
             }
         }
         same || (types().is_scalar(&left) && left.class_is(types().str) && same_value(&left, &right) && left.is(&right))
+    }
+
+    /// The last change can be taken back with this token.
+    pub fn note_token(&mut self, token: &Obj) {
+        self.tokens.push((token.id(), self.changes.len() - 1));
+    }
+
+    /// Takes back the change that gave the token, if nobody saw it yet.
+    pub fn take_token(&mut self, token: &Obj) -> bool {
+        let Some(at) = self.tokens.iter().position(|(id, _)| *id == token.id()) else { return false };
+        let (_, change) = self.tokens.remove(at);
+        self.changes.remove(change);
+        for (_, later) in self.tokens.iter_mut().filter(|(_, later)| *later > change) {
+            *later -= 1;
+        }
+        true
     }
 
     /// Notes a change to an object that others see, which was just made for real.

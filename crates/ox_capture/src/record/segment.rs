@@ -111,6 +111,7 @@ impl Recording {
         self.resized.clear();
         self.apart.clear();
         self.whole.clear();
+        self.tokens.clear();
         self.built_now.clear();
         self.views.clear();
         let is_iterator = |object: &Option<Obj>| {

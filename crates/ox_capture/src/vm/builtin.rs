@@ -101,6 +101,7 @@ impl Vm {
                 callable.obj.call(&[object], None)?.into()
             }
             (Known::No, _) if !self.has_other_tensor(&args) => Obj::bool(false).into(),
+            (Known::Yes, _) => Obj::bool(true).into(),
             (Known::Nothing, _) => Obj::none().into(),
             _ => return native(self, "a built-in function with unusual arguments"),
         };
@@ -268,6 +269,11 @@ impl Vm {
                 None => Err(PyStopIteration::new_err(())),
             };
         }
+        if ptr == t.context_var
+            && let Some(value) = self.context_var_method(callable, name, &owner, &rest)?
+        {
+            return Ok(Called::Value(value));
+        }
         if ptr == t.dict || ptr == t.ordered_dict {
             if let Some(called) = self.dict_method(callable, name, &owner, &rest)? {
                 return Ok(called);
@@ -286,6 +292,46 @@ impl Vm {
         self.opaque_call(callable, args, &why)
     }
 
+    /// Variables of the thread's context: read with a check, set for real and again in later calls. What is reset before anybody else could
+    /// look was never set.
+    fn context_var_method(&mut self, callable: &Val, name: &str, owner: &Val, rest: &Args) -> R<Option<Val>> {
+        let variable = owner.obj.clone();
+        let key = Obj::str("value");
+        match (name, &rest.positional[..]) {
+            ("get", defaults) => {
+                let mut args = vec![owner.clone()];
+                args.extend(defaults.iter().cloned());
+                let objects: Vec<Obj> = args.iter().map(|a| a.obj.clone()).collect();
+                let value = callable.obj.call(&objects, None)?;
+                let written = self.rec.as_ref().is_some_and(|rec| rec.is_written(&variable, &key));
+                if written || self.origin(&value) == Origin::Made {
+                    return Ok(Some(value.into()));
+                }
+                let Some(rec) = &mut self.rec else { return Ok(Some(value.into())) };
+                let sources: Option<Vec<_>> = args.iter().map(|a| rec.source_of(a)).collect();
+                let Some(sources) = sources else { return Ok(None) };
+                let source = rec.source(crate::source::Source::Compute(crate::source::Key(callable.obj.clone()), sources));
+                Ok(Some(rec.meet(value, source)))
+            }
+            ("set", [value]) => {
+                let object = self.settled(value);
+                let token = callable.obj.call(&[variable.clone(), object.clone()], None)?;
+                if let Some(rec) = &mut self.rec {
+                    rec.register(&token, Origin::Made);
+                    rec.note_change(callable.obj.clone(), vec![owner.clone(), value.clone()]);
+                    rec.mark_written(&variable, &key);
+                    rec.note_token(&token);
+                }
+                Ok(Some(token.into()))
+            }
+            ("reset", [token]) if self.rec.as_mut().is_some_and(|rec| rec.take_token(&token.obj)) => {
+                callable.obj.call(&[variable, token.obj.clone()], None)?;
+                Ok(Some(Obj::none().into()))
+            }
+            _ => Ok(None),
+        }
+    }
+
     /// `object`'s and `type`'s own.
     fn object_method(&mut self, class: &Obj, name: &str, owner: &Val, rest: &Args) -> R<Option<Called>> {
         let t = types();
@@ -300,7 +346,7 @@ impl Vm {
             }
             ("__getattribute__", [attribute]) if is_object => {
                 let attribute = self.settled(attribute);
-                return self.load_attr(owner, &attribute).map(Some);
+                return self.plain_attr(owner, &attribute).map(Some);
             }
             ("__delattr__", [attribute]) if is_object => {
                 let attribute = self.settled(attribute);

@@ -172,8 +172,43 @@ impl Vm {
         let this = self.settled(object);
         let class = this.class();
         if !is_generic(&class) {
-            return self.opaque_attr(object, name, "a class with its own __getattribute__");
+            return self.attr_by_hook(object, &class, name);
         }
+        self.generic_instance_attr(object, name, true)
+    }
+
+    /// A class with its own `__getattribute__`.
+    fn attr_by_hook(&mut self, object: &Val, class: &Obj, name: &Obj) -> R<Found> {
+        self.recorded(|rec| Ok(rec.rely_on_class(class)));
+        let hook = type_lookup(class, &Obj::str("__getattribute__")).filter(|hook| hook.class_is(types().function));
+        let Some(hook) = hook else {
+            return self.opaque_attr(object, name, "a class with its own __getattribute__ in C");
+        };
+        let hook = self.pinned(hook);
+        let args = Args::positional(vec![object.clone(), name.clone().into()]);
+        let Some(fallback) = type_lookup(class, &Obj::str("__getattr__")) else {
+            return Ok(Found::Called(self.call(&hook, args)?));
+        };
+        match self.call_now(&hook, args.clone()) {
+            Err(error) if error.is_instance_of::<PyAttributeError>(py()) && !self.fatal => {
+                let fallback = self.pinned(fallback);
+                Ok(Found::Called(self.call(&fallback, args)?))
+            }
+            other => Ok(Found::Called(Called::Value(other?))),
+        }
+    }
+
+    /// `object.__getattribute__(object, name)`
+    pub fn plain_attr(&mut self, object: &Val, name: &Obj) -> R<Called> {
+        match self.generic_instance_attr(object, name, false)? {
+            Found::Called(called) => Ok(called),
+            Found::Method(function) => Ok(Called::Value(self.bound(&function, object)?)),
+        }
+    }
+
+    fn generic_instance_attr(&mut self, object: &Val, name: &Obj, fall_back: bool) -> R<Found> {
+        let this = self.settled(object);
+        let class = this.class();
         let relied = self.recorded(|rec| Ok(rec.rely_on_class(&class)));
         if relied == Some(false) {
             self.give_up("a class whose changes are not counted");
@@ -196,7 +231,11 @@ impl Vm {
         }
         match on_class {
             Some(found) => self.bind_found(object, &class, found),
-            None => self.missing_attr(object, &this, &class, name),
+            None if fall_back => self.missing_attr(object, &this, &class, name),
+            None => {
+                let text = format!("'{}' object has no attribute '{}'", this.class_name(), name.bind());
+                Err(PyAttributeError::new_err(text))
+            }
         }
     }
 
