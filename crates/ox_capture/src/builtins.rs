@@ -33,6 +33,8 @@ pub enum Known {
     SetGrad,
     /// `has_torch_function` and its like: lazy tensors are plain ones to the program.
     No,
+    /// `inspect.signature`, of a function that is pinned.
+    Signature,
     /// The program is being compiled.
     Yes,
     /// Does nothing that matters.
@@ -97,6 +99,7 @@ const KNOWN: &[(&str, &str, Known)] = &[
     ("torch._C", "_has_torch_function_unary", Known::No),
     ("torch._C", "_has_torch_function_variadic", Known::No),
     ("torch._C", "_log_api_usage_once", Known::Nothing),
+    ("inspect", "signature", Known::Signature),
     ("torch._C", "_cuda_isCurrentStreamCapturing", Known::State),
     ("torch._C", "_cuda_getDeviceCount", Known::State),
     ("torch.compiler", "is_compiling", Known::Yes),
@@ -263,7 +266,7 @@ pub fn is_torch_leaf(function: &Obj) -> bool {
 pub fn not_inlined(function: &Obj) -> Option<String> {
     let module = module_of(function);
     const LEFT: &[&str] = &[
-        "torch._dynamo", "logging", "warnings", "threading", "inspect", "traceback", "importlib", "torch.utils.data", "torch._inductor",
+        "torch._dynamo", "logging", "warnings", "threading", "traceback", "importlib", "torch.utils.data", "torch._inductor",
         "torch.fx", "torch.autograd.function", "torch.jit", "numpy", "_pytest", "unittest", "tokenize", "re._", "torch._subclasses",
         "torch.library", "torch._library", "torch.utils.checkpoint", "torch.distributed",
     ];

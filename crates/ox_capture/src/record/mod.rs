@@ -223,7 +223,10 @@ impl Recording {
         }
         match self.origin(&object) {
             Origin::Outside(known) => {
-                if known != source {
+                let fixed = types.is_pinnable(&object) && matches!(self.tree.sources.borrow().get(known), Source::Pinned(_));
+                if fixed {
+                    self.check_once(3, source, 0, || Check::Is(source, object.clone()));
+                } else if known != source {
                     self.check_once(1, source, known.0, || Check::Same(source, known));
                 }
             }

@@ -27,6 +27,7 @@ impl Recording {
 
     /// Compiles and runs what was recorded; every lazy tensor that somebody holds becomes its result.
     pub fn compute(&mut self) -> PyResult<Option<GraphCall>> {
+        self.forget_garbage();
         let record = std::mem::replace(&mut self.graph, GraphRecord::new()?);
         // SAFETY: reads the count of a live object. One reference is the record's own.
         let is_held = |object: &Obj| unsafe { ffi::Py_REFCNT(object.ptr()) > 1 };
@@ -52,6 +53,20 @@ impl Recording {
         }
         let inputs = record.inputs.iter().map(|input| input.source).collect();
         Ok(Some(GraphCall { callable, inputs, outputs }))
+    }
+
+    /// Lets go of made objects that nobody else holds, and with them of the lazy tensors inside: those are no results.
+    fn forget_garbage(&mut self) {
+        self.views.clear();
+        // SAFETY: reads the count of a live object. One reference is ours.
+        let is_garbage = |object: &Option<Obj>| object.as_ref().is_some_and(|o| unsafe { ffi::Py_REFCNT(o.ptr()) } == 1);
+        loop {
+            let before = self.ids.len();
+            self.ids.retain(|_, (origin, object)| *origin != Origin::Made || !is_garbage(object));
+            if self.ids.len() == before {
+                return;
+            }
+        }
     }
 
     fn materialise(&mut self, lazy: &Obj, result: &Obj, source: SourceId) -> PyResult<()> {

@@ -101,11 +101,24 @@ impl Vm {
                 callable.obj.call(&[object], None)?.into()
             }
             (Known::No, _) if !self.has_other_tensor(&args) => Obj::bool(false).into(),
+            (Known::Signature, [function]) if self.is_fixed_function(&function.obj) => {
+                let signature = callable.obj.call(std::slice::from_ref(&function.obj), None)?;
+                self.pinned(signature)
+            }
             (Known::Yes, _) => Obj::bool(true).into(),
             (Known::Nothing, _) => Obj::none().into(),
             _ => return native(self, "a built-in function with unusual arguments"),
         };
         Ok(Called::Value(value))
+    }
+
+    /// A function (or a method of one) that the trace keeps.
+    fn is_fixed_function(&self, object: &Obj) -> bool {
+        let function = match object.class_is(types().method) {
+            true => object.attr("__func__").ok(),
+            false => Some(object.clone()),
+        };
+        function.is_some_and(|f| f.class_is(types().function) && matches!(self.origin(&f), Origin::Const | Origin::Outside(_)))
     }
 
     /// A tensor of a class that changes what torch does with it.
@@ -150,7 +163,7 @@ impl Vm {
         if let Some(dict) = self.rec.as_ref().and_then(|rec| rec.viewed(this)) {
             return self.len(callable, &dict.into());
         }
-        let counted = [t.list, t.tuple, t.dict, t.set, t.frozenset, t.str, t.bytes, t.range];
+        let counted = [t.list, t.tuple, t.dict, t.set, t.frozenset, t.str, t.bytes, t.range, t.mapping_proxy];
         if counted.iter().any(|c| this.is_instance_of(*c)) {
             return self.pure(&callable.obj, std::slice::from_ref(object), &[]).map(Called::Value);
         }

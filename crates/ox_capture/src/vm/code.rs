@@ -5,6 +5,7 @@ use ox_bytecode::{Arguments, Code, Instruction, RawCode, Version, decode, variab
 use pyo3::prelude::*;
 use rustc_hash::FxHashMap;
 use std::cell::RefCell;
+use std::mem::ManuallyDrop;
 use std::rc::Rc;
 
 /// A code object and everything that running it needs.
@@ -19,11 +20,12 @@ pub struct CodeInfo {
 
 thread_local! {
     /// By the address of the code object, which the entry keeps alive. None for code that the machine does not run.
-    static KNOWN: RefCell<FxHashMap<usize, Option<Rc<CodeInfo>>>> = RefCell::new(FxHashMap::default());
+    /// Never dropped: when a thread ends, the interpreter may be gone already.
+    static KNOWN: ManuallyDrop<RefCell<FxHashMap<usize, Option<Rc<CodeInfo>>>>> = ManuallyDrop::new(RefCell::default());
 }
 
 pub fn code_info(object: &Obj) -> Option<Rc<CodeInfo>> {
-    if let Some(known) = KNOWN.with_borrow(|known| known.get(&object.id()).cloned()) {
+    if let Some(known) = KNOWN.with(|known| known.borrow().get(&object.id()).cloned()) {
         return known;
     }
     let info = read(object).ok().flatten().map(Rc::new);
@@ -31,7 +33,7 @@ pub fn code_info(object: &Obj) -> Option<Rc<CodeInfo>> {
         // The address must not be taken for another code object later on.
         std::mem::forget(object.clone());
     }
-    KNOWN.with_borrow_mut(|known| known.insert(object.id(), info.clone()));
+    KNOWN.with(|known| known.borrow_mut().insert(object.id(), info.clone()));
     info
 }
 
