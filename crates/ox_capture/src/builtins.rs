@@ -28,8 +28,10 @@ pub enum Known {
     Vars,
     Format,
     Reduce,
-    /// Reads a mode of torch's that is checked.
+    /// Reads a mode of torch's, which is checked by asking again.
     State,
+    /// Reads the grad mode, which is checked at the beginning and changed by the program.
+    Grad,
     SetGrad,
     /// `has_torch_function` and its like: lazy tensors are plain ones to the program.
     No,
@@ -74,7 +76,7 @@ const KNOWN: &[(&str, &str, Known)] = &[
     ("builtins", "format", Known::Format),
     ("builtins", "repr", Known::Format),
     ("_functools", "reduce", Known::Reduce),
-    ("torch", "is_grad_enabled", Known::State),
+    ("torch", "is_grad_enabled", Known::Grad),
     ("torch", "is_inference_mode_enabled", Known::State),
     ("torch", "get_default_dtype", Known::State),
     ("torch", "is_autocast_enabled", Known::State),

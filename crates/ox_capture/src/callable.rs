@@ -8,7 +8,7 @@ use crate::source::{Key, Source, Values};
 use crate::state::TorchState;
 use crate::tree::{Action, Branches, End, Segment, Tree};
 use crate::vm::{Args, Attach, Called, Vm};
-use pyo3::exceptions::{PyRuntimeError, PyTypeError};
+use pyo3::exceptions::{PyException, PyMemoryError, PyRuntimeError, PyTypeError};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
 use std::cell::{Cell, RefCell};
@@ -30,8 +30,10 @@ impl Default for Settings {
     }
 }
 
-#[pyclass(unsendable, module = "oxytorch._oxytorch")]
-pub struct Captured {
+#[pyclass(frozen, module = "oxytorch._oxytorch")]
+pub struct Captured(Inner);
+
+struct Inner {
     function: Obj,
     tree: Rc<Tree>,
     backend: Arc<dyn Backend>,
@@ -43,9 +45,14 @@ pub struct Captured {
     graphs: Cell<usize>,
 }
 
+// SAFETY: only attached threads get here, one at a time, and no borrow of a cell is held where the interpreter may switch threads: graphs,
+// actions and effects run with everything that they need taken out before.
+unsafe impl Send for Inner {}
+unsafe impl Sync for Inner {}
+
 /// The function inside of a captured one, which is inlined like any other.
 pub fn inner_function(object: &Obj) -> Option<Obj> {
-    object.bind().cast::<Captured>().ok().map(|captured| captured.borrow().function.clone())
+    object.bind().cast::<Captured>().ok().map(|captured| captured.get().0.function.clone())
 }
 
 impl Captured {
@@ -57,7 +64,7 @@ impl Captured {
         crate::types::load(py)?;
         crate::builtins::load(py)?;
         crate::lazy::lazy_class()?;
-        Ok(Captured {
+        Ok(Captured(Inner {
             function,
             tree: Rc::default(),
             backend,
@@ -66,8 +73,11 @@ impl Captured {
             breaks: RefCell::default(),
             ops: Cell::new(0),
             graphs: Cell::new(0),
-        })
+        }))
     }
+}
+
+impl Inner {
 
     fn plainly(&self, args: &[Obj], kwargs: Option<&Obj>) -> PyResult<Obj> {
         self.function.call(args, kwargs)
@@ -223,7 +233,10 @@ impl Captured {
     fn close(&self, vm: &mut Vm, result: PyResult<Val>) -> PyResult<Obj> {
         let Some(mut rec) = vm.rec.take() else { return result.map(|value| value.obj) };
         self.ops.set(self.ops.get() + rec.ops);
-        if vm.fatal {
+        let is_program_s = |error: &PyErr| error.is_instance_of::<PyException>(py()) && !error.is_instance_of::<PyMemoryError>(py());
+        if vm.fatal || result.as_ref().is_err_and(|error| !is_program_s(error)) {
+            // An interrupt is no part of the function: the next call is traced anew.
+            rec.compute()?;
             return result.map(|value| value.obj);
         }
         let (value, error) = match result {
@@ -291,22 +304,22 @@ impl Captured {
     fn __call__(&self, args: &Bound<'_, PyTuple>, kwargs: Option<&Bound<'_, PyDict>>) -> PyResult<Py<PyAny>> {
         let args = items_of(&args.into());
         let kwargs = kwargs.filter(|k| !k.is_empty()).map(Obj::from);
-        let result = self.call(&args, kwargs.as_ref())?;
+        let result = self.0.call(&args, kwargs.as_ref())?;
         Ok(result.bind().clone().unbind())
     }
 
     /// The tree of traces as text.
     fn show(&self) -> String {
-        self.tree.show()
+        self.0.tree.show()
     }
 
     /// Counts for tests and people: calls that the machine ran, torch operations recorded, graphs, breaks.
     fn stats<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         let dict = PyDict::new(py);
-        dict.set_item("traced", self.traced.get())?;
-        dict.set_item("ops", self.ops.get())?;
-        dict.set_item("segments", self.tree.segments.get())?;
-        dict.set_item("breaks", self.breaks.borrow().clone())?;
+        dict.set_item("traced", self.0.traced.get())?;
+        dict.set_item("ops", self.0.ops.get())?;
+        dict.set_item("segments", self.0.tree.segments.get())?;
+        dict.set_item("breaks", self.0.breaks.borrow().clone())?;
         Ok(dict)
     }
 }

@@ -33,6 +33,8 @@ pub enum Check {
     EmptyCell(SourceId),
     /// Nobody has changed the class or its bases.
     Version(Obj, u32),
+    /// A function has this code.
+    Code(Obj, Obj),
     Tensor(SourceId, TensorSpec),
     RequiresGrad(SourceId, bool),
     /// Whether the action before returned (or raised).
@@ -73,6 +75,8 @@ impl Check {
                 .is_some_and(|v| instance_dict(&v).is_none_or(|dict| dict_get(&dict, name).is_none())),
             Check::EmptyCell(id) => values.get(sources, *id).is_some_and(|v| crate::source::cell_contents(&v).is_none()),
             Check::Version(class, version) => version_of(class) == *version,
+            // SAFETY: a function; the code is borrowed.
+            Check::Code(function, code) => unsafe { ffi::PyFunction_GetCode(function.ptr()) == code.ptr() },
             Check::Tensor(id, spec) => values.get(sources, *id).is_some_and(|v| context.backend.is_like(&v, spec)),
             Check::RequiresGrad(id, wanted) => values
                 .get(sources, *id)
@@ -101,6 +105,7 @@ impl Check {
             Check::NoAttr(id, name) => format!("{} has no own {}", of(id), name.bind()),
             Check::EmptyCell(id) => format!("{} is empty", of(id)),
             Check::Version(class, version) => format!("class {} is at version {version}", short(class)),
+            Check::Code(function, _) => format!("{} has its code", short(function)),
             Check::Tensor(id, spec) => format!("{} is {spec}", of(id)),
             Check::RequiresGrad(id, wanted) => format!("{}.requires_grad is {wanted}", of(id)),
             Check::Returned(returned) => (if *returned { "it returned" } else { "it raised" }).into(),

@@ -187,7 +187,7 @@ impl Values<'_> {
             }
             Source::Dict(of) => instance_dict(&self.get(sources, *of)?),
             Source::Cell(of) => cell_contents(&self.get(sources, *of)?),
-            Source::Member(of, name) => self.get(sources, *of)?.attr(name).ok(),
+            Source::Member(of, name) => member(&self.get(sources, *of)?, name),
             Source::Compute(function, args) => {
                 let args: Option<Vec<Obj>> = args.iter().map(|a| self.get(sources, *a)).collect();
                 function.0.call(&args?, None).ok()
@@ -200,6 +200,24 @@ impl Values<'_> {
 fn item(of: &Obj, n: usize) -> Option<Obj> {
     let types = types();
     if of.is_instance_of(types.list) || of.is_instance_of(types.tuple) { items_of_one(of, n) } else { None }
+}
+
+/// A field that a type of C keeps; of functions without asking for it by name.
+fn member(of: &Obj, name: &str) -> Option<Obj> {
+    if !of.class_is(types().function) {
+        return of.attr(name).ok();
+    }
+    // SAFETY: a function; borrowed or null.
+    unsafe {
+        match name {
+            "__code__" => Obj::borrowed_opt(ffi::PyFunction_GetCode(of.ptr())),
+            "__globals__" => Obj::borrowed_opt(ffi::PyFunction_GetGlobals(of.ptr())),
+            "__defaults__" => Obj::borrowed_opt(ffi::PyFunction_GetDefaults(of.ptr())),
+            "__kwdefaults__" => Obj::borrowed_opt(ffi::PyFunction_GetKwDefaults(of.ptr())),
+            "__closure__" => Obj::borrowed_opt(ffi::PyFunction_GetClosure(of.ptr())),
+            _ => of.attr(name).ok(),
+        }
+    }
 }
 
 fn items_of_one(of: &Obj, n: usize) -> Option<Obj> {

@@ -15,6 +15,8 @@ pub struct GraphCall {
     pub callable: Obj,
     pub inputs: Vec<SourceId>,
     pub outputs: Vec<SourceId>,
+    /// Which outputs share their object with an input or another output: each gets one of its own.
+    pub shared: Vec<bool>,
 }
 
 /// Something done to objects that others see.
@@ -166,8 +168,8 @@ impl Segment {
             let inputs = inputs.ok_or_else(|| pyo3::exceptions::PyRuntimeError::new_err("oxytorch: an input is gone"))?;
             drop(sources);
             let results = call_graph(&graph.callable, &inputs)?;
-            for (id, result) in graph.outputs.iter().zip(results) {
-                values.set(*id, result);
+            for ((id, shared), result) in graph.outputs.iter().zip(&graph.shared).zip(results) {
+                values.set(*id, if *shared { result.bind().call_method0("detach")?.into() } else { result });
             }
         } else {
             drop(sources);

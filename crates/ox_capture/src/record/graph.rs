@@ -428,6 +428,10 @@ impl Recording {
 
     /// An attribute of a tensor: by its shadow.
     pub fn tensor_attribute(&mut self, tensor: &Obj, name: &Obj, location: &str) -> Recorded<Val> {
+        if let (Origin::Outside(source), Some("requires_grad" | "is_leaf")) = (self.origin(tensor), name.to_str().as_deref()) {
+            let needs_grad = tensor.attr("requires_grad")?.truth()?;
+            self.checks.push(Check::RequiresGrad(source, needs_grad));
+        }
         self.torch_call(&Shadow::Attribute(name.clone()), std::slice::from_ref(tensor), &[], location)
     }
 }

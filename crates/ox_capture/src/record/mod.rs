@@ -243,9 +243,11 @@ impl Recording {
             let class = object.class();
             self.check_once(2, source, 0, || Check::Type(source, class));
             self.register(object, Origin::Outside(source));
-            let code = self.source(Source::Member(source, "__code__"));
-            if let Ok(object) = object.attr("__code__") {
-                self.check_once(3, code, 0, || Check::Is(code, object));
+            for member in ["__code__", "__globals__"] {
+                let part = self.source(Source::Member(source, member));
+                if let Ok(object) = object.attr(member) {
+                    self.check_once(3, part, 0, || Check::Is(part, object));
+                }
             }
         } else if types.is_pinnable(object) || types.is_enum(object) {
             self.check_once(3, source, 0, || Check::Is(source, object.clone()));
@@ -304,6 +306,19 @@ impl Recording {
             Origin::Outside(id) => Some(id),
             Origin::Const => Some(self.source(Source::Pinned(Key(value.obj.clone())))),
             _ => None,
+        }
+    }
+
+    /// Relies on the code of a function that is pinned.
+    pub fn rely_on_code(&mut self, function: &Obj, code: &Obj) {
+        let fixed = match self.origin(function) {
+            Origin::Outside(id) => matches!(self.tree.sources.borrow().get(id), Source::Pinned(_)),
+            Origin::Const => true,
+            _ => false,
+        };
+        if fixed && self.versions.insert(function.id()) {
+            self.pin(function);
+            self.checks.push(Check::Code(function.clone(), code.clone()));
         }
     }
 
@@ -395,6 +410,13 @@ impl Recording {
         let source = self.source(Source::Compute(Key(function.clone()), args.to_vec()));
         self.check_equal(source, result);
         Ok(())
+    }
+
+    /// A mode of torch's is what it is now.
+    pub fn rely_on_state(&mut self, function: &Obj, args: &[Obj], state: &Obj) {
+        let args = args.iter().map(|a| self.source(Source::Pinned(Key(a.clone())))).collect();
+        let source = self.source(Source::Compute(Key(function.clone()), args));
+        self.check_equal(source, state);
     }
 
     /// Before an object is changed: in no later call may it be another one that this trace looks at.

@@ -45,14 +45,14 @@ impl Recording {
         let callable = self.backend.compile(&record.fx)?;
         let inputs: Vec<Obj> = record.inputs.iter().map(|input| input.object.clone()).collect();
         let results = call_graph(&callable, &inputs)?;
-        let mut outputs = Vec::with_capacity(live.len());
+        let (mut outputs, mut shared) = (Vec::with_capacity(live.len()), Vec::with_capacity(live.len()));
         for (n, (lazy, result)) in live.iter().zip(&results).enumerate() {
             let source = self.source(Source::Output(self.segment, n as u32));
-            self.materialise(&lazy.object, result, source)?;
+            shared.push(self.materialise(&lazy.object, result, source)?);
             outputs.push(source);
         }
         let inputs = record.inputs.iter().map(|input| input.source).collect();
-        Ok(Some(GraphCall { callable, inputs, outputs }))
+        Ok(Some(GraphCall { callable, inputs, outputs, shared }))
     }
 
     /// Lets go of made objects that nobody else holds, and with them of the lazy tensors inside: those are no results.
@@ -69,7 +69,8 @@ impl Recording {
         }
     }
 
-    fn materialise(&mut self, lazy: &Obj, result: &Obj, source: SourceId) -> PyResult<()> {
+    /// Whether the result had to be given an object of its own.
+    fn materialise(&mut self, lazy: &Obj, result: &Obj, source: SourceId) -> PyResult<bool> {
         // A result that is an input (or another result) again is the same object for everybody: it cannot be swapped away from them.
         // SAFETY: reads the count of a live object: ours, the list's.
         let shared = unsafe { ffi::Py_REFCNT(result.ptr()) } > 1;
@@ -78,7 +79,7 @@ impl Recording {
             false => become_real(lazy, result)?,
         }
         self.register(lazy, Origin::Outside(source));
-        Ok(())
+        Ok(shared)
     }
 
     /// Recipes for everything that was done to others.

@@ -88,10 +88,17 @@ impl Vm {
                 }
                 total
             }
-            (Known::State, _) => {
+            (Known::Grad, []) => callable.obj.call(&[], None)?.into(),
+            (Known::State, _) if args.keywords.is_empty() => {
                 let objects: Vec<Obj> = positional.iter().map(|a| self.settled(a)).collect();
-                let state = callable.obj.call(&objects, keywords(&args.keywords)?.as_ref())?;
-                self.pinned(state)
+                let state = callable.obj.call(&objects, None)?;
+                if !types().is_scalar(&state) {
+                    return native(self, "a mode of torch's that is no plain value");
+                }
+                if let Some(rec) = &mut self.rec {
+                    rec.rely_on_state(&callable.obj, &objects, &state);
+                }
+                state.into()
             }
             (Known::SetGrad, [value]) => {
                 let object = self.settled(value);

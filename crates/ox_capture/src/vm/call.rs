@@ -120,6 +120,9 @@ impl Vm {
         let Some(code) = code_info(&function.attr("__code__")?) else {
             return self.opaque_call(callable, args, "a function of a kind that is not captured");
         };
+        if let Some(rec) = &mut self.rec {
+            rec.rely_on_code(function, &code.object);
+        }
         if self.frames.len() > DEPTH {
             self.give_up("very deep recursion");
             if self.frames.len() > DEPTH + 50 {
@@ -129,9 +132,6 @@ impl Vm {
         }
         let locals = self.bind(&code, function, args)?;
         let frame = self.new_frame(code, function, locals)?;
-        if self.rec.is_none() {
-            // Recording ended while the arguments were bound; the frame runs all the same.
-        }
         self.frames.push(frame);
         Ok(Called::Pushed)
     }
