@@ -37,6 +37,8 @@ pub enum Known {
     No,
     /// `inspect.signature`, of a function that is pinned.
     Signature,
+    /// `copy.copy` and `copy.deepcopy`: what was outside is copied again in later calls.
+    Copy,
     /// The program is being compiled.
     Yes,
     /// Does nothing that matters.
@@ -102,6 +104,8 @@ const KNOWN: &[(&str, &str, Known)] = &[
     ("torch._C", "_has_torch_function_variadic", Known::No),
     ("torch._C", "_log_api_usage_once", Known::Nothing),
     ("inspect", "signature", Known::Signature),
+    ("copy", "copy", Known::Copy),
+    ("copy", "deepcopy", Known::Copy),
     ("torch._C", "_cuda_isCurrentStreamCapturing", Known::State),
     ("torch._C", "_cuda_getDeviceCount", Known::State),
     ("torch.compiler", "is_compiling", Known::Yes),

@@ -84,6 +84,10 @@ types! {
     ordered_dict = "collections", "OrderedDict";
     default_dict = "collections", "defaultdict";
     deque = "collections", "deque";
+    finfo = "torch", "finfo";
+    iinfo = "torch", "iinfo";
+    lru_cache = "functools", "_lru_cache_wrapper";
+    script_function = "torch._C", "ScriptFunction";
     context_var = "contextvars", "ContextVar";
     tuple_getter = "_collections", "_tuplegetter";
     tensor = "torch", "Tensor";

@@ -84,7 +84,7 @@ const RESHAPES_IN_PLACE: &[&str] = &[
     "__dlpack__", "data_ptr", "storage", "untyped_storage", "retain_grad", "apply_", "map_", "rename_", "names", "__setstate__",
     "_typed_storage", "storage_type", "is_shared", "__reduce_ex__", "__deepcopy__", "to_sparse", "coalesce", "cuda", "xpu", "mps",
     "_is_view", "is_set_to", "is_pinned", "module_load", "rename", "refine_names", "align_to", "unflatten_names", "grad", "_grad",
-    "_base", "_version", "_cdata", "grad_fn", "_backward_hooks", "__cuda_array_interface__", "_post_accumulate_grad_hooks", "type",
+    "_base", "_version", "_cdata", "grad_fn", "_backward_hooks", "__cuda_array_interface__", "_post_accumulate_grad_hooks",
 ];
 
 impl GraphRecord {
@@ -261,6 +261,9 @@ impl Recording {
         if RESHAPES_IN_PLACE.contains(&name.as_str()) {
             return Err(NotRecorded::Break(format!("{name} looks at a tensor's values or memory")));
         }
+        if name == "type" && args.len() == 1 && kwargs.is_empty() {
+            return Err(NotRecorded::Break("the name of a tensor's type".into()));
+        }
         let mut pairs = Vec::with_capacity(args.len());
         for arg in args {
             pairs.push(self.translate(arg)?);
@@ -277,7 +280,7 @@ impl Recording {
         }
         self.steer_device(callee, &name, &mut shadow_args, &shadow_kwargs)?;
         let result = match self.do_on_shadows(callee, &name, &shadow_args, &shadow_kwargs.clone().into()) {
-            Ok(result) => result,
+            Ok(result) => self.convolution_order(&name, &shadow_args, &shadow_kwargs, result)?,
             Err(error) => return Err(NotRecorded::Break(format!("{name}: {error}"))),
         };
         self.refuse_changed_inputs(&name)?;

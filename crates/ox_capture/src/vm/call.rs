@@ -52,6 +52,13 @@ impl Vm {
         if this.class_is(types.op_overload) || this.class_is(types.op_packet) {
             return self.torch_call(Shadow::Function(this.clone()), callable, args);
         }
+        if this.class_is(types.script_function) {
+            return self.torch_call(Shadow::Function(this.clone()), callable, args);
+        }
+        if this.class_is(types.lru_cache) {
+            let inner = self.pinned(this.attr("__wrapped__")?);
+            return self.call(&inner, args);
+        }
         if let Some(inner) = crate::callable::inner_function(&this) {
             let inner = self.pinned(inner);
             return self.call(&inner, args);
@@ -109,7 +116,7 @@ impl Vm {
 
     // Python functions.
 
-    fn call_function(&mut self, callable: &Val, args: Args) -> R<Called> {
+    pub fn call_function(&mut self, callable: &Val, args: Args) -> R<Called> {
         let function = &callable.obj;
         if builtins::is_torch_leaf(function) && self.has_tensor(&args) {
             return self.torch_call(Shadow::Function(function.clone()), callable, args);
@@ -241,7 +248,10 @@ impl Vm {
             return self.pure(&this, &args.positional, &args.keywords).map(Called::Value);
         }
         let name = this.attr("__name__").ok().and_then(|n| n.to_str()).unwrap_or_default();
-        if builtins::operator_on(&this) {
+        if matches!(name.as_str(), "abs" | "round") && args.positional.first().is_some_and(|a| is_tensor(&a.obj)) {
+            return self.torch_call(Shadow::Method(Obj::str(&name)), callable, args);
+        }
+        if builtins::operator_on(&this) || name == "pow" {
             return self.call_operator(&name, callable, args);
         }
         let why = format!("the function {name} of C");

@@ -70,6 +70,10 @@ impl Vm {
         } else if [t.range, t.slice, t.device].contains(&ptr) || ptr == t.object && positional.is_empty() {
             let result = self.pure(&callable.obj, positional, &args.keywords)?;
             self.made(result.obj)
+        } else if [t.finfo, t.iinfo].contains(&ptr) && self.is_plain_data(args) {
+            let objects: Vec<Obj> = positional.iter().map(|a| self.settled(a)).collect();
+            let made = callable.obj.call(&objects, None)?;
+            self.pinned(made)
         } else if [t.zip, t.enumerate, t.map, t.filter, t.reversed].contains(&ptr) {
             return VmIterator::construct(self, callable, args).map(|v| Some(Called::Value(v)));
         } else if ptr == t.size {

@@ -155,6 +155,9 @@ impl Vm {
         if this.is_instance_of(types.module) {
             return self.module_attr(object, name).map(Found::Called);
         }
+        if this.class_is(types.method) {
+            return self.method_attr(object, name);
+        }
         if this.class_is(types.super_) {
             return self.super_object_attr(object, name);
         }
@@ -447,6 +450,19 @@ impl Vm {
         self.tensor_field(object, name).map(Found::Called)
     }
 
+    /// A bound method has its function's attributes.
+    fn method_attr(&mut self, object: &Val, name: &Obj) -> R<Found> {
+        let value = match name.to_str().as_deref() {
+            Some("__func__") => self.member(&object.obj, "__func__")?,
+            Some("__self__") => self.member(&object.obj, "__self__")?,
+            _ => {
+                let function = self.member(&object.obj, "__func__")?;
+                return Ok(Found::Called(self.load_attr(&function, name)?));
+            }
+        };
+        Ok(Found::Called(Called::Value(value)))
+    }
+
     fn super_object_attr(&mut self, object: &Val, name: &Obj) -> R<Found> {
         let this = &object.obj;
         let (Ok(after), Ok(of), Ok(class)) = (this.attr("__thisclass__"), this.attr("__self__"), this.attr("__self_class__")) else {
@@ -575,7 +591,7 @@ impl Vm {
         }
     }
 
-    fn dict_item(&mut self, dict: &Obj, key: &Obj) -> R<Called> {
+    pub fn dict_item(&mut self, dict: &Obj, key: &Obj) -> R<Called> {
         match dict_get(dict, key) {
             Some(found) => Ok(Called::Value(self.found_at(dict, key, found, |of| Source::Value(of, Key(key.clone()))))),
             None => {
