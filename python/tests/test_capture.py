@@ -750,3 +750,86 @@ def test_memory_stays_flat():
         captured(t)
     gc.collect()
     assert len(gc.get_objects()) - before < 50
+
+
+def test_a_changed_container_is_read_again():
+    class Box:
+        def __init__(self):
+            self.items, self.table = [1, 2], {"a": 1}
+
+        def step(self, t):
+            self.items.append(len(self.items))
+            self.table["b"] = self.table.get("b", 0) + 1
+            if len(self.items) > 4:
+                self.items.clear()
+            return t + sum(self.items) + sum(self.table.values()), sorted(self.table)
+
+    a, b = Box(), Box()
+    captured = _oxytorch.capture(a.step, limit=100)
+    for _ in range(8):
+        t = x()
+        assert_same(captured(t), b.step(t))
+        assert a.items == b.items and a.table == b.table
+
+
+@pytest.mark.parametrize("name", ["bert", "gpt2", "vit", "resnet50", "unet", "llama", "graphsage"])
+def test_workload_in_one_graph(name):
+    import zoo
+
+    workload = zoo.build(name, sizes=zoo.TEST_SIZES)
+    want = workload.run(workload.model)
+    captured = _oxytorch.capture(workload.model, fullgraph=True)
+    for _ in range(2):
+        assert_same(workload.run(captured), want)
+    stats = captured.stats()
+    assert (stats["traced"], stats["segments"], stats["breaks"]) == (1, 1, [])
+
+
+def test_threads():
+    import concurrent.futures
+
+    captured = _oxytorch.capture(comprehension)
+    inputs = [x(n % 3 + 2, 4) for n in range(24)]
+    with concurrent.futures.ThreadPoolExecutor(4) as pool:
+        for got, t in zip(pool.map(captured, inputs), inputs):
+            assert_same(got, comprehension(t))
+
+
+def test_an_interrupt_leaves_no_trace():
+    strikes = [1]
+
+    def f(t):
+        if strikes and strikes.pop():
+            raise KeyboardInterrupt
+        return t + 1
+
+    captured = _oxytorch.capture(f)
+    with pytest.raises(KeyboardInterrupt):
+        captured(x())
+    t = x()
+    assert_same(captured(t), t + 1)
+
+
+def test_odd_callables():
+    with pytest.raises(TypeError):
+        _oxytorch.capture(3)
+    t = x()
+    assert_same(_oxytorch.capture(torch.sin)(t), t.sin())
+    assert _oxytorch.capture(len)([1, 2]) == 2
+    assert list(_oxytorch.capture(lambda n: (k for k in range(n)))(3)) == [0, 1, 2]
+    assert isinstance(_oxytorch.capture(Base)(t), Base)
+
+    def generator_function(u):
+        yield u + 1
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        assert_same(list(_oxytorch.capture(generator_function)(t)), [t + 1])
+
+    def recursive(u, n):
+        return u if n == 0 else recursive(u + 1, n - 1)
+
+    assert_same(_oxytorch.capture(recursive)(t, 5), recursive(t, 5))
+    made = {}
+    exec("def g(u):\n    return u * 2", made)
+    assert_same(_oxytorch.capture(made["g"])(t), t * 2)

@@ -50,6 +50,15 @@ pub enum Origin {
     Unknown,
 }
 
+/// The content of a container before its first change.
+enum Original {
+    Items(Vec<Obj>),
+    Entries(Vec<(Obj, Obj)>),
+}
+
+/// Containers that are larger are not looked at again once they were changed.
+const REMEMBERED: usize = 512;
+
 /// A change to an object that others see.
 pub struct Change {
     pub function: Obj,
@@ -77,6 +86,8 @@ pub struct Recording {
     built_now: FxHashMap<usize, SourceId>,
     /// Views of dicts, by address: the view and its dict.
     views: FxHashMap<usize, (Obj, Obj)>,
+    /// What containers held before the program changed them: a later call finds that first.
+    originals: FxHashMap<usize, Original>,
     /// Objects that were told apart from all others of their class.
     apart: FxHashSet<usize>,
     pub changes: Vec<Change>,
@@ -115,6 +126,7 @@ impl Recording {
             resized: FxHashSet::default(),
             whole: FxHashSet::default(),
             apart: FxHashSet::default(),
+            originals: FxHashMap::default(),
             built_now: FxHashMap::default(),
             views: FxHashMap::default(),
             changes: Vec::new(),
@@ -367,14 +379,35 @@ impl Recording {
         self.opaque.contains(&object.id())
     }
 
+    /// To be called before the change.
     pub fn mark_opaque(&mut self, object: &Obj) {
         if !self.whole.contains(&object.id()) {
+            self.remember(object);
             self.opaque.insert(object.id());
         }
     }
 
+    fn remember(&mut self, object: &Obj) {
+        let small = crate::guard::length(object).is_some_and(|len| len <= REMEMBERED);
+        if !small || self.originals.contains_key(&object.id()) {
+            return;
+        }
+        let original = match object.is_instance_of(types().dict) {
+            true => Original::Entries(entries_of(object)),
+            false => Original::Items(items_of(object)),
+        };
+        self.originals.insert(object.id(), original);
+    }
+
+    /// A container that was changed is read: what it held before is relied on now.
+    pub fn recover(&mut self, object: &Obj) -> Rec<()> {
+        if self.is_resized(object) { self.know_whole(object, &mut REMEMBERED.clone()) } else { Ok(()) }
+    }
+
+    /// To be called before the change.
     pub fn mark_keys_changed(&mut self, object: &Obj) {
         if !self.whole.contains(&object.id()) {
+            self.remember(object);
             self.resized.insert(object.id());
         }
     }
@@ -394,7 +427,7 @@ impl Recording {
             return Ok(());
         }
         if self.is_opaque(dict) {
-            return abandon("reading a dict that was changed before");
+            return self.recover(dict);
         }
         self.checks.push(Check::HasKey(id, key.clone()));
         Ok(())
@@ -406,7 +439,7 @@ impl Recording {
             return Ok(());
         }
         if self.is_resized(first) {
-            return abandon("asking a container that was changed before");
+            return self.recover(first);
         }
         let source = self.source(Source::Compute(Key(function.clone()), args.to_vec()));
         self.check_equal(source, result);
@@ -448,7 +481,8 @@ impl Recording {
             return Ok(object.into());
         }
         if self.is_opaque(parent) {
-            return abandon("reading a container that was changed before");
+            self.recover(parent)?;
+            return Ok(object.into());
         }
         let source = self.source(source(id));
         Ok(self.meet(object, source))
@@ -460,7 +494,7 @@ impl Recording {
             return Ok(());
         }
         if self.is_opaque(dict) {
-            return abandon("reading a dict that was changed before");
+            return self.recover(dict);
         }
         let key_id = self.source(Source::Pinned(Key(key.clone())));
         self.check_once(10, id, key_id.0, || Check::NoKey(id, key.clone()));
@@ -482,12 +516,16 @@ impl Recording {
         if self.whole.contains(&object.id()) {
             return Ok(());
         }
-        if self.is_resized(object) {
-            return abandon("reading a container that was changed before");
+        let original = self.originals.remove(&object.id());
+        if self.is_resized(object) && original.is_none() {
+            return abandon("reading a large container that was changed before");
         }
         let types = types();
         if object.is_instance_of(types.list) || object.is_instance_of(types.tuple) {
-            let items = items_of(object);
+            let items = match original {
+                Some(Original::Items(items)) => items,
+                _ => items_of(object),
+            };
             self.spend(budget, items.len())?;
             self.check_once(6, id, 0, || Check::Len(id, items.len()));
             for (n, item) in items.into_iter().enumerate() {
@@ -497,7 +535,10 @@ impl Recording {
                 self.know_whole(&item.obj, budget)?;
             }
         } else if object.is_instance_of(types.dict) {
-            let entries = entries_of(object);
+            let entries = match original {
+                Some(Original::Entries(entries)) => entries,
+                _ => entries_of(object),
+            };
             self.spend(budget, entries.len())?;
             self.check_keys(id, entries.iter().map(|(key, _)| key.clone()).collect())?;
             for (key, value) in entries {
@@ -516,6 +557,8 @@ impl Recording {
         } else {
             return Ok(());
         }
+        self.opaque.remove(&object.id());
+        self.resized.remove(&object.id());
         self.whole.insert(object.id());
         Ok(())
     }

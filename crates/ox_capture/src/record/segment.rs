@@ -124,6 +124,7 @@ impl Recording {
         self.versions.clear();
         self.written.clear();
         self.opaque.clear();
+        self.originals.clear();
         self.resized.clear();
         self.apart.clear();
         self.whole.clear();

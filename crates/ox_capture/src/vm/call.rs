@@ -56,8 +56,7 @@ impl Vm {
             return self.torch_call(Shadow::Function(this.clone()), callable, args);
         }
         if this.class_is(types.lru_cache) {
-            let inner = self.pinned(this.attr("__wrapped__")?);
-            return self.call(&inner, args);
+            return self.call_cached(&this, args);
         }
         if let Some(inner) = crate::callable::inner_function(&this) {
             let inner = self.pinned(inner);
@@ -91,6 +90,25 @@ impl Vm {
                 self.opaque_call(callable, args, &why)
             }
         }
+    }
+
+    /// `functools.lru_cache`: its author says that the arguments decide.
+    fn call_cached(&mut self, cached: &Obj, args: Args) -> R<Called> {
+        if self.is_plain_data(&args) {
+            let mut objects = Vec::new();
+            for value in &args.positional {
+                objects.push(self.known_data(value)?);
+            }
+            for (_, value) in &args.keywords {
+                self.known_data(value)?;
+            }
+            let result = cached.call(&objects, keywords(&args.keywords)?.as_ref())?;
+            if types().is_scalar(&result) || types().is_pinnable(&result) {
+                return Ok(Called::Value(self.pinned(result)));
+            }
+        }
+        let inner = self.pinned(cached.attr("__wrapped__")?);
+        self.call(&inner, args)
     }
 
     fn call_partial(&mut self, partial: &Obj, args: Args) -> R<Called> {

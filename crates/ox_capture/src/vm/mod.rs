@@ -261,19 +261,20 @@ impl Vm {
         let frame = self.frames.pop().expect("a frame is running");
         self.finished(&frame);
         let done = self.frames.len() == base;
+        let value = match &frame.after {
+            After::Instance(_) if !value.obj.is_none() => {
+                let name = value.obj.class_name();
+                let error = pyo3::exceptions::PyTypeError::new_err(format!("__init__() should return None, not '{name}'"));
+                return if done { Err(error) } else { self.unwind(base, error) };
+            }
+            After::Instance(object) => object.clone(),
+            _ => value,
+        };
         match frame.after {
             After::Hand => return Ok(Some(value)),
             _ if done => return Ok(Some(value)),
-            After::Push => self.push(value),
+            After::Push | After::Instance(_) => self.push(value),
             After::Drop => {}
-            After::Instance(object) => {
-                if !value.obj.is_none() {
-                    let name = value.obj.class_name();
-                    let error = pyo3::exceptions::PyTypeError::new_err(format!("__init__() should return None, not '{name}'"));
-                    return self.unwind(base, error);
-                }
-                self.push(object);
-            }
             After::ForIter(label) => {
                 self.pop_slot();
                 self.frame().pc = label;

@@ -636,7 +636,7 @@ impl Vm {
                 return Ok(());
             }
             if rec.is_resized(object) {
-                return crate::record::abandon("the length of a container that was changed before");
+                return rec.recover(object);
             }
             rec.checks.push(crate::guard::Check::Len(id, len));
             Ok(())
@@ -652,7 +652,7 @@ impl Vm {
                 return Ok(());
             }
             if rec.is_resized(dict) {
-                return crate::record::abandon("the keys of a dict that was changed before");
+                return rec.recover(dict);
             }
             rec.check_keys(id, keys)
         });

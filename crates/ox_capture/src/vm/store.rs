@@ -170,16 +170,14 @@ impl Vm {
                 self.note("operator.setitem", vec![object.clone(), key.clone(), value.clone()])?;
             }
             self.settled(&value);
-            this.bind().set_item(index.bind(), value.obj.bind())?;
             if let Some(rec) = &mut self.rec {
-                rec.mark_written(&this, &index);
-                if !index.class_is(types.slice) && is_dict && crate::obj::dict_get(&this, &index).is_some() {
-                    rec.mark_keys_changed(&this);
-                } else if index.class_is(types.slice) {
-                    rec.mark_opaque(&this);
+                match is_dict {
+                    true => rec.mark_keys_changed(&this),
+                    false => rec.mark_opaque(&this),
                 }
+                rec.mark_written(&this, &index);
             }
-            return Ok(());
+            return this.bind().set_item(index.bind(), value.obj.bind());
         }
         let class = this.class();
         self.recorded(|rec| Ok(rec.rely_on_class(&class)));
