@@ -77,9 +77,10 @@ const FACTORIES: &[&str] = &[
     "blackman_window", "kaiser_window", "as_tensor", "asarray", "normal", "range",
 ];
 
-/// Methods that change what a tensor is, not only what it holds; done for real.
-const RESHAPES_IN_PLACE: &[&str] = &[
-    "t_", "transpose_", "unsqueeze_", "squeeze_", "swapaxes_", "swapdims_", "resize_", "resize_as_", "set_", "as_strided_",
+/// Functions that look at a tensor's values or memory, or change what it is and not only what it holds: done for real. So are torch's fused
+/// encoder layers, which return less than their meta kernels say.
+const DONE_FOR_REAL: &[&str] = &[
+    "_native_multi_head_attention", "_transformer_encoder_layer_fwd", "t_", "transpose_", "unsqueeze_", "squeeze_", "swapaxes_", "swapdims_", "resize_", "resize_as_", "set_", "as_strided_",
     "requires_grad_", "detach_", "backward", "register_hook", "share_memory_", "pin_memory", "__array__", "numpy", "tolist", "item",
     "__dlpack__", "data_ptr", "storage", "untyped_storage", "retain_grad", "apply_", "map_", "rename_", "names", "__setstate__",
     "_typed_storage", "storage_type", "is_shared", "__reduce_ex__", "__deepcopy__", "to_sparse", "coalesce", "cuda", "xpu", "mps",
@@ -258,7 +259,7 @@ impl Recording {
     /// Records a torch call. `args` are settled.
     pub fn torch_call(&mut self, callee: &Shadow, args: &[Obj], kwargs: &[(Obj, Obj)], location: &str) -> Recorded<Val> {
         let name = callee.name();
-        if RESHAPES_IN_PLACE.contains(&name.as_str()) {
+        if DONE_FOR_REAL.contains(&name.as_str()) {
             return Err(NotRecorded::Break(format!("{name} looks at a tensor's values or memory")));
         }
         if name == "type" && args.len() == 1 && kwargs.is_empty() {

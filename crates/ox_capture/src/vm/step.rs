@@ -402,7 +402,7 @@ impl Vm {
         let content = self.frame().locals[n.index()].take();
         let content = content.map(|value| self.settled(&value));
         // SAFETY: a new cell with a live object or nothing.
-        let cell = unsafe { Obj::owned(ffi::PyCell_New(content.map_or(std::ptr::null_mut(), |c| c.ptr())))? };
+        let cell = unsafe { Obj::owned(ffi::PyCell_New(content.as_ref().map_or(std::ptr::null_mut(), |c| c.ptr())))? };
         let cell = self.made(cell);
         self.frame().locals[n.index()] = Some(cell);
         Ok(())
