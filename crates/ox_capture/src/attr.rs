@@ -67,8 +67,16 @@ pub fn has_get(object: &Obj) -> bool {
 pub fn is_c_descriptor(object: &Obj) -> bool {
     let t = types();
     let known = [
-        t.getset, t.member, t.method_descriptor, t.wrapper_descriptor, t.classmethod_descriptor, t.property, t.function, t.classmethod,
-        t.staticmethod, t.builtin,
+        t.getset,
+        t.member,
+        t.method_descriptor,
+        t.wrapper_descriptor,
+        t.classmethod_descriptor,
+        t.property,
+        t.function,
+        t.classmethod,
+        t.staticmethod,
+        t.builtin,
     ];
     known.iter().any(|class| object.class_is(*class))
 }

@@ -202,7 +202,8 @@ impl Tables {
         if module.name()?.to_string() == "_operator" {
             self.operators.insert(object.id());
             // These change their first argument.
-            if name.starts_with('i') && name != "invert" && name != "inv" && name != "index" && name != "indexOf" && name != "is_" {
+            if name.starts_with('i') && name != "invert" && name != "inv" && name != "index" && name != "indexOf" && name != "is_"
+            {
                 return Ok(());
             }
             if matches!(name, "setitem" | "delitem" | "is_" | "is_not" | "iconcat") {
@@ -222,6 +223,11 @@ pub fn known(object: &Obj) -> Option<Known> {
 /// A function of C whose result depends on the data in its arguments only.
 pub fn is_pure(object: &Obj) -> bool {
     tables().pure.contains(&object.id())
+}
+
+/// Its result follows from scalars and the items of dicts alone.
+pub fn reads_data_only(object: &Obj) -> bool {
+    is_pure(object) || known(object) == Some(Known::Len)
 }
 
 pub fn operator_on(object: &Obj) -> bool {
@@ -263,7 +269,9 @@ pub fn is_torch_leaf(function: &Obj) -> bool {
     match module.as_str() {
         "torch.nn.functional" => ox_ops::surface::lookup("F", &name).is_some() || name == "scaled_dot_product_attention",
         "torch.functional" => ox_ops::surface::lookup("torch", &name).is_some(),
-        "torch._tensor" => ox_ops::surface::lookup("Tensor", &name).is_some() || (name.starts_with("__") && name != "__contains__"),
+        "torch._tensor" => {
+            ox_ops::surface::lookup("Tensor", &name).is_some() || (name.starts_with("__") && name != "__contains__")
+        }
         _ => false,
     }
 }
@@ -272,9 +280,27 @@ pub fn is_torch_leaf(function: &Obj) -> bool {
 pub fn not_inlined(function: &Obj) -> Option<String> {
     let module = module_of(function);
     const LEFT: &[&str] = &[
-        "torch._dynamo", "logging", "warnings", "threading", "traceback", "importlib", "torch.utils.data", "torch._inductor",
-        "torch.fx", "torch.autograd.function", "torch.jit", "numpy", "_pytest", "unittest", "tokenize", "re._", "torch._subclasses",
-        "torch.library", "torch._library", "torch.utils.checkpoint", "torch.distributed",
+        "torch._dynamo",
+        "logging",
+        "warnings",
+        "threading",
+        "traceback",
+        "importlib",
+        "torch.utils.data",
+        "torch._inductor",
+        "torch.fx",
+        "torch.autograd.function",
+        "torch.jit",
+        "numpy",
+        "_pytest",
+        "unittest",
+        "tokenize",
+        "re._",
+        "torch._subclasses",
+        "torch.library",
+        "torch._library",
+        "torch.utils.checkpoint",
+        "torch.distributed",
     ];
     let starts = |prefix: &&&str| {
         module.strip_prefix(**prefix).is_some_and(|rest| rest.is_empty() || rest.starts_with('.') || prefix.ends_with('_'))

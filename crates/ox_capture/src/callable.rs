@@ -78,13 +78,12 @@ impl Captured {
 }
 
 impl Inner {
-
     fn plainly(&self, args: &[Obj], kwargs: Option<&Obj>) -> PyResult<Obj> {
         self.function.call(args, kwargs)
     }
 
     fn call(&self, args: &[Obj], kwargs: Option<&Obj>) -> PyResult<Obj> {
-        let mut values = Values { root: &self.function, args, kwargs, found: Vec::new() };
+        let mut values = Values { root: &self.function, args, kwargs, found: Vec::new(), base: None };
         match self.choose(&self.tree.branches, &mut values, true) {
             Some(segment) => match &segment.end {
                 End::GiveUp(_) => self.plainly(args, kwargs),
@@ -156,7 +155,7 @@ impl Inner {
         let sources_values = {
             let sources = self.tree.sources.borrow();
             vm.restore(&action.snapshot, &sources, values)?;
-            values.found.clone()
+            values.all()
         };
         let mut pushed = None;
         if let Some(rec) = &mut vm.rec {
@@ -233,7 +232,8 @@ impl Inner {
     fn close(&self, vm: &mut Vm, result: PyResult<Val>) -> PyResult<Obj> {
         let Some(mut rec) = vm.rec.take() else { return result.map(|value| value.obj) };
         self.ops.set(self.ops.get() + rec.ops);
-        let is_program_s = |error: &PyErr| error.is_instance_of::<PyException>(py()) && !error.is_instance_of::<PyMemoryError>(py());
+        let is_program_s =
+            |error: &PyErr| error.is_instance_of::<PyException>(py()) && !error.is_instance_of::<PyMemoryError>(py());
         if vm.fatal || result.as_ref().is_err_and(|error| !is_program_s(error)) {
             // An interrupt is no part of the function: the next call is traced anew.
             rec.compute()?;

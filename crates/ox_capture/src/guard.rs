@@ -70,9 +70,9 @@ impl Check {
             Check::Members(id, members) => values.get(sources, *id).is_some_and(|v| has_members(&v, members)),
             Check::NoKey(id, key) => values.get(sources, *id).is_some_and(|v| dict_get(&v, key).is_none()),
             Check::HasKey(id, key) => values.get(sources, *id).is_some_and(|v| dict_get(&v, key).is_some()),
-            Check::NoAttr(id, name) => values
-                .get(sources, *id)
-                .is_some_and(|v| instance_dict(&v).is_none_or(|dict| dict_get(&dict, name).is_none())),
+            Check::NoAttr(id, name) => {
+                values.get(sources, *id).is_some_and(|v| instance_dict(&v).is_none_or(|dict| dict_get(&dict, name).is_none()))
+            }
             Check::EmptyCell(id) => values.get(sources, *id).is_some_and(|v| crate::source::cell_contents(&v).is_none()),
             Check::Version(class, version) => version_of(class) == *version,
             // SAFETY: a function; the code is borrowed.

@@ -8,6 +8,7 @@
 //! - `lazy`: tensors that are computed later.
 //! - `source`, `guard`, `recipe`, `tree`: what a trace is, and how it runs without the machine.
 //! - `builtins`, `attr`, `types`, `state`: what is known of CPython and torch.
+//! - `warm`: which checks need not be made again.
 //! - `backend`: what the rest of oxytorch does for capture.
 //! - `callable`: what the user calls.
 
@@ -25,6 +26,7 @@ mod state;
 mod tree;
 mod types;
 mod vm;
+mod warm;
 
 pub use backend::{Backend, TensorSpec};
 pub use callable::{Captured, Settings};

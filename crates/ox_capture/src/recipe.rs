@@ -35,7 +35,12 @@ pub enum Shape {
     Cell(Option<Recipe>),
     /// Called with these arguments: bound methods, slices, partials, exceptions.
     Call(Vec<Recipe>),
-    Function { code: Obj, globals: Recipe, name: Obj, parts: [Option<Recipe>; 3] },
+    Function {
+        code: Obj,
+        globals: Recipe,
+        name: Obj,
+        parts: [Option<Recipe>; 3],
+    },
 }
 
 impl Recipe {

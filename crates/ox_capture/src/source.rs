@@ -6,6 +6,7 @@ use pyo3::ffi;
 use pyo3::prelude::*;
 use rustc_hash::FxHashMap;
 use std::fmt;
+use std::rc::Rc;
 
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
 pub struct SourceId(pub u32);
@@ -153,6 +154,8 @@ pub struct Values<'a> {
     pub args: &'a [Obj],
     pub kwargs: Option<&'a Obj>,
     pub found: Vec<Option<Obj>>,
+    /// Values that earlier calls found, and that have not changed.
+    pub base: Option<Rc<Vec<Option<Obj>>>>,
 }
 
 impl Values<'_> {
@@ -163,9 +166,19 @@ impl Values<'_> {
         self.found[id.0 as usize] = Some(value);
     }
 
+    /// Everything that was found in this call, by source.
+    pub fn all(&self) -> Vec<Option<Obj>> {
+        let base = self.base.as_ref().map_or(&[][..], |base| &base[..]);
+        let len = self.found.len().max(base.len());
+        (0..len).map(|n| self.found.get(n).cloned().flatten().or_else(|| base.get(n).cloned().flatten())).collect()
+    }
+
     /// None if there is nothing (any more).
     pub fn get(&mut self, sources: &Sources, id: SourceId) -> Option<Obj> {
         if let Some(Some(value)) = self.found.get(id.0 as usize) {
+            return Some(value.clone());
+        }
+        if let Some(Some(value)) = self.base.as_ref().and_then(|base| base.get(id.0 as usize)) {
             return Some(value.clone());
         }
         let value = self.read(sources, sources.get(id))?;

@@ -5,6 +5,7 @@ use crate::obj::{Obj, items_of, tuple_of};
 use crate::recipe::{Build, Recipe, build_all};
 use crate::source::{SourceId, Sources, Values};
 use crate::vm::snapshot::Snapshot;
+use crate::warm::Warm;
 use pyo3::prelude::*;
 use std::cell::{Cell, RefCell};
 use std::fmt::Write;
@@ -55,6 +56,8 @@ pub struct Segment {
     pub built: Vec<SourceId>,
     pub effects: Vec<Effect>,
     pub end: End,
+    /// Checks that need not be made again, once all have held.
+    pub warm: RefCell<Option<Warm>>,
 }
 
 /// What may come next.
@@ -79,7 +82,7 @@ impl Branches {
     /// The first whose checks hold.
     pub fn choose(&self, context: &Context<'_>, values: &mut Values<'_>) -> Option<Rc<Segment>> {
         let list = self.list.borrow();
-        list.iter().find(|segment| segment.checks.iter().all(|check| check.holds(context, values))).cloned()
+        list.iter().find(|segment| segment.fits(context, values)).cloned()
     }
 
     pub fn all(&self) -> Vec<Rc<Segment>> {
@@ -152,6 +155,26 @@ impl Tree {
 }
 
 impl Segment {
+    /// Whether all its checks hold.
+    fn fits(&self, context: &Context<'_>, values: &mut Values<'_>) -> bool {
+        let behind_action = matches!(self.checks.first(), Some(Check::Returned(_)));
+        if let Some(warm) = self.warm.borrow().as_ref().filter(|warm| warm.is_valid()) {
+            values.base = Some(warm.base.clone());
+            if warm.rest.iter().all(|n| self.checks[*n].holds(context, values)) {
+                return true;
+            }
+            values.base = None;
+            values.found.clear();
+        }
+        if !self.checks.iter().all(|check| check.holds(context, values)) {
+            return false;
+        }
+        if !behind_action {
+            self.warm.replace(Warm::new(&self.checks, context.sources, values));
+        }
+        true
+    }
+
     /// What may come behind its action.
     pub fn branches(&self) -> Option<&Branches> {
         match &self.end {

@@ -126,14 +126,42 @@ pub fn load(py: Python<'_>) -> PyResult<()> {
 impl Types {
     fn classify(&mut self) {
         let scalars = [
-            self.int, self.float, self.complex, self.bool, self.str, self.bytes, self.none, self.ellipsis, self.not_implemented,
-            self.dtype, self.layout, self.memory_format, self.device, self.range, self.slice,
+            self.int,
+            self.float,
+            self.complex,
+            self.bool,
+            self.str,
+            self.bytes,
+            self.none,
+            self.ellipsis,
+            self.not_implemented,
+            self.dtype,
+            self.layout,
+            self.memory_format,
+            self.device,
+            self.range,
+            self.slice,
         ];
         self.scalars = scalars.into_iter().map(|t| t as usize).collect();
         let pinnable = [
-            self.type_, self.function, self.builtin, self.method_descriptor, self.wrapper_descriptor, self.classmethod_descriptor,
-            self.getset, self.member, self.code, self.module, self.op_overload, self.op_packet, self.property, self.classmethod,
-            self.staticmethod, self.union, self.generic_alias, self.type_var,
+            self.type_,
+            self.function,
+            self.builtin,
+            self.method_descriptor,
+            self.wrapper_descriptor,
+            self.classmethod_descriptor,
+            self.getset,
+            self.member,
+            self.code,
+            self.module,
+            self.op_overload,
+            self.op_packet,
+            self.property,
+            self.classmethod,
+            self.staticmethod,
+            self.union,
+            self.generic_alias,
+            self.type_var,
         ];
         self.pinnable = pinnable.into_iter().map(|t| t as usize).collect();
     }

@@ -58,8 +58,9 @@ impl Keys {
                 })
             })
         });
-        word.map(|word| Keys { word })
-            .ok_or_else(|| pyo3::exceptions::PyImportError::new_err("this torch keeps dispatch keys where oxytorch does not find them"))
+        word.map(|word| Keys { word }).ok_or_else(|| {
+            pyo3::exceptions::PyImportError::new_err("this torch keeps dispatch keys where oxytorch does not find them")
+        })
     }
 }
 
@@ -82,8 +83,10 @@ fn is_plain(tensor: &Bound<'_, PyAny>) -> PyResult<bool> {
     let py = tensor.py();
     let is_cpu = tensor.getattr(intern!(py, "is_cpu"))?.is_truthy()?;
     let strided = tensor.getattr(intern!(py, "layout"))?.is(&py.import(intern!(py, "torch"))?.getattr(intern!(py, "strided"))?);
-    let bits = tensor.call_method0(intern!(py, "is_conj"))?.is_truthy()? || tensor.call_method0(intern!(py, "is_neg"))?.is_truthy()?;
-    let wrapped = py.import(intern!(py, "torch._C"))?.getattr("_functorch")?.call_method1("is_functorch_wrapped_tensor", (tensor,))?;
+    let bits =
+        tensor.call_method0(intern!(py, "is_conj"))?.is_truthy()? || tensor.call_method0(intern!(py, "is_neg"))?.is_truthy()?;
+    let wrapped =
+        py.import(intern!(py, "torch._C"))?.getattr("_functorch")?.call_method1("is_functorch_wrapped_tensor", (tensor,))?;
     Ok(is_cpu && strided && !bits && !wrapped.is_truthy()?)
 }
 
@@ -97,7 +100,9 @@ impl Rest {
         // SAFETY: the tensor outlives the handle.
         let Ok(handle) = (unsafe { crossing.unwrap(bound) }) else { return Ok(None) };
         let keys = keys_at(bound, Keys::get(bound.py())?.word)?;
-        let (Ok(Some(dtype)), Ok(sizes), Ok(strides)) = (handle.dtype(), handle.sizes(), handle.strides()) else { return Ok(None) };
+        let (Ok(Some(dtype)), Ok(sizes), Ok(strides)) = (handle.dtype(), handle.sizes(), handle.strides()) else {
+            return Ok(None);
+        };
         let class = bound.get_type().as_ptr() as usize;
         Ok(Some(TensorSpec { class, keys, dtype: dtype as i32, sizes: sizes.to_vec(), strides: strides.to_vec() }))
     }

@@ -51,9 +51,10 @@ impl Recording {
         let core: Obj = py().import("torch._C")?.into();
         let _plain = core.attr("DisableTorchFunctionSubclass")?.call(&[], None)?;
         _plain.bind().call_method0("__enter__")?;
-        let format = core.attr("_select_conv_backend")?.call(&[input.clone(), weight.clone()], Some(&options.into())).and_then(|backend| {
-            core.attr("_conv_determine_backend_memory_format")?.call(&[input, weight, backend], None)
-        });
+        let format = core
+            .attr("_select_conv_backend")?
+            .call(&[input.clone(), weight.clone()], Some(&options.into()))
+            .and_then(|backend| core.attr("_conv_determine_backend_memory_format")?.call(&[input, weight, backend], None));
         _plain.bind().call_method1("__exit__", (py().None(), py().None(), py().None()))?;
         let options = PyDict::new(py());
         options.set_item("memory_format", format?.bind())?;

@@ -72,20 +72,96 @@ fn tools() -> PyResult<&'static Tools> {
 
 /// Functions that make tensors of nothing: their shadows are made on the meta device.
 const FACTORIES: &[&str] = &[
-    "zeros", "ones", "empty", "full", "arange", "linspace", "logspace", "eye", "rand", "randn", "randint", "randperm", "tensor",
-    "scalar_tensor", "empty_strided", "tril_indices", "triu_indices", "hann_window", "hamming_window", "bartlett_window",
-    "blackman_window", "kaiser_window", "as_tensor", "asarray", "normal", "range",
+    "zeros",
+    "ones",
+    "empty",
+    "full",
+    "arange",
+    "linspace",
+    "logspace",
+    "eye",
+    "rand",
+    "randn",
+    "randint",
+    "randperm",
+    "tensor",
+    "scalar_tensor",
+    "empty_strided",
+    "tril_indices",
+    "triu_indices",
+    "hann_window",
+    "hamming_window",
+    "bartlett_window",
+    "blackman_window",
+    "kaiser_window",
+    "as_tensor",
+    "asarray",
+    "normal",
+    "range",
 ];
 
 /// Functions that look at a tensor's values or memory, or change what it is and not only what it holds: done for real. So are torch's fused
 /// encoder layers, which return less than their meta kernels say.
 const DONE_FOR_REAL: &[&str] = &[
-    "_native_multi_head_attention", "_transformer_encoder_layer_fwd", "t_", "transpose_", "unsqueeze_", "squeeze_", "swapaxes_", "swapdims_", "resize_", "resize_as_", "set_", "as_strided_",
-    "requires_grad_", "detach_", "backward", "register_hook", "share_memory_", "pin_memory", "__array__", "numpy", "tolist", "item",
-    "__dlpack__", "data_ptr", "storage", "untyped_storage", "retain_grad", "apply_", "map_", "rename_", "names", "__setstate__",
-    "_typed_storage", "storage_type", "is_shared", "__reduce_ex__", "__deepcopy__", "to_sparse", "coalesce", "cuda", "xpu", "mps",
-    "_is_view", "is_set_to", "is_pinned", "module_load", "rename", "refine_names", "align_to", "unflatten_names", "grad", "_grad",
-    "_base", "_version", "_cdata", "grad_fn", "_backward_hooks", "__cuda_array_interface__", "_post_accumulate_grad_hooks",
+    "_native_multi_head_attention",
+    "_transformer_encoder_layer_fwd",
+    "t_",
+    "transpose_",
+    "unsqueeze_",
+    "squeeze_",
+    "swapaxes_",
+    "swapdims_",
+    "resize_",
+    "resize_as_",
+    "set_",
+    "as_strided_",
+    "requires_grad_",
+    "detach_",
+    "backward",
+    "register_hook",
+    "share_memory_",
+    "pin_memory",
+    "__array__",
+    "numpy",
+    "tolist",
+    "item",
+    "__dlpack__",
+    "data_ptr",
+    "storage",
+    "untyped_storage",
+    "retain_grad",
+    "apply_",
+    "map_",
+    "rename_",
+    "names",
+    "__setstate__",
+    "_typed_storage",
+    "storage_type",
+    "is_shared",
+    "__reduce_ex__",
+    "__deepcopy__",
+    "to_sparse",
+    "coalesce",
+    "cuda",
+    "xpu",
+    "mps",
+    "_is_view",
+    "is_set_to",
+    "is_pinned",
+    "module_load",
+    "rename",
+    "refine_names",
+    "align_to",
+    "unflatten_names",
+    "grad",
+    "_grad",
+    "_base",
+    "_version",
+    "_cdata",
+    "grad_fn",
+    "_backward_hooks",
+    "__cuda_array_interface__",
+    "_post_accumulate_grad_hooks",
 ];
 
 impl GraphRecord {
@@ -166,13 +242,7 @@ impl Recording {
         let layout = layout_of(&shadow);
         self.graph.by_input.insert(tensor.id(), self.graph.inputs.len());
         self.graph.by_shadow.insert(shadow.id(), tensor.clone());
-        self.graph.inputs.push(InputEntry {
-            object: tensor.clone(),
-            source,
-            node: node.clone(),
-            shadow: shadow.clone(),
-            layout,
-        });
+        self.graph.inputs.push(InputEntry { object: tensor.clone(), source, node: node.clone(), shadow: shadow.clone(), layout });
         Ok((shadow, node))
     }
 
@@ -443,7 +513,9 @@ impl Recording {
 impl Shadow {
     pub fn name(&self) -> String {
         match self {
-            Shadow::Function(function) => function.attr("__name__").ok().and_then(|n| n.to_str()).unwrap_or_else(|| function.text()),
+            Shadow::Function(function) => {
+                function.attr("__name__").ok().and_then(|n| n.to_str()).unwrap_or_else(|| function.text())
+            }
             Shadow::Method(name) | Shadow::Attribute(name) => name.to_str().unwrap_or_default(),
         }
     }

@@ -33,7 +33,9 @@ impl Recording {
             Origin::Outside(source) => Ok(Recipe::Source(source)),
             Origin::Lazy(_) => abandon("a lazy tensor that was not computed"),
             Origin::Made => self.recipe_of_made(object, found),
-            Origin::Unknown if object.class_is(types().tuple) || object.class_is(types().slice) => self.recipe_of_made(object, found),
+            Origin::Unknown if object.class_is(types().tuple) || object.class_is(types().slice) => {
+                self.recipe_of_made(object, found)
+            }
             Origin::Unknown => abandon(format!("no recipe for a {}", object.class_name())),
         }
     }
@@ -72,7 +74,11 @@ impl Recording {
             return Ok(Shape::Tuple(all(items_of(object))?));
         }
         if object.class_is(types.set) {
-            return Ok(Shape::Set(all(object.bind().try_iter().map(|i| i.flatten().map(Obj::from).collect()).unwrap_or_default())?));
+            return Ok(Shape::Set(all(object
+                .bind()
+                .try_iter()
+                .map(|i| i.flatten().map(Obj::from).collect())
+                .unwrap_or_default())?));
         }
         if object.is_instance_of(types.dict) {
             if object.class_is(types.default_dict) {

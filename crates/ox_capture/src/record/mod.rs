@@ -5,9 +5,9 @@ mod graph;
 mod inspect;
 mod segment;
 
+pub use graph::{NotRecorded, Shadow, tensors_in};
 pub use inspect::Inspection;
 pub use segment::Closing;
-pub use graph::{NotRecorded, Shadow, tensors_in};
 
 use crate::backend::Backend;
 use crate::guard::{Check, version_of};

@@ -10,6 +10,7 @@ use crate::source::{Source, SourceId};
 use crate::tree::{Effect, End, GraphCall, Segment, call_graph};
 use pyo3::ffi;
 use pyo3::prelude::*;
+use std::cell::RefCell;
 
 /// A segment that is being closed.
 pub struct Closing {
@@ -107,14 +108,23 @@ impl Recording {
             built.push(source);
         }
         let checks = std::mem::take(&mut self.checks);
-        Segment { number: self.segment, checks, graph, builds: found.builds, built, effects, end }
+        Segment { number: self.segment, checks, graph, builds: found.builds, built, effects, end, warm: RefCell::default() }
     }
 
     /// The end of a recording that could not go on.
     pub fn gave_up(&mut self, why: String) -> Segment {
         let checks = std::mem::take(&mut self.checks);
         let (builds, built, effects) = (Vec::new(), Vec::new(), Vec::new());
-        Segment { number: self.segment, checks, graph: None, builds, built, effects, end: End::GiveUp(why) }
+        Segment {
+            number: self.segment,
+            checks,
+            graph: None,
+            builds,
+            built,
+            effects,
+            end: End::GiveUp(why),
+            warm: RefCell::default(),
+        }
     }
 
     /// After an action nothing is known of what outside objects hold, but they are still found where they were.
@@ -131,9 +141,8 @@ impl Recording {
         self.tokens.clear();
         self.built_now.clear();
         self.views.clear();
-        let is_iterator = |object: &Option<Obj>| {
-            object.as_ref().is_some_and(|o| o.bind().is_instance_of::<crate::vm::VmIterator>())
-        };
+        let is_iterator =
+            |object: &Option<Obj>| object.as_ref().is_some_and(|o| o.bind().is_instance_of::<crate::vm::VmIterator>());
         self.ids.retain(|_, (origin, object)| matches!(origin, Origin::Outside(_)) || is_iterator(object));
     }
 

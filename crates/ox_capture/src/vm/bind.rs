@@ -1,12 +1,12 @@
 //! Arguments to parameters, by CPython's rules.
 
-use pyo3::prelude::*;
 use super::{Frame, R, Vm};
 use crate::obj::{Obj, dict_get, entries_of, items_of, py, tuple_of};
 use crate::record::{Origin, Val};
 use crate::source::{Key, Source};
 use crate::vm::code::CodeInfo;
 use pyo3::exceptions::PyTypeError;
+use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use std::rc::Rc;
 
@@ -29,7 +29,10 @@ impl Args {
 }
 
 fn wrong(code: &CodeInfo, what: String) -> pyo3::PyErr {
-    PyTypeError::new_err(format!("{}() {what}", code.object.attr("co_qualname").ok().and_then(|q| q.to_str()).unwrap_or_default()))
+    PyTypeError::new_err(format!(
+        "{}() {what}",
+        code.object.attr("co_qualname").ok().and_then(|q| q.to_str()).unwrap_or_default()
+    ))
 }
 
 impl Vm {

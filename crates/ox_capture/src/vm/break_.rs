@@ -3,8 +3,8 @@
 use super::native::keywords;
 use super::{Args, Attach, Called, R, Vm};
 use crate::obj::Obj;
-use crate::record::{Closing, Inspection, Rec, Recording, Val};
 use crate::recipe::Recipe;
+use crate::record::{Closing, Inspection, Rec, Recording, Val};
 use crate::source::Source;
 use crate::tree::{Action, Branches, End};
 use pyo3::exceptions::PyRuntimeError;

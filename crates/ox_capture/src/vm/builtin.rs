@@ -141,9 +141,8 @@ impl Vm {
     /// A tensor of a class that changes what torch does with it.
     fn has_other_tensor(&self, args: &Args) -> bool {
         let types = types();
-        let other = |o: &Obj| {
-            types.is_tensor(o) && !crate::lazy::is_lazy(o) && !o.class_is(types.tensor) && !o.class_is(types.parameter)
-        };
+        let other =
+            |o: &Obj| types.is_tensor(o) && !crate::lazy::is_lazy(o) && !o.class_is(types.tensor) && !o.class_is(types.parameter);
         let inside: Vec<Obj> = args.positional.iter().flat_map(|a| crate::record::tensors_in(&a.obj)).collect();
         inside.iter().any(other)
     }
@@ -238,8 +237,7 @@ impl Vm {
         let objects: Vec<Obj> = items.iter().map(|v| self.settled(v)).collect();
         let list = self.made(list_of(&objects)?);
         let key = args.keywords.iter().find(|(k, v)| k.to_str().as_deref() == Some("key") && !v.obj.is_none()).cloned();
-        let rest: Vec<(Obj, Val)> =
-            args.keywords.iter().filter(|(k, _)| k.to_str().as_deref() != Some("key")).cloned().collect();
+        let rest: Vec<(Obj, Val)> = args.keywords.iter().filter(|(k, _)| k.to_str().as_deref() != Some("key")).cloned().collect();
         let Some((_, key)) = key else {
             if !self.is_plain_data(&Args::positional(vec![list.clone()])) {
                 return self.opaque_call(callable, args.clone(), "sorted() of objects");
@@ -268,7 +266,8 @@ impl Vm {
         }
         let t = types();
         let name = callable.obj.attr("__name__")?.to_str().unwrap_or_default();
-        let methods: &[&str] = if name == "format" && args.positional.len() == 1 { &["__str__", "__repr__"] } else { &["__repr__"] };
+        let methods: &[&str] =
+            if name == "format" && args.positional.len() == 1 { &["__str__", "__repr__"] } else { &["__repr__"] };
         let own_format = type_lookup(&object.obj.class(), &Obj::str("__format__")).is_some_and(|f| f.class_is(t.function));
         if !own_format && !is_tensor(&object.obj) {
             for method in methods {
@@ -309,7 +308,8 @@ impl Vm {
                 return Ok(called);
             }
         }
-        let immutable = [t.str, t.int, t.float, t.bytes, t.bool, t.complex, t.tuple, t.frozenset, t.range, t.slice, t.size, t.dtype];
+        let immutable =
+            [t.str, t.int, t.float, t.bytes, t.bool, t.complex, t.tuple, t.frozenset, t.range, t.slice, t.size, t.dtype];
         let reads = is_reader(name);
         let containers = [t.list, t.dict, t.set, t.ordered_dict];
         if immutable.contains(&ptr) || (containers.contains(&ptr) && reads) {
@@ -565,9 +565,35 @@ impl Vm {
 /// Methods of changeable containers that only look.
 fn is_reader(name: &str) -> bool {
     const READERS: &[&str] = &[
-        "copy", "count", "index", "__len__", "__contains__", "__getitem__", "__eq__", "__ne__", "__iter__", "__add__", "__mul__",
-        "__rmul__", "__or__", "__and__", "__sub__", "__xor__", "union", "intersection", "difference", "symmetric_difference",
-        "issubset", "issuperset", "isdisjoint", "__repr__", "__reversed__", "__le__", "__lt__", "__ge__", "__gt__",
+        "copy",
+        "count",
+        "index",
+        "__len__",
+        "__contains__",
+        "__getitem__",
+        "__eq__",
+        "__ne__",
+        "__iter__",
+        "__add__",
+        "__mul__",
+        "__rmul__",
+        "__or__",
+        "__and__",
+        "__sub__",
+        "__xor__",
+        "union",
+        "intersection",
+        "difference",
+        "symmetric_difference",
+        "issubset",
+        "issuperset",
+        "isdisjoint",
+        "__repr__",
+        "__reversed__",
+        "__le__",
+        "__lt__",
+        "__ge__",
+        "__gt__",
     ];
     READERS.contains(&name)
 }

@@ -240,7 +240,9 @@ impl Vm {
             return self.call_generator(&owner, &name, args);
         }
         match type_lookup(&owner.obj.class(), &name) {
-            Some(descriptor) if descriptor.class_is(types().method_descriptor) || descriptor.class_is(types().wrapper_descriptor) => {
+            Some(descriptor)
+                if descriptor.class_is(types().method_descriptor) || descriptor.class_is(types().wrapper_descriptor) =>
+            {
                 let descriptor = self.pinned(descriptor);
                 self.call_descriptor(&descriptor, args.with_self(owner))
             }
@@ -338,7 +340,8 @@ impl Vm {
 
     fn call_descriptor(&mut self, callable: &Val, args: Args) -> R<Called> {
         let this = callable.obj.clone();
-        let (Some(owner), Ok(class), Ok(name)) = (args.positional.first().cloned(), this.attr("__objclass__"), this.attr("__name__"))
+        let (Some(owner), Ok(class), Ok(name)) =
+            (args.positional.first().cloned(), this.attr("__objclass__"), this.attr("__name__"))
         else {
             return self.opaque_call(callable, args, "a method without an object");
         };

@@ -14,13 +14,32 @@ use std::cell::RefCell;
 #[derive(Clone, Debug)]
 pub enum Kind {
     /// A list, tuple or range, read as it is when its turn comes.
-    Sequence { of: Obj, at: usize },
+    Sequence {
+        of: Obj,
+        at: usize,
+    },
     /// What a dict or set held at the beginning; its size must stay.
-    Items { items: Vec<Val>, at: usize, of: Option<(Obj, usize)> },
-    Zip { iterators: Vec<Val>, strict: bool },
-    Enumerate { iterator: Val, count: i64 },
-    Map { function: Val, iterators: Vec<Val> },
-    Filter { function: Val, iterator: Val },
+    Items {
+        items: Vec<Val>,
+        at: usize,
+        of: Option<(Obj, usize)>,
+    },
+    Zip {
+        iterators: Vec<Val>,
+        strict: bool,
+    },
+    Enumerate {
+        iterator: Val,
+        count: i64,
+    },
+    Map {
+        function: Val,
+        iterators: Vec<Val>,
+    },
+    Filter {
+        function: Val,
+        iterator: Val,
+    },
 }
 
 /// An iterator of the machine's.

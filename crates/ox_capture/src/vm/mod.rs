@@ -68,7 +68,17 @@ impl Frame {
         let globals = function.attr("__globals__")?;
         let builtins = function.attr("__builtins__")?;
         let stack = Vec::with_capacity(code.code.stack_size as usize);
-        Ok(Frame { code, function: function.clone(), globals, builtins, locals, stack, pc: 0, after: After::Push, generator: None })
+        Ok(Frame {
+            code,
+            function: function.clone(),
+            globals,
+            builtins,
+            locals,
+            stack,
+            pc: 0,
+            after: After::Push,
+            generator: None,
+        })
     }
 
     pub fn location(&self) -> String {

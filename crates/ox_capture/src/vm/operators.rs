@@ -139,9 +139,8 @@ impl Vm {
             return self.opaque_call(&native.clone().into(), args, "an operator of a class in C");
         }
         // A built-in type on one side knows nothing of the other's class, so that only methods in Python count.
-        let other_first = other.is_some()
-            && left.obj.class_ptr() != right.obj.class_ptr()
-            && right.obj.is_instance_of(left.obj.class_ptr());
+        let other_first =
+            other.is_some() && left.obj.class_ptr() != right.obj.class_ptr() && right.obj.is_instance_of(left.obj.class_ptr());
         let mut tries = vec![(own, [left.clone(), right.clone()]), (other, [right.clone(), left.clone()])];
         if other_first {
             tries.reverse();
@@ -240,7 +239,8 @@ impl Vm {
             let value = self.pure_call("contains", &[container.clone(), item.clone()])?;
             return Ok(value.obj.truth()?);
         }
-        if container.obj.is_instance_of(t.list) || container.obj.is_instance_of(t.tuple) || self.is_iterable_here(&container.obj) {
+        if container.obj.is_instance_of(t.list) || container.obj.is_instance_of(t.tuple) || self.is_iterable_here(&container.obj)
+        {
             for candidate in self.iterate_all(container)? {
                 if self.is_same(&candidate, item) {
                     return Ok(true);

@@ -442,7 +442,9 @@ impl Vm {
             let message = format!("'Tensor' object has no attribute '{text}'");
             return Err(PyAttributeError::new_err(message));
         };
-        if found.class_is(types().function) || found.class_is(types().method_descriptor) || found.class_is(types().wrapper_descriptor)
+        if found.class_is(types().function)
+            || found.class_is(types().method_descriptor)
+            || found.class_is(types().wrapper_descriptor)
         {
             let found = self.pinned(found);
             return Ok(Found::Method(found));
@@ -465,7 +467,8 @@ impl Vm {
 
     fn super_object_attr(&mut self, object: &Val, name: &Obj) -> R<Found> {
         let this = &object.obj;
-        let (Ok(after), Ok(of), Ok(class)) = (this.attr("__thisclass__"), this.attr("__self__"), this.attr("__self_class__")) else {
+        let (Ok(after), Ok(of), Ok(class)) = (this.attr("__thisclass__"), this.attr("__self__"), this.attr("__self_class__"))
+        else {
             return self.opaque_attr(object, name, "an unbound super");
         };
         self.super_attr(&after, &of.into(), &class, name)
@@ -504,10 +507,11 @@ impl Vm {
             self.push(made.get_attr(&name)?);
             return Ok(Flow::Next);
         }
-        let of_class = match this.obj.is_instance_of(types().type_) && crate::recipe::is_subtype(&this.obj, class.obj.ptr().cast()) {
-            true => this.obj.clone(),
-            false => this.obj.class(),
-        };
+        let of_class =
+            match this.obj.is_instance_of(types().type_) && crate::recipe::is_subtype(&this.obj, class.obj.ptr().cast()) {
+                true => this.obj.clone(),
+                false => this.obj.class(),
+            };
         if self.rec.is_none() {
             let made = function.obj.call(&[class.obj, this.obj], None)?;
             if method {

@@ -133,9 +133,8 @@ impl Vm {
             if crate::obj::dict_get(&dict, name).is_some() {
                 return false;
             }
-            let dict = self.found_at(module, &table, dict, |of| {
-                crate::source::Source::Attr(of, crate::source::Key(table.clone()))
-            });
+            let dict =
+                self.found_at(module, &table, dict, |of| crate::source::Source::Attr(of, crate::source::Key(table.clone())));
             self.recorded(|rec| rec.check_no_key(&dict.obj, name));
         }
         self.rec.is_some()
