@@ -199,7 +199,7 @@ impl Tables {
         if !is_function || self.known.contains_key(&object.id()) {
             return Ok(());
         }
-        if module.name()?.to_string() == "_operator" {
+        if module.name()? == "_operator" {
             self.operators.insert(object.id());
             // These change their first argument.
             if name.starts_with('i') && name != "invert" && name != "inv" && name != "index" && name != "indexOf" && name != "is_"

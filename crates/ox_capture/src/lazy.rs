@@ -70,7 +70,7 @@ fn classes() -> PyResult<&'static Classes> {
         let tensor = unsafe { Obj::borrowed(types().tensor.cast()) };
         let body = PyDict::new(py);
         for name in ["__torch_function__", "__torch_dispatch__"] {
-            let hook = PyCFunction::new_closure(py, None, None, |args, kwargs| unforeseen(args, kwargs))?;
+            let hook = PyCFunction::new_closure(py, None, None, unforeseen)?;
             body.set_item(name, py.import("builtins")?.getattr("classmethod")?.call1((hook,))?)?;
         }
         let builtin_type = py.import("builtins")?.getattr("type")?;

@@ -103,7 +103,7 @@ impl Obj {
     }
 
     /// The exact type.
-    pub fn class_ptr(&self) -> *mut ffi::PyTypeObject {
+    pub(crate) fn class_ptr(&self) -> *mut ffi::PyTypeObject {
         // SAFETY: a live object.
         unsafe { ffi::Py_TYPE(self.ptr()) }
     }
@@ -113,11 +113,11 @@ impl Obj {
         unsafe { Obj::borrowed(self.class_ptr().cast()) }
     }
 
-    pub fn class_is(&self, class: *mut ffi::PyTypeObject) -> bool {
+    pub(crate) fn class_is(&self, class: *mut ffi::PyTypeObject) -> bool {
         self.class_ptr() == class
     }
 
-    pub fn is_instance_of(&self, class: *mut ffi::PyTypeObject) -> bool {
+    pub(crate) fn is_instance_of(&self, class: *mut ffi::PyTypeObject) -> bool {
         // SAFETY: live objects.
         unsafe { ffi::PyType_IsSubtype(self.class_ptr(), class) != 0 }
     }

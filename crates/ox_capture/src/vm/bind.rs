@@ -92,10 +92,10 @@ impl Vm {
         let items = items_of(&defaults);
         let first = positional - items.len().min(positional);
         let mut missing = Vec::new();
-        for n in 0..positional {
-            if locals[n].is_some() {
-                continue;
-            }
+        let empty = |locals: &[Option<Val>], places: std::ops::Range<usize>| -> Vec<usize> {
+            places.filter(|n| locals[*n].is_none()).collect()
+        };
+        for n in empty(locals, 0..positional) {
             match n.checked_sub(first).and_then(|k| items.get(k).cloned().map(|item| (k, item))) {
                 Some((k, item)) => locals[n] = Some(self.default(function, "__defaults__", Source::Item, k as u32, item)),
                 None => missing.push(n),
@@ -104,10 +104,7 @@ impl Vm {
         self.complain(code, &missing, "positional")?;
         missing.clear();
         let dict = function.attr("__kwdefaults__")?;
-        for n in positional..named {
-            if locals[n].is_some() {
-                continue;
-            }
+        for n in empty(locals, positional..named) {
             let name = Obj::str(&code.code.variables[n].name);
             match if dict.is_none() { None } else { dict_get(&dict, &name) } {
                 Some(item) => {

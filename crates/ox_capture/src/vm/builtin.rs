@@ -303,10 +303,10 @@ impl Vm {
         {
             return Ok(Called::Value(value));
         }
-        if ptr == t.dict || ptr == t.ordered_dict {
-            if let Some(called) = self.dict_method(callable, name, &owner, &rest)? {
-                return Ok(called);
-            }
+        if (ptr == t.dict || ptr == t.ordered_dict)
+            && let Some(called) = self.dict_method(callable, name, &owner, &rest)?
+        {
+            return Ok(called);
         }
         let immutable =
             [t.str, t.int, t.float, t.bytes, t.bool, t.complex, t.tuple, t.frozenset, t.range, t.slice, t.size, t.dtype];

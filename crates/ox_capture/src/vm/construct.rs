@@ -235,7 +235,7 @@ impl Vm {
             // `object.__new__` complains about arguments only if neither method is overridden.
             let overridden = type_lookup(class, &Obj::str("__init__")).is_some_and(|i| i.class_is(t.function));
             let rest: Vec<Obj> = if overridden { Vec::new() } else { args.positional.iter().map(|a| a.obj.clone()).collect() };
-            new.call(&[&[class.clone()], &rest[..]].concat(), None)?
+            new.call(&[std::slice::from_ref(class), &rest[..]].concat(), None)?
         } else if is_of(t.dict) || is_of(t.list) || is_of(t.ordered_dict) || is_of(t.set) {
             new.call(std::slice::from_ref(class), None)?
         } else if class_is_exception(class) {

@@ -178,10 +178,8 @@ impl Vm {
         let t = types();
         if is_tensor(&left.obj) || is_tensor(&right.obj) {
             let by_identity = |o: &Obj| o.is_none() || o.class_is(t.str);
-            if by_identity(&left.obj) || by_identity(&right.obj) {
-                if function == "eq" || function == "ne" {
-                    return Ok(Called::Value(Obj::bool(function == "ne").into()));
-                }
+            if (by_identity(&left.obj) || by_identity(&right.obj)) && (function == "eq" || function == "ne") {
+                return Ok(Called::Value(Obj::bool(function == "ne").into()));
             }
             return self.torch_operator(function, &[left.clone(), right.clone()]);
         }
@@ -218,12 +216,12 @@ impl Vm {
 
     fn contains(&mut self, container: &Val, item: &Val) -> R<bool> {
         if self.rec.is_none() {
-            return Ok(container.obj.bind().contains(item.obj.bind())?);
+            return container.obj.bind().contains(item.obj.bind());
         }
         let t = types();
         if is_tensor(&container.obj) {
             let value = self.opaque_now("contains", &[container.clone(), item.clone()], "`in` of a tensor")?;
-            return Ok(value.obj.truth()?);
+            return value.obj.truth();
         }
         if container.obj.is_instance_of(t.dict) && self.uses_slot(&container.obj, "__contains__", t.dict) {
             let key = self.settled(item);
@@ -233,11 +231,11 @@ impl Vm {
         }
         if let Some(method) = self.python_method(&container.obj, "__contains__") {
             let value = self.call_now(&method, Args::positional(vec![container.clone(), item.clone()]))?;
-            return Ok(self.truth(&value)?);
+            return self.truth(&value);
         }
         if self.is_data(&container.obj) || t.is_pinnable(&container.obj) || container.obj.class_is(t.mapping_proxy) {
             let value = self.pure_call("contains", &[container.clone(), item.clone()])?;
-            return Ok(value.obj.truth()?);
+            return value.obj.truth();
         }
         if container.obj.is_instance_of(t.list) || container.obj.is_instance_of(t.tuple) || self.is_iterable_here(&container.obj)
         {
@@ -253,7 +251,7 @@ impl Vm {
             return Ok(false);
         }
         let value = self.opaque_now("contains", &[container.clone(), item.clone()], "`in` of a class in C")?;
-        Ok(value.obj.truth()?)
+        value.obj.truth()
     }
 
     fn dict_contains(&mut self, dict: &Obj, key: &Obj) -> R<bool> {
@@ -273,13 +271,13 @@ impl Vm {
     pub fn truth(&mut self, value: &Val) -> R<bool> {
         let object = &value.obj;
         if self.rec.is_none() {
-            return Ok(object.truth()?);
+            return object.truth();
         }
         let t = types();
         if is_tensor(object) {
             let value = self.opaque_now("truth", std::slice::from_ref(value), "the truth of a tensor")?;
             let settled = self.settled(&value);
-            return Ok(settled.truth()?);
+            return settled.truth();
         }
         if t.is_scalar(object) {
             return self.scalar_truth(value);
@@ -287,10 +285,10 @@ impl Vm {
         let counted = [t.list, t.tuple, t.dict, t.set, t.frozenset];
         if counted.iter().any(|c| object.is_instance_of(*c)) && !self.overrides_truth(object) {
             self.know_emptiness(object);
-            return Ok(object.truth()?);
+            return object.truth();
         }
         if t.is_pinnable(object) || t.is_enum(object) {
-            return Ok(object.truth()?);
+            return object.truth();
         }
         for method in ["__bool__", "__len__"] {
             if let Some(method) = self.python_method(object, method) {
@@ -306,7 +304,7 @@ impl Vm {
         }
         let answer = self.opaque_now("truth", std::slice::from_ref(value), "the truth of a class in C")?;
         let settled = self.settled(&answer);
-        Ok(settled.truth()?)
+        settled.truth()
     }
 
     fn overrides_truth(&self, object: &Obj) -> bool {
