@@ -34,5 +34,26 @@ def check_options(mode: str | None = None, options: Mapping[str, Any] | None = N
 
 def last_compile() -> CompileReport | None: ...
 
+def capture(
+    function: Callable[..., Any],
+    fullgraph: bool = False,
+    limit: int = 8,
+    mode: str | None = None,
+    options: Mapping[str, Any] | None = None,
+) -> Captured:
+    """Captures a function or module by our own machine, without Dynamo. Not yet what `oxytorch.compile` does.
+
+    With `fullgraph`, what would end a graph raises instead. `limit` is how many kinds of calls are compiled at one place."""
+
+class Captured:
+    """What is called in place of the function."""
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any: ...
+    def show(self) -> str:
+        """The tree of traces: checks, graphs, effects, breaks."""
+
+    def stats(self) -> dict[str, Any]:
+        """Calls that were traced, torch operations recorded, segments of the tree, and breaks (line, reason)."""
+
 class NativeCallable:
     def __call__(self, *args: Any) -> Any: ...
