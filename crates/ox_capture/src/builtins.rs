@@ -96,6 +96,7 @@ const KNOWN: &[(&str, &str, Known)] = &[
     ("torch._C", "_get_mem_efficient_sdp_enabled", Known::State),
     ("torch._C", "_is_torch_function_enabled", Known::State),
     ("torch._C", "_len_torch_function_stack", Known::State),
+    ("torch._C", "_is_torch_function_mode_enabled", Known::State),
     ("torch._C", "_len_torch_dispatch_stack", Known::State),
     ("torch._C", "_get_default_device", Known::State),
     ("torch._C", "_set_grad_enabled", Known::SetGrad),

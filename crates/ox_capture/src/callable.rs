@@ -161,6 +161,8 @@ impl Inner {
         if let Some(rec) = &mut vm.rec {
             rec.restore(&sources_values);
             rec.checks.push(Check::Returned(outcome.is_ok()));
+            let state = rec.state.clone();
+            rec.checks.push(Check::State(state));
             if let Ok(object) = &outcome {
                 pushed = Some(rec.meet(object.clone(), action.result));
             }

@@ -88,6 +88,7 @@ types! {
     iinfo = "torch", "iinfo";
     lru_cache = "functools", "_lru_cache_wrapper";
     script_function = "torch._C", "ScriptFunction";
+    weak_reference = "weakref", "ReferenceType";
     context_var = "contextvars", "ContextVar";
     tuple_getter = "_collections", "_tuplegetter";
     tensor = "torch", "Tensor";

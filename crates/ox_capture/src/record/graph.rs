@@ -8,6 +8,7 @@ use crate::guard::Check;
 use crate::lazy::{is_lazy, make_lazy};
 use crate::obj::{Obj, entries_of, items_of, list_of, py, tuple_of};
 use crate::source::SourceId;
+use crate::state::TorchState;
 use crate::types::types;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
@@ -329,6 +330,7 @@ impl Recording {
     /// Records a torch call. `args` are settled.
     pub fn torch_call(&mut self, callee: &Shadow, args: &[Obj], kwargs: &[(Obj, Obj)], location: &str) -> Recorded<Val> {
         let name = callee.name();
+        self.check_modes()?;
         if DONE_FOR_REAL.contains(&name.as_str()) {
             return Err(NotRecorded::Break(format!("{name} looks at a tensor's values or memory")));
         }
@@ -377,6 +379,18 @@ impl Recording {
         meta.bind().set_item("stack_trace", location)?;
         self.ops += 1;
         Ok(self.wrap(&result, &node)?.into())
+    }
+
+    /// Shadows do not feel what a mode does to real tensors, and the graph runs when the program may have left it.
+    fn check_modes(&self) -> Recorded<()> {
+        let now = TorchState::now()?;
+        if let Some(objection) = now.objection() {
+            return Err(NotRecorded::Abandon(objection.into()));
+        }
+        if now.inference != self.state.inference || now.default_dtype != self.state.default_dtype {
+            return Err(NotRecorded::Abandon("a mode of torch's that is changed on the way".into()));
+        }
+        Ok(())
     }
 
     fn call_node(&mut self, op: &str, target: &Obj, args: &[Obj], kwargs: Obj) -> PyResult<Obj> {

@@ -110,6 +110,9 @@ impl Vm {
         let before = rec.segment;
         rec.begin_segment();
         rec.checks.push(crate::guard::Check::Returned(outcome.is_ok()));
+        rec.state = crate::state::TorchState::now()?;
+        let state = rec.state.clone();
+        rec.checks.push(crate::guard::Check::State(state));
         let source = rec.tree.source(before, Source::Result(before));
         match outcome {
             Ok(object) => Ok(rec.meet(object, source)),

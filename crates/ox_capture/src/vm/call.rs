@@ -52,6 +52,12 @@ impl Vm {
         if this.class_is(types.op_overload) || this.class_is(types.op_packet) {
             return self.torch_call(Shadow::Function(this.clone()), callable, args);
         }
+        if this.class_is(types.weak_reference)
+            && args.positional.is_empty()
+            && let Some(value) = self.follow_reference(&this)?
+        {
+            return Ok(Called::Value(value));
+        }
         if this.class_is(types.script_function) {
             return self.torch_call(Shadow::Function(this.clone()), callable, args);
         }
@@ -90,6 +96,16 @@ impl Vm {
                 self.opaque_call(callable, args, &why)
             }
         }
+    }
+
+    /// What a weak reference from outside refers to, or None if that is gone.
+    fn follow_reference(&mut self, reference: &Obj) -> R<Option<Val>> {
+        let Origin::Outside(source) = self.origin(reference) else { return Ok(None) };
+        let follow = reference.class().attr("__call__")?;
+        let value = reference.call(&[], None)?;
+        let rec = self.rec.as_mut().expect("an origin is a recording's");
+        let source = rec.source(Source::Compute(Key(follow), vec![source]));
+        Ok(Some(rec.meet(value, source)))
     }
 
     /// `functools.lru_cache`: its author says that the arguments decide.
