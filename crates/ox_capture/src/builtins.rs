@@ -277,6 +277,13 @@ pub fn is_torch_leaf(function: &Obj) -> bool {
     }
 }
 
+/// The `__init__` that Dynamo gives `nn.Module` once it has run in the process, to count new modules for itself: the one it replaced.
+pub fn unpatched_init(function: &Obj) -> Option<Obj> {
+    const PLACE: &str = "torch._dynamo.mutation_guard";
+    let is_patch = module_of(function) == PLACE && function.attr("__name__").ok()?.to_str()? == "patched_init";
+    is_patch.then(|| py().import(PLACE).ok()?.getattr("unpatched_nn_module_init").ok().map(Obj::from)).flatten()
+}
+
 /// Functions in Python that are called as they are: what they do concerns the process, not the program's values.
 pub fn not_inlined(function: &Obj) -> Option<String> {
     let module = module_of(function);

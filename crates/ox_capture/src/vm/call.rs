@@ -152,6 +152,10 @@ impl Vm {
 
     pub fn call_function(&mut self, callable: &Val, args: Args) -> R<Called> {
         let function = &callable.obj;
+        if let Some(init) = builtins::unpatched_init(function) {
+            let init = self.pinned(init);
+            return self.call_function(&init, args);
+        }
         if builtins::is_torch_leaf(function) && self.has_tensor(&args) {
             return self.torch_call(Shadow::Function(function.clone()), callable, args);
         }
