@@ -8,14 +8,20 @@ The work is done by the extension `oxytorch._oxytorch`; this package is its face
 
 from __future__ import annotations
 
+import functools
+import inspect
+import os
+import types
 from typing import Any, Callable, Mapping, Sequence
 
 import torch
+import torch.nn as nn
 
-from oxytorch import _oxytorch
+from oxytorch import _oxytorch, config
+from oxytorch._module import compiled_module, original_module
 from oxytorch._oxytorch import __version__, check_options, last_compile
 
-__all__ = ["__version__", "check_options", "compile", "dynamo_backend", "last_compile"]
+__all__ = ["__version__", "check_options", "compile", "config", "dynamo_backend", "last_compile"]
 
 
 def dynamo_backend(
@@ -37,38 +43,30 @@ def compile(
     *,
     fullgraph: bool = False,
     dynamic: bool | None = None,
+    backend: str = "oxytorch",
     mode: str | None = None,
     options: Mapping[str, Any] | None = None,
     disable: bool = False,
 ) -> Callable[..., Any]:
     """Compiles a function or module; the arguments are those of ``torch.compile``.
 
-    For now Python code is captured by torch's own Dynamo: this is ``torch.compile(model, backend="oxytorch", ...)``, except that
-    a wrong mode or option is reported here and not at the first call, and that a mode and options may be given together.
+    The result is called in place of ``model``. A compiled module is the same module seen through another class: it shares all
+    of its attributes, and its ``state_dict`` has the same keys.
     """
     check_options(mode, options)
+    if backend != "oxytorch":
+        raise ValueError(f"oxytorch.compile has one backend, 'oxytorch', not {backend!r}; torch.compile takes others")
+    arguments = dict(fullgraph=fullgraph, dynamic=dynamic, mode=mode, options=options, disable=disable)
     if model is None:
-        return lambda function: compile(
-            function, fullgraph=fullgraph, dynamic=dynamic, mode=mode, options=options, disable=disable
-        )
+        return lambda function: compile(function, **arguments)
+    if not callable(model):
+        raise TypeError(f"oxytorch.compile takes a function or a module, not {model!r}")
+    if disable or os.environ.get("TORCH_COMPILE_DISABLE") == "1":
+        return model
 
-    return torch.compile(model, fullgraph=fullgraph, dynamic=dynamic, backend=_Backend(mode, options), disable=disable)
+    def capture(function: Callable[..., Any]) -> Callable[..., Any]:
+        return _oxytorch.capture(function, fullgraph=fullgraph, limit=config.recompile_limit, mode=mode, options=options)
 
-
-class _Backend:
-    """`dynamo_backend` with its mode and options. Two are equal if they would compile alike: Dynamo caches by this."""
-
-    __name__ = "oxytorch"
-
-    def __init__(self, mode: str | None, options: Mapping[str, Any] | None) -> None:
-        self.mode = mode
-        self.options = dict(options or {})
-
-    def __call__(self, gm: torch.fx.GraphModule, example_inputs: Sequence[Any]) -> Callable[..., Any]:
-        return dynamo_backend(gm, example_inputs, mode=self.mode, options=self.options)
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, _Backend) and (self.mode, self.options) == (other.mode, other.options)
-
-    def __hash__(self) -> int:
-        return hash((self.mode, tuple(sorted(self.options))))
+    if isinstance(model, nn.Module):
+        return compiled_module(model, functools.partial(compile, **arguments), capture)
+    return functools.update_wrapper(capture(model), model)

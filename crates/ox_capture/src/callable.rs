@@ -30,7 +30,7 @@ impl Default for Settings {
     }
 }
 
-#[pyclass(frozen, module = "oxytorch._oxytorch")]
+#[pyclass(frozen, dict, weakref, module = "oxytorch._oxytorch")]
 pub struct Captured(Inner);
 
 struct Inner {
@@ -308,6 +308,18 @@ impl Captured {
         let kwargs = kwargs.filter(|k| !k.is_empty()).map(Obj::from);
         let result = self.0.call(&args, kwargs.as_ref())?;
         Ok(result.bind().clone().unbind())
+    }
+
+    /// As a function does: a method of the object through which it was found.
+    fn __get__<'py>(
+        slf: &Bound<'py, Self>,
+        object: Option<&Bound<'py, PyAny>>,
+        _owner: Option<&Bound<'py, PyAny>>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        match object.filter(|o| !o.is_none()) {
+            None => Ok(slf.clone().into_any()),
+            Some(object) => slf.py().import("types")?.getattr("MethodType")?.call1((slf, object)),
+        }
     }
 
     /// The tree of traces as text.
