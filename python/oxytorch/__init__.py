@@ -9,19 +9,27 @@ The work is done by the extension `oxytorch._oxytorch`; this package is its face
 from __future__ import annotations
 
 import functools
-import inspect
 import os
-import types
 from typing import Any, Callable, Mapping, Sequence
 
 import torch
 import torch.nn as nn
 
 from oxytorch import _oxytorch, config
-from oxytorch._module import compiled_module, original_module
+from oxytorch._explain import Explanation, explain
+from oxytorch._module import compiled_module
 from oxytorch._oxytorch import __version__, check_options, last_compile
 
-__all__ = ["__version__", "check_options", "compile", "config", "dynamo_backend", "last_compile"]
+__all__ = [
+    "Explanation",
+    "__version__",
+    "check_options",
+    "compile",
+    "config",
+    "dynamo_backend",
+    "explain",
+    "last_compile",
+]
 
 
 def dynamo_backend(
@@ -53,7 +61,8 @@ def compile(
     The result is called in place of ``model``. A compiled module is the same module seen through another class: it shares all
     of its attributes, and its ``state_dict`` has the same keys.
     """
-    check_options(mode, options)
+    settings, rest = config.split(options)
+    check_options(mode, rest)
     if backend != "oxytorch":
         raise ValueError(f"oxytorch.compile has one backend, 'oxytorch', not {backend!r}; torch.compile takes others")
     arguments = dict(fullgraph=fullgraph, dynamic=dynamic, mode=mode, options=options, disable=disable)
@@ -65,7 +74,7 @@ def compile(
         return model
 
     def capture(function: Callable[..., Any]) -> Callable[..., Any]:
-        return _oxytorch.capture(function, fullgraph=fullgraph, limit=config.recompile_limit, mode=mode, options=options)
+        return _oxytorch.capture(function, fullgraph=fullgraph, mode=mode, options=rest, settings=settings)
 
     if isinstance(model, nn.Module):
         return compiled_module(model, functools.partial(compile, **arguments), capture)

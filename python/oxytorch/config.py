@@ -12,6 +12,7 @@ import difflib
 import os
 import sys
 import types
+from collections.abc import Mapping
 
 SETTINGS: dict[str, bool | int] = {
     "recompile_limit": 8,  # traces that may begin at one place before the function runs as it is
@@ -54,6 +55,18 @@ def checked(name: str, value: object) -> bool | int:
     if isinstance(value, bool) or not isinstance(value, int) or value < 1:
         raise ValueError(f"oxytorch.config.{name} is a whole number from 1, not {value!r}")
     return value
+
+
+def split(options: Mapping[str, object] | None) -> tuple[list[tuple[str, int]], dict[str, object]]:
+    """Settings for one function, and the options that are no settings."""
+    own, rest = [], {}
+    for name, value in (options or {}).items():
+        known = ALIASES.get(name, name)
+        if known in SETTINGS:
+            own.append((known, int(checked(known, value))))
+        else:
+            rest[name] = value
+    return own, rest
 
 
 def from_environment(name: str, text: str) -> bool | int:

@@ -765,7 +765,7 @@ def test_a_changed_container_is_read_again():
             return t + sum(self.items) + sum(self.table.values()), sorted(self.table)
 
     a, b = Box(), Box()
-    captured = _oxytorch.capture(a.step, limit=100)
+    captured = _oxytorch.capture(a.step, settings=[("recompile_limit", 100)])
     for _ in range(8):
         t = x()
         assert_same(captured(t), b.step(t))

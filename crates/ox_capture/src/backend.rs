@@ -31,6 +31,9 @@ pub trait Backend: Send + Sync {
     /// the tuple of its outputs. What cannot be compiled comes back as something that runs the graph in eager.
     fn compile(&self, graph: &Obj) -> PyResult<Obj>;
 
+    /// A setting of the process, by its name in `oxytorch.config`; flags are 0 or 1.
+    fn setting(&self, name: &str) -> PyResult<i64>;
+
     /// Tells the user something once.
     fn warn(&self, text: &str) -> PyResult<()>;
 }

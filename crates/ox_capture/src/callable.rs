@@ -1,33 +1,31 @@
 //! `Captured`: what the user calls in place of the function.
 
 use crate::backend::Backend;
+use crate::explain;
 use crate::guard::{Check, Context};
+use crate::log::{Topic, log};
 use crate::obj::{Obj, entries_of, items_of, py};
+use crate::policy::Stance;
 use crate::record::{Closing, Inspection, Rec, Recording, Val};
-use crate::source::{Key, Source, Values};
+use crate::source::{Key, Source, Values, short};
 use crate::state::TorchState;
 use crate::tree::{Action, Branches, End, Segment, Tree};
-use crate::vm::{Args, Attach, Called, Vm};
+use crate::vm::{Args, Attach, Break, Called, Vm};
 use pyo3::exceptions::{PyException, PyMemoryError, PyRuntimeError, PyTypeError};
 use pyo3::prelude::*;
-use pyo3::types::{PyDict, PyTuple};
+use pyo3::types::{IntoPyDict, PyDict, PyTuple};
 use std::cell::{Cell, RefCell};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::rc::Rc;
 use std::sync::Arc;
+use std::time::Instant;
 
 /// How a function is captured.
 #[derive(Clone, Debug)]
 pub struct Settings {
     pub fullgraph: bool,
-    /// How many traces may begin at one place before Python does it.
-    pub limit: usize,
-}
-
-impl Default for Settings {
-    fn default() -> Settings {
-        Settings { fullgraph: false, limit: 8 }
-    }
+    /// Settings of this function alone, by name; those of the process are asked of the backend.
+    pub own: Vec<(String, i64)>,
 }
 
 #[pyclass(frozen, dict, weakref, module = "oxytorch._oxytorch")]
@@ -40,9 +38,14 @@ struct Inner {
     settings: Settings,
     /// How many calls the machine ran, and where and why it broke.
     traced: Cell<usize>,
-    breaks: RefCell<Vec<(String, String)>>,
+    breaks: RefCell<Vec<Break>>,
     ops: Cell<usize>,
     graphs: Cell<usize>,
+    /// Why calls were traced although there were traces.
+    recompiles: RefCell<Vec<String>>,
+    /// Seconds spent in tracing, and within that in compiling and running graphs for the first time.
+    seconds: Cell<(f64, f64)>,
+    called: Cell<bool>,
 }
 
 // SAFETY: only attached threads get here, one at a time, and no borrow of a cell is held where the interpreter may switch threads: graphs,
@@ -73,6 +76,9 @@ impl Captured {
             breaks: RefCell::default(),
             ops: Cell::new(0),
             graphs: Cell::new(0),
+            recompiles: RefCell::default(),
+            seconds: Cell::default(),
+            called: Cell::new(false),
         }))
     }
 }
@@ -84,13 +90,67 @@ impl Inner {
 
     fn call(&self, args: &[Obj], kwargs: Option<&Obj>) -> PyResult<Obj> {
         let mut values = Values { root: &self.function, args, kwargs, found: Vec::new(), base: None };
+        let stance = Stance::now();
+        if stance == Stance::ForceEager {
+            return self.plainly(args, kwargs);
+        }
         match self.choose(&self.tree.branches, &mut values, true) {
             Some(segment) => match &segment.end {
                 End::GiveUp(_) => self.plainly(args, kwargs),
                 _ => self.run_down(segment, &mut values),
             },
-            None => self.trace(args, kwargs),
+            None if self.may_trace(stance, &mut values)? => self.trace(args, kwargs),
+            None => self.plainly(args, kwargs),
         }
+    }
+
+    fn setting(&self, name: &str) -> PyResult<i64> {
+        match self.settings.own.iter().find(|(known, _)| known == name) {
+            Some((_, value)) => Ok(*value),
+            None => self.backend.setting(name),
+        }
+    }
+
+    /// Whether a call that no trace fits is traced; otherwise it runs as it is.
+    fn may_trace(&self, stance: Stance, values: &mut Values<'_>) -> PyResult<bool> {
+        let first = !self.called.replace(true);
+        if first && stance == Stance::EagerThenCompile {
+            return Ok(false);
+        }
+        self.may_grow(stance, &self.tree.branches, values, true)
+    }
+
+    /// Whether a branch may be added here. `returned`: whether the action before it did.
+    fn may_grow(&self, stance: Stance, branches: &Branches, values: &mut Values<'_>, returned: bool) -> PyResult<bool> {
+        let name = short(&self.function);
+        let mut why = || match self.why_not(branches, values, returned) {
+            reasons if reasons.is_empty() => "there is no trace of it".to_string(),
+            reasons => reasons.join("; "),
+        };
+        match stance {
+            Stance::EagerOnRecompile => return Ok(false),
+            Stance::FailOnRecompile => {
+                let text = format!("oxytorch: the stance is \"fail_on_recompile\", and {name} would be traced: {}", why());
+                return Err(PyRuntimeError::new_err(text));
+            }
+            _ if branches.len() == 0 || branches.full.get() => return Ok(true),
+            _ => {}
+        }
+        let why = why();
+        if self.setting("error_on_recompile")? != 0 {
+            let text = format!("oxytorch: error_on_recompile is set, and {name} would be traced again: {why}");
+            return Err(PyRuntimeError::new_err(text));
+        }
+        log(Topic::Recompiles, || format!("{name} is traced again: {why}"));
+        self.recompiles.borrow_mut().push(why);
+        Ok(true)
+    }
+
+    /// For each trace, what does not hold.
+    fn why_not(&self, branches: &Branches, values: &mut Values<'_>, returned: bool) -> Vec<String> {
+        let sources = self.tree.sources.borrow();
+        let context = Context { sources: &sources, backend: &*self.backend, returned };
+        branches.all().iter().filter_map(|segment| segment.objection(&context, values)).collect()
     }
 
     fn choose(&self, branches: &Branches, values: &mut Values<'_>, returned: bool) -> Option<Rc<Segment>> {
@@ -117,7 +177,10 @@ impl Inner {
                     match self.choose(&action.branches, values, returned) {
                         Some(next) if !matches!(next.end, End::GiveUp(_)) => segment = next,
                         Some(_) => return self.resume(&segment, action, values, outcome, false),
-                        None => return self.resume(&segment, action, values, outcome, true),
+                        None => {
+                            let record = self.may_grow(Stance::now(), &action.branches, values, returned)?;
+                            return self.resume(&segment, action, values, outcome, record);
+                        }
                     }
                     continue;
                 }
@@ -145,7 +208,7 @@ impl Inner {
         outcome: PyResult<Obj>,
         record: bool,
     ) -> PyResult<Obj> {
-        let full = action.branches.len() >= self.settings.limit;
+        let full = action.branches.len() >= self.setting("recompile_limit")? as usize;
         let rec = match record && !full {
             true => self.recording()?,
             false => None,
@@ -193,7 +256,8 @@ impl Inner {
         if self.tree.branches.full.get() {
             return self.plainly(args, kwargs);
         }
-        if self.tree.branches.len() >= self.settings.limit {
+        let segments = self.tree.segments.get() as i64;
+        if self.tree.branches.len() as i64 >= self.setting("recompile_limit")? || segments >= self.setting("accumulated_recompile_limit")? {
             self.tree.branches.full.set(true);
             let text = "oxytorch: the function was compiled for too many kinds of calls; others run as they are";
             self.backend.warn(text)?;
@@ -213,11 +277,14 @@ impl Inner {
 
     /// Runs the machine to its end and keeps what it recorded.
     fn finish(&self, mut vm: Vm, run: impl FnOnce(&mut Vm) -> PyResult<Val>) -> PyResult<Obj> {
+        let start = Instant::now();
         self.traced.set(self.traced.get() + 1);
         let result = catch_unwind(AssertUnwindSafe(|| {
             let result = run(&mut vm);
             self.close(&mut vm, result)
         }));
+        let (traced, computed) = self.seconds.get();
+        self.seconds.set((traced + start.elapsed().as_secs_f64(), computed));
         self.breaks.borrow_mut().append(&mut vm.breaks);
         if let Some(why) = vm.gave_up.take() {
             let name = crate::source::short(&self.function);
@@ -250,6 +317,8 @@ impl Inner {
             }
         };
         let graph = rec.compute()?;
+        let (traced, computed) = self.seconds.get();
+        self.seconds.set((traced, computed + rec.computing.as_secs_f64()));
         self.graphs.set(self.graphs.get() + usize::from(graph.is_some()));
         if let Some(why) = rec.tainted.clone() {
             vm.attach_segment(rec.gave_up(why));
@@ -333,7 +402,29 @@ impl Captured {
         dict.set_item("traced", self.0.traced.get())?;
         dict.set_item("ops", self.0.ops.get())?;
         dict.set_item("segments", self.0.tree.segments.get())?;
-        dict.set_item("breaks", self.0.breaks.borrow().clone())?;
+        let breaks: Vec<(String, String)> = self.0.breaks.borrow().iter().map(|b| (b.location(), b.reason.clone())).collect();
+        dict.set_item("breaks", breaks)?;
         Ok(dict)
+    }
+
+    /// Everything that is known of the traces, for `oxytorch.explain`.
+    fn report<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        let inner = &self.0;
+        let dict = explain::report(py, &inner.tree)?;
+        let breaks: Vec<(String, Vec<String>)> =
+            inner.breaks.borrow().iter().map(|b| (b.reason.clone(), b.stack.clone())).collect();
+        dict.set_item("breaks", breaks)?;
+        dict.set_item("recompiles", inner.recompiles.borrow().clone())?;
+        dict.set_item("traced", inner.traced.get())?;
+        dict.set_item("ops", inner.ops.get())?;
+        let (traced, computed) = inner.seconds.get();
+        dict.set_item("seconds", [("trace", traced - computed), ("compile and first run", computed)].into_py_dict(py)?)?;
+        Ok(dict)
+    }
+
+    /// Forgets all traces.
+    fn reset(&self) {
+        self.0.tree.branches.clear();
+        self.0.called.set(false);
     }
 }

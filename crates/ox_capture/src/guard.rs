@@ -86,6 +86,21 @@ impl Check {
         }
     }
 
+    /// What a failed check found instead, where that can be told in a few words.
+    pub fn found(&self, context: &Context<'_>, values: &mut Values<'_>) -> String {
+        let value = match self {
+            Check::Equal(id, _) | Check::Is(id, _) => values.get(context.sources, *id).map(|v| v.text()),
+            Check::Type(id, _) => values.get(context.sources, *id).map(|v| short(&v.class())),
+            Check::Len(id, _) => values.get(context.sources, *id).and_then(|v| length(&v)).map(|n| n.to_string()),
+            Check::Tensor(id, _) => {
+                let tensor = values.get(context.sources, *id);
+                tensor.and_then(|v| context.backend.describe(&v)).map(|spec| spec.to_string())
+            }
+            _ => None,
+        };
+        value.map_or(String::new(), |value| format!(" but {value}"))
+    }
+
     pub fn show(&self, sources: &Sources) -> String {
         let of = |id: &SourceId| sources.show(*id);
         let list = |items: &[Obj]| items.iter().map(|i| i.text()).collect::<Vec<_>>().join(", ");

@@ -10,15 +10,19 @@
 //! - `builtins`, `attr`, `types`, `state`: what is known of CPython and torch.
 //! - `warm`: which checks need not be made again.
 //! - `backend`: what the rest of oxytorch does for capture.
-//! - `callable`: what the user calls.
+//! - `callable`: what the user calls; `policy`: what is done with a call that no trace fits.
+//! - `explain`, `log`: what people see of all this.
 
 mod attr;
 mod backend;
 mod builtins;
 mod callable;
+mod explain;
 mod guard;
 mod lazy;
+mod log;
 mod obj;
+mod policy;
 mod recipe;
 mod record;
 mod source;

@@ -85,6 +85,11 @@ impl Branches {
         list.iter().find(|segment| segment.fits(context, values)).cloned()
     }
 
+    pub fn clear(&self) {
+        self.list.borrow_mut().clear();
+        self.full.set(false);
+    }
+
     pub fn all(&self) -> Vec<Rc<Segment>> {
         self.list.borrow().clone()
     }
@@ -173,6 +178,12 @@ impl Segment {
             self.warm.replace(Warm::new(&self.checks, context.sources, values));
         }
         true
+    }
+
+    /// The first of its checks that does not hold.
+    pub fn objection(&self, context: &Context<'_>, values: &mut Values<'_>) -> Option<String> {
+        let failed = self.checks.iter().find(|check| !check.holds(context, values))?;
+        Some(format!("not {}{}", failed.show(context.sources), failed.found(context, values)))
     }
 
     /// What may come behind its action.

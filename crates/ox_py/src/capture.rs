@@ -14,21 +14,24 @@ use std::sync::Arc;
 
 /// Captures a function: the result is called in its place.
 #[pyfunction]
-#[pyo3(signature = (function, fullgraph=false, limit=8, mode=None, options=None))]
+#[pyo3(signature = (function, fullgraph=false, mode=None, options=None, settings=None))]
 pub fn capture(
     function: &Bound<'_, PyAny>,
     fullgraph: bool,
-    limit: usize,
     mode: Option<&str>,
     options: Option<&Bound<'_, PyDict>>,
+    settings: Option<Vec<(String, i64)>>,
 ) -> PyResult<Captured> {
     let options = parse_options(mode, options)?;
-    Captured::new(Obj::from(function), Arc::new(Rest { options }), Settings { fullgraph, limit })
+    let config = function.py().import("oxytorch.config")?.into();
+    Captured::new(Obj::from(function), Arc::new(Rest { options, config }), Settings { fullgraph, own: settings.unwrap_or_default() })
 }
 
 /// The rest of oxytorch, as capture sees it.
 struct Rest {
     options: Options,
+    /// `oxytorch.config`
+    config: Py<PyAny>,
 }
 
 /// Where torch keeps the dispatch keys of a tensor, in words from the beginning of its TensorImpl.
@@ -134,6 +137,10 @@ impl Backend for Rest {
         let recorded = Bound::new(py, Recorded { graph: graph.bind().clone().unbind(), module: PyOnceLock::new() })?;
         let compiled = compile_graph(recorded.as_any(), PyTuple::empty(py).as_any(), &self.options, Some(Device::Cpu))?;
         Ok(compiled.into())
+    }
+
+    fn setting(&self, name: &str) -> PyResult<i64> {
+        self.config.bind(ox_capture::py()).getattr(name)?.extract()
     }
 
     fn warn(&self, text: &str) -> PyResult<()> {

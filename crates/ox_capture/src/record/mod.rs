@@ -98,6 +98,8 @@ pub struct Recording {
     pub tainted: Option<String>,
     pub state: TorchState,
     pub ops: usize,
+    /// Spent in compiling and running graphs.
+    pub computing: std::time::Duration,
 }
 
 /// Recording cannot go on.
@@ -135,6 +137,7 @@ impl Recording {
             tainted: None,
             state,
             ops: 0,
+            computing: std::time::Duration::ZERO,
         })
     }
 

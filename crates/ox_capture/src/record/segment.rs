@@ -4,6 +4,7 @@ use super::graph::GraphRecord;
 use super::inspect::Inspection;
 use super::{Origin, Rec, Recording, Val};
 use crate::lazy::become_real;
+use crate::log::{Topic, log};
 use crate::obj::{Obj, tuple_of};
 use crate::recipe::Recipe;
 use crate::source::{Source, SourceId};
@@ -43,9 +44,12 @@ impl Recording {
         let output = Obj::str("output");
         let call = record.fx.attr("create_node")?;
         call.call(&[output.clone(), output, tuple_of(&[tuple_of(&nodes)?])?], None)?;
+        let start = std::time::Instant::now();
         let callable = self.backend.compile(&record.fx)?;
         let inputs: Vec<Obj> = record.inputs.iter().map(|input| input.object.clone()).collect();
         let results = call_graph(&callable, &inputs)?;
+        self.computing += start.elapsed();
+        log(Topic::Graph, || record.fx.text());
         let (mut outputs, mut shared) = (Vec::with_capacity(live.len()), Vec::with_capacity(live.len()));
         for (n, (lazy, result)) in live.iter().zip(&results).enumerate() {
             let source = self.source(Source::Output(self.segment, n as u32));
@@ -108,6 +112,10 @@ impl Recording {
             built.push(source);
         }
         let checks = std::mem::take(&mut self.checks);
+        log(Topic::Guards, || {
+            let sources = self.tree.sources.borrow();
+            checks.iter().map(|check| check.show(&sources)).collect::<Vec<_>>().join("\n")
+        });
         Segment { number: self.segment, checks, graph, builds: found.builds, built, effects, end, warm: RefCell::default() }
     }
 

@@ -1,7 +1,8 @@
 //! Breaks in place: what was recorded is computed, one call is made for real, and recording goes on right behind it.
 
 use super::native::keywords;
-use super::{Args, Attach, Called, R, Vm};
+use super::{Args, Attach, Break, Called, Frame, R, Vm};
+use crate::log::{Topic, log};
 use crate::obj::Obj;
 use crate::recipe::Recipe;
 use crate::record::{Closing, Inspection, Rec, Recording, Val};
@@ -30,7 +31,9 @@ impl Vm {
             return Err(PyRuntimeError::new_err(text));
         }
         if self.rec.is_some() {
-            self.breaks.push((self.location(), why.to_string()));
+            let found = Break { reason: why.to_string(), stack: self.frames.iter().map(Frame::location).collect() };
+            log(Topic::GraphBreaks, || format!("{why} at {}", found.stack.join(" > ")));
+            self.breaks.push(found);
         }
         let closed = match self.rec.is_some() && self.waiting == 0 {
             true => self.close_for(callable, &args, why)?,

@@ -102,6 +102,20 @@ pub enum Called {
     Pushed,
 }
 
+/// A place where the graph ended before the function did.
+#[derive(Clone, Debug)]
+pub struct Break {
+    pub reason: String,
+    /// The user's lines, outermost first.
+    pub stack: Vec<String>,
+}
+
+impl Break {
+    pub fn location(&self) -> String {
+        self.stack.last().cloned().unwrap_or_default()
+    }
+}
+
 /// Where finished segments go.
 #[derive(Clone)]
 pub enum Attach {
@@ -123,7 +137,7 @@ pub struct Vm {
     pub fullgraph: bool,
     /// Why recording was given up.
     pub gave_up: Option<String>,
-    pub breaks: Vec<(String, String)>,
+    pub breaks: Vec<Break>,
 }
 
 impl Vm {

@@ -1,0 +1,36 @@
+//! What is known of a function's traces, as Python data.
+
+use crate::tree::{Branches, End, Tree};
+use pyo3::prelude::*;
+use pyo3::types::{PyDict, PyList};
+
+/// `segments`: each with its guards, its graph and how it ends, in the order in which they were traced.
+pub fn report<'py>(py: Python<'py>, tree: &Tree) -> PyResult<Bound<'py, PyDict>> {
+    let segments = PyList::empty(py);
+    collect(py, tree, &tree.branches, &segments)?;
+    let dict = PyDict::new(py);
+    dict.set_item("segments", segments)?;
+    Ok(dict)
+}
+
+fn collect<'py>(py: Python<'py>, tree: &Tree, branches: &Branches, out: &Bound<'py, PyList>) -> PyResult<()> {
+    for segment in branches.all() {
+        let sources = tree.sources.borrow();
+        let entry = PyDict::new(py);
+        entry.set_item("guards", segment.checks.iter().map(|check| check.show(&sources)).collect::<Vec<_>>())?;
+        entry.set_item("graph", segment.graph.as_ref().map(|graph| graph.callable.bind().clone()))?;
+        let end = match &segment.end {
+            End::Return(_) => "returns".to_string(),
+            End::Raise(_) => "raises".to_string(),
+            End::GiveUp(why) => format!("left to Python: {why}"),
+            End::Action(action) => format!("{} at {}", action.reason, action.location),
+        };
+        entry.set_item("end", end)?;
+        out.append(entry)?;
+        drop(sources);
+        if let Some(next) = segment.branches() {
+            collect(py, tree, next, out)?;
+        }
+    }
+    Ok(())
+}

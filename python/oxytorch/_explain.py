@@ -1,0 +1,89 @@
+"""`oxytorch.explain`: what capture makes of a function, for people and programs."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any, Callable
+
+import torch.nn as nn
+
+from oxytorch._module import original_module
+
+
+@dataclasses.dataclass(frozen=True)
+class Break:
+    """A place where a graph ends before the function does."""
+
+    reason: str
+    stack: list[str]
+    """The user's lines, outermost first."""
+
+    def __str__(self) -> str:
+        return f"{self.reason}\n" + "\n".join(f"    {line}" for line in self.stack)
+
+
+@dataclasses.dataclass(frozen=True)
+class Explanation:
+    """What was traced. ``print`` it, or look at its parts."""
+
+    graphs: list[Any]
+    """The compiled graphs, in the order in which they were traced."""
+    ops: int
+    """Torch operations that were recorded."""
+    breaks: list[Break]
+    guards: list[str]
+    """What a later call must fulfil to use these graphs."""
+    recompiles: list[str]
+    """For each time that the function was traced again: what had changed."""
+    left_to_python: list[str]
+    """Why parts of the function run as they are."""
+    seconds: dict[str, float]
+    result: Any
+    """What the function returned."""
+
+    def __str__(self) -> str:
+        counts = f"graphs: {len(self.graphs)}, operations: {self.ops}, breaks: {len(self.breaks)}, guards: {len(self.guards)}"
+        times = ", ".join(f"{name} {seconds:.3f} s" for name, seconds in self.seconds.items())
+        lines = [counts, f"time: {times}"]
+        for title, items in (
+            ("breaks", self.breaks),
+            ("left to Python", self.left_to_python),
+            ("traced again", self.recompiles),
+            ("guards", self.guards),
+        ):
+            if items:
+                lines.append(f"{title}:")
+                lines += [f"  {n}. {item}" for n, item in enumerate(items, 1)]
+        return "\n".join(lines)
+
+
+def explain(function: Callable[..., Any], **arguments: Any) -> Callable[..., Explanation]:
+    """``explain(f)(*args)`` calls ``f`` as ``oxytorch.compile(f)`` would on its first call, and tells what was made of it.
+
+    The keyword arguments are those of ``oxytorch.compile``.
+    """
+    from oxytorch import compile
+
+    plain = original_module(function) if isinstance(function, nn.Module) else getattr(function, "__wrapped__", function)
+    compiled = compile(plain, **arguments)
+
+    def call(*args: Any, **kwargs: Any) -> Explanation:
+        result = compiled(*args, **kwargs)
+        captured = compiled._oxytorch.call if isinstance(compiled, nn.Module) else compiled
+        return _explanation(captured.report(), result)
+
+    return call
+
+
+def _explanation(report: dict[str, Any], result: Any) -> Explanation:
+    segments = report["segments"]
+    return Explanation(
+        graphs=[s["graph"] for s in segments if s["graph"] is not None],
+        ops=report["ops"],
+        breaks=[Break(reason, stack) for reason, stack in report["breaks"]],
+        guards=[guard for s in segments for guard in s["guards"]],
+        recompiles=report["recompiles"],
+        left_to_python=[s["end"] for s in segments if s["end"].startswith("left to Python")],
+        seconds=report["seconds"],
+        result=result,
+    )

@@ -1,0 +1,293 @@
+"""`oxytorch.compile` as people use it: decorators, methods, modules and their copies, settings, stances, explanations."""
+
+import copy
+import pickle
+import subprocess
+import sys
+
+import pytest
+import torch
+import torch.nn as nn
+
+import oxytorch
+
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.first = nn.Linear(4, 8)
+        self.second = nn.Linear(8, 2)
+        self.register_buffer("scale", torch.tensor(2.0))
+
+    def forward(self, x):
+        return self.second(torch.relu(self.first(x))) * self.scale
+
+
+@pytest.fixture(autouse=True)
+def inference():
+    with torch.no_grad():
+        yield
+
+
+def compiled_net():
+    net = Net()
+    return net, oxytorch.compile(net), torch.randn(3, 4)
+
+
+def traced(compiled):
+    captured = compiled._oxytorch.call if isinstance(compiled, nn.Module) else compiled
+    return captured.stats()["traced"]
+
+
+# Functions.
+
+
+def test_a_function_and_a_decorator():
+    @oxytorch.compile
+    def double(x):
+        """Twice."""
+        return x * 2
+
+    @oxytorch.compile(fullgraph=True)
+    def triple(x):
+        return x * 3
+
+    x = torch.randn(3)
+    assert torch.equal(double(x), x * 2) and torch.equal(triple(x), x * 3)
+    assert double.__name__ == "double" and double.__doc__ == "Twice."
+
+
+def test_a_method():
+    class Scaler:
+        def __init__(self, factor):
+            self.factor = factor
+
+        @oxytorch.compile
+        def scale(self, x):
+            return x * self.factor
+
+    x = torch.randn(3)
+    assert torch.equal(Scaler(2.0).scale(x), x * 2.0)
+    assert torch.equal(Scaler(3.0).scale(x), x * 3.0)
+
+
+def test_disable_returns_the_function(monkeypatch):
+    function = lambda x: x + 1
+    assert oxytorch.compile(function, disable=True) is function
+    monkeypatch.setenv("TORCH_COMPILE_DISABLE", "1")
+    assert oxytorch.compile(function) is function
+
+
+@pytest.mark.parametrize("thing", [3, None, "f", torch.ones(2)], ids=repr)
+def test_what_cannot_be_called(thing):
+    with pytest.raises(TypeError):
+        oxytorch.compile(thing)() if thing is None else oxytorch.compile(thing)
+
+
+def test_another_backend_is_named():
+    with pytest.raises(ValueError, match="'inductor'"):
+        oxytorch.compile(lambda x: x, backend="inductor")
+
+
+def test_fullgraph_names_line_reason_and_fix():
+    def shows(x):
+        print("here")
+        return x
+
+    with pytest.raises(RuntimeError, match=r"test_compile.py:\d+.*print.*fullgraph"):
+        oxytorch.compile(shows, fullgraph=True)(torch.ones(2))
+
+
+# Modules.
+
+
+def test_a_module_stays_what_it_is():
+    net, compiled, x = compiled_net()
+    assert torch.equal(compiled(x), net(x))
+    assert isinstance(compiled, Net) and repr(compiled) == repr(net)
+    assert list(compiled.state_dict()) == list(net.state_dict())
+    assert [name for name, _ in compiled.named_parameters()] == [name for name, _ in net.named_parameters()]
+    assert compiled.first is net.first
+
+
+def test_the_original_stays_plain():
+    net, compiled, x = compiled_net()
+    compiled(x)
+    assert type(net) is Net and traced(compiled) == 1
+    net(x)
+    assert traced(compiled) == 1
+
+
+def test_flags_and_attributes_are_shared():
+    net, compiled, x = compiled_net()
+    compiled.eval()
+    assert not net.training and not net.first.training
+    compiled.extra = 5
+    assert net.extra == 5
+    compiled.to(torch.float64)
+    assert net.first.weight.dtype == torch.float64
+    assert torch.allclose(compiled(x.double()), net(x.double()))
+
+
+def test_new_weights_are_used():
+    net, compiled, x = compiled_net()
+    compiled(x)
+    compiled.load_state_dict(Net().state_dict())
+    assert torch.equal(compiled(x), net(x))
+    net.second.weight.zero_()
+    assert torch.equal(compiled(x), net(x))
+    assert traced(compiled) == 1
+
+
+def test_hooks_added_later_run():
+    net, compiled, x = compiled_net()
+    compiled(x)
+    handle = compiled.register_forward_hook(lambda module, args, out: out + 100)
+    assert (compiled(x) > 50).all() and torch.equal(compiled(x), net(x))
+    handle.remove()
+    assert (compiled(x) < 50).all()
+
+
+def test_a_deep_copy_is_compiled_and_separate():
+    net, compiled, x = compiled_net()
+    compiled(x)
+    twin = copy.deepcopy(compiled)
+    twin.first.weight.zero_()
+    assert not torch.equal(twin(x), net(x)) and torch.equal(compiled(x), net(x))
+    assert traced(twin) == 1
+
+
+def test_a_pickled_module_is_compiled_again():
+    net, compiled, x = compiled_net()
+    again = pickle.loads(pickle.dumps(compiled))
+    assert torch.equal(again(x), net(x)) and traced(again) == 1
+
+
+def test_compiling_twice_is_compiling_once():
+    net, compiled, x = compiled_net()
+    twice = oxytorch.compile(compiled)
+    assert torch.equal(twice(x), net(x)) and twice._oxytorch.module is net
+
+
+def test_a_compiled_part_of_a_module():
+    net = nn.Sequential(oxytorch.compile(Net()), nn.ReLU())
+    x = torch.randn(3, 4)
+    assert torch.equal(net(x), torch.relu(net[0](x)))
+    assert torch.equal(oxytorch.compile(net)(x), net(x))
+
+
+# Settings.
+
+
+def test_settings_are_checked():
+    with pytest.raises(AttributeError, match="recompile_limit"):
+        oxytorch.config.recompile_limt = 3
+    with pytest.raises(ValueError, match="whole number"):
+        oxytorch.config.recompile_limit = 0
+    with pytest.raises(TypeError, match="True or False"):
+        oxytorch.config.error_on_recompile = "yes"
+    with pytest.raises(ValueError, match="nearest|did you mean|recompile"):
+        oxytorch.compile(lambda x: x, options={"recompile_limt": 3})
+
+
+def test_an_alias_is_the_same_setting():
+    before = oxytorch.config.recompile_limit
+    try:
+        oxytorch.config.cache_size_limit = 3
+        assert oxytorch.config.recompile_limit == 3
+    finally:
+        oxytorch.config.recompile_limit = before
+
+
+def test_a_setting_from_the_environment():
+    code = "import oxytorch; print(oxytorch.config.recompile_limit, oxytorch.config.error_on_recompile)"
+    run = lambda **env: subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env={**__import__("os").environ, **env})
+    assert run(OXYTORCH_RECOMPILE_LIMIT="5", OXYTORCH_ERROR_ON_RECOMPILATION="1").stdout.split() == ["5", "True"]
+    assert "OXYTORCH_RECOMPILE_LIMIT" in run(OXYTORCH_RECOMPILE_LIMIT="many").stderr
+
+
+def test_error_on_recompile_says_what_changed():
+    double = oxytorch.compile(lambda x: x * 2, options={"error_on_recompile": True})
+    double(torch.ones(3))
+    double(torch.zeros(3))
+    with pytest.raises(RuntimeError, match=r"\[3\].*\[4\]"):
+        double(torch.ones(4))
+
+
+def test_past_the_limit_calls_run_as_they_are():
+    double = oxytorch.compile(lambda x: x * 2, options={"recompile_limit": 2})
+    with pytest.warns(UserWarning, match="too many"):
+        for n in range(1, 5):
+            assert torch.equal(double(torch.ones(n)), torch.full((n,), 2.0))
+    assert traced(double) == 2
+
+
+# Stances.
+
+
+@pytest.fixture
+def stance():
+    yield torch.compiler.set_stance
+    torch.compiler.set_stance("default")
+
+
+def test_force_eager(stance):
+    double = oxytorch.compile(lambda x: x * 2)
+    stance("force_eager")
+    assert torch.equal(double(torch.ones(3)), torch.full((3,), 2.0)) and traced(double) == 0
+
+
+def test_fail_and_eager_on_recompile(stance):
+    double = oxytorch.compile(lambda x: x * 2)
+    double(torch.ones(3))
+    stance("fail_on_recompile")
+    double(torch.zeros(3))
+    with pytest.raises(RuntimeError, match="fail_on_recompile"):
+        double(torch.ones(4))
+    stance("eager_on_recompile")
+    assert torch.equal(double(torch.ones(4)), torch.full((4,), 2.0)) and traced(double) == 1
+
+
+@pytest.mark.parametrize("name", ["eager_then_compile", "aot_eager_then_compile"])
+def test_eager_then_compile(stance, name):
+    double = oxytorch.compile(lambda x: x * 2)
+    stance(name)
+    double(torch.ones(3))
+    assert traced(double) == 0
+    double(torch.ones(3))
+    assert traced(double) == 1
+
+
+# Explanations.
+
+
+def test_explain():
+    def shows(x, n):
+        y = x + n
+        if y.sum().item() > 0:
+            y = y * 2
+        return y
+
+    found = oxytorch.explain(shows)(torch.ones(3), 1)
+    assert torch.equal(found.result, torch.full((3,), 4.0))
+    assert len(found.graphs) == 2 and len(found.breaks) == 1 and found.recompiles == []
+    assert "item" in found.breaks[0].reason and "test_compile.py" in found.breaks[0].stack[-1]
+    assert any("[3]" in guard for guard in found.guards)
+    assert "breaks: 1" in str(found) and "test_compile.py" in str(found)
+
+
+def test_logs_name_the_line(tmp_path):
+    script = tmp_path / "user.py"
+    script.write_text(
+        "import torch, oxytorch\n"
+        "def f(x):\n"
+        "    print('hello')\n"
+        "    return x + 1\n"
+        "f = oxytorch.compile(f)\n"
+        "with torch.no_grad():\n"
+        "    f(torch.ones(2)); f(torch.ones(3))\n"
+    )
+    environment = {**__import__("os").environ, "OXYTORCH_LOGS": "graph_breaks,recompiles"}
+    done = subprocess.run([sys.executable, str(script)], capture_output=True, text=True, env=environment)
+    assert done.returncode == 0, done.stderr
+    assert "user.py:3" in done.stderr and "traced again" in done.stderr and "[3]" in done.stderr
