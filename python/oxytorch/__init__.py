@@ -18,6 +18,7 @@ import torch.nn as nn
 from oxytorch import _oxytorch, config
 from oxytorch._explain import Explanation, explain
 from oxytorch._module import compiled_module
+from oxytorch._regions import compile_blocks
 from oxytorch._oxytorch import __version__, check_options, last_compile
 
 __all__ = [
@@ -25,6 +26,7 @@ __all__ = [
     "__version__",
     "check_options",
     "compile",
+    "compile_regions",
     "config",
     "dynamo_backend",
     "explain",
@@ -61,8 +63,7 @@ def compile(
     The result is called in place of ``model``. A compiled module is the same module seen through another class: it shares all
     of its attributes, and its ``state_dict`` has the same keys.
     """
-    settings, rest = config.split(options)
-    check_options(mode, rest)
+    check_options(mode, config.split(options)[1])
     if backend != "oxytorch":
         raise ValueError(f"oxytorch.compile has one backend, 'oxytorch', not {backend!r}; torch.compile takes others")
     arguments = dict(fullgraph=fullgraph, dynamic=dynamic, mode=mode, options=options, disable=disable)
@@ -73,9 +74,29 @@ def compile(
     if disable or os.environ.get("TORCH_COMPILE_DISABLE") == "1":
         return model
 
-    def capture(function: Callable[..., Any]) -> Callable[..., Any]:
-        return _oxytorch.capture(function, fullgraph=fullgraph, mode=mode, options=rest, settings=settings)
-
+    capture = _capturer(fullgraph, mode, options)
     if isinstance(model, nn.Module):
         return compiled_module(model, functools.partial(compile, **arguments), capture)
     return functools.update_wrapper(capture(model), model)
+
+
+def compile_regions(
+    model: nn.Module,
+    *,
+    fullgraph: bool = False,
+    mode: str | None = None,
+    options: Mapping[str, Any] | None = None,
+) -> nn.Module:
+    """Compiles the repeated blocks of a model in place, one artifact for all of a kind, and returns the model.
+
+    The code around the blocks runs as it is. A model without repeated blocks is an error: compile it whole.
+    """
+    if compile_blocks(model, _capturer(fullgraph, mode, options)) == 0:
+        raise ValueError(f"{type(model).__name__} has no repeated blocks (several modules of one class in a ModuleList or Sequential)")
+    return model
+
+
+def _capturer(fullgraph: bool, mode: str | None, options: Mapping[str, Any] | None) -> Callable[..., Callable[..., Any]]:
+    settings, rest = config.split(options)
+    check_options(mode, rest)
+    return functools.partial(_oxytorch.capture, fullgraph=fullgraph, mode=mode, options=rest, settings=settings)

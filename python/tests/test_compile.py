@@ -291,3 +291,101 @@ def test_logs_name_the_line(tmp_path):
     done = subprocess.run([sys.executable, str(script)], capture_output=True, text=True, env=environment)
     assert done.returncode == 0, done.stderr
     assert "user.py:3" in done.stderr and "traced again" in done.stderr and "[3]" in done.stderr
+
+
+# The words of torch.compiler.
+
+
+def test_disable_keeps_a_function_out_and_the_rest_in():
+    ran = []
+
+    @torch.compiler.disable(reason="it writes a log")
+    def noted(x):
+        ran.append(type(x))
+        return x + 1
+
+    def around(x):
+        return noted(x * 2) * 3
+
+    x = torch.randn(3)
+    compiled = oxytorch.compile(around)
+    for _ in range(3):
+        assert torch.equal(compiled(x), around(x))
+    assert ran == [torch.Tensor] * 6 and traced(compiled) == 1
+    found = oxytorch.explain(around)(x)
+    assert len(found.graphs) == 2 and "it writes a log" in found.breaks[0].reason
+
+
+def test_assume_constant_result():
+    calls = []
+
+    @torch.compiler.assume_constant_result
+    def factor():
+        calls.append(1)
+        return 3.0
+
+    compiled = oxytorch.compile(lambda x: x * factor())
+    x = torch.randn(3)
+    assert torch.equal(compiled(x), x * 3.0) and torch.equal(compiled(x), x * 3.0)
+    assert len(calls) == 1
+
+
+def test_allow_in_graph():
+    @torch.compiler.allow_in_graph
+    def strange(x):
+        return torch.sin(x) if x.dim() == 1 else x
+
+    compiled = oxytorch.compile(lambda x: strange(x + 1) * 2)
+    x = torch.randn(3)
+    assert torch.equal(compiled(x), torch.sin(x + 1) * 2) and torch.equal(compiled(x), torch.sin(x + 1) * 2)
+    assert compiled.stats()["breaks"] == []
+
+
+def test_is_compiling():
+    compiled = oxytorch.compile(lambda x: x + 1 if torch.compiler.is_compiling() else x)
+    assert torch.equal(compiled(torch.zeros(2)), torch.ones(2))
+
+
+# Regions.
+
+
+class Block(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.norm, self.inner, self.outer = nn.LayerNorm(8), nn.Linear(8, 16), nn.Linear(16, 8)
+
+    def forward(self, x):
+        return x + self.outer(torch.relu(self.inner(self.norm(x))))
+
+
+class Deep(nn.Module):
+    def __init__(self, depth):
+        super().__init__()
+        self.blocks = nn.ModuleList(Block() for _ in range(depth))
+
+    def forward(self, x):
+        for block in self.blocks:
+            x = block(x)
+        return x
+
+
+def test_regions_share_one_trace():
+    model, x = Deep(6), torch.randn(3, 8)
+    want = model(x)
+    keys = list(model.state_dict())
+    assert oxytorch.compile_regions(model) is model
+    for _ in range(2):
+        assert torch.allclose(model(x), want, atol=1e-6)
+    shared = {block._compiled_call_impl.func for block in model.blocks}
+    assert len(shared) == 1 and shared.pop().stats()["traced"] == 1
+    assert list(model.state_dict()) == keys
+    model.blocks[3].inner.weight.zero_()
+    twin = Deep(6)
+    twin.load_state_dict(model.state_dict())
+    assert torch.allclose(model(x), twin(x), atol=1e-6)
+    assert torch.allclose(copy.deepcopy(model)(x), twin(x), atol=1e-6)
+
+
+def test_regions_need_repeated_blocks():
+    with pytest.raises(ValueError, match="no repeated blocks"):
+        oxytorch.compile_regions(nn.Linear(2, 2))

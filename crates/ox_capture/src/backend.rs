@@ -11,13 +11,15 @@ pub struct TensorSpec {
     /// torch's dispatch keys: device, layout, lazy bits, wrappers.
     pub keys: u64,
     pub dtype: i32,
+    /// The type as people write it.
+    pub dtype_name: String,
     pub sizes: Vec<i64>,
     pub strides: Vec<i64>,
 }
 
 impl fmt::Display for TensorSpec {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "a tensor of type {} {:?} strides {:?}", self.dtype, self.sizes, self.strides)
+        write!(f, "{}{:?} strides {:?}", self.dtype_name, self.sizes, self.strides)
     }
 }
 

@@ -106,7 +106,7 @@ impl Check {
         let list = |items: &[Obj]| items.iter().map(|i| i.text()).collect::<Vec<_>>().join(", ");
         match self {
             Check::Call(n, names) => format!("called with {n} arguments and [{}]", list(names)),
-            Check::State(state) => format!("torch is {state}"),
+            Check::State(state) => format!("torch has {state}"),
             Check::Type(id, class) => format!("type({}) is {}", of(id), short(class)),
             Check::Is(id, object) => format!("{} is {}", of(id), short(object)),
             Check::Equal(id, object) => format!("{} == {}", of(id), object.text()),

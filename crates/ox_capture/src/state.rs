@@ -73,7 +73,7 @@ impl TorchState {
 
 impl fmt::Display for TorchState {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let word = |on: bool, name: &'static str| if on { name } else { "" };
-        write!(f, "in {}{}mode", word(self.grad, "grad "), word(self.inference, "inference "))
+        let word = |on: bool| if on { "on" } else { "off" };
+        write!(f, "grad mode {}, inference mode {}, autocast {}", word(self.grad), word(self.inference), word(self.autocast))
     }
 }

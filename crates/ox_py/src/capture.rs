@@ -107,7 +107,7 @@ impl Rest {
             return Ok(None);
         };
         let class = bound.get_type().as_ptr() as usize;
-        Ok(Some(TensorSpec { class, keys, dtype: dtype as i32, sizes: sizes.to_vec(), strides: strides.to_vec() }))
+        Ok(Some(TensorSpec { class, keys, dtype: dtype as i32, dtype_name: dtype.to_string(), sizes: sizes.to_vec(), strides: strides.to_vec() }))
     }
 }
 

@@ -156,6 +156,9 @@ impl Vm {
             let init = self.pinned(init);
             return self.call_function(&init, args);
         }
+        if let Some(called) = self.call_marked(callable, &args)? {
+            return Ok(called);
+        }
         if builtins::is_torch_leaf(function) && self.has_tensor(&args) {
             return self.torch_call(Shadow::Function(function.clone()), callable, args);
         }

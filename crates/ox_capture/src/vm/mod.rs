@@ -12,6 +12,7 @@ mod construct;
 mod exception;
 mod generator;
 mod iterate;
+mod mark;
 mod native;
 mod operators;
 mod read;

@@ -1,0 +1,75 @@
+//! Functions that their authors marked with the words of `torch.compiler`.
+
+use super::{Args, Called, R, Vm};
+use crate::obj::{Obj, dict_get, py};
+use crate::record::{Shadow, Val};
+use crate::source::{instance_dict, short};
+use crate::vm::native::keywords;
+use pyo3::ffi;
+use pyo3::prelude::*;
+
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Mark {
+    /// `disable`: Python runs it. With the author's reason.
+    Disabled(Option<String>),
+    /// `assume_constant_result`: what it returns once it always returns.
+    Constant,
+    /// `allow_in_graph`: one operation of the graph.
+    InGraph,
+}
+
+impl Mark {
+    pub fn of(function: &Obj) -> Option<Mark> {
+        let dict = instance_dict(function);
+        let has = |name: &str| dict.as_ref().and_then(|d| dict_get(d, &Obj::str(name)));
+        if has("_torchdynamo_disable").is_some_and(|mark| mark.truth().unwrap_or(false)) {
+            let reason = has("_torchdynamo_disable_msg").filter(|m| !m.is_none());
+            return Some(Mark::Disabled(reason.map(|m| m.bind().to_string())));
+        }
+        if has("_dynamo_marked_constant").is_some() {
+            return Some(Mark::Constant);
+        }
+        is_allowed(function).unwrap_or(false).then_some(Mark::InGraph)
+    }
+}
+
+/// torch keeps the functions that are allowed in graphs by their address. Nobody has named one before that module is loaded.
+fn is_allowed(function: &Obj) -> PyResult<bool> {
+    // SAFETY: a borrowed reference to a dict.
+    let modules = unsafe { Obj::borrowed(ffi::PyImport_GetModuleDict()) };
+    let Some(rules) = dict_get(&modules, &Obj::str("torch._dynamo.trace_rules")) else { return Ok(false) };
+    let allowed = rules.attr("_allowed_callable_ids")?;
+    // The set itself: asking the object that wraps it would fill in all of torch's functions.
+    let Ok(ids) = allowed.attr("function_ids") else { return Ok(false) };
+    if ids.is_none() {
+        return Ok(false);
+    }
+    ids.bind().contains((function.ptr() as usize).into_pyobject(py())?)
+}
+
+impl Vm {
+    /// Calls a function the way its mark asks for. None if it has none.
+    pub fn call_marked(&mut self, callable: &Val, args: &Args) -> R<Option<Called>> {
+        let Some(mark) = Mark::of(&callable.obj) else { return Ok(None) };
+        match mark {
+            Mark::Disabled(reason) => {
+                let name = short(&callable.obj);
+                let reason = reason.map_or(String::new(), |r| format!(" ({r})"));
+                let why = format!("{name}, which torch.compiler.disable keeps out{reason}");
+                self.opaque_call(callable, args.clone(), &why).map(Some)
+            }
+            Mark::Constant => {
+                let positional: Vec<Obj> = args.positional.iter().map(|a| self.settled(a)).collect();
+                for (_, value) in &args.keywords {
+                    self.settled(value);
+                }
+                let result = callable.obj.call(&positional, keywords(&args.keywords)?.as_ref())?;
+                Ok(Some(Called::Value(self.pinned(result))))
+            }
+            Mark::InGraph if self.has_tensor(args) => {
+                self.torch_call(Shadow::Function(callable.obj.clone()), callable, args.clone()).map(Some)
+            }
+            Mark::InGraph => Ok(None),
+        }
+    }
+}
