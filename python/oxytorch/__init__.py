@@ -62,6 +62,8 @@ def compile(
 
     The result is called in place of ``model``. A compiled module is the same module seen through another class: it shares all
     of its attributes, and its ``state_dict`` has the same keys.
+
+    With ``dynamic=True`` or ``options={"freezing": True}`` Python code is captured by torch's own Dynamo for now.
     """
     check_options(mode, config.split(options)[1])
     if backend != "oxytorch":
@@ -74,6 +76,9 @@ def compile(
     if disable or os.environ.get("TORCH_COMPILE_DISABLE") == "1":
         return model
 
+    if dynamic or (options or {}).get("freezing"):
+        # Our own capture takes sizes for constants, and does not yet know what is a weight.
+        return torch.compile(model, fullgraph=fullgraph, dynamic=dynamic, backend=_Backend(mode, config.split(options)[1]))
     capture = _capturer(fullgraph, mode, options)
     if isinstance(model, nn.Module):
         return compiled_module(model, functools.partial(compile, **arguments), capture)
@@ -100,3 +105,22 @@ def _capturer(fullgraph: bool, mode: str | None, options: Mapping[str, Any] | No
     settings, rest = config.split(options)
     check_options(mode, rest)
     return functools.partial(_oxytorch.capture, fullgraph=fullgraph, mode=mode, options=rest, settings=settings)
+
+
+class _Backend:
+    """`dynamo_backend` with its mode and options. Two are equal if they would compile alike: Dynamo caches by this."""
+
+    __name__ = "oxytorch"
+
+    def __init__(self, mode: str | None, options: Mapping[str, Any] | None) -> None:
+        self.mode = mode
+        self.options = dict(options or {})
+
+    def __call__(self, gm: torch.fx.GraphModule, example_inputs: Sequence[Any]) -> Callable[..., Any]:
+        return dynamo_backend(gm, example_inputs, mode=self.mode, options=self.options)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Backend) and (self.mode, self.options) == (other.mode, other.options)
+
+    def __hash__(self) -> int:
+        return hash((self.mode, tuple(sorted(self.options))))

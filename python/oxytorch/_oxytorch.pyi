@@ -57,3 +57,23 @@ class Captured:
 
 class NativeCallable:
     def __call__(self, *args: Any) -> Any: ...
+
+def capture(
+    function: Callable[..., Any],
+    fullgraph: bool = False,
+    mode: str | None = None,
+    options: Mapping[str, Any] | None = None,
+    settings: list[tuple[str, int]] | None = None,
+) -> Captured: ...
+
+class Captured:
+    """What is called in place of a function that our own machine captured."""
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any: ...
+    def show(self) -> str:
+        """The tree of traces as text."""
+
+    def stats(self) -> dict[str, Any]: ...
+    def report(self) -> dict[str, Any]: ...
+    def reset(self) -> None:
+        """Forgets all traces."""

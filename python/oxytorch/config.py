@@ -18,9 +18,6 @@ SETTINGS: dict[str, bool | int] = {
     "recompile_limit": 8,  # traces that may begin at one place before the function runs as it is
     "accumulated_recompile_limit": 256,  # traces of one function in all
     "error_on_recompile": False,  # raise, with what changed, instead of tracing a function again
-    "verbose": False,  # say which functions are traced, and why
-    "suppress_errors": True,  # a bug of oxytorch's is one line on stderr, and Python serves the call
-    "assume_static_by_default": True,  # sizes are constants until they change
 }
 ALIASES = {"cache_size_limit": "recompile_limit", "error_on_recompilation": "error_on_recompile"}
 
