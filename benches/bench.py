@@ -43,7 +43,7 @@ def main() -> None:
 def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--models", default=",".join(zoo.NAMES))
-    parser.add_argument("--runs", default="eager,inductor,oxytorch")
+    parser.add_argument("--runs", default="eager,inductor,oxyfx,oxytorch")
     parser.add_argument("--modes", default="default")
     parser.add_argument("--dtype", default="float32")
     parser.add_argument("--iters", type=int, default=20)
