@@ -833,3 +833,13 @@ def test_odd_callables():
     made = {}
     exec("def g(u):\n    return u * 2", made)
     assert_same(_oxytorch.capture(made["g"])(t), t * 2)
+
+
+def test_a_list_under_construction_lives_through_breaks():
+    def listed(a):
+        return [str(print(n)) and a * n for n in range(3)], {n: print(n) or a + n for n in range(2)}, {print(n) or n for n in range(2)}
+
+    captured = _oxytorch.capture(listed)
+    for k in range(3):
+        t = x() + k
+        assert_same(captured(t), listed(t))

@@ -193,19 +193,17 @@ impl Vm {
             ListAppend(n) => {
                 let value = self.pop();
                 let (list, item) = (self.peek(n as usize), self.settled(&value));
-                // SAFETY: the compiler puts a list there, made by this code.
-                crate::recipe::check(unsafe { ffi::PyList_Append(list.ptr(), item.ptr()) })?;
+                self.grow(&list, "append", &[item])?;
             }
             SetAdd(n) => {
                 let value = self.pop();
                 let (set, item) = (self.peek(n as usize), self.settled(&value));
-                // SAFETY: likewise a set.
-                crate::recipe::check(unsafe { ffi::PySet_Add(set.ptr(), item.ptr()) })?;
+                self.grow(&set, "add", &[item])?;
             }
             MapAdd(n) => {
                 let (value, key) = (self.pop(), self.pop());
                 let (value, key, dict) = (self.settled(&value), self.settled(&key), self.peek(n as usize));
-                dict.bind().set_item(key.bind(), value.bind())?;
+                self.grow(&dict, "__setitem__", &[key, value])?;
             }
             ListExtend(n) => {
                 let iterable = self.pop();
@@ -213,8 +211,7 @@ impl Vm {
                 let list = self.peek(n as usize);
                 for item in &items {
                     let item = self.settled(item);
-                    // SAFETY: a list, as above.
-                    crate::recipe::check(unsafe { ffi::PyList_Append(list.ptr(), item.ptr()) })?;
+                    self.grow(&list, "append", &[item])?;
                 }
             }
             SetUpdate(n) => {
@@ -223,8 +220,7 @@ impl Vm {
                 let set = self.peek(n as usize);
                 for item in &items {
                     let item = self.settled(item);
-                    // SAFETY: a set, as above.
-                    crate::recipe::check(unsafe { ffi::PySet_Add(set.ptr(), item.ptr()) })?;
+                    self.grow(&set, "add", &[item])?;
                 }
             }
             DictUpdate(n) => {
@@ -233,7 +229,7 @@ impl Vm {
                 let dict = self.peek(n as usize);
                 for (key, value) in &entries {
                     let value = self.settled(value);
-                    dict.bind().set_item(key.bind(), value.bind())?;
+                    self.grow(&dict, "__setitem__", &[key.clone(), value])?;
                 }
             }
             DictMerge(n) => self.dict_merge(n as usize)?,
@@ -319,6 +315,26 @@ impl Vm {
     fn peek(&mut self, n: usize) -> Obj {
         let stack = &self.frame().stack;
         stack[stack.len() - n].as_ref().expect("a value").obj.clone()
+    }
+
+    /// A container that this code is filling gets something. If it lived through a break, later calls find it as it was there, and do this again.
+    fn grow(&mut self, container: &Obj, method: &str, args: &[Obj]) -> R<()> {
+        let function = container.class().attr(method)?;
+        let objects = [std::slice::from_ref(container), args].concat();
+        if matches!(self.origin(container), crate::record::Origin::Outside(_))
+            && let Some(rec) = &mut self.rec
+        {
+            rec.tell_apart(container);
+            rec.note_change(function.clone(), objects.iter().cloned().map(Val::from).collect());
+            match method {
+                "__setitem__" => {
+                    rec.mark_keys_changed(container);
+                    rec.mark_written(container, &args[0]);
+                }
+                _ => rec.mark_opaque(container),
+            }
+        }
+        function.call(&objects, None).map(drop)
     }
 
     fn unbound(&mut self, n: Local) -> PyErr {
@@ -431,7 +447,7 @@ impl Vm {
                 return Err(pyo3::exceptions::PyTypeError::new_err(text));
             }
             let value = self.settled(value);
-            dict.bind().set_item(key.bind(), value.bind())?;
+            self.grow(&dict, "__setitem__", &[key.clone(), value])?;
         }
         Ok(())
     }
