@@ -843,3 +843,29 @@ def test_a_list_under_construction_lives_through_breaks():
     for k in range(3):
         t = x() + k
         assert_same(captured(t), listed(t))
+
+
+def test_the_result_of_an_action_is_checked_on_every_branch():
+    def local_class(a):
+        class Local:
+            items = [a * n for n in range(2)]
+
+        return Local.items
+
+    captured = _oxytorch.capture(local_class)
+    for k in range(4):
+        t = x() + k
+        assert_same(captured(t), local_class(t))
+
+    def matched(value):
+        match value:
+            case complex(real=1.0):
+                return "one"
+            case [first, *_]:
+                return first
+            case _:
+                return value
+
+    captured = _oxytorch.capture(matched)
+    for value in (1, [x()], 1 + 0j, "s", (2,), x()):
+        assert_same(captured(value), matched(value))

@@ -222,7 +222,7 @@ impl Inner {
         };
         let mut pushed = None;
         if let Some(rec) = &mut vm.rec {
-            rec.restore(&sources_values);
+            rec.restore(&sources_values, action.result);
             rec.checks.push(Check::Returned(outcome.is_ok()));
             let state = rec.state.clone();
             rec.checks.push(Check::State(state));
@@ -230,7 +230,11 @@ impl Inner {
                 pushed = Some(rec.meet(object.clone(), action.result));
             }
         }
+        let whole = vm.frames.is_empty();
         self.finish(vm, |vm| match outcome {
+            // The action was the whole function.
+            Ok(object) if whole => Ok(pushed.unwrap_or_else(|| object.into())),
+            Err(error) if whole => Err(error),
             Ok(object) => {
                 vm.push(pushed.unwrap_or_else(|| object.into()));
                 vm.run(0)
@@ -257,7 +261,9 @@ impl Inner {
             return self.plainly(args, kwargs);
         }
         let segments = self.tree.segments.get() as i64;
-        if self.tree.branches.len() as i64 >= self.setting("recompile_limit")? || segments >= self.setting("accumulated_recompile_limit")? {
+        if self.tree.branches.len() as i64 >= self.setting("recompile_limit")?
+            || segments >= self.setting("accumulated_recompile_limit")?
+        {
             self.tree.branches.full.set(true);
             let text = "oxytorch: the function was compiled for too many kinds of calls; others run as they are";
             self.backend.warn(text)?;

@@ -154,10 +154,12 @@ impl Recording {
         self.ids.retain(|_, (origin, object)| matches!(origin, Origin::Outside(_)) || is_iterator(object));
     }
 
-    /// Objects that an earlier part of the same call found.
-    pub fn restore(&mut self, found: &[Option<Obj>]) {
+    /// Objects that an earlier part of the same call found. The result of the action before this part is met like any new object: nobody has
+    /// checked it yet.
+    pub fn restore(&mut self, found: &[Option<Obj>], result: SourceId) {
         for (n, object) in found.iter().enumerate() {
             if let Some(object) = object
+                && n != result.0 as usize
                 && !crate::types::types().is_scalar(object)
             {
                 let origin = match object.bind().is_instance_of::<crate::vm::VmIterator>() {
