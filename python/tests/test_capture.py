@@ -869,3 +869,18 @@ def test_the_result_of_an_action_is_checked_on_every_branch():
     captured = _oxytorch.capture(matched)
     for value in (1, [x()], 1 + 0j, "s", (2,), x()):
         assert_same(captured(value), matched(value))
+
+
+def test_attributes_that_a_function_gets_later():
+    def make():
+        def counts(a):
+            counts.n = getattr(counts, "n", 0) + 1
+            return a * counts.n
+
+        return counts
+
+    plain, function = make(), make()
+    captured = _oxytorch.capture(function)
+    for _ in range(4):
+        assert_same(captured(x()), plain(x()))
+        assert function.n == plain.n
