@@ -884,3 +884,16 @@ def test_attributes_that_a_function_gets_later():
     for _ in range(4):
         assert_same(captured(x()), plain(x()))
         assert function.n == plain.n
+
+
+def test_the_order_of_an_ordered_dict():
+    def ordered(a):
+        table = collections.OrderedDict(p=a, q=1)
+        table["r"] = 2
+        table.move_to_end("p")
+        return table, list(table)
+
+    captured = _oxytorch.capture(ordered)
+    for _ in range(3):
+        got, want = captured(x()), ordered(x())
+        assert list(got[0]) == got[1] == list(want[0]) == want[1]

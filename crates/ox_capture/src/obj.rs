@@ -200,6 +200,11 @@ pub fn items_of(sequence: &Obj) -> Vec<Obj> {
 
 /// The entries of a dict (or of a subclass's own table), in order.
 pub fn entries_of(dict: &Obj) -> Vec<(Obj, Obj)> {
+    if dict.is_instance_of(crate::types::types().ordered_dict)
+        && let Ok(entries) = ordered_entries(dict)
+    {
+        return entries;
+    }
     let mut out = Vec::new();
     let (mut at, mut key, mut value) = (0isize, std::ptr::null_mut(), std::ptr::null_mut());
     // SAFETY: a dict that is not changed meanwhile; key and value are borrowed.
@@ -209,6 +214,15 @@ pub fn entries_of(dict: &Obj) -> Vec<(Obj, Obj)> {
         }
     }
     out
+}
+
+/// An OrderedDict keeps an order of its own beside the table's.
+fn ordered_entries(dict: &Obj) -> PyResult<Vec<(Obj, Obj)>> {
+    // SAFETY: the type lives for ever.
+    let class = unsafe { Obj::borrowed(crate::types::types().ordered_dict.cast()) };
+    let keys = class.attr("__iter__")?.call(std::slice::from_ref(dict), None)?;
+    let keys = keys.bind().try_iter()?.map(|key| key.map(Obj::from)).collect::<PyResult<Vec<Obj>>>()?;
+    Ok(keys.into_iter().filter_map(|key| dict_get(dict, &key).map(|value| (key, value))).collect())
 }
 
 /// The value at a key whose hash and comparison run no Python code of the user's.
