@@ -897,3 +897,60 @@ def test_the_order_of_an_ordered_dict():
     for _ in range(3):
         got, want = captured(x()), ordered(x())
         assert list(got[0]) == got[1] == list(want[0]) == want[1]
+
+
+@dataclasses.dataclass(frozen=True)
+class FrozenKey:
+    n: int
+
+
+class OwnInit(Exception):
+    def __init__(self, code, more):
+        super().__init__(f"code {code}")
+        self.code, self.more = code, more
+
+
+def test_exceptions_and_keys_are_rebuilt_whole():
+    def raises(a, kind):
+        try:
+            [][1]
+        except IndexError as error:
+            if kind == "from":
+                raise ValueError("v") from error
+            if kind == "none":
+                raise ValueError("v") from None
+            if kind == "own":
+                raise OwnInit(3, a)
+            raise ValueError("v")
+
+    for kind in ("from", "none", "context", "own"):
+        captured = _oxytorch.capture(raises)
+        for _ in range(3):
+            with pytest.raises(Exception) as got:
+                captured(x(), kind)
+            with pytest.raises(Exception) as want:
+                raises(x(), kind)
+            got, want = got.value, want.value
+            assert type(got) is type(want) and str(got) == str(want) and got.__suppress_context__ == want.__suppress_context__
+            assert repr(got.__cause__) == repr(want.__cause__) and repr(got.__context__) == repr(want.__context__)
+            assert_same(getattr(got, "more", 0), getattr(want, "more", 0))
+
+    captured = _oxytorch.capture(raises)
+    for outer in (None, KeyError("outer"), OSError("other")):
+        try:
+            try:
+                if outer:
+                    raise outer
+                captured(x(), "context")
+            except (KeyError, OSError):
+                captured(x(), "context")
+        except ValueError as error:
+            assert isinstance(error.__context__, IndexError) and error.__context__.__context__ is outer
+
+    def keyed(a):
+        return {FrozenKey(1): a + 1, FrozenKey(2): 2}
+
+    captured = _oxytorch.capture(keyed)
+    for _ in range(3):
+        got = captured(x())
+        assert got == {FrozenKey(1): got[FrozenKey(1)], FrozenKey(2): 2}

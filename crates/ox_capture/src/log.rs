@@ -10,12 +10,8 @@ pub enum Topic {
     Graph,
 }
 
-const TOPICS: [(Topic, &str); 4] = [
-    (Topic::GraphBreaks, "graph_breaks"),
-    (Topic::Recompiles, "recompiles"),
-    (Topic::Guards, "guards"),
-    (Topic::Graph, "graph"),
-];
+const TOPICS: [(Topic, &str); 4] =
+    [(Topic::GraphBreaks, "graph_breaks"), (Topic::Recompiles, "recompiles"), (Topic::Guards, "guards"), (Topic::Graph, "graph")];
 
 fn wanted() -> &'static [Topic] {
     static WANTED: OnceLock<Vec<Topic>> = OnceLock::new();
@@ -23,7 +19,9 @@ fn wanted() -> &'static [Topic] {
         let names = |variable: &str| std::env::var(variable).unwrap_or_default();
         let all = names("TORCH_LOGS").split(',').any(|part| part.trim().trim_start_matches('+') == "oxytorch");
         let own = names("OXYTORCH_LOGS");
-        let is_wanted = |name: &str| all || own.split(',').any(|part| matches!(part.trim().trim_start_matches('+'), n if n == name || n == "all"));
+        let is_wanted = |name: &str| {
+            all || own.split(',').any(|part| matches!(part.trim().trim_start_matches('+'), n if n == name || n == "all"))
+        };
         TOPICS.iter().filter(|(_, name)| is_wanted(name)).map(|(topic, _)| *topic).collect()
     })
 }

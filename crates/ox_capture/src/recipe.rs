@@ -33,8 +33,17 @@ pub enum Shape {
     /// Only its dict.
     Plain,
     Cell(Option<Recipe>),
-    /// Called with these arguments: bound methods, slices, partials, exceptions.
+    /// Called with these arguments: bound methods, slices, iterators.
     Call(Vec<Recipe>),
+    /// Made by its class in C, without the `__init__` of the program's, which ran before.
+    Exception {
+        base: Obj,
+        args: Vec<Recipe>,
+        cause: Option<Recipe>,
+        context: Option<Recipe>,
+        suppressed: bool,
+        raised: bool,
+    },
     Function {
         code: Obj,
         globals: Recipe,
@@ -76,7 +85,13 @@ pub fn build_all(builds: &[Build], sources: &Sources, values: &mut Values<'_>) -
             built[n] = Some(build.whole(sources, values, &built)?);
         }
     }
+    // Keys and members are hashed, which may read all of them: dicts and sets come last, the inner ones first.
+    let hashes = |build: &Build| matches!(build.shape, Shape::Dict(_) | Shape::Set(_));
+    let (last, first): (Vec<_>, Vec<_>) = builds.iter().enumerate().partition(|(_, build)| hashes(build));
     for (n, build) in builds.iter().enumerate() {
+        build.fill_dict(built[n].as_ref().expect("made above"), sources, values, &built)?;
+    }
+    for (n, build) in first.into_iter().chain(last.into_iter().rev()) {
         let object = built[n].clone().expect("made above");
         build.fill(&object, sources, values, &built)?;
     }
@@ -121,6 +136,12 @@ impl Build {
                 }
             }
             Shape::Call(args) => self.class.call(&all(args)?, None),
+            Shape::Exception { base, args, .. } => {
+                let args = all(args)?;
+                let made = base.attr("__new__")?.call(&[std::slice::from_ref(&self.class), &args].concat(), None)?;
+                base.attr("__init__")?.call(&[std::slice::from_ref(&made), &args].concat(), None)?;
+                Ok(made)
+            }
             Shape::Function { code, globals, name, parts } => {
                 let globals = globals.get(sources, values, built)?;
                 // SAFETY: a code object, a dict and a string.
@@ -170,8 +191,17 @@ impl Build {
                 // SAFETY: a cell.
                 check(unsafe { ffi::PyCell_Set(object.ptr(), value.ptr()) })?;
             }
+            Shape::Exception { cause, context, suppressed, raised, .. } => {
+                let mut get = |recipe: &Option<Recipe>| recipe.as_ref().map(|r| r.get(sources, values, built)).transpose();
+                let (cause, context) = (get(cause)?, get(context)?);
+                set_chain(object, cause, context, *suppressed, *raised)?;
+            }
             _ => {}
         }
+        Ok(())
+    }
+
+    fn fill_dict(&self, object: &Obj, sources: &Sources, values: &mut Values<'_>, built: &[Option<Obj>]) -> PyResult<()> {
         if self.dict.is_empty() {
             return Ok(());
         }
@@ -188,6 +218,7 @@ impl Build {
         let list = |items: &[Recipe]| items.iter().map(|r| r.show(sources)).collect::<Vec<_>>().join(", ");
         let shape = match &self.shape {
             Shape::List(items) | Shape::Tuple(items) | Shape::Set(items) | Shape::Call(items) => list(items),
+            Shape::Exception { args, .. } => list(args),
             Shape::Dict(entries) => {
                 let parts = entries.iter().map(|(k, v)| format!("{}: {}", k.show(sources), v.show(sources)));
                 parts.collect::<Vec<_>>().join(", ")
@@ -200,6 +231,20 @@ impl Build {
         let dict = if dict.is_empty() { String::new() } else { format!(" with {}", dict.join(", ")) };
         format!("{}({shape}){dict}", short(&self.class))
     }
+}
+
+/// Cause and context. What was raised while nothing of the function's was handled has for context what its caller handles now.
+fn set_chain(exception: &Obj, cause: Option<Obj>, context: Option<Obj>, suppressed: bool, raised: bool) -> PyResult<()> {
+    let bound = exception.bind();
+    if let Some(cause) = cause {
+        bound.setattr("__cause__", cause.bind())?;
+    }
+    // SAFETY: a new reference, or null for none.
+    let handled = || unsafe { Obj::owned_opt(ffi::PyErr_GetHandledException()) }.filter(|e| !e.is_none());
+    if let Some(context) = context.or_else(|| if raised { handled() } else { None }) {
+        bound.setattr("__context__", context.bind())?;
+    }
+    bound.setattr("__suppress_context__", suppressed)
 }
 
 pub fn set_function_part(function: &Obj, attribute: &str, value: &Obj) -> PyResult<()> {

@@ -102,7 +102,7 @@ impl Recording {
             return self.function_shape(object, found);
         }
         if object.is_instance_of(types.base_exception) {
-            return Ok(Shape::Call(all(items_of(&object.attr("args").map_err(|e| super::Abandon(e.to_string()))?))?));
+            return self.exception_shape(object, found);
         }
         if let Ok(iterator) = object.bind().cast::<crate::vm::VmIterator>() {
             let (name, parts, at) = iterator.borrow().kind.borrow().parts();
@@ -116,6 +116,21 @@ impl Recording {
             return Ok(Shape::Plain);
         }
         abandon(format!("no recipe for a {}", short(&object.class())))
+    }
+
+    /// Everything that Python sees of an exception but its traceback.
+    fn exception_shape(&self, exception: &Obj, found: &mut Inspection) -> Rec<Shape> {
+        let part = |name: &str| exception.attr(name).map_err(|e| super::Abandon(e.to_string()));
+        let base = built_in_base(exception).filter(|base| !has_more_than_args(exception, base));
+        let Some(base) = base else { return abandon(format!("no recipe for a {}", short(&exception.class()))) };
+        let args = items_of(&part("args")?).iter().map(|arg| self.recipe_of(arg, found)).collect::<Rec<_>>()?;
+        let cause = Some(part("__cause__")?).filter(|c| !c.is_none()).map(|c| self.recipe_of(&c, found)).transpose()?;
+        // An exception that this call does not know is one that its caller handles.
+        let context = Some(part("__context__")?).filter(|c| !c.is_none() && self.origin(c) != Origin::Unknown);
+        let context = context.map(|c| self.recipe_of(&c, found)).transpose()?;
+        let suppressed = part("__suppress_context__")?.truth().unwrap_or(false);
+        let raised = !part("__traceback__")?.is_none();
+        Ok(Shape::Exception { base, args, cause, context, suppressed, raised })
     }
 
     fn function_shape(&self, function: &Obj, found: &mut Inspection) -> Rec<Shape> {
@@ -139,6 +154,21 @@ impl Recording {
         let Some(dict) = instance_dict(object) else { return Ok(Vec::new()) };
         entries_of(&dict).into_iter().map(|(name, value)| Ok((name, self.recipe_of(&value, found)?))).collect()
     }
+}
+
+/// The class in C that keeps an exception's fields.
+fn built_in_base(exception: &Obj) -> Option<Obj> {
+    let mro = items_of(&exception.class().attr("__mro__").ok()?);
+    // SAFETY: a type.
+    mro.into_iter().find(|base| unsafe { ffi::PyType_HasFeature(base.ptr().cast(), ffi::Py_TPFLAGS_HEAPTYPE) == 0 })
+}
+
+/// Fields that are no arguments: the exceptions of a group, the object and name of an AttributeError.
+fn has_more_than_args(exception: &Obj, base: &Obj) -> bool {
+    let set = |name: &str| exception.attr(name).is_ok_and(|part| !part.is_none());
+    let named = ["AttributeError", "NameError", "UnboundLocalError", "ImportError", "ModuleNotFoundError"];
+    let name = base.attr("__name__").ok().and_then(|n| n.to_str()).unwrap_or_default();
+    name.ends_with("ExceptionGroup") || (named.contains(&name.as_str()) && ["name", "obj", "path"].iter().any(|n| set(n)))
 }
 
 impl Inspection {

@@ -111,9 +111,9 @@ impl Vm {
         }
         let cause = if n == 2 { Some(self.pop()) } else { None };
         let raised = self.pop();
-        let exception = self.exception_of(&raised)?;
+        let exception = self.exception_of(&raised, "exceptions")?;
         if let Some(cause) = cause {
-            let cause = if cause.obj.is_none() { cause } else { self.exception_of(&cause)? };
+            let cause = if cause.obj.is_none() { cause } else { self.exception_of(&cause, "exception causes")? };
             exception.obj.bind().setattr("__cause__", cause.obj.bind())?;
         }
         let context = handled();
@@ -124,7 +124,7 @@ impl Vm {
     }
 
     /// An exception, or a class of which one is made.
-    fn exception_of(&mut self, value: &Val) -> R<Val> {
+    fn exception_of(&mut self, value: &Val, what: &str) -> R<Val> {
         let base = types().base_exception;
         if value.obj.is_instance_of(types().type_) && crate::recipe::is_subtype(&value.obj, base) {
             return self.call_now(value, Args::default());
@@ -132,7 +132,7 @@ impl Vm {
         if value.obj.is_instance_of(base) {
             return Ok(value.clone());
         }
-        Err(PyTypeError::new_err("exceptions must derive from BaseException"))
+        Err(PyTypeError::new_err(format!("{what} must derive from BaseException")))
     }
 
     pub fn reraise(&mut self, n: usize) -> R<Flow> {
@@ -207,6 +207,7 @@ impl Vm {
 fn generator_raised(error: PyErr) -> PyErr {
     let cause = error.clone_ref(py());
     let raised = PyRuntimeError::new_err("generator raised StopIteration");
+    let _ = raised.value(py()).setattr("__context__", cause.value(py()));
     raised.set_cause(py(), Some(cause));
     raised
 }
