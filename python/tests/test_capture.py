@@ -881,8 +881,9 @@ def test_attributes_that_a_function_gets_later():
 
     plain, function = make(), make()
     captured = _oxytorch.capture(function)
+    t = x()
     for _ in range(4):
-        assert_same(captured(x()), plain(x()))
+        assert_same(captured(t), plain(t))
         assert function.n == plain.n
 
 
@@ -923,13 +924,14 @@ def test_exceptions_and_keys_are_rebuilt_whole():
                 raise OwnInit(3, a)
             raise ValueError("v")
 
+    t = x()
     for kind in ("from", "none", "context", "own"):
         captured = _oxytorch.capture(raises)
         for _ in range(3):
             with pytest.raises(Exception) as got:
-                captured(x(), kind)
+                captured(t, kind)
             with pytest.raises(Exception) as want:
-                raises(x(), kind)
+                raises(t, kind)
             got, want = got.value, want.value
             assert type(got) is type(want) and str(got) == str(want) and got.__suppress_context__ == want.__suppress_context__
             assert repr(got.__cause__) == repr(want.__cause__) and repr(got.__context__) == repr(want.__context__)
