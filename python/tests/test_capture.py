@@ -956,3 +956,27 @@ def test_exceptions_and_keys_are_rebuilt_whole():
     for _ in range(3):
         got = captured(x())
         assert got == {FrozenKey(1): got[FrozenKey(1)], FrozenKey(2): 2}
+
+
+def test_iterators_that_come_out_are_cpythons():
+    def several(a):
+        def numbers(n, *rest, k=2, **more):
+            yield a * n
+            yield lambda: n
+
+        it = iter([1, 2, 3])
+        next(it)
+        return it, zip([a], "p"), {"e": [enumerate("pq", 3)]}, map(abs, [-1]), numbers(2, 3, k=4, m=5), (a * n for n in (1, 2)), iter({"k": 1})
+
+    captured = _oxytorch.capture(several)
+    t = x()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        for _ in range(3):
+            got, want = captured(t), several(t)
+            assert [type(g) for g in got] == [type(w) for w in want]
+            assert list(got[0]) == [2, 3] and list(got[2]["e"][0]) == [(3, "p"), (4, "q")] and list(got[3]) == [1] and list(got[6]) == ["k"]
+            assert_same(list(got[1]), list(want[1]))
+            assert_same(next(got[4]), next(want[4]))
+            assert next(got[4])() == 2
+            assert_same(list(got[5]), list(want[5]))

@@ -6,11 +6,11 @@ use crate::guard::{Check, Context};
 use crate::log::{Topic, log};
 use crate::obj::{Obj, entries_of, items_of, py};
 use crate::policy::Stance;
-use crate::record::{Closing, Inspection, Rec, Recording, Val};
+use crate::record::{Closing, Inspection, Origin, Rec, Recording, Val};
 use crate::source::{Key, Source, Values, short};
 use crate::state::TorchState;
 use crate::tree::{Action, Branches, End, Segment, Tree};
-use crate::vm::{Args, Attach, Break, Called, Vm};
+use crate::vm::{Args, Attach, Break, Called, Escape, Vm, VmIterator};
 use pyo3::exceptions::{PyException, PyMemoryError, PyRuntimeError, PyTypeError};
 use pyo3::prelude::*;
 use pyo3::types::{IntoPyDict, PyDict, PyTuple};
@@ -257,7 +257,7 @@ impl Inner {
 
     /// The first call of its kind.
     fn trace(&self, args: &[Obj], kwargs: Option<&Obj>) -> PyResult<Obj> {
-        if self.tree.branches.full.get() {
+        if self.tree.branches.full.get() || makes_generator(&self.function) {
             return self.plainly(args, kwargs);
         }
         let segments = self.tree.segments.get() as i64;
@@ -275,10 +275,14 @@ impl Inner {
         let function: Val = rec.meet(self.function.clone(), root);
         let mut vm = Vm::new(self.tree.clone(), Some(rec), Attach::Root);
         vm.fullgraph = self.settings.fullgraph;
-        self.finish(vm, |vm| match vm.call(&function, arguments)? {
+        let done = self.finish(vm, |vm| match vm.call(&function, arguments)? {
             Called::Value(value) => Ok(value),
             Called::Pushed => vm.run(0),
-        })
+        });
+        match done {
+            Err(error) if error.is_instance_of::<NothingDone>(py()) => self.plainly(args, kwargs),
+            done => done,
+        }
     }
 
     /// Runs the machine to its end and keeps what it recorded.
@@ -299,13 +303,18 @@ impl Inner {
         result.unwrap_or_else(|panic| {
             let text = panic.downcast_ref::<String>().cloned();
             let text = text.or_else(|| panic.downcast_ref::<&str>().map(|s| s.to_string())).unwrap_or_default();
+            if vm.has_done_nothing() && !bugs_are_fatal() {
+                self.backend.warn(&format!("oxytorch: a bug in capture: {text}; the function runs as it is"))?;
+                self.tree.branches.full.set(true);
+                return Err(NothingDone::new_err(()));
+            }
             Err(PyRuntimeError::new_err(format!("oxytorch: a bug in capture: {text}")))
         })
     }
 
     /// The last segment: what is pending is computed, and the value gets a recipe.
     fn close(&self, vm: &mut Vm, result: PyResult<Val>) -> PyResult<Obj> {
-        let Some(mut rec) = vm.rec.take() else { return result.map(|value| value.obj) };
+        let Some(mut rec) = vm.rec.take() else { return result.and_then(|value| Escape::new(&|_| true).outside(&value.obj)) };
         self.ops.set(self.ops.get() + rec.ops);
         let is_program_s =
             |error: &PyErr| error.is_instance_of::<PyException>(py()) && !error.is_instance_of::<PyMemoryError>(py());
@@ -326,14 +335,21 @@ impl Inner {
         let (traced, computed) = self.seconds.get();
         self.seconds.set((traced, computed + rec.computing.as_secs_f64()));
         self.graphs.set(self.graphs.get() + usize::from(graph.is_some()));
-        if let Some(why) = rec.tainted.clone() {
+        let is_made = |object: &Obj| matches!(rec.origin(object), Origin::Made | Origin::Unknown);
+        let mut escape = Escape::new(&is_made);
+        let returned = escape.outside(&value.obj)?;
+        if escape.met {
+            let why = "an iterator or generator comes out".to_string();
+            vm.gave_up = Some(why.clone());
+            vm.attach_segment(rec.gave_up(why));
+        } else if let Some(why) = rec.tainted.clone() {
             vm.attach_segment(rec.gave_up(why));
         } else {
             self.keep(vm, &mut rec, graph, &value, error.is_some());
         }
         match error {
             Some(error) => Err(error),
-            None => Ok(value.obj),
+            None => Ok(returned),
         }
     }
 
@@ -344,6 +360,11 @@ impl Inner {
             Ok((value, rec.effects(found)?))
         };
         let segment = match recipes(rec, &mut found) {
+            Ok(_) if found.objects.iter().any(|object| object.bind().is_instance_of::<VmIterator>()) => {
+                let why = "an iterator is kept by somebody else".to_string();
+                vm.gave_up = Some(why.clone());
+                rec.gave_up(why)
+            }
             Ok((recipe, effects)) => {
                 let end = if raised { End::Raise(recipe) } else { End::Return(recipe) };
                 rec.segment(Closing { graph, found, effects }, end)
@@ -355,6 +376,21 @@ impl Inner {
         };
         vm.attach_segment(segment);
     }
+}
+
+// The machine failed before anybody could see a change: CPython can run the call from its beginning.
+pyo3::create_exception!(oxytorch, NothingDone, PyException);
+
+/// Tests want to see every bug.
+fn bugs_are_fatal() -> bool {
+    std::env::var("OXYTORCH_BUG").is_ok_and(|value| value == "fatal")
+}
+
+/// Calling it runs nothing of it yet.
+fn makes_generator(function: &Obj) -> bool {
+    const GENERATOR_COROUTINE_OR_BOTH: u32 = 0x20 | 0x80 | 0x200;
+    let flags = function.attr("__code__").and_then(|code| code.attr("co_flags"));
+    flags.is_ok_and(|flags| flags.bind().extract::<u32>().is_ok_and(|f| f & GENERATOR_COROUTINE_OR_BOTH != 0))
 }
 
 /// What every trace relies on, and the arguments with their sources.

@@ -1,8 +1,10 @@
 //! Generators whose frames the machine runs.
 
 use super::{After, Args, Called, Flow, Frame, R, Vm};
-use crate::obj::{Obj, py};
+use crate::obj::{Obj, entries_of, items_of, py};
 use crate::record::{Origin, Val};
+use crate::source::cell_contents;
+use crate::types::types;
 use pyo3::exceptions::{PyGeneratorExit, PyRuntimeError, PyStopIteration, PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use std::cell::RefCell;
@@ -58,6 +60,42 @@ impl VmGenerator {
 unsafe fn forever<T>(bound: Bound<'_, T>) -> Bound<'static, T> {
     // SAFETY: only the lifetime changes.
     unsafe { std::mem::transmute(bound) }
+}
+
+/// A function, its positional arguments and its named ones.
+type Call = (Obj, Vec<Obj>, Vec<(Obj, Obj)>);
+
+impl VmGenerator {
+    /// The call that made it. None if it has begun.
+    pub fn call(&self) -> Option<Call> {
+        if self.started.get() {
+            return None;
+        }
+        let frame = self.frame.borrow();
+        let frame = frame.as_ref()?;
+        let code = &frame.code.code;
+        let value = |n: usize| -> Option<Obj> {
+            let local = frame.locals[n].as_ref()?.obj.clone();
+            // A variable that inner functions see stands in a cell by now.
+            let in_cell = code.variables[n].kind != ox_bytecode::VariableKind::Local && local.class_is(types().cell);
+            if in_cell { cell_contents(&local) } else { Some(local) }
+        };
+        let (positional, named) = (code.arguments.positional as usize, code.arguments.keyword_only as usize);
+        let mut args = (0..positional).map(value).collect::<Option<Vec<Obj>>>()?;
+        let mut keywords = Vec::new();
+        for n in positional..positional + named {
+            keywords.push((Obj::str(&code.variables[n].name), value(n)?));
+        }
+        let mut next = positional + named;
+        if code.has_varargs() {
+            args.extend(items_of(&value(next)?));
+            next += 1;
+        }
+        if code.has_varkeywords() {
+            keywords.extend(entries_of(&value(next)?));
+        }
+        Some((frame.function.clone(), args, keywords))
+    }
 }
 
 impl Vm {
@@ -241,7 +279,8 @@ impl Vm {
         };
         result.map_err(|returned| match returned.obj.is_none() {
             true => PyStopIteration::new_err(()),
-            false => PyStopIteration::new_err(returned.obj.bind().clone().unbind()),
+            // In a tuple of its own: a tuple would be taken for the arguments.
+            false => PyStopIteration::new_err((returned.obj.bind().clone().unbind(),)),
         })
     }
 }

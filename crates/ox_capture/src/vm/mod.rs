@@ -9,6 +9,7 @@ mod builtin;
 mod call;
 mod code;
 mod construct;
+mod escape;
 mod exception;
 mod generator;
 mod iterate;
@@ -22,6 +23,7 @@ mod store;
 
 pub use bind::Args;
 pub use code::{CodeInfo, code_info};
+pub use escape::Escape;
 pub use generator::VmGenerator;
 pub use iterate::VmIterator;
 
@@ -190,6 +192,12 @@ impl Vm {
             Some(rec) => rec.settle(value),
             None => value.obj.clone(),
         }
+    }
+
+    /// Whether the call can still be made from its beginning: no action was done, nothing that others see was changed or computed.
+    pub fn has_done_nothing(&self) -> bool {
+        let clean = |rec: &Pending| rec.changes.is_empty() && rec.tainted.is_none();
+        matches!(self.attach, Attach::Root) && self.rec.as_ref().is_some_and(clean)
     }
 
     /// Registers a new object.
