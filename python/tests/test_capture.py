@@ -980,3 +980,54 @@ def test_iterators_that_come_out_are_cpythons():
             assert_same(next(got[4]), next(want[4]))
             assert next(got[4])() == 2
             assert_same(list(got[5]), list(want[5]))
+
+
+class Odd:
+    def __init__(self, **methods):
+        self.methods = methods
+
+    def __len__(self):
+        return self.methods["len"]
+
+    def __bool__(self):
+        return self.methods["bool"]
+
+    def __float__(self):
+        return 2.5
+
+    def __complex__(self):
+        return 1j
+
+    def __index__(self):
+        return 3
+
+    def keys(self):
+        return ["p", "q"]
+
+    def __getitem__(self, key):
+        return key * 2
+
+
+def test_special_methods_are_asked_and_checked_as_cpython_does():
+    check(lambda a: (len(Odd(len=-1)), a), (x(),))
+    check(lambda a: (len(Odd(len="n")), a), (x(),))
+    check(lambda a: (bool(Odd(bool=1)), a), (x(),))
+    check(lambda a: (float(Odd()), complex(Odd()), int(Odd()), a), (x(),))
+    check(lambda a: (sum([0.1] * 10), sum([1, 2.5, True]), sum(range(5)), a), (x(),))
+    check(lambda a: (dict(Odd()), a), (x(),))
+    check(lambda a: dict([1]), (x(),))
+    check(lambda a: dict([(1, 2, 3)]), (x(),))
+
+    def stops(a):
+        def numbers():
+            yield 1
+            return (a, 2)
+
+        it = numbers()
+        next(it)
+        try:
+            next(it)
+        except StopIteration as stop:
+            return stop.value
+
+    check(stops, (x(),))

@@ -54,6 +54,10 @@ impl Vm {
                 self.delete_attr(object, &name)?;
                 Obj::none().into()
             }
+            // Its StopIteration has what the generator returns.
+            (Known::Next, [iterator]) if iterator.obj.bind().is_instance_of::<VmGenerator>() => {
+                return self.call_generator(iterator, &Obj::str("__next__"), Args::default());
+            }
             (Known::Next, [iterator]) => match self.next_of(iterator)? {
                 Some(value) => value,
                 None => return Err(PyStopIteration::new_err(())),
@@ -148,7 +152,7 @@ impl Vm {
     }
 
     /// None if there is no such attribute.
-    fn try_attr(&mut self, object: &Val, name: &Obj) -> R<Option<Val>> {
+    pub fn try_attr(&mut self, object: &Val, name: &Obj) -> R<Option<Val>> {
         let depth = self.frames.len();
         match self.now(|vm| vm.load_attr(object, name)) {
             Ok(value) => Ok(Some(value)),
@@ -174,7 +178,8 @@ impl Vm {
             let class = this.class();
             self.recorded(|rec| Ok(rec.rely_on_class(&class)));
             let method = self.pinned(method);
-            return self.call(&method, Args::positional(vec![object.clone()]));
+            let len = self.call_now(&method, Args::positional(vec![object.clone()]))?;
+            return self.as_length(len).map(Called::Value);
         }
         if let Some(dict) = self.rec.as_ref().and_then(|rec| rec.viewed(this)) {
             return self.len(callable, &dict.into());
@@ -186,10 +191,33 @@ impl Vm {
         self.opaque_call(callable, Args::positional(vec![object.clone()]), &format!("len() of a {}", this.class_name()))
     }
 
+    /// What `__len__` returned, if it may.
+    pub fn as_length(&mut self, len: Val) -> R<Val> {
+        if !len.obj.is_instance_of(types().int) {
+            let text = format!("'{}' object cannot be interpreted as an integer", len.obj.class_name());
+            return Err(PyTypeError::new_err(text));
+        }
+        let zero: Val = Obj::int(0).into();
+        let negative = self.pure_call("lt", &[len.clone(), zero])?;
+        match negative.obj.truth()? {
+            true => Err(PyValueError::new_err("__len__() should return >= 0")),
+            false => Ok(len),
+        }
+    }
+
     fn sum(&mut self, iterable: &Val, start: Option<&Val>, args: &Args) -> R<Called> {
         let named = args.keywords.iter().find(|(k, _)| k.to_str().as_deref() == Some("start")).map(|(_, v)| v);
         let mut total = start.or(named).cloned().unwrap_or_else(|| Obj::int(0).into());
-        for item in self.iterate_all(iterable)? {
+        let items = self.iterate_all(iterable)?;
+        let is_number = |v: &Val| types().is_scalar(&v.obj) && !v.obj.class_is(types().str) && !v.obj.class_is(types().bytes);
+        let is_float = |v: &Val| v.obj.class_is(types().float) || v.obj.class_is(types().complex);
+        if items.iter().chain([&total]).all(is_number) && items.iter().chain([&total]).any(is_float) {
+            // CPython loses less on the way than one addition after the other.
+            let objects: Vec<Obj> = items.iter().map(|v| self.settled(v)).collect();
+            let list = self.made(list_of(&objects)?);
+            return self.pure_by_name("sum", &[list, total]).map(Called::Value);
+        }
+        for item in items {
             total = self.now(|vm| vm.binary(BinaryOp::Add, false, &total, &item))?;
         }
         Ok(Called::Value(total))
@@ -435,15 +463,7 @@ impl Vm {
             ("update", positional) => {
                 let mut entries = Vec::new();
                 if let Some(first) = positional.first() {
-                    if first.obj.is_instance_of(types().dict) {
-                        entries = self.mapping_items(first)?;
-                    } else {
-                        for pair in self.iterate_all(first)? {
-                            let pair = self.iterate_all(&pair)?;
-                            let [key, value] = &pair[..] else { return Ok(None) };
-                            entries.push((self.settled(key), value.clone()));
-                        }
-                    }
+                    entries = self.entries_to_add(first)?;
                 }
                 entries.extend(rest.keywords.iter().cloned());
                 for (key, value) in entries {

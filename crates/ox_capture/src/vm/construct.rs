@@ -21,6 +21,11 @@ impl Vm {
         if let Some(called) = self.construct_builtin(ptr, callable, &args)? {
             return Ok(called);
         }
+        let first_is_made = args.positional.first().is_some_and(|first| self.origin(&first.obj) == Origin::Made);
+        if first_is_made && crate::recipe::is_subtype(&class, weak_reference()?) {
+            // The recording would keep the object alive.
+            self.give_up("a weak reference to an object that was made here");
+        }
         if builtins::is_torch_class(&class) {
             return match self.has_tensor(&args) {
                 true => self.torch_call(Shadow::Function(class.clone()), callable, args),
@@ -103,18 +108,7 @@ impl Vm {
         let made = callable.obj.call(&[], None)?;
         let mut entries = Vec::new();
         if let Some(first) = args.positional.first() {
-            if first.obj.is_instance_of(types().dict) {
-                entries = self.mapping_items(first)?;
-            } else {
-                for pair in self.iterate_all(first)? {
-                    let pair = self.iterate_all(&pair)?;
-                    let [key, value] = &pair[..] else {
-                        let text = "dictionary update sequence element has length other than 2";
-                        return Err(pyo3::exceptions::PyValueError::new_err(text));
-                    };
-                    entries.push((self.settled(key), value.clone()));
-                }
-            }
+            entries = self.entries_to_add(first)?;
         }
         entries.extend(args.keywords.iter().cloned());
         for (key, value) in &entries {
@@ -122,6 +116,39 @@ impl Vm {
             made.bind().set_item(key.bind(), value.bind())?;
         }
         Ok(self.made(made))
+    }
+
+    /// What `dict(value)` and `update(value)` take from it: the items of a mapping, or pairs.
+    pub fn entries_to_add(&mut self, first: &Val) -> R<Vec<(Obj, Val)>> {
+        let t = types();
+        if first.obj.is_instance_of(t.dict) {
+            return self.mapping_items(first);
+        }
+        let mut entries = Vec::new();
+        if !self.is_data(&first.obj)
+            && let Some(keys) = self.try_attr(first, &Obj::str("keys"))?
+        {
+            let keys = self.call_now(&keys, Args::default())?;
+            for key in self.iterate_all(&keys)? {
+                let value = self.now(|vm| vm.load_item(first, &key))?;
+                entries.push((self.settled(&key), value));
+            }
+            return Ok(entries);
+        }
+        for (n, pair) in self.iterate_all(first)?.into_iter().enumerate() {
+            let is_scalar = t.is_scalar(&pair.obj) && !pair.obj.class_is(t.str) && !pair.obj.class_is(t.bytes);
+            if is_scalar {
+                let text = format!("cannot convert dictionary update sequence element #{n} to a sequence");
+                return Err(pyo3::exceptions::PyTypeError::new_err(text));
+            }
+            let pair = self.iterate_all(&pair)?;
+            let [key, value] = &pair[..] else {
+                let text = format!("dictionary update sequence element #{n} has length {}; 2 is required", pair.len());
+                return Err(pyo3::exceptions::PyValueError::new_err(text));
+            };
+            entries.push((self.settled(key), value.clone()));
+        }
+        Ok(entries)
     }
 
     fn new_scalar(&mut self, callable: &Val, args: &Args) -> R<Called> {
@@ -135,15 +162,48 @@ impl Vm {
             return self.pure(&callable.obj, &args.positional, &args.keywords).map(Called::Value);
         }
         let name = callable.obj.attr("__name__")?.to_str().unwrap_or_default();
-        let methods: &[&str] = if name == "str" { &["__str__", "__repr__"] } else { &["__int__", "__float__", "__index__"] };
-        for method in methods {
-            let found = type_lookup(&first.obj.class(), &Obj::str(method));
-            if let Some(found) = found.filter(|f| f.class_is(types().function)) {
-                let found = self.pinned(found);
-                return self.call(&found, Args::positional(vec![first.clone()]));
+        let methods: &[&str] = match name.as_str() {
+            "str" => &["__str__", "__repr__"],
+            "int" => &["__int__", "__index__"],
+            "float" => &["__float__", "__index__"],
+            "complex" => &["__complex__", "__float__", "__index__"],
+            _ => &["__bytes__"],
+        };
+        let alone = args.positional.len() == 1 && args.keywords.is_empty();
+        for method in methods.iter().filter(|_| alone) {
+            let class = first.obj.class();
+            match type_lookup(&class, &Obj::str(method)) {
+                Some(found) if found.class_is(types().function) => {
+                    self.recorded(|rec| Ok(rec.rely_on_class(&class)));
+                    let found = self.pinned(found);
+                    let value = self.call_now(&found, Args::positional(vec![first.clone()]))?;
+                    return self.converted(callable, method, value);
+                }
+                Some(_) => break,
+                None => {}
             }
         }
         self.opaque_call(callable, args.clone(), &format!("{name}() of a {}", first.obj.class_name()))
+    }
+
+    /// What a special method gave, as the type that was asked for.
+    fn converted(&mut self, callable: &Val, method: &str, value: Val) -> R<Called> {
+        let t = types();
+        let (expected, word) = match method {
+            "__str__" | "__repr__" => (t.str, "string"),
+            "__float__" => (t.float, "float"),
+            "__complex__" => (t.complex, "complex"),
+            "__bytes__" => (t.bytes, "bytes"),
+            _ => (t.int, "int"),
+        };
+        if !value.obj.is_instance_of(expected) {
+            let text = format!("{method} returned non-{word} (type {})", value.obj.class_name());
+            return Err(pyo3::exceptions::PyTypeError::new_err(text));
+        }
+        if callable.obj.ptr() == expected.cast() {
+            return Ok(Called::Value(value));
+        }
+        self.pure(&callable.obj, &[value], &[]).map(Called::Value)
     }
 
     /// `cls.__new__`, then `__init__`.
@@ -279,6 +339,11 @@ impl Vm {
             }
         }
     }
+}
+
+fn weak_reference() -> R<crate::types::Type> {
+    let class = Obj::from(crate::obj::py().import("weakref")?.getattr("ref")?);
+    Ok(class.ptr().cast())
 }
 
 fn class_is_exception(class: &Obj) -> bool {

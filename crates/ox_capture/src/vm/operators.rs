@@ -28,6 +28,39 @@ fn binary_name(op: BinaryOp) -> (&'static str, &'static str) {
     }
 }
 
+/// How CPython writes an operator in its complaints.
+fn sign_of(name: &str) -> &str {
+    match name {
+        "add" => "+",
+        "and_" => "&",
+        "floordiv" => "//",
+        "lshift" => "<<",
+        "matmul" => "@",
+        "mul" => "*",
+        "mod" => "%",
+        "or_" => "|",
+        "pow" => "** or pow()",
+        "rshift" => ">>",
+        "sub" => "-",
+        "truediv" => "/",
+        "xor" => "^",
+        "iadd" => "+=",
+        "iand" => "&=",
+        "ifloordiv" => "//=",
+        "ilshift" => "<<=",
+        "imatmul" => "@=",
+        "imul" => "*=",
+        "imod" => "%=",
+        "ior" => "|=",
+        "ipow" => "**=",
+        "irshift" => ">>=",
+        "isub" => "-=",
+        "itruediv" => "/=",
+        "ixor" => "^=",
+        other => other,
+    }
+}
+
 /// The comparison, its special method, and the one of the other side.
 fn compare_name(op: CompareOp) -> (&'static str, &'static str, &'static str) {
     match op {
@@ -160,7 +193,8 @@ impl Vm {
             "ne" => Ok(Called::Value(Obj::bool(!self.is_same(left, right)).into())),
             _ => {
                 let text = format!(
-                    "unsupported operand type(s) for {name}: '{}' and '{}'",
+                    "unsupported operand type(s) for {}: '{}' and '{}'",
+                    sign_of(&name),
                     left.obj.class_name(),
                     right.obj.class_name()
                 );
@@ -290,9 +324,15 @@ impl Vm {
         if t.is_pinnable(object) || t.is_enum(object) {
             return object.truth();
         }
-        for method in ["__bool__", "__len__"] {
-            if let Some(method) = self.python_method(object, method) {
-                let answer = self.call_now(&method, Args::positional(vec![value.clone()]))?;
+        for name in ["__bool__", "__len__"] {
+            if let Some(method) = self.python_method(object, name) {
+                let mut answer = self.call_now(&method, Args::positional(vec![value.clone()]))?;
+                if name == "__len__" {
+                    answer = self.as_length(answer)?;
+                } else if !answer.obj.class_is(t.bool) {
+                    let text = format!("__bool__ should return bool, returned {}", answer.obj.class_name());
+                    return Err(pyo3::exceptions::PyTypeError::new_err(text));
+                }
                 return self.truth(&answer);
             }
         }
