@@ -1031,3 +1031,24 @@ def test_special_methods_are_asked_and_checked_as_cpython_does():
             return stop.value
 
     check(stops, (x(),))
+
+
+def test_calls_that_cpython_refuses():
+    def inner(p, /, q=1, **options):
+        return p, q, options
+
+    def one_or_two(p, q=1):
+        return p, q
+
+    check(lambda a: inner(a, **{1: a}), (x(),))
+    check(lambda a: one_or_two(1, 2, 3), (x(),))
+    check(lambda a: (lambda p, /: p)(p=1), (x(),))
+    check(lambda a: inner(*3), (x(),))
+    check(lambda a: inner(a, **{"k": 1}, **{"k": 2}), (x(),))
+    check(lambda a: FrozenKey(), (x(),))
+
+    def unpacks(a):
+        p, q = 3
+        return p
+
+    check(unpacks, (x(),))

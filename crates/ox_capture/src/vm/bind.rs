@@ -28,11 +28,20 @@ impl Args {
     }
 }
 
-fn wrong(code: &CodeInfo, what: String) -> pyo3::PyErr {
-    PyTypeError::new_err(format!(
-        "{}() {what}",
-        code.object.attr("co_qualname").ok().and_then(|q| q.to_str()).unwrap_or_default()
-    ))
+fn wrong(function: &Obj, what: String) -> pyo3::PyErr {
+    let name = function.attr("__qualname__").ok().and_then(|q| q.to_str()).unwrap_or_default();
+    PyTypeError::new_err(format!("{name}() {what}"))
+}
+
+fn too_many(function: &Obj, positional: usize, given: usize) -> pyo3::PyErr {
+    let defaults = function.attr("__defaults__").map_or(0, |defaults| items_of(&defaults).len());
+    let takes = match defaults {
+        0 => positional.to_string(),
+        _ => format!("from {} to {positional}", positional - defaults.min(positional)),
+    };
+    let plural = if positional == 1 && defaults == 0 { "" } else { "s" };
+    let verb = if given == 1 { "was" } else { "were" };
+    wrong(function, format!("takes {takes} positional argument{plural} but {given} {verb} given"))
 }
 
 impl Vm {
@@ -49,9 +58,7 @@ impl Vm {
             if n < positional { locals[n] = Some(value) } else { rest.push(value) }
         }
         if !rest.is_empty() && !decoded.has_varargs() {
-            let plural = if positional == 1 { "" } else { "s" };
-            let verb = if given == 1 { "was" } else { "were" };
-            return Err(wrong(code, format!("takes {positional} positional argument{plural} but {given} {verb} given")));
+            return Err(too_many(function, positional, given));
         }
         let mut extra: Vec<(Obj, Val)> = Vec::new();
         for (name, value) in args.keywords {
@@ -59,10 +66,16 @@ impl Vm {
             let first = decoded.arguments.positional_only as usize;
             let place = (first..named).find(|n| decoded.variables[*n].name == text);
             match place {
-                Some(n) if locals[n].is_some() => return Err(wrong(code, format!("got multiple values for argument '{text}'"))),
+                Some(n) if locals[n].is_some() => {
+                    return Err(wrong(function, format!("got multiple values for argument '{text}'")));
+                }
                 Some(n) => locals[n] = Some(value),
                 None if decoded.has_varkeywords() => extra.push((name, value)),
-                None => return Err(wrong(code, format!("got an unexpected keyword argument '{text}'"))),
+                None if decoded.variables[..first].iter().any(|variable| variable.name == text) => {
+                    let text = format!("got some positional-only arguments passed as keyword arguments: '{text}'");
+                    return Err(wrong(function, text));
+                }
+                None => return Err(wrong(function, format!("got an unexpected keyword argument '{text}'"))),
             }
         }
         self.fill_defaults(code, function, &mut locals)?;
@@ -101,7 +114,7 @@ impl Vm {
                 None => missing.push(n),
             }
         }
-        self.complain(code, &missing, "positional")?;
+        self.complain(code, function, &missing, "positional")?;
         missing.clear();
         let dict = function.attr("__kwdefaults__")?;
         for n in empty(locals, positional..named) {
@@ -114,10 +127,10 @@ impl Vm {
                 None => missing.push(n),
             }
         }
-        self.complain(code, &missing, "keyword-only")
+        self.complain(code, function, &missing, "keyword-only")
     }
 
-    fn complain(&self, code: &CodeInfo, missing: &[usize], kind: &str) -> R<()> {
+    fn complain(&self, code: &CodeInfo, function: &Obj, missing: &[usize], kind: &str) -> R<()> {
         if missing.is_empty() {
             return Ok(());
         }
@@ -129,7 +142,7 @@ impl Vm {
             [] => String::new(),
         };
         let plural = if names.len() == 1 { "" } else { "s" };
-        Err(wrong(code, format!("missing {} required {kind} argument{plural}: {list}", names.len())))
+        Err(wrong(function, format!("missing {} required {kind} argument{plural}: {list}", names.len())))
     }
 
     /// A default value, which may be replaced between two calls.
@@ -170,6 +183,9 @@ impl Vm {
         let mut keywords = Vec::new();
         if let Some(mapping) = mapping {
             keywords = self.mapping_items(mapping)?;
+        }
+        if keywords.iter().any(|(name, _)| !name.is_instance_of(crate::types::types().str)) {
+            return Err(PyTypeError::new_err("keywords must be strings"));
         }
         Ok(Args { positional, keywords })
     }

@@ -178,7 +178,9 @@ impl Vm {
         let class = object.obj.class();
         self.recorded(|rec| Ok(rec.rely_on_class(&class)));
         if type_lookup(&class, &Obj::str(name)).is_none() {
-            let text = format!("'{}' object does not support the context manager protocol", object.obj.class_name());
+            // SAFETY: a live type's name, as CPython writes it.
+            let name = unsafe { std::ffi::CStr::from_ptr((*object.obj.class_ptr()).tp_name) }.to_string_lossy();
+            let text = format!("'{name}' object does not support the context manager protocol");
             return Err(PyTypeError::new_err(text));
         }
         self.now(|vm| vm.load_attr(object, &Obj::str(name)))

@@ -81,7 +81,11 @@ impl Vm {
             DeleteGlobal(n) => {
                 let name = self.name(n);
                 self.give_up("del of a global");
-                self.frame().globals.clone().bind().del_item(name.bind())?;
+                let globals = self.frame().globals.clone();
+                if crate::obj::dict_get(&globals, &name).is_none() {
+                    return Err(self.name_error(&name));
+                }
+                globals.bind().del_item(name.bind())?;
             }
             LoadBuildClass => {
                 let builtins = self.frame().builtins.clone();
@@ -409,6 +413,12 @@ impl Vm {
         let mapping = if keywords { Some(self.pop()) } else { None };
         let (positional, callable) = (self.pop(), self.pop());
         self.pop_slot();
+        if types().is_scalar(&positional.obj) && !positional.obj.class_is(types().str) && !positional.obj.class_is(types().bytes)
+        {
+            let (name, class) = (called_name(&callable.obj), positional.obj.class_name());
+            let text = format!("{name} argument after * must be an iterable, not {class}");
+            return Err(pyo3::exceptions::PyTypeError::new_err(text));
+        }
         let args = self.spread(&positional, mapping.as_ref())?;
         let called = self.call(&callable, args)?;
         self.take(called)
@@ -442,8 +452,7 @@ impl Vm {
         for (key, value) in &entries {
             if dict.bind().contains(key.bind())? {
                 let function = self.peek(n + 2);
-                let name = function.attr("__qualname__").ok().and_then(|q| q.to_str()).unwrap_or_else(|| function.text());
-                let text = format!("{name}() got multiple values for keyword argument {}", key.text());
+                let text = format!("{} got multiple values for keyword argument {}", called_name(&function), key.text());
                 return Err(pyo3::exceptions::PyTypeError::new_err(text));
             }
             let value = self.settled(value);
@@ -454,6 +463,11 @@ impl Vm {
 
     fn unpack(&mut self, n: usize) -> R<()> {
         let value = self.pop();
+        let is_scalar = types().is_scalar(&value.obj) && !value.obj.class_is(types().str) && !value.obj.class_is(types().bytes);
+        if is_scalar {
+            let text = format!("cannot unpack non-iterable {} object", value.obj.class_name());
+            return Err(pyo3::exceptions::PyTypeError::new_err(text));
+        }
         let items = self.iterate_all(&value)?;
         if items.len() != n {
             let text = match items.len() < n {
@@ -589,5 +603,15 @@ impl Vm {
 
     pub fn name_error(&self, name: &Obj) -> PyErr {
         PyNameError::new_err(format!("name '{}' is not defined", name.bind()))
+    }
+}
+
+/// How CPython names what `f(*args, **kwargs)` calls: with its module, unless that is the built-ins'.
+fn called_name(callable: &Obj) -> String {
+    let text = |name: &str| callable.attr(name).ok().and_then(|part| part.to_str());
+    match (text("__module__"), text("__qualname__")) {
+        (Some(module), Some(name)) if module != "builtins" => format!("{module}.{name}()"),
+        (_, Some(name)) => format!("{name}()"),
+        _ => callable.text(),
     }
 }
