@@ -1,7 +1,7 @@
 //! Code objects, decoded once.
 
 use crate::obj::{Obj, items_of, py};
-use ox_bytecode::{Arguments, Code, Instruction, RawCode, Version, decode, variables};
+use ox_bytecode::{Arguments, Code, Instruction, Intrinsic1, RawCode, Version, decode, variables};
 use pyo3::prelude::*;
 use rustc_hash::FxHashMap;
 use std::cell::RefCell;
@@ -63,6 +63,11 @@ fn read(object: &Obj) -> PyResult<Option<CodeInfo>> {
         flags: number("co_flags")?,
         stack_size: number("co_stacksize")?,
     };
+    // The frame that these give must be the function's own.
+    let looks_at_frames = |name: &Obj| matches!(name.to_str().as_deref(), Some("_getframe" | "currentframe"));
+    if names.iter().any(looks_at_frames) {
+        return Ok(None);
+    }
     let Ok(code) = decode(&raw) else { return Ok(None) };
     if code.is_coroutine() || code.is_async_generator() || !code.instructions.iter().all(is_supported) {
         return Ok(None);
@@ -92,7 +97,7 @@ fn is_supported(instruction: &Instruction) -> bool {
             | MatchKeys
             | MatchClass(_)
             | CallIntrinsic2(_)
-    )
+    ) && !matches!(instruction, CallIntrinsic1(intrinsic) if !matches!(intrinsic, Intrinsic1::ListToTuple | Intrinsic1::StopIterationError))
 }
 
 impl CodeInfo {
