@@ -1052,3 +1052,16 @@ def test_calls_that_cpython_refuses():
         return p
 
     check(unpacks, (x(),))
+
+
+@functools.lru_cache
+def cached_list(n):
+    return [n]
+
+
+def test_a_cache_gives_the_same_object_again():
+    captured = _oxytorch.capture(lambda a: (cached_list(3), a + 1))
+    for _ in range(3):
+        assert captured(x())[0] is cached_list(3)
+    cached_list.cache_clear()
+    assert captured(x())[0] is cached_list(3)

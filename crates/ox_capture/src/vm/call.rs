@@ -110,6 +110,9 @@ impl Vm {
 
     /// `functools.lru_cache`: its author says that the arguments decide.
     fn call_cached(&mut self, cached: &Obj, args: Args) -> R<Called> {
+        if let Some(found) = self.ask_cache(cached, &args)? {
+            return Ok(Called::Value(found));
+        }
         if self.is_plain_data(&args) {
             let mut objects = Vec::new();
             for value in &args.positional {
@@ -125,6 +128,24 @@ impl Vm {
         }
         let inner = self.pinned(cached.attr("__wrapped__")?);
         self.call(&inner, args)
+    }
+
+    /// Later calls ask the cache again, which has the same object for them. None where arguments were made here or hold tensors.
+    fn ask_cache(&mut self, cached: &Obj, args: &Args) -> R<Option<Val>> {
+        let holds_code = |value: &Val| value.obj.is_instance_of(types().nn_module);
+        if self.has_tensor(args) || !args.keywords.is_empty() || args.positional.iter().any(holds_code) {
+            return Ok(None);
+        }
+        let Some(rec) = &mut self.rec else { return Ok(None) };
+        let Some(sources) = args.positional.iter().map(|a| rec.source_of(a)).collect::<Option<Vec<_>>>() else { return Ok(None) };
+        let objects: Vec<Obj> = args.positional.iter().map(|a| a.obj.clone()).collect();
+        let result = cached.call(&objects, None)?;
+        if types().is_scalar(&result) && self.is_plain_data(args) {
+            return Ok(None);
+        }
+        let Some(rec) = &mut self.rec else { return Ok(Some(result.into())) };
+        let source = rec.source(Source::Compute(Key(cached.clone()), sources));
+        Ok(Some(rec.meet(result, source)))
     }
 
     fn call_partial(&mut self, partial: &Obj, args: Args) -> R<Called> {
