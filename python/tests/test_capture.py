@@ -1065,3 +1065,12 @@ def test_a_cache_gives_the_same_object_again():
         assert captured(x())[0] is cached_list(3)
     cached_list.cache_clear()
     assert captured(x())[0] is cached_list(3)
+
+
+def test_out_that_gets_its_size():
+    def into_empty(a):
+        out = torch.empty(0)
+        torch.mul(a, a, out=out)
+        return out, out.shape
+
+    check(into_empty, (x(),), breaks=1)

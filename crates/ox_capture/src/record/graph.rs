@@ -352,6 +352,11 @@ impl Recording {
             node_kwargs.set_item(key.bind(), node.bind())?;
         }
         self.steer_device(callee, &name, &mut shadow_args, &shadow_kwargs)?;
+        if let Some(out) = shadow_kwargs.get_item("out")?.filter(|out| out.hasattr("numel").unwrap_or(false))
+            && out.call_method0("numel")?.extract::<usize>()? == 0
+        {
+            return Err(NotRecorded::Break(format!("{name} gives its out= a size")));
+        }
         let result = match self.do_on_shadows(callee, &name, &shadow_args, &shadow_kwargs.clone().into()) {
             Ok(result) => self.convolution_order(&name, &shadow_args, &shadow_kwargs, result)?,
             Err(error) => return Err(NotRecorded::Break(format!("{name}: {error}"))),
