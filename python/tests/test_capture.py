@@ -1074,3 +1074,33 @@ def test_out_that_gets_its_size():
         return out, out.shape
 
     check(into_empty, (x(),), breaks=1)
+
+
+def test_lists_backwards():
+    def backwards(a, items):
+        it = reversed(items)
+        return next(it), [a * n for n in it], list(reversed((1, 2))), list(reversed("pq"))
+
+    check(backwards, (x(), [1, 2, 3]), (x(), [4, 5]))
+
+    def shrinks(a):
+        items = [1, 2, 3]
+        return [items.pop() and n for n in reversed(items)], a
+
+    check(shrinks, (x(),))
+
+    captured = _oxytorch.capture(lambda items: reversed(items))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        it = captured([1, 2])
+        assert type(it) is type(reversed([])) and list(it) == [2, 1]
+
+
+def test_own_exceptions_are_filled_by_their_base():
+    def caught(a):
+        try:
+            raise OwnInit(3, a)
+        except OwnInit as error:
+            return error.args, error.code, error.more
+
+    check(caught, (x(),))

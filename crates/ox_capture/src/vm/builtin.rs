@@ -396,7 +396,11 @@ impl Vm {
         let is_object = class.ptr() == t.object.cast();
         let value = match (name, &rest.positional[..]) {
             ("__init__", []) if is_object => Obj::none().into(),
-            ("__init__", _) if class.ptr() == t.base_exception.cast() => Obj::none().into(),
+            ("__init__", args) if rest.keywords.is_empty() && self.is_made_exception(class, &owner.obj) => {
+                let mut objects = vec![owner.obj.clone()];
+                objects.extend(args.iter().map(|arg| self.settled(arg)));
+                class.attr("__init__")?.call(&objects, None)?.into()
+            }
             ("__setattr__", [attribute, value]) if is_object => {
                 let attribute = self.settled(attribute);
                 self.store_plain_attr(owner, &attribute, value.clone())?;
@@ -415,6 +419,11 @@ impl Vm {
             _ => return Ok(None),
         };
         Ok(Some(Called::Value(value)))
+    }
+
+    /// An exception of this call's, to be filled by its class in C.
+    fn is_made_exception(&self, class: &Obj, object: &Obj) -> bool {
+        crate::recipe::is_subtype(class, types().base_exception) && self.origin(object) == Origin::Made
     }
 
     fn dict_method(&mut self, callable: &Val, name: &str, owner: &Val, rest: &Args) -> R<Option<Called>> {

@@ -81,6 +81,11 @@ impl<'a> Escape<'a> {
                 iterator.bind().call_method1("__setstate__", (at,))?;
                 Ok(iterator)
             }
+            Kind::Backwards { of, left } => {
+                let iterator = class("reversed")?.call(&[of], None)?;
+                iterator.bind().call_method1("__setstate__", (left as isize - 1,))?;
+                Ok(iterator)
+            }
             Kind::Items { items, at: 0, of: Some((container, _)) } if gives(&container, &items) => {
                 Ok(container.bind().try_iter()?.into())
             }

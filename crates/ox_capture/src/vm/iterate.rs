@@ -24,6 +24,11 @@ pub enum Kind {
         at: usize,
         of: Option<(Obj, usize)>,
     },
+    /// A list or tuple from its end; `left` items are still to come.
+    Backwards {
+        of: Obj,
+        left: usize,
+    },
     Zip {
         iterators: Vec<Val>,
         strict: bool,
@@ -53,6 +58,7 @@ impl Kind {
     pub fn parts(&self) -> (&'static str, Vec<Val>, i64) {
         match self {
             Kind::Sequence { of, at } => ("sequence", vec![of.clone().into()], *at as i64),
+            Kind::Backwards { of, left } => ("backwards", vec![of.clone().into()], *left as i64),
             Kind::Items { items, at, of } => {
                 let mut parts: Vec<Val> = of.iter().map(|(container, _)| container.clone().into()).collect();
                 parts.extend(items.iter().skip(*at).cloned());
@@ -68,6 +74,7 @@ impl Kind {
     fn from_parts(name: &str, mut parts: Vec<Val>, at: i64) -> R<Kind> {
         Ok(match name {
             "sequence" => Kind::Sequence { of: parts.remove(0).obj, at: at as usize },
+            "backwards" => Kind::Backwards { of: parts.remove(0).obj, left: at as usize },
             "items of" => {
                 let container = parts.remove(0).obj;
                 let len = container.bind().len()?;
@@ -162,6 +169,11 @@ impl Vm {
             if !has_items {
                 return Ok(callable.obj.call(std::slice::from_ref(this), None)?.into());
             }
+        }
+        if this.class_is(t.list) || this.class_is(t.tuple) {
+            self.know_len(this);
+            let left = items_of(this).len();
+            return self.own_iterator(Kind::Backwards { of: this.clone(), left });
         }
         let mut items = self.iterate_all(object)?;
         items.reverse();
@@ -363,6 +375,12 @@ impl Vm {
                 };
                 iterator.borrow().kind.replace(Kind::Sequence { of, at: at + 1 });
                 Ok(Some(item))
+            }
+            Kind::Backwards { of, left } => {
+                let Some(at) = left.checked_sub(1) else { return Ok(None) };
+                let item = items_of(&of).get(at).cloned();
+                iterator.borrow().kind.replace(Kind::Backwards { of: of.clone(), left: if item.is_some() { at } else { 0 } });
+                Ok(item.map(|item| self.found_at(&of, &Obj::int(at as i64), item, |id| Source::Item(id, at as u32))))
             }
             Kind::Items { items, at, of } => {
                 if let Some((container, len)) = &of
