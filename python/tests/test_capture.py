@@ -966,7 +966,8 @@ def test_iterators_that_come_out_are_cpythons():
 
         it = iter([1, 2, 3])
         next(it)
-        return it, zip([a], "p"), {"e": [enumerate("pq", 3)]}, map(abs, [-1]), numbers(2, 3, k=4, m=5), (a * n for n in (1, 2)), iter({"k": 1})
+        generators = numbers(2, 3, k=4, m=5), (a * n for n in (1, 2))
+        return it, zip([a], "p"), {"e": [enumerate("pq", 3)]}, map(abs, [-1]), *generators, iter({"k": 1})
 
     captured = _oxytorch.capture(several)
     t = x()

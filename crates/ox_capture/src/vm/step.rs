@@ -321,7 +321,8 @@ impl Vm {
         stack[stack.len() - n].as_ref().expect("a value").obj.clone()
     }
 
-    /// A container that this code is filling gets something. If it lived through a break, later calls find it as it was there, and do this again.
+    /// A container that this code is filling gets something. If it lived through a break, later calls find it as it was there, and do this
+    /// again.
     fn grow(&mut self, container: &Obj, method: &str, args: &[Obj]) -> R<()> {
         let function = container.class().attr(method)?;
         let objects = [std::slice::from_ref(container), args].concat();
