@@ -1,0 +1,148 @@
+"""`make models`: 75 models under `oxytorch.compile` against eager PyTorch, with TorchDynamo's number of graphs beside ours.
+
+    python benches/models.py [--only NAME ...] [--sides SIDE ...] [--dynamo] [--report] [--limit SECONDS]
+
+Each model runs in a process of its own, forked from one that has imported the libraries. Writes benches/results/models.json, and
+docs/models.md once all models are in it. `--only` does some again. TorchDynamo is asked behind all others, and only for models
+whose answer is not known from an earlier run, unless `--dynamo` is given.
+"""
+
+from __future__ import annotations
+
+import argparse
+import faulthandler
+import json
+import multiprocessing
+import os
+import pathlib
+import signal
+import sys
+import time
+import traceback
+from typing import Any, Callable
+
+import amx
+
+ROOT = pathlib.Path(__file__).parents[1]
+RESULTS = ROOT / "benches/results/models.json"
+LOGS = ROOT / "benches/results/models"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--only", nargs="*", help="names, or parts of them")
+    parser.add_argument("--sides", nargs="*", default=["oxytorch", "dynamo"], choices=["oxytorch", "dynamo"])
+    parser.add_argument("--dynamo", action="store_true", help="ask TorchDynamo again too")
+    parser.add_argument("--report", action="store_true", help="write the page from what is known")
+    parser.add_argument("--limit", type=float, default=300, help="seconds for one model in one compiler")
+    options = parser.parse_args()
+    amx.avoid_if_broken()
+    LOGS.mkdir(parents=True, exist_ok=True)
+    results = json.loads(RESULTS.read_text()) if RESULTS.exists() else {}
+    if not options.report:
+        sweep(options, results)
+    print(write(results))
+
+
+def write(results: dict[str, dict]) -> str:
+    """Writes the page if all models are known; the summary in any case."""
+    import models_report
+    import models_table
+
+    known = {name: results[name] for name in models_table.ENTRIES if name in results}
+    if len(known) == len(models_table.ENTRIES):
+        (ROOT / "docs").mkdir(exist_ok=True)
+        (ROOT / "docs/models.md").write_text(models_report.page(known, summary(known)))
+    return summary(known)
+
+
+def sweep(options, results: dict[str, dict]) -> None:
+    """All of oxytorch first, then what TorchDynamo has not been asked yet."""
+    import oxytorch, timm, torch._dynamo, torchvision, transformers  # noqa: E401, F401  so that no process pays for it
+    import models_check
+    import models_table
+
+    wanted = lambda name: not options.only or any(part in name for part in options.only)
+    entries = {name: entry for name, entry in models_table.ENTRIES.items() if wanted(name)}
+    checks = dict(oxytorch=models_check.check_oxytorch, dynamo=models_check.check_dynamo)
+    for side, check in ((side, checks[side]) for side in options.sides):
+        for name, entry in entries.items():
+            result = results.setdefault(name, dict(library=entry.library, name=entry.name, kind=entry.kind))
+            if side == "dynamo" and side in result and not options.dynamo:
+                continue
+            result[side] = alone(check, entry, LOGS / f"{entry.library}.{entry.name}.{side}.log", options.limit)
+            RESULTS.write_text(json.dumps(results, indent=1))
+            print(line(side, name, result[side]), flush=True)
+
+
+def alone(check: Callable[..., None], entry, log: pathlib.Path, limit: float) -> dict[str, Any]:
+    """What a check reports from a process of its own, and how that ended: "fine", an exception, a signal, or "too slow"."""
+    answers = log.with_suffix(".json")
+    answers.write_text("{}")
+    process = multiprocessing.get_context("fork").Process(target=child, args=(check, entry, log, answers))
+    process.start()
+    process.join(limit)
+    late = process.is_alive()
+    if late:
+        process.kill()
+    process.join()
+    report = json.loads(answers.read_text())
+    if late:
+        report["ended"] = f"too slow: {limit:.0f} s"
+    elif process.exitcode:
+        report["ended"] = report.get("ended") or ended_by(process.exitcode)
+    return {"ended": "fine"} | report
+
+
+def ended_by(code: int) -> str:
+    return signal.Signals(-code).name if code < 0 else f"exit {code}"
+
+
+def child(check: Callable[..., None], entry, log: pathlib.Path, answers: pathlib.Path) -> None:
+    out = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
+    os.dup2(out, 1)
+    os.dup2(out, 2)
+    faulthandler.enable(file=out)
+    answer: dict[str, Any] = {}
+
+    def report(**facts: Any) -> None:
+        answer.update(facts)
+        temporary = answers.with_suffix(".new")
+        temporary.write_text(json.dumps(answer))
+        temporary.rename(answers)
+
+    try:
+        check(entry, report)
+    except BaseException as error:
+        traceback.print_exc()
+        report(ended=f"{type(error).__name__}: {error}"[:600])
+        sys.stderr.flush()
+        os._exit(1)
+    os._exit(0)
+
+
+def equal(ours: dict) -> bool:
+    return ours["ended"] == "fine" and all(ours.get(step) is None for step in ("first", "second", "changed"))
+
+
+def whole(ours: dict) -> bool:
+    """Equal to eager, in one graph that was traced once, by kernels and not by eager."""
+    return equal(ours) and ours["graphs"] == 1 and ours["traced"] == 1 and not ours["breaks"] and not ours["fallbacks"]
+
+
+def summary(results: dict[str, dict]) -> str:
+    ours = [result["oxytorch"] for result in results.values()]
+    return f"{sum(map(equal, ours))} of {len(ours)} equal to eager, {sum(map(whole, ours))} in one graph"
+
+
+def line(side: str, name: str, found: dict) -> str:
+    state = "ok   " if equal(found) else "WRONG" if found["ended"] == "fine" else "FAIL "
+    counts = f"{found.get('graphs')} graphs, {len(found.get('breaks', []))} breaks, first call {found.get('first_s', 0):.1f} s"
+    text = f"{time.strftime('%H:%M:%S')} {state} {name} ({side}): {counts}"
+    notes = [found["ended"]] if found["ended"] != "fine" else [found[s] for s in ("first", "second", "changed") if found.get(s)]
+    notes += [f"{where}: {why}" for where, why in found.get("breaks", [])[:2]] + found.get("fallbacks", [])[:2]
+    return "\n      ".join([text] + [note.strip().replace("\n", " ")[:300] for note in notes])
+
+
+if __name__ == "__main__":
+    main()
