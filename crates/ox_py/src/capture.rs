@@ -24,7 +24,11 @@ pub fn capture(
 ) -> PyResult<Captured> {
     let options = parse_options(mode, options)?;
     let config = function.py().import("oxytorch.config")?.into();
-    Captured::new(Obj::from(function), Arc::new(Rest { options, config }), Settings { fullgraph, own: settings.unwrap_or_default() })
+    Captured::new(
+        Obj::from(function),
+        Arc::new(Rest { options, config }),
+        Settings { fullgraph, own: settings.unwrap_or_default() },
+    )
 }
 
 /// The rest of oxytorch, as capture sees it.
@@ -107,7 +111,14 @@ impl Rest {
             return Ok(None);
         };
         let class = bound.get_type().as_ptr() as usize;
-        Ok(Some(TensorSpec { class, keys, dtype: dtype as i32, dtype_name: dtype.to_string(), sizes: sizes.to_vec(), strides: strides.to_vec() }))
+        Ok(Some(TensorSpec {
+            class,
+            keys,
+            dtype: dtype as i32,
+            dtype_name: dtype.to_string(),
+            sizes: sizes.to_vec(),
+            strides: strides.to_vec(),
+        }))
     }
 }
 
