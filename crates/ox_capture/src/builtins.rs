@@ -39,6 +39,8 @@ pub enum Known {
     Signature,
     /// `copy.copy` and `copy.deepcopy`: what was outside is copied again in later calls.
     Copy,
+    /// `torch.autograd.Function.apply`
+    Apply,
     /// The program is being compiled.
     Yes,
     /// Does nothing that matters.
@@ -151,6 +153,9 @@ impl Tables {
                 tables.keep.push(object.into());
             }
         }
+        let apply: Obj = py.import("torch.autograd")?.getattr("Function")?.getattr("apply")?.getattr("__func__")?.into();
+        tables.known.insert(apply.id(), Known::Apply);
+        tables.keep.push(apply);
         for (module, names) in PURE {
             let module = py.import(*module)?;
             let names: Vec<String> = match names.is_empty() {
@@ -297,7 +302,6 @@ pub fn not_inlined(function: &Obj) -> Option<String> {
         "torch.utils.data",
         "torch._inductor",
         "torch.fx",
-        "torch.autograd.function",
         "torch.jit",
         "numpy",
         "_pytest",

@@ -5,7 +5,7 @@ use super::operators::is_tensor;
 use super::{Args, Called, R, Vm, VmGenerator, VmIterator};
 use crate::attr::type_lookup;
 use crate::builtins::Known;
-use crate::obj::{Obj, dict_get, list_of};
+use crate::obj::{Obj, dict_get, list_of, py};
 use crate::record::{Origin, Val};
 use crate::types::types;
 use ox_bytecode::{BinaryOp, CompareOp};
@@ -92,6 +92,7 @@ impl Vm {
                 }
                 total
             }
+            (Known::Apply, [class, inputs @ ..]) => return self.apply_function(callable, class, inputs, &args),
             (Known::Grad, []) => callable.obj.call(&[], None)?.into(),
             (Known::State, _) if args.keywords.is_empty() => {
                 let objects: Vec<Obj> = positional.iter().map(|a| self.settled(a)).collect();
@@ -505,6 +506,23 @@ impl Vm {
         }
         let value = self.settled(&value);
         function.call(&[owner.obj.clone(), index, value], None).map(drop)
+    }
+
+    /// `torch.autograd.Function.apply` where nobody asks for gradients: its `forward`, with a context that nobody reads.
+    fn apply_function(&mut self, callable: &Val, class: &Val, inputs: &[Val], args: &Args) -> R<Called> {
+        let function = py().import("torch.autograd.function")?;
+        let plain_setup = Obj::from(function.getattr("Function")?.getattr("setup_context")?);
+        let has_setup = !class.obj.attr("setup_context")?.is(&plain_setup);
+        let wants_gradients = py().import("torch")?.call_method0("is_grad_enabled")?.is_truthy()?;
+        if wants_gradients || has_setup || !args.keywords.is_empty() {
+            return self.opaque_call(callable, args.clone(), "a torch.autograd.Function that may need gradients");
+        }
+        let context = function.getattr("FunctionCtx")?.call0()?;
+        context.setattr("needs_input_grad", pyo3::types::PyTuple::new(py(), vec![false; inputs.len()])?)?;
+        let context = self.made(context.into());
+        self.recorded(|rec| Ok(rec.rely_on_class(&class.obj)));
+        let forward = self.pinned(class.obj.attr("forward")?);
+        self.call(&forward, Args::positional([&[context], inputs].concat()))
     }
 
     fn read_method(&mut self, callable: &Val, name: &str, args: Args) -> R<Called> {
