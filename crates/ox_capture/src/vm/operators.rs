@@ -259,7 +259,7 @@ impl Vm {
         }
         if container.obj.is_instance_of(t.dict) && self.uses_slot(&container.obj, "__contains__", t.dict) {
             let key = self.settled(item);
-            if t.is_scalar(&key) || t.is_pinnable(&key) {
+            if super::read::is_key(&key) {
                 return self.dict_contains(&container.obj, &key);
             }
         }

@@ -174,6 +174,9 @@ impl Vm {
     fn instance_attr(&mut self, object: &Val, name: &Obj) -> R<Found> {
         let this = self.settled(object);
         let class = this.class();
+        if let Some(field) = alias_field(&this, name) {
+            return Ok(Found::Called(Called::Value(self.member(&this, field)?)));
+        }
         if !is_generic(&class) {
             return self.attr_by_hook(object, &class, name);
         }
@@ -552,7 +555,7 @@ impl Vm {
             return self.torch_operator("getitem", &[object.clone(), key.clone()]);
         }
         let (index, plain) = (self.settled(key), self.settled(object));
-        if plain.is_instance_of(types.dict) && self.uses_slot(&plain, "__getitem__", types.dict) && types.is_scalar(&index) {
+        if plain.is_instance_of(types.dict) && self.uses_slot(&plain, "__getitem__", types.dict) && is_key(&index) {
             return self.dict_item(&plain, &index);
         }
         let is_sequence = plain.class_is(types.list) || plain.class_is(types.tuple) || plain.class_is(types.size);
@@ -669,4 +672,18 @@ impl Vm {
     pub fn operator(&self, name: &str) -> R<Obj> {
         Ok(py().import("operator")?.getattr(name)?.into())
     }
+}
+
+/// Fields of `list[int]` and `int | str`; the other attributes of the first are those of its class.
+fn alias_field(object: &Obj, name: &Obj) -> Option<&'static str> {
+    const FIELDS: &[&str] = &["__args__", "__origin__", "__parameters__"];
+    if !object.class_is(types().generic_alias) && !object.class_is(types().union) {
+        return None;
+    }
+    FIELDS.iter().find(|field| name.to_str().as_deref() == Some(**field)).copied()
+}
+
+/// What a dict finds without code of the program's.
+pub fn is_key(object: &Obj) -> bool {
+    types().is_scalar(object) || types().is_pinnable(object)
 }

@@ -161,7 +161,7 @@ impl Vm {
         }
         let index = self.settled(key);
         let is_dict = this.is_instance_of(types.dict) && self.uses_slot(&this, "__setitem__", types.dict);
-        if (is_dict && types.is_scalar(&index)) || this.class_is(types.list) {
+        if (is_dict && super::read::is_key(&index)) || this.class_is(types.list) {
             if !is_dict {
                 self.know_len(&this);
             }
