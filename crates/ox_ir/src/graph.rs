@@ -258,6 +258,8 @@ pub enum Op {
         dim1: usize,
         dim2: usize,
     },
+    /// The argument itself; no gradient flows back through it.
+    Detach,
 
     /// `value` around the argument; `low[k]` elements in front of dimension k (negative cuts). How many behind is in the type.
     Pad {
@@ -409,7 +411,11 @@ impl Graph {
 impl Op {
     /// Pure rearrangement of its argument's elements.
     pub fn is_view(&self) -> bool {
-        matches!(self, Op::Reshape | Op::Permute(_) | Op::Expand | Op::Slice(_) | Op::Unfold { .. } | Op::Diagonal { .. })
+        match self {
+            Op::Reshape | Op::Permute(_) | Op::Expand | Op::Slice(_) => true,
+            Op::Unfold { .. } | Op::Diagonal { .. } | Op::Detach => true,
+            _ => false,
+        }
     }
 
     /// Done by a library, not by a kernel of ours.

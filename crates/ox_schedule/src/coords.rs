@@ -79,6 +79,7 @@ pub fn view_coords(node: &Node, arg_shape: &[Sym], coords: &[Sym]) -> Shape {
             }
             out
         }
+        Op::Detach => coords.iter().cloned().collect(),
         Op::Expand => coords.iter().zip(arg_shape).map(|(c, n)| if n.is_one() { Sym::ZERO } else { c.clone() }).collect(),
         Op::Slice(dims) => slice_coords(coords, dims),
         Op::Unfold { dim, step, dilation } => {

@@ -187,6 +187,7 @@ op_table! {
     "slice" Slice(at: Vec<SliceDim>);
     "unfold" Unfold{dim: usize, step: i64 = 1, dilation: i64 = 1};
     "diagonal" Diagonal{offset: i64 = 0, dim1: usize, dim2: usize};
+    "detach" Detach();
 
     "pad" Pad{low: Shape, value: Scalar};
     "cat" Cat{dim: usize};

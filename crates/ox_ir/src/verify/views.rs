@@ -27,6 +27,10 @@ impl Checked<'_> {
             }
             Op::Unfold { dim, step, dilation } => self.unfold(*dim, *step, *dilation),
             Op::Diagonal { offset, dim1, dim2 } => self.diagonal(*offset, *dim1, *dim2),
+            Op::Detach => {
+                self.arity(1)?;
+                same_type(self.ty, self.arg(0))
+            }
             Op::Pad { low, .. } => {
                 self.one_of_same_dtype()?;
                 self.known_sizes(low)?;

@@ -98,6 +98,11 @@ impl Builder {
         self.declare(Op::Unfold { dim, step, dilation }, &[x], ty)
     }
 
+    /// `x` without its gradient.
+    pub fn detach(&mut self, x: NodeId) -> OpResult<NodeId> {
+        if self.graph().node(x).op == Op::Detach { Ok(x) } else { self.add(Op::Detach, &[x]) }
+    }
+
     pub fn diagonal(&mut self, x: NodeId, offset: i64, dim1: usize, dim2: usize) -> OpResult<NodeId> {
         self.add(Op::Diagonal { offset, dim1, dim2 }, &[x])
     }

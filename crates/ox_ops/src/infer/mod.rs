@@ -27,7 +27,7 @@ pub fn infer(op: &Op, args: &[&TensorType]) -> OpResult<TensorType> {
         Op::Scan { op: scan, dim } => infer_scan(*scan, *dim, one(op, args)?),
         Op::Matmul { bias, add, .. } => contract::infer_matmul(*bias, *add, args),
         Op::Conv(attrs) => contract::infer_conv(attrs, args),
-        Op::Pack(_) => one(op, args).cloned(),
+        Op::Pack(_) | Op::Detach => one(op, args).cloned(),
         Op::Attention(attrs) => contract::infer_attention(attrs, args),
         _ => Err(OpError::bug(format!("the type of {op:?} must be declared"))),
     }
