@@ -726,19 +726,6 @@ def test_what_is_not_captured_runs_as_it_is():
                 assert_same(captured(*args), function(*args))
 
 
-def test_training_runs_as_it_is():
-    layer = nn.Linear(4, 4)
-    captured = _oxytorch.capture(layer)
-    t = x()
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        for _ in range(2):
-            out = captured(t)
-            assert_same(out.detach(), layer(t).detach())
-            out.sum().backward()
-            assert layer.weight.grad is not None
-
-
 def test_memory_stays_flat():
     captured = _oxytorch.capture(nested_containers)
     t = x()

@@ -1,6 +1,7 @@
 //! What is known of callables by their identity: which functions of C are pure, which are torch's, which the machine does itself.
 
 use crate::obj::{Obj, py};
+use crate::record::DONE_FOR_REAL;
 use crate::types::types;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
@@ -320,6 +321,11 @@ pub fn not_inlined(function: &Obj) -> Option<String> {
     // Of torch.jit only the questions are asked while a model runs.
     if module == "torch.jit" || module.starts_with("torch.jit.") || module == "torch._jit_internal" {
         return None;
+    }
+    // What autograd does, it does to real tensors; `torch.autograd.grad_mode` and its like are ordinary code.
+    let name = || function.attr("__name__").ok().and_then(|n| n.to_str()).unwrap_or_default();
+    if module == "torch.autograd" || (module == "torch._tensor" && DONE_FOR_REAL.contains(&name().as_str())) {
+        return Some(format!("{} of {module}", name()));
     }
     LEFT.iter().find(starts).map(|_| format!("a function of {module}"))
 }

@@ -3,6 +3,7 @@
 use crate::guard::{Check, Context};
 use crate::obj::{Obj, items_of, tuple_of};
 use crate::recipe::{Build, Recipe, build_all};
+use crate::record::grad::{GradMode, alias};
 use crate::source::{SourceId, Sources, Values};
 use crate::vm::snapshot::Snapshot;
 use crate::warm::Warm;
@@ -18,6 +19,8 @@ pub struct GraphCall {
     pub outputs: Vec<SourceId>,
     /// Which outputs share their object with an input or another output: each gets one of its own.
     pub shared: Vec<bool>,
+    /// The grad mode in which it begins, where that is not the segment's or the graph changes it.
+    pub grad: Option<bool>,
 }
 
 /// Something done to objects that others see.
@@ -201,9 +204,9 @@ impl Segment {
             let inputs: Option<Vec<Obj>> = graph.inputs.iter().map(|id| values.get(&sources, *id)).collect();
             let inputs = inputs.ok_or_else(|| pyo3::exceptions::PyRuntimeError::new_err("oxytorch: an input is gone"))?;
             drop(sources);
-            let results = call_graph(&graph.callable, &inputs)?;
+            let results = call_graph(&graph.callable, &inputs, graph.grad)?;
             for ((id, shared), result) in graph.outputs.iter().zip(&graph.shared).zip(results) {
-                values.set(*id, if *shared { result.bind().call_method0("detach")?.into() } else { result });
+                values.set(*id, if *shared { alias(&result)? } else { result });
             }
         } else {
             drop(sources);
@@ -226,8 +229,10 @@ impl Segment {
     }
 }
 
-/// The tensors that a compiled graph returns.
-pub fn call_graph(callable: &Obj, inputs: &[Obj]) -> PyResult<Vec<Obj>> {
+/// The tensors that a compiled graph returns. `grad`: the mode in which it runs, if not the present one; it is restored in any case,
+/// since the graph may change it.
+pub fn call_graph(callable: &Obj, inputs: &[Obj], grad: Option<bool>) -> PyResult<Vec<Obj>> {
+    let _mode = grad.map(GradMode::set).transpose()?;
     let args = tuple_of(inputs)?;
     // SAFETY: a callable and a tuple.
     let result = unsafe { Obj::owned(pyo3::ffi::PyObject_Call(callable.ptr(), args.ptr(), std::ptr::null_mut()))? };

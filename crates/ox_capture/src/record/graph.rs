@@ -3,7 +3,7 @@
 //! A torch call is done twice: on the shadows, by torch's own meta kernels, which gives shapes, strides, types, aliasing and whether it would
 //! raise; and as a node of the graph, which is computed later.
 
-use super::{Origin, Rec, Recording, Val, abandon};
+use super::{Origin, Rec, Recording, Val, abandon, grad};
 use crate::guard::Check;
 use crate::lazy::{is_lazy, make_lazy};
 use crate::obj::{Obj, entries_of, items_of, list_of, py, tuple_of};
@@ -35,6 +35,8 @@ pub struct GraphRecord {
     pub inputs: Vec<InputEntry>,
     pub lazies: Vec<LazyEntry>,
     pub calls: usize,
+    /// The grad mode in which its first call is made, and the one in which the next would be.
+    pub grad: Option<(bool, bool)>,
     by_input: FxHashMap<usize, usize>,
     by_shadow: FxHashMap<usize, Obj>,
 }
@@ -103,7 +105,7 @@ const FACTORIES: &[&str] = &[
 
 /// Functions that look at a tensor's values or memory, or change what it is and not only what it holds: done for real. So are torch's fused
 /// encoder layers, which return less than their meta kernels say.
-const DONE_FOR_REAL: &[&str] = &[
+pub const DONE_FOR_REAL: &[&str] = &[
     "_native_multi_head_attention",
     "_transformer_encoder_layer_fwd",
     "t_",
@@ -169,7 +171,15 @@ impl GraphRecord {
     pub fn new() -> PyResult<GraphRecord> {
         let (inputs, lazies) = (Vec::new(), Vec::new());
         let fx = tools()?.graph.call(&[], None)?;
-        Ok(GraphRecord { fx, inputs, lazies, calls: 0, by_input: FxHashMap::default(), by_shadow: FxHashMap::default() })
+        Ok(GraphRecord {
+            fx,
+            inputs,
+            lazies,
+            calls: 0,
+            grad: None,
+            by_input: FxHashMap::default(),
+            by_shadow: FxHashMap::default(),
+        })
     }
 
     pub fn node(&mut self, op: &str, target: &Obj, args: &[Obj], kwargs: Option<&Obj>, name: &str) -> PyResult<Obj> {
@@ -198,7 +208,7 @@ impl From<super::Abandon> for NotRecorded {
     }
 }
 
-type Recorded<T> = Result<T, NotRecorded>;
+pub(super) type Recorded<T> = Result<T, NotRecorded>;
 
 fn layout_of(shadow: &Obj) -> String {
     let stride = shadow.bind().call_method0("stride").map(|s| s.to_string()).unwrap_or_default();
@@ -230,16 +240,17 @@ impl Recording {
         kwargs.set_item("device", tools()?.meta.bind())?;
         let (shape, strides) = (tensor.attr("shape")?, Obj::from(bind.call_method0("stride")?));
         let shadow = tools()?.empty_strided.call(&[shape, strides], Some(&kwargs.into()))?;
-        let needs_grad = tensor.attr("requires_grad")?.truth()?;
-        if self.state.grad {
+        let needs_grad = grad::requires_grad(tensor)?;
+        if self.state.grad || self.graph.grad.is_some_and(|(first, now)| first || now) {
             self.checks.push(Check::RequiresGrad(source, needs_grad));
         }
         if needs_grad {
-            shadow.bind().call_method1("requires_grad_", (true,))?;
+            grad::require_grad(&shadow, grad::is_leaf(tensor)?)?;
         }
         let name = self.input_name(source);
         let node = self.graph.node("placeholder", &Obj::str(&name), &[], None, &name)?;
         node.attr("meta")?.bind().set_item("example_value", shadow.bind())?;
+        node.attr("meta")?.bind().set_item("requires_grad", needs_grad)?;
         let layout = layout_of(&shadow);
         self.graph.by_input.insert(tensor.id(), self.graph.inputs.len());
         self.graph.by_shadow.insert(shadow.id(), tensor.clone());
@@ -330,7 +341,7 @@ impl Recording {
     /// Records a torch call. `args` are settled.
     pub fn torch_call(&mut self, callee: &Shadow, args: &[Obj], kwargs: &[(Obj, Obj)], location: &str) -> Recorded<Val> {
         let name = callee.name();
-        self.check_modes()?;
+        let state = self.check_modes()?;
         if DONE_FOR_REAL.contains(&name.as_str()) {
             return Err(NotRecorded::Break(format!("{name} looks at a tensor's values or memory")));
         }
@@ -366,11 +377,7 @@ impl Recording {
         if tensors.is_empty() && !callee.is_in_place(&name, &node_kwargs) {
             return self.plain_result(&name, result);
         }
-        if tensors.iter().any(|t| t.attr("requires_grad").and_then(|r| r.truth()).unwrap_or(false))
-            && tensors.iter().any(|t| !t.attr("is_leaf").and_then(|r| r.truth()).unwrap_or(true))
-        {
-            return Err(NotRecorded::Abandon("training is not compiled yet: a result requires grad".into()));
-        }
+        self.enter_grad_mode(state.grad)?;
         let node = match callee {
             Shadow::Function(function) => self.call_node("call_function", function, &node_args, node_kwargs.into())?,
             Shadow::Method(name) => self.call_node("call_method", name, &node_args, node_kwargs.into())?,
@@ -381,13 +388,14 @@ impl Recording {
         };
         let meta = node.attr("meta")?;
         meta.bind().set_item("example_value", result.bind())?;
+        meta.bind().set_item("requires_grad", grad::any_requires_grad(&tensors)?)?;
         meta.bind().set_item("stack_trace", location)?;
         self.ops += 1;
         Ok(self.wrap(&result, &node)?.into())
     }
 
     /// Shadows do not feel what a mode does to real tensors, and the graph runs when the program may have left it.
-    fn check_modes(&self) -> Recorded<()> {
+    fn check_modes(&self) -> Recorded<TorchState> {
         let now = TorchState::now()?;
         if let Some(objection) = now.objection() {
             return Err(NotRecorded::Abandon(objection.into()));
@@ -395,10 +403,10 @@ impl Recording {
         if now.inference != self.state.inference || now.default_dtype != self.state.default_dtype {
             return Err(NotRecorded::Abandon("a mode of torch's that is changed on the way".into()));
         }
-        Ok(())
+        Ok(now)
     }
 
-    fn call_node(&mut self, op: &str, target: &Obj, args: &[Obj], kwargs: Obj) -> PyResult<Obj> {
+    pub(super) fn call_node(&mut self, op: &str, target: &Obj, args: &[Obj], kwargs: Obj) -> PyResult<Obj> {
         self.graph.calls += 1;
         let name = format!("n{}", self.graph.calls);
         self.graph.node(op, target, args, Some(&kwargs), &name)
@@ -491,6 +499,7 @@ impl Recording {
             let kwargs = PyDict::new(py()).into();
             let part = self.call_node("call_function", &getitem, &[node.clone(), Obj::int(n as i64)], kwargs)?;
             part.attr("meta")?.bind().set_item("example_value", item.bind())?;
+            part.attr("meta")?.bind().set_item("requires_grad", grad::requires_grad(&item)?)?;
             items.push(self.wrap_tensor(&item, &part)?);
         }
         let made = if result.class_is(types.tuple) {
@@ -522,8 +531,7 @@ impl Recording {
     /// An attribute of a tensor: by its shadow.
     pub fn tensor_attribute(&mut self, tensor: &Obj, name: &Obj, location: &str) -> Recorded<Val> {
         if let (Origin::Outside(source), Some("requires_grad" | "is_leaf")) = (self.origin(tensor), name.to_str().as_deref()) {
-            let needs_grad = tensor.attr("requires_grad")?.truth()?;
-            self.checks.push(Check::RequiresGrad(source, needs_grad));
+            self.checks.push(Check::RequiresGrad(source, grad::requires_grad(tensor)?));
         }
         self.torch_call(&Shadow::Attribute(name.clone()), std::slice::from_ref(tensor), &[], location)
     }

@@ -1,11 +1,12 @@
 //! What is recorded while the machine runs: where objects came from, what was relied on, what was computed, what was done to others.
 
 mod conv;
+pub mod grad;
 mod graph;
 mod inspect;
 mod segment;
 
-pub use graph::{NotRecorded, Shadow, tensors_in};
+pub use graph::{DONE_FOR_REAL, NotRecorded, Shadow, tensors_in};
 pub use inspect::Inspection;
 pub use segment::Closing;
 

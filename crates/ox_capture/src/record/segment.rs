@@ -1,5 +1,6 @@
 //! The end of a segment: the graph is computed, lazy tensors become real, and what is alive gets a recipe.
 
+use super::grad::{GradMode, alias};
 use super::graph::GraphRecord;
 use super::inspect::Inspection;
 use super::{Origin, Rec, Recording, Val};
@@ -45,9 +46,10 @@ impl Recording {
         let call = record.fx.attr("create_node")?;
         call.call(&[output.clone(), output, tuple_of(&[tuple_of(&nodes)?])?], None)?;
         let start = std::time::Instant::now();
-        let callable = self.backend.compile(&record.fx)?;
+        let grad = record.grad.map_or(self.state.grad, |(first, _)| first);
+        let callable = self.compile_in(grad, &record.fx)?;
         let inputs: Vec<Obj> = record.inputs.iter().map(|input| input.object.clone()).collect();
-        let results = call_graph(&callable, &inputs)?;
+        let results = call_graph(&callable, &inputs, Some(grad))?;
         self.computing += start.elapsed();
         log(Topic::Graph, || record.fx.text());
         let (mut outputs, mut shared) = (Vec::with_capacity(live.len()), Vec::with_capacity(live.len()));
@@ -57,7 +59,15 @@ impl Recording {
             outputs.push(source);
         }
         let inputs = record.inputs.iter().map(|input| input.source).collect();
-        Ok(Some(GraphCall { callable, inputs, outputs, shared }))
+        let changes = record.grad.is_some_and(|(first, last)| first != last);
+        let grad = (changes || grad != self.state.grad).then_some(grad);
+        Ok(Some(GraphCall { callable, inputs, outputs, shared, grad }))
+    }
+
+    /// Compiles a graph in the grad mode in which it begins.
+    fn compile_in(&self, grad: bool, fx: &Obj) -> PyResult<Obj> {
+        let _mode = GradMode::set(grad)?;
+        self.backend.compile(fx)
     }
 
     /// Lets go of made objects that nobody else holds, and with them of the lazy tensors inside: those are no results.
@@ -79,9 +89,9 @@ impl Recording {
         // A result that is an input (or another result) again is the same object for everybody: it cannot be swapped away from them.
         // SAFETY: reads the count of a live object: ours, the list's.
         let shared = unsafe { ffi::Py_REFCNT(result.ptr()) } > 1;
-        match shared {
-            true => become_real(lazy, &Obj::from(result.bind().call_method0("detach")?))?,
-            false => become_real(lazy, result)?,
+        // So does a result that autograd has saved: torch refuses to swap it.
+        if shared || become_real(lazy, result).is_err() {
+            become_real(lazy, &alias(result)?)?;
         }
         self.register(lazy, Origin::Outside(source));
         Ok(shared)
