@@ -3,6 +3,7 @@
     make bench                                    # all of it
     make bench BENCH="--models gpt2,vit --modes default --iters 10"
     make bench BENCH="--modes default,freezing"   # and with frozen weights, for both compilers
+    make bench BENCH=--overhead                   # what a call costs besides the work, by the depth of the model
 
 Prints a table and writes bench.json and bench.svg into `--out`: results/ next to this file, unless told otherwise. The chart in the
 README is that of `make bench BENCH="--out docs"`.
@@ -16,6 +17,7 @@ import pathlib
 import platform
 
 import measure
+import overhead
 import zoo
 
 RESULTS = pathlib.Path(__file__).resolve().parent / "results"
@@ -24,6 +26,8 @@ COLUMNS = f"{'model':10} {'run':10} {'mode':16} {'compile s':>9} {'first s':>8} 
 
 def main() -> None:
     given = arguments()
+    if given.overhead:
+        return overhead.main()
     rows = []
     print(COLUMNS)
     for name in given.models.split(","):
@@ -47,6 +51,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--modes", default="default")
     parser.add_argument("--dtype", default="float32")
     parser.add_argument("--iters", type=int, default=20)
+    parser.add_argument("--overhead", action="store_true", help="measure small calls instead")
     parser.add_argument("--out", type=pathlib.Path, default=RESULTS)
     return parser.parse_args()
 

@@ -1,6 +1,7 @@
 //! What capture asks of the rest of oxytorch.
 
 use crate::obj::Obj;
+use crate::warm::Words;
 use pyo3::prelude::*;
 use std::fmt;
 
@@ -23,11 +24,23 @@ impl fmt::Display for TensorSpec {
     }
 }
 
+/// A compiled graph that knows some of its inputs already.
+pub trait BoundGraph {
+    /// Takes the others, in their order; returns the graph's outputs.
+    fn call(&self, varying: &[Obj]) -> PyResult<Vec<Obj>>;
+}
+
 pub trait Backend: Send + Sync {
     /// None for what a graph does not take: subclasses, other devices, sparse tensors, lazy bits.
     fn describe(&self, tensor: &Obj) -> Option<TensorSpec>;
 
     fn is_like(&self, tensor: &Obj, spec: &TensorSpec) -> bool;
+
+    /// Adds the words that must stay the same for a tensor to keep its description and its memory; false if they cannot be given.
+    fn portray(&self, tensor: &Obj, words: &mut Words) -> bool;
+
+    /// A compiled graph for calls in which these of its inputs are as they are now.
+    fn bind(&self, callable: &Obj, known: Vec<Option<Obj>>) -> Option<Box<dyn BoundGraph>>;
 
     /// A callable for a recorded `torch.fx.Graph` whose examples lie on the meta device: takes the tensors of its placeholders, returns
     /// the tuple of its outputs. What cannot be compiled comes back as something that runs the graph in eager.

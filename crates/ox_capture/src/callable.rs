@@ -89,7 +89,7 @@ impl Inner {
     }
 
     fn call(&self, args: &[Obj], kwargs: Option<&Obj>) -> PyResult<Obj> {
-        let mut values = Values { root: &self.function, args, kwargs, found: Vec::new(), base: None };
+        let mut values = Values::new(&self.function, args, kwargs);
         let stance = Stance::now();
         if stance == Stance::ForceEager {
             return self.plainly(args, kwargs);
@@ -265,8 +265,8 @@ impl Inner {
             || segments >= self.setting("accumulated_recompile_limit")?
         {
             self.tree.branches.full.set(true);
-            let text = "oxytorch: the function was compiled for too many kinds of calls; others run as they are";
-            self.backend.warn(text)?;
+            let name = short(&self.function);
+            self.backend.warn(&format!("oxytorch: {name} was compiled for too many kinds of calls; others run as they are"))?;
             return self.plainly(args, kwargs);
         }
         let Some(mut rec) = self.recording()? else { return self.plainly(args, kwargs) };

@@ -32,6 +32,7 @@ mod types;
 mod vm;
 mod warm;
 
-pub use backend::{Backend, TensorSpec};
+pub use backend::{Backend, BoundGraph, TensorSpec};
 pub use callable::{Captured, Settings};
 pub use obj::{Obj, items_of, py, tuple_of};
+pub use warm::Words;

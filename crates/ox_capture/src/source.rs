@@ -2,9 +2,11 @@
 
 use crate::obj::{Obj, dict_get, py};
 use crate::types::types;
+use crate::warm::Warm;
 use pyo3::ffi;
 use pyo3::prelude::*;
 use rustc_hash::FxHashMap;
+use smallvec::SmallVec;
 use std::fmt;
 use std::rc::Rc;
 
@@ -153,32 +155,90 @@ pub struct Values<'a> {
     pub root: &'a Obj,
     pub args: &'a [Obj],
     pub kwargs: Option<&'a Obj>,
-    pub found: Vec<Option<Obj>>,
+    found: Found,
     /// Values that earlier calls found, and that have not changed.
-    pub base: Option<Rc<Vec<Option<Obj>>>>,
+    warm: Option<(u32, Rc<Warm>)>,
+    /// What must not die before the values do.
+    kept: SmallVec<[Rc<Warm>; 2]>,
 }
 
-impl Values<'_> {
-    pub fn set(&mut self, id: SourceId, value: Obj) {
-        if self.found.len() <= id.0 as usize {
-            self.found.resize(id.0 as usize + 1, None);
+/// Values by source: while they are few, in a list.
+#[derive(Default)]
+struct Found {
+    few: SmallVec<[(SourceId, Obj); Found::FEW]>,
+    many: Vec<Option<Obj>>,
+}
+
+impl Found {
+    const FEW: usize = 12;
+
+    fn get(&self, id: SourceId) -> Option<&Obj> {
+        let few = self.few.iter().find(|(known, _)| *known == id).map(|(_, value)| value);
+        few.or_else(|| self.many.get(id.0 as usize).and_then(Option::as_ref))
+    }
+
+    fn set(&mut self, id: SourceId, value: Obj) {
+        if let Some((_, old)) = self.few.iter_mut().find(|(known, _)| *known == id) {
+            *old = value;
+        } else if self.many.is_empty() && self.few.len() < Found::FEW {
+            self.few.push((id, value));
+        } else {
+            for (id, value) in std::mem::take(&mut self.few) {
+                self.put(id, value);
+            }
+            self.put(id, value);
         }
-        self.found[id.0 as usize] = Some(value);
+    }
+
+    fn put(&mut self, id: SourceId, value: Obj) {
+        let at = id.0 as usize;
+        if self.many.len() <= at {
+            self.many.resize(at + 1, None);
+        }
+        self.many[at] = Some(value);
+    }
+}
+
+impl<'a> Values<'a> {
+    pub fn new(root: &'a Obj, args: &'a [Obj], kwargs: Option<&'a Obj>) -> Values<'a> {
+        Values { root, args, kwargs, found: Found::default(), warm: None, kept: SmallVec::new() }
+    }
+
+    /// From now on what is known of a segment's sources is taken as found; with None, nothing has been.
+    pub fn rely_on(&mut self, warm: Option<(u32, Rc<Warm>)>) {
+        self.found = Found::default();
+        self.warm = warm;
+    }
+
+    /// What is known to hold for a segment in this call.
+    pub fn warm(&self, segment: u32) -> Option<Rc<Warm>> {
+        self.warm.as_ref().filter(|(of, _)| *of == segment).map(|(_, warm)| warm.clone())
+    }
+
+    pub fn outlive(&mut self, warm: Rc<Warm>) {
+        self.kept.push(warm);
+    }
+
+    pub fn set(&mut self, id: SourceId, value: Obj) {
+        self.found.set(id, value);
+    }
+
+    fn known(&self, id: SourceId) -> Option<&Obj> {
+        let warm = || self.warm.as_ref().and_then(|(_, warm)| warm.base.get(id.0 as usize)).and_then(Option::as_ref);
+        self.found.get(id).or_else(warm)
     }
 
     /// Everything that was found in this call, by source.
     pub fn all(&self) -> Vec<Option<Obj>> {
-        let base = self.base.as_ref().map_or(&[][..], |base| &base[..]);
-        let len = self.found.len().max(base.len());
-        (0..len).map(|n| self.found.get(n).cloned().flatten().or_else(|| base.get(n).cloned().flatten())).collect()
+        let few = self.found.few.iter().map(|(id, _)| id.0 as usize + 1).max().unwrap_or(0);
+        let base = self.warm.as_ref().map_or(0, |(_, warm)| warm.base.len());
+        let len = self.found.many.len().max(base).max(few);
+        (0..len).map(|n| self.known(SourceId(n as u32)).cloned()).collect()
     }
 
     /// None if there is nothing (any more).
     pub fn get(&mut self, sources: &Sources, id: SourceId) -> Option<Obj> {
-        if let Some(Some(value)) = self.found.get(id.0 as usize) {
-            return Some(value.clone());
-        }
-        if let Some(Some(value)) = self.base.as_ref().and_then(|base| base.get(id.0 as usize)) {
+        if let Some(value) = self.known(id) {
             return Some(value.clone());
         }
         let value = self.read(sources, sources.get(id))?;
@@ -262,8 +322,7 @@ pub fn instance_dict(of: &Obj) -> Option<Obj> {
     // SAFETY: a live object; a type with neither offset nor managed dict has none.
     unsafe {
         let class = of.class_ptr();
-        let managed = ffi::PyType_HasFeature(class, MANAGED_DICT) != 0;
-        if (*class).tp_dictoffset == 0 && !managed {
+        if (*class).tp_dictoffset == 0 && !has_managed_dict(class) {
             return None;
         }
         let dict = ffi::PyObject_GenericGetDict(of.ptr(), std::ptr::null_mut());
@@ -272,6 +331,13 @@ pub fn instance_dict(of: &Obj) -> Option<Obj> {
         }
         Obj::owned_opt(dict)
     }
+}
+
+/// # Safety
+/// `class` must be a live type.
+pub unsafe fn has_managed_dict(class: *mut ffi::PyTypeObject) -> bool {
+    // SAFETY: passed on.
+    unsafe { ffi::PyType_HasFeature(class, MANAGED_DICT) != 0 }
 }
 
 /// `Py_TPFLAGS_MANAGED_DICT`.

@@ -6,8 +6,9 @@ use crate::recipe::{Build, Recipe, build_all};
 use crate::record::grad::{GradMode, alias};
 use crate::source::{SourceId, Sources, Values};
 use crate::vm::snapshot::Snapshot;
-use crate::warm::Warm;
+use crate::warm::Warmth;
 use pyo3::prelude::*;
+use smallvec::SmallVec;
 use std::cell::{Cell, RefCell};
 use std::fmt::Write;
 use std::rc::Rc;
@@ -60,7 +61,7 @@ pub struct Segment {
     pub effects: Vec<Effect>,
     pub end: End,
     /// Checks that need not be made again, once all have held.
-    pub warm: RefCell<Option<Warm>>,
+    pub warm: Warmth,
 }
 
 /// What may come next.
@@ -165,22 +166,23 @@ impl Tree {
 impl Segment {
     /// Whether all its checks hold.
     fn fits(&self, context: &Context<'_>, values: &mut Values<'_>) -> bool {
-        let behind_action = matches!(self.checks.first(), Some(Check::Returned(_)));
-        if let Some(warm) = self.warm.borrow().as_ref().filter(|warm| warm.is_valid()) {
-            values.base = Some(warm.base.clone());
-            if warm.rest.iter().all(|n| self.checks[*n].holds(context, values)) {
-                return true;
+        // Behind an action the values of the parts before it are needed too.
+        if matches!(self.checks.first(), Some(Check::Returned(_))) {
+            return self.checks.iter().all(|check| check.holds(context, values));
+        }
+        if let Some(warm) = self.warm.current(values) {
+            values.rely_on(Some((self.number, warm.clone())));
+            let fits = warm.rest.iter().all(|n| self.checks[*n].holds(context, values));
+            if !fits {
+                values.rely_on(None);
             }
-            values.base = None;
-            values.found.clear();
+            return fits;
         }
-        if !self.checks.iter().all(|check| check.holds(context, values)) {
-            return false;
+        let fits = self.checks.iter().all(|check| check.holds(context, values));
+        if fits {
+            self.warm.study(&self.checks, self.graph.as_ref(), context, values);
         }
-        if !behind_action {
-            self.warm.replace(Warm::new(&self.checks, context.sources, values));
-        }
-        true
+        fits
     }
 
     /// The first of its checks that does not hold.
@@ -199,17 +201,8 @@ impl Segment {
 
     /// Everything up to the end: the graph, what it builds, what it does to others.
     pub fn perform(&self, tree: &Tree, values: &mut Values<'_>) -> PyResult<Vec<Option<Obj>>> {
-        let sources = tree.sources.borrow();
         if let Some(graph) = &self.graph {
-            let inputs: Option<Vec<Obj>> = graph.inputs.iter().map(|id| values.get(&sources, *id)).collect();
-            let inputs = inputs.ok_or_else(|| pyo3::exceptions::PyRuntimeError::new_err("oxytorch: an input is gone"))?;
-            drop(sources);
-            let results = call_graph(&graph.callable, &inputs, graph.grad)?;
-            for ((id, shared), result) in graph.outputs.iter().zip(&graph.shared).zip(results) {
-                values.set(*id, if *shared { alias(&result)? } else { result });
-            }
-        } else {
-            drop(sources);
+            self.compute(graph, tree, values)?;
         }
         let sources = tree.sources.borrow();
         let built = build_all(&self.builds, &sources, values)?;
@@ -226,6 +219,30 @@ impl Segment {
             function.call(&args, None)?;
         }
         Ok(built)
+    }
+}
+
+impl Segment {
+    fn compute(&self, graph: &GraphCall, tree: &Tree, values: &mut Values<'_>) -> PyResult<()> {
+        let warm = values.warm(self.number);
+        let bound = warm.as_ref().and_then(|warm| warm.bound.as_ref());
+        let wanted = bound.map_or(&graph.inputs, |bound| &bound.varying);
+        let inputs: Option<SmallVec<[Obj; 8]>> = {
+            let sources = tree.sources.borrow();
+            wanted.iter().map(|id| values.get(&sources, *id)).collect()
+        };
+        let inputs = inputs.ok_or_else(|| pyo3::exceptions::PyRuntimeError::new_err("oxytorch: an input is gone"))?;
+        let results = match bound {
+            Some(bound) => {
+                let _mode = graph.grad.map(GradMode::set).transpose()?;
+                bound.graph.call(&inputs)?
+            }
+            None => call_graph(&graph.callable, &inputs, graph.grad)?,
+        };
+        for ((id, shared), result) in graph.outputs.iter().zip(&graph.shared).zip(results) {
+            values.set(*id, if *shared { alias(&result)? } else { result });
+        }
+        Ok(())
     }
 }
 

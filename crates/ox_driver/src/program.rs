@@ -62,4 +62,9 @@ impl Program {
         all.extend(prepared.iter().map(|tensor| tensor.as_ref()));
         self.main.run(&all, sizes)
     }
+
+    /// What runs at every call, if nothing runs before the first.
+    pub fn whole(&self) -> Option<&Executable> {
+        if self.prelude.is_some() { None } else { Some(&self.main) }
+    }
 }

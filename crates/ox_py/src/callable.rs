@@ -6,7 +6,7 @@ use crate::tensor::Crossing;
 use ox_driver::Program;
 use ox_ir::{Graph, Sym, Var};
 use ox_ops::are_apart;
-use ox_runtime::{Tensor, TensorRef};
+use ox_runtime::{RunError, Tensor, TensorRef};
 use pyo3::exceptions::{PyRuntimeError, PyTypeError};
 use pyo3::prelude::*;
 use pyo3::types::{PyList, PyTuple};
@@ -45,24 +45,11 @@ impl NativeCallable {
             return self.eager.bind(py).call1(args.clone());
         }
         match py.detach(|| self.program.run(&handles, &sizes)) {
-            Ok(tensors) => self.pack(py, crossing, &self.outputs, args, &tensors, &sizes),
-            Err(error) => match judge(py, error) {
-                Verdict::Raise(error) => Err(error),
-                Verdict::Eager(why) => {
-                    // Mostly eager raises here, in its own words. Where it does not, the user should know who did the work.
-                    let result = self.eager.bind(py).call1(args.clone())?;
-                    warn_once(py, &format!("oxytorch: a call was served by eager: {why}"))?;
-                    Ok(result)
-                }
-                Verdict::Bug(message) => {
-                    self.give_up(py, &message)?;
-                    self.eager.bind(py).call1(args.clone())
-                }
-                Verdict::LateBug(message) => {
-                    self.give_up(py, &message)?;
-                    Err(PyRuntimeError::new_err(format!("oxytorch: internal error: {message}")))
-                }
-            },
+            Ok(tensors) => {
+                let given = |n: usize| args.get_item(n);
+                self.pack(py, crossing, &self.outputs, &given, &tensors, &sizes)
+            }
+            Err(error) => self.recover(py, error, args),
         }
     }
 
@@ -98,6 +85,32 @@ impl NativeCallable {
         Ok((handles, sizes))
     }
 
+    /// A run has failed: eager does the call, if that is allowed.
+    pub(crate) fn recover<'py>(
+        &self,
+        py: Python<'py>,
+        error: RunError,
+        args: &Bound<'py, PyTuple>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        match judge(py, error) {
+            Verdict::Raise(error) => Err(error),
+            Verdict::Eager(why) => {
+                // Mostly eager raises here, in its own words. Where it does not, the user should know who did the work.
+                let result = self.eager.bind(py).call1(args.clone())?;
+                warn_once(py, &format!("oxytorch: a call was served by eager: {why}"))?;
+                Ok(result)
+            }
+            Verdict::Bug(message) => {
+                self.give_up(py, &message)?;
+                self.eager.bind(py).call1(args.clone())
+            }
+            Verdict::LateBug(message) => {
+                self.give_up(py, &message)?;
+                Err(PyRuntimeError::new_err(format!("oxytorch: internal error: {message}")))
+            }
+        }
+    }
+
     fn give_up(&self, py: Python<'_>, message: &str) -> PyResult<()> {
         self.broken.store(true, Ordering::Relaxed);
         report_bug(py, message, &[("graph", &self.graph), ("plan", self.program.plan())])
@@ -119,21 +132,21 @@ impl NativeCallable {
         })
     }
 
-    fn pack<'py>(
+    pub(crate) fn pack<'py>(
         &self,
         py: Python<'py>,
         crossing: &Crossing,
         tree: &OutTree,
-        args: &Bound<'py, PyTuple>,
+        given: &dyn Fn(usize) -> PyResult<Bound<'py, PyAny>>,
         tensors: &[Tensor],
         sizes: &[i64],
     ) -> PyResult<Bound<'py, PyAny>> {
         let items = |items: &[OutTree]| -> PyResult<Vec<Bound<'py, PyAny>>> {
-            items.iter().map(|item| self.pack(py, crossing, item, args, tensors, sizes)).collect()
+            items.iter().map(|item| self.pack(py, crossing, item, given, tensors, sizes)).collect()
         };
         Ok(match tree {
             OutTree::Tensor(n) => crossing.wrap(py, tensors[*n].as_ref())?,
-            OutTree::Argument(n) => args.get_item(*n)?,
+            OutTree::Argument(n) => given(*n)?,
             OutTree::Constant(n) => self.constants[*n].bind(py).clone(),
             OutTree::Size(sym) => self.size(sym, sizes)?.into_pyobject(py)?.into_any(),
             OutTree::Object(object) => object.bind(py).clone(),

@@ -1,9 +1,11 @@
 //! `capture`: a function of the user's, captured by our own machine; its graphs go the way of Dynamo's.
 
+use crate::anatomy::{Anatomy, keys_at};
+use crate::bound::bind;
 use crate::compile::{compile_graph, parse_options};
 use crate::error::warn_once;
 use crate::tensor::Crossing;
-use ox_capture::{Backend, Captured, Obj, Settings, TensorSpec};
+use ox_capture::{Backend, BoundGraph, Captured, Obj, Settings, TensorSpec, Words};
 use ox_driver::Options;
 use ox_ir::Device;
 use pyo3::intern;
@@ -38,53 +40,6 @@ struct Rest {
     config: Py<PyAny>,
 }
 
-/// Where torch keeps the dispatch keys of a tensor, in words from the beginning of its TensorImpl.
-struct Keys {
-    word: usize,
-}
-
-static KEYS: PyOnceLock<Keys> = PyOnceLock::new();
-
-impl Keys {
-    fn get(py: Python<'_>) -> PyResult<&Keys> {
-        KEYS.get_or_try_init(py, || Keys::find(py))
-    }
-
-    /// Looks for the value that torch gives, in two tensors with other keys.
-    fn find(py: Python<'_>) -> PyResult<Keys> {
-        let torch = py.import("torch")?;
-        let plain = torch.call_method1("empty", (0,))?;
-        let kwargs = PyDict::new(py);
-        kwargs.set_item("dtype", torch.getattr("complex64")?)?;
-        let lazy = torch.call_method("empty", (0,), Some(&kwargs))?.call_method0("conj")?;
-        let word = (1..=22).find(|word| {
-            [&plain, &lazy].iter().all(|tensor| {
-                raw_keys(tensor).is_ok_and(|wanted| {
-                    // SAFETY: a TensorImpl is at least 23 words long in every version with the C ABI that we use.
-                    keys_at(tensor, *word).is_ok_and(|found| found == wanted)
-                })
-            })
-        });
-        word.map(|word| Keys { word }).ok_or_else(|| {
-            pyo3::exceptions::PyImportError::new_err("this torch keeps dispatch keys where oxytorch does not find them")
-        })
-    }
-}
-
-fn raw_keys(tensor: &Bound<'_, PyAny>) -> PyResult<u64> {
-    let py = tensor.py();
-    let keys = py.import(intern!(py, "torch._C"))?.call_method1(intern!(py, "_dispatch_keys"), (tensor,))?;
-    keys.call_method0(intern!(py, "raw_repr"))?.extract()
-}
-
-fn keys_at(tensor: &Bound<'_, PyAny>, word: usize) -> PyResult<u64> {
-    let crossing = Crossing::get(tensor.py())?;
-    // SAFETY: the tensor outlives the handle.
-    let handle = unsafe { crossing.unwrap(tensor)? };
-    // SAFETY: a live TensorImpl, which is longer than that.
-    Ok(unsafe { *handle.impl_ptr().cast::<u64>().add(word) })
-}
-
 /// Dispatch keys of a plain dense tensor on the CPU, with and without autograd's.
 fn is_plain(tensor: &Bound<'_, PyAny>) -> PyResult<bool> {
     let py = tensor.py();
@@ -106,7 +61,7 @@ impl Rest {
         let crossing = Crossing::get(bound.py())?;
         // SAFETY: the tensor outlives the handle.
         let Ok(handle) = (unsafe { crossing.unwrap(bound) }) else { return Ok(None) };
-        let keys = keys_at(bound, Keys::get(bound.py())?.word)?;
+        let keys = keys_at(bound, Anatomy::get(bound.py())?.keys)?;
         let (Ok(Some(dtype)), Ok(sizes), Ok(strides)) = (handle.dtype(), handle.sizes(), handle.strides()) else {
             return Ok(None);
         };
@@ -132,15 +87,27 @@ impl Backend for Rest {
         if bound.get_type_ptr() as usize != spec.class {
             return false;
         }
-        let (Ok(crossing), Some(keys)) = (Crossing::get(bound.py()), KEYS.get(bound.py())) else { return false };
+        let (Ok(crossing), Some(anatomy)) = (Crossing::get(bound.py()), Anatomy::get(bound.py()).ok()) else { return false };
         // SAFETY: the tensor outlives the handle; its class is the one that was accepted.
         let Ok(handle) = (unsafe { crossing.unwrap(bound) }) else { return false };
         // SAFETY: a live TensorImpl.
-        let found = unsafe { *handle.impl_ptr().cast::<u64>().add(keys.word) };
+        let found = unsafe { *handle.impl_ptr().cast::<u64>().add(anatomy.keys) };
         found == spec.keys
             && handle.sizes().is_ok_and(|sizes| sizes == spec.sizes)
             && handle.strides().is_ok_and(|strides| strides == spec.strides)
             && handle.dtype().is_ok_and(|dtype| dtype.is_some_and(|dtype| dtype as i32 == spec.dtype))
+    }
+
+    fn portray(&self, tensor: &Obj, words: &mut Words) -> bool {
+        let py = ox_capture::py();
+        let (Ok(crossing), Ok(anatomy)) = (Crossing::get(py), Anatomy::get(py)) else { return false };
+        // SAFETY: capture keeps what it has portrayed.
+        unsafe { anatomy.portray(crossing, tensor.bind(), words) }.unwrap_or(false)
+    }
+
+    fn bind(&self, callable: &Obj, known: Vec<Option<Obj>>) -> Option<Box<dyn BoundGraph>> {
+        let bound = bind(callable, known).ok().flatten()?;
+        Some(Box::new(bound))
     }
 
     fn compile(&self, graph: &Obj) -> PyResult<Obj> {

@@ -1,5 +1,7 @@
 //! The extension module `oxytorch._oxytorch`: Python's objects in, native callables out.
 
+mod anatomy;
+mod bound;
 mod callable;
 mod capture;
 mod compile;

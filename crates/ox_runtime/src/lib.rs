@@ -15,5 +15,6 @@ pub use calls::library::{HostCalls, NoHost};
 pub use calls::pack::{Packable, packable};
 pub use calls::schema::{Schema, supports};
 pub use error::{Exception, RunError};
+pub use exec::known::Known;
 pub use exec::{Executable, LoadedFn};
 pub use tensor::{Tensor, TensorRef};

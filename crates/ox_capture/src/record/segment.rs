@@ -12,7 +12,6 @@ use crate::source::{Source, SourceId};
 use crate::tree::{Effect, End, GraphCall, Segment, call_graph};
 use pyo3::ffi;
 use pyo3::prelude::*;
-use std::cell::RefCell;
 
 /// A segment that is being closed.
 pub struct Closing {
@@ -126,7 +125,7 @@ impl Recording {
             let sources = self.tree.sources.borrow();
             checks.iter().map(|check| check.show(&sources)).collect::<Vec<_>>().join("\n")
         });
-        Segment { number: self.segment, checks, graph, builds: found.builds, built, effects, end, warm: RefCell::default() }
+        Segment { number: self.segment, checks, graph, builds: found.builds, built, effects, end, warm: Default::default() }
     }
 
     /// The end of a recording that could not go on.
@@ -141,7 +140,7 @@ impl Recording {
             built,
             effects,
             end: End::GiveUp(why),
-            warm: RefCell::default(),
+            warm: Default::default(),
         }
     }
 

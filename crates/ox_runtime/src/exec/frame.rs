@@ -1,6 +1,7 @@
 //! The state of one run.
 
 use super::arena::Arena;
+use super::known::Known;
 use super::layout::Env;
 use super::prepare::{Home, Operand, Prepared, Window};
 use crate::abi::{Abi, Handle};
@@ -42,6 +43,7 @@ pub struct Run<'a> {
     pub prepared: &'a Prepared,
     pub host: &'a dyn HostCalls,
     pub inputs: &'a [TensorRef<'a>],
+    pub known: Option<&'a Known>,
     pub env: Env<'a>,
     pub threads: usize,
     pub frame: Frame,
@@ -57,7 +59,10 @@ impl Run<'_> {
         for (data, buffer) in self.frame.data.iter_mut().zip(&self.prepared.buffers) {
             *data = match buffer.home {
                 Home::Input(_) if buffer.packed => null_mut(),
-                Home::Input(n) => self.inputs[n].data_ptr()?,
+                Home::Input(n) => match self.known.and_then(|known| known.data(n)) {
+                    Some(data) => data,
+                    None => self.inputs[n].data_ptr()?,
+                },
                 Home::Arena(offset) => arena.wrapping_add(offset),
                 Home::Owned => null_mut(),
             };

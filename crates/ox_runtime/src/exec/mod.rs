@@ -3,6 +3,7 @@
 mod arena;
 pub(crate) mod frame;
 mod guards;
+pub mod known;
 mod launch;
 pub(crate) mod layout;
 mod outputs;
@@ -16,6 +17,7 @@ use crate::tensor::{Tensor, TensorRef};
 use arena::Pool;
 use frame::Run;
 use guards::Guards;
+use known::Known;
 use layout::{Env, Layout};
 use ox_ir::abi::KernelFn;
 use ox_ir::plan::{CheckKind, Plan};
@@ -77,14 +79,25 @@ impl Executable {
     pub fn run(&self, inputs: &[TensorRef<'_>], sizes: &[i64]) -> Result<Vec<Tensor>, RunError> {
         let prepared = self.prepared(sizes)?;
         check_inputs(self.abi, &prepared.inputs, inputs)?;
+        self.run_prepared(&prepared, inputs, sizes, None)
+    }
+
+    fn run_prepared(
+        &self,
+        prepared: &Prepared,
+        inputs: &[TensorRef<'_>],
+        sizes: &[i64],
+        known: Option<&Known>,
+    ) -> Result<Vec<Tensor>, RunError> {
         let inference = self.abi.in_inference_mode();
         let arena = if prepared.arena_bytes > 0 { Some(self.pool.take(prepared.arena_bytes)?) } else { None };
         let mut run = Run {
             abi: self.abi,
             plan: &self.plan,
-            prepared: &prepared,
+            prepared,
             host: &*self.host,
             inputs,
+            known,
             env: Env { vars: &self.plan.sizes, values: sizes },
             threads: self.abi.num_threads(),
             frame: prepared.take_frame(inference),
@@ -140,13 +153,15 @@ fn check_inputs(abi: &Abi, expected: &[Option<Layout>], inputs: &[TensorRef<'_>]
     if inputs.len() < expected.len() {
         return Err(RunError::Mismatch(format!("{} inputs for {}", inputs.len(), expected.len())));
     }
-    for (at, (layout, input)) in expected.iter().zip(inputs).enumerate() {
-        let Some(layout) = layout else { continue };
-        if !input.has_layout(abi, layout)? {
-            return Err(RunError::Mismatch(describe(at, layout, *input)));
-        }
+    (0..expected.len()).try_for_each(|at| check_input(abi, expected, inputs, at))
+}
+
+fn check_input(abi: &Abi, expected: &[Option<Layout>], inputs: &[TensorRef<'_>], at: usize) -> Result<(), RunError> {
+    let Some(Some(layout)) = expected.get(at) else { return Ok(()) };
+    match inputs[at].has_layout(abi, layout)? {
+        true => Ok(()),
+        false => Err(RunError::Mismatch(describe(at, layout, inputs[at]))),
     }
-    Ok(())
 }
 
 fn describe(at: usize, layout: &Layout, input: TensorRef<'_>) -> String {

@@ -1,0 +1,200 @@
+//! Which checks of a trace cannot fail before something changes that is watched.
+
+use super::watch::Watches;
+use super::words::Words;
+use crate::backend::Backend;
+use crate::builtins;
+use crate::guard::Check;
+use crate::obj::{Obj, dict_get};
+use crate::source::{Source, SourceId, Sources, Values, instance_dict};
+use crate::types::types;
+use pyo3::ffi;
+use rustc_hash::{FxHashMap, FxHashSet};
+use std::mem::offset_of;
+
+pub struct Study<'a, 'b> {
+    pub sources: &'a Sources,
+    pub backend: &'a dyn Backend,
+    pub values: &'a mut Values<'b>,
+    pub watches: Watches,
+    pub words: Words,
+    /// Sources whose value stays what it is until something watched changes. All of those values are kept alive.
+    pub stable: FxHashMap<SourceId, bool>,
+    /// Instances whose dicts are watched, but not the place that refers to them.
+    pub owners: Vec<(Obj, usize)>,
+    pub watched: FxHashSet<usize>,
+    /// Tensors that the words describe, memory and all.
+    pub portrayed: FxHashSet<usize>,
+}
+
+impl Study<'_, '_> {
+    fn value(&mut self, id: SourceId) -> Option<Obj> {
+        self.values.get(self.sources, id)
+    }
+
+    /// Whether the check cannot fail before something watched changes.
+    pub fn is_settled(&mut self, check: &Check) -> bool {
+        match check {
+            Check::Is(id, _) | Check::Equal(id, _) => self.is_stable(*id),
+            Check::Same(a, b) | Check::Different(a, b) => self.is_stable(*a) && self.is_stable(*b),
+            Check::Type(id, _) => self.is_stable(*id) && self.hold_class(*id),
+            Check::Len(id, _) => self.is_stable(*id) && self.hold_length(*id),
+            Check::NoKey(id, key) | Check::HasKey(id, key) => self.is_stable(*id) && self.watch_dict(*id, Some(key)),
+            // An OrderedDict changes its order without a word.
+            Check::Keys(id, _) => {
+                self.is_stable(*id) && self.value(*id).is_some_and(|d| d.class_is(types().dict)) && self.watch_dict(*id, None)
+            }
+            Check::NoAttr(id, name) => self.is_stable(*id) && self.watch_attr(*id, name),
+            Check::Tensor(id, _) => self.is_stable(*id) && self.hold_class(*id) && self.portray(*id),
+            _ => false,
+        }
+    }
+
+    /// An object of a class of C's keeps its class; any other may be given another.
+    fn hold_class(&mut self, id: SourceId) -> bool {
+        let Some(object) = self.value(id) else { return false };
+        // SAFETY: a live class.
+        let fixed = unsafe { ffi::PyType_HasFeature(object.class_ptr(), ffi::Py_TPFLAGS_IMMUTABLETYPE) != 0 };
+        if !fixed || object.is_instance_of(types().module) {
+            // SAFETY: the header of an object that is kept alive.
+            unsafe { self.words.add(object.ptr().cast::<u8>().add(offset_of!(ffi::PyObject, ob_type)).cast(), 1) };
+        }
+        true
+    }
+
+    /// The length of a list stands in its header; a tuple's does not change.
+    fn hold_length(&mut self, id: SourceId) -> bool {
+        let Some(object) = self.value(id) else { return false };
+        if object.class_is(types().list) {
+            // SAFETY: the header of an exact list that is kept alive.
+            unsafe { self.words.add(object.ptr().cast::<u8>().add(offset_of!(ffi::PyVarObject, ob_size)).cast(), 1) };
+            return true;
+        }
+        object.class_is(types().tuple) || (object.class_is(types().dict) && self.watches.add(&object, None))
+    }
+
+    /// What torch keeps of a tensor (sizes, strides, type, device, where its memory is) stays as it is.
+    fn portray(&mut self, id: SourceId) -> bool {
+        let Some(tensor) = self.value(id) else { return false };
+        self.portrayed.contains(&tensor.id())
+            || (self.backend.portray(&tensor, &mut self.words) && self.portrayed.insert(tensor.id()))
+    }
+
+    fn watch_dict(&mut self, id: SourceId, key: Option<&Obj>) -> bool {
+        let Some(dict) = self.value(id).filter(|d| d.is_instance_of(types().dict)) else { return false };
+        self.watches.add(&dict, key)
+    }
+
+    /// An instance's entry; the instance may be given another dict as a whole.
+    fn watch_attr(&mut self, id: SourceId, name: &Obj) -> bool {
+        let Some(owner) = self.value(id) else { return false };
+        let Some(dict) = instance_dict(&owner) else { return false };
+        if self.watched.insert(owner.id()) {
+            match dict_place(&owner, &dict) {
+                // SAFETY: a part of an object that is kept alive.
+                Some(place) => unsafe { self.words.add(place, 1) },
+                None => self.owners.push((owner, dict.id())),
+            }
+        }
+        self.watches.add(&dict, Some(name))
+    }
+
+    pub fn is_stable(&mut self, id: SourceId) -> bool {
+        if let Some(known) = self.stable.get(&id) {
+            return *known;
+        }
+        let stable = self.find_stable(id);
+        self.stable.insert(id, stable);
+        stable
+    }
+
+    fn find_stable(&mut self, id: SourceId) -> bool {
+        match self.sources.get(id) {
+            Source::Root | Source::Pinned(_) => self.value(id).is_some(),
+            Source::Attr(of, name) => {
+                let in_dict = |owner: &Obj| instance_dict(owner).is_some_and(|dict| dict_get(&dict, &name.0).is_some());
+                self.is_stable(*of) && self.value(*of).is_some_and(|owner| in_dict(&owner)) && self.watch_attr(*of, &name.0)
+            }
+            Source::Value(of, key) => self.is_stable(*of) && self.watch_dict(*of, Some(&key.0)),
+            Source::Item(of, n) => self.is_stable(*of) && self.hold_item(*of, *n as usize),
+            Source::Cell(of) => self.is_stable(*of) && self.hold_contents(*of, id),
+            Source::Member(of, name) => self.is_stable(*of) && self.hold_member(*of, name),
+            Source::Compute(function, args) => {
+                !args.is_empty() && builtins::reads_data_only(&function.0) && args.iter().all(|arg| self.is_stable_data(*arg))
+            }
+            _ => false,
+        }
+    }
+
+    /// A list's item: its length, the place of its items, and the item.
+    fn hold_item(&mut self, of: SourceId, n: usize) -> bool {
+        let Some(list) = self.value(of) else { return false };
+        if list.class_is(types().tuple) {
+            return true;
+        }
+        if !list.class_is(types().list) || !self.hold_length(of) {
+            return false;
+        }
+        // SAFETY: an exact list that is kept alive; the item is there as long as length and place are what they are.
+        unsafe {
+            let list = list.ptr().cast::<ffi::PyListObject>();
+            if n >= (*list).ob_base.ob_size as usize {
+                return false;
+            }
+            self.words.add((&raw const (*list).ob_item).cast(), 1);
+            self.words.add((*list).ob_item.add(n).cast(), 1);
+        }
+        true
+    }
+
+    /// A cell holds nothing but its contents, behind its header.
+    fn hold_contents(&mut self, of: SourceId, id: SourceId) -> bool {
+        let (Some(cell), Some(contents)) = (self.value(of), self.value(id)) else { return false };
+        if !cell.class_is(types().cell) {
+            return false;
+        }
+        // SAFETY: a cell that is kept alive is a header and one pointer.
+        unsafe {
+            let place = cell.ptr().add(1).cast::<usize>();
+            *place == contents.id() && {
+                self.words.add(place, 1);
+                true
+            }
+        }
+    }
+
+    /// Parts of functions and methods that cannot be set.
+    fn hold_member(&mut self, of: SourceId, name: &str) -> bool {
+        let Some(owner) = self.value(of) else { return false };
+        (owner.class_is(types().function) && matches!(name, "__closure__" | "__globals__"))
+            || (owner.class_is(types().method) && matches!(name, "__self__" | "__func__"))
+    }
+
+    /// Data that cannot change by itself, or a dict that is watched.
+    fn is_stable_data(&mut self, id: SourceId) -> bool {
+        if !self.is_stable(id) {
+            return false;
+        }
+        let Some(value) = self.value(id) else { return false };
+        match value.is_instance_of(types().dict) {
+            true => self.watches.add(&value, None),
+            false => types().is_scalar(&value) || types().is_pinnable(&value),
+        }
+    }
+}
+
+/// Where an instance refers to its dict: at the offset that its class gives, or in front of the object.
+fn dict_place(owner: &Obj, dict: &Obj) -> Option<*const usize> {
+    /// CPython 3.12 keeps it three words before an object whose dict it manages.
+    const MANAGED: isize = -3;
+    // SAFETY: a live object. The place is inside of it if its class says so; the one in front exists for managed dicts only.
+    unsafe {
+        let class = owner.class_ptr();
+        let place = match (*class).tp_dictoffset {
+            offset if offset > 0 => owner.ptr().cast::<u8>().offset(offset).cast::<usize>(),
+            _ if crate::source::has_managed_dict(class) => owner.ptr().cast::<usize>().offset(MANAGED),
+            _ => return None,
+        };
+        (*place == dict.id()).then_some(place.cast_const())
+    }
+}

@@ -1,0 +1,146 @@
+//! CPython 3.12 tells of every change to a dict that is watched.
+//!
+//! 3.13 does not tell of attributes that are stored in objects without a dict of their own, so nothing is watched there.
+
+use crate::obj::{Obj, py};
+use pyo3::ffi;
+use rustc_hash::{FxHashMap, FxHashSet};
+use std::ffi::c_int;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+
+/// Who wants to know of a dict, and of which keys, by their hashes; `None` stands for all of them.
+struct Interest {
+    stale: Arc<AtomicBool>,
+    keys: Option<FxHashSet<isize>>,
+}
+
+/// By the address of the dict.
+static INTERESTS: Mutex<Option<FxHashMap<usize, Vec<Interest>>>> = Mutex::new(None);
+
+fn interests() -> MutexGuard<'static, Option<FxHashMap<usize, Vec<Interest>>>> {
+    INTERESTS.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+type Callback = unsafe extern "C" fn(c_int, *mut ffi::PyObject, *mut ffi::PyObject, *mut ffi::PyObject) -> c_int;
+type Switch = unsafe extern "C" fn(c_int, *mut ffi::PyObject) -> c_int;
+
+/// Our number among the watchers, and the functions that put a dict under watch and end it. Versions before 3.12 lack them.
+#[derive(Clone, Copy)]
+struct Watcher {
+    number: c_int,
+    watch: Switch,
+    unwatch: Switch,
+}
+
+/// `PyDict_EVENT_ADDED`, `MODIFIED` and `DELETED` name a key; the events behind them concern the whole dict.
+const LAST_WITH_KEY: c_int = 2;
+
+unsafe extern "C" fn changed(event: c_int, dict: *mut ffi::PyObject, key: *mut ffi::PyObject, _: *mut ffi::PyObject) -> c_int {
+    let interests = interests();
+    let Some(list) = interests.as_ref().and_then(|interests| interests.get(&(dict as usize))) else { return 0 };
+    // SAFETY: a live key or null; strings hash without running code.
+    let key = if event <= LAST_WITH_KEY && !key.is_null() { Some(unsafe { hash_of(key) }) } else { None };
+    let concerns = |interest: &Interest| match (&interest.keys, key) {
+        (Some(keys), Some(key)) => keys.contains(&key),
+        _ => true,
+    };
+    for interest in list.iter().filter(|interest| concerns(interest)) {
+        interest.stale.store(true, Ordering::Relaxed);
+    }
+    0
+}
+
+/// Keys other than strings count as one.
+///
+/// # Safety
+/// `key` must be a live object.
+unsafe fn hash_of(key: *mut ffi::PyObject) -> isize {
+    // SAFETY: passed on.
+    if unsafe { ffi::PyUnicode_CheckExact(key) } == 0 {
+        return 0;
+    }
+    // SAFETY: an exact string.
+    unsafe { ffi::PyObject_Hash(key) }
+}
+
+fn watcher() -> Option<Watcher> {
+    static WATCHER: OnceLock<Option<Watcher>> = OnceLock::new();
+    *WATCHER.get_or_init(|| {
+        if py().version_info().minor != 12 {
+            return None;
+        }
+        let process = libloading::os::unix::Library::this();
+        // SAFETY: the types are those of CPython's header; the interpreter stays loaded, and the callback lives for ever.
+        let (number, watch, unwatch) = unsafe {
+            let add = process.get::<unsafe extern "C" fn(Callback) -> c_int>(b"PyDict_AddWatcher\0").ok()?;
+            (add(changed), *process.get::<Switch>(b"PyDict_Watch\0").ok()?, *process.get::<Switch>(b"PyDict_Unwatch\0").ok()?)
+        };
+        if number < 0 {
+            drop(pyo3::PyErr::take(py()));
+            return None;
+        }
+        Some(Watcher { number, watch, unwatch })
+    })
+}
+
+/// Dicts that one party watches.
+pub struct Watches {
+    watcher: Watcher,
+    stale: Arc<AtomicBool>,
+    /// By address, and held: nothing else can have that address meanwhile.
+    dicts: FxHashMap<usize, Obj>,
+}
+
+impl Watches {
+    /// None where CPython does not tell.
+    pub fn new() -> Option<Watches> {
+        Some(Watches { watcher: watcher()?, stale: Arc::default(), dicts: FxHashMap::default() })
+    }
+
+    /// Whether something of interest has changed.
+    pub fn are_stale(&self) -> bool {
+        self.stale.load(Ordering::Relaxed)
+    }
+
+    /// Asks to be told of changes to one key of a dict, or to any.
+    pub fn add(&mut self, dict: &Obj, key: Option<&Obj>) -> bool {
+        // SAFETY: a live dict (checked by all callers).
+        if unsafe { (self.watcher.watch)(self.watcher.number, dict.ptr()) } < 0 {
+            drop(pyo3::PyErr::take(py()));
+            return false;
+        }
+        let mut interests = interests();
+        let list = interests.get_or_insert_default().entry(dict.id()).or_default();
+        if self.dicts.insert(dict.id(), dict.clone()).is_none() {
+            list.push(Interest { stale: self.stale.clone(), keys: Some(FxHashSet::default()) });
+        }
+        let own = list.iter_mut().find(|interest| Arc::ptr_eq(&interest.stale, &self.stale)).expect("it was entered above");
+        match (own.keys.as_mut(), key) {
+            (Some(keys), Some(key)) => {
+                // SAFETY: a live key.
+                keys.insert(unsafe { hash_of(key.ptr()) });
+            }
+            _ => own.keys = None,
+        }
+        true
+    }
+}
+
+impl Drop for Watches {
+    fn drop(&mut self) {
+        let mut interests = interests();
+        let Some(interests) = interests.as_mut() else { return };
+        for (address, dict) in &self.dicts {
+            let Some(list) = interests.get_mut(address) else { continue };
+            list.retain(|interest| !Arc::ptr_eq(&interest.stale, &self.stale));
+            if list.is_empty() {
+                interests.remove(address);
+                // SAFETY: a live dict.
+                if unsafe { (self.watcher.unwatch)(self.watcher.number, dict.ptr()) } < 0 {
+                    drop(pyo3::PyErr::take(py()));
+                }
+            }
+        }
+    }
+}

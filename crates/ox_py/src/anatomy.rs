@@ -1,0 +1,114 @@
+//! Where torch keeps things in a tensor's body, in words from the beginning of the TensorImpl or StorageImpl. That is torch's own
+//! business, so each place is found once in a process, by looking for values that torch tells.
+
+use crate::tensor::Crossing;
+use ox_capture::Words;
+use ox_runtime::TensorRef;
+use pyo3::exceptions::PyImportError;
+use pyo3::intern;
+use pyo3::prelude::*;
+use pyo3::sync::PyOnceLock;
+use pyo3::types::PyDict;
+
+pub struct Anatomy {
+    /// The dispatch keys, which stand last in a TensorImpl.
+    pub keys: usize,
+    /// The pointer to the StorageImpl.
+    storage: usize,
+    /// The address of the memory, in a StorageImpl.
+    data: usize,
+}
+
+static ANATOMY: PyOnceLock<Anatomy> = PyOnceLock::new();
+
+/// A TensorImpl is at least as long in every version with the C ABI that we use.
+const TENSOR_WORDS: usize = 23;
+/// A StorageImpl too.
+const STORAGE_WORDS: usize = 8;
+/// The table of virtual functions and the count of references stand first in both.
+const FIRST: usize = 2;
+
+impl Anatomy {
+    pub fn get(py: Python<'_>) -> PyResult<&Anatomy> {
+        ANATOMY.get_or_try_init(py, || Anatomy::find(py))
+    }
+
+    /// By two tensors with other keys and other memory.
+    fn find(py: Python<'_>) -> PyResult<Anatomy> {
+        let torch = py.import("torch")?;
+        let kwargs = PyDict::new(py);
+        kwargs.set_item("dtype", torch.getattr("complex64")?)?;
+        let plain = torch.call_method1("empty", (3,))?;
+        let lazy = torch.call_method("empty", (5,), Some(&kwargs))?.call_method0("conj")?;
+        let probes = [&plain, &lazy];
+        let storages = [plain.call_method0("untyped_storage")?, lazy.call_method0("untyped_storage")?];
+        let word = |storage: &Bound<'_, PyAny>| storage.getattr("_cdata")?.extract::<usize>();
+        let address = |storage: &Bound<'_, PyAny>| storage.call_method0("data_ptr")?.extract::<usize>();
+        let bodies = [body(probes[0])?, body(probes[1])?];
+        let boxes = [word(&storages[0])? as *const usize, word(&storages[1])? as *const usize];
+        // SAFETY: live bodies, which are longer than that.
+        unsafe {
+            Ok(Anatomy {
+                keys: place(bodies, [raw_keys(probes[0])?, raw_keys(probes[1])?], 1..TENSOR_WORDS, "dispatch keys")?,
+                storage: place(bodies, [boxes[0] as usize, boxes[1] as usize], FIRST..TENSOR_WORDS, "storages")?,
+                data: place(boxes, [address(&storages[0])?, address(&storages[1])?], FIRST..STORAGE_WORDS, "memory")?,
+            })
+        }
+    }
+
+    /// Adds the words that tell whether the tensor of a Python object is what it is now, in the same memory. False where they do not tell:
+    /// the sizes of tensors with many dimensions lie elsewhere.
+    ///
+    /// # Safety
+    /// The object must live as long as the words are compared.
+    pub unsafe fn portray(&self, crossing: &Crossing, object: &Bound<'_, PyAny>, words: &mut Words) -> PyResult<bool> {
+        // SAFETY: the object outlives this function.
+        let handle: TensorRef<'_> = unsafe { crossing.unwrap(object)? };
+        let body = handle.impl_ptr().cast::<usize>();
+        let (Ok(sizes), Ok(strides)) = (handle.sizes(), handle.strides()) else { return Ok(false) };
+        // SAFETY: the keys are part of the body.
+        let inside = body..unsafe { body.add(self.keys) };
+        if ![sizes, strides].iter().all(|dims| dims.is_empty() || inside.contains(&dims.as_ptr().cast())) {
+            return Ok(false);
+        }
+        // SAFETY: the object holds its body, which holds its storage: as long as the words before them are the same, the next are there.
+        unsafe {
+            words.add(handle.handle().cast(), 1);
+            words.add(body.add(FIRST), self.keys + 1 - FIRST);
+            let storage = *body.add(self.storage) as *const usize;
+            if storage.is_null() {
+                return Ok(false);
+            }
+            words.add(storage.add(self.data), 1);
+        }
+        Ok(true)
+    }
+}
+
+/// The word that has both values.
+///
+/// # Safety
+/// Both bodies must be live and longer than `words`.
+unsafe fn place(bodies: [*const usize; 2], values: [usize; 2], words: std::ops::Range<usize>, what: &str) -> PyResult<usize> {
+    let mut words = words;
+    // SAFETY: the caller's word.
+    let found = words.find(|word| bodies.iter().zip(values).all(|(body, value)| unsafe { *body.add(*word) } == value));
+    found.ok_or_else(|| PyImportError::new_err(format!("this torch keeps {what} where oxytorch does not find them")))
+}
+
+fn raw_keys(tensor: &Bound<'_, PyAny>) -> PyResult<usize> {
+    let py = tensor.py();
+    let keys = py.import(intern!(py, "torch._C"))?.call_method1(intern!(py, "_dispatch_keys"), (tensor,))?;
+    keys.call_method0(intern!(py, "raw_repr"))?.extract()
+}
+
+fn body(tensor: &Bound<'_, PyAny>) -> PyResult<*const usize> {
+    let crossing = Crossing::get(tensor.py())?;
+    // SAFETY: the tensor outlives the handle.
+    Ok(unsafe { crossing.unwrap(tensor)? }.impl_ptr().cast())
+}
+
+pub fn keys_at(tensor: &Bound<'_, PyAny>, word: usize) -> PyResult<u64> {
+    // SAFETY: a live TensorImpl, which is longer than that.
+    Ok(unsafe { *body(tensor)?.add(word) } as u64)
+}

@@ -1,0 +1,114 @@
+//! A compiled graph that capture has bound to the tensors that stay the same from call to call: the parameters of a model, mostly.
+
+use crate::callable::NativeCallable;
+use crate::fx::{OutTree, Slot};
+use crate::tensor::Crossing;
+use ox_capture::{BoundGraph, Obj, items_of, tuple_of};
+use ox_runtime::{Known, TensorRef};
+use pyo3::prelude::*;
+use pyo3::types::PyTuple;
+use smallvec::SmallVec;
+use std::sync::atomic::Ordering;
+
+pub struct BoundCallable {
+    graph: Py<NativeCallable>,
+    /// By argument; None for those that each call brings.
+    inputs: Vec<Option<Obj>>,
+    /// Borrowed from `inputs` and the graph's constants, which this holds; those of varying inputs are filled in by each call.
+    handles: Vec<TensorRef<'static>>,
+    /// For each argument that varies the place of its handle; None if the graph does not read it.
+    places: Vec<Option<usize>>,
+    known: Known,
+}
+
+/// None for graphs that write inputs, take sizes or were made for one memory: each of their calls is looked at as a whole.
+pub fn bind(callable: &Obj, known: Vec<Option<Obj>>) -> PyResult<Option<BoundCallable>> {
+    let py = ox_capture::py();
+    let Ok(bound) = callable.bind().cast::<NativeCallable>() else { return Ok(None) };
+    let graph = bound.get();
+    let Some(whole) = graph.program.whole() else { return Ok(None) };
+    if !graph.graph.mutations.is_empty() || !graph.pinned.is_empty() || known.len() != graph.slots.len() {
+        return Ok(None);
+    }
+    let crossing = Crossing::get(py)?;
+    let (mut handles, mut fixed, mut places) = (Vec::new(), Vec::new(), Vec::new());
+    for (slot, input) in graph.slots.iter().zip(&known) {
+        let place = match slot {
+            Slot::Tensor => Some(handles.len()),
+            Slot::Ignored => None,
+            Slot::Size => return Ok(None),
+        };
+        if input.is_none() {
+            places.push(place);
+        }
+        if place.is_some() {
+            // SAFETY: the result holds the object; a handle that is not known is replaced before it is used.
+            handles.push(match input {
+                Some(input) => unsafe { crossing.unwrap(input.bind())? },
+                None => unsafe { TensorRef::from_handle(std::ptr::null_mut()) },
+            });
+            fixed.push(input.is_some());
+        }
+    }
+    for constant in &graph.constants {
+        // SAFETY: the graph holds it.
+        handles.push(unsafe { crossing.unwrap(constant.bind(py))? });
+        fixed.push(false);
+    }
+    let known_inputs = whole.know(&handles, |n| fixed[n]);
+    Ok(known_inputs.ok().flatten().map(|data| BoundCallable {
+        graph: bound.clone().unbind(),
+        inputs: known,
+        handles,
+        places,
+        known: data,
+    }))
+}
+
+impl BoundCallable {
+    /// All arguments, for eager.
+    fn arguments(&self, varying: &[Obj]) -> PyResult<Obj> {
+        let mut varying = varying.iter();
+        let all: Vec<Obj> = self.inputs.iter().filter_map(|input| input.as_ref().or_else(|| varying.next()).cloned()).collect();
+        tuple_of(&all)
+    }
+
+    fn argument<'py>(&self, varying: &[Obj], n: usize) -> PyResult<Bound<'py, PyAny>> {
+        self.arguments(varying)?.bind().get_item(n)
+    }
+}
+
+impl BoundGraph for BoundCallable {
+    fn call(&self, varying: &[Obj]) -> PyResult<Vec<Obj>> {
+        let py = ox_capture::py();
+        let (graph, crossing) = (self.graph.get(), Crossing::get(py)?);
+        let whole = graph.program.whole().filter(|_| !graph.broken.load(Ordering::Relaxed));
+        let Some(whole) = whole else {
+            let args = self.arguments(varying)?;
+            let result = graph.eager.bind(py).call1(args.bind().cast::<PyTuple>()?.clone())?;
+            return Ok(items_of(&result.into()));
+        };
+        let mut handles: SmallVec<[TensorRef<'_>; 32]> = SmallVec::from_slice(&self.handles);
+        for (place, input) in self.places.iter().zip(varying) {
+            if let Some(place) = place {
+                // SAFETY: the caller holds the object while this runs.
+                handles[*place] = unsafe { crossing.unwrap(input.bind())? };
+            }
+        }
+        // SAFETY: capture calls this only while the portraits of the known inputs hold.
+        match py.detach(|| unsafe { whole.run_known(&handles, &self.known) }) {
+            Ok(tensors) => {
+                let given = |n: usize| self.argument(varying, n);
+                let pack = |tree: &OutTree| graph.pack(py, crossing, tree, &given, &tensors, &[]).map(Obj::from);
+                match &graph.outputs {
+                    OutTree::Tuple(children) => children.iter().map(pack).collect(),
+                    other => Ok(items_of(&pack(other)?)),
+                }
+            }
+            Err(error) => {
+                let args = self.arguments(varying)?;
+                Ok(items_of(&graph.recover(py, error, args.bind().cast::<PyTuple>()?)?.into()))
+            }
+        }
+    }
+}

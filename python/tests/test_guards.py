@@ -1,0 +1,186 @@
+"""What a call relies on and need not look at again is still noticed when it changes. Each case calls until nothing is studied any more,
+changes something, and calls again."""
+
+import gc
+import weakref
+
+import compare
+import oxytorch
+import pytest
+import torch
+from torch import nn
+
+
+@pytest.fixture(autouse=True)
+def inference():
+    with torch.no_grad():
+        yield
+
+
+class Block(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.weight = nn.Parameter(torch.randn(6, 6))
+        self.register_buffer("shift", torch.randn(6))
+        self.factor = 2.0
+        self.steps = [1.0, 2.0, 3.0]
+        self.inner = nn.Linear(6, 6)
+
+    def forward(self, x):
+        x = self.inner(x) @ self.weight + self.shift
+        for step in self.steps:
+            x = x * step
+        return x * self.factor if self.training else x
+
+
+class Other(Block):
+    def forward(self, x):
+        return super().forward(x) - 1
+
+
+def model():
+    torch.manual_seed(3)
+    return nn.Sequential(Block(), Block()).eval()
+
+
+def replace_dict(m):
+    m[1].__dict__ = dict(m[1].__dict__, steps=[5.0])
+
+
+def swap(m):
+    torch.utils.swap_tensors(m[0].weight, nn.Parameter(torch.randn(6, 6)))
+
+
+def grow_storage(m):
+    old = m[1].shift.clone()
+    m[1].shift.untyped_storage().resize_(1 << 16)
+    m[1].shift.copy_(old + 1)
+
+
+def double(m):
+    m[0].inner.weight.data = m[0].inner.weight.data.double()
+    m[0].inner.bias.data = m[0].inner.bias.data.double()
+    m[0].weight.data = m[0].weight.data.double()
+    m[0].shift = m[0].shift.double()
+
+
+CHANGES = {
+    "a parameter is written": lambda m: m[0].weight.mul_(2),
+    "a parameter is replaced": lambda m: setattr(m[0], "weight", nn.Parameter(torch.randn(6, 6))),
+    "a parameter gets other data": lambda m: setattr(m[0].weight, "data", torch.randn(6, 6)),
+    "a parameter gets data of other strides": lambda m: setattr(m[0].weight, "data", torch.randn(6, 6).t()),
+    "a parameter is transposed in place": lambda m: m[1].weight.t_(),
+    "a parameter is swapped": swap,
+    "a buffer is set": lambda m: m[1].shift.set_(torch.randn(6)),
+    "a buffer is a scalar now": lambda m: setattr(m[1], "shift", torch.tensor(2.0)),
+    "a buffer's storage grows": grow_storage,
+    "weights are loaded": lambda m: m.load_state_dict({k: v + 1 for k, v in m.state_dict().items()}),
+    "weights are assigned": lambda m: m.load_state_dict({k: v + 1 for k, v in m.state_dict().items()}, assign=True),
+    "a flag": lambda m: m[0].train(),
+    "a number, where it is read": lambda m: (m[1].train(), setattr(m[1], "factor", 3.0)),
+    "an item of a list": lambda m: m[0].steps.__setitem__(1, 7.0),
+    "a list grows": lambda m: m[0].steps.append(9.0),
+    "a list shrinks": lambda m: m[0].steps.clear(),
+    "another list": lambda m: setattr(m[0], "steps", [4.0]),
+    "a class": lambda m: setattr(m[1], "__class__", Other),
+    "a whole dict": replace_dict,
+    "a module is replaced": lambda m: m.__setitem__(0, nn.Identity()),
+    "a module is added": lambda m: m.append(nn.Tanh()),
+    "a module is removed": lambda m: m.__delitem__(1),
+    "a hook": lambda m: m[1].inner.register_forward_hook(lambda module, args, out: out + 1),
+    "a forward of its own": lambda m: setattr(m[1], "forward", lambda x: x * 3),
+}
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_a_change_to_a_module_is_noticed(change):
+    ours, theirs = model(), model()
+    wrapped = oxytorch.compile(ours)
+    x = torch.randn(3, 6)
+    for _ in range(4):
+        compare.assert_same(wrapped(x), theirs(x))
+    for m in (ours, theirs):
+        torch.manual_seed(5)
+        CHANGES[change](m)
+    for _ in range(4):
+        compare.assert_same(wrapped(x), theirs(x))
+
+
+def test_other_types_of_weights_are_noticed():
+    ours, theirs = nn.Linear(6, 6), nn.Linear(6, 6)
+    theirs.load_state_dict(ours.state_dict())
+    wrapped = oxytorch.compile(ours)
+    x = torch.randn(3, 6)
+    for dtype in (torch.float32, torch.float64, torch.bfloat16, torch.float32):
+        ours.to(dtype), theirs.to(dtype)
+        for _ in range(3):
+            compare.assert_same(wrapped(x.to(dtype)), theirs(x.to(dtype)))
+
+
+def test_what_a_closure_holds_is_noticed():
+    layer, scale, values = nn.Linear(6, 6), 2.0, [1.0, 2.0]
+
+    def f(x):
+        return layer(x) * scale + values[1]
+
+    def change(number):
+        nonlocal layer, scale
+        if number == 1:
+            scale = 3.0
+        elif number == 2:
+            values[1] = 5.0
+        elif number == 3:
+            layer = nn.Linear(6, 6)
+        elif number == 4:
+            values[:] = [0.0, 0.5, 1.0]
+
+    wrapped = oxytorch.compile(f)
+    x = torch.randn(2, 6)
+    for number in range(5):
+        change(number)
+        for _ in range(3):
+            compare.assert_same(wrapped(x), f(x))
+
+
+def test_what_changes_in_every_call_costs_no_result():
+    class Counting(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.weight = nn.Parameter(torch.ones(4))
+            self.calls = 0
+
+        def forward(self, x):
+            self.calls += 1
+            return x * self.weight
+
+    m = Counting()
+    wrapped = oxytorch.compile(m)
+    for n in range(200):
+        m.weight.data = torch.full((4,), float(n))
+        compare.assert_same(wrapped(torch.ones(4)), torch.full((4,), float(n)))
+    assert m.calls == 200
+
+
+def test_two_functions_do_not_disturb_each_other():
+    first, second = model(), model()
+    one, two = oxytorch.compile(first), oxytorch.compile(second)
+    x = torch.randn(3, 6)
+    for n in range(6):
+        first[0].steps[0] = float(n)
+        compare.assert_same(one(x), first(x))
+        compare.assert_same(two(x), second(x))
+
+
+def test_a_model_goes_when_nobody_holds_it():
+    m = model()
+    wrapped = oxytorch.compile(m)
+    for _ in range(4):
+        wrapped(torch.randn(3, 6))
+    parameter, replaced = weakref.ref(m[1].weight), weakref.ref(m[0].weight)
+    m[0].weight = nn.Parameter(torch.randn(6, 6))
+    wrapped(torch.randn(3, 6))
+    gc.collect()
+    assert replaced() is None
+    del m, wrapped
+    gc.collect()
+    assert parameter() is None
