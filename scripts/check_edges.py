@@ -19,11 +19,12 @@ ALLOWED = {
     "ox_ops": {"ox_ir"},
     "ox_bytecode": set(),
     "ox_capture": {"ox_bytecode", "ox_ops"},
+    "ox_autodiff": {"ox_ir", "ox_ops"},
     "ox_optimise": {"ox_ir", "ox_ops"},
     "ox_schedule": {"ox_ir", "ox_ops"},
     "ox_codegen_cpu": {"ox_ir"},
     "ox_runtime": {"ox_ir"},
-    "ox_driver": {"ox_ir", "ox_ops", "ox_optimise", "ox_schedule", "ox_codegen_cpu", "ox_runtime"},
+    "ox_driver": {"ox_ir", "ox_ops", "ox_autodiff", "ox_optimise", "ox_schedule", "ox_codegen_cpu", "ox_runtime"},
     "ox_py": {"ox_ir", "ox_ops", "ox_capture", "ox_driver", "ox_runtime"},
     "ox_testing": {"ox_ir", "ox_ops"},
 }

@@ -2,6 +2,7 @@
 //!
 //! - `options`: what a user may ask for.
 //! - `pipeline`: Graph in, Program out, every stage timed.
+//! - `training`: Graph in, two Programs out: forward and backward.
 //! - `program`: what is called.
 //! - `cache`: compiled kernels, shared by all graphs of the process.
 //! - `dump`: every program of every stage as text, for people.
@@ -14,10 +15,13 @@ mod options;
 mod pipeline;
 mod program;
 mod report;
+mod training;
 
 pub use dump::write_bug;
 pub use guard::{Panic, guarded};
 pub use options::{Mode, OptionValue, Options, OptionsError};
+pub use ox_autodiff::{Source, Undifferentiable, Wanted};
 pub use pipeline::{CompileError, Compiled, compile};
 pub use program::Program;
 pub use report::{PythonStep, Report};
+pub use training::{Training, TrainingError, compile_training};

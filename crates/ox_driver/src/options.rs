@@ -40,6 +40,7 @@ impl FromStr for Mode {
 pub enum OptionValue {
     Bool(bool),
     Int(i64),
+    Float(f64),
     Str(String),
     /// Anything else, by the name of its type.
     Other(String),
@@ -50,6 +51,7 @@ impl fmt::Display for OptionValue {
         match self {
             OptionValue::Bool(x) => write!(f, "{x}"),
             OptionValue::Int(x) => write!(f, "{x}"),
+            OptionValue::Float(x) => write!(f, "{x}"),
             OptionValue::Str(x) => write!(f, "\"{x}\""),
             OptionValue::Other(x) => write!(f, "a {x}"),
         }
@@ -74,6 +76,9 @@ pub struct Options {
     /// The user promises that weights will not change: they are folded into their neighbours and packed for the library, once. What is
     /// written into a weight afterwards is not noticed; a weight that is replaced by another tensor is.
     pub freezing: bool,
+    /// How much of what the backward pass needs may be kept, in thousandths: 1000 keeps all that is not cheap to compute again,
+    /// less computes more of it again.
+    pub activation_memory_budget: u32,
     /// How many threads compile kernels; 0 is one for each core.
     pub compile_threads: usize,
     /// Every program of every stage is written here as text.
@@ -86,6 +91,7 @@ impl Default for Options {
             mode: Mode::Default,
             round_intermediates: true,
             freezing: false,
+            activation_memory_budget: 1000,
             compile_threads: 0,
             debug_dir: std::env::var_os("OXYTORCH_DEBUG_DIR").filter(|d| !d.is_empty()).map(PathBuf::from),
         }
@@ -93,7 +99,8 @@ impl Default for Options {
 }
 
 impl Options {
-    pub const NAMES: [&'static str; 4] = ["compile_threads", "debug_dir", "freezing", "round_intermediates"];
+    pub const NAMES: [&'static str; 5] =
+        ["activation_memory_budget", "compile_threads", "debug_dir", "freezing", "round_intermediates"];
 
     pub fn new<'a>(mode: Option<&str>, named: impl IntoIterator<Item = (&'a str, OptionValue)>) -> Result<Options, OptionsError> {
         let mut options = Options { mode: mode.map_or(Ok(Mode::Default), str::parse)?, ..Options::default() };
@@ -106,6 +113,7 @@ impl Options {
     fn set(&mut self, name: &str, value: OptionValue) -> Result<(), OptionsError> {
         match name {
             "round_intermediates" => self.round_intermediates = want_bool(name, value)?,
+            "activation_memory_budget" => self.activation_memory_budget = want_share(name, value)?,
             "freezing" => self.freezing = want_bool(name, value)?,
             "compile_threads" => self.compile_threads = want_count(name, value)?,
             "debug_dir" => self.debug_dir = Some(PathBuf::from(want_str(name, value)?)),
@@ -132,6 +140,19 @@ fn want_count(name: &str, value: OptionValue) -> Result<usize, OptionsError> {
     match value {
         OptionValue::Int(x) if (0..=4096).contains(&x) => Ok(x as usize),
         other => Err(wrong(name, "a number from 0 to 4096", other)),
+    }
+}
+
+/// From 0 to 1, in thousandths.
+fn want_share(name: &str, value: OptionValue) -> Result<u32, OptionsError> {
+    let share = match value {
+        OptionValue::Float(x) => x,
+        OptionValue::Int(x) => x as f64,
+        other => return Err(wrong(name, "a number from 0 to 1", other)),
+    };
+    match (0.0..=1.0).contains(&share) {
+        true => Ok((share * 1000.0).round() as u32),
+        false => Err(wrong(name, "a number from 0 to 1", OptionValue::Float(share))),
     }
 }
 

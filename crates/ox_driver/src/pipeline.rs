@@ -34,7 +34,15 @@ pub struct Compiled {
 /// 3. codegen: the kernels that no earlier graph had, on threads.
 /// 4. load: the Plan is checked and bound to its kernels.
 pub fn compile(graph: &Graph, options: &Options, host: Arc<dyn HostCalls>) -> Result<Compiled, CompileError> {
-    let dump = Dump::new(options.debug_dir.as_deref());
+    compile_into(graph, options, host, Dump::new(options.debug_dir.as_deref()))
+}
+
+pub(crate) fn compile_into(
+    graph: &Graph,
+    options: &Options,
+    host: Arc<dyn HostCalls>,
+    dump: Dump,
+) -> Result<Compiled, CompileError> {
     let mut report = Report { graph_nodes: graph.nodes.len(), ..Report::default() };
     dump.write("1-graph.txt", graph);
 
@@ -78,7 +86,7 @@ fn finish(
 }
 
 /// One stage; a panic in it is its Bug.
-fn stage<T>(name: &'static str, f: impl FnOnce() -> Result<T, CompileError>) -> Result<T, CompileError> {
+pub(crate) fn stage<T>(name: &'static str, f: impl FnOnce() -> Result<T, CompileError>) -> Result<T, CompileError> {
     guarded(f).unwrap_or_else(|Panic(message)| Err(CompileError::Bug { stage: name, message }))
 }
 

@@ -260,6 +260,9 @@ pub enum Op {
     },
     /// The argument itself; no gradient flows back through it.
     Detach,
+    /// (value, path): the first argument; a gradient flows back through the second, of the same type. For functions whose derivative
+    /// eager takes in another way than they are computed.
+    Graft,
 
     /// `value` around the argument; `low[k]` elements in front of dimension k (negative cuts). How many behind is in the type.
     Pad {

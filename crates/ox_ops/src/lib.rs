@@ -1,7 +1,9 @@
 //! The op table, and the torch surface on top of it.
 
 pub mod builder;
+pub mod derive;
 pub mod error;
+pub mod formula;
 pub mod functional;
 pub mod infer;
 pub mod point;

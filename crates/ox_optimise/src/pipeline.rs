@@ -1,6 +1,7 @@
 //! The whole order of passes.
 
 use crate::OptimiseOptions;
+use crate::passes::drop_gradients::drop_gradients;
 use crate::passes::flatten_matmul::flatten_matmul;
 use crate::passes::fold_channels::fold_channels;
 use crate::passes::free_bias::free_bias;
@@ -28,8 +29,10 @@ pub struct PassReport {
 /// The graph in its best form for scheduling, with what each pass did.
 pub fn optimise_reported(graph: Graph, options: &OptimiseOptions) -> (Graph, Vec<PassReport>) {
     let mut line = Pipeline { graph, reports: Vec::new() };
-    // First, so that every later pass sees one spelling of each thing; then without what was replaced, since dead users would
+    // What only derivatives look at is gone before anything counts uses.
+    // Then rules, so that every later pass sees one spelling of each thing; then without what was replaced, since dead users would
     // hide that a value has a single use.
+    line.pass("drop_gradients", drop_gradients);
     line.rules("simplify", simplify);
     line.pass("remove_dead", remove_dead);
     // Before the products in it change their form.
@@ -47,7 +50,7 @@ pub fn optimise_reported(graph: Graph, options: &OptimiseOptions) -> (Graph, Vec
     }
     line.rules("fuse_post_ops", |graph| fuse_post_ops(graph, &options.fuse_post_ops));
     // The passes above put views where they needed them, and leave behind what they replaced.
-    if line.reports.iter().skip(2).any(|report| !report.rules.is_empty()) {
+    if line.reports.iter().skip(3).any(|report| !report.rules.is_empty()) {
         line.rules("simplify", simplify);
         line.pass("remove_dead", remove_dead);
     }

@@ -8,7 +8,7 @@ use ox_driver::{CompileError, OptionValue, Options, Panic, guarded};
 use ox_ir::{Device, Graph};
 use pyo3::intern;
 use pyo3::prelude::*;
-use pyo3::types::{PyBool, PyDict, PyInt, PyString};
+use pyo3::types::{PyBool, PyDict, PyFloat, PyInt, PyString};
 use std::fmt::Display;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -82,6 +82,9 @@ fn option_value(value: &Bound<'_, PyAny>) -> PyResult<OptionValue> {
         && let Ok(number) = value.extract()
     {
         return Ok(OptionValue::Int(number));
+    }
+    if value.is_instance_of::<PyFloat>() {
+        return Ok(OptionValue::Float(value.extract()?));
     }
     if value.is_instance_of::<PyString>() {
         return Ok(OptionValue::Str(value.extract()?));

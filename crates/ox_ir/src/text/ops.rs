@@ -188,6 +188,7 @@ op_table! {
     "unfold" Unfold{dim: usize, step: i64 = 1, dilation: i64 = 1};
     "diagonal" Diagonal{offset: i64 = 0, dim1: usize, dim2: usize};
     "detach" Detach();
+    "graft" Graft();
 
     "pad" Pad{low: Shape, value: Scalar};
     "cat" Cat{dim: usize};

@@ -31,6 +31,11 @@ impl Checked<'_> {
                 self.arity(1)?;
                 same_type(self.ty, self.arg(0))
             }
+            Op::Graft => {
+                self.arity(2)?;
+                same_type(self.ty, self.arg(0))?;
+                same_type(self.ty, self.arg(1))
+            }
             Op::Pad { low, .. } => {
                 self.one_of_same_dtype()?;
                 self.known_sizes(low)?;

@@ -35,6 +35,22 @@ impl Builder {
         Builder { graph, location: 0, locations: FxHashMap::default(), default_dtype: DType::F32, device: Device::Cpu }
     }
 
+    /// Goes on with a graph that was built before.
+    pub fn resume(graph: Graph, device: Device) -> Builder {
+        let known = graph.locations.iter().enumerate().skip(1).map(|(n, text)| (text.clone(), n as u32)).collect();
+        Builder { graph, locations: known, device, ..Builder::new() }
+    }
+
+    /// A copy of a node of another graph, with arguments of this one.
+    pub fn copy(&mut self, node: &Node, args: Args) -> NodeId {
+        self.graph.push(Node { args, ..node.clone() })
+    }
+
+    /// The location of all nodes that follow, as a place in the graph's list.
+    pub fn stand_at(&mut self, location: u32) {
+        self.location = location;
+    }
+
     pub fn graph(&self) -> &Graph {
         &self.graph
     }
@@ -132,7 +148,8 @@ impl Builder {
         Ok(types.into_iter().enumerate().map(|(n, ty)| self.project(call, n as u32, ty)).collect())
     }
 
-    fn project(&mut self, call: NodeId, n: u32, ty: TensorType) -> NodeId {
+    /// The n-th output of a library call.
+    pub fn project(&mut self, call: NodeId, n: u32, ty: TensorType) -> NodeId {
         self.push(Op::Project(n), Args::from_iter([call]), ty)
     }
 

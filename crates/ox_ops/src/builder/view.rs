@@ -103,6 +103,11 @@ impl Builder {
         if self.graph().node(x).op == Op::Detach { Ok(x) } else { self.add(Op::Detach, &[x]) }
     }
 
+    /// `value`, with the derivative of `path`.
+    pub fn graft(&mut self, value: NodeId, path: NodeId) -> OpResult<NodeId> {
+        self.add(Op::Graft, &[value, path])
+    }
+
     pub fn diagonal(&mut self, x: NodeId, offset: i64, dim1: usize, dim2: usize) -> OpResult<NodeId> {
         self.add(Op::Diagonal { offset, dim1, dim2 }, &[x])
     }

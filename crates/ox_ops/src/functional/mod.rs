@@ -15,7 +15,7 @@ use ox_ir::{Sym, TensorType};
 pub(crate) use names::resolve;
 pub(crate) use python_values::python_value;
 pub use write::are_apart;
-pub(crate) use write::{overlap_error, write_through};
+pub(crate) use write::{inverse, overlap_error, write_through};
 
 /// One view of a chain.
 #[derive(Clone, PartialEq, Eq, Debug)]

@@ -60,8 +60,8 @@ fn undo(builder: &mut Builder, step: &ViewStep, before: NodeId, written: NodeId)
         }
         Op::Permute(perm) => builder.permute(written, &inverse(perm)),
         Op::Slice(dims) => builder.slice_scatter(before, written, dims.clone()),
-        // In eager the written tensor keeps the gradient that it had before the write.
-        Op::Detach => Err(OpError::unsupported("a write through a detached tensor")),
+        // The written tensor keeps the gradient that it had before the write.
+        Op::Detach => builder.graft(written, before),
         _ => scatter_places(builder, step, before, written),
     }
 }

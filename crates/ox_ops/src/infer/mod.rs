@@ -28,6 +28,11 @@ pub fn infer(op: &Op, args: &[&TensorType]) -> OpResult<TensorType> {
         Op::Matmul { bias, add, .. } => contract::infer_matmul(*bias, *add, args),
         Op::Conv(attrs) => contract::infer_conv(attrs, args),
         Op::Pack(_) | Op::Detach => one(op, args).cloned(),
+        Op::Graft => {
+            let fits = matches!(args, [value, path] if value == path);
+            require(fits, || format!("graft of {args:?}"))?;
+            Ok(args[0].clone())
+        }
         Op::Attention(attrs) => contract::infer_attention(attrs, args),
         _ => Err(OpError::bug(format!("the type of {op:?} must be declared"))),
     }

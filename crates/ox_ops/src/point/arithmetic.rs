@@ -2,27 +2,44 @@
 
 use super::FloatMeaning::{One, Two, Typed};
 use super::IntMeaning as Int;
-use super::{Domain, PointRow, round, wrap};
+use super::{Domain, PointRow, Terms, round, wrap};
+use crate::formula::Expr;
 use ox_ir::{DType, PointOp};
 
 pub(super) const ROWS: &[PointRow] = &[
-    PointRow::both(PointOp::Neg, One(|x| -x), Int::One(i64::wrapping_neg)).exact(),
-    PointRow::both(PointOp::Abs, One(f64::abs), Int::One(i64::wrapping_abs)).exact(),
+    PointRow::both(PointOp::Neg, One(|x| -x), Int::One(i64::wrapping_neg)).exact().slopes(&[Some(|t| -t.g())]),
+    PointRow::both(PointOp::Abs, One(f64::abs), Int::One(i64::wrapping_abs))
+        .exact()
+        .slopes(&[Some(|t| t.g() * t.x().unary(PointOp::Sign))]),
     // NaN and both zeros give 0.
-    PointRow::both(PointOp::Sign, One(|x| f64::from(x > 0.0) - f64::from(x < 0.0)), Int::One(i64::signum)).exact(),
-    PointRow::both(PointOp::Add, Two(|a, b| a + b), Int::Two(i64::wrapping_add)).exact(),
-    PointRow::both(PointOp::Sub, Two(|a, b| a - b), Int::Two(i64::wrapping_sub)).exact(),
-    PointRow::both(PointOp::Mul, Two(|a, b| a * b), Int::Two(i64::wrapping_mul)).exact(),
-    PointRow::float(PointOp::Div, Two(|a, b| a / b)).exact(),
-    PointRow::both(PointOp::DivFloor, Two(div_floor), Int::Division(int_div_floor)),
+    PointRow::both(PointOp::Sign, One(|x| f64::from(x > 0.0) - f64::from(x < 0.0)), Int::One(i64::signum)).exact().zero_slope(),
+    PointRow::both(PointOp::Add, Two(|a, b| a + b), Int::Two(i64::wrapping_add))
+        .exact()
+        .slopes(&[Some(|t| t.g()), Some(|t| t.g())]),
+    PointRow::both(PointOp::Sub, Two(|a, b| a - b), Int::Two(i64::wrapping_sub))
+        .exact()
+        .slopes(&[Some(|t| t.g()), Some(|t| -t.g())]),
+    PointRow::both(PointOp::Mul, Two(|a, b| a * b), Int::Two(i64::wrapping_mul))
+        .exact()
+        .slopes(&[Some(|t| t.g() * t.y()), Some(|t| t.g() * t.x())]),
+    PointRow::float(PointOp::Div, Two(|a, b| a / b))
+        .exact()
+        .slopes(&[Some(|t| t.g() / t.y()), Some(|t| -t.g() * (t.r() / t.y()))]),
+    PointRow::both(PointOp::DivFloor, Two(div_floor), Int::Division(int_div_floor)).zero_slope(),
     PointRow::both(
         PointOp::DivTrunc,
         Typed(|dtype, x| round(dtype.compute(), x[0] / x[1]).trunc()),
         Int::Division(i64::wrapping_div),
-    ),
-    PointRow::both(PointOp::Remainder, Two(remainder), Int::Division(int_remainder)),
-    PointRow::both(PointOp::Fmod, Two(|a, b| a % b), Int::Division(i64::wrapping_rem)).exact(),
-    PointRow::both(PointOp::Pow, Two(f64::powf), Int::Typed(int_pow)).on(&[Domain::Positive, Domain::Small]),
+    )
+    .zero_slope(),
+    PointRow::both(PointOp::Remainder, Two(remainder), Int::Division(int_remainder))
+        .slopes(&[Some(|t| t.g()), Some(|t| -t.g() * t.x().binary(PointOp::DivFloor, t.y()))]),
+    PointRow::both(PointOp::Fmod, Two(|a, b| a % b), Int::Division(i64::wrapping_rem))
+        .exact()
+        .slopes(&[Some(|t| t.g()), Some(|t| -t.g() * t.x().binary(PointOp::DivTrunc, t.y()))]),
+    PointRow::both(PointOp::Pow, Two(f64::powf), Int::Typed(int_pow))
+        .on(&[Domain::Positive, Domain::Small])
+        .slopes(&[Some(pow_base), Some(pow_exponent)]),
     PointRow::both(
         PointOp::Maximum,
         Two(|a, b| {
@@ -36,7 +53,8 @@ pub(super) const ROWS: &[PointRow] = &[
         }),
         Int::Two(i64::max),
     )
-    .exact(),
+    .exact()
+    .slopes(&[Some(|t| t.x().lt(t.y()).pick(0.0, half_of_ties(t))), Some(|t| t.x().gt(t.y()).pick(0.0, half_of_ties(t)))]),
     PointRow::both(
         PointOp::Minimum,
         Two(|a, b| {
@@ -50,11 +68,39 @@ pub(super) const ROWS: &[PointRow] = &[
         }),
         Int::Two(i64::min),
     )
-    .exact(),
-    PointRow::float(PointOp::Fmax, Two(f64::max)).exact(),
-    PointRow::float(PointOp::Fmin, Two(f64::min)).exact(),
-    PointRow::float(PointOp::Fma, Typed(fma)).exact(),
+    .exact()
+    .slopes(&[Some(|t| t.x().gt(t.y()).pick(0.0, half_of_ties(t))), Some(|t| t.x().lt(t.y()).pick(0.0, half_of_ties(t)))]),
+    PointRow::float(PointOp::Fmax, Two(f64::max)).exact().slopes(&[
+        Some(|t| t.x().ge(t.y()).or(t.y().unary(PointOp::IsNan)).pick(t.g(), 0.0)),
+        Some(|t| t.x().ge(t.y()).or(t.y().unary(PointOp::IsNan)).pick(0.0, t.g())),
+    ]),
+    PointRow::float(PointOp::Fmin, Two(f64::min)).exact().slopes(&[
+        Some(|t| t.x().le(t.y()).or(t.y().unary(PointOp::IsNan)).pick(t.g(), 0.0)),
+        Some(|t| t.x().le(t.y()).or(t.y().unary(PointOp::IsNan)).pick(0.0, t.g())),
+    ]),
+    PointRow::float(PointOp::Fma, Typed(fma)).exact().slopes(&[
+        Some(|t| t.g() * t.y()),
+        Some(|t| t.g() * t.x()),
+        Some(|t| t.g()),
+    ]),
 ];
+
+/// No base has a gradient for the exponent 0, not even 0 itself.
+fn pow_base(t: &Terms) -> Expr {
+    let grown = t.g() * (t.y() * t.x().binary(PointOp::Pow, t.y() - 1.0));
+    t.y().eq(0.0).pick(0.0, grown)
+}
+
+/// A power of 0 stays 0 (or 1) whatever the exponent is, unless it is negative.
+fn pow_exponent(t: &Terms) -> Expr {
+    let stays = t.x().eq(0.0).and(t.y().ge(0.0));
+    stays.pick(0.0, t.g() * (t.r() * t.x().unary(PointOp::Log)))
+}
+
+/// Equal arguments share the gradient.
+fn half_of_ties(t: &Terms) -> Expr {
+    t.x().eq(t.y()).pick(t.g() / 2.0, t.g())
+}
 
 /// The remainder with the divisor's sign.
 fn remainder(a: f64, b: f64) -> f64 {

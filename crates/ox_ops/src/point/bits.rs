@@ -1,7 +1,7 @@
 //! Logic, bits and choice.
 
 use super::IntMeaning::{Two, Typed};
-use super::PointRow;
+use super::{Derivative, PointRow};
 use ox_ir::{DType, PointOp};
 
 pub(super) const ROWS: &[PointRow] = &[
@@ -12,8 +12,10 @@ pub(super) const ROWS: &[PointRow] = &[
     PointRow::int(PointOp::Shl, Typed(|dtype, a, by| if within(dtype, by) { a.wrapping_shl(by as u32) } else { 0 })),
     PointRow::int(PointOp::Shr, Typed(|dtype, a, by| if within(dtype, by) { a >> by } else { a >> 63 })),
     // Chooses between values of any type: `apply` does it without a meaning.
-    PointRow { op: PointOp::Where, float: None, int: None, exact: true, domain: &[], derivative: None },
+    PointRow { op: PointOp::Where, float: None, int: None, exact: true, domain: &[], derivative: WHERE },
 ];
+
+const WHERE: Derivative = Derivative::Slopes(&[None, Some(|t| t.x().pick(t.g(), 0.0)), Some(|t| t.x().pick(0.0, t.g()))]);
 
 /// Whether a shift stays inside of the type's width.
 fn within(dtype: DType, by: i64) -> bool {

@@ -6,7 +6,9 @@ use super::PointRow;
 use ox_ir::PointOp;
 
 pub(super) const ROWS: &[PointRow] = &[
-    PointRow::float(PointOp::Copysign, Two(f64::copysign)).exact(),
+    PointRow::float(PointOp::Copysign, Two(f64::copysign))
+        .exact()
+        .slopes(&[Some(|t| t.x().eq(0.0).pick(0.0, t.g() * (t.r() / t.x()))), None]),
     PointRow::float(PointOp::IsNan, Test(f64::is_nan)).exact(),
     PointRow::float(PointOp::IsInf, Test(f64::is_infinite)).exact(),
     PointRow::float(PointOp::SignBit, Test(f64::is_sign_negative)).exact(),

@@ -14,6 +14,7 @@ mod power;
 mod rounding;
 mod special;
 
+use crate::formula::Expr;
 use ox_ir::{DType, PointOp, Scalar};
 use std::sync::OnceLock;
 
@@ -41,10 +42,49 @@ pub enum IntMeaning {
     Compare(fn(i64, i64) -> bool),
 }
 
-/// The gradient for one argument, as Ops: given the arguments, the result and the result's gradient. `None` in a row means
-/// that the op has no derivative yet; ops that are piecewise constant have rules that give zero.
-pub type Derivative =
-    fn(&mut crate::Builder, &[ox_ir::NodeId], ox_ir::NodeId, ox_ir::NodeId, usize) -> crate::OpResult<ox_ir::NodeId>;
+/// What a derivative is made of. Half types are computed in f32, as eager does it.
+pub struct Terms {
+    pub args: Vec<Expr>,
+    pub result: Expr,
+    pub grad: Expr,
+}
+
+impl Terms {
+    /// The first argument.
+    pub fn x(&self) -> Expr {
+        self.args[0].clone()
+    }
+
+    /// The second argument.
+    pub fn y(&self) -> Expr {
+        self.args[1].clone()
+    }
+
+    /// The result.
+    pub fn r(&self) -> Expr {
+        self.result.clone()
+    }
+
+    /// The result's gradient.
+    pub fn g(&self) -> Expr {
+        self.grad.clone()
+    }
+}
+
+/// The gradient of one argument.
+pub type Slope = fn(&Terms) -> Expr;
+
+#[derive(Clone, Copy)]
+pub enum Derivative {
+    /// Not a function between floats.
+    None,
+    /// Piecewise constant.
+    Zero,
+    /// One for each argument, as eager computes it, ties and zeros included; None is zero.
+    Slopes(&'static [Option<Slope>]),
+    /// A library call that no formula expresses.
+    Call(fn(&mut crate::Builder, ox_ir::NodeId, ox_ir::NodeId) -> crate::OpResult<ox_ir::NodeId>),
+}
 
 pub struct PointRow {
     pub op: PointOp,
@@ -54,7 +94,7 @@ pub struct PointRow {
     pub exact: bool,
     /// Where to test each argument.
     pub domain: &'static [Domain],
-    pub derivative: Option<Derivative>,
+    pub derivative: Derivative,
 }
 
 impl PointRow {
@@ -66,12 +106,19 @@ impl PointRow {
             int: None,
             exact: false,
             domain: &[Domain::Real, Domain::Real, Domain::Real],
-            derivative: None,
+            derivative: Derivative::None,
         }
     }
 
     const fn int(op: PointOp, int: IntMeaning) -> PointRow {
-        PointRow { op, float: None, int: Some(int), exact: true, domain: &[Domain::Real, Domain::Real], derivative: None }
+        PointRow {
+            op,
+            float: None,
+            int: Some(int),
+            exact: true,
+            domain: &[Domain::Real, Domain::Real],
+            derivative: Derivative::None,
+        }
     }
 
     const fn both(op: PointOp, float: FloatMeaning, int: IntMeaning) -> PointRow {
@@ -80,6 +127,14 @@ impl PointRow {
 
     const fn exact(self) -> PointRow {
         PointRow { exact: true, ..self }
+    }
+
+    const fn zero_slope(self) -> PointRow {
+        PointRow { derivative: Derivative::Zero, ..self }
+    }
+
+    const fn slopes(self, slopes: &'static [Option<Slope>]) -> PointRow {
+        PointRow { derivative: Derivative::Slopes(slopes), ..self }
     }
 
     const fn on(self, domain: &'static [Domain]) -> PointRow {

@@ -52,7 +52,9 @@ use rustc_hash::FxHashMap;
 use std::sync::OnceLock;
 
 pub use bound::{Bound, Operand, wrap_dim, wrap_dims};
+pub use operator::Operator;
 pub(crate) use signature::{Slots, bind};
+pub use softmax::softmax_along;
 pub(crate) use subscript::assigned;
 
 /// Whether what a row returns shares memory with its first argument.

@@ -49,7 +49,6 @@ fn rules_for(op: &Op) -> &'static [Rule] {
         Op::Reshape => views::RESHAPE,
         Op::Permute(_) => views::PERMUTE,
         Op::Expand => views::EXPAND,
-        Op::Detach => views::DETACH,
         Op::Slice(_) => slices::SLICE,
         Op::Pad { .. } => assembly::PAD,
         Op::Cat { .. } => assembly::CAT,

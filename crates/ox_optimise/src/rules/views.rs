@@ -27,9 +27,6 @@ pub const EXPAND: &[Rule] = &[
     Rule { name: "expand-expand", apply: expand_expand },
 ];
 
-/// Whoever wanted derivatives has taken them before the graph is optimised.
-pub const DETACH: &[Rule] = &[Rule { name: "detach", apply: |_, node| Some(node.args[0]) }];
-
 pub const IOTA: &[Rule] =
     &[Rule { name: "iota-of-one", apply: iota_of_one }, Rule { name: "iota-as-expand", apply: iota_as_expand }];
 

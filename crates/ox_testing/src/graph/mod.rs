@@ -127,7 +127,7 @@ impl Eval<'_> {
             Op::Iota { dim } => Ok(TensorData::from_fn(self.dtype, &self.shape, |index| Scalar::Int(index[*dim] as i64))),
             Op::Point(point) => self.point(*point),
             Op::Cast => Ok(TensorData::new(self.dtype, &self.arg(0)?.shape, self.arg(0)?.data.iter().copied())),
-            Op::Detach => Ok(self.arg(0)?.clone()),
+            Op::Detach | Op::Graft => Ok(self.arg(0)?.clone()),
             Op::Reshape | Op::Permute(_) | Op::Expand | Op::Slice(_) | Op::Unfold { .. } | Op::Diagonal { .. } => self.view(op),
             Op::Pad { low, value } => self.pad(low, *value),
             Op::Cat { dim } => self.cat(*dim),

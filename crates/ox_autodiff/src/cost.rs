@@ -1,0 +1,129 @@
+//! What saving a value costs, and what may be computed again.
+
+use crate::flow::INFINITE;
+use ox_ir::graph::{Node, NodeId, Op};
+use ox_ir::{Graph, Sym, TensorType};
+
+/// The size that is assumed for a dimension that is not known.
+const GUESS: i64 = 256;
+/// A value behind more operations than this is not computed again from their start.
+const LONGEST_CHAIN: u32 = 32;
+
+fn estimate(size: &Sym) -> u64 {
+    let guess = size.eval(&|v| Some(GUESS.clamp(v.lo(), v.hi().max(v.lo())))).unwrap_or(i64::MAX >> 20);
+    guess.max(1) as u64
+}
+
+pub fn bytes(ty: &TensorType) -> u64 {
+    estimate(&ty.numel()).saturating_mul(ty.dtype.size() as u64).min(INFINITE >> 8)
+}
+
+/// What a value is to the forward graph.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Standing {
+    /// In memory whether it is saved or not.
+    Written,
+    /// Computed on the way to something else.
+    Passing,
+    /// Only gradients need it.
+    Foreign,
+}
+
+/// What it costs to keep a value until the backward graph runs: its memory, and the time to write it if nobody else does. A view is
+/// not kept: what it looks at is.
+pub fn saving(node: &Node, standing: Standing) -> u64 {
+    let per_byte = match standing {
+        Standing::Written => 4,
+        Standing::Passing => 5,
+        Standing::Foreign => 6,
+    };
+    match &node.op {
+        Op::Library(_) => INFINITE,
+        Op::Slice(_) => bytes(&node.ty) * 6 + 64,
+        op if op.is_view() => INFINITE,
+        _ => bytes(&node.ty) * per_byte,
+    }
+}
+
+/// Which values are never computed again: those of library calls, of whole reductions, and those that both graphs would write to
+/// memory for a call to read.
+pub struct Fixed<'a> {
+    graph: &'a Graph,
+    /// Read by a call among the primal nodes, and by one among the others; through views.
+    read_before: Vec<bool>,
+    read_behind: Vec<bool>,
+    depth: Vec<u32>,
+    budget: Budget,
+}
+
+/// How much the user wants computed again to save memory.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Budget(pub f64);
+
+impl Budget {
+    /// Only what costs no time worth speaking of.
+    fn is_full(self) -> bool {
+        self.0 >= 1.0
+    }
+}
+
+impl<'a> Fixed<'a> {
+    pub fn new(graph: &'a Graph, primal: &[bool], budget: Budget) -> Fixed<'a> {
+        let count = graph.nodes.len();
+        let mut fixed =
+            Fixed { graph, read_before: vec![false; count], read_behind: vec![false; count], depth: vec![0; count], budget };
+        for id in graph.ids().filter(|id| graph.node(*id).op.is_call()) {
+            for arg in &graph.node(id).args {
+                let base = view_base(graph, *arg).index();
+                if primal[id.index()] { fixed.read_before[base] = true } else { fixed.read_behind[base] = true }
+            }
+        }
+        for output in &graph.outputs {
+            let base = view_base(graph, output.value);
+            fixed.read_before[base.index()] |= primal[base.index()];
+        }
+        for id in graph.ids() {
+            fixed.depth[id.index()] = fixed.depth_of(id);
+        }
+        fixed
+    }
+
+    fn depth_of(&self, id: NodeId) -> u32 {
+        let node = self.graph.node(id);
+        if node.args.is_empty() || self.is_computed_once(id) {
+            return 0;
+        }
+        let below = node.args.iter().map(|arg| self.depth[arg.index()]).max().unwrap_or(0);
+        if node.op.is_view() { below } else { below + 1 }
+    }
+
+    /// Whether a node that the forward graph computes ends in memory.
+    pub fn is_written(&self, id: NodeId) -> bool {
+        let op = &self.graph.node(id).op;
+        let in_memory = op.is_call() || matches!(op, Op::Project(_) | Op::Reduce { .. } | Op::Scan { .. } | Op::IndexPut { .. });
+        in_memory || self.read_before[id.index()]
+    }
+
+    pub fn is_fixed(&self, id: NodeId) -> bool {
+        self.is_computed_once(id) || (self.budget.is_full() && self.depth[id.index()] > LONGEST_CHAIN)
+    }
+
+    fn is_computed_once(&self, id: NodeId) -> bool {
+        let node = self.graph.node(id);
+        match &node.op {
+            Op::Project(_) | Op::Scan { .. } | Op::IndexPut { .. } => true,
+            op if op.is_call() => true,
+            Op::Reduce { .. } => self.budget.is_full() || self.budget.0 > 0.5,
+            op if op.is_view() => false,
+            _ => self.budget.is_full() && self.read_before[id.index()] && self.read_behind[id.index()],
+        }
+    }
+}
+
+/// What a view looks at.
+pub fn view_base(graph: &Graph, mut id: NodeId) -> NodeId {
+    while graph.node(id).op.is_view() {
+        id = graph.node(id).args[0];
+    }
+    id
+}

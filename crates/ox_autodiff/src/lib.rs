@@ -1,0 +1,20 @@
+//! Graph to forward and backward Graph.
+//!
+//! - `joint`: the graph, then the gradients of its inputs, given those of its outputs; by the derivatives in `ox_ops::derive`.
+//! - `prepare`: attention in a form that has a derivative.
+//! - `active`: which values carry a gradient.
+//! - `partition`: the joint graph cut in two: what the backward graph needs of the forward one is saved or computed again.
+//! - `cost`: what may be computed again, and what saving costs.
+//! - `flow`: the cheapest cut.
+//! - `text`: both as text.
+
+mod active;
+mod cost;
+mod flow;
+mod joint;
+mod partition;
+mod prepare;
+mod text;
+
+pub use joint::{Joint, Undifferentiable, Wanted, joint};
+pub use partition::{Source, Split, partition};

@@ -1,0 +1,65 @@
+//! Graph in, two Programs out: one that computes the results and what must be saved, one that computes gradients.
+
+use crate::dump::Dump;
+use crate::options::Options;
+use crate::pipeline::{CompileError, Compiled, compile_into, stage};
+use ox_autodiff::{Joint, Source, Split, Undifferentiable, Wanted, joint, partition};
+use ox_ir::Graph;
+use ox_optimise::passes::remove_dead::remove_dead;
+use ox_optimise::passes::simplify::simplify;
+use ox_runtime::HostCalls;
+use std::sync::Arc;
+
+pub struct Training {
+    /// Inputs as in the graph; results: the user's, then what is saved.
+    pub forward: Compiled,
+    /// Results: the gradients that exist, in the order of the inputs that they belong to.
+    pub backward: Compiled,
+    /// How many of the forward program's results are the user's.
+    pub outputs: usize,
+    /// What the backward program is called with, in order.
+    pub sources: Vec<Source>,
+    /// For each input of the graph, which result of the backward program is its gradient.
+    pub gradients: Vec<Option<u32>>,
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum TrainingError {
+    /// The graph must be cut at a node that only torch can differentiate.
+    #[error(transparent)]
+    Undifferentiable(#[from] Undifferentiable),
+    #[error(transparent)]
+    Compile(#[from] CompileError),
+}
+
+/// Differentiates before anything else, so that derivatives are taken of what the user wrote; then both halves go the usual way.
+pub fn compile_training(
+    graph: &Graph,
+    wanted: &Wanted,
+    options: &Options,
+    host: Arc<dyn HostCalls>,
+) -> Result<Training, TrainingError> {
+    let dump = Dump::new(options.debug_dir.as_deref());
+    dump.write("0-graph.txt", graph);
+    let Split { forward, backward, outputs, sources, gradients } = differentiate(graph, wanted, options, &dump)?;
+    // Weights that are trained are not frozen.
+    let options = Options { freezing: false, ..options.clone() };
+    let forward = compile_into(&forward, &options, host.clone(), dump.inner("forward"))?;
+    let backward = compile_into(&backward, &options, host, dump.inner("backward"))?;
+    Ok(Training { forward, backward, outputs, sources, gradients })
+}
+
+fn differentiate(graph: &Graph, wanted: &Wanted, options: &Options, dump: &Dump) -> Result<Split, TrainingError> {
+    let joint = stage("autodiff", || Ok(joint(graph, wanted)))??;
+    dump.write("1-joint.txt", &joint);
+    // Rules before the cut: a derivative that computes what the graph has already is the same node then.
+    let joint = stage("autodiff", || Ok(simplified(joint)))?;
+    dump.write("2-simplified.txt", &joint);
+    let split = stage("autodiff", || Ok(partition(&joint, f64::from(options.activation_memory_budget) / 1000.0)))?;
+    dump.write("3-split.txt", &split);
+    Ok(split)
+}
+
+fn simplified(joint: Joint) -> Joint {
+    Joint { graph: remove_dead(simplify(joint.graph).0), ..joint }
+}

@@ -1,0 +1,68 @@
+//! Calls of torch's operators that have a derivative: by another operator of torch's, or by Ops. The rest is differentiated by torch
+//! itself: the graph is cut there.
+
+use super::{Gradients, Site, attention};
+use crate::builder::Builder;
+use crate::error::{OpError, OpResult};
+use crate::surface::wrap_dim;
+use ox_ir::Scalar;
+use ox_ir::graph::{Arg, Bounds, Callee, Combine, Library, NodeId, ReduceOp};
+
+type Rule = fn(&mut Builder, &Site<'_>, &Library) -> OpResult<Gradients>;
+
+const RULES: &[(&str, Rule)] = &[
+    (attention::FORWARD, attention::flash_backward),
+    ("aten::sort", |b, site, call| selection(b, site, dim_of(call, 1))),
+    ("aten::topk", |b, site, call| selection(b, site, dim_of(call, 2))),
+    ("aten::kthvalue", |b, site, call| selection(b, site, dim_of(call, 2))),
+    ("aten::mode", |b, site, call| selection(b, site, dim_of(call, 1))),
+    ("aten::cummax", |b, site, call| selection(b, site, dim_of(call, 1))),
+    ("aten::cummin", |b, site, call| selection(b, site, dim_of(call, 1))),
+];
+
+pub fn library(b: &mut Builder, site: &Site<'_>, call: &Library) -> OpResult<Gradients> {
+    let name = match &call.callee {
+        Callee::Dispatcher { name, .. } => name,
+        Callee::Python { name, .. } => name,
+    };
+    let rule = RULES.iter().find(|(known, _)| known == name).filter(|_| call.mutates.is_empty());
+    match rule {
+        Some((_, rule)) => rule(b, site, call),
+        None => Err(OpError::unsupported(format!("the derivative of {name} is torch's"))),
+    }
+}
+
+/// The dimension that an operator works along: the n-th argument, or by name.
+fn dim_of(call: &Library, at: usize) -> i64 {
+    let named = || call.kwargs.iter().find(|(name, _)| name == "dim").map(|(_, arg)| arg);
+    match call.args.get(at).or_else(named) {
+        Some(Arg::Int(dim)) => dim.as_const().unwrap_or(-1),
+        _ => -1,
+    }
+}
+
+/// (values, indices) along a dimension: each value's gradient belongs where its index says.
+fn selection(b: &mut Builder, site: &Site<'_>, dim: i64) -> OpResult<Gradients> {
+    let (x, mut grad) = (site.arg(0), site.grad()?);
+    let values = b.ty(grad).clone();
+    let mut indices = b.project(site.result, 1, values.with_dtype(ox_ir::DType::I64));
+    let rank = b.rank(x);
+    let dim = wrap_dim(dim, rank)?;
+    if rank == 0 {
+        return Ok(vec![Some(grad)]);
+    }
+    if values.rank() < rank {
+        (grad, indices) = (b.unsqueeze(grad, dim)?, b.unsqueeze(indices, dim)?);
+    }
+    site.only(scatter_sum(b, x, dim, indices, grad))
+}
+
+/// Zeros like `x`, with `grad` added where `gather` along `dim` would have read it.
+pub fn scatter_sum(b: &mut Builder, x: NodeId, dim: usize, indices: NodeId, grad: NodeId) -> OpResult<NodeId> {
+    let base = b.full_like(Scalar::Float(0.0), x);
+    let shape = b.shape(indices);
+    let places = (0..shape.len()).map(|d| if d == dim { Ok(indices) } else { b.iota(&shape, d) });
+    let places = places.collect::<OpResult<Vec<_>>>()?;
+    let dims: Vec<usize> = (0..shape.len()).collect();
+    b.index_put(base, &places, grad, (&dims, 0, Bounds::RuntimeError), Combine::With(ReduceOp::Sum))
+}
