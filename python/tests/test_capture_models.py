@@ -1,6 +1,13 @@
 """What the models of the libraries do, as small functions: captured in one graph that later calls use again."""
 
+import copy
+import itertools
+import warnings
+
 import torch
+import torch.nn as nn
+from compare import assert_same
+from oxytorch import _oxytorch
 from test_capture import check, x
 
 
@@ -39,3 +46,92 @@ def parts_of_hints(t):
 def test_classes_as_keys_and_hints():
     check(keyed_by_classes, (x(),))
     check(parts_of_hints, (x(),))
+
+
+class Settings:
+    def __init__(self):
+        self.names = {"a": 1, "b": [2, 3]}
+        self.shared = self.names
+        self.width = 4
+
+
+class CopiesItself:
+    def __init__(self, width):
+        self.width = width
+
+    def __deepcopy__(self, memo):
+        return CopiesItself(self.width + 1)
+
+
+class Copying(nn.Module):
+    """As encoder-decoders do with their configurations."""
+
+    def __init__(self, config):
+        super().__init__()
+        self.config = config
+
+    def forward(self, t):
+        first, second = copy.deepcopy(self.config), copy.deepcopy(self.config)
+        first.width += 1
+        second.names["b"].append(4)
+        table = copy.deepcopy(first.__dict__)
+        shallow = copy.copy(first)
+        assert first is not second and first.names is first.shared and shallow.names is first.names
+        return t * first.width + len(second.names["b"]), second, table
+
+
+def test_copies_are_objects_of_the_call():
+    model = Copying(Settings())
+    # The library notes in a class that it has copied one of its instances.
+    copy.copy(model.config)
+    captured = _oxytorch.capture(model)
+    with torch.no_grad():
+        for width in (4, 4, 4, 5, 5):
+            model.config.width = width
+            t = x()
+            (got, second, table), (want, plain, expected) = captured(t), model(t)
+            assert_same(got, want)
+            assert second is not model.config and second.shared is second.names
+            assert vars(second) == vars(plain) and table == expected
+    assert vars(model.config) == {"names": {"a": 1, "b": [2, 3]}, "shared": {"a": 1, "b": [2, 3]}, "width": 5}
+    assert captured.stats()["traced"] == 2, captured.report()["recompiles"]
+    assert not captured.stats()["breaks"]
+
+
+def test_copies_by_the_class_are_made_again():
+    own = CopiesItself(1)
+
+    def both(t):
+        first, second = copy.deepcopy(own), copy.deepcopy(own)
+        first.seen = True
+        return t * first.width, first, second
+
+    captured = _oxytorch.capture(both)
+    with torch.no_grad():
+        kept = [captured(x()) for _ in range(3)]
+    assert all(first is not second and first.seen and not hasattr(second, "seen") for _, first, second in kept)
+    assert len({id(copied) for _, *pair in kept for copied in pair}) == 6
+    assert captured.stats()["traced"] == 1 and not captured.stats()["breaks"]
+
+
+def test_traces_that_are_never_used_again_are_reported():
+    counter = itertools.count()
+
+    class Restless:
+        @property
+        def number(self):
+            return self.numbers[0]
+
+    state = Restless()
+
+    def restless(t):
+        return t * state.number
+
+    captured = _oxytorch.capture(restless)
+    with torch.no_grad(), warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        for _ in range(5):
+            state.numbers = [next(counter)]
+            captured(x())
+    messages = [str(w.message) for w in caught if "again and again" in str(w.message)]
+    assert len(messages) == 1 and "numbers[0]" in messages[0]

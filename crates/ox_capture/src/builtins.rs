@@ -38,7 +38,7 @@ pub enum Known {
     No,
     /// `inspect.signature`, of a function that is pinned.
     Signature,
-    /// `copy.copy` and `copy.deepcopy`: what was outside is copied again in later calls.
+    /// `copy.copy` and `copy.deepcopy`
     Copy,
     /// `torch.autograd.Function.apply`
     Apply,

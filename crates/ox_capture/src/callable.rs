@@ -46,6 +46,8 @@ struct Inner {
     /// Seconds spent in tracing, and within that in compiling and running graphs for the first time.
     seconds: Cell<(f64, f64)>,
     called: Cell<bool>,
+    /// Whether it was said that traces are not used again.
+    told: Cell<bool>,
 }
 
 // SAFETY: only attached threads get here, one at a time, and no borrow of a cell is held where the interpreter may switch threads: graphs,
@@ -79,6 +81,7 @@ impl Captured {
             recompiles: RefCell::default(),
             seconds: Cell::default(),
             called: Cell::new(false),
+            told: Cell::new(false),
         }))
     }
 }
@@ -142,6 +145,7 @@ impl Inner {
             return Err(PyRuntimeError::new_err(text));
         }
         log(Topic::Recompiles, || format!("{name} is traced again: {why}"));
+        self.tell_of_repetition(branches, values, returned)?;
         self.recompiles.borrow_mut().push(why);
         Ok(true)
     }
@@ -151,6 +155,24 @@ impl Inner {
         let sources = self.tree.sources.borrow();
         let context = Context { sources: &sources, backend: &*self.backend, returned };
         branches.all().iter().filter_map(|segment| segment.objection(&context, values)).collect()
+    }
+
+    /// Two traces that no call has ever used again, both for the same place that no argument decides: probably no trace ever will be.
+    fn tell_of_repetition(&self, branches: &Branches, values: &mut Values<'_>, returned: bool) -> PyResult<()> {
+        let places: Vec<String> = {
+            let sources = self.tree.sources.borrow();
+            let context = Context { sources: &sources, backend: &*self.backend, returned };
+            let unused = branches.all().into_iter().filter(|segment| !segment.used.get());
+            unused.filter_map(|segment| segment.strange_objection(&context, values)).collect()
+        };
+        let twice = places.iter().enumerate().find(|(n, place)| places[..*n].contains(place));
+        match twice {
+            Some((_, place)) if !self.told.replace(true) => self.backend.warn(&format!(
+                "oxytorch: {} is traced again and again: {place} is another in every call",
+                short(&self.function)
+            )),
+            _ => Ok(()),
+        }
     }
 
     fn choose(&self, branches: &Branches, values: &mut Values<'_>, returned: bool) -> Option<Rc<Segment>> {

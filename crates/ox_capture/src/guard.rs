@@ -86,6 +86,20 @@ impl Check {
         }
     }
 
+    /// What it looks at first.
+    pub fn place(&self) -> Option<SourceId> {
+        match self {
+            Check::Type(id, _) | Check::Is(id, _) | Check::Equal(id, _) | Check::Same(id, _) | Check::Different(id, _) => {
+                Some(*id)
+            }
+            Check::Len(id, _) | Check::Keys(id, _) | Check::Members(id, _) | Check::NoKey(id, _) | Check::HasKey(id, _) => {
+                Some(*id)
+            }
+            Check::NoAttr(id, _) | Check::EmptyCell(id) | Check::Tensor(id, _) | Check::RequiresGrad(id, _) => Some(*id),
+            Check::Call(..) | Check::State(_) | Check::Version(..) | Check::Code(..) | Check::Returned(_) => None,
+        }
+    }
+
     /// What a failed check found instead, where that can be told in a few words.
     pub fn found(&self, context: &Context<'_>, values: &mut Values<'_>) -> String {
         let value = match self {

@@ -106,6 +106,19 @@ impl Sources {
         &self.list[id.0 as usize].1
     }
 
+    /// Whether it is found without looking at what the function was called with, or at what calls inside it returned.
+    pub fn is_behind_the_arguments(&self, id: SourceId) -> bool {
+        match self.get(id) {
+            Source::Arg(_) | Source::Kwarg(_) | Source::Result(_) => false,
+            Source::Attr(of, _) | Source::Item(of, _) | Source::Value(of, _) | Source::Member(of, _) => {
+                self.is_behind_the_arguments(*of)
+            }
+            Source::Dict(of) | Source::Cell(of) => self.is_behind_the_arguments(*of),
+            Source::Compute(_, args) => args.iter().all(|arg| self.is_behind_the_arguments(*arg)),
+            Source::Root | Source::Pinned(_) | Source::Output(..) | Source::Built(..) => true,
+        }
+    }
+
     pub fn len(&self) -> usize {
         self.list.len()
     }

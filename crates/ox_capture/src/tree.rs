@@ -60,6 +60,8 @@ pub struct Segment {
     pub built: Vec<SourceId>,
     pub effects: Vec<Effect>,
     pub end: End,
+    /// Whether a later call has run it.
+    pub used: Cell<bool>,
     /// Checks that need not be made again, once all have held.
     pub warm: Warmth,
 }
@@ -86,7 +88,8 @@ impl Branches {
     /// The first whose checks hold.
     pub fn choose(&self, context: &Context<'_>, values: &mut Values<'_>) -> Option<Rc<Segment>> {
         let list = self.list.borrow();
-        list.iter().find(|segment| segment.fits(context, values)).cloned()
+        let found = list.iter().find(|segment| segment.fits(context, values)).cloned();
+        found.inspect(|segment| segment.used.set(true))
     }
 
     pub fn clear(&self) {
@@ -183,6 +186,13 @@ impl Segment {
             self.warm.study(&self.checks, self.graph.as_ref(), context, values);
         }
         fits
+    }
+
+    /// The place of the first check that does not hold, if no argument can be the reason.
+    pub fn strange_objection(&self, context: &Context<'_>, values: &mut Values<'_>) -> Option<String> {
+        let failed = self.checks.iter().find(|check| !check.holds(context, values))?;
+        let place = failed.place()?;
+        context.sources.is_behind_the_arguments(place).then(|| context.sources.show(place))
     }
 
     /// The first of its checks that does not hold.

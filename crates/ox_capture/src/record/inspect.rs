@@ -188,7 +188,7 @@ fn is_changeable(object: &Obj) -> bool {
 }
 
 /// An instance of a class written in Python without slots or a base in C: its dict is all that it is.
-fn is_plain_instance(object: &Obj) -> bool {
+pub fn is_plain_instance(object: &Obj) -> bool {
     let class = object.class();
     // SAFETY: a type.
     let basic = unsafe { (*class.ptr().cast::<ffi::PyTypeObject>()).tp_basicsize };

@@ -7,7 +7,7 @@ mod inspect;
 mod segment;
 
 pub use graph::{DONE_FOR_REAL, NotRecorded, Shadow, tensors_in};
-pub use inspect::Inspection;
+pub use inspect::{Inspection, is_plain_instance};
 pub use segment::Closing;
 
 use crate::backend::Backend;
@@ -87,6 +87,8 @@ pub struct Recording {
     built_now: FxHashMap<usize, SourceId>,
     /// Views of dicts, by address: the view and its dict.
     views: FxHashMap<usize, (Obj, Obj)>,
+    /// The dicts of instances that were made here, by address.
+    dicts_of_made: FxHashMap<usize, Obj>,
     /// What containers held before the program changed them: a later call finds that first.
     originals: FxHashMap<usize, Original>,
     /// Objects that were told apart from all others of their class.
@@ -132,6 +134,7 @@ impl Recording {
             originals: FxHashMap::default(),
             built_now: FxHashMap::default(),
             views: FxHashMap::default(),
+            dicts_of_made: FxHashMap::default(),
             changes: Vec::new(),
             tokens: Vec::new(),
             graph: GraphRecord::new()?,
@@ -369,10 +372,27 @@ impl Recording {
         self.views.get(&object.id()).map(|(_, dict)| dict.clone())
     }
 
+    /// The instance's dict is asked for. That of an object made here is no object of its own: it has no recipe, but what it holds is known.
+    pub fn note_dict(&mut self, object: &Obj, dict: &Obj) {
+        if self.origin(object) == Origin::Made {
+            self.dicts_of_made.insert(dict.id(), dict.clone());
+        }
+    }
+
+    pub fn is_dict_of_made(&self, dict: &Obj) -> bool {
+        self.dicts_of_made.contains_key(&dict.id())
+    }
+
     // Locations.
 
     pub fn is_written(&self, object: &Obj, key: &Obj) -> bool {
         self.written.contains(&(object.id(), Key(key.clone())))
+    }
+
+    /// Whether a later call finds other attributes or items first than the program sees now.
+    pub fn has_writes(&self, object: &Obj) -> bool {
+        let is_outside = matches!(self.origin(object), Origin::Outside(_));
+        is_outside && self.written.iter().any(|(id, _)| *id == object.id())
     }
 
     pub fn mark_written(&mut self, object: &Obj, key: &Obj) {

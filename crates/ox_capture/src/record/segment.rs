@@ -72,6 +72,7 @@ impl Recording {
     /// Lets go of made objects that nobody else holds, and with them of the lazy tensors inside: those are no results.
     fn forget_garbage(&mut self) {
         self.views.clear();
+        self.dicts_of_made.clear();
         // SAFETY: reads the count of a live object. One reference is ours.
         let is_garbage = |object: &Option<Obj>| object.as_ref().is_some_and(|o| unsafe { ffi::Py_REFCNT(o.ptr()) } == 1);
         loop {
@@ -125,7 +126,17 @@ impl Recording {
             let sources = self.tree.sources.borrow();
             checks.iter().map(|check| check.show(&sources)).collect::<Vec<_>>().join("\n")
         });
-        Segment { number: self.segment, checks, graph, builds: found.builds, built, effects, end, warm: Default::default() }
+        Segment {
+            number: self.segment,
+            checks,
+            graph,
+            builds: found.builds,
+            built,
+            effects,
+            end,
+            used: Default::default(),
+            warm: Default::default(),
+        }
     }
 
     /// The end of a recording that could not go on.
@@ -140,6 +151,7 @@ impl Recording {
             built,
             effects,
             end: End::GiveUp(why),
+            used: Default::default(),
             warm: Default::default(),
         }
     }
@@ -158,6 +170,7 @@ impl Recording {
         self.tokens.clear();
         self.built_now.clear();
         self.views.clear();
+        self.dicts_of_made.clear();
         let is_iterator =
             |object: &Option<Obj>| object.as_ref().is_some_and(|o| o.bind().is_instance_of::<crate::vm::VmIterator>());
         self.ids.retain(|_, (origin, object)| matches!(origin, Origin::Outside(_)) || is_iterator(object));

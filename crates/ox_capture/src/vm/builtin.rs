@@ -117,16 +117,7 @@ impl Vm {
                 let signature = callable.obj.call(std::slice::from_ref(&function.obj), None)?;
                 self.pinned(signature)
             }
-            (Known::Copy, [object]) if args.keywords.is_empty() => match self.origin(&object.obj) {
-                Origin::Outside(source) if !types().is_tensor(&object.obj) => {
-                    let copied = callable.obj.call(std::slice::from_ref(&object.obj), None)?;
-                    let rec = self.rec.as_mut().expect("an origin is a recording's");
-                    let function = crate::source::Key(callable.obj.clone());
-                    let source = rec.source(crate::source::Source::Compute(function, vec![source]));
-                    rec.meet(copied, source)
-                }
-                _ => return self.call_function(callable, args.clone()),
-            },
+            (Known::Copy, _) if args.keywords.is_empty() => return self.copy(callable, args.clone()),
             (Known::Yes, _) => Obj::bool(true).into(),
             (Known::Nothing, _) => Obj::none().into(),
             _ => return native(self, "a built-in function with unusual arguments"),

@@ -9,6 +9,7 @@ mod builtin;
 mod call;
 mod code;
 mod construct;
+mod copy;
 mod escape;
 mod exception;
 mod generator;

@@ -314,7 +314,12 @@ impl Vm {
         };
         let value = match text.as_str() {
             "__class__" => self.pinned(found),
-            "__dict__" if instance_dict(this).is_some_and(|d| d.is(&found)) => self.found_at(this, name, found, Source::Dict),
+            "__dict__" if instance_dict(this).is_some_and(|d| d.is(&found)) => {
+                if let Some(rec) = &mut self.rec {
+                    rec.note_dict(this, &found);
+                }
+                self.found_at(this, name, found, Source::Dict)
+            }
             _ if types().is_pinnable(this) => self.member_of_pinned(this, name, found),
             _ => self.found_at(this, name, found, |of| Source::Attr(of, Key(name.clone()))),
         };

@@ -1,0 +1,182 @@
+//! `copy.copy` and `copy.deepcopy` of data: the copy is an object of this call, and what was read for it is relied on where it was read.
+//!
+//! Later calls make no copy unless somebody keeps it: then it is built by its recipe like everything else that the trace made.
+
+use super::{Args, Called, R, Vm};
+use crate::attr::type_lookup;
+use crate::obj::{Obj, dict_get, entries_of, list_of, py, tuple_of};
+use crate::record::{Origin, Val};
+use crate::source::{Key, Source, instance_dict};
+use crate::types::types;
+use pyo3::prelude::*;
+use rustc_hash::FxHashMap;
+
+/// What is copied already, by address: the original is held, so that the address stays its own.
+type Memo = FxHashMap<usize, (Obj, Obj)>;
+
+impl Vm {
+    pub fn copy(&mut self, callable: &Val, args: Args) -> R<Called> {
+        let [object] = &args.positional[..] else { return self.call_function(callable, args) };
+        let name = callable.obj.attr("__name__")?.to_str().unwrap_or_default();
+        let mut memo = (name == "deepcopy").then(Memo::default);
+        if let Some(copied) = self.copied(object, &mut memo)? {
+            return Ok(Called::Value(copied.into()));
+        }
+        match self.origin(&object.obj) {
+            Origin::Outside(_) if !types().is_tensor(&object.obj) => self.copy_again(callable, args),
+            _ => self.call_function(callable, args),
+        }
+    }
+
+    /// What only the library can copy is copied by it in later calls too: before everything else, so nothing may have changed until here.
+    fn copy_again(&mut self, callable: &Val, args: Args) -> R<Called> {
+        let object = args.positional[0].obj.clone();
+        let Origin::Outside(source) = self.origin(&object) else { unreachable!("checked by the caller") };
+        if self.rec.as_ref().is_some_and(|rec| !rec.changes.is_empty()) {
+            return self.opaque_call(callable, args, "a copy of what may have changed before");
+        }
+        let copied = callable.obj.call(&[object], None)?;
+        let Some(rec) = &mut self.rec else { return Ok(Called::Value(copied.into())) };
+        let source = rec.source(Source::Compute(Key(function_of_its_own(&callable.obj)?), vec![source]));
+        Ok(Called::Value(rec.meet(copied, source)))
+    }
+
+    /// None if it is no plain data. Without a memo what is inside is shared.
+    fn copied(&mut self, value: &Val, memo: &mut Option<Memo>) -> R<Option<Obj>> {
+        let t = types();
+        let object = self.settled(value);
+        if t.is_scalar(&object) || t.is_enum(&object) || (t.is_pinnable(&object) && !object.class_is(t.module)) {
+            return Ok(Some(object));
+        }
+        if let Some((_, copy)) = memo.as_ref().and_then(|memo| memo.get(&object.id())) {
+            return Ok(Some(copy.clone()));
+        }
+        let is_known =
+            self.origin(&object) != Origin::Unknown || self.rec.as_ref().is_some_and(|rec| rec.is_dict_of_made(&object));
+        if !is_known {
+            return Ok(None);
+        }
+        if object.class_is(t.list) {
+            self.copied_list(value, memo)
+        } else if object.class_is(t.tuple) {
+            self.copied_tuple(value, memo)
+        } else if object.class_is(t.dict) || object.class_is(t.ordered_dict) {
+            self.copied_dict(&object, memo)
+        } else if object.class_is(t.set) {
+            self.copied_set(value, memo)
+        } else if crate::record::is_plain_instance(&object) && copies_by_dict(&object.class())? {
+            self.copied_instance(&object, memo)
+        } else {
+            Ok(None)
+        }
+    }
+
+    fn part(&mut self, value: &Val, memo: &mut Option<Memo>) -> R<Option<Obj>> {
+        match memo {
+            Some(_) => self.copied(value, memo),
+            None => Ok(Some(self.settled(value))),
+        }
+    }
+
+    fn parts(&mut self, value: &Val, memo: &mut Option<Memo>) -> R<Option<Vec<Obj>>> {
+        let mut parts = Vec::new();
+        for item in self.iterate_all(value)? {
+            let Some(part) = self.part(&item, memo)? else { return Ok(None) };
+            parts.push(part);
+        }
+        Ok(Some(parts))
+    }
+
+    fn copied_list(&mut self, value: &Val, memo: &mut Option<Memo>) -> R<Option<Obj>> {
+        // It may hold itself.
+        let copy = self.new_copy(&value.obj, list_of(&[])?, memo);
+        let Some(parts) = self.parts(value, memo)? else { return Ok(None) };
+        for part in parts {
+            copy.bind().call_method1("append", (part.bind(),))?;
+        }
+        Ok(Some(copy))
+    }
+
+    /// A tuple of what is shared anyhow is shared itself.
+    fn copied_tuple(&mut self, value: &Val, memo: &mut Option<Memo>) -> R<Option<Obj>> {
+        if memo.is_none() {
+            return Ok(Some(value.obj.clone()));
+        }
+        let Some(parts) = self.parts(value, memo)? else { return Ok(None) };
+        if crate::obj::items_of(&value.obj).iter().zip(&parts).all(|(a, b)| a.is(b)) {
+            return Ok(Some(value.obj.clone()));
+        }
+        Ok(Some(self.new_copy(&value.obj, tuple_of(&parts)?, memo)))
+    }
+
+    fn copied_dict(&mut self, object: &Obj, memo: &mut Option<Memo>) -> R<Option<Obj>> {
+        if !entries_of(object).iter().all(|(key, _)| super::read::is_key(key)) {
+            return Ok(None);
+        }
+        let copy = self.new_copy(object, object.class().call(&[], None)?, memo);
+        for (key, value) in self.mapping_items(&object.clone().into())? {
+            let Some(value) = self.part(&value, memo)? else { return Ok(None) };
+            copy.bind().set_item(key.bind(), value.bind())?;
+        }
+        Ok(Some(copy))
+    }
+
+    fn copied_set(&mut self, value: &Val, memo: &mut Option<Memo>) -> R<Option<Obj>> {
+        if !self.is_plain_data(&Args::positional(vec![value.clone()])) {
+            return Ok(None);
+        }
+        let object = self.known_data(value)?;
+        let copy = Obj::from(object.bind().call_method0("copy")?);
+        Ok(Some(self.new_copy(&object, copy, memo)))
+    }
+
+    fn copied_instance(&mut self, object: &Obj, memo: &mut Option<Memo>) -> R<Option<Obj>> {
+        let class = object.class();
+        let Some(dict) = instance_dict(object) else { return Ok(None) };
+        if self.recorded(|rec| Ok(rec.rely_on_class(&class) && !rec.has_writes(object))) != Some(true) {
+            return Ok(None);
+        }
+        let dict = self.found_at(object, &Obj::str("__dict__"), dict, Source::Dict).obj;
+        self.know_keys(&dict);
+        let copy = class.attr("__new__")?.call(&[class], None)?;
+        let copy = self.new_copy(object, copy, memo);
+        for (name, value) in entries_of(&dict) {
+            let value = self.found_at(object, &name, value, |of| Source::Attr(of, Key(name.clone())));
+            let Some(value) = self.part(&value, memo)? else { return Ok(None) };
+            let own = instance_dict(&copy).expect("its class gives instances a dict");
+            own.bind().set_item(name.bind(), value.bind())?;
+        }
+        Ok(Some(copy))
+    }
+
+    fn new_copy(&mut self, object: &Obj, copy: Obj, memo: &mut Option<Memo>) -> Obj {
+        if let Some(memo) = memo {
+            memo.insert(object.id(), (object.clone(), copy.clone()));
+        }
+        self.made(copy).obj
+    }
+}
+
+/// Whether the library copies instances by their dicts, without code of the class's.
+fn copies_by_dict(class: &Obj) -> R<bool> {
+    const HOOKS: &[&str] = &["__copy__", "__deepcopy__", "__setstate__", "__getnewargs__", "__getnewargs_ex__"];
+    const OWN: &[&str] = &["__reduce__", "__reduce_ex__", "__getstate__", "__new__"];
+    // SAFETY: the type lives for ever.
+    let base = unsafe { Obj::borrowed(types().object.cast()) };
+    let is_object_s = |name: &str| match (type_lookup(class, &Obj::str(name)), type_lookup(&base, &Obj::str(name))) {
+        (Some(own), Some(plain)) => own.is(&plain),
+        (own, _) => own.is_none(),
+    };
+    let table: Obj = py().import("copyreg")?.getattr("dispatch_table")?.into();
+    let hooked = HOOKS.iter().any(|name| type_lookup(class, &Obj::str(name)).is_some());
+    Ok(!hooked && OWN.iter().all(|name| is_object_s(name)) && dict_get(&table, class).is_none())
+}
+
+/// The function as another object: two copies are two objects, so their sources must not be one.
+fn function_of_its_own(function: &Obj) -> R<Obj> {
+    let function = function.clone();
+    let call = move |args: &Bound<'_, pyo3::types::PyTuple>, _: Option<&Bound<'_, pyo3::types::PyDict>>| -> PyResult<Py<PyAny>> {
+        Ok(function.bind().call1(args)?.unbind())
+    };
+    Ok(pyo3::types::PyCFunction::new_closure(py(), Some(c"copy"), None, call)?.into())
+}
