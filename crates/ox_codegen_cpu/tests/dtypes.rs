@@ -313,6 +313,9 @@ fn comparison_and_choice_with_nan() {
         assert_eq!(nans(apply("minimum")), [true, true, false, true, false]);
         assert_eq!(nans(apply("fmax")), [false, false, false, true, false]);
         assert_eq!((apply("maximum")[2], apply("minimum")[2], apply("fmin")[0]), (2.0, 1.0, 1.0));
+        for op in ["maximum", "minimum", "fmax", "fmin"] {
+            assert!(apply(op)[4].is_sign_negative(), "{op} of two zeros is the first");
+        }
         let test = |op: &str| -> Vec<u8> { apply2(&binary(op, "f32", "bool", lanes), &a, &b) };
         assert_eq!(test("eq"), [0, 0, 0, 0, 1]);
         assert_eq!(test("ne"), [1, 1, 1, 1, 0]);

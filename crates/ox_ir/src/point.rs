@@ -178,8 +178,9 @@ impl PointOp {
         }
     }
 
+    /// Not the extremes: of two zeros they take the first.
     pub fn is_commutative(self) -> bool {
         use PointOp::*;
-        matches!(self, Add | Mul | Maximum | Minimum | Eq | Ne | And | Or | Xor)
+        matches!(self, Add | Mul | Eq | Ne | And | Or | Xor)
     }
 }

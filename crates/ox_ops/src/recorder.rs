@@ -10,6 +10,7 @@ use crate::infer::{same_shape, shape_text};
 use crate::promote::{can_cast, torch_name};
 use crate::surface::{self, Bound, Sharing, Slots};
 use crate::value::{Value, ValueOf};
+use overlap::Writing;
 use ox_ir::graph::{Alias, Graph, GraphInput, GraphOutput, Library, Mutation, NodeId, Shape};
 use ox_ir::{Sym, TensorType};
 
@@ -172,11 +173,13 @@ impl Recorder {
         let slots = surface::bind(target.row.signature, &args, &kwargs)?;
         let mut bound = self.read_slots(&slots)?;
         let in_place = target.in_place || (bound.knows("inplace") && *bound.value("inplace") == Value::Bool(true));
+        let value = (target.row.build)(&mut self.builder, &mut bound)?;
+        let call = Writing { row: target.row, slots: &slots, bound: &bound };
         if in_place || !outs.is_empty() {
             let outs: Vec<TensorRef> = outs.iter().flat_map(|(_, out)| out.tensors()).collect();
-            self.check_writes(&slots, &bound, target.row, &outs)?;
+            self.check_writes(&call, &outs, &value)?;
         }
-        let value = (target.row.build)(&mut self.builder, &mut bound)?;
+        self.check_written(&call)?;
         self.apply_written(&slots, &bound)?;
         match (outs.into_iter().next(), in_place) {
             (Some((_, out)), _) => self.finish_out(out, value),

@@ -43,25 +43,20 @@ pub fn less<'a>(a: V<'a>, b: V<'a>, dtype: DType) -> V<'a> {
     if dtype.is_signed() { a.lt(b) } else { a.below(b) }
 }
 
-/// NaN wins.
+/// NaN wins; of two zeros the first.
 pub fn maximum<'a>(a: V<'a>, b: V<'a>, dtype: DType) -> V<'a> {
-    extremal(a, b, less(b, a, dtype), dtype)
-}
-
-/// NaN wins.
-pub fn minimum<'a>(a: V<'a>, b: V<'a>, dtype: DType) -> V<'a> {
     extremal(a, b, less(a, b, dtype), dtype)
 }
 
-/// `a` if it wins or is NaN, else `b`, which may be NaN.
-fn extremal<'a>(a: V<'a>, b: V<'a>, a_wins: V<'a>, dtype: DType) -> V<'a> {
-    match (dtype.is_float(), b.is_constant()) {
-        (false, _) => a_wins.select(a, b),
-        // One comparison, "not less or unordered".
-        (true, true) => (a_wins | a.is_nan()).select(a, b),
-        // The inner choice is what x86's max and min instructions do.
-        (true, false) => a.is_nan().select(a, a_wins.select(a, b)),
-    }
+/// NaN wins; of two zeros the first.
+pub fn minimum<'a>(a: V<'a>, b: V<'a>, dtype: DType) -> V<'a> {
+    extremal(a, b, less(b, a, dtype), dtype)
+}
+
+/// `b` if it wins or is NaN, else `a`, which may be NaN. The inner choice is what x86's max and min instructions do.
+fn extremal<'a>(a: V<'a>, b: V<'a>, b_wins: V<'a>, dtype: DType) -> V<'a> {
+    let chosen = b_wins.select(b, a);
+    if dtype.is_float() { b.is_nan().select(b, chosen) } else { chosen }
 }
 
 fn boolean<'a>(op: PointOp, args: &[V<'a>]) -> Option<V<'a>> {
@@ -135,8 +130,8 @@ fn float_binary<'a>(op: PointOp, a: V<'a>, b: V<'a>) -> Option<V<'a>> {
         Atan2 => math::atan2(a, b),
         Maximum => maximum(a, b, DType::F32),
         Minimum => minimum(a, b, DType::F32),
-        Fmax => (a.gt(b) | b.is_nan()).select(a, b),
-        Fmin => (a.lt(b) | b.is_nan()).select(a, b),
+        Fmax => (b.gt(a) | a.is_nan()).select(b, a),
+        Fmin => (b.lt(a) | a.is_nan()).select(b, a),
         Copysign => a.copysign(b),
         Eq => a.eq(b),
         Ne => a.ne(b),

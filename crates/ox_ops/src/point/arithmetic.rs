@@ -70,11 +70,11 @@ pub(super) const ROWS: &[PointRow] = &[
     )
     .exact()
     .slopes(&[Some(|t| t.x().gt(t.y()).pick(0.0, half_of_ties(t))), Some(|t| t.x().lt(t.y()).pick(0.0, half_of_ties(t)))]),
-    PointRow::float(PointOp::Fmax, Two(f64::max)).exact().slopes(&[
+    PointRow::float(PointOp::Fmax, Two(|a, b| if b > a || a.is_nan() { b } else { a })).exact().slopes(&[
         Some(|t| t.x().ge(t.y()).or(t.y().unary(PointOp::IsNan)).pick(t.g(), 0.0)),
         Some(|t| t.x().ge(t.y()).or(t.y().unary(PointOp::IsNan)).pick(0.0, t.g())),
     ]),
-    PointRow::float(PointOp::Fmin, Two(f64::min)).exact().slopes(&[
+    PointRow::float(PointOp::Fmin, Two(|a, b| if b < a || a.is_nan() { b } else { a })).exact().slopes(&[
         Some(|t| t.x().le(t.y()).or(t.y().unary(PointOp::IsNan)).pick(t.g(), 0.0)),
         Some(|t| t.x().le(t.y()).or(t.y().unary(PointOp::IsNan)).pick(0.0, t.g())),
     ]),

@@ -44,7 +44,10 @@ fn nan_rules() {
     float(Fmin, &[1.0, NAN], 1.0);
     float(Sign, &[NAN], 0.0);
     float(Pow, &[NAN, 0.0], 1.0);
-    float(Maximum, &[0.0, -0.0], 0.0);
+    for op in [Maximum, Minimum, Fmax, Fmin] {
+        float(op, &[0.0, -0.0], 0.0);
+        float(op, &[-0.0, 0.0], -0.0);
+    }
     assert_eq!(apply(Ne, DType::F32, &[Scalar::Float(NAN), Scalar::Float(NAN)]), Ok(Scalar::Bool(true)));
 }
 

@@ -5,8 +5,18 @@ use super::{FrontValue, Recorder, TensorRef};
 use crate::error::{OpError, OpResult};
 use crate::functional::{Chain, are_apart, are_disjoint, chain_between, overlap_error};
 use crate::surface::{self, Bound, Sharing, Slots, Surface};
+use crate::value::Value;
 use ox_ir::Sym;
+use ox_ir::graph::{NodeId, Op};
+use rustc_hash::FxHashSet;
 use std::borrow::Cow;
+
+/// A call that writes: its row, its arguments, and those as they are read.
+pub(super) struct Writing<'a> {
+    pub row: &'a Surface,
+    pub slots: &'a Slots<TensorRef>,
+    pub bound: &'a Bound,
+}
 
 /// Memory that a tensor reaches: what its chain of views leaves of its base.
 #[derive(PartialEq)]
@@ -51,45 +61,81 @@ impl Recorder {
     }
 
     /// Eager writes while it reads. So an argument that shares a part of what is written is either refused by eager or read in an
-    /// order that a Graph does not have. One that is all of it is read element by element before it is written.
-    fn check_apart(&self, written: &Region<'_>, others: &[TensorRef]) -> OpResult<()> {
-        let mut others = others.iter().map(|other| self.region(*other));
-        if others.any(|other| other != *written && written.meets(&other)) { Err(shared_write_error()) } else { Ok(()) }
+    /// order that a Graph does not have. One that is all of it may be read where `in_step`: each element before it is written.
+    fn check_apart(&self, written: &Region<'_>, others: &[TensorRef], in_step: &dyn Fn() -> bool) -> OpResult<()> {
+        for other in others.iter().map(|other| self.region(*other)).filter(|other| written.meets(other)) {
+            if other != *written || !in_step() {
+                return Err(shared_write_error());
+            }
+        }
+        Ok(())
     }
 
     /// The part of the first argument that an assignment to a subscript writes.
-    fn assigned(&mut self, tensor: TensorRef, bound: &Bound) -> OpResult<Region<'static>> {
+    fn assigned(&mut self, tensor: TensorRef, target: NodeId) -> OpResult<Region<'static>> {
         let from = self.read(tensor)?;
-        let to = surface::assigned(&mut self.builder, bound)?;
         let steps =
-            chain_between(self.builder.graph(), from, to).ok_or_else(|| OpError::bug("a subscript that is not a view"))?;
+            chain_between(self.builder.graph(), from, target).ok_or_else(|| OpError::bug("a subscript that is not a view"))?;
         let data = &self.refs[tensor.0 as usize];
         let chain: Chain = data.chain.iter().cloned().chain(steps).collect();
         Ok(Region { base: data.base, chain: Cow::Owned(chain) })
     }
 
-    /// Before a call that writes its first argument or `outs` is recorded.
-    pub(super) fn check_writes(
-        &mut self,
-        slots: &Slots<TensorRef>,
-        bound: &Bound,
-        row: &Surface,
-        outs: &[TensorRef],
-    ) -> OpResult<()> {
+    /// Before a call that writes `outs`, or where there are none its first argument, is recorded; `value` is what it computes.
+    pub(super) fn check_writes(&mut self, call: &Writing<'_>, outs: &[TensorRef], value: &Value) -> OpResult<()> {
         let arguments = |slots: &[(&str, FrontValue)]| slots.iter().flat_map(|(_, v)| v.tensors()).collect::<Vec<_>>();
         for out in outs {
-            let others: Vec<TensorRef> = outs.iter().filter(|other| *other != out).copied().chain(arguments(slots)).collect();
-            self.check_apart(&self.region(*out), &others)?;
+            let others: Vec<TensorRef> =
+                outs.iter().filter(|other| *other != out).copied().chain(arguments(call.slots)).collect();
+            self.check_apart(&self.region(*out), &others, &|| self.is_in_step(*out, call, value))?;
         }
-        let first = Self::first_tensor(slots).filter(|_| outs.is_empty());
+        let first = Self::first_tensor(call.slots).filter(|_| outs.is_empty());
         let Some(first) = first else { return Ok(()) };
-        match row.sharing {
+        let others = arguments(&call.slots[1..]);
+        match call.row.sharing {
             Sharing::View => Ok(()),
             Sharing::Assign => {
-                let target = self.assigned(first, bound)?;
-                self.check_apart(&target, &arguments(&slots[1..]))
+                let (target, gathers) = surface::assigned(&mut self.builder, call.bound)?;
+                let target = self.assigned(first, target)?;
+                self.check_apart(&target, &others, &|| !gathers)
             }
-            _ => self.check_apart(&self.region(first), &arguments(&slots[1..])),
+            _ => self.check_apart(&self.region(first), &others, &|| self.is_in_step(first, call, value)),
         }
+    }
+
+    /// Before a call writes arguments beside its first, by their names.
+    pub(super) fn check_written(&self, call: &Writing<'_>) -> OpResult<()> {
+        for (name, _) in &call.bound.written {
+            let (own, others): (Vec<_>, Vec<_>) = call.slots.iter().partition(|(slot, _)| slot == name);
+            let others: Vec<TensorRef> = others.iter().flat_map(|(_, value)| value.tensors()).collect();
+            for tensor in own.iter().flat_map(|(_, value)| value.tensors()) {
+                self.check_apart(&self.region(tensor), &others, &|| false)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether `value` is computed of what lies in `written` element by element.
+    fn is_in_step(&self, written: TensorRef, call: &Writing<'_>, value: &Value) -> bool {
+        let own = self.region(written);
+        let tensors = call.slots.iter().flat_map(|(_, v)| v.tensors());
+        let nodes = call.bound.all_tensors();
+        let (same, others): (Vec<_>, Vec<_>) = tensors.zip(nodes).partition(|(tensor, _)| self.region(*tensor) == own);
+        let nodes = |pairs: Vec<(TensorRef, NodeId)>| pairs.into_iter().map(|(_, node)| node).collect::<FxHashSet<_>>();
+        let (same, others) = (nodes(same), nodes(others));
+        let mut seen = FxHashSet::default();
+        let mut stack: Vec<(NodeId, bool)> = value.tensors().into_iter().map(|node| (node, true)).collect();
+        while let Some((id, in_step)) = stack.pop() {
+            if same.contains(&id) && !in_step {
+                return false;
+            }
+            if same.contains(&id) || others.contains(&id) || !seen.insert((id, in_step)) {
+                continue;
+            }
+            let node = self.builder.graph().node(id);
+            let in_step = in_step && matches!(node.op, Op::Point(_) | Op::Cast);
+            stack.extend(node.args.iter().map(|arg| (*arg, in_step)));
+        }
+        true
     }
 }

@@ -72,6 +72,11 @@ impl Bound {
         self.slots.iter().any(|(n, _)| *n == name)
     }
 
+    /// All tensors among the arguments, in the order of the signature.
+    pub(crate) fn all_tensors(&self) -> impl Iterator<Item = NodeId> {
+        self.slots.iter().flat_map(|(_, value)| value.tensors())
+    }
+
     /// Says that the call also leaves `value` in the tensor argument `name`.
     pub fn write(&mut self, name: &'static str, value: NodeId) {
         self.written.push((name, value));

@@ -188,9 +188,10 @@ fn fit(b: &mut Builder, value: NodeId, target: &[Sym]) -> OpResult<NodeId> {
     Ok(value)
 }
 
-/// The view of `input` that an assignment to a subscript of it writes, or parts of.
-pub(crate) fn assigned(b: &mut Builder, a: &Bound) -> OpResult<NodeId> {
-    Ok(Subscript::new(b, a.tensor("input")?, a.value("index"))?.viewed)
+/// The view of `input` that an assignment to a subscript of it writes, and whether only parts of it, chosen by tensors.
+pub(crate) fn assigned(b: &mut Builder, a: &Bound) -> OpResult<(NodeId, bool)> {
+    let subscript = Subscript::new(b, a.tensor("input")?, a.value("index"))?;
+    Ok((subscript.viewed, !subscript.gathered.is_empty()))
 }
 
 fn setitem(b: &mut Builder, a: &mut Bound) -> OpResult<Value> {
