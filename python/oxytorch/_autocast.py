@@ -46,8 +46,11 @@ def _converted(tree, dtype):
 
 def conversion(function, args, kwargs, dtype):
     """The type to which autocast converts the arguments' floating point tensors (not those of float64); None if it does nothing.
-    Raises NotImplementedError for a call of which only parts are converted."""
+    Raises NotImplementedError for a call of which only parts are converted, or whose inside is not seen."""
     wanted = _operators(function, args, kwargs, dtype)
+    for operator, _ in wanted[0]:
+        if operator.namespace not in ("aten", "prims"):
+            raise NotImplementedError(f"autocast may convert inside of {operator}")
     if _operators(function, args, kwargs, None) == wanted:
         return None
     for target in (dtype, torch.float32):

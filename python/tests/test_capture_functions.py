@@ -124,7 +124,7 @@ def list_operators(t):
 def same_object(t): 
     x=y=t; x+=1
     return x is y, x
-def joins_and_splits(t): return torch.cat([t,t]).split(3)[0], torch.stack([t,t],-1).flatten(1), t.new_ones(2,2), torch.eye(3)[:2]
+def joins_and_splits(t): return torch.cat([t,t]).split(3), torch.stack([t,t],-1).flatten(1), t.new_ones(2,2), torch.eye(3)[:2]
 def finally_in_loop(t):
     r=[]
     for i in range(5):

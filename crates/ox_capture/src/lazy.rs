@@ -111,6 +111,11 @@ pub fn make_lazy(shadow: &Obj) -> PyResult<Obj> {
     classes.make.call(&[classes.lazy.clone(), shape], Some(&kwargs.into()))
 }
 
+/// The lazy tensor gets the sizes and strides that its shadow has now.
+pub fn reshape_lazy(lazy: &Obj, shadow: &Obj) -> PyResult<()> {
+    classes()?.swap.call(&[lazy.clone(), make_lazy(shadow)?], None).map(drop)
+}
+
 /// The lazy tensor becomes `real`.
 pub fn become_real(lazy: &Obj, real: &Obj) -> PyResult<()> {
     classes()?.swap.call(&[lazy.clone(), real.clone()], None)?;

@@ -5,6 +5,8 @@ use ox_driver::OptionsError;
 use ox_runtime::{Exception, RunError};
 use pyo3::exceptions::{PyIndexError, PyRuntimeError, PyUserWarning, PyValueError, PyZeroDivisionError};
 use pyo3::prelude::*;
+use pyo3::sync::PyOnceLock;
+use pyo3::types::{IntoPyDict, PyTuple, PyType};
 use rustc_hash::FxHashSet;
 use std::ffi::CString;
 use std::sync::{Mutex, PoisonError};
@@ -24,8 +26,22 @@ pub fn user_error(kind: Exception, message: &str, location: &str) -> PyErr {
     match kind {
         Exception::IndexError => PyIndexError::new_err(text),
         Exception::RuntimeError => PyRuntimeError::new_err(text),
-        Exception::ZeroDivisionError => PyZeroDivisionError::new_err(text),
+        Exception::ZeroDivisionError => division_error(text),
     }
+}
+
+/// Eager raises a RuntimeError that says "ZeroDivisionError": ours is both, so that either can be caught.
+fn division_error(text: String) -> PyErr {
+    static CLASS: PyOnceLock<Py<PyType>> = PyOnceLock::new();
+    Python::attach(|py| {
+        let made = CLASS.get_or_try_init(py, || -> PyResult<Py<PyType>> {
+            let bases = PyTuple::new(py, [py.get_type::<PyRuntimeError>(), py.get_type::<PyZeroDivisionError>()])?;
+            let body = [("__module__", "oxytorch")].into_py_dict(py)?;
+            let class = py.get_type::<PyType>().call1(("IntegerDivisionByZero", bases, body))?;
+            Ok(class.cast_into::<PyType>()?.unbind())
+        });
+        made.map_or_else(|error| error, |class| PyErr::from_type(class.bind(py).clone(), text))
+    })
 }
 
 /// How a failed run goes on.

@@ -5,7 +5,7 @@
 
 use super::{Origin, Rec, Recording, Val, abandon, grad};
 use crate::guard::Check;
-use crate::lazy::{is_lazy, make_lazy};
+use crate::lazy::{is_lazy, make_lazy, reshape_lazy};
 use crate::obj::{Obj, entries_of, items_of, list_of, py, tuple_of};
 use crate::source::SourceId;
 use crate::state::TorchState;
@@ -103,17 +103,14 @@ const FACTORIES: &[&str] = &[
     "range",
 ];
 
+/// Methods after which a tensor is a view of what it was. Recorded of what the trace has made; inputs are changed for real.
+const RESHAPING: &[&str] = &["t_", "transpose_", "unsqueeze_", "squeeze_", "swapaxes_", "swapdims_"];
+
 /// Functions that look at a tensor's values or memory, or change what it is and not only what it holds: done for real. So are torch's fused
 /// encoder layers, which return less than their meta kernels say.
 pub const DONE_FOR_REAL: &[&str] = &[
     "_native_multi_head_attention",
     "_transformer_encoder_layer_fwd",
-    "t_",
-    "transpose_",
-    "unsqueeze_",
-    "squeeze_",
-    "swapaxes_",
-    "swapdims_",
     "resize_",
     "resize_as_",
     "set_",
@@ -345,6 +342,10 @@ impl Recording {
         if DONE_FOR_REAL.contains(&name.as_str()) {
             return Err(NotRecorded::Break(format!("{name} looks at a tensor's values or memory")));
         }
+        let reshapes = RESHAPING.contains(&name.as_str());
+        if reshapes && !args.first().is_some_and(is_lazy) {
+            return Err(NotRecorded::Break(format!("{name} gives a tensor from outside another shape")));
+        }
         if name == "type" && args.len() == 1 && kwargs.is_empty() {
             return Err(NotRecorded::Break("the name of a tensor's type".into()));
         }
@@ -369,10 +370,13 @@ impl Recording {
             return Err(NotRecorded::Break(format!("{name} gives its out= a size")));
         }
         let result = match self.do_on_shadows(callee, &name, &shadow_args, &shadow_kwargs.clone().into()) {
-            Ok(result) => self.convolution_order(&name, &shadow_args, &shadow_kwargs, result)?,
+            Ok(result) => self.memory_order(&name, &shadow_args, &shadow_kwargs, result)?,
             Err(error) => return Err(NotRecorded::Break(format!("{name}: {error}"))),
         };
         self.refuse_changed_inputs(&name)?;
+        if reshapes {
+            reshape_lazy(&args[0], &shadow_args[0])?;
+        }
         let tensors = tensors_in(&result);
         if tensors.is_empty() && !callee.is_in_place(&name, &node_kwargs) {
             return self.plain_result(&name, result);

@@ -6,45 +6,49 @@ use super::importer::Importer;
 use super::refusal::{Import, Refusal};
 use ox_ir::DType;
 use ox_ops::{FrontValue, ValueOf};
-use pyo3::exceptions::PyNotImplementedError;
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
 
-/// The type that each region converts to, the innermost last; `None` where autocast is off.
-pub(super) struct Autocast(Vec<Option<DType>>);
+/// One region on the CPU: whether autocast is on, and the type that it has (even while it is off).
+#[derive(Clone, Copy)]
+struct Region {
+    enabled: bool,
+    dtype: Option<DType>,
+}
+
+/// The regions that are open, the innermost last. The first is the state around the graph.
+pub(super) struct Autocast(Vec<Region>);
 
 impl Autocast {
     /// The state around the graph, which Dynamo guards.
     pub fn ambient(py: Python<'_>) -> PyResult<Autocast> {
         let torch = py.import(intern!(py, "torch"))?;
         let enabled = torch.call_method1(intern!(py, "is_autocast_enabled"), ("cpu",))?.is_truthy()?;
-        let dtype = default_dtype(py)?;
-        Ok(Autocast(vec![dtype.filter(|_| enabled)]))
+        let dtype = torch.call_method1(intern!(py, "get_autocast_dtype"), ("cpu",))?;
+        Ok(Autocast(vec![Region { enabled, dtype: crate::torch::Torch::get(py)?.dtype_of(&dtype) }]))
     }
 
+    fn innermost(&self) -> Region {
+        self.0.last().copied().unwrap_or(Region { enabled: false, dtype: None })
+    }
+
+    /// The type that calls are converted to here.
     fn dtype(&self) -> Option<DType> {
-        self.0.last().copied().flatten()
+        Some(self.innermost()).filter(|region| region.enabled)?.dtype
     }
-}
-
-/// What a region without a type converts to.
-fn default_dtype(py: Python<'_>) -> PyResult<Option<DType>> {
-    let dtype = py.import(intern!(py, "torch"))?.call_method1(intern!(py, "get_autocast_dtype"), ("cpu",))?;
-    Ok(crate::torch::Torch::get(py)?.dtype_of(&dtype))
 }
 
 impl<'py> Importer<'py> {
-    /// `_enter_autocast(device_type, dtype, enabled, cache_enabled)`.
+    /// `_enter_autocast(device_type, dtype, enabled, cache_enabled)`. A region without a type has that of the region around it.
     pub(super) fn enter_autocast(&mut self, node: &Bound<'py, PyAny>) -> Import<FrontValue> {
         let args = node.getattr(intern!(self.py, "args"))?.cast_into::<PyTuple>()?;
         let (device, dtype, enabled) = (args.get_item(0)?, args.get_item(1)?, args.get_item(2)?.is_truthy()?);
-        let inner = match (device.extract::<&str>()?, enabled) {
-            ("cpu", true) if dtype.is_none() => default_dtype(self.py)?,
-            ("cpu", true) => self.torch.dtype_of(&dtype),
-            ("cpu", false) => None,
-            _ => self.autocast.dtype(),
-        };
+        let around = self.autocast.innermost();
+        let dtype = if dtype.is_none() { around.dtype } else { self.torch.dtype_of(&dtype) };
+        // torch switches a region off whose type is another.
+        let enabled = enabled && matches!(dtype, Some(DType::BF16 | DType::F16));
+        let inner = if device.extract::<&str>()? == "cpu" { Region { enabled, dtype } } else { around };
         self.autocast.0.push(inner);
         Ok(ValueOf::None)
     }
@@ -86,10 +90,7 @@ impl<'py> Importer<'py> {
         match asked {
             Ok(target) if target.is_none() => Ok(None),
             Ok(target) => Ok(self.torch.dtype_of(&target)),
-            Err(error) if error.is_instance_of::<PyNotImplementedError>(py) => {
-                Err(Refusal::unsupported(format!("{} under autocast: {}", request.name, error.value(py))))
-            }
-            Err(error) => Err(Refusal::unsupported(format!("{} under autocast: {error}", request.name))),
+            Err(error) => Err(Refusal::unsupported(format!("{} under autocast: {}", request.name, error.value(py)))),
         }
     }
 

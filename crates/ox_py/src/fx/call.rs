@@ -41,6 +41,7 @@ impl<'py> Importer<'py> {
             return Ok(value);
         }
         self.convert_as_autocast(&mut request)?;
+        self.check_memory_order(&request)?;
         let Request { name, args, kwargs, example, .. } = &request;
         let writes = self.written_args(&request)?;
         if !writes.is_empty() {
@@ -161,6 +162,9 @@ impl<'py> Importer<'py> {
     fn tensor_mismatch(&self, tensor: TensorRef, example: &Bound<'py, PyAny>) -> Import<Option<String>> {
         if !example.is_instance(self.torch.tensor.bind(self.py))? {
             return Ok(Some("a tensor where eager has none".into()));
+        }
+        if self.stale.contains(example) {
+            return Ok(None);
         }
         let fake = self.describe(example)?;
         if !fake.is_leaf {

@@ -6,6 +6,7 @@ use super::fake::{Fake, describe, lazy_bit, place};
 use super::names::{Name, Names};
 use super::outputs::OutTree;
 use super::refusal::{Import, Refusal};
+use super::stale::Stale;
 use super::symint::Symbols;
 use crate::host::HostTable;
 use crate::report::PythonCall;
@@ -80,6 +81,7 @@ pub struct Importer<'py> {
     pub(super) opaque_views: FxHashMap<usize, String>,
     pub(super) pinned: Vec<Pinned>,
     pub(super) autocast: Autocast,
+    pub(super) stale: Stale,
 }
 
 /// Calls that only steer torch: nothing is computed, and what they steer is settled when the graph is compiled.
@@ -118,6 +120,7 @@ pub fn import<'py>(
         opaque_views: FxHashMap::default(),
         pinned: Vec::new(),
         autocast: Autocast::ambient(py)?,
+        stale: Stale::default(),
     };
     importer.prepare()?;
     importer.walk(examples)
@@ -137,7 +140,9 @@ impl<'py> Importer<'py> {
         let py = self.py;
         let nodes: Vec<Bound<'py, PyAny>> =
             self.gm.getattr(intern!(py, "graph"))?.getattr(intern!(py, "nodes"))?.try_iter()?.collect::<PyResult<_>>()?;
+        self.stale = self.find_stale(&nodes)?;
         for node in &nodes {
+            self.stale.arrive(node);
             let op = node.getattr(intern!(py, "op"))?;
             let op: &str = op.extract()?;
             let value = match op {
@@ -241,6 +246,9 @@ impl<'py> Importer<'py> {
     }
 
     pub(super) fn describe(&self, tensor: &Bound<'py, PyAny>) -> Import<Fake> {
+        if self.stale.contains(tensor) {
+            return Err(Refusal::unsupported("a tensor that is given another shape later"));
+        }
         let mut fake =
             describe(self.torch, &self.symbols, tensor)?.map_err(|foreign| Refusal::unsupported(foreign.to_string()))?;
         if let (Device::Other, Some(device)) = (fake.ty.device, self.device) {

@@ -48,7 +48,7 @@ impl<'py> Importer<'py> {
         // An operator that writes is left to Python, which knows how to hand it its arguments. So is as_strided: the dispatcher is handed
         // memory, Python the tensors with their storages.
         let by_python = !writes.is_empty() || request.name.name == "as_strided";
-        let operator = if by_python { None } else { self.operator(&request)? };
+        let operator = if by_python { None } else { self.operator(&request)?.filter(|operator| !is_python(self.py, operator)) };
         let mut encoder = Encoder { tensors: Vec::new(), ellipsis: self.host.add(&self.py.Ellipsis().into_bound(self.py)) };
         let args = request.args.iter().map(|a| encoder.encode(a)).collect();
         let kwargs = request.kwargs.iter().map(|(k, v)| (k.clone(), encoder.encode(v))).collect();
@@ -253,6 +253,24 @@ impl Encoder {
             ValueOf::Object(x) => Arg::Object(*x),
         }
     }
+}
+
+/// Whether somebody has written the operator, or a part of it, in Python: the dispatcher would lose the exceptions that it raises.
+fn is_python(py: Python<'_>, operator: &Operator) -> bool {
+    let Some((namespace, name)) = operator.name.split_once("::") else { return false };
+    if namespace == "aten" {
+        return false;
+    }
+    let registered = || -> PyResult<bool> {
+        let keys = py.import(intern!(py, "torch.library"))?.getattr(intern!(py, "_impls"))?;
+        let of_operator = |key: PyResult<Bound<'_, PyAny>>| -> PyResult<bool> {
+            let key: String = key?.extract()?;
+            let rest = key.strip_prefix(namespace).and_then(|rest| rest.strip_prefix('/')?.strip_prefix(name));
+            Ok(rest.is_some_and(|rest| rest.starts_with(['/', '.'])))
+        };
+        keys.try_iter()?.map(of_operator).try_fold(false, |found, one| Ok(found || one?))
+    };
+    registered().unwrap_or(true)
 }
 
 /// Stands in until it is known who is called.

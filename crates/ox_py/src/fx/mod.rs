@@ -7,6 +7,8 @@
 //! - `args`, `names`, `symint`, `fake`: Python's values, functions, size expressions and tensors as ours.
 //! - `autocast`: the conversions of arguments inside of its regions.
 //! - `as_strided`: the one function that sees how tensors lie in memory.
+//! - `memory_order`: where torch's fake kernels foretell another than eager's.
+//! - `stale`: examples that show what a tensor becomes later.
 //! - `outputs`: what the graph returns.
 
 mod args;
@@ -17,9 +19,11 @@ mod dispatch;
 mod fake;
 mod importer;
 mod library;
+mod memory_order;
 mod names;
 mod outputs;
 mod refusal;
+mod stale;
 mod symint;
 mod undeclared;
 

@@ -1,0 +1,237 @@
+"""Calls that eager refuses or does in an order of its own, and results whose layout is easily got wrong: with both entry points."""
+
+import compare
+import oxytorch
+import pytest
+import torch
+import torch.nn.functional as F
+
+ENTRIES = {"capture": oxytorch.compile, "dynamo": lambda f: torch.compile(f, backend=oxytorch.dynamo_backend)}
+
+
+@pytest.fixture(params=ENTRIES)
+def entry(request):
+    torch._dynamo.reset()
+    with torch.no_grad():
+        yield ENTRIES[request.param]
+
+
+def outcome(function, args):
+    try:
+        return function(*args), args
+    except Exception as error:
+        return error
+
+
+def check(entry, function, *args):
+    """Results, or exceptions with type and text, on first and later calls; returns eager's."""
+    wrapped = entry(function)
+    for _ in range(2):
+        got, want = outcome(wrapped, compare.copies(args)), outcome(function, compare.copies(args))
+        if isinstance(want, Exception):
+            assert isinstance(got, type(want)) and str(got).startswith(str(want)), f"{got!r} instead of {want!r}"
+        else:
+            assert not isinstance(got, Exception), got
+            compare.assert_same(got, want)
+    return want
+
+
+# Writing what is read.
+
+
+def rows(i):
+    return i[:, None].expand(6, 4)
+
+
+def setitem(x, i):
+    x[i] = x
+
+
+def setitem_of_an_intermediate(x, i):
+    y = x + 1
+    y[i] = y
+    return y
+
+
+SELF_WRITES = {
+    "setitem": setitem,
+    "setitem_of_an_intermediate": setitem_of_an_intermediate,
+    "index_put_": lambda x, i: x.index_put_((i,), x),
+    "index_copy_": lambda x, i: x.index_copy_(0, i, x),
+    "index_add_": lambda x, i: x.index_add_(0, i, x),
+    "scatter_": lambda x, i: x.scatter_(0, rows(i), x),
+    "scatter_add_": lambda x, i: x.scatter_add_(0, rows(i), x),
+    "index_select": lambda x, i: torch.index_select(x, 0, i, out=x),
+    "take": lambda x, i: torch.take(x, rows(i), out=x),
+}
+
+
+@pytest.mark.parametrize("function", SELF_WRITES.values(), ids=SELF_WRITES)
+def test_a_source_that_is_the_target_is_refused_as_in_eager(entry, function):
+    want = check(entry, function, torch.randn(6, 4), torch.tensor([1, 3, 0, 2, 5, 4]))
+    assert isinstance(want, RuntimeError), "eager does not refuse this any more"
+
+
+def test_a_source_that_is_the_target_is_read_in_step(entry):
+    def f(x):
+        x.mul_(x).add_(x.sigmoid())
+        x[1:3] += x[1:3]
+        torch.where(x > 0, x, -x, out=x)
+        x[:2] = x[:2]
+        return x.cumsum_(0).clamp_(max=x)
+
+    check(entry, f, torch.randn(6, 4))
+
+
+def test_running_statistics_that_share_memory(entry):
+    def overlapping(x, base):
+        return F.batch_norm(x, base[:4], base[1:], training=True), base
+
+    def one(x, base):
+        return F.batch_norm(x, base[:4], base[:4], training=True), base
+
+    for function in (overlapping, one):
+        check(entry, function, torch.randn(6, 4), torch.rand(5))
+
+
+# A new shape in place.
+
+
+def test_new_shape_of_an_intermediate_in_place(entry):
+    def f(x):
+        a, b, c = x + 1, (x * 2)[None], x - 3
+        flat = c.view(-1)
+        a.unsqueeze_(0).transpose_(0, 2)
+        b.squeeze_(0)
+        c.t_()
+        c.add_(1)
+        return a * 2, a, b.sum(0), c, flat, flat.unsqueeze_(1)
+
+    check(entry, f, torch.randn(6, 4))
+    assert oxytorch.last_compile()["outcome"] == "compiled"
+    assert not oxytorch.last_compile()["python_calls"]
+
+
+def test_new_shape_of_an_intermediate_is_no_break():
+    def f(x):
+        y = x + 1
+        y.t_()
+        return y * 2, y.shape
+
+    wrapped = oxytorch.compile(f, fullgraph=True)
+    with torch.no_grad():
+        compare.assert_same(wrapped(torch.ones(3, 2)), f(torch.ones(3, 2)))
+
+
+def test_new_shape_of_an_argument_in_place(entry):
+    def f(x):
+        y = x * 2
+        x.unsqueeze_(0)
+        return y, x + 1
+
+    check(entry, f, torch.randn(6, 4))
+
+
+# Autocast.
+
+
+@torch.library.custom_op("oxytorch_edges::product", mutates_args=())
+def product(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+    return a @ b
+
+
+@product.register_fake
+def _(a, b):
+    return a @ b
+
+
+def custom_operator(x):
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        return product(x, x.T)
+
+
+def region_without_a_type(x):
+    with torch.autocast("cpu", dtype=torch.float16):
+        with torch.autocast("cpu"):
+            inner = x @ x.T
+        with torch.autocast("cpu", enabled=False), torch.autocast("cpu"):
+            return inner, x @ x.T
+
+
+def region_of_a_type_that_does_not_count(x):
+    with torch.autocast("cpu", dtype=torch.float64):
+        return x @ x.T
+
+
+@pytest.mark.filterwarnings("ignore:In CPU autocast")
+@pytest.mark.parametrize("function", [custom_operator, region_without_a_type, region_of_a_type_that_does_not_count])
+def test_autocast(entry, function):
+    check(entry, function, torch.randn(6, 4))
+
+
+# Exceptions.
+
+
+class Refused(Exception):
+    pass
+
+
+@torch.library.custom_op("oxytorch_edges::refuse", mutates_args=())
+def refuse(a: torch.Tensor, why: int) -> torch.Tensor:
+    raise [KeyError, Refused][why]("no")
+
+
+@refuse.register_fake
+def _(a, why):
+    return torch.empty_like(a)
+
+
+@pytest.mark.parametrize("why", [0, 1])
+def test_exception_of_a_custom_operator(entry, why):
+    check(entry, lambda x: torch.ops.oxytorch_edges.refuse(x, why) + 1, torch.randn(3))
+
+
+def test_integer_division_by_zero_is_eagers_exception(entry):
+    for function in (lambda x, y: x // y, lambda x, y: x % y, torch.fmod, lambda x, y: 7 // y, lambda x, y: x % 0):
+        want = check(entry, function, torch.arange(5), torch.zeros(5, dtype=torch.int64))
+        assert type(want) is RuntimeError
+        with pytest.raises(ZeroDivisionError):
+            entry(function)(torch.arange(5), torch.zeros(5, dtype=torch.int64))
+
+
+# Of two zeros eager takes the first, except of two tensors and in the vector part of its loops: there the length decides.
+
+
+@pytest.mark.parametrize("count", [1, 3, 7])
+def test_sign_of_zero(entry, count):
+    def f(a, b):
+        chosen = [choose(a, b) for choose in (torch.maximum, torch.minimum, torch.fmax, torch.fmin)]
+        return [torch.copysign(torch.ones_like(c), c) for c in chosen]
+
+    zero = torch.zeros(count)
+    for a, b in ((zero, -zero), (-zero, zero)):
+        check(entry, f, a, b)
+
+
+def test_sign_of_zero_when_clamped(entry):
+    def f(a, b):
+        ways = a.clamp(min=0.0), b.clamp(min=0.0), a.clamp(max=-0.0), b.clamp(max=0.0), b.clamp(0.0, 0.0), b.relu()
+        return [torch.copysign(torch.ones_like(w), w) for w in ways]
+
+    check(entry, f, torch.zeros(40), -torch.zeros(40))
+
+
+# Strides.
+
+
+def test_strides_of_a_part_of_a_new_tensor(entry):
+    def f(x):
+        return torch.cat([x, x * 2], -2)[:, :, -7:, :], (x + 1)[:, 1:, ::2]
+
+    check(entry, f, torch.randn(2, 2, 16, 8))
+
+
+@pytest.mark.parametrize("mode", ["reflect", "replicate", "circular", "zeros"])
+def test_strides_of_a_padded_channels_last_convolution(entry, mode):
+    conv = torch.nn.Conv2d(4, 8, 3, padding=1, padding_mode=mode)
+    check(entry, lambda x: (conv(x), F.pad(x, (1, 1, 1, 1))), torch.randn(2, 4, 9, 9).to(memory_format=torch.channels_last))
