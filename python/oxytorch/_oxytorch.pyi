@@ -33,6 +33,9 @@ def check_options(mode: str | None = None, options: Mapping[str, Any] | None = N
     """Raises ValueError for an unknown mode or option, naming what is known."""
 
 def last_compile() -> CompileReport | None: ...
+def idle_arena_bytes() -> int:
+    """The bytes that this process keeps for intermediates between calls of compiled functions."""
+
 
 def capture(
     function: Callable[..., Any],

@@ -23,7 +23,8 @@ pub enum Place {
     Arena(Sym),
     /// A fresh tensor that the caller gets as its n-th result.
     Output(u32),
-    /// Made by the library call that writes it, and dropped after its last use.
+    /// A tensor that is made by the library call that writes it, or right before the first step that does, and dropped after its last
+    /// use.
     Library,
 }
 

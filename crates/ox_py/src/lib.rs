@@ -21,6 +21,7 @@ fn _oxytorch(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_function(wrap_pyfunction!(compile::check_options, m)?)?;
     m.add_function(wrap_pyfunction!(capture::capture, m)?)?;
     m.add_function(wrap_pyfunction!(report::last_compile, m)?)?;
+    m.add_function(wrap_pyfunction!(report::idle_arena_bytes, m)?)?;
     m.add_class::<ox_capture::Captured>()?;
     m.add_class::<callable::NativeCallable>()
 }

@@ -64,3 +64,9 @@ fn to_dict<'py>(py: Python<'py>, last: &LastCompile) -> PyResult<Bound<'py, PyDi
     out.set_item("python_calls", PyList::new(py, python)?)?;
     Ok(out)
 }
+
+/// The bytes that this process keeps for intermediates between calls of compiled functions.
+#[pyfunction]
+pub fn idle_arena_bytes() -> usize {
+    ox_runtime::idle_arena_bytes()
+}

@@ -16,5 +16,5 @@ pub use calls::pack::{Packable, packable};
 pub use calls::schema::{Schema, supports};
 pub use error::{Exception, RunError};
 pub use exec::known::Known;
-pub use exec::{Executable, LoadedFn};
+pub use exec::{Executable, LoadedFn, idle_arena_bytes};
 pub use tensor::{Tensor, TensorRef};

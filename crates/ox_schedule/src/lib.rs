@@ -3,7 +3,7 @@
 //!
 //! The steps, in order: `split` (reductions that would leave threads idle), `prepare` (copies where memory must not be shared), `roots` (what may be stored), `fuse` (which
 //! roots are one kernel), `emit` + `order` (the kernels), `build` (the Plan), `reuse` (results in the place of operands), `memory`
-//! (the arena).
+//! (the arena) with `peak` (what is better off outside of it).
 
 mod build;
 mod coords;
@@ -15,6 +15,7 @@ mod layout;
 mod memory;
 mod name;
 mod order;
+mod peak;
 mod prepare;
 mod reuse;
 mod roots;

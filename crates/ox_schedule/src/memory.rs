@@ -1,5 +1,6 @@
 //! Where the intermediates lie: one arena, offsets planned ahead from the buffers' lifetimes.
 
+use crate::peak::lower_peak;
 use ox_ir::Sym;
 use ox_ir::plan::{BufId, Place, Plan, PlanOutput, Step};
 
@@ -21,6 +22,7 @@ impl Life {
 /// Gives every arena buffer its offset and drops library buffers after their last use.
 pub fn place(plan: &mut Plan) {
     let lives = lives(plan);
+    lower_peak(plan, &lives);
     assign_offsets(plan, &lives);
     insert_drops(plan, &lives);
 }
@@ -93,7 +95,7 @@ fn padded_bytes(shape: &[Sym], element: i64) -> Sym {
     &(bytes + (ALIGN - 1)).div(&Sym::from(ALIGN)) * ALIGN
 }
 
-fn lowest_gap(placed: &[(Life, i64, i64)], life: Life, bytes: i64) -> i64 {
+pub fn lowest_gap(placed: &[(Life, i64, i64)], life: Life, bytes: i64) -> i64 {
     let mut taken: Vec<(i64, i64)> = placed.iter().filter(|p| p.0.meets(life)).map(|p| (p.1, p.2)).collect();
     taken.sort_unstable();
     let mut at = 0;

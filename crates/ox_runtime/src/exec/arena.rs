@@ -59,6 +59,11 @@ fn out_of_memory(bytes: usize) -> RunError {
     RunError::torch(format!("not enough memory: tried to allocate {bytes} bytes for intermediate results"))
 }
 
+/// The bytes of arenas that this process keeps between runs.
+pub fn idle_arena_bytes() -> usize {
+    Pool::shared().idle_bytes()
+}
+
 #[derive(Default)]
 pub struct Pool {
     idle: Mutex<Vec<Arena>>,
@@ -101,6 +106,10 @@ impl Pool {
         }
     }
 
+    fn idle_bytes(&self) -> usize {
+        self.idle().iter().map(|arena| arena.layout.size()).sum()
+    }
+
     /// Frees what is idle: called when an Executable goes, because it may have been the one that needed it.
     pub fn trim(&self) {
         self.idle().clear();
@@ -132,6 +141,7 @@ mod tests {
         pool.give(pool.take(HUGE_PAGE * 3).unwrap());
         let sizes: Vec<usize> = pool.idle().iter().map(|a| a.layout.size()).collect();
         assert_eq!(sizes, [128, 3 * HUGE_PAGE]);
+        assert_eq!(pool.idle_bytes(), 128 + 3 * HUGE_PAGE);
     }
 
     #[test]

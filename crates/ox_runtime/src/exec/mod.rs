@@ -15,6 +15,7 @@ use crate::calls::library::HostCalls;
 use crate::error::{Exception, RunError};
 use crate::tensor::{Tensor, TensorRef};
 use arena::Pool;
+pub use arena::idle_arena_bytes;
 use frame::Run;
 use guards::Guards;
 use known::Known;
