@@ -8,11 +8,11 @@ use crate::memory::{Life, lowest_gap};
 use ox_ir::plan::{Buffer, Call, Place, Plan, Step};
 
 /// Smaller ones stay: making a tensor costs more than their bytes are worth.
-const SMALL: i64 = 32 << 10;
+const SMALL: i64 = 16 << 10;
 /// Larger ones stay: the C library maps them anew in every run, page by page.
 const LARGE: i64 = 32 << 20;
 /// The peak must fall by at least this fraction of itself.
-const WORTH: i64 = 500;
+const WORTH: i64 = 2000;
 /// Sizes of the arena that are tried.
 const TRIES: usize = 12;
 
@@ -98,7 +98,7 @@ fn limits(intermediates: &[Intermediate], others: &[i64]) -> Vec<i64> {
     limits.sort_unstable();
     limits.dedup();
     let step = limits.len().div_ceil(TRIES).max(1);
-    let mut chosen: Vec<i64> = limits.into_iter().rev().step_by(step).chain([in_use, SMALL]).collect();
+    let mut chosen: Vec<i64> = limits.into_iter().rev().step_by(step).chain([in_use, 0]).collect();
     chosen.sort_unstable_by_key(|limit| std::cmp::Reverse(*limit));
     chosen
 }
