@@ -5,9 +5,11 @@ use crate::options::Options;
 use crate::pipeline::{CompileError, Compiled, compile_into, stage};
 use ox_autodiff::{Joint, Source, Split, Undifferentiable, Wanted, joint, partition};
 use ox_ir::Graph;
+use ox_optimise::OptimiseOptions;
 use ox_optimise::passes::remove_dead::remove_dead;
 use ox_optimise::passes::simplify::simplify;
 use ox_runtime::HostCalls;
+use ox_schedule::ScheduleOptions;
 use std::sync::Arc;
 
 pub struct Training {
@@ -56,8 +58,21 @@ fn differentiate(graph: &Graph, wanted: &Wanted, options: &Options, dump: &Dump)
     let joint = stage("autodiff", || Ok(simplified(joint)))?;
     dump.write("2-simplified.txt", &joint);
     let split = stage("autodiff", || Ok(partition(&joint, f64::from(options.activation_memory_budget) / 1000.0)))?;
+    let split = stage("autodiff", || Ok(laid_out(split)))?;
     dump.write("3-split.txt", &split);
     Ok(split)
+}
+
+/// What is saved lies as the forward graph makes it.
+fn laid_out(mut split: Split) -> Split {
+    let optimised = ox_optimise::optimise(split.forward.clone(), &OptimiseOptions::default());
+    let layouts = ox_schedule::natural_layouts(&optimised, split.outputs, &ScheduleOptions::default());
+    for (n, strides) in layouts.into_iter().enumerate() {
+        split.forward.outputs[split.outputs + n].strides = strides.clone();
+        let place = split.sources.iter().position(|source| *source == Source::Saved(n as u32));
+        split.backward.inputs[place.expect("what is saved is used")].strides = strides;
+    }
+    split
 }
 
 fn simplified(joint: Joint) -> Joint {

@@ -201,6 +201,15 @@ pub enum Callee {
     Python { object: u32, name: String },
 }
 
+impl Callee {
+    /// As people call it.
+    pub fn name(&self) -> &str {
+        match self {
+            Callee::Dispatcher { name, .. } | Callee::Python { name, .. } => name,
+        }
+    }
+}
+
 /// An output of a library call as torch's fake kernels describe it.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct LibraryOut {

@@ -22,6 +22,7 @@ mod roots;
 mod space;
 mod split;
 
+use ox_ir::graph::Shape;
 use ox_ir::{Graph, Plan};
 
 #[derive(Clone, Debug)]
@@ -43,6 +44,11 @@ pub enum ScheduleError {
     Unsupported(String),
     #[error("bug in the scheduler: {0}")]
     Bug(String),
+}
+
+/// The strides in which the outputs from the n-th on cost least: those that their values have anyway.
+pub fn natural_layouts(graph: &Graph, n: usize, options: &ScheduleOptions) -> Vec<Shape> {
+    prepare::natural_layouts(graph, n, options)
 }
 
 /// The Plan that computes `graph`.

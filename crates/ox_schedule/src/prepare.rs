@@ -38,6 +38,22 @@ pub fn prepare(graph: &Graph, options: &ScheduleOptions) -> Prepared {
     out.without_dead()
 }
 
+/// How the outputs from the n-th on would lie if nobody asked for strides.
+pub fn natural_layouts(graph: &Graph, n: usize, options: &ScheduleOptions) -> Vec<Shape> {
+    let mut free = graph.clone();
+    let asked = free.outputs.split_off(n);
+    let wishes = Wishes::of(&free, options);
+    let mut out = Prepared { graph: Graph { nodes: Vec::new(), ..free }, strides: Vec::new() };
+    let mut renamed: Vec<NodeId> = Vec::with_capacity(graph.nodes.len());
+    for id in graph.ids() {
+        let mut node = graph.node(id).clone();
+        node.args.iter_mut().for_each(|a| *a = renamed[a.index()]);
+        renamed.push(out.add(node, wishes.strides[id.index()].clone(), wishes.last.get(&id).copied()));
+    }
+    let lies = |id: NodeId| out.resolved(renamed[id.index()]).filter(|strides| is_dense(&graph.ty(id).shape, strides));
+    asked.iter().map(|o| lies(o.value).unwrap_or_else(|| contiguous_strides(&graph.ty(o.value).shape))).collect()
+}
+
 /// What the users of a node would like of its memory.
 struct Wishes {
     /// Strides that eager returns it in.
@@ -135,7 +151,9 @@ impl Prepared {
         }
         if node.op.is_call() {
             for k in 0..node.args.len() {
-                if self.resolved(node.args[k]).is_none() {
+                let whole_rows = k < rows_wanted(&node.op);
+                let fits = |strides: &Shape| !whole_rows || strides.last().is_none_or(|s| s.is_one());
+                if !self.resolved(node.args[k]).as_ref().is_some_and(fits) {
                     let dense = contiguous_strides(&self.graph.ty(node.args[k]).shape);
                     node.args[k] = self.push_copy(node.args[k], dense);
                 }
@@ -274,6 +292,18 @@ impl Prepared {
         out.graph.outputs.iter_mut().for_each(|o| o.value = renamed[o.value.index()]);
         out.graph.mutations.iter_mut().for_each(|m| m.value = renamed[m.value.index()]);
         out
+    }
+}
+
+/// How many of the first arguments torch's flash attention wants with the elements of a row side by side.
+fn rows_wanted(op: &Op) -> usize {
+    match op {
+        Op::Library(library) => match library.callee.name() {
+            "aten::_scaled_dot_product_flash_attention_for_cpu" => 3,
+            "aten::_scaled_dot_product_flash_attention_for_cpu_backward" => 5,
+            _ => 0,
+        },
+        _ => 0,
     }
 }
 

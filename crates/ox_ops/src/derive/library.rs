@@ -1,12 +1,12 @@
 //! Calls of torch's operators that have a derivative: by another operator of torch's, or by Ops. The rest is differentiated by torch
 //! itself: the graph is cut there.
 
-use super::{Gradients, Site, attention};
+use super::{Gradients, Site, attention, operators};
 use crate::builder::Builder;
 use crate::error::{OpError, OpResult};
 use crate::surface::wrap_dim;
 use ox_ir::Scalar;
-use ox_ir::graph::{Arg, Bounds, Callee, Combine, Library, NodeId, ReduceOp};
+use ox_ir::graph::{Arg, Bounds, Combine, Library, NodeId, ReduceOp};
 
 type Rule = fn(&mut Builder, &Site<'_>, &Library) -> OpResult<Gradients>;
 
@@ -18,14 +18,26 @@ const RULES: &[(&str, Rule)] = &[
     ("aten::mode", |b, site, call| selection(b, site, dim_of(call, 1))),
     ("aten::cummax", |b, site, call| selection(b, site, dim_of(call, 1))),
     ("aten::cummin", |b, site, call| selection(b, site, dim_of(call, 1))),
+    ("aten::max_pool1d_with_indices", operators::max_pool),
+    ("aten::max_pool2d_with_indices", operators::max_pool),
+    ("aten::max_pool3d_with_indices", operators::max_pool),
+    ("aten::adaptive_max_pool1d", operators::adaptive_max_pool),
+    ("aten::adaptive_max_pool2d", operators::adaptive_max_pool),
+    ("aten::adaptive_max_pool3d", operators::adaptive_max_pool),
+    ("aten::adaptive_avg_pool1d", operators::adaptive_avg_pool),
+    ("aten::adaptive_avg_pool2d", operators::adaptive_avg_pool),
+    ("aten::adaptive_avg_pool3d", operators::adaptive_avg_pool),
+    ("aten::binary_cross_entropy", operators::binary_cross_entropy),
+    ("aten::grid_sampler", operators::grid_sampler),
+    ("aten::upsample_bicubic2d", operators::upsample),
+    ("aten::_upsample_bilinear2d_aa", operators::upsample),
+    ("aten::_upsample_bicubic2d_aa", operators::upsample),
+    ("aten::col2im", operators::col2im),
 ];
 
 pub fn library(b: &mut Builder, site: &Site<'_>, call: &Library) -> OpResult<Gradients> {
-    let name = match &call.callee {
-        Callee::Dispatcher { name, .. } => name,
-        Callee::Python { name, .. } => name,
-    };
-    let rule = RULES.iter().find(|(known, _)| known == name).filter(|_| call.mutates.is_empty());
+    let name = call.callee.name();
+    let rule = RULES.iter().find(|(known, _)| *known == name).filter(|_| call.mutates.is_empty());
     match rule {
         Some((_, rule)) => rule(b, site, call),
         None => Err(OpError::unsupported(format!("the derivative of {name} is torch's"))),

@@ -7,6 +7,7 @@ mod assembly;
 mod attention;
 mod contract;
 mod library;
+mod operators;
 mod pick;
 mod pointwise;
 mod reduce;

@@ -31,7 +31,8 @@ fn share_ties(b: &mut Builder, x: NodeId, result: NodeId, grad: NodeId, dims: &[
     let ones = b.cast(chosen, b.dtype(x).compute());
     let ties = b.reduce(ReduceOp::Sum, ones, dims)?;
     let ties = b.cast(ties, b.dtype(x));
-    Expr::Node(chosen).pick(Expr::Node(grad) / ties, 0.0).build(b)
+    // A NaN equals nothing: no ties, and NaN for all.
+    (Expr::Node(chosen).pick(1.0, 0.0) * (Expr::Node(grad) / ties)).build(b)
 }
 
 /// For each element the product of all others in `dims`: those before it times those behind it. No division, so that zeros are

@@ -1,7 +1,8 @@
 //! Circular and hyperbolic functions.
 
 use super::FloatMeaning::{One, Two};
-use super::{Domain, PointRow};
+use super::{Domain, PointRow, Terms};
+use crate::formula::Expr;
 use ox_ir::PointOp;
 
 pub(super) const ROWS: &[PointRow] = &[
@@ -15,10 +16,8 @@ pub(super) const ROWS: &[PointRow] = &[
         .on(&[Domain::Unit])
         .slopes(&[Some(|t| -t.g() * (1.0 - t.x().square()).unary(PointOp::Rsqrt))]),
     PointRow::float(PointOp::Atan, One(f64::atan)).slopes(&[Some(|t| t.g() / (t.x().square() + 1.0))]),
-    PointRow::float(PointOp::Atan2, Two(f64::atan2)).slopes(&[
-        Some(|t| t.g() * t.y() / (t.x().square() + t.y().square())),
-        Some(|t| -t.g() * t.x() / (t.x().square() + t.y().square())),
-    ]),
+    PointRow::float(PointOp::Atan2, Two(f64::atan2))
+        .slopes(&[Some(|t| t.g() * across(t, t.y())), Some(|t| -t.g() * across(t, t.x()))]),
     PointRow::float(PointOp::Sinh, One(f64::sinh)).on(&[Domain::Small]).slopes(&[Some(|t| t.g() * t.x().unary(PointOp::Cosh))]),
     PointRow::float(PointOp::Cosh, One(f64::cosh)).on(&[Domain::Small]).slopes(&[Some(|t| t.g() * t.x().unary(PointOp::Sinh))]),
     PointRow::float(PointOp::Tanh, One(f64::tanh)).slopes(&[Some(|t| t.g() * (1.0 - t.r().square()))]),
@@ -28,3 +27,9 @@ pub(super) const ROWS: &[PointRow] = &[
         .slopes(&[Some(|t| t.g() * (t.x().square() - 1.0).unary(PointOp::Rsqrt))]),
     PointRow::float(PointOp::Atanh, One(libm::atanh)).on(&[Domain::Unit]).slopes(&[Some(|t| t.g() / (1.0 - t.x().square()))]),
 ];
+
+/// A side over the square of the distance; nothing at the origin.
+fn across(t: &Terms, side: Expr) -> Expr {
+    let square = t.x().square() + t.y().square();
+    square.clone().eq(0.0).pick(0.0, side / square)
+}

@@ -1,9 +1,11 @@
 //! Activation functions. Each is written in the formula of eager's own kernel, in f32 for the half types, with one rounding at the
 //! end; the few that eager composes of tensor operations are composed here too, so that they round alike.
 
+use super::slope::{gated, sloped};
 use super::{Bound, Operand, Surface, fresh, maybe};
 use crate::builder::Builder;
 use crate::error::{OpError, OpResult};
+use crate::formula::Expr;
 use crate::value::Value;
 use ox_ir::graph::NodeId;
 use ox_ir::{PointOp, Sym};
@@ -15,7 +17,10 @@ const SELU_SCALE: f64 = 1.0507009873554804934193349852946;
 pub const ROWS: &[Surface] = &[
     fresh(&["relu"], "input, inplace=False", |b, a| {
         let x = a.tensor("input")?;
-        Ok(b.pointwise_in(PointOp::Maximum, number_type(b, x)?, &[x.into(), 0i64.into()])?.into())
+        let y = b.pointwise_in(PointOp::Maximum, number_type(b, x)?, &[x.into(), 0i64.into()])?;
+        // By the result, so that the argument need not be kept.
+        let closed = Expr::Node(y).le(0.0);
+        Ok(gated(b, y, x, closed.unary(PointOp::Not))?.into())
     }),
     fresh(&["relu6"], "input, inplace=False", |b, a| bounded(b, a.tensor("input")?, 0.0, 6.0)),
     fresh(&["hardtanh"], "input, min_val=-1.0, max_val=1.0, inplace=False", |b, a| {
@@ -75,8 +80,11 @@ fn bounded(b: &mut Builder, x: NodeId, low: f64, high: f64) -> OpResult<Value> {
     if !dtype.is_float() && (low.fract() != 0.0 || high.fract() != 0.0) {
         return Err(OpError::unsupported("hardtanh of integers between fractions"));
     }
+    let least = low;
     let low = b.pointwise_in(PointOp::Maximum, dtype, &[x.into(), low.into()])?;
-    Ok(b.pointwise_in(PointOp::Minimum, dtype, &[low.into(), high.into()])?.into())
+    let y = b.pointwise_in(PointOp::Minimum, dtype, &[low.into(), high.into()])?;
+    let outside = Expr::Node(x).le(least).or(Expr::Node(x).ge(high));
+    Ok(gated(b, y, x, outside.unary(PointOp::Not))?.into())
 }
 
 /// `x` where it is above zero, `slope * x` elsewhere.
@@ -126,7 +134,9 @@ fn elu(b: &mut Builder, x: NodeId, alpha: f64, scale: f64, input_scale: f64) -> 
         let below = b.binary(PointOp::Mul, below, alpha * scale)?;
         let above = if scale == 1.0 { x } else { b.binary(PointOp::Mul, x, scale)? };
         let negative = b.binary(PointOp::Le, x, 0.0)?;
-        b.choose(negative, below, above)
+        let y = b.choose(negative, below, above)?;
+        let steep = Expr::Node(inner).unary(PointOp::Exp) * (alpha * scale * input_scale);
+        sloped(b, y, x, Expr::Node(negative).pick(steep, scale))
     })?;
     Ok(result.into())
 }
@@ -182,14 +192,18 @@ fn silu(b: &mut Builder, x: NodeId) -> OpResult<NodeId> {
     let negative = b.unary(PointOp::Neg, x)?;
     let exp = b.unary(PointOp::Exp, negative)?;
     let below = b.binary(PointOp::Add, exp, 1.0)?;
-    b.binary(PointOp::Div, x, below)
+    let y = b.binary(PointOp::Div, x, below)?;
+    let gate = Expr::Node(x).unary(PointOp::Sigmoid);
+    sloped(b, y, x, gate.clone() * (1.0 + Expr::Node(x) * (1.0 - gate)))
 }
 
 fn mish(b: &mut Builder, x: NodeId) -> OpResult<NodeId> {
     let exp = b.unary(PointOp::Exp, x)?;
     let soft = b.unary(PointOp::Log1p, exp)?;
     let tanh = b.unary(PointOp::Tanh, soft)?;
-    b.binary(PointOp::Mul, x, tanh)
+    let y = b.binary(PointOp::Mul, x, tanh)?;
+    let gate = Expr::Node(x).unary(PointOp::Sigmoid);
+    sloped(b, y, x, Expr::Node(tanh) + Expr::Node(x) * gate * (1.0 - Expr::Node(tanh).square()))
 }
 
 /// `min(max(x + 3, 0), 6)`.
@@ -202,12 +216,17 @@ fn hard_ramp(b: &mut Builder, x: NodeId) -> OpResult<NodeId> {
 fn hardswish(b: &mut Builder, x: NodeId) -> OpResult<NodeId> {
     let ramp = hard_ramp(b, x)?;
     let product = b.binary(PointOp::Mul, x, ramp)?;
-    b.binary(PointOp::Div, product, 6.0)
+    let y = b.binary(PointOp::Div, product, 6.0)?;
+    let at = || Expr::Node(x);
+    let inside = at().lt(3.0).pick(at() / 3.0 + 0.5, 1.0);
+    sloped(b, y, x, at().le(-3.0).pick(0.0, inside))
 }
 
 fn hardsigmoid(b: &mut Builder, x: NodeId) -> OpResult<NodeId> {
     let ramp = hard_ramp(b, x)?;
-    b.binary(PointOp::Div, ramp, 6.0)
+    let y = b.binary(PointOp::Div, ramp, 6.0)?;
+    let inside = Expr::Node(x).gt(-3.0).and(Expr::Node(x).lt(3.0));
+    sloped(b, y, x, inside.pick(1.0 / 6.0, 0.0))
 }
 
 /// `min(x, 0) - log1p(exp(-|x|))`.
@@ -228,7 +247,8 @@ fn softplus(b: &mut Builder, a: &mut Bound) -> OpResult<Value> {
         let log = b.unary(PointOp::Log1p, exp)?;
         let soft = b.binary(PointOp::Div, log, beta)?;
         let linear = b.binary(PointOp::Gt, scaled, threshold)?;
-        b.choose(linear, x, soft)
+        let y = b.choose(linear, x, soft)?;
+        sloped(b, y, x, Expr::Node(linear).pick(1.0, Expr::Node(scaled).unary(PointOp::Sigmoid)))
     })?;
     Ok(result.into())
 }

@@ -1,6 +1,7 @@
 //! Adaptive pools: the number of windows is given. Ours where the windows are all of one size; others are torch's.
 
 use super::operator::{Operator, ints, one};
+use super::pool::first_maximum;
 use super::shared::{float, mean_over, real, wide};
 use super::{Bound, Surface, fresh};
 use crate::builder::Builder;
@@ -120,5 +121,16 @@ fn max(b: &mut Builder, args: &mut Bound, n: usize) -> OpResult<Value> {
         split => split?,
     };
     let most = b.reduce(ReduceOp::Max, parts, &dims)?;
+    let most = b.squeeze(most, &dims)?;
+    let most = if b.dtype(x).is_float() { by_first_maximum(b, most, parts, &dims)? } else { most };
     finish(b, most, x, &targets)
+}
+
+/// The windows' maxima, with the derivative of the first of each.
+fn by_first_maximum(b: &mut Builder, most: NodeId, parts: NodeId, dims: &[usize]) -> OpResult<NodeId> {
+    let outer = (0..b.rank(parts)).filter(|d| !dims.contains(d));
+    let order: Vec<usize> = outer.chain(dims.iter().copied()).collect();
+    let windows = b.permute(parts, &order)?;
+    let path = first_maximum(b, windows, dims.len())?;
+    b.graft(most, path)
 }

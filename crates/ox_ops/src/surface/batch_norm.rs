@@ -2,9 +2,11 @@
 
 use super::shared::{centred, count_in, float, mean_over, opt_real, per_channel, size_operand, square};
 use super::shared::{real, wide};
+use super::slope::standardised_slope;
 use super::{Bound, Surface, fresh};
 use crate::builder::Builder;
 use crate::error::{OpError, OpResult};
+use crate::formula::Expr;
 use crate::value::Value;
 use ox_ir::graph::NodeId;
 use ox_ir::{DType, PointOp, Sym};
@@ -28,11 +30,35 @@ fn batch_norm(b: &mut Builder, args: &mut Bound) -> OpResult<Value> {
     if rank < 2 {
         return Err(OpError::unsupported("batch_norm without a channel dimension"));
     }
-    let (mean, variance) = match args.boolean("training")? {
-        true => batch_statistics(b, args, x)?,
-        false => (running(b, args, "running_mean")?, running(b, args, "running_var")?),
-    };
+    if args.boolean("training")? {
+        let (mean, variance) = batch_statistics(b, args, x)?;
+        let y = apply(b, args, x, mean, variance)?;
+        return by_batch_slope(b, args, y, x, mean, variance);
+    }
+    let (mean, variance) = (running(b, args, "running_mean")?, running(b, args, "running_var")?);
     apply(b, args, x, mean, variance)
+}
+
+/// The derivative of a norm by the statistics of its batch: that of the standardised values times weight plus bias.
+fn by_batch_slope(b: &mut Builder, args: &Bound, y: Value, x: NodeId, mean: NodeId, variance: NodeId) -> OpResult<Value> {
+    let y = y.as_tensor().ok_or_else(|| OpError::bug("a norm that is no tensor"))?;
+    let (dtype, rank) = (b.dtype(x), b.rank(x));
+    let dims: Vec<usize> = (0..rank).filter(|d| *d != 1).collect();
+    let raised = b.binary(PointOp::Add, variance, args.float("eps")?)?;
+    let scale = b.unary(PointOp::Rsqrt, raised)?;
+    let (mean, scale) = (per_channel(b, mean, rank)?, per_channel(b, scale, rank)?);
+    let x = wide(b, x);
+    let standard = ((Expr::Node(x) - mean) * scale).build(b)?;
+    let mut path = standardised_slope(b, standard, x, scale, &dims)?;
+    for (name, op) in [("weight", PointOp::Mul), ("bias", PointOp::Add)] {
+        if let Some(parameter) = opt_real(b, args, name)? {
+            let parameter = wide(b, parameter);
+            let parameter = per_channel(b, parameter, rank)?;
+            path = b.binary(op, path, parameter)?;
+        }
+    }
+    let path = b.cast(path, dtype);
+    Ok(b.graft(y, path)?.into())
 }
 
 /// With running statistics an instance norm is a batch norm.
@@ -129,6 +155,7 @@ fn move_towards(b: &mut Builder, args: &mut Bound, name: &'static str, value: No
     let added = b.binary(PointOp::Mul, value, momentum)?;
     let new = b.binary(PointOp::Add, kept, added)?;
     let new = b.cast(new, dtype);
+    let new = b.detach(new)?;
     args.write(name, new);
     Ok(())
 }

@@ -3,6 +3,7 @@
 use super::{Bound, Operand, Surface, fresh};
 use crate::builder::Builder;
 use crate::error::{OpError, OpResult};
+use crate::formula::Expr;
 use crate::value::Value;
 use ox_ir::graph::NodeId;
 use ox_ir::{DType, PointOp, Scalar};
@@ -153,13 +154,45 @@ fn clamp(b: &mut Builder, x: NodeId, low: Option<Operand>, high: Option<Operand>
     if operands[1..].iter().any(is_nan) {
         return Ok(if operands.len() == 2 { value.into() } else { b.full_like(Scalar::Float(f64::NAN), value).into() });
     }
-    if let Some(low) = low {
-        value = b.pointwise_in(PointOp::Maximum, dtype, &[value.into(), low])?;
+    let whole = value;
+    if let Some(low) = &low {
+        value = b.pointwise_in(PointOp::Maximum, dtype, &[value.into(), low.clone()])?;
     }
-    if let Some(high) = high {
-        value = b.pointwise_in(PointOp::Minimum, dtype, &[value.into(), high])?;
+    if let Some(high) = &high {
+        value = b.pointwise_in(PointOp::Minimum, dtype, &[value.into(), high.clone()])?;
     }
-    Ok(value.into())
+    if !dtype.is_float() {
+        return Ok(value.into());
+    }
+    let path = clamp_path(b, whole, low, high, dtype)?;
+    Ok(b.graft(value, path)?.into())
+}
+
+/// The gradient goes to the argument inside of the bounds, which belong to it; outside to the bound, where the bounds are apart.
+fn clamp_path(b: &mut Builder, x: NodeId, low: Option<Operand>, high: Option<Operand>, dtype: DType) -> OpResult<NodeId> {
+    let bounds = [low.is_some(), high.is_some()];
+    let operands: Vec<Operand> = [Some(x.into()), low, high].into_iter().flatten().collect();
+    let mut nodes = b.together(&operands, dtype)?.into_iter().map(Expr::Node);
+    let mut next = || nodes.next().unwrap_or(Expr::Number(0.0));
+    let x = next();
+    let path = match bounds {
+        [true, true] => {
+            let (low, high) = (next(), next());
+            let inside = x.clone().ge(low.clone()).and(x.clone().le(high.clone()));
+            let below = low.clone().lt(high.clone()).and(x.clone().lt(low.clone()));
+            let above = x.clone().gt(high.clone()).or(high.clone().lt(low.clone()));
+            inside.pick(x, 0.0) + below.pick(low, 0.0) + above.pick(high, 0.0)
+        }
+        [true, false] => {
+            let low = next();
+            x.clone().ge(low.clone()).pick(x.clone(), 0.0) + x.lt(low.clone()).pick(low, 0.0)
+        }
+        _ => {
+            let high = next();
+            x.clone().le(high.clone()).pick(x.clone(), 0.0) + x.gt(high.clone()).pick(high, 0.0)
+        }
+    };
+    path.build(b)
 }
 
 fn isclose(b: &mut Builder, a: &mut Bound) -> OpResult<Value> {

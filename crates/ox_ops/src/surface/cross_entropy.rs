@@ -167,13 +167,15 @@ fn cross_entropy(b: &mut Builder, args: &mut Bound) -> OpResult<Value> {
 
 fn picked_log_softmax(b: &mut Builder, c: &Classes) -> OpResult<NodeId> {
     let x = wide(b, c.scores);
+    // Whatever is subtracted, the result is the same: it has no gradient.
     let max = b.reduce(ReduceOp::Max, x, &[1])?;
+    let max = b.detach(max)?;
     let shifted = b.binary(PointOp::Sub, x, max)?;
     let powers = b.unary(PointOp::Exp, shifted)?;
     let sum = sum_over(b, powers, &[1])?;
     let log = b.unary(PointOp::Log, sum)?;
     let (max, log) = (b.squeeze(max, &[1])?, b.squeeze(log, &[1])?);
-    let own = pick(b, c.scores, c.target)?;
+    let own = pick(b, x, c.target)?;
     let own = b.point(PointOp::Sub, &[own, max])?;
     let own = b.point(PointOp::Sub, &[own, log])?;
     Ok(rounded(b, own, b.dtype(c.scores)))

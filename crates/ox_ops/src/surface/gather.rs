@@ -22,13 +22,13 @@ pub const ROWS: &[Surface] = &[
             if a.has("max_norm") {
                 return Err(OpError::unsupported("embedding with max_norm, which writes its weight"));
             }
-            embedding(b, a.tensor("weight")?, a.tensor("input")?)
+            embedding(b, a, "input")
         },
     ),
     fresh(
         &["torch.embedding", "aten.embedding"],
         "weight, indices, padding_idx=-1, scale_grad_by_freq=False, sparse=False",
-        |b, a| embedding(b, a.tensor("weight")?, a.tensor("indices")?),
+        |b, a| embedding(b, a, "indices"),
     ),
 ];
 
@@ -60,12 +60,27 @@ fn index_select(b: &mut Builder, a: &mut Bound) -> OpResult<Value> {
     Ok(if shape.is_empty() { b.reshape(value, &shape)? } else { value }.into())
 }
 
-fn embedding(b: &mut Builder, weight: NodeId, index: NodeId) -> OpResult<Value> {
+fn embedding(b: &mut Builder, a: &Bound, index: &str) -> OpResult<Value> {
+    let (weight, index) = (a.tensor("weight")?, a.tensor(index)?);
+    if a.boolean("scale_grad_by_freq")? || a.boolean("sparse")? {
+        return Err(OpError::unsupported("embedding with a gradient of its own kind"));
+    }
     if b.rank(weight) != 2 {
         return Err(OpError::runtime("'weight' must be 2-D"));
     }
     check_index(b, index, "embedding")?;
-    Ok(b.index(weight, &[index], &[0], 0, Bounds::IndexError)?.into())
+    let rows = b.index(weight, &[index], &[0], 0, Bounds::IndexError)?;
+    let Some(padding) = a.opt_int("padding_idx")?.and_then(|at| at.as_const()).filter(|at| *at != -1 || a.knows("input")) else {
+        return Ok(rows.into());
+    };
+    // The row that pads has no gradient.
+    let size = b.shape(weight)[0].clone();
+    let padding = if padding < 0 { &size + padding } else { Sym::from(padding) };
+    let size = padding.as_const().map_or_else(|| Operand::Sym(padding.clone()), |s| Operand::Scalar(Scalar::Int(s)));
+    let pads = b.binary(PointOp::Eq, index, size)?;
+    let pads = b.unsqueeze(pads, b.rank(pads))?;
+    let path = b.choose(pads, 0.0, rows)?;
+    Ok(b.graft(rows, path)?.into())
 }
 
 /// An index for `gather` and `scatter`, in the simplest form that says the same.

@@ -38,6 +38,7 @@ mod scatter;
 mod shared;
 mod shuffle;
 mod signature;
+mod slope;
 mod softmax;
 mod sort;
 mod split;

@@ -3,9 +3,11 @@
 use super::shared::{
     centred, count_in, drop_dims, real, reduced_dims, require_float, size_operand, square, sum_over, truth, tuple, wide,
 };
+use super::slope::shared_out;
 use super::{Bound, Operand, Surface, fresh};
 use crate::builder::Builder;
 use crate::error::{OpError, OpResult};
+use crate::formula::Expr;
 use crate::value::{Value, ValueOf};
 use ox_ir::graph::{NodeId, ReduceOp};
 use ox_ir::{DType, PointOp, Scalar, Sym};
@@ -70,9 +72,14 @@ fn variance(b: &mut Builder, args: &Bound, root: bool) -> OpResult<(NodeId, Node
     let (centred, mean) = centred(b, x, &dims)?;
     let squares = square(b, centred)?;
     let total = sum_over(b, squares, &dims)?;
-    let mut spread = b.binary(PointOp::Div, total, divisor)?;
+    let mut spread = b.binary(PointOp::Div, total, divisor.clone())?;
+    let divisor = b.materialise(&divisor, b.dtype(x));
     if root {
         spread = b.unary(PointOp::Sqrt, spread)?;
+        let share = Expr::Node(spread).eq(0.0).pick(0.0, Expr::Node(centred) / (Expr::Node(spread) * divisor));
+        spread = shared_out(b, spread, x, share, &dims)?;
+    } else {
+        spread = shared_out(b, spread, x, 2.0 * Expr::Node(centred) / divisor, &dims)?;
     }
     let mut finish = |value: NodeId| {
         let value = b.cast(value, dtype);
@@ -98,7 +105,24 @@ pub fn norm_over(b: &mut Builder, x: NodeId, p: f64, dims: &[usize]) -> OpResult
         }
         _ => norm_of_sizes(b, x, p, dims)?,
     };
+    let value = norm_slope(b, value, x, p, dims)?;
     Ok(b.cast(value, dtype))
+}
+
+/// Where the norm is zero, so are all slopes.
+fn norm_slope(b: &mut Builder, value: NodeId, x: NodeId, p: f64, dims: &[usize]) -> OpResult<NodeId> {
+    let (at, norm) = (|| Expr::Node(x), || Expr::Node(value));
+    let share = match p {
+        0.0 | 1.0 => return Ok(value),
+        _ if p.is_infinite() => return Ok(value),
+        2.0 => at() / norm(),
+        _ => {
+            let steep = at().unary(PointOp::Sign) * at().unary(PointOp::Abs).binary(PointOp::Pow, p - 1.0);
+            let steep = if p < 1.0 { at().eq(0.0).pick(0.0, steep) } else { steep };
+            steep / norm().binary(PointOp::Pow, p - 1.0)
+        }
+    };
+    shared_out(b, value, x, norm().eq(0.0).pick(0.0, share), dims)
 }
 
 /// Norms that are made of absolute values.

@@ -8,6 +8,7 @@ use super::shared::{
     centred, count_in, divides, drop_dims, flag, float, mean_over, only_float, opt_real, per_channel, real, same_sizes, square,
     sum_over, wide,
 };
+use super::slope::standardised_slope;
 use super::{Bound, Surface, fresh};
 use crate::builder::{Builder, broadcast_shapes};
 use crate::error::{OpError, OpResult};
@@ -48,7 +49,8 @@ fn inverse_root(b: &mut Builder, x: NodeId, dims: &[usize], eps: f64) -> OpResul
 fn standardised(b: &mut Builder, x: NodeId, dims: &[usize], eps: f64) -> OpResult<NodeId> {
     let (centred, _) = centred(b, x, dims)?;
     let scale = inverse_root(b, centred, dims, eps)?;
-    b.binary(PointOp::Mul, centred, scale)
+    let y = b.binary(PointOp::Mul, centred, scale)?;
+    standardised_slope(b, y, x, scale, dims)
 }
 
 /// `y * weight + bias`, each if given, converted to the type of `y` and shaped by `lay`.

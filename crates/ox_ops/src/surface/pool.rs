@@ -1,12 +1,13 @@
 //! Pools: sliding windows, reduced.
 
+use super::gather::gather;
 use super::operator::{Operator, ints};
 use super::shared::{known_per_dim, only_float, real, size_operand, wide};
 use super::{Bound, Operand, Surface, fresh};
 use crate::builder::Builder;
 use crate::error::{OpError, OpResult};
 use crate::value::Value;
-use ox_ir::graph::{Arg, NodeId, ReduceOp};
+use ox_ir::graph::{Arg, Bounds, NodeId, ReduceOp};
 use ox_ir::{DType, PointOp, Scalar, Sym};
 
 const MAX: &str = "input, kernel_size, stride=None, padding=0, dilation=1, ceil_mode=False, return_indices=False";
@@ -136,7 +137,12 @@ fn max_pool(b: &mut Builder, args: &mut Bound, n: usize) -> OpResult<Value> {
     }
     let value = least(b.dtype(x));
     let spread = spread_windows(b, x, &windows, value)?;
-    Ok(reduce_windows(b, spread, n, ReduceOp::Max)?.into())
+    let y = reduce_windows(b, spread, n, ReduceOp::Max)?;
+    if !b.dtype(x).is_float() {
+        return Ok(y.into());
+    }
+    let path = first_maximum(b, spread, n)?;
+    Ok(b.graft(y, path)?.into())
 }
 
 /// (values, where each lies in its plane): torch's own kernel.
@@ -151,6 +157,18 @@ fn with_indices(b: &mut Builder, args: &Bound, x: NodeId, windows: &[Sliding]) -
         *size = window.count.clone();
     }
     Operator::new(names[windows.len() - 1], "", lists.into_iter().chain([ceil])).values_and_indices(b, x, shape)
+}
+
+/// The first of the largest elements of each window, which is the one that gets the gradient.
+pub fn first_maximum(b: &mut Builder, spread: NodeId, n: usize) -> OpResult<NodeId> {
+    let shape = b.shape(spread);
+    let outer = shape.len() - n;
+    let mut flat: Vec<Sym> = shape[..outer].to_vec();
+    flat.push(shape[outer..].iter().product());
+    let windows = b.reshape(spread, &flat)?;
+    let place = b.reduce(ReduceOp::ArgMax, windows, &[outer])?;
+    let found = gather(b, windows, outer, place, Bounds::IndexError)?;
+    b.squeeze(found, &[outer])
 }
 
 fn average_pool(b: &mut Builder, args: &mut Bound, n: usize) -> OpResult<Value> {

@@ -1,12 +1,15 @@
 //! Sums, products, extremes and counts.
 
+use super::gather::gather;
 use super::shared::{drop_dims, mean_over, real, reduced_dims, same_sizes, sum_over, truth, wide};
+use super::slope::shared_out;
 use super::{Bound, Surface, fresh, maybe};
 use crate::builder::Builder;
 use crate::error::{OpError, OpResult};
+use crate::formula::Expr;
 use crate::promote::torch_name;
 use crate::value::{Value, ValueOf};
-use ox_ir::graph::{NodeId, ReduceOp};
+use ox_ir::graph::{Bounds, NodeId, ReduceOp};
 use ox_ir::{DType, PointOp};
 
 pub const ROWS: &[Surface] = &[
@@ -127,6 +130,23 @@ fn extreme(b: &mut Builder, args: &mut Bound, op: ReduceOp) -> OpResult<Value> {
     Ok(drop_dims(b, value, &dims, args.boolean("keepdim")?)?.into())
 }
 
+/// All that equal the extremum share its gradient; if it is NaN, all NaNs do.
+fn extreme_of_all(b: &mut Builder, args: &mut Bound, x: NodeId, op: ReduceOp) -> OpResult<Value> {
+    let value = extreme(b, args, op)?;
+    let (Some(found), true) = (value.as_tensor(), b.dtype(x).is_float() && b.rank(x) > 0) else { return Ok(value) };
+    let dims: Vec<usize> = (0..b.rank(x)).collect();
+    let is_nan = |node: NodeId| Expr::Node(node).unary(PointOp::IsNan);
+    let chosen = is_nan(found).pick(is_nan(x), Expr::Node(x).eq(found)).build(b)?;
+    let ones = b.cast(chosen, b.dtype(x).compute());
+    let ties = sum_over(b, ones, &dims)?;
+    let wide_x = wide(b, x);
+    let most = b.reduce(op, wide_x, &dims)?;
+    let path = shared_out(b, most, wide_x, Expr::Node(ones) / ties, &dims)?;
+    let path = b.cast(path, b.dtype(x));
+    let path = b.reshape(path, &[])?;
+    Ok(b.graft(found, path)?.into())
+}
+
 fn aminmax(b: &mut Builder, args: &mut Bound) -> OpResult<Value> {
     let least = extreme(b, args, ReduceOp::Min)?;
     let most = extreme(b, args, ReduceOp::Max)?;
@@ -143,7 +163,7 @@ fn max_or_min(b: &mut Builder, args: &mut Bound, (op, arg_op, point): Direction)
     let x = real(b, args, "input")?;
     let second = if args.has("other") { "other" } else { "dim" };
     match args.value(second) {
-        ValueOf::None => extreme(b, args, op),
+        ValueOf::None => extreme_of_all(b, args, x, op),
         ValueOf::Tensor(_) => {
             let other = real(b, args, second)?;
             Ok(b.binary(point, x, other)?.into())
@@ -151,9 +171,16 @@ fn max_or_min(b: &mut Builder, args: &mut Bound, (op, arg_op, point): Direction)
         _ => {
             let dim = args.dim("dim", b.rank(x))?;
             let keepdim = args.boolean("keepdim")?;
-            let values = extreme(b, args, op)?;
-            let indices = arg_along(b, x, dim, arg_op, keepdim)?;
-            Ok(ValueOf::Tuple(vec![values, indices.into()]))
+            if b.rank(x) == 0 {
+                let index = arg_along(b, x, dim, arg_op, keepdim)?;
+                return Ok(ValueOf::Tuple(vec![x.into(), index.into()]));
+            }
+            require_elements(b, x, &[dim], op.name())?;
+            let (value, index) = (b.reduce(op, x, &[dim])?, b.reduce(arg_op, x, &[dim])?);
+            let path = gather(b, x, dim, index, Bounds::IndexError)?;
+            let value = b.graft(value, path)?;
+            let [value, index] = [value, index].map(|node| drop_dims(b, node, &[dim], keepdim));
+            Ok(ValueOf::Tuple(vec![value?.into(), index?.into()]))
         }
     }
 }

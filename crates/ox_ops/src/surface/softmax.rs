@@ -1,9 +1,11 @@
 //! Softmax and its kin: a maximum over the row, then a sum of exponentials.
 
 use super::shared::{drop_dims, float, not_implemented, real, reduced_dims, sum_over, wide};
+use super::slope::{log_softmax_slope, shared_out, softmax_slope};
 use super::{Bound, Surface, fresh, wrap_dim};
 use crate::builder::Builder;
 use crate::error::{OpError, OpResult};
+use crate::formula::Expr;
 use crate::promote::torch_name;
 use crate::value::Value;
 use ox_ir::graph::{NodeId, ReduceOp};
@@ -87,7 +89,8 @@ pub fn softmax_along(b: &mut Builder, x: NodeId, dim: usize) -> OpResult<NodeId>
     let shifted = below_max(b, x, dim)?;
     let powers = b.unary(PointOp::Exp, shifted)?;
     let total = sum_over(b, powers, &[dim])?;
-    b.binary(PointOp::Div, powers, total)
+    let y = b.binary(PointOp::Div, powers, total)?;
+    softmax_slope(b, y, x, dim)
 }
 
 /// As `softmax_along`, the logarithm.
@@ -96,7 +99,8 @@ pub fn log_softmax_along(b: &mut Builder, x: NodeId, dim: usize) -> OpResult<Nod
     let powers = b.unary(PointOp::Exp, shifted)?;
     let total = sum_over(b, powers, &[dim])?;
     let log = b.unary(PointOp::Log, total)?;
-    b.binary(PointOp::Sub, shifted, log)
+    let y = b.binary(PointOp::Sub, shifted, log)?;
+    log_softmax_slope(b, y, x, dim)
 }
 
 /// An infinite maximum is not subtracted: inf - inf would be NaN.
@@ -114,6 +118,8 @@ fn logsumexp(b: &mut Builder, args: &mut Bound) -> OpResult<Value> {
     let total = sum_over(b, powers, &dims)?;
     let log = b.unary(PointOp::Log, total)?;
     let y = b.binary(PointOp::Add, log, shift)?;
+    let share = (Expr::Node(x) - y).unary(PointOp::Exp);
+    let y = shared_out(b, y, x, share, &dims)?;
     let y = b.cast(y, dtype);
     Ok(drop_dims(b, y, &dims, args.boolean("keepdim")?)?.into())
 }

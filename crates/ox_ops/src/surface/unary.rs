@@ -1,8 +1,10 @@
 //! Functions of one tensor, element by element.
 
+use super::slope::sloped;
 use super::{Bound, Surface, fresh, maybe};
 use crate::builder::Builder;
 use crate::error::{OpError, OpResult};
+use crate::formula::Expr;
 use crate::value::Value;
 use ox_ir::graph::NodeId;
 use ox_ir::{DType, PointOp, Scalar};
@@ -218,7 +220,9 @@ fn sinc(b: &mut Builder, a: &mut Bound) -> OpResult<Value> {
         let sine = b.unary(PointOp::Sin, angle)?;
         let ratio = b.binary(PointOp::Div, sine, angle)?;
         let zero = b.binary(PointOp::Eq, x, 0.0)?;
-        b.choose(zero, 1.0, ratio)
+        let y = b.choose(zero, 1.0, ratio)?;
+        let slope = (Expr::Node(angle).unary(PointOp::Cos) - ratio) / x;
+        sloped(b, y, x, Expr::Node(zero).pick(0.0, slope))
     })?;
     Ok(result.into())
 }
