@@ -82,24 +82,7 @@ def test_debug_folder_that_cannot_be_written(tmp_path):
 # What falls back, and how it says so.
 
 
-def test_training_runs_in_eager_with_right_gradients():
-    model = torch.nn.Linear(4, 3)
-    x = torch.randn(2, 4)
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
-        torch.compile(model, backend="oxytorch")(x).sum().backward()
-        torch._dynamo.reset()
-        torch.compile(model, backend="oxytorch")(x)
-    grads = [p.grad.clone() for p in model.parameters()]
-    model.zero_grad()
-    model(x).sum().backward()
-    compare.assert_same(grads, [p.grad for p in model.parameters()])
-    ours = [w for w in caught if "oxytorch" in str(w.message)]
-    assert len(ours) <= 1 and all("training is not compiled yet" in str(w.message) for w in ours)
-    assert oxytorch.last_compile()["outcome"] == "eager"
-
-
-def test_grad_mode_switched_on_inside_is_not_compiled():
+def test_grad_mode_switched_on_inside():
     weight = torch.randn(3, requires_grad=True)
 
     def f(x):

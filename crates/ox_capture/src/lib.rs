@@ -35,4 +35,5 @@ mod warm;
 pub use backend::{Backend, BoundGraph, TensorSpec};
 pub use callable::{Captured, Settings};
 pub use obj::{Obj, items_of, py, tuple_of};
+pub use record::grad::GradMode;
 pub use warm::Words;

@@ -17,6 +17,8 @@ pub struct Training {
     pub forward: Compiled,
     /// Results: the gradients that exist, in the order of the inputs that they belong to.
     pub backward: Compiled,
+    /// The backward graph, for programs that are called with fewer gradients.
+    pub graph: Graph,
     /// How many of the forward program's results are the user's.
     pub outputs: usize,
     /// What the backward program is called with, in order.
@@ -47,8 +49,9 @@ pub fn compile_training(
     // Weights that are trained are not frozen.
     let options = Options { freezing: false, ..options.clone() };
     let forward = compile_into(&forward, &options, host.clone(), dump.inner("forward"))?;
-    let backward = compile_into(&backward, &options, host, dump.inner("backward"))?;
-    Ok(Training { forward, backward, outputs, sources, gradients })
+    let graph = backward;
+    let backward = compile_into(&graph, &options, host, dump.inner("backward"))?;
+    Ok(Training { forward, backward, graph, outputs, sources, gradients })
 }
 
 fn differentiate(graph: &Graph, wanted: &Wanted, options: &Options, dump: &Dump) -> Result<Split, TrainingError> {

@@ -14,8 +14,8 @@ use smallvec::SmallVec;
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-type Handles<'a> = SmallVec<[TensorRef<'a>; 32]>;
-type Sizes = SmallVec<[i64; 8]>;
+pub(crate) type Handles<'a> = SmallVec<[TensorRef<'a>; 32]>;
+pub(crate) type Sizes = SmallVec<[i64; 8]>;
 
 #[pyclass(frozen, module = "oxytorch._oxytorch")]
 pub struct NativeCallable {
@@ -41,7 +41,7 @@ impl NativeCallable {
         }
         let crossing = Crossing::get(py)?;
         let (handles, sizes) = self.unpack(py, crossing, args)?;
-        if self.writes_shared_memory(&handles) || !self.pinned.iter().all(|pinned| is_at(&handles, pinned)) {
+        if !self.may_run(&handles) {
             return self.eager.bind(py).call1(args.clone());
         }
         match py.detach(|| self.program.run(&handles, &sizes)) {
@@ -65,7 +65,12 @@ impl NativeCallable {
 }
 
 impl NativeCallable {
-    fn unpack<'a>(&'a self, py: Python<'_>, crossing: &Crossing, args: &'a Bound<'_, PyTuple>) -> PyResult<(Handles<'a>, Sizes)> {
+    pub(crate) fn unpack<'a>(
+        &'a self,
+        py: Python<'_>,
+        crossing: &Crossing,
+        args: &'a Bound<'_, PyTuple>,
+    ) -> PyResult<(Handles<'a>, Sizes)> {
         if args.len() != self.slots.len() {
             return Err(PyTypeError::new_err(format!("the graph takes {} arguments, not {}", self.slots.len(), args.len())));
         }
@@ -111,9 +116,14 @@ impl NativeCallable {
         }
     }
 
-    fn give_up(&self, py: Python<'_>, message: &str) -> PyResult<()> {
+    pub(crate) fn give_up(&self, py: Python<'_>, message: &str) -> PyResult<()> {
         self.broken.store(true, Ordering::Relaxed);
         report_bug(py, message, &[("graph", &self.graph), ("plan", self.program.plan())])
+    }
+
+    /// Whether the code is right for where these inputs lie in memory.
+    pub(crate) fn may_run(&self, handles: &Handles<'_>) -> bool {
+        !self.writes_shared_memory(handles) && self.pinned.iter().all(|pinned| is_at(handles, pinned))
     }
 
     /// An input that the graph writes overlaps another in memory or itself, or may: the graph was captured for separate elements.
@@ -155,7 +165,7 @@ impl NativeCallable {
         })
     }
 
-    fn size(&self, sym: &Sym, sizes: &[i64]) -> PyResult<i64> {
+    pub(crate) fn size(&self, sym: &Sym, sizes: &[i64]) -> PyResult<i64> {
         let value = |var: &Var| self.graph.sizes.iter().position(|known| known == var).map(|n| sizes[n]);
         sym.eval(&value).ok_or_else(|| pyo3::exceptions::PyOverflowError::new_err(format!("the size {sym} cannot be computed")))
     }

@@ -4,13 +4,13 @@ use crate::anatomy::{Anatomy, keys_at};
 use crate::bound::bind;
 use crate::compile::{compile_graph, parse_options};
 use crate::error::warn_once;
+use crate::recorded::Recorded;
 use crate::tensor::Crossing;
 use ox_capture::{Backend, BoundGraph, Captured, Obj, Settings, TensorSpec, Words};
 use ox_driver::Options;
 use ox_ir::Device;
 use pyo3::intern;
 use pyo3::prelude::*;
-use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyDict, PyTuple};
 use std::sync::Arc;
 
@@ -112,7 +112,7 @@ impl Backend for Rest {
 
     fn compile(&self, graph: &Obj) -> PyResult<Obj> {
         let py = ox_capture::py();
-        let recorded = Bound::new(py, Recorded { graph: graph.bind().clone().unbind(), module: PyOnceLock::new() })?;
+        let recorded = Bound::new(py, Recorded::new(graph.bind().clone().unbind(), None))?;
         let compiled = compile_graph(recorded.as_any(), PyTuple::empty(py).as_any(), &self.options, Some(Device::Cpu))?;
         Ok(compiled.into())
     }
@@ -123,37 +123,5 @@ impl Backend for Rest {
 
     fn warn(&self, text: &str) -> PyResult<()> {
         warn_once(ox_capture::py(), text)
-    }
-}
-
-/// A recorded graph in the place of a GraphModule, which takes longer to make than the rest of a trace: it is made if it must run.
-#[pyclass(frozen)]
-struct Recorded {
-    #[pyo3(get)]
-    graph: Py<PyAny>,
-    module: PyOnceLock<Py<PyAny>>,
-}
-
-impl Recorded {
-    fn module<'py>(&self, py: Python<'py>) -> PyResult<&Bound<'py, PyAny>> {
-        let module = self.module.get_or_try_init(py, || -> PyResult<Py<PyAny>> {
-            let empty = py.import("torch.nn")?.getattr("Module")?.call0()?;
-            Ok(py.import("torch.fx")?.getattr("GraphModule")?.call1((empty, self.graph.bind(py)))?.unbind())
-        })?;
-        Ok(module.bind(py))
-    }
-}
-
-#[pymethods]
-impl Recorded {
-    /// Runs the graph in eager.
-    #[pyo3(signature = (*args))]
-    fn forward<'py>(&self, args: &Bound<'py, PyTuple>) -> PyResult<Bound<'py, PyAny>> {
-        self.module(args.py())?.getattr(intern!(args.py(), "forward"))?.call1(args.clone())
-    }
-
-    #[getter]
-    fn code(&self, py: Python<'_>) -> PyResult<String> {
-        self.module(py)?.getattr("code")?.extract()
     }
 }

@@ -3,16 +3,20 @@
 use crate::callable::NativeCallable;
 use crate::error::{options_error, report_bug, warn_once};
 use crate::fx::{Imported, Refusal, import};
+use crate::pieces::{self, Pieces, Step};
 use crate::report::{LastCompile, remember};
-use ox_driver::{CompileError, OptionValue, Options, Panic, guarded};
+use crate::training::{Backward, TrainingCallable, Views, is_repeatable, reach};
+use crate::watched::watched;
+use ox_driver::{CompileError, OptionValue, Options, Panic, Training, TrainingError, Wanted, guarded};
 use ox_ir::{Device, Graph};
+use ox_runtime::HostCalls;
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyDict, PyFloat, PyInt, PyString};
 use std::fmt::Display;
-use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
-use std::time::Instant;
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
 
 /// Compiles a graph that Dynamo captured.
 #[pyfunction]
@@ -24,7 +28,7 @@ pub fn compile_fx<'py>(
     options: Option<&Bound<'py, PyDict>>,
 ) -> PyResult<Bound<'py, PyAny>> {
     let options = parse_options(mode, options)?;
-    compile_graph(gm, example_inputs, &options, None)
+    watched(gm, example_inputs, compile_graph(gm, example_inputs, &options, None)?)
 }
 
 /// `device` is where the examples' tensors stand for, if they lie on the meta device.
@@ -34,29 +38,140 @@ pub fn compile_graph<'py>(
     options: &Options,
     device: Option<Device>,
 ) -> PyResult<Bound<'py, PyAny>> {
-    let py = gm.py();
-    let start = Instant::now();
-    let imported = match guarded(|| import(gm, example_inputs, options.freezing, device)) {
-        Ok(Ok(imported)) => imported,
-        Ok(Err(refusal)) => return refused(gm, refusal),
-        Err(Panic(message)) => return refused(gm, Refusal::Bug(message)),
-    };
-    let import = start.elapsed();
-    let Imported { graph, slots, constants, outputs, host, python_calls, pinned } = imported;
-    let host = Arc::new(host.into_host());
-    let compiled = match py.detach(|| ox_driver::compile(&graph, options, host)) {
-        Ok(compiled) => compiled,
-        Err(CompileError::Unsupported(what)) => return refused(gm, Refusal::unsupported(what)),
-        Err(error @ CompileError::Bug { .. }) => return bug(gm, &error.to_string(), Some(&graph)),
-    };
-    for note in &compiled.report.notes {
-        warn_once(py, &format!("oxytorch: {note}"))?;
+    let job = Job { options, device };
+    let cuts = pieces::visible_cuts(&pieces::ordered(gm)?)?;
+    if cuts.is_empty() { job.whole(gm, example_inputs) } else { job.in_pieces(gm, example_inputs, &cuts, None) }
+}
+
+/// How graphs are compiled.
+#[derive(Clone, Copy)]
+struct Job<'a> {
+    options: &'a Options,
+    device: Option<Device>,
+}
+
+impl Job<'_> {
+    /// One piece behind the other. Eager runs the one that begins at `by_eager`.
+    fn in_pieces<'py>(
+        self,
+        gm: &Bound<'py, PyAny>,
+        examples: &Bound<'py, PyAny>,
+        cuts: &[usize],
+        by_eager: Option<usize>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let py = gm.py();
+        let cut = pieces::cut(gm, examples, cuts)?;
+        let mut steps = Vec::with_capacity(cut.pieces.len());
+        for piece in cut.pieces {
+            let callable = match by_eager == Some(piece.start) {
+                true => piece.module.getattr(intern!(py, "forward"))?,
+                false => self.whole(&piece.module, piece.examples.as_any())?,
+            };
+            steps.push(Step { callable: callable.unbind(), inputs: piece.inputs, outputs: piece.outputs, last: Vec::new() });
+        }
+        Ok(Bound::new(py, Pieces::new(cut.values, steps, cut.result))?.into_any())
     }
-    remember(LastCompile { import, report: compiled.report, python_calls, eager: None });
-    let eager = gm.getattr(intern!(py, "forward"))?.unbind();
-    let broken = AtomicBool::new(false);
-    let callable = NativeCallable { program: compiled.program, graph, slots, constants, outputs, eager, broken, pinned };
-    Ok(Bound::new(py, callable)?.into_any())
+
+    fn whole<'py>(self, gm: &Bound<'py, PyAny>, example_inputs: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+        let py = gm.py();
+        let start = Instant::now();
+        let imported = match guarded(|| import(gm, example_inputs, self.options.freezing, self.device)) {
+            Ok(Ok(imported)) => imported,
+            Ok(Err(Refusal::Cut { place, what })) => return self.around(gm, example_inputs, place, &what),
+            Ok(Err(refusal)) => return refused(gm, refusal),
+            Err(Panic(message)) => return refused(gm, Refusal::Bug(message)),
+        };
+        let import = start.elapsed();
+        if imported.gradients.outputs.contains(&true) {
+            return self.training(gm, example_inputs, imported, import);
+        }
+        let Imported { graph, slots, constants, outputs, host, python_calls, pinned, .. } = imported;
+        let host = Arc::new(host.into_host());
+        let compiled = match py.detach(|| ox_driver::compile(&graph, self.options, host)) {
+            Ok(compiled) => compiled,
+            Err(error) => return not_compiled(gm, error, &graph),
+        };
+        self.note(py, &compiled.report)?;
+        remember(LastCompile { import, report: compiled.report, python_calls, eager: None });
+        let eager = gm.getattr(intern!(py, "forward"))?.unbind();
+        let broken = AtomicBool::new(false);
+        let callable = NativeCallable { program: compiled.program, graph, slots, constants, outputs, eager, broken, pinned };
+        Ok(Bound::new(py, callable)?.into_any())
+    }
+
+    fn note(self, py: Python<'_>, report: &ox_driver::Report) -> PyResult<()> {
+        report.notes.iter().try_for_each(|note| warn_once(py, &format!("oxytorch: {note}")))
+    }
+
+    /// A graph of which a result requires grad.
+    fn training<'py>(
+        self,
+        gm: &Bound<'py, PyAny>,
+        examples: &Bound<'py, PyAny>,
+        imported: Imported,
+        import: Duration,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let py = gm.py();
+        let Imported { mut graph, slots, constants, outputs, host, python_calls, pinned, mut gradients } = imported;
+        let Some(views) = Views::take(&mut graph, &gradients.inputs, &mut gradients.outputs) else {
+            return refused(gm, Refusal::unsupported("results that share memory in part"));
+        };
+        let wanted = Wanted { inputs: gradients.inputs.clone(), outputs: gradients.outputs.clone() };
+        let host: Arc<dyn HostCalls> = Arc::new(host.into_host());
+        let compiled = match py.detach(|| ox_driver::compile_training(&graph, &wanted, self.options, host.clone())) {
+            Ok(compiled) => compiled,
+            Err(TrainingError::Undifferentiable(at)) => {
+                let place = gradients.origins.get(at.node.index()).map_or(0, |place| *place as usize);
+                return self.around(gm, examples, place, &at.why);
+            }
+            Err(TrainingError::Compile(error)) => return not_compiled(gm, error, &graph),
+        };
+        self.note(py, &compiled.forward.report)?;
+        remember(LastCompile { import, report: compiled.forward.report.clone(), python_calls, eager: None });
+        let reach = reach(&graph, &gradients);
+        let repeatable = is_repeatable(&graph, &gradients);
+        let options = Options { freezing: false, ..self.options.clone() };
+        let Training { forward, backward, graph: of_gradients, sources, gradients: places, .. } = compiled;
+        let backward = Backward {
+            graph: of_gradients,
+            sources,
+            gradients: places,
+            reach,
+            options,
+            host,
+            program: Arc::new(backward.program),
+            others: Mutex::default(),
+        };
+        let (results, eager) = (graph.outputs.len(), gm.getattr(intern!(py, "forward"))?.unbind());
+        let (program, broken) = (forward.program, AtomicBool::new(false));
+        let native = NativeCallable { program, graph, slots, constants, outputs, eager, broken, pinned };
+        let callable = TrainingCallable { native, gradients, results, views, backward, repeatable };
+        Ok(Bound::new(py, callable)?.into_any())
+    }
+
+    /// A graph with a node that only torch can differentiate: eager does that one, between two compiled pieces.
+    fn around<'py>(
+        self,
+        gm: &Bound<'py, PyAny>,
+        examples: &Bound<'py, PyAny>,
+        place: usize,
+        what: &str,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let nodes = pieces::ordered(gm)?;
+        let is_call = nodes.get(place).is_some_and(|node| pieces::is_computed(node).unwrap_or(false));
+        if !is_call || pieces::computed(&nodes)? == 1 {
+            return refused(gm, Refusal::unsupported(what));
+        }
+        warn_once(gm.py(), &format!("oxytorch: one operation is left to eager for its gradient: {what}"))?;
+        self.in_pieces(gm, examples, &[place, place + 1], Some(place))
+    }
+}
+
+fn not_compiled<'py>(gm: &Bound<'py, PyAny>, error: CompileError, graph: &Graph) -> PyResult<Bound<'py, PyAny>> {
+    match error {
+        CompileError::Unsupported(what) => refused(gm, Refusal::unsupported(what)),
+        error @ CompileError::Bug { .. } => bug(gm, &error.to_string(), Some(graph)),
+    }
 }
 
 /// Raises ValueError for an unknown mode or option.
@@ -98,9 +213,7 @@ fn refused<'py>(gm: &Bound<'py, PyAny>, refusal: Refusal) -> PyResult<Bound<'py,
     let reason = match refusal {
         Refusal::Bug(message) => return bug(gm, &message, None),
         Refusal::Python(error) => return bug(gm, &format!("reading the graph raised {error}"), None),
-        Refusal::Training => {
-            "training is not compiled yet: a result requires grad; use torch.no_grad() for inference".to_string()
-        }
+        Refusal::Cut { what, .. } => what,
         Refusal::Unsupported { what, location } if location.is_empty() => what,
         Refusal::Unsupported { what, location } => format!("{what} (at {location})"),
     };

@@ -8,9 +8,13 @@ mod compile;
 mod error;
 mod fx;
 mod host;
+mod pieces;
+mod recorded;
 mod report;
 mod tensor;
 mod torch;
+mod training;
+mod watched;
 
 use pyo3::prelude::*;
 
@@ -23,5 +27,8 @@ fn _oxytorch(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_function(wrap_pyfunction!(report::last_compile, m)?)?;
     m.add_function(wrap_pyfunction!(report::idle_arena_bytes, m)?)?;
     m.add_class::<ox_capture::Captured>()?;
+    m.add_class::<pieces::Pieces>()?;
+    m.add_class::<watched::Watched>()?;
+    m.add_class::<training::TrainingCallable>()?;
     m.add_class::<callable::NativeCallable>()
 }

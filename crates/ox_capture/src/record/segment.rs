@@ -1,17 +1,18 @@
 //! The end of a segment: the graph is computed, lazy tensors become real, and what is alive gets a recipe.
 
 use super::grad::{GradMode, alias};
-use super::graph::GraphRecord;
+use super::graph::{GraphRecord, LazyEntry};
 use super::inspect::Inspection;
 use super::{Origin, Rec, Recording, Val};
 use crate::lazy::become_real;
 use crate::log::{Topic, log};
-use crate::obj::{Obj, tuple_of};
+use crate::obj::{Obj, items_of, list_of, py, tuple_of};
 use crate::recipe::Recipe;
 use crate::source::{Source, SourceId};
 use crate::tree::{Effect, End, GraphCall, Segment, call_graph};
 use pyo3::ffi;
 use pyo3::prelude::*;
+use pyo3::types::PyCFunction;
 
 /// A segment that is being closed.
 pub struct Closing {
@@ -48,7 +49,7 @@ impl Recording {
         let grad = record.grad.map_or(self.state.grad, |(first, _)| first);
         let callable = self.compile_in(grad, &record.fx)?;
         let inputs: Vec<Obj> = record.inputs.iter().map(|input| input.object.clone()).collect();
-        let results = call_graph(&callable, &inputs, Some(grad))?;
+        let results = call_settling(&callable, &inputs, grad, &live)?;
         self.computing += start.elapsed();
         log(Topic::Graph, || record.fx.text());
         let (mut outputs, mut shared) = (Vec::with_capacity(live.len()), Vec::with_capacity(live.len()));
@@ -86,6 +87,10 @@ impl Recording {
 
     /// Whether the result had to be given an object of its own.
     fn materialise(&mut self, lazy: &Obj, result: &Obj, source: SourceId) -> PyResult<bool> {
+        self.register(lazy, Origin::Outside(source));
+        if result.is(lazy) {
+            return Ok(false);
+        }
         // A result that is an input (or another result) again is the same object for everybody: it cannot be swapped away from them.
         // SAFETY: reads the count of a live object: ours, the list's.
         let shared = unsafe { ffi::Py_REFCNT(result.ptr()) } > 1;
@@ -93,7 +98,6 @@ impl Recording {
         if shared || become_real(lazy, result).is_err() {
             become_real(lazy, &alias(result)?)?;
         }
-        self.register(lazy, Origin::Outside(source));
         Ok(shared)
     }
 
@@ -207,4 +211,20 @@ impl Recording {
             _ => None,
         }
     }
+}
+
+/// Runs a compiled graph for the first time. One that runs in pieces says what a piece has computed before the next one reads it: a lazy
+/// tensor then becomes its result at once, so that autograd saves the very tensor that the program holds.
+fn call_settling(callable: &Obj, inputs: &[Obj], grad: bool, live: &[LazyEntry]) -> PyResult<Vec<Obj>> {
+    let Ok(settling) = callable.attr("call_settling") else { return call_graph(callable, inputs, Some(grad)) };
+    let _mode = GradMode::set(grad)?;
+    let lazies = list_of(&live.iter().map(|lazy| lazy.object.clone()).collect::<Vec<_>>())?;
+    let become_result = Obj::from(PyCFunction::new_closure(py(), None, None, |args, _| -> PyResult<Py<PyAny>> {
+        let (lazies, place, result) = (args.get_item(0)?, args.get_item(1)?, Obj::from(args.get_item(2)?));
+        let lazy = Obj::from(lazies.get_item(place)?);
+        // Some other tensor may hold its memory; then it stays as it is until the end.
+        let settled = if become_real(&lazy, &result).is_ok() { lazy } else { result };
+        Ok(settled.bind().clone().unbind())
+    })?);
+    Ok(items_of(&settling.call(&[tuple_of(inputs)?, become_result, lazies], None)?))
 }

@@ -14,6 +14,7 @@ use pyo3::types::{PyList, PyTuple};
 use std::rc::Rc;
 
 /// How Python would do it.
+#[derive(Clone)]
 pub enum Callee<'py> {
     Function(Bound<'py, PyAny>),
     /// A method of the first argument.
@@ -25,6 +26,7 @@ pub enum Callee<'py> {
 pub(super) type Keywords = Vec<(String, FrontValue)>;
 
 /// One call node, read.
+#[derive(Clone)]
 pub(super) struct Request<'py> {
     pub node: Bound<'py, PyAny>,
     pub name: Rc<Name>,
@@ -36,7 +38,18 @@ pub(super) struct Request<'py> {
 }
 
 impl<'py> Importer<'py> {
-    pub(super) fn call(&mut self, mut request: Request<'py>) -> Import<FrontValue> {
+    pub(super) fn call(&mut self, request: Request<'py>) -> Import<FrontValue> {
+        if !self.training {
+            return self.call_anyhow(request);
+        }
+        let written = self.written_args(&request)?;
+        self.before_write(&written)?;
+        let asked = request.clone();
+        let value = self.call_anyhow(request)?;
+        self.end_gradients(&asked, &written, value)
+    }
+
+    fn call_anyhow(&mut self, mut request: Request<'py>) -> Import<FrontValue> {
         if let Some(value) = self.without_tensors(&request.name, &request.args, request.example.as_ref())? {
             return Ok(value);
         }
@@ -167,9 +180,6 @@ impl<'py> Importer<'py> {
             return Ok(None);
         }
         let fake = self.describe(example)?;
-        if !fake.is_leaf {
-            return Err(Refusal::Training);
-        }
         let got = self.recorder.ty(tensor);
         if self.same_type(got, &fake.ty, example)? {
             return Ok(None);

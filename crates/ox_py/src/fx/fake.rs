@@ -33,8 +33,6 @@ pub struct Fake {
     pub ty: TensorType,
     pub strides: Shape,
     pub requires_grad: bool,
-    /// It requires grad by itself: a parameter, not a result.
-    pub is_leaf: bool,
 }
 
 /// Where a tensor lies: its storage's identity, and the offset of its first element inside it.
@@ -59,8 +57,7 @@ pub fn describe(torch: &Torch, symbols: &Symbols, tensor: &Bound<'_, PyAny>) -> 
     let strides = tensor.call_method0(intern!(py, "stride"))?;
     let Some(strides) = dims(symbols, &strides)? else { return Ok(Err(Foreign::Size(strides.to_string()))) };
     let requires_grad = tensor.getattr(intern!(py, "requires_grad"))?.is_truthy()?;
-    let is_leaf = !requires_grad || tensor.getattr(intern!(py, "is_leaf"))?.is_truthy()?;
-    Ok(Ok(Fake { ty: TensorType { dtype, device, shape }, strides, requires_grad, is_leaf }))
+    Ok(Ok(Fake { ty: TensorType { dtype, device, shape }, strides, requires_grad }))
 }
 
 /// `None` where the offset is not a size expression that we know.

@@ -3,6 +3,7 @@
 use super::autocast::Autocast;
 use super::call::{Callee, Request};
 use super::fake::{Fake, describe, lazy_bit, place};
+use super::grad::Grad;
 use super::names::{Name, Names};
 use super::outputs::OutTree;
 use super::refusal::{Import, Refusal};
@@ -41,6 +42,18 @@ pub struct Imported {
     pub host: HostTable,
     pub python_calls: Vec<PythonCall>,
     pub pinned: Vec<Pinned>,
+    pub gradients: Gradients,
+}
+
+/// What autograd must know of an imported graph.
+#[derive(Clone, Debug, Default)]
+pub struct Gradients {
+    /// Whether the n-th tensor input requires grad.
+    pub inputs: Vec<bool>,
+    /// Whether the n-th output of the Graph does.
+    pub outputs: Vec<bool>,
+    /// For each node of the Graph the place of the FX node that it was made for.
+    pub origins: Vec<u32>,
 }
 
 /// The code is right only if the n-th tensor input begins here in its storage, which Dynamo does not guard.
@@ -82,17 +95,14 @@ pub struct Importer<'py> {
     pub(super) pinned: Vec<Pinned>,
     pub(super) autocast: Autocast,
     pub(super) stale: Stale,
+    pub(super) grad: Grad,
+    /// Whether gradients are followed.
+    pub(super) training: bool,
 }
 
 /// Calls that only steer torch: nothing is computed, and what they steer is settled when the graph is compiled.
-const STEERING: &[&str] = &[
-    "_set_grad_enabled",
-    "_log_api_usage_once",
-    "_set_deterministic_algorithms",
-    "_assert_scalar",
-    "_check",
-    "sym_constrain_range",
-];
+const STEERING: &[&str] =
+    &["_log_api_usage_once", "_set_deterministic_algorithms", "_assert_scalar", "_check", "sym_constrain_range"];
 
 pub fn import<'py>(
     gm: &Bound<'py, PyAny>,
@@ -121,6 +131,8 @@ pub fn import<'py>(
         pinned: Vec::new(),
         autocast: Autocast::ambient(py)?,
         stale: Stale::default(),
+        grad: Grad::ambient(py)?,
+        training: false,
     };
     importer.prepare()?;
     importer.walk(examples)
@@ -141,8 +153,10 @@ impl<'py> Importer<'py> {
         let nodes: Vec<Bound<'py, PyAny>> =
             self.gm.getattr(intern!(py, "graph"))?.getattr(intern!(py, "nodes"))?.try_iter()?.collect::<PyResult<_>>()?;
         self.stale = self.find_stale(&nodes)?;
-        for node in &nodes {
+        self.training = self.is_training(&nodes, examples)?;
+        for (place, node) in nodes.iter().enumerate() {
             self.stale.arrive(node);
+            self.grad.place = place;
             let op = node.getattr(intern!(py, "op"))?;
             let op: &str = op.extract()?;
             let value = match op {
@@ -156,6 +170,7 @@ impl<'py> Importer<'py> {
                 "output" => return self.finish(node),
                 other => return Err(Refusal::unsupported(format!("an FX node of kind {other}"))),
             };
+            self.note_origin(place);
             self.env.insert(node.as_ptr() as usize, value);
         }
         Err(Refusal::Bug("an FX graph without an output node".into()))
@@ -198,6 +213,8 @@ impl<'py> Importer<'py> {
             };
         }
         let name: String = node.getattr(intern!(self.py, "name"))?.extract()?;
+        let requires_grad = self.input_requires_grad(node, examples, self.slots.len())?;
+        self.grad.inputs.push(requires_grad);
         self.slots.push(Slot::Tensor);
         let is_weight = self.freezing && self.hangs_on_a_module(node)?;
         Ok(ValueOf::Tensor(self.tensor_input(&example, name, is_weight)?))
@@ -272,6 +289,7 @@ impl<'py> Importer<'py> {
         }
         let example = self.meta(node)?.unwrap_or_else(|| object.clone());
         let is_weight = self.freezing && object.is_instance(self.torch.parameter.bind(self.py))?;
+        self.grad.inputs.push(object.getattr(intern!(self.py, "requires_grad"))?.is_truthy()?);
         let tensor = self.tensor_input(&example, target, is_weight)?;
         self.constants.push((object.unbind(), tensor));
         Ok(ValueOf::Tensor(tensor))
@@ -293,6 +311,10 @@ impl<'py> Importer<'py> {
             return Ok(ValueOf::None);
         }
         match name.name.as_str() {
+            "_set_grad_enabled" => {
+                self.set_grad_mode(&args);
+                return Ok(ValueOf::None);
+            }
             "_enter_autocast" => return self.enter_autocast(node),
             "_exit_autocast" => return self.exit_autocast(),
             _ => {}

@@ -6,6 +6,7 @@
 //! - `library`, `dispatch`: calls that the table does not know, done by torch at run time.
 //! - `args`, `names`, `symint`, `fake`: Python's values, functions, size expressions and tensors as ours.
 //! - `autocast`: the conversions of arguments inside of its regions.
+//! - `grad`: where gradients end.
 //! - `as_strided`: the one function that sees how tensors lie in memory.
 //! - `memory_order`: where torch's fake kernels foretell another than eager's.
 //! - `stale`: examples that show what a tensor becomes later.
@@ -17,6 +18,7 @@ mod autocast;
 mod call;
 mod dispatch;
 mod fake;
+mod grad;
 mod importer;
 mod library;
 mod memory_order;
@@ -28,6 +30,6 @@ mod symint;
 mod undeclared;
 
 pub use call::Callee;
-pub use importer::{Imported, Pinned, Slot, import};
+pub use importer::{Gradients, Imported, Pinned, Slot, import};
 pub use outputs::OutTree;
 pub use refusal::Refusal;

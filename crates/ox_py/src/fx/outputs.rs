@@ -1,7 +1,7 @@
 //! What the graph returns, and how to put it together at run time.
 
 use super::fake::{lazy_bit, place};
-use super::importer::{Imported, Importer};
+use super::importer::{Gradients, Imported, Importer};
 use super::refusal::{Import, Refusal};
 use ox_ir::Sym;
 use ox_ir::graph::Alias;
@@ -30,6 +30,8 @@ struct Collected {
     specs: Vec<OutputSpec>,
     /// The place of the input whose storage the output lies in, by the fake tensors.
     inputs: Vec<Option<u32>>,
+    /// Whether it requires grad.
+    grads: Vec<bool>,
 }
 
 impl<'py> Importer<'py> {
@@ -59,8 +61,9 @@ impl<'py> Importer<'py> {
             }
         }
         let constants = self.constants.into_iter().map(|(object, _)| object).collect();
-        let Importer { slots, host, python_calls, pinned, .. } = self;
-        Ok(Imported { graph, slots, constants, outputs, host, python_calls, pinned })
+        let Importer { slots, host, python_calls, pinned, grad, .. } = self;
+        let gradients = Gradients { inputs: grad.inputs, outputs: collected.grads, origins: grad.origins };
+        Ok(Imported { graph, slots, constants, outputs, host, python_calls, pinned, gradients })
     }
 
     fn out_tree(&mut self, object: &Bound<'py, PyAny>, collected: &mut Collected) -> Import<OutTree> {
@@ -96,9 +99,7 @@ impl<'py> Importer<'py> {
         }
         let example = self.meta(node)?.ok_or_else(|| Refusal::unsupported("an output without an example"))?;
         let fake = self.describe(&example)?;
-        if fake.requires_grad {
-            return Err(Refusal::Training);
-        }
+        let requires_grad = self.output_requires_grad(tensor, fake.requires_grad)?;
         let place =
             place(&self.symbols, &example)?.ok_or_else(|| Refusal::unsupported("an output at an offset that is not known"))?;
         let input = self.input_below(tensor, place.storage);
@@ -110,6 +111,7 @@ impl<'py> Importer<'py> {
         }
         collected.specs.push(OutputSpec { tensor, strides: fake.strides, offset: place.offset });
         collected.inputs.push(input.map(|n| n as u32));
+        collected.grads.push(requires_grad);
         Ok(OutTree::Tensor(collected.specs.len() - 1))
     }
 

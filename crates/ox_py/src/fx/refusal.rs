@@ -7,8 +7,8 @@ use pyo3::exceptions::PyRuntimeError;
 pub enum Refusal {
     /// Left to eager, with one warning: what it is, and the user's line ("" if not known).
     Unsupported { what: String, location: String },
-    /// Gradients are wanted.
-    Training,
+    /// Eager must make this one call: autograd has to see it.
+    Cut { place: usize, what: String },
     /// A mistake of ours.
     Bug(String),
     /// Python raised while we read the graph.

@@ -1,0 +1,244 @@
+//! Import under autograd. A Graph has one word for where gradients end: `Detach`. It is put behind every result that depends on
+//! something that requires grad but does not require it itself, be it because of the grad mode, a `detach`, or the function.
+
+use super::call::Request;
+use super::importer::Importer;
+use super::refusal::{Import, Refusal};
+use ox_ir::graph::{Graph, NodeId, Op};
+use ox_ops::{FrontValue, OpError, TensorRef, ValueOf};
+use pyo3::intern;
+use pyo3::prelude::*;
+use pyo3::types::PyDict;
+
+/// What is known of gradients while a graph is imported.
+#[derive(Default)]
+pub(super) struct Grad {
+    /// The grad mode at this place of the graph.
+    pub enabled: bool,
+    /// The FX node that is being read.
+    pub place: usize,
+    /// Whether the n-th tensor input requires grad.
+    pub inputs: Vec<bool>,
+    /// For each node of the Graph whether a gradient would flow through it to an input.
+    flows: Vec<bool>,
+    /// For each node of the Graph the place of the FX node that it was made for.
+    pub origins: Vec<u32>,
+}
+
+impl Grad {
+    pub fn ambient(py: Python<'_>) -> PyResult<Grad> {
+        let enabled = py.import(intern!(py, "torch"))?.call_method0(intern!(py, "is_grad_enabled"))?.is_truthy()?;
+        Ok(Grad { enabled, ..Grad::default() })
+    }
+
+    fn catch_up(&mut self, graph: &Graph) {
+        for id in graph.ids().skip(self.flows.len()) {
+            let node = graph.node(id);
+            let from_args = || node.args.iter().any(|arg| self.flows[arg.index()]);
+            let flows = match &node.op {
+                Op::Input(n) => self.inputs.get(*n as usize).copied().unwrap_or(false),
+                Op::Detach => false,
+                // Its type is that of its first result.
+                Op::Library(_) => from_args(),
+                _ => (node.ty.dtype.is_float() || node.ty.dtype.is_complex()) && from_args(),
+            };
+            self.flows.push(flows);
+        }
+    }
+
+    pub fn flows(&mut self, graph: &Graph, node: NodeId) -> bool {
+        self.catch_up(graph);
+        self.flows[node.index()]
+    }
+}
+
+impl<'py> Importer<'py> {
+    /// `torch._C._set_grad_enabled(mode)`
+    pub(super) fn set_grad_mode(&mut self, args: &[FrontValue]) {
+        if let [ValueOf::Bool(enabled)] = args {
+            self.grad.enabled = *enabled;
+        }
+    }
+
+    /// Whether a placeholder's tensor required grad when it came in: the example may have been written since.
+    pub(super) fn input_requires_grad(
+        &self,
+        node: &Bound<'py, PyAny>,
+        examples: &Bound<'py, PyAny>,
+        argument: usize,
+    ) -> Import<bool> {
+        if let Some(noted) = self.noted_grad(node)? {
+            return Ok(noted);
+        }
+        let example = match examples.get_item(argument) {
+            Ok(example) => Some(example),
+            Err(_) => self.meta(node)?,
+        };
+        let requires = example.map(|example| example.getattr_opt(intern!(self.py, "requires_grad"))).transpose()?.flatten();
+        Ok(requires.is_some_and(|requires| requires.is_truthy().unwrap_or(false)))
+    }
+
+    /// What our own capture noted when the node was made.
+    fn noted_grad(&self, node: &Bound<'py, PyAny>) -> Import<Option<bool>> {
+        let meta = node.getattr(intern!(self.py, "meta"))?;
+        let noted = meta.cast::<PyDict>()?.get_item(intern!(self.py, "requires_grad"))?;
+        Ok(noted.map(|noted| noted.is_truthy()).transpose()?)
+    }
+
+    pub(super) fn flows(&mut self, tensor: TensorRef) -> Import<bool> {
+        let node = self.recorder.read(tensor).map_err(unsupported)?;
+        let graph = self.recorder.builder().graph();
+        Ok(self.grad.flows(graph, node))
+    }
+
+    /// Which of the tensors that a call is about to write require grad. One that does must not be written without grad: in eager it
+    /// would keep the gradient of what it held before.
+    pub(super) fn before_write(&mut self, written: &[TensorRef]) -> Import<()> {
+        if self.grad.enabled || written.is_empty() {
+            return Ok(());
+        }
+        for tensor in written {
+            if self.flows(*tensor)? {
+                return Err(self.only_eager("a tensor that requires grad is written without grad"));
+            }
+        }
+        Ok(())
+    }
+
+    /// Ends gradients at the results of a call that do not require grad.
+    pub(super) fn end_gradients(
+        &mut self,
+        request: &Request<'py>,
+        written: &[TensorRef],
+        value: FrontValue,
+    ) -> Import<FrontValue> {
+        for tensor in written {
+            if !self.flows(*tensor)? {
+                continue;
+            }
+            if self.grad.enabled {
+                if self.inputs.iter().any(|input| self.recorder.aliases(input.tensor, *tensor)) {
+                    return Err(self.only_eager("an argument is written with what requires grad"));
+                }
+            } else {
+                let node = self.recorder.read(*tensor).map_err(unsupported)?;
+                let cut = self.recorder.builder().detach(node).map_err(unsupported)?;
+                self.recorder.write(*tensor, cut).map_err(unsupported)?;
+            }
+        }
+        let noted = self.noted_grad(&request.node)?.unwrap_or(true) && self.grad.enabled;
+        let given: Vec<TensorRef> =
+            request.args.iter().chain(request.kwargs.iter().map(|(_, v)| v)).flat_map(|v| v.tensors()).collect();
+        self.cut(value, request.example.as_ref(), noted, &given)
+    }
+
+    fn cut(
+        &mut self,
+        value: FrontValue,
+        example: Option<&Bound<'py, PyAny>>,
+        noted: bool,
+        given: &[TensorRef],
+    ) -> Import<FrontValue> {
+        match value {
+            ValueOf::Tensor(tensor) => {
+                let requires = match example {
+                    Some(example) if noted => example.getattr(intern!(self.py, "requires_grad"))?.is_truthy()?,
+                    Some(_) => false,
+                    None => noted,
+                };
+                if requires || given.contains(&tensor) || !self.flows(tensor)? {
+                    return Ok(ValueOf::Tensor(tensor));
+                }
+                Ok(ValueOf::Tensor(self.cut_tensor(tensor, given)?))
+            }
+            ValueOf::Tuple(items) => Ok(ValueOf::Tuple(self.cut_items(items, example, noted, given)?)),
+            ValueOf::List(items) => Ok(ValueOf::List(self.cut_items(items, example, noted, given)?)),
+            other => Ok(other),
+        }
+    }
+
+    fn cut_items(
+        &mut self,
+        items: Vec<FrontValue>,
+        example: Option<&Bound<'py, PyAny>>,
+        noted: bool,
+        given: &[TensorRef],
+    ) -> Import<Vec<FrontValue>> {
+        let mut out = Vec::with_capacity(items.len());
+        for (n, item) in items.into_iter().enumerate() {
+            let example = example.and_then(|e| e.get_item(n).ok());
+            out.push(self.cut(item, example.as_ref(), noted, given)?);
+        }
+        Ok(out)
+    }
+
+    /// The same tensor without its gradient; it shares memory where the result shared some with an argument.
+    fn cut_tensor(&mut self, tensor: TensorRef, given: &[TensorRef]) -> Import<TensorRef> {
+        let node = self.recorder.read(tensor).map_err(unsupported)?;
+        let cut = self.recorder.builder().detach(node).map_err(unsupported)?;
+        match given.iter().any(|arg| self.recorder.aliases(*arg, tensor)) {
+            true => self.recorder.view_of(tensor, cut).map_err(unsupported),
+            false => Ok(self.recorder.fresh(cut)),
+        }
+    }
+
+    /// Whether an output requires grad, by eager's word and ours.
+    pub(super) fn output_requires_grad(&mut self, tensor: TensorRef, eager: bool) -> Import<bool> {
+        let flows = self.flows(tensor)?;
+        match (eager, flows) {
+            (true, false) => Err(Refusal::unsupported("a result that requires grad by itself")),
+            (eager, _) => Ok(eager),
+        }
+    }
+
+    fn only_eager(&self, what: &str) -> Refusal {
+        Refusal::Cut { place: self.grad.place, what: what.to_string() }
+    }
+
+    /// Whether a call is made with grad on something that requires it.
+    pub(super) fn is_training(&self, nodes: &[Bound<'py, PyAny>], examples: &Bound<'py, PyAny>) -> Import<bool> {
+        let py = self.py;
+        let (mut enabled, mut called, mut arguments, mut requires) = (self.grad.enabled, false, 0, false);
+        for node in nodes {
+            match node.getattr(intern!(py, "op"))?.extract::<&str>()? {
+                "placeholder" => {
+                    requires |= self.input_requires_grad(node, examples, arguments)?;
+                    arguments += 1;
+                }
+                "get_attr" => {
+                    requires |= self.meta(node)?.is_none_or(|e| e.hasattr(intern!(py, "requires_grad")).unwrap_or(true))
+                }
+                "output" => {}
+                _ => match self.grad_mode(node)? {
+                    Some(mode) => enabled = mode,
+                    None => called |= enabled,
+                },
+            }
+        }
+        Ok(called && requires)
+    }
+
+    /// The mode that the node sets, if that is what it does.
+    fn grad_mode(&self, node: &Bound<'py, PyAny>) -> Import<Option<bool>> {
+        let py = self.py;
+        let target = node.getattr(intern!(py, "target"))?;
+        let name = target.getattr_opt(intern!(py, "__name__"))?;
+        if !name.is_some_and(|name| name.extract::<&str>().is_ok_and(|name| name == "_set_grad_enabled")) {
+            return Ok(None);
+        }
+        Ok(Some(node.getattr(intern!(py, "args"))?.get_item(0)?.is_truthy()?))
+    }
+
+    /// Graph nodes that have come since the last call belong to this FX node.
+    pub(super) fn note_origin(&mut self, place: usize) {
+        let count = self.recorder.builder().graph().nodes.len();
+        self.grad.origins.resize(count, place as u32);
+    }
+}
+
+fn unsupported(error: OpError) -> Refusal {
+    match error {
+        OpError::Bug(text) => Refusal::Bug(text),
+        other => Refusal::unsupported(other.to_string()),
+    }
+}

@@ -1,0 +1,346 @@
+//! An FX graph into a row of FX graphs. The order of the nodes stays: neither writes nor random numbers change places.
+
+use super::Tree;
+use super::places::{example, requires_grad};
+use crate::recorded::Recorded;
+use crate::torch::Torch;
+use pyo3::intern;
+use pyo3::prelude::*;
+use pyo3::types::{PyCFunction, PyDict, PyList, PyTuple};
+use rustc_hash::{FxHashMap, FxHashSet};
+use std::ops::Range;
+
+type Node<'py> = Bound<'py, PyAny>;
+
+/// A graph that was cut.
+pub struct Cut<'py> {
+    pub pieces: Vec<Piece<'py>>,
+    pub values: usize,
+    pub result: Tree,
+}
+
+pub struct Piece<'py> {
+    /// The place of its first node in the whole.
+    pub start: usize,
+    pub module: Bound<'py, PyAny>,
+    pub examples: Bound<'py, PyList>,
+    pub inputs: Vec<usize>,
+    pub outputs: Vec<usize>,
+}
+
+/// What a node is to pieces that come behind its own.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    /// An argument of the whole.
+    Argument,
+    /// A tensor: handed on.
+    Tensor,
+    /// A number, or a constant of the module: made again where it is needed.
+    Plain,
+    /// A group of tensors: its items are handed on.
+    Group,
+}
+
+struct Cutter<'py> {
+    py: Python<'py>,
+    gm: Bound<'py, PyAny>,
+    nodes: Vec<Node<'py>>,
+    kinds: Vec<Kind>,
+    places: FxHashMap<usize, usize>,
+    /// Place of the value in the row of all values, by place of the node.
+    values: FxHashMap<usize, usize>,
+    examples: Bound<'py, PyAny>,
+}
+
+/// Cuts in front of these nodes.
+pub fn cut<'py>(gm: &Bound<'py, PyAny>, examples: &Bound<'py, PyAny>, at: &[usize]) -> PyResult<Cut<'py>> {
+    let nodes = ordered(gm)?;
+    Cutter::new(gm, examples, nodes)?.cut(at)
+}
+
+/// The nodes of the graph.
+pub fn ordered<'py>(gm: &Bound<'py, PyAny>) -> PyResult<Vec<Node<'py>>> {
+    let py = gm.py();
+    gm.getattr(intern!(py, "graph"))?.getattr(intern!(py, "nodes"))?.try_iter()?.collect()
+}
+
+fn id(node: &Node<'_>) -> usize {
+    node.as_ptr() as usize
+}
+
+impl<'py> Cutter<'py> {
+    fn new(gm: &Bound<'py, PyAny>, examples: &Bound<'py, PyAny>, nodes: Vec<Node<'py>>) -> PyResult<Cutter<'py>> {
+        let places = nodes.iter().enumerate().map(|(n, node)| (id(node), n)).collect();
+        let (mut kinds, mut values) = (Vec::with_capacity(nodes.len()), FxHashMap::default());
+        for (place, node) in nodes.iter().enumerate() {
+            let kind = kind_of(node)?;
+            if kind == Kind::Argument {
+                values.insert(place, values.len());
+            }
+            kinds.push(kind);
+        }
+        Ok(Cutter { py: gm.py(), gm: gm.clone(), nodes, kinds, places, values, examples: examples.clone() })
+    }
+
+    fn args_of(&self, place: usize) -> PyResult<Vec<usize>> {
+        let inputs = self.nodes[place].getattr(intern!(self.py, "all_input_nodes"))?;
+        inputs.try_iter()?.map(|node| Ok(self.places[&id(&node?)])).collect()
+    }
+
+    fn cut(mut self, at: &[usize]) -> PyResult<Cut<'py>> {
+        let end = self.nodes.len() - 1;
+        let first = self.kinds.iter().position(|kind| *kind != Kind::Argument).unwrap_or(0);
+        let mut bounds: Vec<usize> = std::iter::once(first).chain(at.iter().copied().filter(|at| *at > first)).collect();
+        bounds.push(end);
+        bounds.dedup();
+        let ranges: Vec<Range<usize>> = bounds.windows(2).map(|pair| pair[0]..pair[1]).collect();
+        let members = self.members(&ranges)?;
+        let crossing = self.crossing(&members, end)?;
+        let mut pieces = Vec::with_capacity(ranges.len());
+        for (n, range) in ranges.iter().enumerate() {
+            pieces.push(self.piece(range, &members[n], &crossing[n])?);
+        }
+        let returned = self.nodes[end].getattr(intern!(self.py, "args"))?.cast_into::<PyTuple>()?.get_item(0)?;
+        let result = self.tree(&returned)?;
+        Ok(Cut { pieces, values: self.values.len(), result })
+    }
+
+    /// The nodes of each piece in order. Items of a group go with the group.
+    fn members(&self, ranges: &[Range<usize>]) -> PyResult<Vec<Vec<usize>>> {
+        let mut home = vec![usize::MAX; self.nodes.len()];
+        let mut members: Vec<Vec<usize>> = vec![Vec::new(); ranges.len()];
+        for (n, range) in ranges.iter().enumerate() {
+            for place in range.clone() {
+                if self.kinds[place] == Kind::Argument {
+                    continue;
+                }
+                let of_group = self.group_of(place)?.map(|group| home[group]).filter(|home| *home != usize::MAX);
+                home[place] = of_group.unwrap_or(n);
+                members[home[place]].push(place);
+            }
+        }
+        members.iter_mut().for_each(|list| list.sort_unstable());
+        Ok(members)
+    }
+
+    /// The group that the node is an item of.
+    fn group_of(&self, place: usize) -> PyResult<Option<usize>> {
+        let py = self.py;
+        let target = self.nodes[place].getattr(intern!(py, "target"))?;
+        if !target.is(&py.import(intern!(py, "operator"))?.getattr(intern!(py, "getitem"))?) {
+            return Ok(None);
+        }
+        Ok(self.args_of(place)?.first().copied().filter(|group| self.kinds[*group] == Kind::Group))
+    }
+
+    /// For each piece the tensors that others, or the caller, want of it.
+    fn crossing(&mut self, members: &[Vec<usize>], end: usize) -> PyResult<Vec<Vec<usize>>> {
+        let mut home = vec![usize::MAX; self.nodes.len()];
+        members.iter().enumerate().for_each(|(n, list)| list.iter().for_each(|place| home[*place] = n));
+        let mut wanted: FxHashSet<usize> = self.args_of(end)?.into_iter().collect();
+        for (n, list) in members.iter().enumerate() {
+            for arg in self.needs(list)? {
+                if home[arg] != n {
+                    wanted.insert(arg);
+                }
+            }
+        }
+        let mut crossing = vec![Vec::new(); members.len()];
+        let mut wanted: Vec<usize> = wanted.into_iter().filter(|place| home[*place] != usize::MAX).collect();
+        wanted.sort_unstable();
+        for place in wanted {
+            crossing[home[place]].push(place);
+            let next = self.values.len();
+            self.values.insert(place, next);
+        }
+        Ok(crossing)
+    }
+
+    /// The tensors that these nodes need, with those that the numbers they use are made of.
+    fn needs(&self, members: &[usize]) -> PyResult<Vec<usize>> {
+        let (mut needs, mut seen) = (Vec::new(), FxHashSet::default());
+        let own: FxHashSet<usize> = members.iter().copied().collect();
+        let mut queue: Vec<usize> = members.to_vec();
+        while let Some(place) = queue.pop() {
+            for arg in self.args_of(place)? {
+                if own.contains(&arg) || !seen.insert(arg) {
+                    continue;
+                }
+                match self.kinds[arg] {
+                    Kind::Plain => queue.push(arg),
+                    _ => needs.push(arg),
+                }
+            }
+        }
+        needs.sort_unstable();
+        Ok(needs)
+    }
+
+    fn piece(&self, range: &Range<usize>, members: &[usize], crossing: &[usize]) -> PyResult<Piece<'py>> {
+        let py = self.py;
+        let graph = py.import(intern!(py, "torch.fx"))?.getattr(intern!(py, "Graph"))?.call0()?;
+        let map = PyDict::new(py);
+        let (mut inputs, examples) = (Vec::new(), PyList::empty(py));
+        for place in self.needs(members)? {
+            let node = &self.nodes[place];
+            let made = graph.call_method1(intern!(py, "placeholder"), (node.getattr(intern!(py, "name"))?,))?;
+            self.describe_input(place, &made, &examples)?;
+            map.set_item(node, made)?;
+            inputs.push(self.values[&place]);
+        }
+        let modes = Modes::at(self, range.start)?;
+        modes.enter(self, &graph, &map)?;
+        for place in self.with_numbers(members)? {
+            self.copy(&graph, &map, place)?;
+        }
+        Modes::at(self, range.end)?.leave(self, &graph, &map)?;
+        let outputs: Vec<Bound<'py, PyAny>> = crossing
+            .iter()
+            .map(|place| map.get_item(&self.nodes[*place]).map(|n| n.expect("it was copied")))
+            .collect::<PyResult<_>>()?;
+        graph.call_method1(intern!(py, "output"), (PyTuple::new(py, outputs)?,))?;
+        let module = Bound::new(py, Recorded::part_of(&self.gm, graph.unbind()))?.into_any();
+        Ok(Piece {
+            start: range.start,
+            module,
+            examples,
+            inputs,
+            outputs: crossing.iter().map(|place| self.values[place]).collect(),
+        })
+    }
+
+    /// The members, and the numbers of other pieces that they use.
+    fn with_numbers(&self, members: &[usize]) -> PyResult<Vec<usize>> {
+        let mut all: FxHashSet<usize> = members.iter().copied().collect();
+        let mut queue: Vec<usize> = members.to_vec();
+        while let Some(place) = queue.pop() {
+            for arg in self.args_of(place)? {
+                if self.kinds[arg] == Kind::Plain && all.insert(arg) {
+                    queue.push(arg);
+                }
+            }
+        }
+        // Regions of autocast are opened by `Modes`.
+        let own: FxHashSet<usize> = members.iter().copied().collect();
+        let mut all: Vec<usize> =
+            all.into_iter().filter(|place| own.contains(place) || !is_call(&self.nodes[*place], "_enter_autocast")).collect();
+        all.sort_unstable();
+        Ok(all)
+    }
+
+    fn describe_input(&self, place: usize, made: &Node<'py>, examples: &Bound<'py, PyList>) -> PyResult<()> {
+        let py = self.py;
+        let node = &self.nodes[place];
+        let meta = made.getattr(intern!(py, "meta"))?.cast_into::<PyDict>()?;
+        meta.update(node.getattr(intern!(py, "meta"))?.cast::<PyDict>()?.as_mapping())?;
+        if let Some(source) = node.getattr_opt(intern!(py, "_dynamo_source"))? {
+            made.setattr(intern!(py, "_dynamo_source"), source)?;
+        }
+        let shown = example(node)?;
+        let given = if self.kinds[place] == Kind::Argument { self.examples.get_item(self.values[&place]).ok() } else { None };
+        let value = given.or_else(|| shown.clone());
+        if !meta.contains(intern!(py, "requires_grad"))? {
+            let requires = value.as_ref().is_some_and(|value| requires_grad(value).unwrap_or(false));
+            meta.set_item(intern!(py, "requires_grad"), requires)?;
+        }
+        examples.append(value)
+    }
+
+    fn copy(&self, graph: &Bound<'py, PyAny>, map: &Bound<'py, PyDict>, place: usize) -> PyResult<()> {
+        let py = self.py;
+        let known = map.clone().unbind();
+        let look_up = PyCFunction::new_closure(py, None, None, move |args, _| -> PyResult<Py<PyAny>> {
+            let node = args.get_item(0)?;
+            Ok(known.bind(args.py()).get_item(&node)?.unwrap_or(node).unbind())
+        })?;
+        let made = graph.call_method1(intern!(py, "node_copy"), (&self.nodes[place], look_up))?;
+        map.set_item(&self.nodes[place], made)
+    }
+
+    fn tree(&self, object: &Bound<'py, PyAny>) -> PyResult<Tree> {
+        if let Ok(tuple) = object.cast::<PyTuple>() {
+            return Ok(Tree::Tuple(tuple.iter().map(|item| self.tree(&item)).collect::<PyResult<_>>()?));
+        }
+        if let Ok(list) = object.cast::<PyList>() {
+            return Ok(Tree::List(list.iter().map(|item| self.tree(&item)).collect::<PyResult<_>>()?));
+        }
+        match self.places.get(&id(object)) {
+            Some(place) => Ok(Tree::Value(self.values[place])),
+            None => Ok(Tree::Object(object.clone().unbind())),
+        }
+    }
+}
+
+fn kind_of(node: &Node<'_>) -> PyResult<Kind> {
+    let py = node.py();
+    match node.getattr(intern!(py, "op"))?.extract::<&str>()? {
+        "placeholder" => return Ok(Kind::Argument),
+        "get_attr" => return Ok(Kind::Plain),
+        _ => {}
+    }
+    let Some(example) = example(node)? else { return Ok(Kind::Plain) };
+    if example.is_instance(Torch::get(py)?.tensor.bind(py))? {
+        return Ok(Kind::Tensor);
+    }
+    let is_group = example.is_instance_of::<PyTuple>() || example.is_instance_of::<PyList>();
+    Ok(if is_group { Kind::Group } else { Kind::Plain })
+}
+
+fn is_call(node: &Node<'_>, name: &str) -> bool {
+    let py = node.py();
+    let target = node.getattr(intern!(py, "target")).and_then(|t| t.getattr(intern!(py, "__name__")));
+    target.is_ok_and(|found| found.extract::<&str>().is_ok_and(|found| found == name))
+}
+
+/// The grad mode and the regions of autocast at a place of the graph.
+struct Modes {
+    grad: Option<bool>,
+    /// The nodes that opened the regions, the outermost first.
+    autocast: Vec<usize>,
+}
+
+impl Modes {
+    fn at(cutter: &Cutter<'_>, place: usize) -> PyResult<Modes> {
+        let py = cutter.py;
+        let mut modes = Modes { grad: None, autocast: Vec::new() };
+        for (n, node) in cutter.nodes[..place].iter().enumerate() {
+            if is_call(node, "_set_grad_enabled") {
+                let args = node.getattr(intern!(py, "args"))?.cast_into::<PyTuple>()?;
+                modes.grad = Some(args.get_item(0)?.is_truthy()?);
+            } else if is_call(node, "_enter_autocast") {
+                modes.autocast.push(n);
+            } else if is_call(node, "_exit_autocast") {
+                modes.autocast.pop();
+            }
+        }
+        Ok(modes)
+    }
+
+    fn enter<'py>(&self, cutter: &Cutter<'py>, graph: &Bound<'py, PyAny>, map: &Bound<'py, PyDict>) -> PyResult<()> {
+        if let Some(mode) = self.grad {
+            set_grad(graph, mode)?;
+        }
+        self.autocast.iter().try_for_each(|place| cutter.copy(graph, map, *place))
+    }
+
+    /// Back to what was around the whole.
+    fn leave<'py>(&self, cutter: &Cutter<'py>, graph: &Bound<'py, PyAny>, map: &Bound<'py, PyDict>) -> PyResult<()> {
+        let py = cutter.py;
+        for place in self.autocast.iter().rev() {
+            let exit = py.import(intern!(py, "torch.amp"))?.getattr(intern!(py, "_exit_autocast"))?;
+            let opened = map.get_item(&cutter.nodes[*place])?;
+            graph.call_method1(intern!(py, "call_function"), (exit, (opened,)))?;
+        }
+        if self.grad.is_some() {
+            let around = py.import(intern!(py, "torch"))?.call_method0(intern!(py, "is_grad_enabled"))?.is_truthy()?;
+            set_grad(graph, around)?;
+        }
+        Ok(())
+    }
+}
+
+fn set_grad(graph: &Bound<'_, PyAny>, mode: bool) -> PyResult<()> {
+    let py = graph.py();
+    let function = py.import(intern!(py, "torch._C"))?.getattr(intern!(py, "_set_grad_enabled"))?;
+    graph.call_method1(intern!(py, "call_function"), (function, (mode,))).map(drop)
+}

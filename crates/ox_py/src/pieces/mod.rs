@@ -1,0 +1,134 @@
+//! A graph in several pieces, one behind the other, which autograd joins.
+//!
+//! - `cut`: an FX graph into FX graphs.
+//! - `places`: where a graph is cut so that gradients are seen where eager shows them.
+
+mod cut;
+mod places;
+
+pub use cut::{cut, ordered};
+pub use places::{computed, is_computed, visible_cuts};
+
+use pyo3::prelude::*;
+use pyo3::types::{PyList, PyTuple};
+
+/// One piece: what is called, with which values, and which values it gives.
+pub struct Step {
+    pub callable: Py<PyAny>,
+    pub inputs: Vec<usize>,
+    pub outputs: Vec<usize>,
+    /// Values that no later piece needs.
+    pub last: Vec<usize>,
+}
+
+/// What the whole returns.
+pub enum Tree {
+    Value(usize),
+    Object(Py<PyAny>),
+    Tuple(Vec<Tree>),
+    List(Vec<Tree>),
+}
+
+/// Runs pieces in their order. The arguments are the first values.
+#[pyclass(frozen, module = "oxytorch._oxytorch")]
+pub struct Pieces {
+    pub values: usize,
+    pub steps: Vec<Step>,
+    pub result: Tree,
+}
+
+impl Pieces {
+    pub fn new(values: usize, mut steps: Vec<Step>, result: Tree) -> Pieces {
+        let mut needed = vec![false; values];
+        result.mark(&mut needed);
+        for step in steps.iter_mut().rev() {
+            let all = step.inputs.iter().chain(&step.outputs);
+            step.last = all.copied().filter(|n| !std::mem::replace(&mut needed[*n], true)).collect();
+        }
+        Pieces { values, steps, result }
+    }
+}
+
+impl Tree {
+    fn mark(&self, needed: &mut [bool]) {
+        match self {
+            Tree::Value(n) => needed[*n] = true,
+            Tree::Object(_) => {}
+            Tree::Tuple(items) | Tree::List(items) => items.iter().for_each(|item| item.mark(needed)),
+        }
+    }
+}
+
+#[pymethods]
+impl Pieces {
+    #[pyo3(signature = (*args))]
+    fn __call__<'py>(&self, py: Python<'py>, args: &Bound<'py, PyTuple>) -> PyResult<Bound<'py, PyAny>> {
+        self.run(py, args, &|_, value| Ok(value))
+    }
+
+    /// The same; `settle(token, place, value)` gives the object that stands for a result from then on.
+    fn call_settling<'py>(
+        &self,
+        py: Python<'py>,
+        args: &Bound<'py, PyTuple>,
+        settle: &Bound<'py, PyAny>,
+        token: &Bound<'py, PyAny>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let places: Vec<usize> = match &self.result {
+            Tree::Tuple(items) => items.iter().map(|item| if let Tree::Value(n) = item { *n } else { usize::MAX }).collect(),
+            _ => Vec::new(),
+        };
+        self.run(py, args, &|n, value| {
+            let mut found = places.iter().enumerate().filter(|(_, place)| **place == n);
+            match (found.next(), found.next()) {
+                (Some((place, _)), None) => settle.call1((token, place, value)),
+                _ => Ok(value),
+            }
+        })
+    }
+
+    fn __repr__(&self) -> String {
+        format!("<oxytorch graph in {} pieces>", self.steps.len())
+    }
+}
+
+impl Pieces {
+    /// `settle`: what takes the place of a new value.
+    fn run<'py>(
+        &self,
+        py: Python<'py>,
+        args: &Bound<'py, PyTuple>,
+        settle: &dyn Fn(usize, Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let mut values: Vec<Option<Bound<'py, PyAny>>> = args.iter().map(Some).collect();
+        values.resize(self.values, None);
+        for step in &self.steps {
+            let inputs: Vec<&Bound<'py, PyAny>> = step.inputs.iter().filter_map(|n| values[*n].as_ref()).collect();
+            let results = step.callable.bind(py).call1(PyTuple::new(py, inputs)?)?;
+            let results = results.cast_into::<PyTuple>()?;
+            let (mut new, count): (Vec<Bound<'py, PyAny>>, _) = (results.iter().collect(), results.len());
+            drop(results);
+            for (n, place) in step.outputs.iter().enumerate().take(count) {
+                let result = std::mem::replace(&mut new[n], py.None().into_bound(py));
+                let known = values.iter().flatten().any(|value| value.is(&result)) || new.iter().any(|other| other.is(&result));
+                values[*place] = Some(if known { result } else { settle(*place, result)? });
+            }
+            for n in &step.last {
+                values[*n] = None;
+            }
+        }
+        build(py, &self.result, &values)
+    }
+}
+
+fn build<'py>(py: Python<'py>, tree: &Tree, values: &[Option<Bound<'py, PyAny>>]) -> PyResult<Bound<'py, PyAny>> {
+    let all = |items: &[Tree]| items.iter().map(|item| build(py, item, values)).collect::<PyResult<Vec<_>>>();
+    Ok(match tree {
+        Tree::Value(n) => {
+            values[*n].clone().ok_or_else(|| pyo3::exceptions::PyRuntimeError::new_err("oxytorch: a value is gone"))?
+        }
+        Tree::Object(object) => object.bind(py).clone(),
+        Tree::Tuple(items) => PyTuple::new(py, all(items)?)?.into_any(),
+        Tree::List(items) => PyList::new(py, all(items)?)?.into_any(),
+    })
+}

@@ -1,0 +1,149 @@
+//! The backward program.
+
+use super::{TrainingCallable, unwrap_all};
+use crate::error::{Verdict, judge};
+use crate::tensor::Crossing;
+use crate::torch::Torch;
+use ox_driver::{CompileError, Options, Program, Source};
+use ox_ir::Graph;
+use ox_ir::Scalar;
+use ox_ir::graph::{Node, Op};
+use ox_runtime::{HostCalls, TensorRef};
+use pyo3::exceptions::PyRuntimeError;
+use pyo3::intern;
+use pyo3::prelude::*;
+use pyo3::types::{IntoPyDict, PyTuple};
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// Programs for gradients. Which results have one is seen when they come.
+pub struct Backward {
+    pub graph: Graph,
+    /// Where each input of the graph comes from.
+    pub sources: Vec<Source>,
+    /// For each input of the forward graph, which result is its gradient.
+    pub gradients: Vec<Option<u32>>,
+    /// For each result of the forward graph, which of its inputs a gradient flows to.
+    pub reach: Vec<Vec<bool>>,
+    pub options: Options,
+    pub host: Arc<dyn HostCalls>,
+    /// For when all results have one.
+    pub program: Arc<Program>,
+    /// For other choices, made on first use; None where there is no such program.
+    pub others: Mutex<Vec<Other>>,
+}
+
+type Other = (Vec<bool>, Option<Arc<Program>>);
+
+impl Backward {
+    pub fn run<'py>(
+        &self,
+        py: Python<'py>,
+        callable: &TrainingCallable,
+        sizes: &[i64],
+        saved: &Bound<'py, PyTuple>,
+        grads: &Bound<'py, PyTuple>,
+    ) -> PyResult<Bound<'py, PyTuple>> {
+        let present: Vec<bool> = grads.iter_borrowed().map(|grad| !grad.is_none()).collect();
+        let special = self.special(py, &present);
+        let objects = self.operands(py, sizes, saved, grads, special.is_none())?;
+        let program = special.as_ref().unwrap_or(&self.program);
+        let crossing = Crossing::get(py)?;
+        let handles = unwrap_all(crossing, objects.into_iter())?;
+        let inputs: Vec<TensorRef<'_>> = handles.iter().map(|(_, handle)| *handle).collect();
+        let tensors = match py.detach(|| program.run(&inputs, sizes)) {
+            Ok(tensors) => tensors,
+            Err(error) => return Err(self.failed(py, callable, judge(py, error))?),
+        };
+        let mut out = Vec::with_capacity(self.gradients.len());
+        for (input, place) in self.gradients.iter().enumerate() {
+            let flows = self.reach.iter().zip(&present).any(|(reach, present)| *present && reach[input]);
+            out.push(match place.filter(|_| flows) {
+                Some(n) => crossing.wrap(py, tensors[n as usize].as_ref())?,
+                None => py.None().into_bound(py),
+            });
+        }
+        PyTuple::new(py, out)
+    }
+
+    /// What the program is called with: what was saved, and the gradients that there are, laid out as it expects them.
+    fn operands<'py>(
+        &self,
+        py: Python<'py>,
+        sizes: &[i64],
+        saved: &Bound<'py, PyTuple>,
+        grads: &Bound<'py, PyTuple>,
+        all: bool,
+    ) -> PyResult<Vec<Bound<'py, PyAny>>> {
+        let mut saved = saved.iter();
+        let mut objects = Vec::with_capacity(self.sources.len());
+        for (place, source) in self.sources.iter().enumerate() {
+            match source {
+                Source::Gradient(n) => match grads.get_item(*n as usize)? {
+                    grad if !grad.is_none() => objects.push(grad.call_method0(intern!(py, "contiguous"))?),
+                    _ if all => objects.push(self.zeros(py, place, sizes)?),
+                    _ => {}
+                },
+                _ => objects.push(saved.next().ok_or_else(|| PyRuntimeError::new_err("oxytorch: a saved tensor is missing"))?),
+            }
+        }
+        Ok(objects)
+    }
+
+    /// Zeros for an input of the graph.
+    fn zeros<'py>(&self, py: Python<'py>, place: usize, sizes: &[i64]) -> PyResult<Bound<'py, PyAny>> {
+        let ty = &self.graph.inputs[place].ty;
+        let value = |var: &ox_ir::Var| self.graph.sizes.iter().position(|known| known == var).map(|n| sizes[n]);
+        let shape: Option<Vec<i64>> = ty.shape.iter().map(|size| size.eval(&value)).collect();
+        let shape = shape.ok_or_else(|| PyRuntimeError::new_err("oxytorch: the size of a gradient cannot be computed"))?;
+        let kwargs = [("dtype", Torch::get(py)?.dtype_object(py, ty.dtype))].into_py_dict(py)?;
+        py.import(intern!(py, "torch"))?.call_method(intern!(py, "zeros"), (PyTuple::new(py, shape)?,), Some(&kwargs))
+    }
+
+    /// The program for these gradients, if it is another than that for all of them.
+    fn special(&self, py: Python<'_>, present: &[bool]) -> Option<Arc<Program>> {
+        let has_all = self.sources.iter().all(|source| !matches!(source, Source::Gradient(n) if !present[*n as usize]));
+        if has_all {
+            return None;
+        }
+        let lock = || self.others.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((_, program)) = lock().iter().find(|(known, _)| known == present) {
+            return program.clone();
+        }
+        let made = py.detach(|| self.compile(present)).ok().map(Arc::new);
+        lock().push((present.to_vec(), made.clone()));
+        made
+    }
+
+    /// Compiles the program for the gradients that there are; the others are zero.
+    fn compile(&self, present: &[bool]) -> Result<Program, CompileError> {
+        let is_missing = |source: &Source| matches!(source, Source::Gradient(n) if !present[*n as usize]);
+        let missing: Vec<bool> = self.sources.iter().map(is_missing).collect();
+        let graph = without_inputs(&self.graph, &missing);
+        ox_driver::compile(&graph, &self.options, self.host.clone()).map(|compiled| compiled.program)
+    }
+
+    fn failed(&self, py: Python<'_>, callable: &TrainingCallable, verdict: Verdict) -> PyResult<PyErr> {
+        Ok(match verdict {
+            Verdict::Raise(error) => error,
+            Verdict::Eager(why) => PyRuntimeError::new_err(format!("oxytorch: the backward pass failed: {why}")),
+            Verdict::Bug(message) | Verdict::LateBug(message) => {
+                callable.native.give_up(py, &message)?;
+                PyRuntimeError::new_err(format!("oxytorch: internal error in the backward pass: {message}"))
+            }
+        })
+    }
+}
+
+/// The graph with zeros in the place of some inputs.
+fn without_inputs(graph: &Graph, missing: &[bool]) -> Graph {
+    let mut out = graph.clone();
+    let mut kept = missing.iter();
+    out.inputs.retain(|_| !kept.next().copied().unwrap_or(false));
+    let number = |n: u32| missing[..n as usize].iter().filter(|missing| !**missing).count() as u32;
+    for Node { op, .. } in &mut out.nodes {
+        if let Op::Input(n) = *op {
+            *op = if missing[n as usize] { Op::Full(Scalar::Float(0.0)) } else { Op::Input(number(n)) };
+        }
+    }
+    out
+}

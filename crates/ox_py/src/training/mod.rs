@@ -1,0 +1,271 @@
+//! Graphs of which a result requires grad: two programs behind one `torch.autograd.Function`.
+//!
+//! - `views`: results that share memory are made outside of that function, by torch, so that autograd knows of it.
+//! - `reach`: between which inputs and results gradients flow.
+//! - `backward`: the program for the gradients that there are.
+//! - here: the callable, and its forward.
+
+mod backward;
+mod reach;
+mod views;
+
+pub use backward::Backward;
+pub use reach::{has_effects, is_repeatable, reach};
+pub use views::{Place, Views};
+
+use crate::callable::{NativeCallable, Sizes};
+use crate::error::{Verdict, judge, warn_once};
+use crate::fx::{Gradients, OutTree, Slot};
+use crate::tensor::Crossing;
+use ox_capture::GradMode;
+use ox_driver::Source;
+use ox_runtime::TensorRef;
+use pyo3::exceptions::{PyException, PyRuntimeError};
+use pyo3::intern;
+use pyo3::prelude::*;
+use pyo3::sync::PyOnceLock;
+use pyo3::types::{PyList, PyTuple};
+use std::sync::atomic::Ordering;
+
+// A run that failed before anything was done: eager serves the call.
+pyo3::create_exception!(oxytorch, Served, PyException);
+
+#[pyclass(frozen, module = "oxytorch._oxytorch")]
+pub struct TrainingCallable {
+    /// Its program is the forward one, its graph has the results that the autograd function returns.
+    pub(crate) native: NativeCallable,
+    pub(crate) gradients: Gradients,
+    /// How many results of the forward program are the user's; those behind are saved.
+    pub(crate) results: usize,
+    pub(crate) views: Views,
+    pub(crate) backward: Backward,
+    /// Whether the same gradients come out if eager computes everything again.
+    pub(crate) repeatable: bool,
+}
+
+#[pymethods]
+impl TrainingCallable {
+    #[pyo3(signature = (*args))]
+    fn __call__<'py>(slf: &Bound<'py, Self>, args: &Bound<'py, PyTuple>) -> PyResult<Bound<'py, PyAny>> {
+        let (py, this) = (slf.py(), slf.get());
+        let native = &this.native;
+        let eager = || native.eager.bind(py).call1(args.clone());
+        if native.broken.load(Ordering::Relaxed) {
+            return eager();
+        }
+        let (handles, sizes) = native.unpack(py, Crossing::get(py)?, args)?;
+        if !native.may_run(&handles) {
+            return eager();
+        }
+        let given = native.slots.iter().zip(args.iter()).filter(|(slot, _)| **slot == Slot::Tensor).map(|(_, arg)| arg);
+        let inputs: Vec<Bound<'py, PyAny>> = given.chain(native.constants.iter().map(|c| c.bind(py).clone())).collect();
+        let mut call: Vec<Bound<'py, PyAny>> = vec![slf.clone().into_any(), PyTuple::new(py, &sizes)?.into_any()];
+        call.extend(inputs.iter().cloned());
+        // Where a result requires grad, grad was on when it was computed; what was on before belongs to other results.
+        let outcome = {
+            let _mode = GradMode::set(true)?;
+            let results = autograd_function(py)?.call1(PyTuple::new(py, call)?);
+            results.and_then(|results| this.pack(py, &native.outputs, args, &inputs, results.cast::<PyTuple>()?, &sizes))
+        };
+        match outcome {
+            Err(error) if error.is_instance_of::<Served>(py) => {
+                let result = eager()?;
+                warn_once(py, &format!("oxytorch: a call was served by eager: {}", error.value(py)))?;
+                Ok(result)
+            }
+            outcome => outcome,
+        }
+    }
+
+    /// Runs the forward program: the results, what is to be saved, and the results that no gradient is asked for.
+    fn forward<'py>(
+        &self,
+        py: Python<'py>,
+        sizes: Vec<i64>,
+        inputs: &Bound<'py, PyTuple>,
+    ) -> PyResult<(Bound<'py, PyTuple>, Bound<'py, PyList>, Bound<'py, PyList>)> {
+        let crossing = Crossing::get(py)?;
+        let handles = unwrap_all(crossing, inputs.iter_borrowed().map(|i| i.to_owned()))?;
+        let handles: Vec<TensorRef<'_>> = handles.iter().map(|(_, handle)| *handle).collect();
+        let tensors = match py.detach(|| self.native.program.run(&handles, &sizes)) {
+            Ok(tensors) => tensors,
+            Err(error) => return Err(self.failed(py, judge(py, error))?),
+        };
+        let wrapped: Vec<Bound<'py, PyAny>> =
+            tensors.iter().map(|tensor| crossing.wrap(py, tensor.as_ref())).collect::<PyResult<_>>()?;
+        let saved = PyList::empty(py);
+        for source in &self.backward.sources {
+            match source {
+                Source::Saved(n) => saved.append(&wrapped[self.results + *n as usize])?,
+                Source::Input(n) => saved.append(inputs.get_item(*n as usize)?)?,
+                Source::Output(n) => saved.append(&wrapped[*n as usize])?,
+                Source::Gradient(_) => {}
+            }
+        }
+        let results = &wrapped[..self.results];
+        let plain = results.iter().zip(&self.gradients.outputs).filter(|(_, grad)| !**grad).map(|(result, _)| result);
+        self.note_writes(py, inputs)?;
+        Ok((PyTuple::new(py, results)?, saved, PyList::new(py, plain)?))
+    }
+
+    /// The gradients of all inputs, None where nothing flows.
+    fn backward<'py>(
+        &self,
+        py: Python<'py>,
+        sizes: Vec<i64>,
+        saved: &Bound<'py, PyTuple>,
+        grads: &Bound<'py, PyTuple>,
+    ) -> PyResult<Bound<'py, PyTuple>> {
+        self.backward.run(py, self, &sizes, saved, grads)
+    }
+
+    /// The computation as torch does it.
+    #[getter]
+    fn eager(&self, py: Python<'_>) -> Py<PyAny> {
+        self.native.eager.clone_ref(py)
+    }
+
+    /// Which inputs require grad.
+    #[getter]
+    fn wanted(&self) -> Vec<bool> {
+        self.gradients.inputs.clone()
+    }
+
+    #[getter]
+    fn repeatable(&self) -> bool {
+        self.repeatable
+    }
+
+    /// Whether random numbers may be drawn.
+    #[getter]
+    fn draws(&self) -> bool {
+        has_effects(&self.native.graph)
+    }
+
+    /// Which inputs the program writes.
+    #[getter]
+    fn written(&self) -> Vec<u32> {
+        self.native.graph.mutations.iter().map(|mutation| mutation.input).collect()
+    }
+
+    /// The arguments of the eager computation, with other tensors and these sizes in them.
+    fn arguments<'py>(&self, py: Python<'py>, sizes: Vec<i64>, inputs: &Bound<'py, PyTuple>) -> PyResult<Bound<'py, PyTuple>> {
+        let (mut tensors, mut sizes) = (inputs.iter(), sizes.into_iter());
+        let mut args = Vec::new();
+        for slot in &self.native.slots {
+            args.push(match slot {
+                Slot::Tensor => tensors.next().ok_or_else(|| PyRuntimeError::new_err("too few tensors"))?,
+                Slot::Size => sizes.next().unwrap_or_default().into_pyobject(py)?.into_any(),
+                Slot::Ignored => py.None().into_bound(py),
+            });
+        }
+        PyTuple::new(py, args)
+    }
+
+    /// From what eager returns, the results that the autograd function has, in their order.
+    fn roots<'py>(&self, py: Python<'py>, returned: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyList>> {
+        let mut found: Vec<Option<Bound<'py, PyAny>>> = vec![None; self.results];
+        self.collect(&self.native.outputs, returned, &mut found)?;
+        PyList::new(py, found)
+    }
+
+    fn __repr__(&self) -> String {
+        let plan = self.native.program.plan();
+        format!("<oxytorch graph with gradients: {} inputs, {} steps>", self.native.graph.inputs.len(), plan.steps.len())
+    }
+}
+
+impl TrainingCallable {
+    /// The exception for a failed run.
+    fn failed(&self, py: Python<'_>, verdict: Verdict) -> PyResult<PyErr> {
+        Ok(match verdict {
+            Verdict::Raise(error) => error,
+            Verdict::Eager(why) => Served::new_err(why),
+            Verdict::Bug(message) => {
+                self.native.give_up(py, &message)?;
+                Served::new_err(message)
+            }
+            Verdict::LateBug(message) => {
+                self.native.give_up(py, &message)?;
+                PyRuntimeError::new_err(format!("oxytorch: internal error: {message}"))
+            }
+        })
+    }
+
+    /// Inputs that the program wrote have another version: torch then finds out who had saved the old one.
+    fn note_writes(&self, py: Python<'_>, inputs: &Bound<'_, PyTuple>) -> PyResult<()> {
+        if self.native.graph.mutations.is_empty() {
+            return Ok(());
+        }
+        let written =
+            self.native.graph.mutations.iter().map(|m| inputs.get_item(m.input as usize)).collect::<PyResult<Vec<_>>>()?;
+        let graph = py.import(intern!(py, "torch.autograd.graph"))?;
+        graph.call_method1(intern!(py, "increment_version"), (PyList::new(py, written)?,)).map(drop)
+    }
+
+    fn pack<'py>(
+        &self,
+        py: Python<'py>,
+        tree: &OutTree,
+        args: &Bound<'py, PyTuple>,
+        inputs: &[Bound<'py, PyAny>],
+        results: &Bound<'py, PyTuple>,
+        sizes: &Sizes,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let all = |items: &[OutTree]| -> PyResult<Vec<Bound<'py, PyAny>>> {
+            items.iter().map(|item| self.pack(py, item, args, inputs, results, sizes)).collect()
+        };
+        Ok(match tree {
+            OutTree::Tensor(n) => match &self.views.places[*n] {
+                Place::Result(n) => results.get_item(*n)?,
+                Place::View(view) => view.make(py, inputs, results, &|sym| self.native.size(sym, sizes))?,
+            },
+            OutTree::Argument(n) => args.get_item(*n)?,
+            OutTree::Constant(n) => self.native.constants[*n].bind(py).clone(),
+            OutTree::Size(sym) => self.native.size(sym, sizes)?.into_pyobject(py)?.into_any(),
+            OutTree::Object(object) => object.bind(py).clone(),
+            OutTree::Tuple(children) => PyTuple::new(py, all(children)?)?.into_any(),
+            OutTree::List(children) => PyList::new(py, all(children)?)?.into_any(),
+        })
+    }
+
+    fn collect<'py>(&self, tree: &OutTree, object: &Bound<'py, PyAny>, found: &mut [Option<Bound<'py, PyAny>>]) -> PyResult<()> {
+        match tree {
+            OutTree::Tensor(n) => {
+                if let Place::Result(n) = self.views.places[*n] {
+                    found[n] = Some(object.clone());
+                }
+            }
+            OutTree::Tuple(children) | OutTree::List(children) => {
+                for (n, child) in children.iter().enumerate() {
+                    self.collect(child, &object.get_item(n)?, found)?;
+                }
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+}
+
+/// Handles with the objects that keep them alive.
+fn unwrap_all<'a, 'py>(
+    crossing: &Crossing,
+    objects: impl Iterator<Item = Bound<'py, PyAny>>,
+) -> PyResult<Vec<(Bound<'py, PyAny>, TensorRef<'a>)>> {
+    objects
+        .map(|object| {
+            // SAFETY: the object is kept beside the handle.
+            let handle = unsafe { crossing.unwrap(&object)? };
+            Ok((object, handle))
+        })
+        .collect()
+}
+
+/// `oxytorch._training.CompiledFunction.apply`
+fn autograd_function(py: Python<'_>) -> PyResult<&Bound<'_, PyAny>> {
+    static APPLY: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
+    let apply = APPLY.get_or_try_init(py, || -> PyResult<Py<PyAny>> {
+        Ok(py.import("oxytorch._training")?.getattr("CompiledFunction")?.getattr("apply")?.unbind())
+    })?;
+    Ok(apply.bind(py))
+}

@@ -1,0 +1,53 @@
+//! Between which inputs and results of a graph gradients flow.
+
+use crate::fx::Gradients;
+use ox_ir::Graph;
+use ox_ir::graph::{NodeId, Op};
+
+/// For each result, which inputs its gradient flows to.
+pub fn reach(graph: &Graph, gradients: &Gradients) -> Vec<Vec<bool>> {
+    let wanted = |n: usize| gradients.outputs[n];
+    let inputs = graph.inputs.len();
+    (0..graph.outputs.len())
+        .map(|n| if wanted(n) { flowing(graph, graph.outputs[n].value) } else { vec![false; inputs] })
+        .collect()
+}
+
+/// The inputs that a gradient reaches from this node.
+fn flowing(graph: &Graph, from: NodeId) -> Vec<bool> {
+    let step = |id: NodeId| {
+        let node = graph.node(id);
+        let carries = node.ty.dtype.is_float() || node.ty.dtype.is_complex() || matches!(node.op, Op::Library(_));
+        carries && node.op != Op::Detach
+    };
+    inputs_below(graph, from, &step)
+}
+
+/// The inputs that are met on the way down from a node, going on only where `step` says so.
+fn inputs_below(graph: &Graph, from: NodeId, step: &dyn Fn(NodeId) -> bool) -> Vec<bool> {
+    let mut seen = vec![false; graph.nodes.len()];
+    let mut found = vec![false; graph.inputs.len()];
+    seen[from.index()] = true;
+    for id in graph.ids().rev().filter(|id| id.index() <= from.index()) {
+        if !seen[id.index()] || !step(id) {
+            continue;
+        }
+        if let Op::Input(n) = graph.node(id).op {
+            found[n as usize] = true;
+        }
+        graph.node(id).args.iter().for_each(|arg| seen[arg.index()] = true);
+    }
+    found
+}
+
+/// Whether eager, computing the graph once more behind it, comes to the same gradients: nothing that the results depend on is written.
+pub fn is_repeatable(graph: &Graph, gradients: &Gradients) -> bool {
+    let results = graph.outputs.iter().zip(&gradients.outputs).filter(|(_, wanted)| **wanted);
+    let mut read = results.flat_map(|(output, _)| inputs_below(graph, output.value, &|_| true).into_iter().enumerate());
+    !read.any(|(input, read)| read && graph.mutations.iter().any(|mutation| mutation.input as usize == input))
+}
+
+/// Whether it calls functions that may draw random numbers.
+pub fn has_effects(graph: &Graph) -> bool {
+    graph.nodes.iter().any(|node| matches!(&node.op, Op::Library(library) if library.effect))
+}

@@ -1,0 +1,178 @@
+//! Results that share memory with an argument or with another result. An autograd function must not return those: torch would not know of
+//! the sharing, and a write to one would leave the gradient of the other wrong. So they are made of what it returns, by torch.
+
+use ox_ir::Sym;
+use ox_ir::graph::{Alias, Graph, GraphOutput, Shape};
+use pyo3::intern;
+use pyo3::prelude::*;
+use pyo3::types::PyTuple;
+
+/// Where a result of the graph is found.
+pub enum Place {
+    /// The n-th result of the autograd function.
+    Result(usize),
+    View(Box<View>),
+}
+
+enum Base {
+    Input(usize),
+    Result(usize),
+}
+
+pub struct View {
+    base: Base,
+    shape: Shape,
+    strides: Shape,
+    /// From the first element of the base.
+    offset: Sym,
+    detached: bool,
+}
+
+pub struct Views {
+    pub places: Vec<Place>,
+}
+
+/// Results with more elements between their first and last are not looked at one by one.
+const LARGEST: i64 = 1 << 22;
+
+impl Views {
+    /// Takes out of the graph's outputs those that are views, and of `grads` what belonged to them. None if eager must run the graph.
+    pub fn take(graph: &mut Graph, inputs: &[bool], grads: &mut Vec<bool>) -> Option<Views> {
+        let outputs = std::mem::take(&mut graph.outputs);
+        let of_outputs = std::mem::take(grads);
+        let parts: Vec<bool> = outputs.iter().map(|output| is_part(&outputs, output, graph)).collect();
+        if !parts_are_apart(graph, &outputs, &parts) {
+            return None;
+        }
+        let is_view = |n: usize| outputs[n].alias.is_some() && !parts[n];
+        let mut numbers = vec![0; outputs.len()];
+        for n in (0..outputs.len()).filter(|n| !is_view(*n)) {
+            numbers[n] = graph.outputs.len();
+            graph.outputs.push(GraphOutput { alias: None, ..outputs[n].clone() });
+            grads.push(of_outputs[n]);
+        }
+        let mut places = Vec::with_capacity(outputs.len());
+        for (n, output) in outputs.iter().enumerate() {
+            places.push(match &output.alias {
+                Some(alias) if is_view(n) => {
+                    let (base, offset, carries) = match alias {
+                        Alias::Input(input, offset) => (Base::Input(*input as usize), offset, inputs[*input as usize]),
+                        Alias::Output(of, offset) => (Base::Result(numbers[*of as usize]), offset, of_outputs[*of as usize]),
+                    };
+                    if of_outputs[n] && !carries {
+                        return None;
+                    }
+                    let shape = graph.ty(output.value).shape.clone();
+                    Place::View(Box::new(View {
+                        base,
+                        shape,
+                        strides: output.strides.clone(),
+                        offset: offset.clone(),
+                        detached: !of_outputs[n],
+                    }))
+                }
+                _ => Place::Result(numbers[n]),
+            });
+        }
+        Some(Views { places })
+    }
+}
+
+/// Whether the output lies in another one's storage, but not inside of that one's elements.
+fn is_part(outputs: &[GraphOutput], output: &GraphOutput, graph: &Graph) -> bool {
+    let Some(Alias::Output(of, offset)) = &output.alias else { return false };
+    let holder = &outputs[*of as usize];
+    let inside = || -> Option<bool> {
+        let all = constants(&graph.ty(holder.value).shape)?;
+        let dense = is_dense(&all, &constants(&holder.strides)?);
+        let (first, last) = extent(&constants(&graph.ty(output.value).shape)?, &constants(&output.strides)?, offset.as_const()?);
+        Some(dense && first >= 0 && last < all.iter().product())
+    };
+    graph.ty(output.value).dtype != graph.ty(holder.value).dtype || !inside().unwrap_or(false)
+}
+
+/// Whether results that lie in one storage in eager have no element in common: then they may as well lie apart.
+fn parts_are_apart(graph: &Graph, outputs: &[GraphOutput], parts: &[bool]) -> bool {
+    for (holder, _) in outputs.iter().enumerate() {
+        let of_holder = |n: &usize| parts[*n] && matches!(outputs[*n].alias, Some(Alias::Output(of, _)) if of as usize == holder);
+        let members: Vec<usize> = (0..outputs.len()).filter(of_holder).collect();
+        if !members.is_empty() && !are_apart(graph, outputs, holder, &members).unwrap_or(false) {
+            return false;
+        }
+    }
+    true
+}
+
+fn are_apart(graph: &Graph, outputs: &[GraphOutput], holder: usize, members: &[usize]) -> Option<bool> {
+    let mut seen = rustc_hash::FxHashSet::default();
+    for n in std::iter::once(&holder).chain(members) {
+        let output = &outputs[*n];
+        let offset = match &output.alias {
+            Some(Alias::Output(_, offset)) => offset.as_const()?,
+            _ => 0,
+        };
+        let (shape, strides) = (constants(&graph.ty(output.value).shape)?, constants(&output.strides)?);
+        if shape.iter().product::<i64>() > LARGEST {
+            return None;
+        }
+        if !places(&shape, &strides, offset).all(|place| seen.insert(place)) {
+            return Some(false);
+        }
+    }
+    Some(true)
+}
+
+/// The places of all elements.
+fn places(shape: &[i64], strides: &[i64], offset: i64) -> impl Iterator<Item = i64> {
+    let count: i64 = shape.iter().product();
+    let (shape, strides) = (shape.to_vec(), strides.to_vec());
+    (0..count).map(move |mut n| {
+        let mut place = offset;
+        for (size, stride) in shape.iter().zip(&strides).rev() {
+            place += n % size * stride;
+            n /= size;
+        }
+        place
+    })
+}
+
+fn constants(sizes: &Shape) -> Option<Vec<i64>> {
+    sizes.iter().map(|size| size.as_const()).collect()
+}
+
+/// Elements without gaps, in some order of the dimensions.
+fn is_dense(shape: &[i64], strides: &[i64]) -> bool {
+    let mut dims: Vec<(i64, i64)> = strides.iter().copied().zip(shape.iter().copied()).filter(|(_, size)| *size != 1).collect();
+    dims.sort_unstable();
+    let mut next = 1;
+    dims.into_iter().all(|(stride, size)| {
+        let fits = stride == next;
+        next *= size;
+        fits
+    })
+}
+
+fn extent(shape: &[i64], strides: &[i64], offset: i64) -> (i64, i64) {
+    let span: i64 = shape.iter().zip(strides).map(|(size, stride)| (size - 1).max(0) * stride).sum();
+    (offset, offset + span)
+}
+
+impl View {
+    pub fn make<'py>(
+        &self,
+        py: Python<'py>,
+        inputs: &[Bound<'py, PyAny>],
+        results: &Bound<'py, PyTuple>,
+        size: &dyn Fn(&Sym) -> PyResult<i64>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let base = match self.base {
+            Base::Input(n) => inputs[n].clone(),
+            Base::Result(n) => results.get_item(n)?,
+        };
+        let begin: i64 = base.call_method0(intern!(py, "storage_offset"))?.extract()?;
+        let base = if self.detached { base.call_method0(intern!(py, "detach"))? } else { base };
+        let all = |sizes: &Shape| sizes.iter().map(size).collect::<PyResult<Vec<i64>>>();
+        let (shape, strides) = (PyTuple::new(py, all(&self.shape)?)?, PyTuple::new(py, all(&self.strides)?)?);
+        base.call_method1(intern!(py, "as_strided"), (shape, strides, begin + size(&self.offset)?))
+    }
+}
