@@ -7,7 +7,7 @@ unexport VIRTUAL_ENV CONDA_PREFIX PYTHONPATH
 # Tests must not paper over a bug of the compiler by running eager.
 TEST_ENV := OXYTORCH_BUG=fatal
 
-.PHONY: help setup build demo test test-rust test-python bench models check fmt clean
+.PHONY: help setup build demo test test-rust test-python bench soak models check fmt clean
 
 help:
 	@echo "make setup   LLVM 19 (apt) and .venv with the pinned packages"
@@ -15,6 +15,7 @@ help:
 	@echo "make demo    GPT-2: eager, oxytorch and torch.compile in one table"
 	@echo "make test    Rust tests, then the differential tests against eager PyTorch"
 	@echo "make bench   seven workloads, fresh process and caches for each; writes benches/results/"
+	@echo "make soak    10,000 calls while everything around them changes, against eager; memory must be flat"
 	@echo "make models  75 models of transformers, timm and torchvision against eager; writes docs/models.md"
 	@echo "make check   formatting, lints, dependency edges"
 	@echo "make clean   removes what was built (not .venv)"
@@ -40,6 +41,9 @@ test-python: build
 
 bench: build
 	@$(PYTHON) benches/bench.py $(BENCH)
+
+soak: build
+	@$(TEST_ENV) $(PYTHON) benches/soak.py $(SOAK)
 
 models: build
 	@$(PYTHON) benches/models.py $(MODELS)

@@ -15,11 +15,12 @@ from typing import Any, Callable, Mapping, Sequence
 import torch
 import torch.nn as nn
 
-from oxytorch import _oxytorch, config
+from oxytorch import _oxytorch, _reset, config
 from oxytorch._explain import Explanation, explain
 from oxytorch._module import compiled_module
 from oxytorch._regions import compile_blocks
 from oxytorch._oxytorch import __version__, check_options, last_compile
+from oxytorch._reset import reset
 
 __all__ = [
     "Explanation",
@@ -29,8 +30,10 @@ __all__ = [
     "compile_regions",
     "config",
     "dynamo_backend",
+    "error_on_graph_break",
     "explain",
     "last_compile",
+    "reset",
 ]
 
 
@@ -63,9 +66,11 @@ def compile(
     The result is called in place of ``model``. A compiled module is the same module seen through another class: it shares all
     of its attributes, and its ``state_dict`` has the same keys.
 
-    With ``dynamic=True`` or ``options={"freezing": True}`` Python code is captured by torch's own Dynamo for now.
+    With ``dynamic=True`` or ``options={"freezing": True}`` Python code is captured by torch's own Dynamo for now; so are calls with tensors
+    that ``torch._dynamo.mark_dynamic`` marks.
     """
-    check_options(mode, config.split(options)[1])
+    settings, rest = _oxytorch.split_options(dict(options or {}))
+    check_options(mode, rest)
     if backend != "oxytorch":
         raise ValueError(f"oxytorch.compile has one backend, 'oxytorch', not {backend!r}; torch.compile takes others")
     arguments = dict(fullgraph=fullgraph, dynamic=dynamic, mode=mode, options=options, disable=disable)
@@ -73,12 +78,13 @@ def compile(
         return lambda function: compile(function, **arguments)
     if not callable(model):
         raise TypeError(f"oxytorch.compile takes a function or a module, not {model!r}")
-    if disable or os.environ.get("TORCH_COMPILE_DISABLE") == "1":
+    if disable or _is_disabled():
         return model
 
-    if dynamic or (options or {}).get("freezing"):
+    static = dict(settings).get("assume_static_by_default", config.assume_static_by_default)
+    if dynamic or (dynamic is None and not static) or rest.get("freezing"):
         # Our own capture takes sizes for constants, and does not yet know what is a weight.
-        return torch.compile(model, fullgraph=fullgraph, dynamic=dynamic, backend=_Backend(mode, config.split(options)[1]))
+        return _by_dynamo(fullgraph, dynamic or not static, mode, rest)(model)
     capture = _capturer(fullgraph, mode, options)
     if isinstance(model, nn.Module):
         return compiled_module(model, functools.partial(compile, **arguments), capture)
@@ -96,15 +102,41 @@ def compile_regions(
 
     The code around the blocks runs as it is. A model without repeated blocks is an error: compile it whole.
     """
+    if _is_disabled():
+        return model
     if compile_blocks(model, _capturer(fullgraph, mode, options)) == 0:
         raise ValueError(f"{type(model).__name__} has no repeated blocks (several modules of one class in a ModuleList or Sequential)")
     return model
 
 
+def error_on_graph_break(error_on_graph_break: bool) -> Any:
+    """While it holds (as a context, or for a decorated function), a graph that would break raises instead; torch's own."""
+    import torch._dynamo
+
+    return torch._dynamo.error_on_graph_break(error_on_graph_break)
+
+
+def _is_disabled() -> bool:
+    return os.environ.get("TORCH_COMPILE_DISABLE") == "1"
+
+
+def _by_dynamo(fullgraph: bool, dynamic: bool | None, mode: str | None, options: Mapping[str, Any]) -> Callable[..., Any]:
+    return functools.partial(torch.compile, fullgraph=fullgraph, dynamic=dynamic, backend=_Backend(mode, options))
+
+
 def _capturer(fullgraph: bool, mode: str | None, options: Mapping[str, Any] | None) -> Callable[..., Callable[..., Any]]:
-    settings, rest = config.split(options)
+    settings, rest = _oxytorch.split_options(dict(options or {}))
     check_options(mode, rest)
-    return functools.partial(_oxytorch.capture, fullgraph=fullgraph, mode=mode, options=rest, settings=settings)
+    # For calls with tensors that are marked as dynamic.
+    dynamic = _by_dynamo(fullgraph, None, mode, rest)
+
+    def capture(function: Callable[..., Any]) -> Callable[..., Any]:
+        captured = _oxytorch.capture(
+            function, fullgraph=fullgraph, mode=mode, options=rest, settings=settings, dynamic=dynamic
+        )
+        return _reset.remember(captured)
+
+    return capture
 
 
 class _Backend:

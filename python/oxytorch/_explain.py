@@ -15,11 +15,16 @@ class Break:
     """A place where a graph ends before the function does."""
 
     reason: str
+    explanation: str
+    """What that means."""
+    hint: str
+    """What can be done about it."""
     stack: list[str]
     """The user's lines, outermost first."""
 
     def __str__(self) -> str:
-        return f"{self.reason}\n" + "\n".join(f"    {line}" for line in self.stack)
+        stack = "\n".join(f"       {line}" for line in self.stack)
+        return f"{self.reason}: {self.explanation}\n     to do: {self.hint}\n{stack}"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -38,6 +43,7 @@ class Explanation:
     left_to_python: list[str]
     """Why parts of the function run as they are."""
     seconds: dict[str, float]
+    """By stage: tracing, the stages of the compiler, the first run."""
     result: Any
     """What the function returned."""
 
@@ -80,7 +86,7 @@ def _explanation(report: dict[str, Any], result: Any) -> Explanation:
     return Explanation(
         graphs=[s["graph"] for s in segments if s["graph"] is not None],
         ops=report["ops"],
-        breaks=[Break(reason, stack) for reason, stack in report["breaks"]],
+        breaks=[Break(*parts) for parts in report["breaks"]],
         guards=[guard for s in segments for guard in s["guards"]],
         recompiles=report["recompiles"],
         left_to_python=[s["end"] for s in segments if s["end"].startswith("left to Python")],

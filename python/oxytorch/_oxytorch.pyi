@@ -37,27 +37,6 @@ def idle_arena_bytes() -> int:
     """The bytes that this process keeps for intermediates between calls of compiled functions."""
 
 
-def capture(
-    function: Callable[..., Any],
-    fullgraph: bool = False,
-    limit: int = 8,
-    mode: str | None = None,
-    options: Mapping[str, Any] | None = None,
-) -> Captured:
-    """Captures a function or module by our own machine, without Dynamo. Not yet what `oxytorch.compile` does.
-
-    With `fullgraph`, what would end a graph raises instead. `limit` is how many kinds of calls are compiled at one place."""
-
-class Captured:
-    """What is called in place of the function."""
-
-    def __call__(self, *args: Any, **kwargs: Any) -> Any: ...
-    def show(self) -> str:
-        """The tree of traces: checks, graphs, effects, breaks."""
-
-    def stats(self) -> dict[str, Any]:
-        """Calls that were traced, torch operations recorded, segments of the tree, and breaks (line, reason)."""
-
 class NativeCallable:
     def __call__(self, *args: Any) -> Any: ...
 
@@ -67,7 +46,15 @@ def capture(
     mode: str | None = None,
     options: Mapping[str, Any] | None = None,
     settings: list[tuple[str, int]] | None = None,
+    dynamic: Callable[[Callable[..., Any]], Callable[..., Any]] | None = None,
 ) -> Captured: ...
+def get_setting(name: str) -> bool | int: ...
+def set_setting(name: str, value: object) -> None: ...
+def settings() -> list[tuple[str, str | None, str]]:
+    """Name, alias and meaning of every setting of `oxytorch.config`."""
+
+def split_options(options: dict[str, Any] | None = None) -> tuple[list[tuple[str, int]], dict[str, Any]]:
+    """Settings for one function, and the options that are no settings."""
 
 class Captured:
     """What is called in place of a function that our own machine captured."""

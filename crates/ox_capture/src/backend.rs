@@ -46,6 +46,9 @@ pub trait Backend: Send + Sync {
     /// the tuple of its outputs. What cannot be compiled comes back as something that runs the graph in eager.
     fn compile(&self, graph: &Obj) -> PyResult<Obj>;
 
+    /// Seconds that the last `compile` spent, by stage.
+    fn stages(&self) -> Vec<(&'static str, f64)>;
+
     /// A setting of the process, by its name in `oxytorch.config`; flags are 0 or 1.
     fn setting(&self, name: &str) -> PyResult<i64>;
 

@@ -1,16 +1,17 @@
 //! `Captured`: what the user calls in place of the function.
 
+use crate::advice::advice;
 use crate::backend::Backend;
 use crate::explain;
 use crate::guard::{Check, Context};
-use crate::log::{Topic, log};
+use crate::log::{Topic, log, place_of};
 use crate::obj::{Obj, entries_of, items_of, py};
-use crate::policy::Stance;
+use crate::policy::{Stance, wants_dynamic};
 use crate::record::{Closing, Inspection, Origin, Rec, Recording, Val};
 use crate::source::{Key, Source, Values, short};
 use crate::state::TorchState;
 use crate::tree::{Action, Branches, End, Segment, Tree};
-use crate::vm::{Args, Attach, Break, Called, Escape, Vm, VmIterator};
+use crate::vm::{Args, Attach, Break, Called, Escape, Refused, Vm, VmIterator};
 use pyo3::exceptions::{PyException, PyMemoryError, PyRuntimeError, PyTypeError};
 use pyo3::prelude::*;
 use pyo3::types::{IntoPyDict, PyDict, PyTuple};
@@ -26,6 +27,8 @@ pub struct Settings {
     pub fullgraph: bool,
     /// Settings of this function alone, by name; those of the process are asked of the backend.
     pub own: Vec<(String, i64)>,
+    /// Makes of the function one that takes sizes as they come, for calls with tensors that are marked so.
+    pub dynamic: Option<Obj>,
 }
 
 #[pyclass(frozen, dict, weakref, module = "oxytorch._oxytorch")]
@@ -33,7 +36,10 @@ pub struct Captured(Inner);
 
 struct Inner {
     function: Obj,
-    tree: Rc<Tree>,
+    /// Another one after a reset; calls that are under way keep theirs.
+    tree: RefCell<Rc<Tree>>,
+    /// What `Settings::dynamic` made.
+    dynamic: RefCell<Option<Obj>>,
     backend: Arc<dyn Backend>,
     settings: Settings,
     /// How many calls the machine ran, and where and why it broke.
@@ -45,6 +51,8 @@ struct Inner {
     recompiles: RefCell<Vec<String>>,
     /// Seconds spent in tracing, and within that in compiling and running graphs for the first time.
     seconds: Cell<(f64, f64)>,
+    /// Seconds spent in the stages of the compiler.
+    stages: RefCell<Vec<(&'static str, f64)>>,
     called: Cell<bool>,
     /// Whether it was said that traces are not used again.
     told: Cell<bool>,
@@ -71,7 +79,8 @@ impl Captured {
         crate::lazy::lazy_class()?;
         Ok(Captured(Inner {
             function,
-            tree: Rc::default(),
+            tree: RefCell::default(),
+            dynamic: RefCell::default(),
             backend,
             settings,
             traced: Cell::new(0),
@@ -80,6 +89,7 @@ impl Captured {
             graphs: Cell::new(0),
             recompiles: RefCell::default(),
             seconds: Cell::default(),
+            stages: RefCell::default(),
             called: Cell::new(false),
             told: Cell::new(false),
         }))
@@ -97,14 +107,42 @@ impl Inner {
         if stance == Stance::ForceEager {
             return self.plainly(args, kwargs);
         }
-        match self.choose(&self.tree.branches, &mut values, true) {
+        let tree = self.tree();
+        match self.choose(&tree, &tree.branches, &mut values, true) {
             Some(segment) => match &segment.end {
                 End::GiveUp(_) => self.plainly(args, kwargs),
-                _ => self.run_down(segment, &mut values),
+                _ => self.run_down(&tree, segment, &mut values),
             },
-            None if self.may_trace(stance, &mut values)? => self.trace(args, kwargs),
-            None => self.plainly(args, kwargs),
+            None => match self.for_any_size(args, kwargs)? {
+                Some(dynamic) => dynamic.call(args, kwargs),
+                None if self.may_trace(&tree, stance, &mut values)? => self.trace(&tree, args, kwargs),
+                None => self.plainly(args, kwargs),
+            },
         }
+    }
+
+    fn tree(&self) -> Rc<Tree> {
+        self.tree.borrow().clone()
+    }
+
+    /// The function compiled for varying sizes, if an argument asks for that.
+    fn for_any_size(&self, args: &[Obj], kwargs: Option<&Obj>) -> PyResult<Option<Obj>> {
+        let Some(make) = &self.settings.dynamic else { return Ok(None) };
+        if !wants_dynamic(args) && !kwargs.is_some_and(|kwargs| wants_dynamic(std::slice::from_ref(kwargs))) {
+            return Ok(None);
+        }
+        let made = self.dynamic.borrow().clone();
+        if made.is_some() {
+            return Ok(made);
+        }
+        let made = make.call(std::slice::from_ref(&self.function), None)?;
+        Ok(Some(self.dynamic.borrow_mut().get_or_insert(made).clone()))
+    }
+
+    /// Tests want to see every bug.
+    fn bugs_are_fatal(&self) -> bool {
+        self.setting("suppress_errors").is_ok_and(|on| on == 0)
+            || std::env::var("OXYTORCH_BUG").is_ok_and(|value| value == "fatal")
     }
 
     fn setting(&self, name: &str) -> PyResult<i64> {
@@ -115,18 +153,25 @@ impl Inner {
     }
 
     /// Whether a call that no trace fits is traced; otherwise it runs as it is.
-    fn may_trace(&self, stance: Stance, values: &mut Values<'_>) -> PyResult<bool> {
+    fn may_trace(&self, tree: &Tree, stance: Stance, values: &mut Values<'_>) -> PyResult<bool> {
         let first = !self.called.replace(true);
         if first && stance == Stance::EagerThenCompile {
             return Ok(false);
         }
-        self.may_grow(stance, &self.tree.branches, values, true)
+        self.may_grow(tree, stance, &tree.branches, values, true)
     }
 
     /// Whether a branch may be added here. `returned`: whether the action before it did.
-    fn may_grow(&self, stance: Stance, branches: &Branches, values: &mut Values<'_>, returned: bool) -> PyResult<bool> {
+    fn may_grow(
+        &self,
+        tree: &Tree,
+        stance: Stance,
+        branches: &Branches,
+        values: &mut Values<'_>,
+        returned: bool,
+    ) -> PyResult<bool> {
         let name = short(&self.function);
-        let mut why = || match self.why_not(branches, values, returned) {
+        let mut why = || match self.why_not(tree, branches, values, returned) {
             reasons if reasons.is_empty() => "there is no trace of it".to_string(),
             reasons => reasons.join("; "),
         };
@@ -144,23 +189,23 @@ impl Inner {
             let text = format!("oxytorch: error_on_recompile is set, and {name} would be traced again: {why}");
             return Err(PyRuntimeError::new_err(text));
         }
-        log(Topic::Recompiles, || format!("{name} is traced again: {why}"));
-        self.tell_of_repetition(branches, values, returned)?;
+        log(Topic::Recompiles, || format!("{}: {name} is traced again: {why}", place_of(&self.function)));
+        self.tell_of_repetition(tree, branches, values, returned)?;
         self.recompiles.borrow_mut().push(why);
         Ok(true)
     }
 
     /// For each trace, what does not hold.
-    fn why_not(&self, branches: &Branches, values: &mut Values<'_>, returned: bool) -> Vec<String> {
-        let sources = self.tree.sources.borrow();
+    fn why_not(&self, tree: &Tree, branches: &Branches, values: &mut Values<'_>, returned: bool) -> Vec<String> {
+        let sources = tree.sources.borrow();
         let context = Context { sources: &sources, backend: &*self.backend, returned };
         branches.all().iter().filter_map(|segment| segment.objection(&context, values)).collect()
     }
 
     /// Two traces that no call has ever used again, both for the same place that no argument decides: probably no trace ever will be.
-    fn tell_of_repetition(&self, branches: &Branches, values: &mut Values<'_>, returned: bool) -> PyResult<()> {
+    fn tell_of_repetition(&self, tree: &Tree, branches: &Branches, values: &mut Values<'_>, returned: bool) -> PyResult<()> {
         let places: Vec<String> = {
-            let sources = self.tree.sources.borrow();
+            let sources = tree.sources.borrow();
             let context = Context { sources: &sources, backend: &*self.backend, returned };
             let unused = branches.all().into_iter().filter(|segment| !segment.used.get());
             unused.filter_map(|segment| segment.strange_objection(&context, values)).collect()
@@ -175,40 +220,40 @@ impl Inner {
         }
     }
 
-    fn choose(&self, branches: &Branches, values: &mut Values<'_>, returned: bool) -> Option<Rc<Segment>> {
-        let sources = self.tree.sources.borrow();
+    fn choose(&self, tree: &Tree, branches: &Branches, values: &mut Values<'_>, returned: bool) -> Option<Rc<Segment>> {
+        let sources = tree.sources.borrow();
         let context = Context { sources: &sources, backend: &*self.backend, returned };
         branches.choose(&context, values)
     }
 
     /// Runs known segments until the end, or until nothing known fits.
-    fn run_down(&self, segment: Rc<Segment>, values: &mut Values<'_>) -> PyResult<Obj> {
+    fn run_down(&self, tree: &Rc<Tree>, segment: Rc<Segment>, values: &mut Values<'_>) -> PyResult<Obj> {
         let mut segment = segment;
         loop {
-            let built = segment.perform(&self.tree, values)?;
+            let built = segment.perform(tree, values)?;
             let recipe = match &segment.end {
                 End::Return(recipe) | End::Raise(recipe) => recipe,
                 End::Action(action) => {
-                    let outcome = self.act(action, values, &built)?;
+                    let outcome = self.act(tree, action, values, &built)?;
                     let returned = outcome.is_ok();
                     let object = match &outcome {
                         Ok(object) => object.clone(),
                         Err(error) => error.value(py()).clone().into(),
                     };
                     values.set(action.result, object);
-                    match self.choose(&action.branches, values, returned) {
+                    match self.choose(tree, &action.branches, values, returned) {
                         Some(next) if !matches!(next.end, End::GiveUp(_)) => segment = next,
-                        Some(_) => return self.resume(&segment, action, values, outcome, false),
+                        Some(_) => return self.resume(tree, &segment, action, values, outcome, false),
                         None => {
-                            let record = self.may_grow(Stance::now(), &action.branches, values, returned)?;
-                            return self.resume(&segment, action, values, outcome, record);
+                            let record = self.may_grow(tree, Stance::now(), &action.branches, values, returned)?;
+                            return self.resume(tree, &segment, action, values, outcome, record);
                         }
                     }
                     continue;
                 }
                 End::GiveUp(_) => return Err(PyRuntimeError::new_err("oxytorch: a trace without an end")),
             };
-            let object = recipe.get(&self.tree.sources.borrow(), values, &built)?;
+            let object = recipe.get(&tree.sources.borrow(), values, &built)?;
             return match &segment.end {
                 End::Raise(_) => Err(PyErr::from_value(object.bind().clone())),
                 _ => Ok(object),
@@ -216,14 +261,15 @@ impl Inner {
         }
     }
 
-    fn act(&self, action: &Action, values: &mut Values<'_>, built: &[Option<Obj>]) -> PyResult<PyResult<Obj>> {
-        let (function, args, kwargs) = action.perform(&self.tree, values, built)?;
+    fn act(&self, tree: &Tree, action: &Action, values: &mut Values<'_>, built: &[Option<Obj>]) -> PyResult<PyResult<Obj>> {
+        let (function, args, kwargs) = action.perform(tree, values, built)?;
         Ok(function.call(&args, kwargs.as_ref()))
     }
 
     /// Goes on with the machine from a snapshot; recording, if there is room for another branch.
     fn resume(
         &self,
+        tree: &Rc<Tree>,
         segment: &Rc<Segment>,
         action: &Action,
         values: &mut Values<'_>,
@@ -232,13 +278,12 @@ impl Inner {
     ) -> PyResult<Obj> {
         let full = action.branches.len() >= self.setting("recompile_limit")? as usize;
         let rec = match record && !full {
-            true => self.recording()?,
+            true => self.recording(tree)?,
             false => None,
         };
-        let mut vm = Vm::new(self.tree.clone(), rec, Attach::Action(segment.clone()));
-        vm.fullgraph = self.settings.fullgraph;
+        let mut vm = self.machine(tree, rec, Attach::Action(segment.clone()))?;
         let sources_values = {
-            let sources = self.tree.sources.borrow();
+            let sources = tree.sources.borrow();
             vm.restore(&action.snapshot, &sources, values)?;
             values.all()
         };
@@ -268,35 +313,43 @@ impl Inner {
         })
     }
 
-    fn recording(&self) -> PyResult<Option<Recording>> {
+    fn machine(&self, tree: &Rc<Tree>, rec: Option<Recording>, attach: Attach) -> PyResult<Vm> {
+        let mut vm = Vm::new(tree.clone(), rec, attach);
+        vm.fullgraph = self.settings.fullgraph;
+        vm.verbose = self.setting("verbose")? != 0;
+        Ok(vm)
+    }
+
+    fn recording(&self, tree: &Rc<Tree>) -> PyResult<Option<Recording>> {
         let state = TorchState::now()?;
         if let Some(objection) = state.objection() {
             self.backend.warn(&format!("oxytorch: {objection} is not captured; the function runs as it is"))?;
             return Ok(None);
         }
-        Recording::new(self.tree.clone(), self.backend.clone(), state).map(Some)
+        let mut rec = Recording::new(tree.clone(), self.backend.clone(), state)?;
+        rec.place = place_of(&self.function);
+        Ok(Some(rec))
     }
 
     /// The first call of its kind.
-    fn trace(&self, args: &[Obj], kwargs: Option<&Obj>) -> PyResult<Obj> {
-        if self.tree.branches.full.get() || makes_generator(&self.function) {
+    fn trace(&self, tree: &Rc<Tree>, args: &[Obj], kwargs: Option<&Obj>) -> PyResult<Obj> {
+        if tree.branches.full.get() || makes_generator(&self.function) {
             return self.plainly(args, kwargs);
         }
-        let segments = self.tree.segments.get() as i64;
-        if self.tree.branches.len() as i64 >= self.setting("recompile_limit")?
+        let segments = tree.segments.get() as i64;
+        if tree.branches.len() as i64 >= self.setting("recompile_limit")?
             || segments >= self.setting("accumulated_recompile_limit")?
         {
-            self.tree.branches.full.set(true);
+            tree.branches.full.set(true);
             let name = short(&self.function);
             self.backend.warn(&format!("oxytorch: {name} was compiled for too many kinds of calls; others run as they are"))?;
             return self.plainly(args, kwargs);
         }
-        let Some(mut rec) = self.recording()? else { return self.plainly(args, kwargs) };
+        let Some(mut rec) = self.recording(tree)? else { return self.plainly(args, kwargs) };
         let arguments = begin(&mut rec, args, kwargs);
         let root = rec.source(Source::Root);
         let function: Val = rec.meet(self.function.clone(), root);
-        let mut vm = Vm::new(self.tree.clone(), Some(rec), Attach::Root);
-        vm.fullgraph = self.settings.fullgraph;
+        let vm = self.machine(tree, Some(rec), Attach::Root)?;
         let done = self.finish(vm, |vm| match vm.call(&function, arguments)? {
             Called::Value(value) => Ok(value),
             Called::Pushed => vm.run(0),
@@ -312,7 +365,7 @@ impl Inner {
         let start = Instant::now();
         self.traced.set(self.traced.get() + 1);
         let result = catch_unwind(AssertUnwindSafe(|| {
-            let result = run(&mut vm);
+            let result = run(&mut vm).map_err(refused);
             self.close(&mut vm, result)
         }));
         let (traced, computed) = self.seconds.get();
@@ -325,9 +378,9 @@ impl Inner {
         result.unwrap_or_else(|panic| {
             let text = panic.downcast_ref::<String>().cloned();
             let text = text.or_else(|| panic.downcast_ref::<&str>().map(|s| s.to_string())).unwrap_or_default();
-            if vm.has_done_nothing() && !bugs_are_fatal() {
+            if vm.has_done_nothing() && !self.bugs_are_fatal() {
                 self.backend.warn(&format!("oxytorch: a bug in capture: {text}; the function runs as it is"))?;
-                self.tree.branches.full.set(true);
+                vm.tree.branches.full.set(true);
                 return Err(NothingDone::new_err(()));
             }
             Err(PyRuntimeError::new_err(format!("oxytorch: a bug in capture: {text}")))
@@ -356,6 +409,7 @@ impl Inner {
         let graph = rec.compute()?;
         let (traced, computed) = self.seconds.get();
         self.seconds.set((traced, computed + rec.computing.as_secs_f64()));
+        self.stages.borrow_mut().append(&mut rec.stages);
         self.graphs.set(self.graphs.get() + usize::from(graph.is_some()));
         let is_made = |object: &Obj| matches!(rec.origin(object), Origin::Made | Origin::Unknown);
         let mut escape = Escape::new(&is_made);
@@ -373,6 +427,22 @@ impl Inner {
             Some(error) => Err(error),
             None => Ok(returned),
         }
+    }
+
+    /// Tracing, each stage of the compiler, and the first run of each graph, in that order.
+    fn seconds_by_stage(&self) -> Vec<(&'static str, f64)> {
+        let (traced, computed) = self.seconds.get();
+        let mut stages = vec![("trace", traced - computed)];
+        let mut compiled = 0.0;
+        for (name, seconds) in self.stages.borrow().iter() {
+            compiled += seconds;
+            match stages.iter_mut().find(|(known, _)| known == name) {
+                Some((_, sum)) => *sum += seconds,
+                None => stages.push((name, *seconds)),
+            }
+        }
+        stages.push(("first run", (computed - compiled).max(0.0)));
+        stages
     }
 
     fn keep(&self, vm: &mut Vm, rec: &mut Recording, graph: Option<crate::tree::GraphCall>, value: &Val, raised: bool) {
@@ -403,9 +473,12 @@ impl Inner {
 // The machine failed before anybody could see a change: CPython can run the call from its beginning.
 pyo3::create_exception!(oxytorch, NothingDone, PyException);
 
-/// Tests want to see every bug.
-fn bugs_are_fatal() -> bool {
-    std::env::var("OXYTORCH_BUG").is_ok_and(|value| value == "fatal")
+/// The function may not break, but would.
+fn refused(error: PyErr) -> PyErr {
+    match error.is_instance_of::<Refused>(py()) {
+        true => PyRuntimeError::new_err(error.value(py()).to_string()),
+        false => error,
+    }
 }
 
 /// Calling it runs nothing of it yet.
@@ -457,7 +530,7 @@ impl Captured {
 
     /// The tree of traces as text.
     fn show(&self) -> String {
-        self.0.tree.show()
+        self.0.tree().show()
     }
 
     /// Counts for tests and people: calls that the machine ran, torch operations recorded, graphs, breaks.
@@ -465,7 +538,7 @@ impl Captured {
         let dict = PyDict::new(py);
         dict.set_item("traced", self.0.traced.get())?;
         dict.set_item("ops", self.0.ops.get())?;
-        dict.set_item("segments", self.0.tree.segments.get())?;
+        dict.set_item("segments", self.0.tree().segments.get())?;
         let breaks: Vec<(String, String)> = self.0.breaks.borrow().iter().map(|b| (b.location(), b.reason.clone())).collect();
         dict.set_item("breaks", breaks)?;
         Ok(dict)
@@ -474,21 +547,24 @@ impl Captured {
     /// Everything that is known of the traces, for `oxytorch.explain`.
     fn report<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         let inner = &self.0;
-        let dict = explain::report(py, &inner.tree)?;
-        let breaks: Vec<(String, Vec<String>)> =
-            inner.breaks.borrow().iter().map(|b| (b.reason.clone(), b.stack.clone())).collect();
-        dict.set_item("breaks", breaks)?;
+        let dict = explain::report(py, &inner.tree())?;
+        let breaks = inner.breaks.borrow().clone();
+        let breaks = breaks
+            .iter()
+            .map(|b| (&b.reason, advice(&b.reason), &b.stack))
+            .map(|(reason, (explanation, hint), stack)| (reason.clone(), explanation, hint, stack.clone()));
+        dict.set_item("breaks", breaks.collect::<Vec<_>>())?;
         dict.set_item("recompiles", inner.recompiles.borrow().clone())?;
         dict.set_item("traced", inner.traced.get())?;
         dict.set_item("ops", inner.ops.get())?;
-        let (traced, computed) = inner.seconds.get();
-        dict.set_item("seconds", [("trace", traced - computed), ("compile and first run", computed)].into_py_dict(py)?)?;
+        dict.set_item("seconds", inner.seconds_by_stage().into_py_dict(py)?)?;
         Ok(dict)
     }
 
     /// Forgets all traces.
     fn reset(&self) {
-        self.0.tree.branches.clear();
+        // What goes may run code: nothing may be borrowed then.
+        drop((self.0.tree.take(), self.0.dynamic.take()));
         self.0.called.set(false);
     }
 }

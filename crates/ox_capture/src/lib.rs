@@ -11,8 +11,9 @@
 //! - `warm`: which checks need not be made again.
 //! - `backend`: what the rest of oxytorch does for capture.
 //! - `callable`: what the user calls; `policy`: what is done with a call that no trace fits.
-//! - `explain`, `log`: what people see of all this.
+//! - `explain`, `advice`, `log`: what people see of all this.
 
+mod advice;
 mod attr;
 mod backend;
 mod builtins;
@@ -34,6 +35,7 @@ mod warm;
 
 pub use backend::{Backend, BoundGraph, TensorSpec};
 pub use callable::{Captured, Settings};
+pub use log::{Topic, log};
 pub use obj::{Obj, items_of, py, tuple_of};
 pub use record::grad::GradMode;
 pub use warm::Words;

@@ -1,5 +1,7 @@
-//! `OXYTORCH_LOGS=graph_breaks,recompiles,guards,graph`: one line on stderr for each thing as it happens. `TORCH_LOGS="+oxytorch"` is all.
+//! `OXYTORCH_LOGS=graph_breaks,recompiles,guards,graph,kernels`: one line on stderr for each thing as it happens. `TORCH_LOGS="+oxytorch"` is all.
 
+use crate::obj::Obj;
+use crate::types::types;
 use std::sync::OnceLock;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -8,10 +10,16 @@ pub enum Topic {
     Recompiles,
     Guards,
     Graph,
+    Kernels,
 }
 
-const TOPICS: [(Topic, &str); 4] =
-    [(Topic::GraphBreaks, "graph_breaks"), (Topic::Recompiles, "recompiles"), (Topic::Guards, "guards"), (Topic::Graph, "graph")];
+const TOPICS: [(Topic, &str); 5] = [
+    (Topic::GraphBreaks, "graph_breaks"),
+    (Topic::Recompiles, "recompiles"),
+    (Topic::Guards, "guards"),
+    (Topic::Graph, "graph"),
+    (Topic::Kernels, "kernels"),
+];
 
 fn wanted() -> &'static [Topic] {
     static WANTED: OnceLock<Vec<Topic>> = OnceLock::new();
@@ -36,4 +44,17 @@ pub fn log(topic: Topic, text: impl FnOnce() -> String) {
         let name = TOPICS.iter().find(|(known, _)| *known == topic).map_or("", |(_, name)| name);
         text().lines().for_each(|line| eprintln!("oxytorch {name}: {line}"));
     }
+}
+
+/// The file and line of a function, method, partial or module; empty for what has none.
+pub fn place_of(function: &Obj) -> String {
+    let code = match function.is_instance_of(types().nn_module) {
+        true => function.class().attr("forward").and_then(|forward| forward.attr("__code__")),
+        false => function.attr("__code__").or_else(|_| function.attr("func").and_then(|inner| inner.attr("__code__"))),
+    };
+    let text = code.and_then(|code| {
+        let (file, line) = (code.attr("co_filename")?, code.attr("co_firstlineno")?);
+        Ok(format!("{}:{}", file.bind(), line.bind()))
+    });
+    text.unwrap_or_default()
 }

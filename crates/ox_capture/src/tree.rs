@@ -92,11 +92,6 @@ impl Branches {
         found.inspect(|segment| segment.used.set(true))
     }
 
-    pub fn clear(&self) {
-        self.list.borrow_mut().clear();
-        self.full.set(false);
-    }
-
     pub fn all(&self) -> Vec<Rc<Segment>> {
         self.list.borrow().clone()
     }

@@ -1,6 +1,7 @@
 //! compile(): the only place that knows the order of the stages.
 //!
 //! - `options`: what a user may ask for.
+//! - `settings`: what holds for the whole process, mostly for capture.
 //! - `pipeline`: Graph in, Program out, every stage timed.
 //! - `training`: Graph in, two Programs out: forward and backward.
 //! - `program`: what is called.
@@ -15,13 +16,15 @@ mod options;
 mod pipeline;
 mod program;
 mod report;
+pub mod settings;
 mod training;
 
 pub use dump::write_bug;
 pub use guard::{Panic, guarded};
-pub use options::{Mode, OptionValue, Options, OptionsError};
+pub use options::{Mode, OptionValue, Options, OptionsError, nearest};
 pub use ox_autodiff::{Source, Undifferentiable, Wanted};
 pub use pipeline::{CompileError, Compiled, compile};
 pub use program::Program;
 pub use report::{PythonStep, Report};
+pub use settings::Setting;
 pub use training::{Training, TrainingError, compile_training};

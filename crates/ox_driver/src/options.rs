@@ -1,5 +1,6 @@
 //! What a user may ask of a compile: a mode and named options. Everything unknown is an error that says what is known.
 
+use crate::settings::Setting;
 use std::fmt;
 use std::path::PathBuf;
 use std::str::FromStr;
@@ -62,7 +63,7 @@ impl fmt::Display for OptionValue {
 pub enum OptionsError {
     #[error("unknown mode \"{0}\"; the modes are {list}", list = quoted(Mode::ALL.iter().map(|m| m.name())))]
     Mode(String),
-    #[error("unknown option \"{name}\"{hint}; the options are {list}", hint = did_you_mean(name), list = quoted(Options::NAMES.iter().copied()))]
+    #[error("unknown option \"{name}\"{hint}; the options are {list}", hint = did_you_mean(name), list = quoted(Options::known()))]
     Name { name: String },
     #[error("option \"{name}\" wants {wanted}, not {got}")]
     Value { name: String, wanted: &'static str, got: String },
@@ -101,6 +102,11 @@ impl Default for Options {
 impl Options {
     pub const NAMES: [&'static str; 5] =
         ["activation_memory_budget", "compile_threads", "debug_dir", "freezing", "round_intermediates"];
+
+    /// All that may be given as an option.
+    pub fn known() -> impl Iterator<Item = &'static str> {
+        Options::NAMES.into_iter().chain(Setting::names())
+    }
 
     pub fn new<'a>(mode: Option<&str>, named: impl IntoIterator<Item = (&'a str, OptionValue)>) -> Result<Options, OptionsError> {
         let mut options = Options { mode: mode.map_or(Ok(Mode::Default), str::parse)?, ..Options::default() };
@@ -168,11 +174,16 @@ fn quoted(names: impl Iterator<Item = &'static str>) -> String {
 }
 
 fn did_you_mean(name: &str) -> String {
-    let near = Options::NAMES.into_iter().map(|n| (distance(name, n), n)).min();
-    match near {
-        Some((d, n)) if d <= 1 + n.len() / 3 => format!(" (did you mean \"{n}\"?)"),
-        _ => String::new(),
+    match nearest(name, Options::known()) {
+        Some(near) => format!(" (did you mean \"{near}\"?)"),
+        None => String::new(),
     }
+}
+
+/// The name that was probably meant.
+pub fn nearest(name: &str, names: impl Iterator<Item = &'static str>) -> Option<&'static str> {
+    let near = names.map(|n| (distance(name, n), n)).min();
+    near.filter(|(d, n)| *d <= 1 + n.len() / 3).map(|(_, n)| n)
 }
 
 /// Edits (insert, delete, replace) from one name to the other.

@@ -7,8 +7,9 @@ use crate::error::warn_once;
 use crate::recorded::Recorded;
 use crate::tensor::Crossing;
 use ox_capture::{Backend, BoundGraph, Captured, Obj, Settings, TensorSpec, Words};
-use ox_driver::Options;
+use ox_driver::{Options, Setting};
 use ox_ir::Device;
+use pyo3::exceptions::PyAttributeError;
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
@@ -16,28 +17,23 @@ use std::sync::Arc;
 
 /// Captures a function: the result is called in its place.
 #[pyfunction]
-#[pyo3(signature = (function, fullgraph=false, mode=None, options=None, settings=None))]
+#[pyo3(signature = (function, fullgraph=false, mode=None, options=None, settings=None, dynamic=None))]
 pub fn capture(
     function: &Bound<'_, PyAny>,
     fullgraph: bool,
     mode: Option<&str>,
     options: Option<&Bound<'_, PyDict>>,
     settings: Option<Vec<(String, i64)>>,
+    dynamic: Option<&Bound<'_, PyAny>>,
 ) -> PyResult<Captured> {
     let options = parse_options(mode, options)?;
-    let config = function.py().import("oxytorch.config")?.into();
-    Captured::new(
-        Obj::from(function),
-        Arc::new(Rest { options, config }),
-        Settings { fullgraph, own: settings.unwrap_or_default() },
-    )
+    let settings = Settings { fullgraph, own: settings.unwrap_or_default(), dynamic: dynamic.map(Obj::from) };
+    Captured::new(Obj::from(function), Arc::new(Rest { options }), settings)
 }
 
 /// The rest of oxytorch, as capture sees it.
 struct Rest {
     options: Options,
-    /// `oxytorch.config`
-    config: Py<PyAny>,
 }
 
 /// Dispatch keys of a plain dense tensor on the CPU, with and without autograd's.
@@ -117,8 +113,13 @@ impl Backend for Rest {
         Ok(compiled.into())
     }
 
+    fn stages(&self) -> Vec<(&'static str, f64)> {
+        crate::report::stages()
+    }
+
     fn setting(&self, name: &str) -> PyResult<i64> {
-        self.config.bind(ox_capture::py()).getattr(name)?.extract()
+        let setting = Setting::find(name).ok_or_else(|| PyAttributeError::new_err(format!("no setting {name}")))?;
+        Ok(setting.get())
     }
 
     fn warn(&self, text: &str) -> PyResult<()> {

@@ -3,6 +3,7 @@
 use crate::callable::NativeCallable;
 use crate::error::{options_error, report_bug, warn_once};
 use crate::fx::{Imported, Refusal, import};
+use crate::kernels::log_kernels;
 use crate::pieces::{self, Pieces, Step};
 use crate::report::{LastCompile, remember};
 use crate::training::{Backward, TrainingCallable, Views, is_repeatable, reach};
@@ -92,6 +93,7 @@ impl Job<'_> {
             Err(error) => return not_compiled(gm, error, &graph),
         };
         self.note(py, &compiled.report)?;
+        log_kernels(&graph, compiled.program.plan());
         remember(LastCompile { import, report: compiled.report, python_calls, eager: None });
         let eager = gm.getattr(intern!(py, "forward"))?.unbind();
         let broken = AtomicBool::new(false);
@@ -127,6 +129,8 @@ impl Job<'_> {
             Err(TrainingError::Compile(error)) => return not_compiled(gm, error, &graph),
         };
         self.note(py, &compiled.forward.report)?;
+        log_kernels(&graph, compiled.forward.program.plan());
+        log_kernels(&graph, compiled.backward.program.plan());
         remember(LastCompile { import, report: compiled.forward.report.clone(), python_calls, eager: None });
         let reach = reach(&graph, &gradients);
         let repeatable = is_repeatable(&graph, &gradients);
@@ -189,7 +193,7 @@ pub fn parse_options(mode: Option<&str>, options: Option<&Bound<'_, PyDict>>) ->
     Options::new(mode, named.iter().map(|(k, v)| (k.as_str(), v.clone()))).map_err(options_error)
 }
 
-fn option_value(value: &Bound<'_, PyAny>) -> PyResult<OptionValue> {
+pub fn option_value(value: &Bound<'_, PyAny>) -> PyResult<OptionValue> {
     if value.is_exact_instance_of::<PyBool>() {
         return Ok(OptionValue::Bool(value.is_truthy()?));
     }

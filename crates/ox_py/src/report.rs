@@ -29,6 +29,14 @@ pub fn remember(last: LastCompile) {
     *LAST.lock().unwrap_or_else(PoisonError::into_inner) = Some(last);
 }
 
+/// Seconds of the last compile, by stage.
+pub fn stages() -> Vec<(&'static str, f64)> {
+    let last = LAST.lock().unwrap_or_else(PoisonError::into_inner);
+    let Some(last) = last.as_ref().filter(|last| last.eager.is_none()) else { return Vec::new() };
+    let stages = last.report.stages.iter().map(|(name, time)| (*name, time.as_secs_f64()));
+    std::iter::once(("import", last.import.as_secs_f64())).chain(stages).collect()
+}
+
 /// What the last compile in this process did, or None if there was none.
 #[pyfunction]
 pub fn last_compile(py: Python<'_>) -> PyResult<Option<Bound<'_, PyDict>>> {

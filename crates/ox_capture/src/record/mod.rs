@@ -103,6 +103,10 @@ pub struct Recording {
     pub ops: usize,
     /// Spent in compiling and running graphs.
     pub computing: std::time::Duration,
+    /// Seconds of that, by the stages of the compiler.
+    pub stages: Vec<(&'static str, f64)>,
+    /// The function's file and line, for people.
+    pub place: String,
 }
 
 /// Recording cannot go on.
@@ -142,6 +146,8 @@ impl Recording {
             state,
             ops: 0,
             computing: std::time::Duration::ZERO,
+            stages: Vec::new(),
+            place: String::new(),
         })
     }
 

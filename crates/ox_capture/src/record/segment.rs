@@ -48,10 +48,11 @@ impl Recording {
         let start = std::time::Instant::now();
         let grad = record.grad.map_or(self.state.grad, |(first, _)| first);
         let callable = self.compile_in(grad, &record.fx)?;
+        self.stages.extend(self.backend.stages());
         let inputs: Vec<Obj> = record.inputs.iter().map(|input| input.object.clone()).collect();
         let results = call_settling(&callable, &inputs, grad, &live)?;
         self.computing += start.elapsed();
-        log(Topic::Graph, || record.fx.text());
+        log(Topic::Graph, || graph_lines(&record.fx, &self.place));
         let (mut outputs, mut shared) = (Vec::with_capacity(live.len()), Vec::with_capacity(live.len()));
         for (n, (lazy, result)) in live.iter().zip(&results).enumerate() {
             let source = self.source(Source::Output(self.segment, n as u32));
@@ -128,7 +129,7 @@ impl Recording {
         let checks = std::mem::take(&mut self.checks);
         log(Topic::Guards, || {
             let sources = self.tree.sources.borrow();
-            checks.iter().map(|check| check.show(&sources)).collect::<Vec<_>>().join("\n")
+            checks.iter().map(|check| format!("{}: {}", self.place, check.show(&sources))).collect::<Vec<_>>().join("\n")
         });
         Segment {
             number: self.segment,
@@ -227,4 +228,25 @@ fn call_settling(callable: &Obj, inputs: &[Obj], grad: bool, live: &[LazyEntry])
         Ok(settled.bind().clone().unbind())
     })?);
     Ok(items_of(&settling.call(&[tuple_of(inputs)?, become_result, lazies], None)?))
+}
+
+/// A line for each operation, with the user's own; what has none (inputs, outputs) is the function's.
+fn graph_lines(fx: &Obj, place: &str) -> String {
+    let line = |node: &Obj| -> PyResult<String> {
+        let own = node.attr("meta")?.bind().call_method1("get", ("stack_trace",))?.extract::<Option<String>>()?;
+        let text: String = node.bind().call_method0("format_node")?.extract()?;
+        let own = own.as_deref().and_then(file_and_line);
+        Ok(format!("{}: {text}", own.as_deref().unwrap_or(place)))
+    };
+    let nodes =
+        fx.attr("nodes").and_then(|nodes| nodes.bind().try_iter()?.map(|node| line(&node?.into())).collect::<PyResult<Vec<_>>>());
+    nodes.map_or_else(|_| fx.text(), |lines| lines.join("\n"))
+}
+
+/// Of an entry of a traceback: `File "a.py", line 3, in f`.
+fn file_and_line(entry: &str) -> Option<String> {
+    let (_, rest) = entry.split_once("File \"")?;
+    let (file, rest) = rest.split_once("\", line ")?;
+    let line: String = rest.chars().take_while(char::is_ascii_digit).collect();
+    Some(format!("{file}:{line}"))
 }

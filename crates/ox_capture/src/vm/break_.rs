@@ -2,14 +2,19 @@
 
 use super::native::keywords;
 use super::{Args, Attach, Break, Called, Frame, R, Vm};
+use crate::advice::advice;
 use crate::log::{Topic, log};
 use crate::obj::Obj;
+use crate::policy::error_on_graph_break;
 use crate::recipe::Recipe;
 use crate::record::{Closing, Inspection, Rec, Recording, Val};
 use crate::source::Source;
 use crate::tree::{Action, Branches, End};
-use pyo3::exceptions::PyRuntimeError;
+use pyo3::exceptions::PyBaseException;
 use pyo3::prelude::*;
+
+// Passes the program's handlers for `Exception`; a RuntimeError when it is out.
+pyo3::create_exception!(oxytorch, Refused, PyBaseException);
 
 /// Recipes for an action.
 struct Wanted {
@@ -21,18 +26,12 @@ struct Wanted {
 impl Vm {
     /// A call that nobody can see into.
     pub fn opaque_call(&mut self, callable: &Val, args: Args, why: &str) -> R<Called> {
-        if self.rec.is_some() && self.fullgraph {
-            let text = format!(
-                "oxytorch: fullgraph=True, but at {} there is {why}; move it out of the compiled function or drop fullgraph",
-                self.location()
-            );
-            self.give_up(why);
-            self.fatal = true;
-            return Err(PyRuntimeError::new_err(text));
+        if self.rec.is_some() && (self.fullgraph || error_on_graph_break()) {
+            return Err(self.refuse(why));
         }
         if self.rec.is_some() {
             let found = Break { reason: why.to_string(), stack: self.frames.iter().map(Frame::location).collect() };
-            log(Topic::GraphBreaks, || format!("{why} at {}", found.stack.join(" > ")));
+            log(Topic::GraphBreaks, || format!("{}: {why} (by way of {})", found.location(), found.stack.join(" > ")));
             self.breaks.push(found);
         }
         let closed = match self.rec.is_some() && self.waiting == 0 {
@@ -51,6 +50,34 @@ impl Vm {
             return outcome.map(|object| Called::Value(object.into()));
         }
         self.go_on(outcome).map(Called::Value)
+    }
+
+    /// The call goes on unrecorded, so that what the program has opened is closed on the way out. Nothing is kept: the next call is
+    /// refused as well.
+    fn refuse(&mut self, why: &str) -> PyErr {
+        let text = self.refusal(why);
+        let computed = self.rec.take().map(|mut rec| rec.compute());
+        match computed {
+            Some(Err(error)) => {
+                self.fatal = true;
+                error
+            }
+            _ => Refused::new_err(text),
+        }
+    }
+
+    /// Why a function that may not break cannot be compiled, with the user's line and what to do.
+    fn refusal(&self, why: &str) -> String {
+        let asked = if self.fullgraph { "fullgraph=True" } else { "error_on_graph_break is set" };
+        let way_out = if self.fullgraph { "drop fullgraph" } else { "allow the break" };
+        let (explanation, hint) = advice(why);
+        let mut text =
+            format!("oxytorch: {asked}, but at {} there is {why}; {explanation}. {hint}, or {way_out}", self.location());
+        if self.verbose {
+            let lines = self.frames.iter().map(|frame| format!("\n    {}", frame.location()));
+            text.extend(lines);
+        }
+        text
     }
 
     /// Ends the segment with the call as its action. False if recording had to be given up.

@@ -23,6 +23,7 @@ mod step;
 mod store;
 
 pub use bind::Args;
+pub use break_::Refused;
 pub use code::{CodeInfo, code_info};
 pub use escape::Escape;
 pub use generator::VmGenerator;
@@ -139,6 +140,8 @@ pub struct Vm {
     /// The exception in flight has its line already.
     pub reraising: bool,
     pub fullgraph: bool,
+    /// Messages come with the whole stack.
+    pub verbose: bool,
     /// Why recording was given up.
     pub gave_up: Option<String>,
     pub breaks: Vec<Break>,
@@ -148,7 +151,19 @@ impl Vm {
     pub fn new(tree: Rc<Tree>, rec: Option<Recording>, attach: Attach) -> Vm {
         let rec = rec.map(Pending::new);
         let (frames, breaks) = (Vec::new(), Vec::new());
-        Vm { rec, frames, tree, attach, waiting: 0, fatal: false, reraising: false, fullgraph: false, gave_up: None, breaks }
+        Vm {
+            rec,
+            frames,
+            tree,
+            attach,
+            waiting: 0,
+            fatal: false,
+            reraising: false,
+            fullgraph: false,
+            verbose: false,
+            gave_up: None,
+            breaks,
+        }
     }
 
     /// A machine that records nothing.
@@ -230,7 +245,10 @@ impl Vm {
 
     fn try_give_up(&mut self, why: &str) -> R<()> {
         let Some(mut rec) = self.rec.take() else { return Ok(()) };
-        let why = format!("{why} (at {})", self.location());
+        let mut why = format!("{why} (at {})", self.location());
+        if self.verbose {
+            why.extend(self.frames.iter().map(|frame| format!("\n    {}", frame.location())));
+        }
         self.gave_up = Some(why.clone());
         let computed = rec.compute();
         let segment = rec.gave_up(why);

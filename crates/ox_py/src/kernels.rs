@@ -1,0 +1,22 @@
+//! The kernels of a compile, as `OXYTORCH_LOGS=kernels` shows them.
+
+use ox_capture::{Topic, log};
+use ox_ir::kernel::Kernel;
+use ox_ir::plan::Step;
+use ox_ir::{Graph, Plan};
+
+pub fn log_kernels(graph: &Graph, plan: &Plan) {
+    log(Topic::Kernels, || kernel_lines(graph, plan));
+}
+
+/// A line for each kernel, with the user's line that the graph begins with.
+fn kernel_lines(graph: &Graph, plan: &Plan) -> String {
+    let place = graph.locations.iter().find(|line| !line.is_empty()).map_or("", String::as_str);
+    let line = |(n, kernel): (usize, &Kernel)| {
+        let launches =
+            plan.steps.iter().filter(|step| matches!(step, Step::Launch { kernel, .. } if *kernel as usize == n)).count();
+        let axes: Vec<String> = kernel.axes.iter().map(|axis| axis.extent.to_string()).collect();
+        format!("{place}: {} over [{}], {} buffers, launched {launches} times", kernel.name, axes.join(", "), kernel.bufs.len())
+    };
+    plan.kernels.iter().enumerate().map(line).collect::<Vec<_>>().join("\n")
+}
