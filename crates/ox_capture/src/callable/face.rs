@@ -1,0 +1,89 @@
+//! `Captured` as Python sees it.
+
+use super::{Captured, Inner};
+use crate::advice::advice;
+use crate::explain;
+use crate::obj::{Obj, items_of};
+use pyo3::prelude::*;
+use pyo3::types::{IntoPyDict, PyDict, PyTuple};
+
+#[pymethods]
+impl Captured {
+    #[pyo3(signature = (*args, **kwargs))]
+    fn __call__(&self, args: &Bound<'_, PyTuple>, kwargs: Option<&Bound<'_, PyDict>>) -> PyResult<Py<PyAny>> {
+        let args = items_of(&args.into());
+        let kwargs = kwargs.filter(|k| !k.is_empty()).map(Obj::from);
+        let result = self.0.call(&args, kwargs.as_ref())?;
+        Ok(result.bind().clone().unbind())
+    }
+
+    /// As a function does: a method of the object through which it was found.
+    fn __get__<'py>(
+        slf: &Bound<'py, Self>,
+        object: Option<&Bound<'py, PyAny>>,
+        _owner: Option<&Bound<'py, PyAny>>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        match object.filter(|o| !o.is_none()) {
+            None => Ok(slf.clone().into_any()),
+            Some(object) => slf.py().import("types")?.getattr("MethodType")?.call1((slf, object)),
+        }
+    }
+
+    /// The tree of traces as text.
+    fn show(&self) -> String {
+        self.0.tree().show()
+    }
+
+    /// Counts for tests and people: calls that the machine ran, torch operations recorded, graphs, breaks.
+    fn stats<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        let dict = PyDict::new(py);
+        dict.set_item("traced", self.0.traced.get())?;
+        dict.set_item("ops", self.0.ops.get())?;
+        dict.set_item("segments", self.0.tree().segments.get())?;
+        let breaks: Vec<(String, String)> = self.0.breaks.borrow().iter().map(|b| (b.location(), b.reason.clone())).collect();
+        dict.set_item("breaks", breaks)?;
+        Ok(dict)
+    }
+
+    /// Everything that is known of the traces, for `oxytorch.explain`.
+    fn report<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        let inner = &self.0;
+        let dict = explain::report(py, &inner.tree())?;
+        let breaks = inner.breaks.borrow().clone();
+        let breaks = breaks
+            .iter()
+            .map(|b| (&b.reason, advice(&b.reason), &b.stack))
+            .map(|(reason, (explanation, hint), stack)| (reason.clone(), explanation, hint, stack.clone()));
+        dict.set_item("breaks", breaks.collect::<Vec<_>>())?;
+        dict.set_item("recompiles", inner.recompiles.borrow().clone())?;
+        dict.set_item("traced", inner.traced.get())?;
+        dict.set_item("ops", inner.ops.get())?;
+        dict.set_item("seconds", inner.seconds_by_stage().into_py_dict(py)?)?;
+        Ok(dict)
+    }
+
+    /// Forgets all traces.
+    fn reset(&self) {
+        // What goes may run code: nothing may be borrowed then.
+        drop((self.0.tree.take(), self.0.dynamic.take()));
+        self.0.called.set(false);
+    }
+}
+
+impl Inner {
+    /// Tracing, each stage of the compiler, and the first run of each graph, in that order.
+    fn seconds_by_stage(&self) -> Vec<(&'static str, f64)> {
+        let (traced, computed) = self.seconds.get();
+        let mut stages = vec![("trace", traced - computed)];
+        let mut compiled = 0.0;
+        for (name, seconds) in self.stages.borrow().iter() {
+            compiled += seconds;
+            match stages.iter_mut().find(|(known, _)| known == name) {
+                Some((_, sum)) => *sum += seconds,
+                None => stages.push((name, *seconds)),
+            }
+        }
+        stages.push(("first run", (computed - compiled).max(0.0)));
+        stages
+    }
+}

@@ -1,0 +1,186 @@
+//! `Captured`: what the user calls in place of the function.
+//!
+//! - `recompile`: whether a call that no trace fits is traced.
+//! - `trace`: calls that the machine runs, and what is kept of them.
+//! - `face`: what Python sees.
+
+mod face;
+mod recompile;
+mod trace;
+
+use crate::backend::Backend;
+use crate::guard::Context;
+use crate::obj::{Obj, py};
+use crate::policy::Stance;
+use crate::source::Values;
+use crate::tree::{Action, Branches, End, Segment, Tree};
+use crate::vm::Break;
+use pyo3::exceptions::{PyRuntimeError, PyTypeError};
+use pyo3::prelude::*;
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+use std::sync::Arc;
+
+/// How a function is captured.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    pub fullgraph: bool,
+    /// Settings of this function alone, by name; those of the process are asked of the backend.
+    pub own: Vec<(String, i64)>,
+    /// Makes of the function one that takes sizes as they come, for calls with tensors that are marked so.
+    pub dynamic: Option<Obj>,
+}
+
+#[pyclass(frozen, dict, weakref, module = "oxytorch._oxytorch")]
+pub struct Captured(Inner);
+
+struct Inner {
+    function: Obj,
+    /// Another one after a reset; calls that are under way keep theirs.
+    tree: RefCell<Rc<Tree>>,
+    /// What `Settings::dynamic` made.
+    dynamic: RefCell<Option<Obj>>,
+    backend: Arc<dyn Backend>,
+    settings: Settings,
+    /// How many calls the machine ran, and where and why it broke.
+    traced: Cell<usize>,
+    breaks: RefCell<Vec<Break>>,
+    ops: Cell<usize>,
+    graphs: Cell<usize>,
+    /// Why calls were traced although there were traces.
+    recompiles: RefCell<Vec<String>>,
+    /// Seconds spent in tracing, and within that in compiling and running graphs for the first time.
+    seconds: Cell<(f64, f64)>,
+    /// Seconds spent in the stages of the compiler.
+    stages: RefCell<Vec<(&'static str, f64)>>,
+    called: Cell<bool>,
+    /// Whether it was said that traces are not used again.
+    told: Cell<bool>,
+}
+
+// SAFETY: only attached threads get here, one at a time, and no borrow of a cell is held where the interpreter may switch threads: graphs,
+// actions and effects run with everything that they need taken out before.
+unsafe impl Send for Inner {}
+unsafe impl Sync for Inner {}
+
+/// The function inside of a captured one, which is inlined like any other.
+pub fn inner_function(object: &Obj) -> Option<Obj> {
+    object.bind().cast::<Captured>().ok().map(|captured| captured.get().0.function.clone())
+}
+
+impl Captured {
+    pub fn new(function: Obj, backend: Arc<dyn Backend>, settings: Settings) -> PyResult<Captured> {
+        let py = py();
+        if !function.bind().is_callable() {
+            return Err(PyTypeError::new_err(format!("a {} cannot be called", function.class_name())));
+        }
+        crate::types::load(py)?;
+        crate::builtins::load(py)?;
+        crate::lazy::lazy_class()?;
+        Ok(Captured(Inner {
+            function,
+            tree: RefCell::default(),
+            dynamic: RefCell::default(),
+            backend,
+            settings,
+            traced: Cell::new(0),
+            breaks: RefCell::default(),
+            ops: Cell::new(0),
+            graphs: Cell::new(0),
+            recompiles: RefCell::default(),
+            seconds: Cell::default(),
+            stages: RefCell::default(),
+            called: Cell::new(false),
+            told: Cell::new(false),
+        }))
+    }
+}
+
+impl Inner {
+    fn plainly(&self, args: &[Obj], kwargs: Option<&Obj>) -> PyResult<Obj> {
+        self.function.call(args, kwargs)
+    }
+
+    fn call(&self, args: &[Obj], kwargs: Option<&Obj>) -> PyResult<Obj> {
+        let mut values = Values::new(&self.function, args, kwargs);
+        let stance = Stance::now();
+        if stance == Stance::ForceEager {
+            return self.plainly(args, kwargs);
+        }
+        let tree = self.tree();
+        match self.choose(&tree, &tree.branches, &mut values, true) {
+            Some(segment) => match &segment.end {
+                End::GiveUp(_) => self.plainly(args, kwargs),
+                _ => self.run_down(&tree, segment, &mut values),
+            },
+            None => match self.for_any_size(args, kwargs)? {
+                Some(dynamic) => dynamic.call(args, kwargs),
+                None if self.may_trace(&tree, stance, &mut values)? => self.trace(&tree, args, kwargs),
+                None => self.plainly(args, kwargs),
+            },
+        }
+    }
+
+    fn tree(&self) -> Rc<Tree> {
+        self.tree.borrow().clone()
+    }
+
+    /// Tests want to see every bug.
+    fn bugs_are_fatal(&self) -> bool {
+        self.setting("suppress_errors").is_ok_and(|on| on == 0)
+            || std::env::var("OXYTORCH_BUG").is_ok_and(|value| value == "fatal")
+    }
+
+    fn setting(&self, name: &str) -> PyResult<i64> {
+        match self.settings.own.iter().find(|(known, _)| known == name) {
+            Some((_, value)) => Ok(*value),
+            None => self.backend.setting(name),
+        }
+    }
+
+    fn choose(&self, tree: &Tree, branches: &Branches, values: &mut Values<'_>, returned: bool) -> Option<Rc<Segment>> {
+        let sources = tree.sources.borrow();
+        let context = Context { sources: &sources, backend: &*self.backend, returned };
+        branches.choose(&context, values)
+    }
+
+    /// Runs known segments until the end, or until nothing known fits.
+    fn run_down(&self, tree: &Rc<Tree>, segment: Rc<Segment>, values: &mut Values<'_>) -> PyResult<Obj> {
+        let mut segment = segment;
+        loop {
+            let built = segment.perform(tree, values)?;
+            let recipe = match &segment.end {
+                End::Return(recipe) | End::Raise(recipe) => recipe,
+                End::Action(action) => {
+                    let outcome = self.act(tree, action, values, &built)?;
+                    let returned = outcome.is_ok();
+                    let object = match &outcome {
+                        Ok(object) => object.clone(),
+                        Err(error) => error.value(py()).clone().into(),
+                    };
+                    values.set(action.result, object);
+                    match self.choose(tree, &action.branches, values, returned) {
+                        Some(next) if !matches!(next.end, End::GiveUp(_)) => segment = next,
+                        Some(_) => return self.resume(tree, &segment, action, values, outcome, false),
+                        None => {
+                            let record = self.may_grow(tree, Stance::now(), &action.branches, values, returned)?;
+                            return self.resume(tree, &segment, action, values, outcome, record);
+                        }
+                    }
+                    continue;
+                }
+                End::GiveUp(_) => return Err(PyRuntimeError::new_err("oxytorch: a trace without an end")),
+            };
+            let object = recipe.get(&tree.sources.borrow(), values, &built)?;
+            return match &segment.end {
+                End::Raise(_) => Err(PyErr::from_value(object.bind().clone())),
+                _ => Ok(object),
+            };
+        }
+    }
+
+    fn act(&self, tree: &Tree, action: &Action, values: &mut Values<'_>, built: &[Option<Obj>]) -> PyResult<PyResult<Obj>> {
+        let (function, args, kwargs) = action.perform(tree, values, built)?;
+        Ok(function.call(&args, kwargs.as_ref()))
+    }
+}

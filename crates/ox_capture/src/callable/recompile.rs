@@ -1,0 +1,101 @@
+//! What is done with a call that no trace fits: by the stance, the settings, the marks of its arguments.
+
+use super::Inner;
+use crate::guard::Context;
+use crate::log::{Topic, log, place_of};
+use crate::obj::Obj;
+use crate::policy::{Stance, wants_dynamic};
+use crate::source::{Values, short};
+use crate::tree::{Branches, Tree};
+use pyo3::exceptions::PyRuntimeError;
+use pyo3::prelude::*;
+
+impl Inner {
+    /// The function compiled for varying sizes, if an argument asks for that.
+    pub(super) fn for_any_size(&self, args: &[Obj], kwargs: Option<&Obj>) -> PyResult<Option<Obj>> {
+        let Some(make) = &self.settings.dynamic else { return Ok(None) };
+        if !wants_dynamic(args) && !kwargs.is_some_and(|kwargs| wants_dynamic(std::slice::from_ref(kwargs))) {
+            return Ok(None);
+        }
+        let made = self.dynamic.borrow().clone();
+        if made.is_some() {
+            return Ok(made);
+        }
+        let made = make.call(std::slice::from_ref(&self.function), None)?;
+        Ok(Some(self.dynamic.borrow_mut().get_or_insert(made).clone()))
+    }
+
+    /// Whether a call that no trace fits is traced; otherwise it runs as it is.
+    pub(super) fn may_trace(&self, tree: &Tree, stance: Stance, values: &mut Values<'_>) -> PyResult<bool> {
+        let first = !self.called.replace(true);
+        if first && stance == Stance::EagerThenCompile {
+            return Ok(false);
+        }
+        self.may_grow(tree, stance, &tree.branches, values, true)
+    }
+
+    /// Whether a branch may be added here. `returned`: whether the action before it did.
+    pub(super) fn may_grow(
+        &self,
+        tree: &Tree,
+        stance: Stance,
+        branches: &Branches,
+        values: &mut Values<'_>,
+        returned: bool,
+    ) -> PyResult<bool> {
+        let name = short(&self.function);
+        let mut why = || match self.why_not(tree, branches, values, returned) {
+            reasons if reasons.is_empty() => "there is no trace of it".to_string(),
+            reasons => reasons.join("; "),
+        };
+        match stance {
+            Stance::EagerOnRecompile => return Ok(false),
+            Stance::FailOnRecompile => {
+                let text = format!("oxytorch: the stance is \"fail_on_recompile\", and {name} would be traced: {}", why());
+                return Err(PyRuntimeError::new_err(text));
+            }
+            _ if branches.len() == 0 || branches.full.get() => return Ok(true),
+            _ => {}
+        }
+        let why = why();
+        if self.setting("error_on_recompile")? != 0 {
+            let text = format!("oxytorch: error_on_recompile is set, and {name} would be traced again: {why}");
+            return Err(PyRuntimeError::new_err(text));
+        }
+        log(Topic::Recompiles, || format!("{}: {name} is traced again: {why}", place_of(&self.function)));
+        self.tell_of_repetition(tree, branches, values, returned)?;
+        self.recompiles.borrow_mut().push(why);
+        Ok(true)
+    }
+
+    /// For each trace, what does not hold.
+    pub(super) fn why_not(&self, tree: &Tree, branches: &Branches, values: &mut Values<'_>, returned: bool) -> Vec<String> {
+        let sources = tree.sources.borrow();
+        let context = Context { sources: &sources, backend: &*self.backend, returned };
+        branches.all().iter().filter_map(|segment| segment.objection(&context, values)).collect()
+    }
+
+    /// Two traces that no call has ever used again, both for the same place that no argument decides: probably no trace ever will be.
+    pub(super) fn tell_of_repetition(
+        &self,
+        tree: &Tree,
+        branches: &Branches,
+        values: &mut Values<'_>,
+        returned: bool,
+    ) -> PyResult<()> {
+        let places: Vec<String> = {
+            let sources = tree.sources.borrow();
+            let context = Context { sources: &sources, backend: &*self.backend, returned };
+            let unused = branches.all().into_iter().filter(|segment| !segment.used.get());
+            unused.filter_map(|segment| segment.strange_objection(&context, values)).collect()
+        };
+        let twice = places.iter().enumerate().find(|(n, place)| places[..*n].contains(place));
+        match twice {
+            Some((_, place)) if !self.told.replace(true) => self.backend.warn(&format!(
+                "oxytorch: {} is traced again and again: {place} is another in every call",
+                short(&self.function)
+            )),
+            _ => Ok(()),
+        }
+    }
+}

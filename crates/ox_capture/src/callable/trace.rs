@@ -1,0 +1,248 @@
+//! Calls that the machine runs: the first of their kind, and those that leave known traces behind an action.
+
+use super::Inner;
+use crate::guard::Check;
+use crate::log::place_of;
+use crate::obj::{Obj, entries_of, py};
+use crate::record::{Closing, Inspection, Origin, Rec, Recording, Val};
+use crate::source::{Key, Source, Values, short};
+use crate::state::TorchState;
+use crate::tree::{Action, End, Segment, Tree};
+use crate::vm::{Args, Attach, Called, Escape, Refused, Vm, VmIterator};
+use pyo3::exceptions::{PyException, PyMemoryError, PyRuntimeError};
+use pyo3::prelude::*;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::rc::Rc;
+use std::time::Instant;
+
+impl Inner {
+    /// Goes on with the machine from a snapshot; recording, if there is room for another branch.
+    pub(super) fn resume(
+        &self,
+        tree: &Rc<Tree>,
+        segment: &Rc<Segment>,
+        action: &Action,
+        values: &mut Values<'_>,
+        outcome: PyResult<Obj>,
+        record: bool,
+    ) -> PyResult<Obj> {
+        let full = action.branches.len() >= self.setting("recompile_limit")? as usize;
+        let rec = match record && !full {
+            true => self.recording(tree)?,
+            false => None,
+        };
+        let mut vm = self.machine(tree, rec, Attach::Action(segment.clone()))?;
+        let sources_values = {
+            let sources = tree.sources.borrow();
+            vm.restore(&action.snapshot, &sources, values)?;
+            values.all()
+        };
+        let mut pushed = None;
+        if let Some(rec) = &mut vm.rec {
+            rec.restore(&sources_values, action.result);
+            rec.checks.push(Check::Returned(outcome.is_ok()));
+            let state = rec.state.clone();
+            rec.checks.push(Check::State(state));
+            if let Ok(object) = &outcome {
+                pushed = Some(rec.meet(object.clone(), action.result));
+            }
+        }
+        let whole = vm.frames.is_empty();
+        self.finish(vm, |vm| match outcome {
+            // The action was the whole function.
+            Ok(object) if whole => Ok(pushed.unwrap_or_else(|| object.into())),
+            Err(error) if whole => Err(error),
+            Ok(object) => {
+                vm.push(pushed.unwrap_or_else(|| object.into()));
+                vm.run(0)
+            }
+            Err(error) => match vm.unwind(0, error)? {
+                Some(value) => Ok(value),
+                None => vm.run(0),
+            },
+        })
+    }
+
+    pub(super) fn machine(&self, tree: &Rc<Tree>, rec: Option<Recording>, attach: Attach) -> PyResult<Vm> {
+        let mut vm = Vm::new(tree.clone(), rec, attach);
+        vm.fullgraph = self.settings.fullgraph;
+        vm.verbose = self.setting("verbose")? != 0;
+        Ok(vm)
+    }
+
+    pub(super) fn recording(&self, tree: &Rc<Tree>) -> PyResult<Option<Recording>> {
+        let state = TorchState::now()?;
+        if let Some(objection) = state.objection() {
+            self.backend.warn(&format!("oxytorch: {objection} is not captured; the function runs as it is"))?;
+            return Ok(None);
+        }
+        let mut rec = Recording::new(tree.clone(), self.backend.clone(), state)?;
+        rec.place = place_of(&self.function);
+        Ok(Some(rec))
+    }
+
+    /// The first call of its kind.
+    pub(super) fn trace(&self, tree: &Rc<Tree>, args: &[Obj], kwargs: Option<&Obj>) -> PyResult<Obj> {
+        if tree.branches.full.get() || makes_generator(&self.function) {
+            return self.plainly(args, kwargs);
+        }
+        let segments = tree.segments.get() as i64;
+        if tree.branches.len() as i64 >= self.setting("recompile_limit")?
+            || segments >= self.setting("accumulated_recompile_limit")?
+        {
+            tree.branches.full.set(true);
+            let name = short(&self.function);
+            self.backend.warn(&format!("oxytorch: {name} was compiled for too many kinds of calls; others run as they are"))?;
+            return self.plainly(args, kwargs);
+        }
+        let Some(mut rec) = self.recording(tree)? else { return self.plainly(args, kwargs) };
+        let arguments = begin(&mut rec, args, kwargs);
+        let root = rec.source(Source::Root);
+        let function: Val = rec.meet(self.function.clone(), root);
+        let vm = self.machine(tree, Some(rec), Attach::Root)?;
+        let done = self.finish(vm, |vm| match vm.call(&function, arguments)? {
+            Called::Value(value) => Ok(value),
+            Called::Pushed => vm.run(0),
+        });
+        match done {
+            Err(error) if error.is_instance_of::<NothingDone>(py()) => self.plainly(args, kwargs),
+            done => done,
+        }
+    }
+
+    /// Runs the machine to its end and keeps what it recorded.
+    pub(super) fn finish(&self, mut vm: Vm, run: impl FnOnce(&mut Vm) -> PyResult<Val>) -> PyResult<Obj> {
+        let start = Instant::now();
+        self.traced.set(self.traced.get() + 1);
+        let result = catch_unwind(AssertUnwindSafe(|| {
+            let result = run(&mut vm).map_err(refused);
+            self.close(&mut vm, result)
+        }));
+        let (traced, computed) = self.seconds.get();
+        self.seconds.set((traced + start.elapsed().as_secs_f64(), computed));
+        self.breaks.borrow_mut().append(&mut vm.breaks);
+        if let Some(why) = vm.gave_up.take() {
+            let name = crate::source::short(&self.function);
+            self.backend.warn(&format!("oxytorch: {name} runs as it is: {why}"))?;
+        }
+        result.unwrap_or_else(|panic| {
+            let text = panic.downcast_ref::<String>().cloned();
+            let text = text.or_else(|| panic.downcast_ref::<&str>().map(|s| s.to_string())).unwrap_or_default();
+            if vm.has_done_nothing() && !self.bugs_are_fatal() {
+                self.backend.warn(&format!("oxytorch: a bug in capture: {text}; the function runs as it is"))?;
+                vm.tree.branches.full.set(true);
+                return Err(NothingDone::new_err(()));
+            }
+            Err(PyRuntimeError::new_err(format!("oxytorch: a bug in capture: {text}")))
+        })
+    }
+
+    /// The last segment: what is pending is computed, and the value gets a recipe.
+    pub(super) fn close(&self, vm: &mut Vm, result: PyResult<Val>) -> PyResult<Obj> {
+        let Some(mut rec) = vm.rec.take() else { return result.and_then(|value| Escape::new(&|_| true).outside(&value.obj)) };
+        self.ops.set(self.ops.get() + rec.ops);
+        let is_program_s =
+            |error: &PyErr| error.is_instance_of::<PyException>(py()) && !error.is_instance_of::<PyMemoryError>(py());
+        if vm.fatal || result.as_ref().is_err_and(|error| !is_program_s(error)) {
+            // An interrupt is no part of the function: the next call is traced anew.
+            rec.compute()?;
+            return result.map(|value| value.obj);
+        }
+        let (value, error) = match result {
+            Ok(value) => (value, None),
+            Err(error) => {
+                let value: Obj = error.value(py()).clone().into();
+                rec.made_exception(&value);
+                (value.into(), Some(error))
+            }
+        };
+        let graph = rec.compute()?;
+        let (traced, computed) = self.seconds.get();
+        self.seconds.set((traced, computed + rec.computing.as_secs_f64()));
+        self.stages.borrow_mut().append(&mut rec.stages);
+        self.graphs.set(self.graphs.get() + usize::from(graph.is_some()));
+        let is_made = |object: &Obj| matches!(rec.origin(object), Origin::Made | Origin::Unknown);
+        let mut escape = Escape::new(&is_made);
+        let returned = escape.outside(&value.obj)?;
+        if escape.met {
+            let why = "an iterator or generator comes out".to_string();
+            vm.gave_up = Some(why.clone());
+            vm.attach_segment(rec.gave_up(why));
+        } else if let Some(why) = rec.tainted.clone() {
+            vm.attach_segment(rec.gave_up(why));
+        } else {
+            self.keep(vm, &mut rec, graph, &value, error.is_some());
+        }
+        match error {
+            Some(error) => Err(error),
+            None => Ok(returned),
+        }
+    }
+
+    pub(super) fn keep(
+        &self,
+        vm: &mut Vm,
+        rec: &mut Recording,
+        graph: Option<crate::tree::GraphCall>,
+        value: &Val,
+        raised: bool,
+    ) {
+        let mut found = Inspection::default();
+        let recipes = |rec: &mut Recording, found: &mut Inspection| -> Rec<_> {
+            let value = rec.recipe(value, found)?;
+            Ok((value, rec.effects(found)?))
+        };
+        let segment = match recipes(rec, &mut found) {
+            Ok(_) if found.objects.iter().any(|object| object.bind().is_instance_of::<VmIterator>()) => {
+                let why = "an iterator is kept by somebody else".to_string();
+                vm.gave_up = Some(why.clone());
+                rec.gave_up(why)
+            }
+            Ok((recipe, effects)) => {
+                let end = if raised { End::Raise(recipe) } else { End::Return(recipe) };
+                rec.segment(Closing { graph, found, effects }, end)
+            }
+            Err(error) => {
+                vm.gave_up = Some(error.0.clone());
+                rec.gave_up(error.0)
+            }
+        };
+        vm.attach_segment(segment);
+    }
+}
+
+// The machine failed before anybody could see a change: CPython can run the call from its beginning.
+pyo3::create_exception!(oxytorch, NothingDone, PyException);
+
+/// The function may not break, but would.
+fn refused(error: PyErr) -> PyErr {
+    match error.is_instance_of::<Refused>(py()) {
+        true => PyRuntimeError::new_err(error.value(py()).to_string()),
+        false => error,
+    }
+}
+
+/// Calling it runs nothing of it yet.
+fn makes_generator(function: &Obj) -> bool {
+    const GENERATOR_COROUTINE_OR_BOTH: u32 = 0x20 | 0x80 | 0x200;
+    let flags = function.attr("__code__").and_then(|code| code.attr("co_flags"));
+    flags.is_ok_and(|flags| flags.bind().extract::<u32>().is_ok_and(|f| f & GENERATOR_COROUTINE_OR_BOTH != 0))
+}
+
+/// What every trace relies on, and the arguments with their sources.
+fn begin(rec: &mut Recording, args: &[Obj], kwargs: Option<&Obj>) -> Args {
+    let named = kwargs.map(entries_of).unwrap_or_default();
+    rec.checks.push(Check::Call(args.len(), named.iter().map(|(name, _)| name.clone()).collect()));
+    rec.checks.push(Check::State(rec.state.clone()));
+    let mut arguments = Args::default();
+    for (n, arg) in args.iter().enumerate() {
+        let source = rec.source(Source::Arg(n as u32));
+        arguments.positional.push(rec.meet(arg.clone(), source));
+    }
+    for (name, arg) in named {
+        let source = rec.source(Source::Kwarg(Key(name.clone())));
+        let value = rec.meet(arg, source);
+        arguments.keywords.push((name, value));
+    }
+    arguments
+}
