@@ -8,7 +8,7 @@ import torch
 import torch.nn as nn
 from compare import assert_same
 from oxytorch import _oxytorch
-from test_capture import check, x
+from capturing import check, x
 
 
 class Doubling(torch.autograd.Function):

@@ -1,0 +1,148 @@
+"""Calls that only Python can make: both sides stay compiled, nothing runs twice."""
+
+import pytest
+import torch
+from capturing import check, x
+from compare import assert_same
+from oxytorch import _oxytorch
+
+
+def printing(t):
+    y = t + 1
+    print("sum", y.shape)
+    return y * 2
+
+
+def branch_on_value(t):
+    y = t * 2
+    if y.sum() > 0:
+        return y + 1
+    return y - 1
+
+
+def item_in_nested_call(t):
+    def inner(u):
+        n = int(u.abs().sum().item())
+        return u * (n > 3)
+
+    return inner(t + 1) + inner(t)
+
+
+def loop_with_break(t):
+    for n in range(3):
+        t = t + n
+        print(n)
+    return t
+
+
+def to_numpy(t):
+    a = (t + 1).numpy()
+    return t + float(a.sum())
+
+
+def test_print_in_the_middle(capsys):
+    captured = _oxytorch.capture(printing)
+    t = x()
+    for _ in range(3):
+        assert_same(captured(t), (t + 1) * 2)
+    assert capsys.readouterr().out.count("sum") == 3
+    assert captured.stats()["traced"] == 1
+
+
+def test_break_in_a_loop(capsys):
+    captured = _oxytorch.capture(loop_with_break)
+    t = x()
+    for _ in range(3):
+        assert_same(captured(t), t + 0 + 1 + 2)
+    assert capsys.readouterr().out.split() == ["0", "1", "2"] * 3
+    assert captured.stats()["traced"] == 1
+
+
+def test_branch_on_a_value():
+    captured = _oxytorch.capture(branch_on_value)
+    for t in (torch.ones(3), -torch.ones(3), torch.ones(3) * 2, -torch.ones(3) * 3):
+        assert_same(captured(t), branch_on_value(t))
+    assert captured.stats()["traced"] == 2
+
+
+def test_item_in_a_nested_call():
+    captured = _oxytorch.capture(item_in_nested_call)
+    for t in (torch.ones(3), torch.zeros(3), torch.ones(3)):
+        assert_same(captured(t), item_in_nested_call(t))
+
+
+def test_numpy():
+    captured = _oxytorch.capture(to_numpy)
+    for t in (x(), x()):
+        assert_same(captured(t), to_numpy(t))
+
+
+def test_nothing_runs_twice():
+    calls = []
+
+    def f(t, box):
+        box.append("before")
+        y = t + 1
+        calls.append(float(y.sum()))
+        box.append("behind")
+        if y.sum() > 1e9:
+            box.append("never")
+        return y
+
+    captured = _oxytorch.capture(f)
+    for n in range(4):
+        box = []
+        t = x()
+        assert_same(captured(t, box), t + 1)
+        assert box == ["before", "behind"] and len(calls) == n + 1
+
+
+def test_fullgraph_refuses_a_break():
+    captured = _oxytorch.capture(printing, fullgraph=True)
+    with pytest.raises(RuntimeError, match="fullgraph.*test_capture_breaks.py:"):
+        captured(x())
+
+
+def test_a_list_under_construction_lives_through_breaks():
+    def listed(a):
+        return [str(print(n)) and a * n for n in range(3)], {n: print(n) or a + n for n in range(2)}, {print(n) or n for n in range(2)}
+
+    captured = _oxytorch.capture(listed)
+    for k in range(3):
+        t = x() + k
+        assert_same(captured(t), listed(t))
+
+
+def test_the_result_of_an_action_is_checked_on_every_branch():
+    def local_class(a):
+        class Local:
+            items = [a * n for n in range(2)]
+
+        return Local.items
+
+    captured = _oxytorch.capture(local_class)
+    for k in range(4):
+        t = x() + k
+        assert_same(captured(t), local_class(t))
+
+    def matched(value):
+        match value:
+            case complex(real=1.0):
+                return "one"
+            case [first, *_]:
+                return first
+            case _:
+                return value
+
+    captured = _oxytorch.capture(matched)
+    for value in (1, [x()], 1 + 0j, "s", (2,), x()):
+        assert_same(captured(value), matched(value))
+
+
+def test_out_that_gets_its_size():
+    def into_empty(a):
+        out = torch.empty(0)
+        torch.mul(a, a, out=out)
+        return out, out.shape
+
+    check(into_empty, (x(),), breaks=1)

@@ -1,0 +1,76 @@
+"""What a function does to others is done again in later calls."""
+
+import torch
+import torch.nn as nn
+from capturing import x
+from compare import assert_same
+from oxytorch import _oxytorch
+
+
+class Counter:
+    def __init__(self):
+        self.n, self.seen, self.last, self.table = 0, [], None, {}
+
+    def step(self, t):
+        self.n += 1
+        self.seen.append(t.sum())
+        self.last = t * 2
+        self.table[self.n % 2] = t
+        return self.last + self.n
+
+
+def test_effects_are_replayed():
+    a, b = Counter(), Counter()
+    captured = _oxytorch.capture(a.step)
+    for n in range(6):
+        t = x()
+        assert_same(captured(t), b.step(t))
+        assert a.n == b.n == n + 1
+        assert len(a.seen) == len(b.seen)
+        assert_same(a.seen, b.seen)
+        assert_same(a.last, b.last)
+        assert_same(a.table, b.table)
+        assert a.table[(n + 1) % 2] is t
+
+
+LOG = []
+
+
+def test_effects_on_globals_and_cells():
+    total = 0
+
+    def f(t):
+        nonlocal total
+        global FACTOR2
+        total += 1
+        FACTOR2 = total * 2
+        LOG.append(total)
+        return t + total
+
+    captured = _oxytorch.capture(f)
+    for n in range(4):
+        t = x()
+        assert_same(captured(t), t + n + 1)
+        assert total == n + 1 and FACTOR2 == 2 * total and LOG == list(range(1, n + 2))
+
+
+def test_buffers_are_written():
+    class Running(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.register_buffer("mean", torch.zeros(4))
+            self.register_buffer("steps", torch.tensor(0))
+
+        def forward(self, t):
+            self.mean.mul_(0.9).add_(t.mean(0), alpha=0.1)
+            self.steps += 1
+            return t - self.mean
+
+    a, b = Running(), Running()
+    captured = _oxytorch.capture(a)
+    for _ in range(3):
+        t = x()
+        with torch.no_grad():
+            assert_same(captured(t), b(t))
+        assert_same(a.mean, b.mean)
+        assert_same(a.steps, b.steps)

@@ -1,0 +1,151 @@
+"""Modules, and what a later call relies on."""
+
+import torch
+import torch.nn as nn
+from capturing import check, x
+from compare import assert_same
+from oxytorch import _oxytorch
+
+
+class Block(nn.Module):
+    def __init__(self, width):
+        super().__init__()
+        self.norm = nn.LayerNorm(width)
+        self.layers = nn.ModuleList([nn.Linear(width, width) for _ in range(2)])
+        self.act = nn.Sequential(nn.GELU(), nn.Dropout(0.5))
+        self.register_buffer("scale", torch.full((width,), 2.0))
+        self.flag = True
+
+    def forward(self, t, mask=None):
+        h = self.norm(t)
+        for layer in self.layers:
+            h = self.act(layer(h))
+        if mask is not None:
+            h = h * mask
+        return t + h * self.scale if self.flag else h
+
+
+class Net(nn.Module):
+    def __init__(self, width=8, depth=2):
+        super().__init__()
+        self.blocks = nn.Sequential(*(Block(width) for _ in range(depth)))
+        self.heads = nn.ModuleDict({"a": nn.Linear(width, 3), "b": nn.Linear(width, 2)})
+
+    def forward(self, t):
+        h = self.blocks(t)
+        return {name: head(h) for name, head in self.heads.items()}
+
+
+def test_module_in_one_graph():
+    check(Net().eval(), (x(5, 8),))
+
+
+def test_module_changes_are_noticed():
+    net = Net().eval()
+    captured = _oxytorch.capture(net)
+    t = x(5, 8)
+
+    def same():
+        with torch.no_grad():
+            assert_same(captured(t), net(t))
+
+    same()
+    net.blocks[0].flag = False
+    same()
+    net.blocks[0].flag = True
+    same()
+    assert captured.stats()["traced"] == 2
+    net.heads["a"].weight.data.mul_(3)
+    same()
+    net.load_state_dict({k: v * 0.5 for k, v in net.state_dict().items()})
+    same()
+    assert captured.stats()["traced"] == 2
+    net.blocks[1].act[0] = nn.ReLU()
+    same()
+    seen = []
+    hook = net.blocks.register_forward_hook(lambda *_: seen.append(1))
+    same()
+    assert len(seen) == 2
+    hook.remove()
+    same()
+    net.train()
+    net.blocks[0].act[1].p = net.blocks[1].act[1].p = 0.0
+    same()
+
+
+FACTOR = 2.0
+
+
+def uses_global(t):
+    return t * FACTOR + helper(t)
+
+
+def helper(t, k=1):
+    return t - k
+
+
+def test_globals_defaults_closures_are_guarded(monkeypatch):
+    captured = _oxytorch.capture(uses_global)
+    t = x()
+    same = lambda: assert_same(captured(t), uses_global(t))  # noqa: E731
+    same()
+    monkeypatch.setitem(globals(), "FACTOR", 5.0)
+    same()
+    monkeypatch.setattr(helper, "__defaults__", (7,))
+    same()
+    monkeypatch.setitem(globals(), "helper", lambda t: t * 0)
+    same()
+    value = 1
+
+    def inner(t):
+        return t + value
+
+    captured = _oxytorch.capture(inner)
+    assert_same(captured(t), t + 1)
+    value = 2
+    assert_same(captured(t), t + 2)
+
+
+def test_shapes_dtypes_and_numbers_are_guarded():
+    def f(t, n):
+        return t.sum(0) * n + t.shape[0]
+
+    check(f, (x(3, 4), 2), (x(5, 4), 2), (x(3, 4).double(), 2), (x(3, 4), 3), (x(3, 4), 2.5))
+
+
+def test_later_calls_run_no_python():
+    count = 0
+
+    class Counting(nn.Module):
+        def forward(self, t):
+            return t * 2
+
+    module = Counting()
+
+    def f(t):
+        return module(t) + 1
+
+    captured = _oxytorch.capture(f)
+    t = x()
+    captured(t)
+    import sys
+
+    def trace(frame, event, arg):
+        nonlocal count
+        count += frame.f_code.co_filename == __file__
+        return None
+
+    sys.setprofile(lambda *a: trace(*a))
+    captured(t)
+    sys.setprofile(None)
+    assert count <= 1  # setprofile's own line
+
+
+def test_identity_is_guarded():
+    def f(a, b):
+        return a + 1 if a is b else a * b
+
+    captured = _oxytorch.capture(f)
+    a, b = x(), x()
+    for args in ((a, a), (a, b), (b, a), (b, b)):
+        assert_same(captured(*args), f(*args))

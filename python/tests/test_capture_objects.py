@@ -1,0 +1,154 @@
+"""Objects that live through a call: rebuilt whole, read again, the same."""
+
+import collections
+import dataclasses
+import functools
+import warnings
+
+import pytest
+from capturing import check, x
+from compare import assert_same
+from oxytorch import _oxytorch
+
+
+@dataclasses.dataclass(frozen=True)
+class FrozenKey:
+    n: int
+
+
+def test_a_changed_container_is_read_again():
+    class Box:
+        def __init__(self):
+            self.items, self.table = [1, 2], {"a": 1}
+
+        def step(self, t):
+            self.items.append(len(self.items))
+            self.table["b"] = self.table.get("b", 0) + 1
+            if len(self.items) > 4:
+                self.items.clear()
+            return t + sum(self.items) + sum(self.table.values()), sorted(self.table)
+
+    a, b = Box(), Box()
+    captured = _oxytorch.capture(a.step, settings=[("recompile_limit", 100)])
+    for _ in range(8):
+        t = x()
+        assert_same(captured(t), b.step(t))
+        assert a.items == b.items and a.table == b.table
+
+
+def test_the_order_of_an_ordered_dict():
+    def ordered(a):
+        table = collections.OrderedDict(p=a, q=1)
+        table["r"] = 2
+        table.move_to_end("p")
+        return table, list(table)
+
+    captured = _oxytorch.capture(ordered)
+    for _ in range(3):
+        got, want = captured(x()), ordered(x())
+        assert list(got[0]) == got[1] == list(want[0]) == want[1]
+
+
+def test_exceptions_and_keys_are_rebuilt_whole():
+    def raises(a, kind):
+        try:
+            [][1]
+        except IndexError as error:
+            if kind == "from":
+                raise ValueError("v") from error
+            if kind == "none":
+                raise ValueError("v") from None
+            if kind == "own":
+                raise OwnInit(3, a)
+            raise ValueError("v")
+
+    t = x()
+    for kind in ("from", "none", "context", "own"):
+        captured = _oxytorch.capture(raises)
+        for _ in range(3):
+            with pytest.raises(Exception) as got:
+                captured(t, kind)
+            with pytest.raises(Exception) as want:
+                raises(t, kind)
+            got, want = got.value, want.value
+            assert type(got) is type(want) and str(got) == str(want) and got.__suppress_context__ == want.__suppress_context__
+            assert repr(got.__cause__) == repr(want.__cause__) and repr(got.__context__) == repr(want.__context__)
+            assert_same(getattr(got, "more", 0), getattr(want, "more", 0))
+
+    captured = _oxytorch.capture(raises)
+    for outer in (None, KeyError("outer"), OSError("other")):
+        try:
+            try:
+                if outer:
+                    raise outer
+                captured(x(), "context")
+            except (KeyError, OSError):
+                captured(x(), "context")
+        except ValueError as error:
+            assert isinstance(error.__context__, IndexError) and error.__context__.__context__ is outer
+
+    def keyed(a):
+        return {FrozenKey(1): a + 1, FrozenKey(2): 2}
+
+    captured = _oxytorch.capture(keyed)
+    for _ in range(3):
+        got = captured(x())
+        assert got == {FrozenKey(1): got[FrozenKey(1)], FrozenKey(2): 2}
+
+
+def test_iterators_that_come_out_are_cpythons():
+    def several(a):
+        def numbers(n, *rest, k=2, **more):
+            yield a * n
+            yield lambda: n
+
+        it = iter([1, 2, 3])
+        next(it)
+        generators = numbers(2, 3, k=4, m=5), (a * n for n in (1, 2))
+        return it, zip([a], "p"), {"e": [enumerate("pq", 3)]}, map(abs, [-1]), *generators, iter({"k": 1})
+
+    captured = _oxytorch.capture(several)
+    t = x()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        for _ in range(3):
+            got, want = captured(t), several(t)
+            assert [type(g) for g in got] == [type(w) for w in want]
+            assert list(got[0]) == [2, 3] and list(got[2]["e"][0]) == [(3, "p"), (4, "q")] and list(got[3]) == [1] and list(got[6]) == ["k"]
+            assert_same(list(got[1]), list(want[1]))
+            assert_same(next(got[4]), next(want[4]))
+            assert next(got[4])() == 2
+            assert_same(list(got[5]), list(want[5]))
+
+
+@functools.lru_cache
+def cached_list(n):
+    return [n]
+
+
+def test_a_cache_gives_the_same_object_again():
+    captured = _oxytorch.capture(lambda a: (cached_list(3), a + 1))
+    for _ in range(3):
+        assert captured(x())[0] is cached_list(3)
+    cached_list.cache_clear()
+    assert captured(x())[0] is cached_list(3)
+
+
+def test_lists_backwards():
+    def backwards(a, items):
+        it = reversed(items)
+        return next(it), [a * n for n in it], list(reversed((1, 2))), list(reversed("pq"))
+
+    check(backwards, (x(), [1, 2, 3]), (x(), [4, 5]))
+
+    def shrinks(a):
+        items = [1, 2, 3]
+        return [items.pop() and n for n in reversed(items)], a
+
+    check(shrinks, (x(),))
+
+    captured = _oxytorch.capture(lambda items: reversed(items))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        it = captured([1, 2])
+        assert type(it) is type(reversed([])) and list(it) == [2, 1]
