@@ -26,7 +26,8 @@ def fresh_dynamo():
 
 
 def pytest_terminal_summary(terminalreporter, config):
-    ops = sys.modules.get("test_ops")
-    if ops and ops.COUNTS:
-        for line in ops.summary(config.get_verbosity() > 0):
-            terminalreporter.write_line(line)
+    for name in ("test_ops", "test_ops_backward"):
+        ops = sys.modules.get(name)
+        if ops and ops.COUNTS:
+            for line in ops.summary(config.get_verbosity() > 0):
+                terminalreporter.write_line(line)

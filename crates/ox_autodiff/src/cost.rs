@@ -53,25 +53,31 @@ pub struct Fixed<'a> {
     read_before: Vec<bool>,
     read_behind: Vec<bool>,
     depth: Vec<u32>,
-    budget: Budget,
+    level: Level,
 }
 
-/// How much the user wants computed again to save memory.
-#[derive(Clone, Copy, PartialEq, Debug)]
-pub struct Budget(pub f64);
-
-impl Budget {
+/// What may be computed again, each level more than the one before.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum Level {
     /// Only what costs no time worth speaking of.
-    fn is_full(self) -> bool {
-        self.0 >= 1.0
-    }
+    Cheap,
+    /// Values that calls read, too.
+    Kernels,
+    /// Reductions, too.
+    Reductions,
+    /// All that has no effect: as if nothing but inputs were kept.
+    Everything,
+}
+
+impl Level {
+    pub const ALL: [Level; 4] = [Level::Cheap, Level::Kernels, Level::Reductions, Level::Everything];
 }
 
 impl<'a> Fixed<'a> {
-    pub fn new(graph: &'a Graph, primal: &[bool], budget: Budget) -> Fixed<'a> {
+    pub fn new(graph: &'a Graph, primal: &[bool], level: Level) -> Fixed<'a> {
         let count = graph.nodes.len();
         let mut fixed =
-            Fixed { graph, read_before: vec![false; count], read_behind: vec![false; count], depth: vec![0; count], budget };
+            Fixed { graph, read_before: vec![false; count], read_behind: vec![false; count], depth: vec![0; count], level };
         for id in graph.ids().filter(|id| graph.node(*id).op.is_call()) {
             for arg in &graph.node(id).args {
                 let base = view_base(graph, *arg).index();
@@ -105,17 +111,18 @@ impl<'a> Fixed<'a> {
     }
 
     pub fn is_fixed(&self, id: NodeId) -> bool {
-        self.is_computed_once(id) || (self.budget.is_full() && self.depth[id.index()] > LONGEST_CHAIN)
+        self.is_computed_once(id) || (self.level == Level::Cheap && self.depth[id.index()] > LONGEST_CHAIN)
     }
 
     fn is_computed_once(&self, id: NodeId) -> bool {
         let node = self.graph.node(id);
         match &node.op {
-            Op::Project(_) | Op::Scan { .. } | Op::IndexPut { .. } => true,
-            op if op.is_call() => true,
-            Op::Reduce { .. } => self.budget.is_full() || self.budget.0 > 0.5,
+            Op::Library(library) if library.effect => true,
+            Op::Project(_) => self.is_computed_once(node.args[0]),
+            op if op.is_call() => self.level < Level::Everything,
+            Op::Reduce { .. } | Op::Scan { .. } | Op::IndexPut { .. } => self.level < Level::Reductions,
             op if op.is_view() => false,
-            _ => self.budget.is_full() && self.read_before[id.index()] && self.read_behind[id.index()],
+            _ => self.level == Level::Cheap && self.read_before[id.index()] && self.read_behind[id.index()],
         }
     }
 }

@@ -117,7 +117,7 @@ impl<'a> Work<'a> {
                 continue;
             }
             let ty = self.old.ty(output.value).clone();
-            let strides = dense(&ty.shape, &output.strides);
+            let strides = contiguous_strides(&ty.shape);
             let input = GraphInput { name: format!("grad_{n}"), ty, strides, frozen: false, packed: false };
             let grad = self.b.input(input);
             tangents.push(n as u32);

@@ -1,6 +1,6 @@
 //! The joint graph cut in two.
 
-use crate::cost::{Budget, Fixed, Standing, saving};
+use crate::cost::{Fixed, Level, Standing, bytes, saving};
 use crate::flow::{INFINITE, Network};
 use crate::joint::Joint;
 use ox_ir::Graph;
@@ -33,10 +33,20 @@ pub struct Split {
     pub gradients: Vec<Option<u32>>,
 }
 
-/// `budget`: 1 computes again only what is cheap; less saves memory by computing more again.
+/// `budget`: 1 computes again only what is cheap; less computes more again, until no more than that share of it is kept.
 pub fn partition(joint: &Joint, budget: f64) -> Split {
     let work = Work::new(joint);
-    let saved = work.choose(Budget(budget));
+    let usual = work.choose(Level::Cheap);
+    if budget >= 1.0 {
+        return work.split(&usual);
+    }
+    let most = (work.bytes_of(&usual) as f64 * budget) as u64;
+    let mut saved = usual;
+    for level in &Level::ALL[1..] {
+        if work.bytes_of(&saved) > most {
+            saved = work.choose(*level);
+        }
+    }
     work.split(&saved)
 }
 
@@ -97,9 +107,15 @@ impl<'a> Work<'a> {
         }
     }
 
+    /// What is kept, besides inputs.
+    fn bytes_of(&self, saved: &[bool]) -> u64 {
+        let is_kept = |id: &NodeId| saved[id.index()] && !matches!(self.graph.node(*id).op, Op::Input(_));
+        self.graph.ids().filter(is_kept).map(|id| bytes(self.graph.ty(id))).sum()
+    }
+
     /// For each node, whether its value crosses from the forward to the backward graph.
-    fn choose(&self, budget: Budget) -> Vec<bool> {
-        let fixed = Fixed::new(self.graph, &self.primal, budget);
+    fn choose(&self, level: Level) -> Vec<bool> {
+        let fixed = Fixed::new(self.graph, &self.primal, level);
         let count = self.graph.nodes.len();
         let (source, sink) = (2 * count, 2 * count + 1);
         let mut network = Network::new(2 * count + 2);

@@ -6,6 +6,7 @@ use crate::pipeline::{CompileError, Compiled, compile_into, stage};
 use ox_autodiff::{Joint, Source, Split, Undifferentiable, Wanted, joint, partition};
 use ox_ir::Graph;
 use ox_optimise::OptimiseOptions;
+use ox_optimise::passes::flash_mask::flash_mask;
 use ox_optimise::passes::remove_dead::remove_dead;
 use ox_optimise::passes::simplify::simplify;
 use ox_runtime::HostCalls;
@@ -79,5 +80,6 @@ fn laid_out(mut split: Split) -> Split {
 }
 
 fn simplified(joint: Joint) -> Joint {
-    Joint { graph: remove_dead(simplify(joint.graph).0), ..joint }
+    let graph = flash_mask(simplify(joint.graph).0).0;
+    Joint { graph: remove_dead(graph), ..joint }
 }

@@ -159,9 +159,24 @@ impl Prepared {
                 }
             }
         }
+        self.foresee_order(&mut node);
         let strides = wish.unwrap_or_else(|| self.natural_strides(&node, last));
         let made = self.push(node, strides);
         if flatten { self.push_reshape(made, shape) } else { made }
+    }
+
+    /// The derivatives of a convolution lie as its argument does.
+    fn foresee_order(&self, node: &mut Node) {
+        let Op::Library(library) = &mut node.op else { return };
+        if library.callee.name() != "aten::convolution_backward" {
+            return;
+        }
+        let given = &self.graph.ty(node.args[1]).shape;
+        if self.resolved(node.args[1]).is_some_and(|s| is_channels_last(given, &s)) {
+            for out in &mut library.outs {
+                out.strides = channels_last(&out.ty.shape).unwrap_or_else(|| out.strides.clone());
+            }
+        }
     }
 
     fn flatten_batch(&mut self, node: &mut Node) {

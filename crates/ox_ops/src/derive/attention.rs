@@ -16,19 +16,12 @@ pub fn differentiable(b: &mut Builder, attrs: &AttentionAttrs, args: &[NodeId], 
     if mask_grad || !flash_takes(b, args) { spelt_out(b, attrs, args) } else { flash(b, attrs, args) }
 }
 
+/// As eager chooses it.
 fn flash_takes(b: &Builder, args: &[NodeId]) -> bool {
     let [q, k, v] = [b.ty(args[0]), b.ty(args[1]), b.ty(args[2])];
     let last = q.rank() - 1;
     let sizes = q.shape[last] == v.shape[last] && [q, k].iter().all(|t| t.shape.iter().all(Sym::is_positive));
-    sizes && q.rank() <= 4 && q.device == ox_ir::Device::Cpu
-}
-
-/// Under four dimensions.
-fn padded(b: &mut Builder, x: NodeId) -> OpResult<NodeId> {
-    let own = b.shape(x);
-    let ones = std::iter::repeat_n(Sym::ONE, 4 - own.len());
-    let shape: Shape = ones.chain(own).collect();
-    b.reshape(x, &shape)
+    sizes && q.rank() == 4 && q.device == ox_ir::Device::Cpu
 }
 
 /// A mask as a number that is added: 0 or minus infinity.
@@ -42,11 +35,9 @@ fn additive(b: &mut Builder, mask: NodeId, dtype: DType) -> OpResult<NodeId> {
 }
 
 fn flash(b: &mut Builder, attrs: &AttentionAttrs, args: &[NodeId]) -> OpResult<NodeId> {
-    let shape = b.shape(args[0]);
-    let mut tensors = Vec::new();
-    for arg in args {
-        let arg = if tensors.len() == 3 { additive(b, *arg, b.dtype(args[0]))? } else { *arg };
-        tensors.push(padded(b, arg)?);
+    let mut tensors = args.to_vec();
+    if let Some(mask) = tensors.get_mut(3) {
+        *mask = additive(b, *mask, b.dtype(args[0]))?;
     }
     let out = b.ty(tensors[0]).clone();
     let sums = out.with_dtype(out.dtype.compute()).with_shape(out.shape[..3].iter().cloned().collect());
@@ -58,8 +49,7 @@ fn flash(b: &mut Builder, attrs: &AttentionAttrs, args: &[NodeId]) -> OpResult<N
         mutates: Vec::new(),
         effect: false,
     };
-    let outs = b.library(library, &tensors)?;
-    b.reshape(outs[0], &shape)
+    Ok(b.library(library, &tensors)?[0])
 }
 
 fn options(mask: Option<u32>, scale: Option<Scalar>) -> Vec<(String, Arg)> {

@@ -117,6 +117,9 @@ pub fn upsample(b: &mut Builder, site: &Site<'_>, library: &Library) -> OpResult
         "aten::_upsample_bilinear2d_aa" => "aten::_upsample_bilinear2d_aa_backward",
         _ => "aten::_upsample_bicubic2d_aa_backward",
     };
+    if library.args.len() != 4 {
+        return Err(OpError::unsupported("the derivative of this form of an interpolation is torch's"));
+    }
     let (grad, x) = (site.grad()?, site.arg(0));
     let sizes = |shape: &[Sym]| Arg::List(shape.iter().cloned().map(Arg::Int).collect());
     let (out, own) = (sizes(&b.shape(grad)[2..]), sizes(&b.shape(x)));

@@ -6,6 +6,7 @@
 use super::{Bound, Operand, Surface, fresh};
 use crate::builder::Builder;
 use crate::error::{OpError, OpResult};
+use crate::formula::Expr;
 use crate::value::Value;
 use ox_ir::graph::NodeId;
 use ox_ir::{DType, PointOp, Scalar};
@@ -311,7 +312,19 @@ fn times_log(b: &mut Builder, a: &mut Bound, log: PointOp) -> OpResult<Value> {
     let zero = b.binary(PointOp::Eq, args[0], 0.0)?;
     let value = b.choose(zero, 0.0, product)?;
     let nan = b.unary(PointOp::IsNan, args[1])?;
-    Ok(b.choose(nan, f64::NAN, value)?.into())
+    let value = b.choose(nan, f64::NAN, value)?;
+    let path = times_log_path(b, &args, logarithm, if log == PointOp::Log { 0.0 } else { 1.0 })?;
+    Ok(b.graft(value, path)?.into())
+}
+
+/// `x * log(y + one)`: nothing for `x` where it is 0 and the logarithm is not one.
+fn times_log_path(b: &mut Builder, args: &[NodeId], logarithm: NodeId, one: f64) -> OpResult<NodeId> {
+    let (x, y) = (Expr::Node(args[0]), Expr::Node(args[1]));
+    let undefined = x.clone().eq(0.0).and(y.clone().le(-one));
+    let by_x = undefined.pick(0.0, logarithm).build(b)?;
+    let by_y = (x.clone() / (y.clone() + one)).build(b)?;
+    let (by_x, by_y) = (b.detach(by_x)?, b.detach(by_y)?);
+    (x * by_x + y * by_y).build(b)
 }
 
 fn heaviside(b: &mut Builder, a: &mut Bound) -> OpResult<Value> {

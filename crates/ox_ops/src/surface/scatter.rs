@@ -51,7 +51,14 @@ fn into_view(b: &mut Builder, x: NodeId, seen: NodeId, src: NodeId) -> OpResult<
         return Err(OpError::runtime("expected src to have a size equal to the slice of self"));
     }
     let chain = chain_between(b.graph(), x, seen).ok_or_else(|| OpError::bug("a scatter into something that is not a view"))?;
-    Ok(write_through(b, x, &chain, src)?.into())
+    let new = write_through(b, x, &chain, src)?;
+    if new != src || !b.dtype(x).is_float() {
+        return Ok(new.into());
+    }
+    // All of it is overwritten: its gradient is zeros, which is not nothing.
+    let none = b.binary(PointOp::Mul, x, 0.0)?;
+    let path = b.point(PointOp::Add, &[src, none])?;
+    Ok(b.graft(src, path)?.into())
 }
 
 /// The tensor (a vector if it has no dimensions), the dimension and the index.

@@ -230,14 +230,19 @@ fn sinc(b: &mut Builder, a: &mut Bound) -> OpResult<Value> {
 /// Eager rounds after each step.
 fn logit(b: &mut Builder, a: &mut Bound) -> OpResult<Value> {
     let x = a.tensor("input")?;
-    let mut x = b.cast(x, b.float_type(b.dtype(x)));
-    if let Some(eps) = a.opt_float("eps")? {
+    let whole = b.cast(x, b.float_type(b.dtype(x)));
+    let (mut x, eps) = (whole, a.opt_float("eps")?);
+    if let Some(eps) = eps {
         let low = b.binary(PointOp::Maximum, x, eps)?;
         x = b.binary(PointOp::Minimum, low, 1.0 - eps)?;
     }
     let rest = b.binary(PointOp::Sub, 1.0, x)?;
     let odds = b.binary(PointOp::Div, x, rest)?;
-    Ok(b.unary(PointOp::Log, odds)?.into())
+    let y = b.unary(PointOp::Log, odds)?;
+    let at = || Expr::Node(whole);
+    let (low, high, beyond) = eps.map_or((0.0, 1.0, f64::NAN), |eps| (eps, 1.0 - eps, 0.0));
+    let outside = at().lt(low).or(at().gt(high));
+    Ok(sloped(b, y, whole, outside.pick(beyond, 1.0 / (at() * (1.0 - at()))))?.into())
 }
 
 /// Pi below zero, else 0.

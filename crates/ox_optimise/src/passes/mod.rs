@@ -3,6 +3,7 @@
 mod activations;
 mod attention_mask;
 pub mod drop_gradients;
+pub mod flash_mask;
 pub mod flatten_matmul;
 pub mod fold_channels;
 pub mod free_bias;

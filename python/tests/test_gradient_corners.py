@@ -1,0 +1,141 @@
+"""Gradients where formulas part: ties, zeros, bounds, NaN and infinities. Eager's are the right ones, to the last NaN."""
+
+import compare
+import oxytorch
+import pytest
+import torch
+import torch.nn.functional as F
+
+INF, NAN = float("inf"), float("nan")
+WEIGHTS = torch.tensor([1.0, 2.0, -3.0, 0.5, 4.0, -1.0])
+
+ACTIVATIONS = {
+    "relu": (F.relu, [-1.0, 0.0, 1.0, NAN]),
+    "relu6": (F.relu6, [-1.0, 0.0, 6.0, 3.0, NAN]),
+    "hardtanh": (F.hardtanh, [-1.0, 1.0, 0.0, NAN]),
+    "hardswish": (F.hardswish, [-3.0, 3.0, -4.0, 4.0, NAN]),
+    "hardsigmoid": (F.hardsigmoid, [-3.0, 3.0, 0.0, NAN]),
+    "elu": (F.elu, [100.0, 0.0, -1.0, -100.0]),
+    "selu": (F.selu, [100.0, 0.0, -1.0]),
+    "softplus": (F.softplus, [100.0, 0.0, -100.0, 20.0]),
+    "mish": (F.mish, [100.0, -100.0, 0.0]),
+    "silu": (F.silu, [-100.0, 100.0, 0.0]),
+    "gelu": (F.gelu, [-100.0, 100.0, 0.0]),
+    "gelu_tanh": (lambda x: F.gelu(x, approximate="tanh"), [-10.0, 10.0, 0.0]),
+    "logsigmoid": (F.logsigmoid, [0.0, -100.0, 100.0]),
+    "leaky_relu": (F.leaky_relu, [0.0, -1.0, 1.0, NAN]),
+    "softshrink": (F.softshrink, [0.5, -0.5, 0.0, 2.0]),
+    "hardshrink": (F.hardshrink, [0.5, -0.5, 0.0, 2.0]),
+    "threshold": (lambda x: F.threshold(x, 0.5, 7.0), [0.5, 0.0, 2.0]),
+}
+
+SCALARS = {
+    "abs": (torch.abs, [0.0, -2.0, NAN]),
+    "sign": (torch.sign, [0.0, 3.0]),
+    "sqrt": (torch.sqrt, [0.0, 4.0, -1.0]),
+    "rsqrt": (torch.rsqrt, [0.0, 4.0]),
+    "reciprocal": (torch.reciprocal, [0.0, 2.0]),
+    "log": (torch.log, [0.0, -1.0, 2.0]),
+    "pow_zero": (lambda x: x**0, [0.0, 2.0]),
+    "pow_half": (lambda x: x**0.5, [0.0, 4.0]),
+    "pow_two": (lambda x: x**2, [0.0, -3.0]),
+    "pow_three": (lambda x: x**3.0, [0.0, -3.0]),
+    "zero_to_the": (lambda x: torch.pow(torch.zeros(3), x), [0.0, 1.0, -1.0]),
+    "atan2": (lambda x: torch.atan2(x, torch.zeros(2)), [0.0, 1.0]),
+    "hypot": (lambda x: torch.hypot(x, torch.zeros(2)), [0.0, 1.0]),
+    "sinc": (torch.sinc, [0.0, 1.0, 0.5]),
+    "clamp": (lambda x: x.clamp(0, 1), [0.0, 1.0, 0.5, 2.0, NAN]),
+    "clamp_min": (lambda x: x.clamp(min=0), [0.0, 1.0, -1.0, NAN]),
+    "maximum": (lambda x: torch.maximum(x, torch.ones(3)), [1.0, NAN, 2.0]),
+    "minimum": (lambda x: torch.minimum(x, torch.ones(3)), [1.0, NAN, 2.0]),
+    "fmax": (lambda x: torch.fmax(x, torch.tensor([1.0, 1.0, NAN])), [1.0, NAN, 2.0]),
+    "where": (lambda x: torch.where(x > 0, x.log(), 0.0), [-1.0, 0.0, 2.0]),
+    "nan_to_num": (torch.nan_to_num, [NAN, INF, -INF, 1.0]),
+    "xlogy": (lambda x: torch.xlogy(x, torch.zeros(2)), [0.0, 1.0]),
+    "logit": (lambda x: torch.logit(x, eps=0.1), [0.05, 0.5, 0.1]),
+    "remainder": (lambda x: torch.remainder(torch.full((3,), 7.0), x), [2.0, -3.0, 7.0]),
+    "floor": (torch.floor, [1.5, 2.0]),
+    "div": (lambda x: 1.0 / x, [0.0, 2.0]),
+}
+
+ROWS = {
+    "amax": (lambda x: x.amax(0), [1.0, 1.0, 0.0]),
+    "amax_nan": (lambda x: x.amax(0), [1.0, NAN, NAN]),
+    "max": (lambda x: x.max(), [1.0, 1.0, 0.0]),
+    "max_nan": (lambda x: x.max(), [1.0, NAN, 0.0]),
+    "max_dim": (lambda x: x.max(0).values, [1.0, 1.0, 0.0]),
+    "min_dim": (lambda x: x.min(0).values, [0.0, 1.0, 0.0]),
+    "prod": (torch.prod, [0.0, 2.0, 3.0]),
+    "prod_two_zeros": (torch.prod, [0.0, 0.0, 3.0]),
+    "cumprod": (lambda x: torch.cumprod(x, 0), [2.0, 0.0, 3.0, 0.0, 5.0]),
+    "cummax": (lambda x: torch.cummax(x, 0).values, [1.0, 1.0, 3.0, 2.0]),
+    "norm": (lambda x: x.norm(), [0.0, 0.0]),
+    "norm_1": (lambda x: x.norm(p=1), [0.0, -2.0]),
+    "norm_3": (lambda x: x.norm(p=3), [0.0, 0.0]),
+    "norm_half": (lambda x: x.norm(p=0.5), [0.0, 1.0]),
+    "norm_inf": (lambda x: x.norm(p=INF), [1.0, -1.0, 0.0]),
+    "std": (lambda x: x.std(), [1.0, 1.0]),
+    "var_one": (lambda x: x.var(), [1.0]),
+    "logsumexp_none": (lambda x: torch.logsumexp(x, 0), [-INF, -INF]),
+    "logsumexp_some": (lambda x: torch.logsumexp(x, 0), [-INF, 1.0, 2.0]),
+    "softmax_none": (lambda x: torch.softmax(x, 0), [-INF, -INF]),
+    "softmax_some": (lambda x: torch.softmax(x, 0), [-INF, 1.0, 2.0]),
+    "log_softmax_some": (lambda x: torch.log_softmax(x, 0), [-INF, 1.0, 2.0]),
+    "nansum": (torch.nansum, [NAN, 1.0]),
+    "normalize": (lambda x: F.normalize(x, dim=0), [0.0, 0.0]),
+    "layer_norm_of_equals": (lambda x: F.layer_norm(x, (4,)), [2.0, 2.0, 2.0, 2.0]),
+    "sort": (lambda x: x.sort().values, [2.0, 1.0, 2.0]),
+    "topk": (lambda x: x.topk(2).values, [2.0, 1.0, 3.0]),
+    "max_pool": (lambda x: F.max_pool1d(x.view(1, 1, -1), 2, 1), [1.0, 1.0, 0.0, 5.0, 5.0, 5.0]),
+    "index_twice": (lambda x: x[torch.tensor([0, 0, -1])], [1.0, 2.0, 3.0]),
+}
+
+
+def gradient(function, values, dtype):
+    x = torch.tensor(values, dtype=dtype, requires_grad=True)
+    y = function(x)
+    generator = torch.Generator().manual_seed(1)
+    weight = torch.randn(y.shape, generator=generator).to(y.dtype)
+    (grad,) = torch.autograd.grad(y, x, weight)
+    return grad
+
+
+@pytest.mark.parametrize("name", [*ACTIVATIONS, *SCALARS, *ROWS])
+def test_corner(name):
+    function, values = (ACTIVATIONS | SCALARS | ROWS)[name]
+    expected = gradient(function, values, torch.float32)
+    actual = gradient(oxytorch.compile(function), values, torch.float32)
+    torch.testing.assert_close(actual, expected, equal_nan=True)
+
+
+@pytest.mark.parametrize("name", ["relu", "gelu", "silu", "softmax_some", "log_softmax_some", "layer_norm_of_equals", "std", "norm_3"])
+def test_half_types_round_as_eager(name):
+    function, values = (ACTIVATIONS | SCALARS | ROWS)[name]
+    expected = gradient(function, values, torch.bfloat16)
+    actual = gradient(oxytorch.compile(function), values, torch.bfloat16)
+    exact = lambda: gradient(function, values, torch.float64)
+    compare.assert_same([actual], [expected], lambda: [exact()], label=name)
+
+
+def test_bounds_of_clamp_have_gradients():
+    x = torch.tensor([0.0, 1.0, 0.5, 2.0, -1.0, NAN])
+    low, high = torch.zeros(6), torch.ones(6)
+    high[5] = -1.0
+
+    def run(function):
+        leaves = [t.clone().requires_grad_() for t in (x, low, high)]
+        return torch.autograd.grad(function(*leaves), leaves, WEIGHTS)
+
+    for actual, expected in zip(run(oxytorch.compile(torch.clamp)), run(torch.clamp)):
+        torch.testing.assert_close(actual, expected, equal_nan=True)
+
+
+def test_a_padding_row_has_no_gradient():
+    ids = torch.tensor([[1, 0, 2], [2, 2, 1]])
+
+    def run(function):
+        weight = torch.arange(12.0).view(4, 3).requires_grad_()
+        return torch.autograd.grad(function(ids, weight).square().sum(), weight)[0]
+
+    embed = lambda ids, weight: F.embedding(ids, weight, padding_idx=2)
+    torch.testing.assert_close(run(oxytorch.compile(embed)), run(embed))
