@@ -423,11 +423,10 @@ impl Graph {
 impl Op {
     /// Pure rearrangement of its argument's elements.
     pub fn is_view(&self) -> bool {
-        match self {
-            Op::Reshape | Op::Permute(_) | Op::Expand | Op::Slice(_) => true,
-            Op::Unfold { .. } | Op::Diagonal { .. } | Op::Detach => true,
-            _ => false,
-        }
+        matches!(
+            self,
+            Op::Reshape | Op::Permute(_) | Op::Expand | Op::Slice(_) | Op::Unfold { .. } | Op::Diagonal { .. } | Op::Detach
+        )
     }
 
     /// Done by a library, not by a kernel of ours.

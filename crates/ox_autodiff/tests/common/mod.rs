@@ -2,6 +2,7 @@
 
 use ox_autodiff::{Joint, Wanted};
 use ox_ir::Graph;
+use ox_optimise::passes::flash_mask::flash_mask;
 use ox_optimise::passes::remove_dead::remove_dead;
 use ox_optimise::passes::simplify::simplify;
 
@@ -15,5 +16,5 @@ pub fn all_wanted(graph: &Graph) -> Wanted {
 }
 
 pub fn simplified(joint: Joint) -> Joint {
-    Joint { graph: remove_dead(simplify(joint.graph).0), ..joint }
+    Joint { graph: remove_dead(flash_mask(simplify(joint.graph).0).0), ..joint }
 }
