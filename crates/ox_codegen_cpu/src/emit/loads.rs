@@ -50,7 +50,10 @@ impl<'a> Emitter<'a> {
         let (place, mask) = self.guard(place, condition, elem);
         match (place, mask) {
             (Place::Uniform(pointer), _) => pointer.load(elem, 1, 1, buffer.access),
-            (Place::Contiguous(pointer), None) => pointer.load(elem, self.width, 1, buffer.access),
+            (Place::Contiguous(pointer), None) => {
+                self.prefetch_behind(pointer);
+                pointer.load(elem, self.width, 1, buffer.access)
+            }
             (Place::Contiguous(pointer), Some(mask)) => pointer.load_masked(elem, mask, buffer.access),
             (Place::Reversed(pointer), None) => self.lowest(pointer, elem).load(elem, self.width, 1, buffer.access).reversed(),
             (Place::Reversed(pointer), Some(mask)) => {

@@ -6,13 +6,16 @@
 use super::index::Place;
 use super::{Emitter, convert};
 use crate::CodegenError;
-use crate::ir::V;
+use crate::ir::{Elem, V};
 use ox_ir::Sym;
 use ox_ir::graph::Combine;
 use ox_ir::kernel::{Axis, BufRole, Inst, Val};
 
 /// Results of at least so many bytes are streamed. Below that, the next kernel finds part of them in a cache.
 const LARGE_RESULT: i64 = 48 << 20;
+/// The distance at which memory is asked for, in bytes: a page. Measured for a chain with a sigmoid over 64 MB: 77 % of the speed of a
+/// copy without, 93 % with 1024, 106 % with 4096.
+const AHEAD: i64 = 4096;
 /// The loop exists twice only if that is cheap to compile.
 const MOST_INSTS: usize = 64;
 
@@ -45,6 +48,13 @@ impl<'a> Emitter<'a> {
             all = all & low.eq(low.int(0));
         }
         Ok(all)
+    }
+
+    /// Where results stream, what is read is as large: it is asked for early, since the processor itself stops at every page.
+    pub fn prefetch_behind(&self, pointer: V<'a>) {
+        if !self.streaming.is_empty() {
+            pointer.offset(Elem::I8, self.ir.index(AHEAD)).prefetch();
+        }
     }
 
     /// The bytes of one vector of a store.

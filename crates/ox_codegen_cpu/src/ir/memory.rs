@@ -165,6 +165,12 @@ impl<'a> V<'a> {
         self.ir.describe(raw, access, false);
     }
 
+    /// Asks for the line at this address, which need not exist, to be brought into the caches.
+    pub fn prefetch(self) {
+        let [read, keep, data] = [0, 3, 1].map(|n| self.ir.int(Elem::I32, n));
+        self.ir.void_intrinsic("llvm.prefetch", &[(Elem::Ptr, 1)], &[self, read, keep, data]);
+    }
+
     /// The pointer as an integer.
     pub fn address(self) -> V<'a> {
         let ty = self.ir.ty(Elem::I64, self.lanes);
