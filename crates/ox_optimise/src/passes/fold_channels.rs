@@ -5,7 +5,7 @@
 use super::frozen::Frozen;
 use crate::rewriter::{Fired, Rewriter};
 use ox_ir::graph::{ConvAttrs, Graph, Node, NodeId, Op, Post, Shape};
-use ox_ir::{PointOp, Sym};
+use ox_ir::{DType, PointOp, Sym, TensorType};
 
 pub fn fold_channels(graph: Graph) -> (Graph, Fired) {
     let mut frozen = Frozen::new(&graph);
@@ -30,24 +30,55 @@ fn fold(graph: &mut Rewriter, frozen: &mut Frozen, node: &Node) -> Option<NodeId
     let vector = channel_vector(graph, frozen, other)?;
     match op {
         PointOp::Mul => {
-            let (weight, shape) = (conv.weight, graph.ty(conv.weight).shape.clone());
+            let shape = graph.ty(conv.weight).shape.clone();
             let mut column = crate::shapes::ones(shape.len());
             column[0] = shape[0].clone();
             let scale = graph.reshape(vector, column);
             let scale = graph.expand(scale, shape);
-            conv.weight = graph.point(PointOp::Mul, &[weight, scale]);
-            conv.bias = conv.bias.map(|bias| graph.point(PointOp::Mul, &[bias, vector]));
+            conv.weight = once_rounded(graph, op, &[conv.weight, scale]);
+            conv.bias = conv.bias.map(|bias| once_rounded(graph, op, &[bias, vector]));
         }
-        PointOp::Add => conv.bias = Some(conv.bias.map_or(vector, |bias| graph.point(PointOp::Add, &[bias, vector]))),
+        PointOp::Add => conv.bias = Some(conv.bias.map_or(vector, |bias| once_rounded(graph, op, &[bias, vector]))),
         _ => {
-            let negated = |graph: &mut Rewriter| graph.point(PointOp::Neg, &[vector]);
             conv.bias = Some(match conv.bias {
-                Some(bias) => graph.point(PointOp::Sub, &[bias, vector]),
-                None => negated(graph),
+                Some(bias) => once_rounded(graph, op, &[bias, vector]),
+                None => graph.point(PointOp::Neg, &[vector]),
             });
         }
     }
     Some(emit(graph, conv, node))
+}
+
+/// `op` of frozen values, computed in f64 from the start: it is done once, and the weights that come of it have one rounding in the
+/// place of the many that eager's results have.
+fn once_rounded(graph: &mut Rewriter, op: PointOp, args: &[NodeId]) -> NodeId {
+    let dtype = graph.ty(args[0]).dtype;
+    if dtype != DType::F32 {
+        return graph.point(op, args);
+    }
+    let exact: Vec<NodeId> = args.iter().map(|arg| exact(graph, *arg)).collect();
+    let value = graph.point(op, &exact);
+    graph.cast(value, dtype)
+}
+
+/// The value of an f32 expression without its roundings, as far as it is arithmetic.
+fn exact(graph: &mut Rewriter, id: NodeId) -> NodeId {
+    let Node { op, args, ty, .. } = graph.node(id).clone();
+    let wide = TensorType { dtype: DType::F64, ..ty };
+    let of_floats = args.iter().all(|arg| graph.ty(*arg).dtype == DType::F32);
+    match op {
+        Op::Full(value) => graph.full(value, wide),
+        Op::Cast if graph.ty(args[0]).dtype == DType::F64 => args[0],
+        Op::Point(op) if of_floats => {
+            let args: Vec<NodeId> = args.iter().map(|arg| exact(graph, *arg)).collect();
+            graph.point(op, &args)
+        }
+        Op::Reshape | Op::Expand => {
+            let arg = exact(graph, args[0]);
+            graph.make(op, [arg], wide)
+        }
+        _ => graph.cast(id, DType::F64),
+    }
 }
 
 /// The convolution behind `id`, if nothing else uses it and its weights are frozen.
