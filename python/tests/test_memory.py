@@ -1,8 +1,10 @@
 """Where results lie and what they share: eager's strides, aliasing and inputs, call after call."""
 
+import measure
 import oxytorch
 import pytest
 import torch
+import torch.nn as nn
 
 
 def compiled(f):
@@ -156,3 +158,17 @@ def test_an_operator_that_acts_and_fails_acts_once():
     with pytest.raises((ValueError, RuntimeError), match="fails|boom"):
         compiled(lambda x: fails(x + 1) * 2)(torch.randn(3))
     assert len(acted) == 1
+
+
+@pytest.mark.parametrize("behind", [20000, 8])
+def test_a_call_holds_at_most_what_eager_holds(behind):
+    """A large result behind layers whose intermediates are in nobody's way any more, and the same with a small one."""
+    sizes = [256, 2048, 256, 2048, 256, behind]
+    layers = [layer for a, b in zip(sizes, sizes[1:]) for layer in (nn.Linear(a, b), nn.GELU())]
+    model, x = nn.Sequential(*layers[:-1]).eval(), torch.randn(64, 256)
+    compiled = oxytorch.compile(model)
+    with torch.no_grad():
+        compiled(x), model(x)
+        ours = measure.arena_mb("oxytorch") + measure.allocated_mb(lambda: compiled(x))
+        eagers = measure.allocated_mb(lambda: model(x))
+    assert ours <= eagers * 1.001, f"{ours:.3f} MB, eager {eagers:.3f} MB"
