@@ -11,7 +11,9 @@ use ox_ir::plan::{Buffer, Call, Place, Plan, Step};
 const SMALL: i64 = 16 << 10;
 /// Larger ones stay: the C library maps them anew in every run, page by page.
 const LARGE: i64 = 32 << 20;
-/// The peak must fall by at least this fraction of itself.
+/// The peak must be able to fall by so many bytes: where memory is not scarce, a call should not make tensors.
+const LEAST: i64 = 256 << 10;
+/// Every step on the way must lower it by at least this fraction of itself.
 const WORTH: i64 = 2000;
 /// Sizes of the arena that are tried.
 const TRIES: usize = 12;
@@ -34,7 +36,7 @@ pub fn lower_peak(plan: &mut Plan, lives: &[Option<Life>]) {
     let whole = pack(&intermediates, i64::MAX);
     let mut best = (whole.arena + others.iter().max().copied().unwrap_or(0), whole);
     let ideal = peak(&others, intermediates.iter());
-    if best.0 - ideal < best.0 / WORTH {
+    if best.0 - ideal < LEAST {
         return;
     }
     for limit in limits(&intermediates, &others) {
