@@ -16,7 +16,7 @@ help:
 	@echo "make test    Rust tests, then the differential tests against eager PyTorch"
 	@echo "make bench   seven workloads, fresh process and caches for each; writes benches/results/"
 	@echo "make soak    10,000 calls while everything around them changes, against eager; memory must be flat"
-	@echo "make models  75 models of transformers, timm and torchvision against eager; writes docs/models.md"
+	@echo "make models  88 models of transformers, timm, torchvision and others against eager; writes docs/models.md"
 	@echo "make check   formatting, lints, dependency edges"
 	@echo "make clean   removes what was built (not .venv)"
 

@@ -1,4 +1,4 @@
-"""`make models`: 75 models under `oxytorch.compile` against eager PyTorch, with TorchDynamo's number of graphs beside ours.
+"""`make models`: 88 models under `oxytorch.compile` against eager PyTorch, with TorchDynamo's number of graphs beside ours.
 
     python benches/models.py [--only NAME ...] [--sides SIDE ...] [--dynamo] [--report] [--limit SECONDS]
 
@@ -47,26 +47,31 @@ def main() -> None:
 def write(results: dict[str, dict]) -> str:
     """Writes the page if all models are known; the summary in any case."""
     import models_report
-    import models_table
 
-    known = {name: results[name] for name in models_table.ENTRIES if name in results}
-    if len(known) == len(models_table.ENTRIES):
+    known = {name: results[name] for name in entries() if name in results}
+    if len(known) == len(entries()):
         (ROOT / "docs").mkdir(exist_ok=True)
         (ROOT / "docs/models.md").write_text(models_report.page(known, summary(known)))
     return summary(known)
+
+
+def entries() -> dict:
+    import models_more
+    import models_table
+
+    return models_table.ENTRIES | models_more.ENTRIES
 
 
 def sweep(options, results: dict[str, dict]) -> None:
     """All of oxytorch first, then what TorchDynamo has not been asked yet."""
     import oxytorch, timm, torch._dynamo, torchvision, transformers  # noqa: E401, F401  so that no process pays for it
     import models_check
-    import models_table
 
     wanted = lambda name: not options.only or any(part in name for part in options.only)
-    entries = {name: entry for name, entry in models_table.ENTRIES.items() if wanted(name)}
+    chosen = {name: entry for name, entry in entries().items() if wanted(name)}
     checks = dict(oxytorch=models_check.check_oxytorch, dynamo=models_check.check_dynamo)
     for side, check in ((side, checks[side]) for side in options.sides):
-        for name, entry in entries.items():
+        for name, entry in chosen.items():
             result = results.setdefault(name, dict(library=entry.library, name=entry.name, kind=entry.kind))
             if side == "dynamo" and side in result and not options.dynamo:
                 continue

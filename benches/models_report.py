@@ -10,7 +10,7 @@ import re
 
 import models
 
-LIBRARIES = ("transformers", "timm", "torchvision")
+LIBRARIES = ("transformers", "timm", "torchvision", "workloads", "torch_geometric", "decoding")
 
 HEAD = """# Models under `oxytorch.compile`
 
@@ -20,15 +20,19 @@ builds {count} models from their configurations with random weights and small si
 `oxytorch.compile` and under TorchDynamo with a backend that runs its graphs as they are. **{summary}.**
 
 *Equal*: two calls with the same inputs and one with other values give eager's structure, dtypes, shapes, strides and values, by the
-rule of `python/tests/compare.py`. *Trace* is the first call without the time from graph to kernels and without a run (the faster of the later
-calls); it is given where there is one graph and noise does not swallow it. *Dynamo's trace* is its first call less its second. One
-measurement each, in seconds, on a busy machine: {machine}.
+rule of `python/tests/compare.py`. *Trace* is what capture needs from Python function to graph, *Dynamo's trace* its first call less its
+second, both in seconds of the processor, so that others on the machine do not count; *ratio* is the second by the first. The first call
+is in seconds of the clock. One measurement each, on a busy machine: {machine}.
+
+**Dynamo's tracing takes {ratio} times as long as ours in the median.**
 
 """
 
 
 def page(results: dict[str, dict], summary: str) -> str:
-    parts = [HEAD.format(count=len(results), summary=summary, machine=machine())]
+    ratios = sorted(r for r in map(ratio, results.values()) if r is not None)
+    middle = f"{ratios[len(ratios) // 2]:.0f}" if ratios else "?"
+    parts = [HEAD.format(count=len(results), summary=summary, machine=machine(), ratio=middle)]
     for library in LIBRARIES:
         entries = [result for result in results.values() if result["library"] == library]
         parts += [f"## {library}\n\n", table(entries), "\n"]
@@ -44,8 +48,8 @@ def machine() -> str:
 
 
 def table(entries: list[dict]) -> str:
-    names = "model kind equal graphs breaks trace first_call Dynamo's_graphs Dynamo's_trace".split()
-    head = f"| {' | '.join(names)} |\n|---|---|---{'|--:' * 6}|\n".replace("_", " ")
+    names = "model kind equal graphs breaks trace first_call Dynamo's_graphs Dynamo's_trace ratio".split()
+    head = f"| {' | '.join(names)} |\n|---|---|---{'|--:' * 7}|\n".replace("_", " ")
     return head + "".join(map(row, entries))
 
 
@@ -54,6 +58,7 @@ def row(result: dict) -> str:
     cells = [result["name"], result["kind"], verdict(ours), ours.get("graphs"), breaks(ours)]
     cells += [seconds(trace(ours)), seconds(ours.get("first_s"))]
     cells += [dynamo.get("graphs") if dynamo.get("ended", "fine") == "fine" else "fails", seconds(dynamo_trace(dynamo))]
+    cells += [None if ratio(result) is None else f"{ratio(result):.0f}"]
     return "| " + " | ".join("" if cell is None else str(cell) for cell in cells) + " |\n"
 
 
@@ -70,11 +75,13 @@ def breaks(ours: dict) -> int | None:
 
 
 def trace(ours: dict) -> float | None:
-    """None where the noise of the runs swallows it."""
-    if ours.get("compile_s") is None or "changed_s" not in ours:
-        return None
-    rest = ours["first_s"] - ours["compile_s"] - min(ours["second_s"], ours["changed_s"])
-    return rest if rest > 0 else None
+    return ours.get("trace_s")
+
+
+def ratio(result: dict) -> float | None:
+    """How many times our tracing Dynamo's takes."""
+    own, other = trace(result["oxytorch"]), dynamo_trace(result.get("dynamo", {}))
+    return other / own if own and other else None
 
 
 def dynamo_trace(dynamo: dict) -> float | None:

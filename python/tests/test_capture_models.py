@@ -2,6 +2,8 @@
 
 import copy
 import itertools
+import subprocess
+import sys
 import warnings
 
 import torch
@@ -135,3 +137,57 @@ def test_traces_that_are_never_used_again_are_reported():
             captured(x())
     messages = [str(w.message) for w in caught if "again and again" in str(w.message)]
     assert len(messages) == 1 and "numbers[0]" in messages[0]
+
+
+def ranges(t):
+    plain = torch.arange(5), torch.arange(1, 7, 2), torch.arange(5, 0, -2), torch.arange(end=4), torch.arange(start=1, end=4)
+    floats = torch.arange(0, 1, 0.3), torch.arange(3.0), torch.arange(3, dtype=torch.float32), torch.arange(2, 9.5, 0.5)
+    return t + 1, plain, floats, torch.arange(0), torch.arange(4, device=t.device, dtype=torch.int32)
+
+
+def hinted(t):
+    either = int | None
+    return t * isinstance(2, either | str), t + isinstance("a", list[int] | None | str if t is None else either)
+
+
+def test_ranges_and_hints():
+    check(ranges, (x(),))
+    check(hinted, (x(),))
+
+
+def test_the_larger_of_two_tensors():
+    check(lambda t: t * max(t[0, 0], 0) + min(t.sum(), t.mean()), (x(),), breaks=2)
+
+
+def test_attention_without_masks_is_one_graph():
+    attention = nn.MultiheadAttention(16, 4, batch_first=True).eval()
+    check(lambda t: attention(t, t, t, need_weights=False)[0] * 2, (x(2, 5, 16),))
+
+
+def test_an_associative_scan_is_one_call():
+    from torch._higher_order_ops.associative_scan import associative_scan
+
+    def scanned(t):
+        def combine(left, right):
+            return left[0] * right[0], right[0] * left[1] + right[1]
+
+        return associative_scan(combine, (t, t + 1), dim=1, combine_mode="generic")[1] * 2
+
+    check(scanned, (x(2, 5, 3),))
+
+
+WITHOUT_DYNAMO = """
+import sys, torch, oxytorch
+model = torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.LayerNorm(4), torch.nn.GELU())
+with torch.no_grad():
+    t = torch.randn(3, 4)
+    torch.testing.assert_close(oxytorch.compile(model)(t).exp(), model(t).exp())
+assert "torch._dynamo" not in sys.modules
+import torch._dynamo
+with torch.no_grad():
+    assert oxytorch.compile(lambda t: t.exp() + t.softmax(-1))(t).shape == t.shape
+"""
+
+
+def test_dynamo_is_not_imported():
+    subprocess.run([sys.executable, "-c", WITHOUT_DYNAMO], check=True)

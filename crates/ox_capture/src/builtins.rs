@@ -275,6 +275,7 @@ pub fn is_torch_leaf(function: &Obj) -> bool {
     let Some(name) = function.attr("__name__").ok().and_then(|n| n.to_str()) else { return false };
     match module.as_str() {
         "torch.nn.functional" => ox_ops::surface::lookup("F", &name).is_some() || name == "scaled_dot_product_attention",
+        "torch._higher_order_ops.associative_scan" => name == "associative_scan",
         "torch.functional" => ox_ops::surface::lookup("torch", &name).is_some(),
         "torch._tensor" => {
             ox_ops::surface::lookup("Tensor", &name).is_some() || (name.starts_with("__") && name != "__contains__")

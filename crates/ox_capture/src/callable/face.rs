@@ -59,6 +59,8 @@ impl Captured {
         dict.set_item("traced", inner.traced.get())?;
         dict.set_item("ops", inner.ops.get())?;
         dict.set_item("seconds", inner.seconds_by_stage().into_py_dict(py)?)?;
+        let (traced, computed) = inner.thread_seconds.get();
+        dict.set_item("thread_seconds", [("trace", traced - computed), ("compile and first run", computed)].into_py_dict(py)?)?;
         Ok(dict)
     }
 

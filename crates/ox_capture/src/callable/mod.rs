@@ -51,6 +51,8 @@ struct Inner {
     recompiles: RefCell<Vec<String>>,
     /// Seconds spent in tracing, and within that in compiling and running graphs for the first time.
     seconds: Cell<(f64, f64)>,
+    /// The same by the clock of the thread, which stands still while others have the processor.
+    thread_seconds: Cell<(f64, f64)>,
     /// Seconds spent in the stages of the compiler.
     stages: RefCell<Vec<(&'static str, f64)>>,
     called: Cell<bool>,
@@ -89,6 +91,7 @@ impl Captured {
             graphs: Cell::new(0),
             recompiles: RefCell::default(),
             seconds: Cell::default(),
+            thread_seconds: Cell::default(),
             stages: RefCell::default(),
             called: Cell::new(false),
             told: Cell::new(false),
@@ -183,4 +186,10 @@ impl Inner {
         let (function, args, kwargs) = action.perform(tree, values, built)?;
         Ok(function.call(&args, kwargs.as_ref()))
     }
+}
+
+/// Seconds that this thread has had the processor.
+pub fn thread_time() -> f64 {
+    let now = py().import("time").and_then(|time| time.call_method0("thread_time")?.extract());
+    now.unwrap_or(0.0)
 }

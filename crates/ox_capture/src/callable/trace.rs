@@ -112,7 +112,7 @@ impl Inner {
 
     /// Runs the machine to its end and keeps what it recorded.
     pub(super) fn finish(&self, mut vm: Vm, run: impl FnOnce(&mut Vm) -> PyResult<Val>) -> PyResult<Obj> {
-        let start = Instant::now();
+        let (start, thread_start) = (Instant::now(), super::thread_time());
         self.traced.set(self.traced.get() + 1);
         let result = catch_unwind(AssertUnwindSafe(|| {
             let result = run(&mut vm).map_err(refused);
@@ -120,6 +120,8 @@ impl Inner {
         }));
         let (traced, computed) = self.seconds.get();
         self.seconds.set((traced + start.elapsed().as_secs_f64(), computed));
+        let (traced, computed) = self.thread_seconds.get();
+        self.thread_seconds.set((traced + super::thread_time() - thread_start, computed));
         self.breaks.borrow_mut().append(&mut vm.breaks);
         if let Some(why) = vm.gave_up.take() {
             let name = crate::source::short(&self.function);
@@ -159,6 +161,8 @@ impl Inner {
         let graph = rec.compute()?;
         let (traced, computed) = self.seconds.get();
         self.seconds.set((traced, computed + rec.computing.as_secs_f64()));
+        let (traced, computed) = self.thread_seconds.get();
+        self.thread_seconds.set((traced, computed + rec.thread_computing));
         self.stages.borrow_mut().append(&mut rec.stages);
         self.graphs.set(self.graphs.get() + usize::from(graph.is_some()));
         let is_made = |object: &Obj| matches!(rec.origin(object), Origin::Made | Origin::Unknown);

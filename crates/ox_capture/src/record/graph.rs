@@ -62,6 +62,7 @@ static TOOLS: PyOnceLock<Tools> = PyOnceLock::new();
 fn tools() -> PyResult<&'static Tools> {
     let py = py();
     TOOLS.get_or_try_init(py, || {
+        super::meta_kernels::run_without_dynamo()?;
         let torch: Obj = py.import("torch")?.into();
         Ok(Tools {
             graph: py.import("torch.fx")?.getattr("Graph")?.into(),
@@ -107,9 +108,8 @@ const FACTORIES: &[&str] = &[
 const RESHAPING: &[&str] = &["t_", "transpose_", "unsqueeze_", "squeeze_", "swapaxes_", "swapdims_"];
 
 /// Functions that look at a tensor's values or memory, or change what it is and not only what it holds: done for real. So are torch's fused
-/// encoder layers, which return less than their meta kernels say.
+/// encoder layers, which take nested tensors.
 pub const DONE_FOR_REAL: &[&str] = &[
-    "_native_multi_head_attention",
     "_transformer_encoder_layer_fwd",
     "resize_",
     "resize_as_",
@@ -319,6 +319,7 @@ impl Recording {
         }
         match self.origin(object) {
             Origin::Const => Ok((object.clone(), object.clone())),
+            Origin::Made if is_closed_function(object) => Ok((object.clone(), object.clone())),
             _ => Err(NotRecorded::Break(format!("an argument of type {}", object.class_name()))),
         }
     }
@@ -372,6 +373,10 @@ impl Recording {
         let result = match self.do_on_shadows(callee, &name, &shadow_args, &shadow_kwargs.clone().into()) {
             Ok(result) => self.memory_order(&name, &shadow_args, &shadow_kwargs, result)?,
             Err(error) => return Err(NotRecorded::Break(format!("{name}: {error}"))),
+        };
+        let result = match name.as_str() {
+            "_native_multi_head_attention" => super::factory::without_weights(&shadow_args, &shadow_kwargs, result)?,
+            _ => result,
         };
         self.refuse_changed_inputs(&name)?;
         if reshapes {
@@ -448,6 +453,10 @@ impl Recording {
 
     fn do_on_shadows(&self, callee: &Shadow, name: &str, args: &[Obj], kwargs: &Obj) -> PyResult<Obj> {
         match callee {
+            Shadow::Function(function) if name == "arange" => {
+                let known = super::factory::arange(args, kwargs.bind().cast::<PyDict>().map_err(PyErr::from)?)?;
+                known.map_or_else(|| function.call(args, Some(kwargs)), Ok)
+            }
             Shadow::Function(function) => function.call(args, Some(kwargs)),
             Shadow::Method(_) if name == "cpu" => Ok(args[0].clone()),
             Shadow::Method(method) => args[0].get_attr(method)?.call(&args[1..], Some(kwargs)),
@@ -539,6 +548,14 @@ impl Recording {
         }
         self.torch_call(&Shadow::Attribute(name.clone()), std::slice::from_ref(tensor), &[], location)
     }
+}
+
+/// A function whose result depends on nothing but its arguments: it reads neither globals nor a closure, and has no attributes to ask.
+fn is_closed_function(object: &Obj) -> bool {
+    let is_empty = |part: PyResult<Obj>| part.is_ok_and(|part| part.is_none() || part.bind().len().is_ok_and(|len| len == 0));
+    object.class_is(types().function)
+        && ["__closure__", "__defaults__", "__kwdefaults__"].iter().all(|name| is_empty(object.attr(name)))
+        && is_empty(object.attr("__code__").and_then(|code| code.attr("co_names")))
 }
 
 impl Shadow {

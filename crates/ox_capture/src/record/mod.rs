@@ -1,9 +1,11 @@
 //! What is recorded while the machine runs: where objects came from, what was relied on, what was computed, what was done to others.
 
 mod conv;
+mod factory;
 pub mod grad;
 mod graph;
 mod inspect;
+mod meta_kernels;
 mod segment;
 
 pub use graph::{DONE_FOR_REAL, NotRecorded, Shadow, tensors_in};
@@ -107,6 +109,8 @@ pub struct Recording {
     pub stages: Vec<(&'static str, f64)>,
     /// The function's file and line, for people.
     pub place: String,
+    /// The same by the clock of the thread.
+    pub thread_computing: f64,
 }
 
 /// Recording cannot go on.
@@ -148,6 +152,7 @@ impl Recording {
             computing: std::time::Duration::ZERO,
             stages: Vec::new(),
             place: String::new(),
+            thread_computing: 0.0,
         })
     }
 

@@ -45,13 +45,14 @@ impl Recording {
         let output = Obj::str("output");
         let call = record.fx.attr("create_node")?;
         call.call(&[output.clone(), output, tuple_of(&[tuple_of(&nodes)?])?], None)?;
-        let start = std::time::Instant::now();
+        let (start, thread_start) = (std::time::Instant::now(), crate::callable::thread_time());
         let grad = record.grad.map_or(self.state.grad, |(first, _)| first);
         let callable = self.compile_in(grad, &record.fx)?;
         self.stages.extend(self.backend.stages());
         let inputs: Vec<Obj> = record.inputs.iter().map(|input| input.object.clone()).collect();
         let results = call_settling(&callable, &inputs, grad, &live)?;
         self.computing += start.elapsed();
+        self.thread_computing += crate::callable::thread_time() - thread_start;
         log(Topic::Graph, || graph_lines(&record.fx, &self.place));
         let (mut outputs, mut shared) = (Vec::with_capacity(live.len()), Vec::with_capacity(live.len()));
         for (n, (lazy, result)) in live.iter().zip(&results).enumerate() {

@@ -231,6 +231,10 @@ impl Vm {
                 }
             };
         }
+        // Whether one is larger is a question for its value: the whole call is made for real.
+        if key.is_none() && items.len() > 1 && items.iter().any(|item| is_tensor(&item.obj)) {
+            return self.opaque_call(callable, args.clone(), "the truth of a tensor");
+        }
         let op = if known == Known::Max { CompareOp::Greater } else { CompareOp::Less };
         let mut best: Option<(Val, Val)> = None;
         for item in items {

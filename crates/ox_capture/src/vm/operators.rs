@@ -167,6 +167,10 @@ impl Vm {
             true => None,
             false => self.python_method(&right.obj, reflected),
         };
+        if own.is_none() && other.is_none() && is_hint(&left.obj) && is_hint(&right.obj) {
+            let made = native.call(&[left.obj.clone(), right.obj.clone()], None)?;
+            return Ok(Called::Value(self.pinned(made)));
+        }
         if own.is_none() && other.is_none() {
             let args = Args::positional(vec![left.clone(), right.clone()]);
             return self.opaque_call(&native.clone().into(), args, "an operator of a class in C");
@@ -368,4 +372,10 @@ impl Vm {
         let Ok(truth) = self.operator("truth") else { return };
         self.recorded(|rec| rec.check_pure(&truth, &[id], &object, &Obj::bool(object.truth().unwrap_or(true))));
     }
+}
+
+/// A class, or what stands for one in a type hint: `int | None`, `list[int]`.
+fn is_hint(object: &Obj) -> bool {
+    let t = types();
+    object.is_none() || object.is_instance_of(t.type_) || object.class_is(t.union) || object.class_is(t.generic_alias)
 }

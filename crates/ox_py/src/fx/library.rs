@@ -46,8 +46,9 @@ impl<'py> Importer<'py> {
             self.note_opaque_view(&request)?;
         }
         // An operator that writes is left to Python, which knows how to hand it its arguments. So is as_strided: the dispatcher is handed
-        // memory, Python the tensors with their storages.
-        let by_python = !writes.is_empty() || request.name.name == "as_strided";
+        // memory, Python the tensors with their storages. A result that is no tensor at all is None to Python only.
+        let lacks_result = request.example.as_ref().is_some_and(has_none);
+        let by_python = !writes.is_empty() || request.name.name == "as_strided" || lacks_result;
         let operator = if by_python { None } else { self.operator(&request)?.filter(|operator| !is_python(self.py, operator)) };
         let mut encoder = Encoder { tensors: Vec::new(), ellipsis: self.host.add(&self.py.Ellipsis().into_bound(self.py)) };
         let args = request.args.iter().map(|a| encoder.encode(a)).collect();
@@ -284,6 +285,10 @@ fn through_dispatcher(call: &Library, operator: Operator) -> Option<Library> {
         *key = "self".to_string();
     }
     ox_runtime::supports(&native, &operator.schema).then_some(native)
+}
+
+fn has_none(example: &Bound<'_, PyAny>) -> bool {
+    is_sequence(example) && example.try_iter().is_ok_and(|items| items.flatten().any(|item| item.is_none()))
 }
 
 fn is_sequence(object: &Bound<'_, PyAny>) -> bool {
