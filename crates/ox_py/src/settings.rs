@@ -46,13 +46,13 @@ pub fn settings() -> Vec<(&'static str, Option<&'static str>, &'static str)> {
     ox_driver::settings::SETTINGS.iter().map(|setting| (setting.name, setting.alias, setting.about)).collect()
 }
 
+/// Settings by name, and options.
+type Split<'py> = (Vec<(&'static str, i64)>, Bound<'py, PyDict>);
+
 /// Settings for one function, and the options that are no settings.
 #[pyfunction]
 #[pyo3(signature = (options=None))]
-pub fn split_options<'py>(
-    py: Python<'py>,
-    options: Option<&Bound<'py, PyDict>>,
-) -> PyResult<(Vec<(&'static str, i64)>, Bound<'py, PyDict>)> {
+pub fn split_options<'py>(py: Python<'py>, options: Option<&Bound<'py, PyDict>>) -> PyResult<Split<'py>> {
     let (mut own, rest) = (Vec::new(), PyDict::new(py));
     for (key, value) in options.into_iter().flat_map(|dict| dict.iter()) {
         match Setting::find(&key.str()?.to_string()) {
