@@ -3,7 +3,7 @@
 import contextlib
 
 import torch
-from torch._subclasses.fake_tensor import FakeTensor
+from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_flatten, tree_map_only
 
@@ -57,3 +57,30 @@ def conversion(function, args, kwargs, dtype):
         if _operators(function, *_converted((args, kwargs), target), None) == wanted:
             return target
     raise NotImplementedError("autocast converts inside of it")
+
+
+_known = {}
+
+
+def conversion_of_shadows(function, args, kwargs, dtype):
+    """The same for tensors of the meta device that stand for tensors of the CPU, which autocast does not see as such."""
+    leaves = tree_flatten((args, kwargs))[0]
+    tensors = [leaf for leaf in leaves if isinstance(leaf, torch.Tensor)]
+    if not any(tensor.is_floating_point() and tensor.dtype != torch.float64 for tensor in tensors):
+        return None
+    # What is no tensor may decide, too: a type that is given, or what the call leaves out.
+    others = tuple(leaf if isinstance(leaf, torch.dtype) else type(leaf) for leaf in leaves if not isinstance(leaf, torch.Tensor))
+    key = (function, dtype, len(args), tuple(kwargs), others, tuple((t.dtype, t.ndim, t.requires_grad) for t in tensors))
+    if key not in _known:
+        with FakeTensorMode(allow_non_fake_inputs=True):
+            stand_in = lambda t: torch.empty_strided(t.shape, t.stride(), dtype=t.dtype, device="cpu")
+            args, kwargs = tree_map_only(torch.Tensor, stand_in, (args, kwargs))
+            args, kwargs = tree_map_only(torch.device, lambda _: torch.device("cpu"), (args, kwargs))
+        try:
+            _known[key] = conversion(function, args, kwargs, dtype)
+        except NotImplementedError as error:
+            _known[key] = error
+    found = _known[key]
+    if isinstance(found, Exception):
+        raise found
+    return found

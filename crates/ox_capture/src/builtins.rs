@@ -34,6 +34,9 @@ pub enum Known {
     /// Reads the grad mode, which is checked at the beginning and changed by the program.
     Grad,
     SetGrad,
+    /// Reads autocast's state, which is checked at the beginning and changed by the program.
+    Autocast,
+    SetAutocast,
     /// `has_torch_function` and its like: lazy tensors are plain ones to the program.
     No,
     /// `inspect.signature`, of a function that is pinned.
@@ -84,10 +87,18 @@ const KNOWN: &[(&str, &str, Known)] = &[
     ("torch", "is_grad_enabled", Known::Grad),
     ("torch", "is_inference_mode_enabled", Known::State),
     ("torch", "get_default_dtype", Known::State),
-    ("torch", "is_autocast_enabled", Known::State),
-    ("torch", "is_autocast_cpu_enabled", Known::State),
-    ("torch", "get_autocast_dtype", Known::State),
-    ("torch", "is_autocast_cache_enabled", Known::State),
+    ("torch", "is_autocast_enabled", Known::Autocast),
+    ("torch", "is_autocast_cpu_enabled", Known::Autocast),
+    ("torch", "get_autocast_dtype", Known::Autocast),
+    ("torch", "is_autocast_cache_enabled", Known::Autocast),
+    ("torch", "autocast_increment_nesting", Known::SetAutocast),
+    ("torch", "autocast_decrement_nesting", Known::SetAutocast),
+    ("torch", "clear_autocast_cache", Known::SetAutocast),
+    ("torch", "set_autocast_enabled", Known::SetAutocast),
+    ("torch", "set_autocast_dtype", Known::SetAutocast),
+    ("torch", "set_autocast_cache_enabled", Known::SetAutocast),
+    ("torch._C", "_is_autocast_available", Known::State),
+    ("torch._C", "_get_privateuse1_backend_name", Known::State),
     ("torch._C", "_get_tracing_state", Known::State),
     ("torch._C", "_is_tracing", Known::State),
     ("torch._C", "_jit_get_nvfuser_enabled", Known::State),

@@ -5,11 +5,12 @@ use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use std::fmt;
 
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, Debug)]
 pub struct TorchState {
     pub grad: bool,
     pub inference: bool,
-    pub autocast: bool,
+    /// The type that autocast on the CPU converts to.
+    pub autocast: Option<Obj>,
     /// The address of the dtype object, of which there is one for each type.
     pub default_dtype: usize,
     /// Function modes, dispatch modes and functorch's transforms that are active.
@@ -20,6 +21,7 @@ struct Functions {
     grad: Obj,
     inference: Obj,
     autocast: Obj,
+    autocast_dtype: Obj,
     default_dtype: Obj,
     function_modes: Obj,
     dispatch_modes: Obj,
@@ -36,12 +38,21 @@ fn functions() -> PyResult<&'static Functions> {
             grad: core.attr("is_grad_enabled").or_else(|_| Obj::from(py.import("torch")?).attr("is_grad_enabled"))?,
             inference: Obj::from(py.import("torch")?).attr("is_inference_mode_enabled")?,
             autocast: Obj::from(py.import("torch")?).attr("is_autocast_enabled")?,
+            autocast_dtype: Obj::from(py.import("torch")?).attr("get_autocast_dtype")?,
             default_dtype: Obj::from(py.import("torch")?).attr("get_default_dtype")?,
             function_modes: core.attr("_len_torch_function_stack")?,
             dispatch_modes: core.attr("_len_torch_dispatch_stack")?,
             functorch: core.attr("_functorch")?.attr("maybe_current_level")?,
         })
     })
+}
+
+impl PartialEq for TorchState {
+    fn eq(&self, other: &TorchState) -> bool {
+        let autocast = |state: &TorchState| state.autocast.as_ref().map(Obj::id);
+        let rest = |state: &TorchState| (state.grad, state.inference, state.default_dtype, state.modes);
+        rest(self) == rest(other) && autocast(self) == autocast(other)
+    }
 }
 
 impl TorchState {
@@ -53,7 +64,10 @@ impl TorchState {
         Ok(TorchState {
             grad: truth(&f.grad)?,
             inference: truth(&f.inference)?,
-            autocast: f.autocast.call(&[Obj::str("cpu")], None)?.truth()?,
+            autocast: match f.autocast.call(&[Obj::str("cpu")], None)?.truth()? {
+                true => Some(f.autocast_dtype.call(&[Obj::str("cpu")], None)?),
+                false => None,
+            },
             default_dtype: f.default_dtype.call(&[], None)?.id(),
             modes: count(&f.function_modes)? + count(&f.dispatch_modes)? + transforms,
         })
@@ -61,19 +75,14 @@ impl TorchState {
 
     /// Why nothing is captured now.
     pub fn objection(&self) -> Option<&'static str> {
-        if self.modes > 0 {
-            Some("a mode or transform of torch's is active")
-        } else if self.autocast {
-            Some("autocast")
-        } else {
-            None
-        }
+        if self.modes > 0 { Some("a mode or transform of torch's is active") } else { None }
     }
 }
 
 impl fmt::Display for TorchState {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let word = |on: bool| if on { "on" } else { "off" };
-        write!(f, "grad mode {}, inference mode {}, autocast {}", word(self.grad), word(self.inference), word(self.autocast))
+        let autocast = self.autocast.as_ref().map_or("off".to_string(), |dtype| dtype.text());
+        write!(f, "grad mode {}, inference mode {}, autocast {}", word(self.grad), word(self.inference), autocast)
     }
 }

@@ -3,6 +3,7 @@
 use crate::guard::{Check, Context};
 use crate::obj::{Obj, items_of, tuple_of};
 use crate::recipe::{Build, Recipe, build_all};
+use crate::record::autocast::NoAutocast;
 use crate::record::grad::{GradMode, alias};
 use crate::source::{SourceId, Sources, Values};
 use crate::vm::snapshot::Snapshot;
@@ -22,6 +23,8 @@ pub struct GraphCall {
     pub shared: Vec<bool>,
     /// The grad mode in which it begins, where that is not the segment's or the graph changes it.
     pub grad: Option<bool>,
+    /// Whether autocast is on where it runs: the graph has its conversions already.
+    pub autocast: bool,
 }
 
 /// Something done to objects that others see.
@@ -240,9 +243,10 @@ impl Segment {
         let results = match bound {
             Some(bound) => {
                 let _mode = graph.grad.map(GradMode::set).transpose()?;
+                let _autocast = graph.autocast.then(NoAutocast::new).transpose()?;
                 bound.graph.call(&inputs)?
             }
-            None => call_graph(&graph.callable, &inputs, graph.grad)?,
+            None => call_graph(&graph.callable, &inputs, graph.grad, graph.autocast)?,
         };
         for ((id, shared), result) in graph.outputs.iter().zip(&graph.shared).zip(results) {
             values.set(*id, if *shared { alias(&result)? } else { result });
@@ -252,9 +256,10 @@ impl Segment {
 }
 
 /// The tensors that a compiled graph returns. `grad`: the mode in which it runs, if not the present one; it is restored in any case,
-/// since the graph may change it.
-pub fn call_graph(callable: &Obj, inputs: &[Obj], grad: Option<bool>) -> PyResult<Vec<Obj>> {
+/// since the graph may change it. `autocast`: whether that may be on, in which case it is off while the graph runs.
+pub fn call_graph(callable: &Obj, inputs: &[Obj], grad: Option<bool>, autocast: bool) -> PyResult<Vec<Obj>> {
     let _mode = grad.map(GradMode::set).transpose()?;
+    let _autocast = autocast.then(NoAutocast::new).transpose()?;
     let args = tuple_of(inputs)?;
     // SAFETY: a callable and a tuple.
     let result = unsafe { Obj::owned(pyo3::ffi::PyObject_Call(callable.ptr(), args.ptr(), std::ptr::null_mut()))? };

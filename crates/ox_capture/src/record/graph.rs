@@ -3,6 +3,7 @@
 //! A torch call is done twice: on the shadows, by torch's own meta kernels, which gives shapes, strides, types, aliasing and whether it would
 //! raise; and as a node of the graph, which is computed later.
 
+use super::autocast::Conversion;
 use super::{Origin, Rec, Recording, Val, abandon, grad};
 use crate::guard::Check;
 use crate::lazy::{is_lazy, make_lazy, reshape_lazy};
@@ -37,6 +38,8 @@ pub struct GraphRecord {
     pub calls: usize,
     /// The grad mode in which its first call is made, and the one in which the next would be.
     pub grad: Option<(bool, bool)>,
+    /// Tensors that autocast has converted: their version then, and the result.
+    pub(super) conversions: FxHashMap<Conversion, (u64, Obj)>,
     by_input: FxHashMap<usize, usize>,
     by_shadow: FxHashMap<usize, Obj>,
 }
@@ -174,6 +177,7 @@ impl GraphRecord {
             lazies,
             calls: 0,
             grad: None,
+            conversions: FxHashMap::default(),
             by_input: FxHashMap::default(),
             by_shadow: FxHashMap::default(),
         })
@@ -214,7 +218,7 @@ fn layout_of(shadow: &Obj) -> String {
 
 impl Recording {
     /// The tensor's shadow and node; a tensor from outside becomes an input.
-    fn shadow(&mut self, tensor: &Obj) -> Recorded<(Obj, Obj)> {
+    pub(super) fn shadow(&mut self, tensor: &Obj) -> Recorded<(Obj, Obj)> {
         match self.origin(tensor) {
             Origin::Lazy(n) => {
                 let entry = &self.graph.lazies[n];
@@ -273,7 +277,7 @@ impl Recording {
     }
 
     /// Replaces every tensor inside a value: by shadows and by nodes.
-    fn translate(&mut self, object: &Obj) -> Recorded<(Obj, Obj)> {
+    pub(super) fn translate(&mut self, object: &Obj) -> Recorded<(Obj, Obj)> {
         let types = types();
         if self.is_tensor(object) {
             return self.shadow(object);
@@ -340,6 +344,26 @@ impl Recording {
     pub fn torch_call(&mut self, callee: &Shadow, args: &[Obj], kwargs: &[(Obj, Obj)], location: &str) -> Recorded<Val> {
         let name = callee.name();
         let state = self.check_modes()?;
+        if let Some(dtype) = &state.autocast
+            && name != "to"
+            && !DONE_FOR_REAL.contains(&name.as_str())
+            && let Some((args, kwargs)) = self.convert(callee, args, kwargs, dtype, location)?
+        {
+            return self.torch_call_as_is(callee, &args, &kwargs, location, &state);
+        }
+        self.torch_call_as_is(callee, args, kwargs, location, &state)
+    }
+
+    /// The same, without what autocast does.
+    fn torch_call_as_is(
+        &mut self,
+        callee: &Shadow,
+        args: &[Obj],
+        kwargs: &[(Obj, Obj)],
+        location: &str,
+        state: &TorchState,
+    ) -> Recorded<Val> {
+        let name = callee.name();
         if DONE_FOR_REAL.contains(&name.as_str()) {
             return Err(NotRecorded::Break(format!("{name} looks at a tensor's values or memory")));
         }
@@ -568,7 +592,7 @@ impl Shadow {
         }
     }
 
-    fn is_in_place(&self, name: &str, kwargs: &Bound<'_, PyDict>) -> bool {
+    pub(super) fn is_in_place(&self, name: &str, kwargs: &Bound<'_, PyDict>) -> bool {
         let by_name = (name.ends_with('_') && !name.ends_with("__")) || matches!(name, "setitem" | "__setitem__");
         by_name || kwargs.contains("out").unwrap_or(false)
     }

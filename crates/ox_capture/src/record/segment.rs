@@ -1,5 +1,6 @@
 //! The end of a segment: the graph is computed, lazy tensors become real, and what is alive gets a recipe.
 
+use super::autocast::NoAutocast;
 use super::grad::{GradMode, alias};
 use super::graph::{GraphRecord, LazyEntry};
 use super::inspect::Inspection;
@@ -9,6 +10,7 @@ use crate::log::{Topic, log};
 use crate::obj::{Obj, items_of, list_of, py, tuple_of};
 use crate::recipe::Recipe;
 use crate::source::{Source, SourceId};
+use crate::state::TorchState;
 use crate::tree::{Effect, End, GraphCall, Segment, call_graph};
 use pyo3::ffi;
 use pyo3::prelude::*;
@@ -31,7 +33,8 @@ impl Recording {
     /// Compiles and runs what was recorded; every lazy tensor that somebody holds becomes its result.
     pub fn compute(&mut self) -> PyResult<Option<GraphCall>> {
         self.forget_garbage();
-        let record = std::mem::replace(&mut self.graph, GraphRecord::new()?);
+        let mut record = std::mem::replace(&mut self.graph, GraphRecord::new()?);
+        record.conversions.clear();
         // SAFETY: reads the count of a live object. One reference is the record's own.
         let is_held = |object: &Obj| unsafe { ffi::Py_REFCNT(object.ptr()) > 1 };
         let (live, dead): (Vec<_>, Vec<_>) = record.lazies.into_iter().partition(|lazy| is_held(&lazy.object));
@@ -50,6 +53,7 @@ impl Recording {
         let callable = self.compile_in(grad, &record.fx)?;
         self.stages.extend(self.backend.stages());
         let inputs: Vec<Obj> = record.inputs.iter().map(|input| input.object.clone()).collect();
+        let autocast = TorchState::now()?.autocast.is_some() || self.state.autocast.is_some();
         let results = call_settling(&callable, &inputs, grad, &live)?;
         self.computing += start.elapsed();
         self.thread_computing += crate::callable::thread_time() - thread_start;
@@ -63,12 +67,13 @@ impl Recording {
         let inputs = record.inputs.iter().map(|input| input.source).collect();
         let changes = record.grad.is_some_and(|(first, last)| first != last);
         let grad = (changes || grad != self.state.grad).then_some(grad);
-        Ok(Some(GraphCall { callable, inputs, outputs, shared, grad }))
+        Ok(Some(GraphCall { callable, inputs, outputs, shared, grad, autocast }))
     }
 
     /// Compiles a graph in the grad mode in which it begins.
     fn compile_in(&self, grad: bool, fx: &Obj) -> PyResult<Obj> {
         let _mode = GradMode::set(grad)?;
+        let _autocast = NoAutocast::new()?;
         self.backend.compile(fx)
     }
 
@@ -218,8 +223,9 @@ impl Recording {
 /// Runs a compiled graph for the first time. One that runs in pieces says what a piece has computed before the next one reads it: a lazy
 /// tensor then becomes its result at once, so that autograd saves the very tensor that the program holds.
 fn call_settling(callable: &Obj, inputs: &[Obj], grad: bool, live: &[LazyEntry]) -> PyResult<Vec<Obj>> {
-    let Ok(settling) = callable.attr("call_settling") else { return call_graph(callable, inputs, Some(grad)) };
+    let Ok(settling) = callable.attr("call_settling") else { return call_graph(callable, inputs, Some(grad), true) };
     let _mode = GradMode::set(grad)?;
+    let _autocast = NoAutocast::new()?;
     let lazies = list_of(&live.iter().map(|lazy| lazy.object.clone()).collect::<Vec<_>>())?;
     let become_result = Obj::from(PyCFunction::new_closure(py(), None, None, |args, _| -> PyResult<Py<PyAny>> {
         let (lazies, place, result) = (args.get_item(0)?, args.get_item(1)?, Obj::from(args.get_item(2)?));

@@ -105,6 +105,17 @@ impl Vm {
                 }
                 state.into()
             }
+            (Known::Autocast, _) if args.keywords.is_empty() && is_of_cpu(&positional) => {
+                let objects: Vec<Obj> = positional.iter().map(|a| self.settled(a)).collect();
+                callable.obj.call(&objects, None)?.into()
+            }
+            (Known::SetAutocast, _) if args.keywords.is_empty() && is_of_cpu(&positional) => {
+                let objects: Vec<Obj> = positional.iter().map(|a| self.settled(a)).collect();
+                if let Some(rec) = &mut self.rec {
+                    rec.note_change(callable.obj.clone(), objects.iter().cloned().map(Val::from).collect());
+                }
+                callable.obj.call(&objects, None)?.into()
+            }
             (Known::SetGrad, [value]) => {
                 let object = self.settled(value);
                 if let Some(rec) = &mut self.rec {
@@ -653,4 +664,9 @@ fn sort_by_rank(ranked: &[(Obj, usize)], options: &[(Obj, Val)]) -> R<Vec<usize>
     let sorted: Obj = crate::obj::py().import("builtins")?.getattr("sorted")?.into();
     let order = sorted.call(&[list_of(&places)?], Some(&dict.into()))?;
     order.bind().extract()
+}
+
+/// Whether autocast's state is that of the CPU, or of all devices: the only one that is followed.
+fn is_of_cpu(args: &[Val]) -> bool {
+    args.first().is_none_or(|device| !device.obj.class_is(types().str) || device.obj.to_str().as_deref() == Some("cpu"))
 }

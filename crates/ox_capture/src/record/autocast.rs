@@ -1,0 +1,158 @@
+//! Autocast is recorded as conversions: a graph means the same wherever it runs, and runs without autocast.
+
+use super::graph::{NotRecorded, Recorded, Shadow, tensors_in};
+use super::{Origin, Recording};
+use crate::obj::{Obj, entries_of, items_of, list_of, py, tuple_of};
+use crate::types::types;
+use pyo3::prelude::*;
+use pyo3::sync::PyOnceLock;
+use pyo3::types::PyDict;
+
+struct Functions {
+    is_enabled: Obj,
+    enable: Obj,
+    conversion: Obj,
+}
+
+static FUNCTIONS: PyOnceLock<Functions> = PyOnceLock::new();
+
+fn functions() -> PyResult<&'static Functions> {
+    FUNCTIONS.get_or_try_init(py(), || {
+        let torch = py().import("torch")?;
+        Ok(Functions {
+            is_enabled: torch.getattr("is_autocast_enabled")?.into(),
+            enable: torch.getattr("set_autocast_enabled")?.into(),
+            conversion: py().import("oxytorch._autocast")?.getattr("conversion_of_shadows")?.into(),
+        })
+    })
+}
+
+/// No autocast on the CPU, until it is dropped.
+pub struct NoAutocast {
+    before: bool,
+}
+
+impl NoAutocast {
+    pub fn new() -> PyResult<NoAutocast> {
+        let before = functions()?.is_enabled.call(&[Obj::str("cpu")], None)?.truth()?;
+        let guard = NoAutocast { before };
+        guard.set(false)?;
+        Ok(guard)
+    }
+
+    fn set(&self, enabled: bool) -> PyResult<()> {
+        match self.before {
+            true => functions()?.enable.call(&[Obj::str("cpu"), Obj::bool(enabled)], None).map(drop),
+            false => Ok(()),
+        }
+    }
+}
+
+impl Drop for NoAutocast {
+    fn drop(&mut self) {
+        // Neither the function nor its arguments can be wrong.
+        let _ = self.set(true);
+    }
+}
+
+/// A tensor and the type that it was converted to.
+pub type Conversion = (usize, usize);
+
+impl Recording {
+    /// The arguments of a call as autocast to `dtype` makes them; None if it does nothing to them.
+    pub(super) fn convert(
+        &mut self,
+        callee: &Shadow,
+        args: &[Obj],
+        kwargs: &[(Obj, Obj)],
+        dtype: &Obj,
+        location: &str,
+    ) -> Recorded<Option<(Vec<Obj>, Vec<(Obj, Obj)>)>> {
+        let Some(target) = self.target(callee, args, kwargs, dtype)? else { return Ok(None) };
+        if callee.is_in_place(&callee.name(), &PyDict::new(py()))
+            || kwargs.iter().any(|(key, _)| key.to_str().as_deref() == Some("out"))
+        {
+            return Err(NotRecorded::Break(format!("{} writes what autocast converts", callee.name())));
+        }
+        let args = args.iter().map(|arg| self.converted(arg, &target, location)).collect::<Recorded<Vec<Obj>>>()?;
+        let mut named = Vec::with_capacity(kwargs.len());
+        for (key, value) in kwargs {
+            named.push((key.clone(), self.converted(value, &target, location)?));
+        }
+        Ok(Some((args, named)))
+    }
+
+    /// The type that torch's own lists have for the call.
+    fn target(&mut self, callee: &Shadow, args: &[Obj], kwargs: &[(Obj, Obj)], dtype: &Obj) -> Recorded<Option<Obj>> {
+        let function = match callee {
+            Shadow::Function(function) => function.clone(),
+            // SAFETY: types live as long as torch.
+            Shadow::Method(name) => unsafe { Obj::borrowed(types().tensor.cast()) }.get_attr(name)?,
+            Shadow::Attribute(_) => return Ok(None),
+        };
+        if args.iter().chain(kwargs.iter().map(|(_, value)| value)).all(|value| tensors_in(value).is_empty()) {
+            return Ok(None);
+        }
+        let mut shadows = Vec::with_capacity(args.len());
+        for arg in args {
+            shadows.push(self.translate(arg)?.0);
+        }
+        let named = PyDict::new(py());
+        for (key, value) in kwargs {
+            named.set_item(key.bind(), self.translate(value)?.0.bind())?;
+        }
+        let call = [function, tuple_of(&shadows)?, named.into(), dtype.clone()];
+        let target = functions()?.conversion.call(&call, None);
+        let target = target.map_err(|error| NotRecorded::Break(format!("{} under autocast: {error}", callee.name())))?;
+        Ok((!target.is_none()).then_some(target))
+    }
+
+    fn converted(&mut self, object: &Obj, target: &Obj, location: &str) -> Recorded<Obj> {
+        let types = types();
+        if self.is_tensor(object) {
+            return self.converted_tensor(object, target, location);
+        }
+        if tensors_in(object).is_empty() {
+            return Ok(object.clone());
+        }
+        if let Origin::Outside(_) = self.origin(object) {
+            self.know_whole(object, &mut 4096)?;
+        }
+        let made = if object.class_is(types.list) || object.class_is(types.tuple) {
+            let items =
+                items_of(object).iter().map(|item| self.converted(item, target, location)).collect::<Recorded<Vec<Obj>>>()?;
+            if object.class_is(types.list) { list_of(&items)? } else { tuple_of(&items)? }
+        } else if object.class_is(types.dict) {
+            let dict = PyDict::new(py());
+            for (key, value) in entries_of(object) {
+                dict.set_item(key.bind(), self.converted(&value, target, location)?.bind())?;
+            }
+            dict.into()
+        } else {
+            return Err(NotRecorded::Break(format!("a {} of tensors under autocast", object.class_name())));
+        };
+        self.made(&made);
+        Ok(made)
+    }
+
+    /// Each tensor is converted once, as autocast does it with weights.
+    fn converted_tensor(&mut self, tensor: &Obj, target: &Obj, location: &str) -> Recorded<Obj> {
+        let (shadow, _) = self.shadow(tensor)?;
+        let dtype = shadow.attr("dtype")?;
+        let is_float = shadow.bind().call_method0("is_floating_point")?.is_truthy()?;
+        if !is_float || dtype.is(target) || dtype.text() == "torch.float64" {
+            return Ok(tensor.clone());
+        }
+        let key = (tensor.id(), target.id());
+        let version = shadow.attr("_version")?.bind().extract::<u64>()?;
+        if let Some((known, converted)) = self.graph.conversions.get(&key)
+            && *known == version
+        {
+            return Ok(converted.clone());
+        }
+        let to = Shadow::Method(Obj::str("to"));
+        let converted = self.torch_call(&to, &[tensor.clone(), target.clone()], &[], location)?.obj;
+        self.graph.conversions.insert(key, (version, converted.clone()));
+        Ok(converted)
+    }
+}
