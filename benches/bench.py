@@ -3,6 +3,7 @@
     make bench                                    # all of it
     make bench BENCH="--models gpt2,vit --modes default --iters 10"
     make bench BENCH="--modes default,freezing"   # and with frozen weights, for both compilers
+    make bench BENCH="--train"                    # training steps: forward, loss, backward, AdamW
     make bench BENCH=--overhead                   # what a call costs besides the work, by the depth of the model
 
 Prints a table and writes bench.json and bench.svg into `--out`: results/ next to this file, unless told otherwise. The chart in the
@@ -33,7 +34,7 @@ def main() -> None:
     for name in given.models.split(","):
         eager = None
         for run, mode in plan(given):
-            row = measure.in_fresh_process(name, run, mode, given.dtype, given.iters)
+            row = measure.in_fresh_process(name, run, mode, given.dtype, given.iters, given.train)
             rows.append(row)
             eager = row if run == "eager" else eager
             print(line(row, eager), flush=True)
@@ -52,6 +53,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--dtype", default="float32")
     parser.add_argument("--iters", type=int, default=20)
     parser.add_argument("--overhead", action="store_true", help="measure small calls instead")
+    parser.add_argument("--train", action="store_true")
     parser.add_argument("--out", type=pathlib.Path, default=RESULTS)
     return parser.parse_args()
 

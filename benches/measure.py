@@ -1,10 +1,10 @@
 """Measures one workload under one compiler, in a process of its own.
 
-    python benches/measure.py gpt2 oxytorch [--mode default] [--dtype float32] [--iters 20]
+    python benches/measure.py gpt2 oxytorch [--mode default] [--dtype float32] [--iters 20] [--train]
 
 Prints one line of JSON. `compile_s` is the time from graph to callable (what the backend does); `first_s` the whole first call,
 capture included; `call_mb` what one call holds at its peak in tensors and intermediates, `peak_mb` the peak of the whole process'
-resident memory, with the compiler in it.
+resident memory, with the compiler in it. With `--train` a call is a step: forward, loss, backward, AdamW; `error` is that of the gradients.
 """
 
 from __future__ import annotations
@@ -26,28 +26,62 @@ RUNS = ("eager", "oxytorch", "oxyfx", "inductor")
 FREEZING = "freezing"
 
 
-def measure(name: str, run: str, mode: str = "default", dtype: str = "float32", iters: int = 20) -> dict:
+def measure(name: str, run: str, mode: str = "default", dtype: str = "float32", iters: int = 20, train: bool = False) -> dict:
     amx.avoid_if_broken()
     import torch
     import zoo
 
     workload = zoo.build(name, getattr(torch, dtype))
+    if train:
+        workload = Steps(workload)
     compiled, compile_times = compiler(run, mode)(workload.model)
     first_s, out = timed(lambda: workload.run(compiled))
     second_s, _ = timed(lambda: workload.run(compiled))
     for _ in range(3):
         workload.run(compiled)
     times = sorted(timed(lambda: workload.run(compiled))[0] for _ in range(iters))
-    result = dict(model=name, run=run, mode=mode, dtype=dtype, compile_s=0.0, first_s=first_s, second_s=second_s)
+    result = dict(model=name, run=run, mode=mode, dtype=dtype, train=train, compile_s=0.0, first_s=first_s, second_s=second_s)
     result |= dict(ms=times[len(times) // 2] * 1e3, best_ms=times[0] * 1e3, peak_mb=max_rss_mb())
     result["call_mb"] = arena_mb(run) + allocated_mb(lambda: workload.run(compiled))
     if run != "eager":
-        result["error"] = relative_error(out, workload.run(workload.model))
+        result["error"] = relative_error(out, workload.first() if train else workload.run(workload.model))
     if run.startswith("oxy"):
         result["report"] = last_report()
         compile_times = compile_times or result["report"]["stages"].values()
     result["compile_s"] = sum(compile_times)
     return result
+
+
+class Steps:
+    """A workload whose run is a training step; the gradients stand for its result. The model is in train mode."""
+
+    def __init__(self, workload):
+        import copy
+
+        import torch
+
+        self.workload, self.model = workload, workload.model.train()
+        self.untouched = copy.deepcopy(self.model)
+        self.optimizer = torch.optim.AdamW(self.model.parameters(), lr=1e-4)
+
+    def run(self, model):
+        self.optimizer.zero_grad(set_to_none=True)
+        gradients = self.gradients(model, self.model)
+        self.optimizer.step()
+        return gradients
+
+    def gradients(self, called, model):
+        import torch
+        import zoo
+
+        torch.manual_seed(0)
+        zoo.main_output(called(*self.workload.args, **self.workload.kwargs)).square().mean().backward()
+        # Those of the last parameter: to gather all of them would be measured, too.
+        return next(p.grad for p in reversed(list(model.parameters())) if p.grad is not None)
+
+    def first(self):
+        """The gradients of the first step, by eager."""
+        return self.gradients(self.untouched, self.untouched)
 
 
 def compiler(run: str, mode: str):
@@ -130,11 +164,14 @@ def max_rss_mb() -> float:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
 
 
-def in_fresh_process(name: str, run: str, mode: str = "default", dtype: str = "float32", iters: int = 20, timeout: int = 900) -> dict:
+def in_fresh_process(
+    name: str, run: str, mode: str = "default", dtype: str = "float32", iters: int = 20, train: bool = False, timeout: int = 900
+) -> dict:
     """The same, in a new process whose caches are empty."""
     with tempfile.TemporaryDirectory(prefix="oxytorch-bench-") as folder:
         fresh = dict(TORCHINDUCTOR_CACHE_DIR=folder, TORCHINDUCTOR_FX_GRAPH_CACHE="0", TORCHINDUCTOR_AUTOGRAD_CACHE="0")
         command = [sys.executable, __file__, name, run, "--mode", mode, "--dtype", dtype, "--iters", str(iters)]
+        command += ["--train"] if train else []
         try:
             done = subprocess.run(command, capture_output=True, text=True, timeout=timeout, env=os.environ | fresh)
         except subprocess.TimeoutExpired:
@@ -153,5 +190,6 @@ if __name__ == "__main__":
     parser.add_argument("--mode", default="default")
     parser.add_argument("--dtype", default="float32")
     parser.add_argument("--iters", type=int, default=20)
+    parser.add_argument("--train", action="store_true")
     given = parser.parse_args()
-    print(json.dumps(measure(given.name, given.run, given.mode, given.dtype, given.iters)))
+    print(json.dumps(measure(given.name, given.run, given.mode, given.dtype, given.iters, given.train)))

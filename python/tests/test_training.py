@@ -511,3 +511,141 @@ def test_dropout_differs_between_steps_and_repeats_under_a_seed(door):
     # The same mask in both directions: what was dropped gets no gradient.
     rows = first[1].abs().sum(1) == 0
     assert not rows.all()
+
+
+def gradients_under_autocast(model, called, t, dtype, scaler=None):
+    model.zero_grad()
+    with torch.autocast("cpu", dtype=dtype):
+        out = called(t)
+        loss = F.mse_loss(out.float(), torch.zeros_like(out, dtype=torch.float32))
+    (scaler.scale(loss) if scaler else loss).backward()
+    return out.detach(), [p.grad for p in model.parameters() if p.grad is not None]
+
+
+@both
+@pytest.mark.parametrize("kind", [Net, Norms])
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16], ids=str)
+def test_autocast_around_a_step_179804(door, kind, dtype):
+    model, plain = kind(), kind()
+    plain.load_state_dict(model.state_dict())
+    called = DOORS[door](model)
+    t = torch.randn(4, 8) if kind is Net else torch.randn(2, 3, 6, 6)
+    for _ in range(2):
+        got, want = gradients_under_autocast(model, called, t, dtype), gradients_under_autocast(plain, plain, t, dtype)
+        assert got[0].dtype == want[0].dtype == dtype
+        for ours, theirs in zip(got[1], want[1]):
+            assert ours.dtype == theirs.dtype
+            torch.testing.assert_close(ours, theirs, rtol=2e-2, atol=2e-2 * theirs.abs().max().item() + 1e-6)
+    # Without it again: what autocast did must not stay.
+    compare.assert_same(called(t).detach(), plain(t).detach())
+    assert called(t).dtype == torch.float32
+
+
+@both
+def test_autocast_inside_of_a_step(door):
+    class Inside(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.net = Net()
+
+        def forward(self, t):
+            with torch.autocast("cpu", dtype=torch.bfloat16):
+                hidden = self.net(t)
+                with torch.autocast("cpu", enabled=False):
+                    other = self.net(t)
+            return hidden.float() + other * 2
+
+    model, plain = Inside(), Inside()
+    plain.load_state_dict(model.state_dict())
+    called = DOORS[door](model)
+    t = torch.randn(4, 8)
+    for _ in range(3):
+        outs = []
+        for this, call in ((model, called), (plain, plain)):
+            this.zero_grad()
+            outs.append(call(t))
+            outs[-1].sum().backward()
+        torch.testing.assert_close(outs[0], outs[1], rtol=2e-2, atol=2e-2)
+        for ours, theirs in zip(model.parameters(), plain.parameters()):
+            if theirs.grad is not None:
+                torch.testing.assert_close(ours.grad, theirs.grad, rtol=2e-2, atol=2e-2 * theirs.grad.abs().max().item())
+        assert not torch.is_autocast_enabled("cpu")
+
+
+@both
+def test_a_gradient_scaler(door):
+    model, plain = Net(), Net()
+    plain.load_state_dict(model.state_dict())
+    called = DOORS[door](model)
+    runs = [(this, call, torch.optim.SGD(this.parameters(), lr=0.1), torch.amp.GradScaler("cpu", init_scale=64.0)) for this, call in ((model, called), (plain, plain))]
+    for step in range(4):
+        t = torch.randn(4, 8)
+        if step == 2:
+            t[0, 0] = float("inf")  # the step is left out and the scale halved
+        for this, call, optimizer, scaler in runs:
+            gradients_under_autocast(this, call, t, torch.bfloat16, scaler)
+            scaler.step(optimizer)
+            scaler.update()
+    assert runs[0][3].get_scale() == runs[1][3].get_scale() == 32.0
+    for ours, theirs in zip(model.parameters(), plain.parameters()):
+        torch.testing.assert_close(ours, theirs, rtol=2e-2, atol=2e-3)
+
+
+@both
+@pytest.mark.parametrize("reentrant", [False, True], ids=["saved", "reentrant"])
+def test_checkpoints_inside(door, reentrant):
+    from torch.utils.checkpoint import checkpoint
+
+    class Block(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.first, self.second = nn.Linear(8, 32), nn.Linear(32, 8)
+
+        def inner(self, t):
+            return self.second(F.gelu(self.first(t)))
+
+        def forward(self, t):
+            return t + checkpoint(self.inner, t, use_reentrant=reentrant)
+
+    check(nn.Sequential(Block(), nn.LayerNorm(8), Block()), x(), door=door)
+
+
+@both
+def test_checkpoints_around(door):
+    from torch.utils.checkpoint import checkpoint
+
+    blocks = [Net() for _ in range(2)]
+    called = [DOORS[door](block) for block in blocks]
+    t = x()
+
+    def step(calls):
+        t.grad = None
+        for block in blocks:
+            block.zero_grad()
+        sum(checkpoint(call, t, use_reentrant=False) for call in calls).sum().backward()
+        return [t.grad.clone()] + [p.grad.clone() for block in blocks for p in block.parameters() if p.grad is not None]
+
+    for _ in range(2):
+        compare.assert_same(step(called), step(blocks))
+
+
+@both
+def test_what_a_checkpoint_around_saves(door):
+    """Nothing of what is inside stays alive until the backward pass."""
+    from torch.utils.checkpoint import checkpoint
+
+    net = nn.Sequential(nn.Linear(8, 64), nn.GELU(), nn.Linear(64, 8))
+    called = DOORS[door](net)
+    t = x()
+    called(t)
+    out = checkpoint(called, t, use_reentrant=False)
+    stack, seen, held = [out.grad_fn], set(), 0
+    while stack:
+        node = stack.pop()
+        if node is None or node in seen:
+            continue
+        seen.add(node)
+        held += sum(1 for name in dir(node) if name in ("inputs", "saved_intermediates") and getattr(node, name) is not None)
+        stack += [parent for parent, _ in node.next_functions]
+    assert held == 0
+    out.sum().backward()

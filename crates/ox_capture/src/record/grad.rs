@@ -6,7 +6,7 @@ use crate::guard::Check;
 use crate::obj::{Obj, py};
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
-use pyo3::types::PyDict;
+use pyo3::types::{PyCFunction, PyDict};
 
 pub fn requires_grad(tensor: &Obj) -> PyResult<bool> {
     tensor.attr("requires_grad")?.truth()
@@ -86,6 +86,42 @@ impl Drop for GradMode {
         // Neither the function nor its argument can be wrong.
         let _ = functions().and_then(|f| f.set.call(&[Obj::bool(self.before)], None));
     }
+}
+
+/// Saved-tensor hooks of the program's are for its own tensors, not for shadows: while this lives, what is saved is kept as it is.
+pub struct NoHooks {
+    pushed: bool,
+}
+
+impl NoHooks {
+    pub fn new() -> PyResult<NoHooks> {
+        static KEEP: PyOnceLock<Obj> = PyOnceLock::new();
+        let hooks = autograd()?;
+        if hooks.bind().call_method1("_top_saved_tensors_default_hooks", (true,))?.is_none() {
+            return Ok(NoHooks { pushed: false });
+        }
+        let keep = KEEP.get_or_try_init(py(), || -> PyResult<Obj> {
+            let keep =
+                PyCFunction::new_closure(py(), None, None, |args, _| -> PyResult<Py<PyAny>> { Ok(args.get_item(0)?.unbind()) })?;
+            Ok(keep.into())
+        })?;
+        hooks.bind().call_method1("_push_saved_tensors_default_hooks", (keep.bind(), keep.bind()))?;
+        Ok(NoHooks { pushed: true })
+    }
+}
+
+impl Drop for NoHooks {
+    fn drop(&mut self) {
+        if self.pushed {
+            // What was pushed can be popped.
+            let _ = autograd().and_then(|hooks| hooks.bind().call_method0("_pop_saved_tensors_default_hooks").map(drop));
+        }
+    }
+}
+
+fn autograd() -> PyResult<&'static Obj> {
+    static MODULE: PyOnceLock<Obj> = PyOnceLock::new();
+    MODULE.get_or_try_init(py(), || Ok(py().import("torch._C._autograd")?.into()))
 }
 
 impl Recording {

@@ -21,7 +21,6 @@ use ox_capture::GradMode;
 use ox_driver::Source;
 use ox_runtime::TensorRef;
 use pyo3::exceptions::{PyException, PyRuntimeError};
-use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyList, PyTuple};
@@ -104,7 +103,6 @@ impl TrainingCallable {
         }
         let results = &wrapped[..self.results];
         let plain = results.iter().zip(&self.gradients.outputs).filter(|(_, grad)| !**grad).map(|(result, _)| result);
-        self.note_writes(py, inputs)?;
         Ok((PyTuple::new(py, results)?, saved, PyList::new(py, plain)?))
     }
 
@@ -190,17 +188,6 @@ impl TrainingCallable {
                 PyRuntimeError::new_err(format!("oxytorch: internal error: {message}"))
             }
         })
-    }
-
-    /// Inputs that the program wrote have another version: torch then finds out who had saved the old one.
-    fn note_writes(&self, py: Python<'_>, inputs: &Bound<'_, PyTuple>) -> PyResult<()> {
-        if self.native.graph.mutations.is_empty() {
-            return Ok(());
-        }
-        let written =
-            self.native.graph.mutations.iter().map(|m| inputs.get_item(m.input as usize)).collect::<PyResult<Vec<_>>>()?;
-        let graph = py.import(intern!(py, "torch.autograd.graph"))?;
-        graph.call_method1(intern!(py, "increment_version"), (PyList::new(py, written)?,)).map(drop)
     }
 
     fn pack<'py>(
