@@ -35,7 +35,8 @@ def page(results: dict[str, dict], summary: str) -> str:
     parts = [HEAD.format(count=len(results), summary=summary, machine=machine(), ratio=middle)]
     for library in LIBRARIES:
         entries = [result for result in results.values() if result["library"] == library]
-        parts += [f"## {library}\n\n", table(entries), "\n"]
+        if entries:
+            parts += [f"## {library}\n\n", table(entries), "\n"]
     parts += ["## What is not one graph, and why\n\n", reasons(results)]
     return "".join(parts)
 
