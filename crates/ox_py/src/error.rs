@@ -21,24 +21,28 @@ pub fn options_error(error: OptionsError) -> PyErr {
     PyValueError::new_err(error.to_string())
 }
 
-/// The exception for a mistake of the user's, with the line in the user's code.
+/// The exception for a mistake of the user's, in eager's words; the user's line stands in its traceback.
 pub fn user_error(kind: Exception, message: &str, location: &str) -> PyErr {
-    let text = if location.is_empty() { message.to_string() } else { format!("{message} (at {location})") };
-    match kind {
+    let text = message.to_string();
+    let error = match kind {
         Exception::IndexError => PyIndexError::new_err(text),
         Exception::RuntimeError => PyRuntimeError::new_err(text),
         Exception::ZeroDivisionError => division_error(text),
+    };
+    match location.rsplit_once(':').and_then(|(file, line)| Some((file, line.parse().ok()?))) {
+        Some((file, line)) => ox_capture::at_line(error, "compiled", file, line),
+        None => error,
     }
 }
 
-/// Eager raises a RuntimeError that says "ZeroDivisionError": ours is both, so that either can be caught.
+/// Eager raises a RuntimeError that says "ZeroDivisionError": ours looks like it and is both, so that either can be caught.
 fn division_error(text: String) -> PyErr {
     static CLASS: PyOnceLock<Py<PyType>> = PyOnceLock::new();
     Python::attach(|py| {
         let made = CLASS.get_or_try_init(py, || -> PyResult<Py<PyType>> {
             let bases = PyTuple::new(py, [py.get_type::<PyRuntimeError>(), py.get_type::<PyZeroDivisionError>()])?;
-            let body = [("__module__", "oxytorch")].into_py_dict(py)?;
-            let class = py.get_type::<PyType>().call1(("IntegerDivisionByZero", bases, body))?;
+            let body = [("__module__", "builtins")].into_py_dict(py)?;
+            let class = py.get_type::<PyType>().call1(("RuntimeError", bases, body))?;
             Ok(class.cast_into::<PyType>()?.unbind())
         });
         made.map_or_else(|error| error, |class| PyErr::from_type(class.bind(py).clone(), text))

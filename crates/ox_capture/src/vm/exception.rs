@@ -216,9 +216,14 @@ fn generator_raised(error: PyErr) -> PyErr {
 
 /// The exception with the user's line in its traceback.
 fn with_line(error: PyErr, code: &super::CodeInfo, at: usize) -> PyErr {
-    let (Ok(name), Ok(file)) = (CString::new(code.name.as_str()), CString::new(code.file.as_str())) else { return error };
+    at_line(error, &code.name, &code.file, code.line(at))
+}
+
+/// The exception with a line more in its traceback.
+pub fn at_line(error: PyErr, function: &str, file: &str, line: u32) -> PyErr {
+    let (Ok(function), Ok(file)) = (CString::new(function), CString::new(file)) else { return error };
     error.restore(py());
     // SAFETY: an exception is pending; two C strings.
-    unsafe { _PyTraceback_Add(name.as_ptr(), file.as_ptr(), code.line(at) as c_int) };
+    unsafe { _PyTraceback_Add(function.as_ptr(), file.as_ptr(), line as c_int) };
     PyErr::fetch(py())
 }

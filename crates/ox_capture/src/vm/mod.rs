@@ -26,6 +26,7 @@ pub use bind::Args;
 pub use break_::Refused;
 pub use code::{CodeInfo, code_info};
 pub use escape::Escape;
+pub use exception::at_line;
 pub use generator::VmGenerator;
 pub use iterate::VmIterator;
 
