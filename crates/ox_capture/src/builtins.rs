@@ -28,7 +28,6 @@ pub enum Known {
     Sorted,
     Vars,
     Format,
-    Reduce,
     /// Reads a mode of torch's, which is checked by asking again.
     State,
     /// Reads the grad mode, which is checked at the beginning and changed by the program.
@@ -57,6 +56,7 @@ struct Tables {
     operators: FxHashSet<usize>,
     torch: FxHashSet<usize>,
     frame: FxHashMap<usize, &'static str>,
+    data: FxHashSet<usize>,
     tensor_base: usize,
     keep: Vec<Obj>,
 }
@@ -83,7 +83,6 @@ const KNOWN: &[(&str, &str, Known)] = &[
     ("builtins", "vars", Known::Vars),
     ("builtins", "format", Known::Format),
     ("builtins", "repr", Known::Format),
-    ("_functools", "reduce", Known::Reduce),
     ("torch", "is_grad_enabled", Known::Grad),
     ("torch", "is_inference_mode_enabled", Known::State),
     ("torch", "get_default_dtype", Known::State),
@@ -136,6 +135,16 @@ const PURE: &[(&str, &str)] = &[
     ("posixpath", ""),
 ];
 
+/// Classes in C whose objects keep what they are given and ask it nothing, and that `__reduce_ex__` describes.
+const DATA: &[(&str, &str)] = &[
+    ("builtins", "bytearray"),
+    ("collections", "deque defaultdict"),
+    ("types", "SimpleNamespace"),
+    ("operator", "itemgetter attrgetter methodcaller"),
+    ("decimal", "Decimal"),
+    ("array", "array"),
+];
+
 /// Bound in C, where functions are torch's operators.
 const TORCH: &[&str] = &["_VariableFunctions", "_nn", "_special", "_linalg", "_fft"];
 
@@ -155,6 +164,7 @@ impl Tables {
             operators: FxHashSet::default(),
             torch: FxHashSet::default(),
             frame: FxHashMap::default(),
+            data: FxHashSet::default(),
             tensor_base: 0,
             keep: Vec::new(),
         };
@@ -207,6 +217,13 @@ impl Tables {
             tables.frame.insert(object.id(), name);
             tables.keep.push(object);
         }
+        for (module, names) in DATA {
+            for name in names.split(' ') {
+                let class: Obj = py.import(*module)?.getattr(name)?.into();
+                tables.data.insert(class.id());
+                tables.keep.push(class);
+            }
+        }
         tables.tensor_base = core.getattr("TensorBase")?.as_ptr() as usize;
         Ok(tables)
     }
@@ -254,6 +271,10 @@ pub fn operator_on(object: &Obj) -> bool {
 
 pub fn frame_function(object: &Obj) -> Option<&'static str> {
     tables().frame.get(&object.id()).copied()
+}
+
+pub fn is_data_class(class: &Obj) -> bool {
+    tables().data.contains(&class.id())
 }
 
 pub fn is_torch(object: &Obj) -> bool {

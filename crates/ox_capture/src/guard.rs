@@ -23,7 +23,7 @@ pub enum Check {
     Len(SourceId, usize),
     /// A dict has just these keys, in this order.
     Keys(SourceId, Vec<Obj>),
-    /// A set has just these members.
+    /// A set has just these members, and gives them in this order.
     Members(SourceId, Vec<Obj>),
     NoKey(SourceId, Obj),
     HasKey(SourceId, Obj),
@@ -159,6 +159,9 @@ fn has_names(kwargs: Option<&Obj>, names: &[Obj]) -> bool {
 
 pub fn length(object: &Obj) -> Option<usize> {
     let types = types();
+    if object.class_is(types.deque) {
+        return object.bind().len().ok();
+    }
     let counted = [types.list, types.tuple, types.dict, types.set, types.frozenset];
     if !counted.iter().any(|t| object.is_instance_of(*t)) {
         return None;
@@ -187,5 +190,6 @@ fn has_keys(dict: &Obj, keys: &[Obj]) -> bool {
 }
 
 fn has_members(set: &Obj, members: &[Obj]) -> bool {
-    length(set) == Some(members.len()) && members.iter().all(|m| set.bind().contains(m.bind()).unwrap_or(false))
+    let Some(found) = (length(set) == Some(members.len())).then(|| set.bind().try_iter().ok()).flatten() else { return false };
+    found.flatten().map(Obj::from).zip(members).all(|(found, member)| found.is(member) || same_value(&found, member))
 }

@@ -183,7 +183,7 @@ pub fn list_of(items: &[Obj]) -> PyResult<Obj> {
     }
 }
 
-/// The items of an exact tuple or list.
+/// The items of a tuple, list or deque.
 pub fn items_of(sequence: &Obj) -> Vec<Obj> {
     let ptr = sequence.ptr();
     // SAFETY: the kind is checked before its own functions are used; indices are in range.
@@ -192,6 +192,8 @@ pub fn items_of(sequence: &Obj) -> Vec<Obj> {
             (0..ffi::PyTuple_Size(ptr)).map(|n| Obj::borrowed(ffi::PyTuple_GetItem(ptr, n))).collect()
         } else if ffi::PyList_Check(ptr) != 0 {
             (0..ffi::PyList_Size(ptr)).map(|n| Obj::borrowed(ffi::PyList_GetItem(ptr, n))).collect()
+        } else if sequence.is_instance_of(crate::types::types().deque) {
+            sequence.bind().try_iter().map(|items| items.flatten().map(Obj::from).collect()).unwrap_or_default()
         } else {
             Vec::new()
         }

@@ -3,6 +3,8 @@
 use crate::obj::{Obj, py, tuple_of};
 use crate::source::{SourceId, Sources, Values, instance_dict, short};
 use crate::types::types;
+use crate::vm::snapshot::{FrameShot, value_of};
+use crate::vm::{Kind, State, VmGenerator, VmIterator, at_line};
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::ffi;
 use pyo3::prelude::*;
@@ -22,6 +24,10 @@ pub struct Build {
     pub shape: Shape,
     /// Entries of the instance's own dict.
     pub dict: Vec<(Obj, Recipe)>,
+    /// Fields by `__slots__`.
+    pub slots: Vec<(Obj, Recipe)>,
+    /// An iterator or generator of the machine's that an earlier segment built: it is the same object, further on.
+    pub onto: Option<SourceId>,
 }
 
 #[derive(Clone, Debug)]
@@ -35,6 +41,23 @@ pub enum Shape {
     Cell(Option<Recipe>),
     /// Called with these arguments: bound methods, slices, iterators.
     Call(Vec<Recipe>),
+    /// `base.__new__(class, ...)`: a subclass of a built-in type whose value is fixed when it is made.
+    New(Obj, Vec<Recipe>),
+    /// What a callable gives for these arguments, the last of them by name; then its state, items and entries are put in.
+    Made {
+        by: Recipe,
+        args: Vec<Recipe>,
+        names: Vec<Obj>,
+        rest: Rest,
+    },
+    /// An iterator of the machine's: its kind, its place, and what it runs over.
+    Iterator(&'static str, i64, Vec<Recipe>),
+    /// A generator of the machine's: its frame, unless that runs or is done.
+    Generator {
+        frame: Option<Box<FrameShot>>,
+        started: bool,
+        running: bool,
+    },
     /// Made by its class in C, without the `__init__` of the program's, which ran before.
     Exception {
         base: Obj,
@@ -42,7 +65,10 @@ pub enum Shape {
         cause: Option<Recipe>,
         context: Option<Recipe>,
         suppressed: bool,
-        raised: bool,
+        /// The lines of its traceback, outermost first: function, file, line. Empty if it was not raised.
+        lines: Vec<(String, String, u32)>,
+        /// Fields in C beside the arguments.
+        fields: Vec<(&'static str, Recipe)>,
     },
     Function {
         code: Obj,
@@ -50,6 +76,14 @@ pub enum Shape {
         name: Obj,
         parts: [Option<Recipe>; 3],
     },
+}
+
+/// What `__reduce_ex__` says of an object beside how it is made.
+#[derive(Clone, Debug, Default)]
+pub struct Rest {
+    pub state: Option<Recipe>,
+    pub items: Vec<Recipe>,
+    pub entries: Vec<(Recipe, Recipe)>,
 }
 
 impl Recipe {
@@ -77,7 +111,7 @@ pub fn build_all(builds: &[Build], sources: &Sources, values: &mut Values<'_>) -
     // Tuples and calls stand behind what they hold: `inspect` numbers children first.
     for (n, build) in builds.iter().enumerate() {
         if build.shape.is_changeable() {
-            built[n] = Some(build.shell()?);
+            built[n] = Some(build.shell(sources, values)?);
         }
     }
     for (n, build) in builds.iter().enumerate() {
@@ -100,17 +134,22 @@ pub fn build_all(builds: &[Build], sources: &Sources, values: &mut Values<'_>) -
 
 impl Shape {
     fn is_changeable(&self) -> bool {
-        matches!(self, Shape::List(_) | Shape::Set(_) | Shape::Dict(_) | Shape::Plain | Shape::Cell(_))
+        use Shape::*;
+        matches!(self, List(_) | Set(_) | Dict(_) | Plain | Cell(_) | Iterator(..) | Generator { .. })
     }
 }
 
 impl Build {
     /// An empty object of the class, without `__init__`.
-    fn shell(&self) -> PyResult<Obj> {
+    fn shell(&self, sources: &Sources, values: &mut Values<'_>) -> PyResult<Obj> {
+        if let Some(earlier) = self.onto.and_then(|id| values.get(sources, id)) {
+            return Ok(earlier);
+        }
         let base = match &self.shape {
+            Shape::Iterator(..) => return Ok(Bound::new(py(), VmIterator::empty())?.into()),
+            Shape::Generator { .. } => return Ok(Bound::new(py(), VmGenerator::empty())?.into()),
             Shape::List(_) => types().list,
             Shape::Set(_) => types().set,
-            Shape::Dict(_) if self.class.ptr() == types().default_dict.cast() => return self.class.call(&[], None),
             Shape::Dict(_) if is_subtype(&self.class, types().ordered_dict) => types().ordered_dict,
             Shape::Dict(_) => types().dict,
             // SAFETY: a new, empty cell.
@@ -136,6 +175,20 @@ impl Build {
                 }
             }
             Shape::Call(args) => self.class.call(&all(args)?, None),
+            Shape::New(base, args) => {
+                let args = all(args)?;
+                base.attr("__new__")?.call(&[std::slice::from_ref(&self.class), &args].concat(), None)
+            }
+            Shape::Made { by, args, names, .. } => {
+                let mut args = all(args)?;
+                let named = args.split_off(args.len() - names.len());
+                let keywords = pyo3::types::PyDict::new(py());
+                for (name, value) in names.iter().zip(&named) {
+                    keywords.set_item(name.bind(), value.bind())?;
+                }
+                let keywords = Obj::from(keywords);
+                by.get(sources, values, built)?.call(&args, (!names.is_empty()).then_some(&keywords))
+            }
             Shape::Exception { base, args, .. } => {
                 let args = all(args)?;
                 let made = base.attr("__new__")?.call(&[std::slice::from_ref(&self.class), &args].concat(), None)?;
@@ -191,10 +244,41 @@ impl Build {
                 // SAFETY: a cell.
                 check(unsafe { ffi::PyCell_Set(object.ptr(), value.ptr()) })?;
             }
-            Shape::Exception { cause, context, suppressed, raised, .. } => {
+            Shape::Exception { cause, context, suppressed, lines, fields, .. } => {
                 let mut get = |recipe: &Option<Recipe>| recipe.as_ref().map(|r| r.get(sources, values, built)).transpose();
                 let (cause, context) = (get(cause)?, get(context)?);
-                set_chain(object, cause, context, *suppressed, *raised)?;
+                set_chain(object, cause, context, *suppressed, !lines.is_empty())?;
+                for (name, value) in fields {
+                    object.bind().setattr(*name, value.get(sources, values, built)?.bind())?;
+                }
+                let mut error = PyErr::from_value(object.bind().clone());
+                for (function, file, line) in lines.iter().rev() {
+                    error = at_line(error, function, file, *line);
+                }
+                drop(error.into_value(py()));
+            }
+            Shape::Made { rest, .. } => {
+                if let Some(state) = &rest.state {
+                    object.bind().call_method1("__setstate__", (state.get(sources, values, built)?.bind(),))?;
+                }
+                for item in &rest.items {
+                    object.bind().call_method1("append", (item.get(sources, values, built)?.bind(),))?;
+                }
+                for (key, value) in &rest.entries {
+                    let (key, value) = (key.get(sources, values, built)?, value.get(sources, values, built)?);
+                    object.bind().set_item(key.bind(), value.bind())?;
+                }
+            }
+            Shape::Iterator(name, at, parts) => {
+                let parts = parts.iter().map(|part| value_of(part, part.get(sources, values, built)));
+                let kind = Kind::from_parts(name, parts.collect::<PyResult<_>>()?, *at)?;
+                object.bind().cast::<VmIterator>().map_err(PyErr::from)?.borrow().kind.replace(kind);
+            }
+            Shape::Generator { frame, started, running } => {
+                let mut get = |recipe: &Recipe| value_of(recipe, recipe.get(sources, values, built));
+                let frame = frame.as_ref().map(|shot| shot.frame(&mut get)).transpose()?;
+                let generator = object.bind().cast::<VmGenerator>().map_err(PyErr::from)?.borrow();
+                generator.set(frame, &State { started: *started, running: *running });
             }
             _ => {}
         }
@@ -202,6 +286,11 @@ impl Build {
     }
 
     fn fill_dict(&self, object: &Obj, sources: &Sources, values: &mut Values<'_>, built: &[Option<Obj>]) -> PyResult<()> {
+        for (name, value) in &self.slots {
+            let value = value.get(sources, values, built)?;
+            // SAFETY: live objects.
+            check(unsafe { ffi::PyObject_GenericSetAttr(object.ptr(), name.ptr(), value.ptr()) })?;
+        }
         if self.dict.is_empty() {
             return Ok(());
         }
@@ -218,6 +307,9 @@ impl Build {
         let list = |items: &[Recipe]| items.iter().map(|r| r.show(sources)).collect::<Vec<_>>().join(", ");
         let shape = match &self.shape {
             Shape::List(items) | Shape::Tuple(items) | Shape::Set(items) | Shape::Call(items) => list(items),
+            Shape::New(_, items) | Shape::Iterator(_, _, items) => list(items),
+            Shape::Made { by, args, .. } => format!("by {}({})", by.show(sources), list(args)),
+            Shape::Generator { .. } => String::new(),
             Shape::Exception { args, .. } => list(args),
             Shape::Dict(entries) => {
                 let parts = entries.iter().map(|(k, v)| format!("{}: {}", k.show(sources), v.show(sources)));
@@ -227,7 +319,8 @@ impl Build {
             Shape::Cell(value) => value.as_ref().map(|v| v.show(sources)).unwrap_or_default(),
             Shape::Function { name, .. } => name.text(),
         };
-        let dict: Vec<String> = self.dict.iter().map(|(k, v)| format!("{}={}", k.bind(), v.show(sources))).collect();
+        let dict: Vec<String> =
+            self.dict.iter().chain(&self.slots).map(|(k, v)| format!("{}={}", k.bind(), v.show(sources))).collect();
         let dict = if dict.is_empty() { String::new() } else { format!(" with {}", dict.join(", ")) };
         format!("{}({shape}){dict}", short(&self.class))
     }

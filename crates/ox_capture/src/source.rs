@@ -285,6 +285,9 @@ impl<'a> Values<'a> {
 
 fn item(of: &Obj, n: usize) -> Option<Obj> {
     let types = types();
+    if of.class_is(types.deque) {
+        return of.bind().get_item(n).ok().map(Obj::from);
+    }
     if of.is_instance_of(types.list) || of.is_instance_of(types.tuple) { items_of_one(of, n) } else { None }
 }
 

@@ -80,6 +80,9 @@ types! {
     mapping_proxy = "types", "MappingProxyType";
     union = "types", "UnionType";
     generic_alias = "types", "GenericAlias";
+    dict_keys = "_collections_abc", "dict_keys";
+    dict_values = "_collections_abc", "dict_values";
+    dict_items = "_collections_abc", "dict_items";
     partial = "functools", "partial";
     ordered_dict = "collections", "OrderedDict";
     default_dict = "collections", "defaultdict";

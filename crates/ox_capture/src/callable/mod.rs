@@ -78,6 +78,7 @@ impl Captured {
         }
         crate::types::load(py)?;
         crate::builtins::load(py)?;
+        crate::vm::load_library(py)?;
         crate::lazy::lazy_class()?;
         Ok(Captured(Inner {
             function,

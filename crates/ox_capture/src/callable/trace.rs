@@ -168,14 +168,19 @@ impl Inner {
         let is_made = |object: &Obj| matches!(rec.origin(object), Origin::Made | Origin::Unknown);
         let mut escape = Escape::new(&is_made);
         let returned = escape.outside(&value.obj)?;
-        if escape.met {
-            let why = "an iterator or generator comes out".to_string();
+        let Escape { calls, tuples, stuck, .. } = escape;
+        let value = if returned.is(&value.obj) { value } else { returned.clone().into() };
+        let escapes = !calls.is_empty();
+        calls.into_iter().for_each(|call| rec.made_by(call));
+        tuples.iter().for_each(|tuple| rec.register(tuple, Origin::Made));
+        if stuck {
+            let why = "an iterator comes out that the machine has begun".to_string();
             vm.gave_up = Some(why.clone());
             vm.attach_segment(rec.gave_up(why));
         } else if let Some(why) = rec.tainted.clone() {
             vm.attach_segment(rec.gave_up(why));
         } else {
-            self.keep(vm, &mut rec, graph, &value, error.is_some());
+            self.keep(vm, &mut rec, graph, &value, error.is_some(), escapes);
         }
         match error {
             Some(error) => Err(error),

@@ -2,9 +2,11 @@
 
 use super::{Origin, Rec, Recording, Val, abandon};
 use crate::obj::{Obj, entries_of, items_of};
-use crate::recipe::{Build, Recipe, Shape, is_subtype};
-use crate::source::{instance_dict, short};
+use crate::recipe::{Build, Recipe, Shape};
+use crate::source::{generic_attr, instance_dict};
 use crate::types::types;
+use crate::vm::snapshot::FrameShot;
+use crate::vm::{Frame, State, VmGenerator, VmIterator};
 use pyo3::ffi;
 use pyo3::prelude::*;
 use rustc_hash::FxHashMap;
@@ -47,90 +49,112 @@ impl Recording {
         if found.open.contains(&object.id()) {
             return abandon("an object that holds itself in a way that cannot be rebuilt");
         }
-        if is_changeable(object) {
-            let n = found.place(object);
-            let shape = self.shape(object, found)?;
-            let dict = self.own_dict(object, found)?;
-            found.builds[n as usize] = Build { class: object.class(), shape, dict };
-            return Ok(Recipe::Built(n));
-        }
+        let first = is_changeable(object).then(|| found.place(object));
         found.open.push(object.id());
         let shape = self.shape(object, found)?;
-        let dict = self.own_dict(object, found)?;
+        let (dict, slots) = (self.own_dict(object, found)?, self.own_slots(object, found)?);
         found.open.pop();
-        let n = found.place(object);
-        found.builds[n as usize] = Build { class: object.class(), shape, dict };
+        let n = first.unwrap_or_else(|| found.place(object));
+        let onto = self.machines.get(&object.id()).copied();
+        found.builds[n as usize] = Build { class: object.class(), shape, dict, slots, onto };
         Ok(Recipe::Built(n))
     }
 
+    fn all(&self, items: &[Obj], found: &mut Inspection) -> Rec<Vec<Recipe>> {
+        items.iter().map(|item| self.recipe_of(item, found)).collect()
+    }
+
     fn shape(&self, object: &Obj, found: &mut Inspection) -> Rec<Shape> {
-        let types = types();
-        let mut all = |items: Vec<Obj>| -> Rec<Vec<Recipe>> { items.iter().map(|i| self.recipe_of(i, found)).collect() };
+        let t = types();
         let parts = |names: &[&str]| -> Vec<Obj> { names.iter().filter_map(|n| object.attr(n).ok()).collect() };
-        if object.is_instance_of(types.list) {
-            return Ok(Shape::List(all(items_of(object))?));
+        if let Some(call) = self.calls.get(&object.id()) {
+            return self.call_shape(call, found);
         }
-        if object.is_instance_of(types.tuple) {
-            return Ok(Shape::Tuple(all(items_of(object))?));
+        if object.is_instance_of(t.list) {
+            return Ok(Shape::List(self.all(&items_of(object), found)?));
         }
-        if object.class_is(types.set) {
-            return Ok(Shape::Set(all(object
-                .bind()
-                .try_iter()
-                .map(|i| i.flatten().map(Obj::from).collect())
-                .unwrap_or_default())?));
+        if object.is_instance_of(t.tuple) {
+            return Ok(Shape::Tuple(self.all(&items_of(object), found)?));
         }
-        if object.is_instance_of(types.dict) {
-            if object.class_is(types.default_dict) {
-                return abandon("a defaultdict that was made here");
-            }
-            let entries = entries_of(object);
-            let entries = entries.iter().map(|(k, v)| Ok((self.recipe_of(k, found)?, self.recipe_of(v, found)?)));
-            return Ok(Shape::Dict(entries.collect::<Rec<_>>()?));
+        if object.is_instance_of(t.set) {
+            return Ok(Shape::Set(self.all(&members_of(object), found)?));
         }
-        if object.class_is(types.cell) {
+        if object.is_instance_of(t.dict) && !object.is_instance_of(t.default_dict) {
+            return Ok(Shape::Dict(self.entries(object, found)?));
+        }
+        if object.class_is(t.cell) {
             let content = crate::source::cell_contents(object);
             return Ok(Shape::Cell(content.map(|c| self.recipe_of(&c, found)).transpose()?));
         }
-        if object.class_is(types.method) {
-            return Ok(Shape::Call(all(parts(&["__func__", "__self__"]))?));
+        if object.class_is(t.method) {
+            return Ok(Shape::Call(self.all(&parts(&["__func__", "__self__"]), found)?));
         }
-        if object.class_is(types.slice) {
-            return Ok(Shape::Call(all(parts(&["start", "stop", "step"]))?));
+        if object.class_is(t.slice) {
+            return Ok(Shape::Call(self.all(&parts(&["start", "stop", "step"]), found)?));
         }
-        if object.class_is(types.function) {
+        if object.class_is(t.super_) {
+            return Ok(Shape::Call(self.all(&parts(&["__thisclass__", "__self__"]), found)?));
+        }
+        if object.class_is(t.function) {
             return self.function_shape(object, found);
         }
-        if object.is_instance_of(types.base_exception) {
+        if object.is_instance_of(t.base_exception) {
             return self.exception_shape(object, found);
         }
-        if let Ok(iterator) = object.bind().cast::<crate::vm::VmIterator>() {
-            let (name, parts, at) = iterator.borrow().kind.borrow().parts();
-            let mut recipes = vec![Recipe::Const(Obj::str(name)), Recipe::Const(Obj::int(at))];
-            for part in &parts {
-                recipes.push(self.recipe(part, found)?);
-            }
-            return Ok(Shape::Call(recipes));
+        if let Some(shape) = self.machine_shape(object, found)? {
+            return Ok(shape);
         }
         if is_plain_instance(object) {
             return Ok(Shape::Plain);
         }
-        abandon(format!("no recipe for a {}", short(&object.class())))
+        self.native_shape(object, found)
     }
 
-    /// Everything that Python sees of an exception but its traceback.
+    pub(super) fn entries(&self, dict: &Obj, found: &mut Inspection) -> Rec<Vec<(Recipe, Recipe)>> {
+        let entries = entries_of(dict);
+        entries.iter().map(|(k, v)| Ok((self.recipe_of(k, found)?, self.recipe_of(v, found)?))).collect()
+    }
+
+    /// The machine's own iterators and generators.
+    fn machine_shape(&self, object: &Obj, found: &mut Inspection) -> Rec<Option<Shape>> {
+        if let Ok(iterator) = object.bind().cast::<VmIterator>() {
+            let (name, parts, at) = iterator.borrow().kind.borrow().parts();
+            let parts = parts.iter().map(|part| self.recipe(part, found)).collect::<Rec<_>>()?;
+            return Ok(Some(Shape::Iterator(name, at, parts)));
+        }
+        let Ok(generator) = object.bind().cast::<VmGenerator>() else { return Ok(None) };
+        let generator = generator.borrow();
+        let State { started, running } = generator.state();
+        let shot = |frame: &Frame| FrameShot::of(frame, &mut |value| self.recipe(value, found)).map(Box::new);
+        let frame = generator.with_frame(|frame| frame.map(shot).transpose())?;
+        Ok(Some(Shape::Generator { frame, started, running }))
+    }
+
+    /// Everything that Python sees of an exception but the frames of its traceback.
     fn exception_shape(&self, exception: &Obj, found: &mut Inspection) -> Rec<Shape> {
         let part = |name: &str| exception.attr(name).map_err(|e| super::Abandon(e.to_string()));
-        let base = built_in_base(exception).filter(|base| !has_more_than_args(exception, base));
-        let Some(base) = base else { return abandon(format!("no recipe for a {}", short(&exception.class()))) };
-        let args = items_of(&part("args")?).iter().map(|arg| self.recipe_of(arg, found)).collect::<Rec<_>>()?;
+        let Some(base) = built_in_base(&exception.class()) else { return abandon("an exception without a class in C") };
+        let given = part("args")?;
+        let is_group = exception.attr("exceptions").is_ok_and(|inner| inner.class_is(types().tuple));
+        let args = match is_group {
+            // A group is made of its exceptions as they are; the list that the program gave is among its arguments all the same.
+            true => vec![self.recipe_of(&part("message")?, found)?, self.recipe_of(&part("exceptions")?, found)?],
+            false => self.all(&items_of(&given), found)?,
+        };
         let cause = Some(part("__cause__")?).filter(|c| !c.is_none()).map(|c| self.recipe_of(&c, found)).transpose()?;
         // An exception that this call does not know is one that its caller handles.
         let context = Some(part("__context__")?).filter(|c| !c.is_none() && self.origin(c) != Origin::Unknown);
         let context = context.map(|c| self.recipe_of(&c, found)).transpose()?;
         let suppressed = part("__suppress_context__")?.truth().unwrap_or(false);
-        let raised = !part("__traceback__")?.is_none();
-        Ok(Shape::Exception { base, args, cause, context, suppressed, raised })
+        let set = |name: &&'static str| exception.attr(name).ok().filter(|part| !part.is_none()).map(|part| (*name, part));
+        let fields = fields_of(&base).iter().filter_map(set).collect::<Vec<_>>();
+        let mut fields: Vec<(&'static str, Recipe)> =
+            fields.iter().map(|(name, part)| Ok((*name, self.recipe_of(part, found)?))).collect::<Rec<_>>()?;
+        if is_group {
+            fields.push(("args", self.recipe_of(&given, found)?));
+        }
+        let lines = lines_of(part("__traceback__")?);
+        Ok(Shape::Exception { base, args, cause, context, suppressed, lines, fields })
     }
 
     fn function_shape(&self, function: &Obj, found: &mut Inspection) -> Rec<Shape> {
@@ -154,27 +178,69 @@ impl Recording {
         let Some(dict) = instance_dict(object) else { return Ok(Vec::new()) };
         entries_of(&dict).into_iter().map(|(name, value)| Ok((name, self.recipe_of(&value, found)?))).collect()
     }
+
+    fn own_slots(&self, object: &Obj, found: &mut Inspection) -> Rec<Vec<(Obj, Recipe)>> {
+        let filled = slots_of(&object.class()).into_iter().filter_map(|name| Some((name.clone(), generic_attr(object, &name)?)));
+        filled.map(|(name, value)| Ok((name, self.recipe_of(&value, found)?))).collect()
+    }
 }
 
-/// The class in C that keeps an exception's fields.
-fn built_in_base(exception: &Obj) -> Option<Obj> {
-    let mro = items_of(&exception.class().attr("__mro__").ok()?);
+/// The names of the fields that classes written in Python keep in slots.
+fn slots_of(class: &Obj) -> Vec<Obj> {
+    let mro = class.attr("__mro__").map(|mro| items_of(&mro)).unwrap_or_default();
+    let dicts = mro.into_iter().filter(is_heap_type).filter_map(|base| base.attr("__dict__").ok());
+    let written = dicts.filter(|dict| dict.bind().contains("__slots__").unwrap_or(false));
+    let fields = written.filter_map(|dict| dict.bind().call_method0("items").ok()?.try_iter().ok());
+    let fields = fields.flat_map(|items| items.flatten().map(|pair| items_of(&pair.into())).collect::<Vec<_>>());
+    fields.filter(|pair| pair[1].class_is(types().member)).map(|pair| pair[0].clone()).collect()
+}
+
+fn is_heap_type(class: &Obj) -> bool {
     // SAFETY: a type.
-    mro.into_iter().find(|base| unsafe { ffi::PyType_HasFeature(base.ptr().cast(), ffi::Py_TPFLAGS_HEAPTYPE) == 0 })
+    unsafe { ffi::PyType_HasFeature(class.ptr().cast(), ffi::Py_TPFLAGS_HEAPTYPE) != 0 }
 }
 
-/// Fields that are no arguments: the exceptions of a group, the object and name of an AttributeError.
-fn has_more_than_args(exception: &Obj, base: &Obj) -> bool {
-    let set = |name: &str| exception.attr(name).is_ok_and(|part| !part.is_none());
-    let named = ["AttributeError", "NameError", "UnboundLocalError", "ImportError", "ModuleNotFoundError"];
-    let name = base.attr("__name__").ok().and_then(|n| n.to_str()).unwrap_or_default();
-    name.ends_with("ExceptionGroup") || (named.contains(&name.as_str()) && ["name", "obj", "path"].iter().any(|n| set(n)))
+/// The class in C that an instance of the class is laid out by.
+pub(super) fn built_in_base(class: &Obj) -> Option<Obj> {
+    items_of(&class.attr("__mro__").ok()?).into_iter().find(|base| !is_heap_type(base))
+}
+
+/// Fields that are no arguments: the object and name of an AttributeError.
+fn fields_of(base: &Obj) -> &'static [&'static str] {
+    match base.attr("__name__").ok().and_then(|n| n.to_str()).as_deref() {
+        Some("AttributeError") => &["name", "obj"],
+        Some("NameError" | "UnboundLocalError") => &["name"],
+        Some("ImportError" | "ModuleNotFoundError") => &["name", "path"],
+        _ => &[],
+    }
+}
+
+/// The lines of a traceback, outermost first.
+fn lines_of(traceback: Obj) -> Vec<(String, String, u32)> {
+    let mut lines = Vec::new();
+    let mut next = traceback;
+    while !next.is_none() {
+        let line = || -> PyResult<(String, String, u32)> {
+            let code = next.attr("tb_frame")?.attr("f_code")?;
+            let text = |name: &str| -> PyResult<String> { code.attr(name)?.bind().extract() };
+            Ok((text("co_name")?, text("co_filename")?, next.attr("tb_lineno")?.bind().extract()?))
+        };
+        lines.extend(line());
+        let Ok(inner) = next.attr("tb_next") else { break };
+        next = inner;
+    }
+    lines
+}
+
+pub(super) fn members_of(object: &Obj) -> Vec<Obj> {
+    object.bind().try_iter().map(|items| items.flatten().map(Obj::from).collect()).unwrap_or_default()
 }
 
 impl Inspection {
-    fn place(&mut self, object: &Obj) -> u32 {
+    pub(super) fn place(&mut self, object: &Obj) -> u32 {
         let n = self.builds.len() as u32;
-        self.builds.push(Build { class: object.class(), shape: Shape::Plain, dict: Vec::new() });
+        let (dict, slots) = (Vec::new(), Vec::new());
+        self.builds.push(Build { class: object.class(), shape: Shape::Plain, dict, slots, onto: None });
         self.objects.push(object.clone());
         self.known.insert(object.id(), n);
         n
@@ -182,27 +248,28 @@ impl Inspection {
 }
 
 fn is_changeable(object: &Obj) -> bool {
-    let types = types();
-    let is_container = object.is_instance_of(types.list) || object.is_instance_of(types.dict) || object.class_is(types.set);
-    is_container || object.class_is(types.cell) || (is_plain_instance(object) && !object.is_instance_of(types.tuple))
+    let t = types();
+    let is_dict = object.is_instance_of(t.dict) && !object.is_instance_of(t.default_dict);
+    let is_container = object.is_instance_of(t.list) || is_dict || object.is_instance_of(t.set);
+    is_container || object.class_is(t.cell) || is_machine(object) || is_plain_instance(object)
 }
 
-/// An instance of a class written in Python without slots or a base in C: its dict is all that it is.
+/// An iterator or generator of the machine's: it goes on changing without a note.
+pub fn is_machine(object: &Obj) -> bool {
+    object.bind().is_instance_of::<VmIterator>() || object.bind().is_instance_of::<VmGenerator>()
+}
+
+/// An instance of a class written in Python without a base in C: its dict and slots are all that it is.
 pub fn is_plain_instance(object: &Obj) -> bool {
     let class = object.class();
-    // SAFETY: a type.
-    let basic = unsafe { (*class.ptr().cast::<ffi::PyTypeObject>()).tp_basicsize };
-    // SAFETY: a type.
-    let plain = unsafe { (*types().object).tp_basicsize };
-    let words = size_of::<usize>() as isize;
-    // Before 3.12 dict and weak references may take a word each.
-    is_subtype(&class, types().object) && basic <= plain + 2 * words && instance_dict(object).is_some() && no_slots(&class)
-}
-
-fn no_slots(class: &Obj) -> bool {
-    let mro = class.attr("__mro__").map(|m| items_of(&m)).unwrap_or_default();
-    !mro.iter().any(|base| {
-        base.attr("__dict__").is_ok_and(|d| d.bind().contains("__slots__").unwrap_or(false))
-            && base.attr("__slots__").is_ok_and(|s| s.bind().len().unwrap_or(1) > 0)
-    })
+    if !built_in_base(&class).is_some_and(|base| base.ptr() == types().object.cast()) {
+        return false;
+    }
+    // Classes of C may be heap types too: their instances are larger than slots, dict and weak references explain.
+    let ptr = class.ptr().cast::<ffi::PyTypeObject>();
+    // SAFETY: types.
+    let (size, plain, dict, weak) =
+        unsafe { ((*ptr).tp_basicsize, (*types().object).tp_basicsize, (*ptr).tp_dictoffset, (*ptr).tp_weaklistoffset) };
+    let words = slots_of(&class).len() + usize::from(dict > 0) + usize::from(weak > 0);
+    size <= plain + (words * size_of::<usize>()) as isize
 }

@@ -2,6 +2,7 @@
 
 pub mod autocast;
 mod conv;
+mod describe;
 mod factory;
 pub mod grad;
 mod graph;
@@ -9,6 +10,7 @@ mod inspect;
 mod meta_kernels;
 mod segment;
 
+pub use describe::referents;
 pub use graph::{DONE_FOR_REAL, NotRecorded, Shadow, tensors_in};
 pub use inspect::{Inspection, is_plain_instance};
 pub use segment::Closing;
@@ -63,6 +65,17 @@ enum Original {
 /// Containers that are larger are not looked at again once they were changed.
 const REMEMBERED: usize = 512;
 
+/// The call that gives an object again: of what left the machine as an iterator or generator of CPython's.
+pub struct MadeBy {
+    pub object: Obj,
+    pub by: Obj,
+    pub args: Vec<Obj>,
+    /// Of the last arguments.
+    pub names: Vec<Obj>,
+    /// For `__setstate__`.
+    pub state: Option<Obj>,
+}
+
 /// A change to an object that others see.
 pub struct Change {
     pub function: Obj,
@@ -88,8 +101,6 @@ pub struct Recording {
     whole: FxHashSet<usize>,
     /// What the segment that was just closed built.
     built_now: FxHashMap<usize, SourceId>,
-    /// Views of dicts, by address: the view and its dict.
-    views: FxHashMap<usize, (Obj, Obj)>,
     /// The dicts of instances that were made here, by address.
     dicts_of_made: FxHashMap<usize, Obj>,
     /// What containers held before the program changed them: a later call finds that first.
@@ -97,6 +108,10 @@ pub struct Recording {
     /// Objects that were told apart from all others of their class.
     apart: FxHashSet<usize>,
     pub changes: Vec<Change>,
+    /// Where the machine's iterators and generators were first built, by address: they stay the same objects.
+    machines: FxHashMap<usize, SourceId>,
+    /// By address.
+    calls: FxHashMap<usize, MadeBy>,
     /// Tokens of context variables, and the changes that gave them.
     tokens: Vec<(usize, usize)>,
     pub graph: GraphRecord,
@@ -142,9 +157,10 @@ impl Recording {
             apart: FxHashSet::default(),
             originals: FxHashMap::default(),
             built_now: FxHashMap::default(),
-            views: FxHashMap::default(),
             dicts_of_made: FxHashMap::default(),
             changes: Vec::new(),
+            machines: FxHashMap::default(),
+            calls: FxHashMap::default(),
             tokens: Vec::new(),
             graph: GraphRecord::new()?,
             tainted: None,
@@ -220,6 +236,12 @@ impl Recording {
                 self.made_inside(&value);
             }
         }
+    }
+
+    /// An object that a call of C's gives again.
+    pub fn made_by(&mut self, call: MadeBy) {
+        self.register(&call.object, Origin::Made);
+        self.calls.insert(call.object.id(), call);
     }
 
     fn made_inside(&mut self, object: &Obj) {
@@ -374,14 +396,18 @@ impl Recording {
         true
     }
 
-    pub fn register_view(&mut self, view: &Obj, dict: &Obj) {
-        self.register(view, Origin::Made);
-        self.views.insert(view.id(), (view.clone(), dict.clone()));
-    }
-
-    /// The dict that it is a view of.
+    /// The dict that a view (or a proxy) of this call's making shows.
     pub fn viewed(&self, object: &Obj) -> Option<Obj> {
-        self.views.get(&object.id()).map(|(_, dict)| dict.clone())
+        let t = types();
+        if ![t.dict_keys, t.dict_values, t.dict_items, t.mapping_proxy].iter().any(|class| object.is_instance_of(*class)) {
+            return None;
+        }
+        let is_ours = match self.origin(object) {
+            Origin::Made => true,
+            Origin::Outside(id) => matches!(self.tree.sources.borrow().get(id), Source::Built(..)),
+            _ => false,
+        };
+        if is_ours { referents(object).pop().filter(|dict| dict.is_instance_of(t.dict)) } else { None }
     }
 
     /// The instance's dict is asked for. That of an object made here is no object of its own: it has no recipe, but what it holds is known.
@@ -559,7 +585,7 @@ impl Recording {
             return abandon("reading a large container that was changed before");
         }
         let types = types();
-        if object.is_instance_of(types.list) || object.is_instance_of(types.tuple) {
+        if object.is_instance_of(types.list) || object.is_instance_of(types.tuple) || object.class_is(types.deque) {
             let items = match original {
                 Some(Original::Items(items)) => items,
                 _ => items_of(object),

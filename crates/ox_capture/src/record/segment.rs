@@ -3,7 +3,7 @@
 use super::autocast::NoAutocast;
 use super::grad::{GradMode, alias};
 use super::graph::{GraphRecord, LazyEntry};
-use super::inspect::Inspection;
+use super::inspect::{Inspection, is_machine};
 use super::{Origin, Rec, Recording, Val};
 use crate::lazy::become_real;
 use crate::log::{Topic, log};
@@ -79,7 +79,6 @@ impl Recording {
 
     /// Lets go of made objects that nobody else holds, and with them of the lazy tensors inside: those are no results.
     fn forget_garbage(&mut self) {
-        self.views.clear();
         self.dicts_of_made.clear();
         // SAFETY: reads the count of a live object. One reference is ours.
         let is_garbage = |object: &Option<Obj>| object.as_ref().is_some_and(|o| unsafe { ffi::Py_REFCNT(o.ptr()) } == 1);
@@ -87,9 +86,10 @@ impl Recording {
             let before = self.ids.len();
             self.ids.retain(|_, (origin, object)| *origin != Origin::Made || !is_garbage(object));
             if self.ids.len() == before {
-                return;
+                break;
             }
         }
+        self.machines.retain(|id, _| self.ids.contains_key(id));
     }
 
     /// Whether the result had to be given an object of its own.
@@ -126,8 +126,10 @@ impl Recording {
         for (n, object) in found.objects.iter().enumerate() {
             let source = self.source(Source::Built(self.segment, n as u32));
             self.built_now.insert(object.id(), source);
-            // An iterator goes on changing without a note: each segment builds it anew.
-            if !object.bind().is_instance_of::<crate::vm::VmIterator>() {
+            // An iterator goes on changing without a note: each segment says anew what it is.
+            if is_machine(object) {
+                self.machines.entry(object.id()).or_insert(source);
+            } else {
                 self.register(object, Origin::Outside(source));
             }
             built.push(source);
@@ -180,11 +182,9 @@ impl Recording {
         self.whole.clear();
         self.tokens.clear();
         self.built_now.clear();
-        self.views.clear();
         self.dicts_of_made.clear();
-        let is_iterator =
-            |object: &Option<Obj>| object.as_ref().is_some_and(|o| o.bind().is_instance_of::<crate::vm::VmIterator>());
-        self.ids.retain(|_, (origin, object)| matches!(origin, Origin::Outside(_)) || is_iterator(object));
+        let lives_on = |object: &Option<Obj>| object.as_ref().is_some_and(is_machine);
+        self.ids.retain(|_, (origin, object)| matches!(origin, Origin::Outside(_)) || lives_on(object));
     }
 
     /// Objects that an earlier part of the same call found. The result of the action before this part is met like any new object: nobody has
@@ -195,10 +195,14 @@ impl Recording {
                 && n != result.0 as usize
                 && !crate::types::types().is_scalar(object)
             {
-                let origin = match object.bind().is_instance_of::<crate::vm::VmIterator>() {
+                let source = SourceId(n as u32);
+                let origin = match is_machine(object) {
                     true => Origin::Made,
-                    false => Origin::Outside(SourceId(n as u32)),
+                    false => Origin::Outside(source),
                 };
+                if origin == Origin::Made {
+                    self.machines.entry(object.id()).or_insert(source);
+                }
                 self.ids.entry(object.id()).or_insert((origin, Some(object.clone())));
             }
         }

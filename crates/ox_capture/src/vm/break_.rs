@@ -30,7 +30,10 @@ impl Vm {
             return Err(self.refuse(why));
         }
         if self.rec.is_some() {
-            let found = Break { reason: why.to_string(), stack: self.frames.iter().map(Frame::location).collect() };
+            let found = Break {
+                reason: why.to_string(),
+                stack: self.frames.iter().filter(|frame| !frame.code.hidden).map(Frame::location).collect(),
+            };
             log(Topic::GraphBreaks, || format!("{}: {why} (by way of {})", found.location(), found.stack.join(" > ")));
             self.breaks.push(found);
         }
@@ -157,8 +160,8 @@ impl Vm {
     /// Everything that the frames hold gets a recipe.
     fn inspect_frames(&self, rec: &Recording, found: &mut Inspection) -> Rec<()> {
         for frame in &self.frames {
-            if frame.generator.is_some() {
-                return crate::record::abandon("inside of a generator");
+            if let Some(generator) = &frame.generator {
+                rec.recipe_of(generator, found)?;
             }
             for value in frame.locals.iter().chain(&frame.stack).flatten() {
                 rec.recipe(value, found)?;

@@ -46,7 +46,9 @@ impl Vm {
             }
             (Known::SetAttr, [object, name, value]) => {
                 let name = self.settled(name);
-                self.store_attr(object, &name, value.clone())?;
+                if let Called::Pushed = self.store_attr(object, &name, value.clone())? {
+                    self.finish_pushed()?;
+                }
                 Obj::none().into()
             }
             (Known::DelAttr, [object, name]) => {
@@ -54,44 +56,26 @@ impl Vm {
                 self.delete_attr(object, &name)?;
                 Obj::none().into()
             }
-            // Its StopIteration has what the generator returns.
-            (Known::Next, [iterator]) if iterator.obj.bind().is_instance_of::<VmGenerator>() => {
-                return self.call_generator(iterator, &Obj::str("__next__"), Args::default());
-            }
-            (Known::Next, [iterator]) => match self.next_of(iterator)? {
-                Some(value) => value,
-                None => return Err(PyStopIteration::new_err(())),
+            (Known::Next, [iterator]) => return self.next_call(callable, iterator),
+            (Known::Next, [iterator, default]) => match iterator.obj.bind().is_instance_of::<VmIterator>() {
+                true => self.next_of(iterator)?.unwrap_or_else(|| default.clone()),
+                false => return self.call_library("next_or", vec![iterator.clone(), default.clone()]),
             },
-            (Known::Next, [iterator, default]) => self.next_of(iterator)?.unwrap_or_else(|| default.clone()),
             (Known::Iter, [object]) => return self.iter(object),
-            (Known::Any | Known::All, [iterable]) => {
-                let wanted = known == Known::Any;
-                let iterator = self.iter_now(iterable)?;
-                let mut answer = !wanted;
-                while let Some(item) = self.next_of(&iterator)? {
-                    if self.truth(&item)? == wanted {
-                        answer = wanted;
-                        break;
-                    }
-                }
-                Obj::bool(answer).into()
-            }
-            (Known::Sum, [iterable, rest @ ..]) => return self.sum(iterable, rest.first(), &args),
+            (Known::Iter, [function, sentinel]) => return self.call_library("until", vec![function.clone(), sentinel.clone()]),
+            (Known::Any, [iterable]) => return self.call_library("is_any", vec![iterable.clone()]),
+            (Known::All, [iterable]) => return self.call_library("are_all", vec![iterable.clone()]),
+            (Known::Sum, [iterable, rest @ ..]) => match self.call_with_list(callable, &args, 0)? {
+                Some(called) => return Ok(called),
+                None => return self.sum(iterable, rest.first(), &args),
+            },
             (Known::Min | Known::Max, [_, ..]) => return self.extreme(known, callable, &args),
-            (Known::Sorted, [iterable]) => return self.sorted(callable, iterable, &args),
+            (Known::Sorted, [iterable]) => match self.call_with_list(callable, &args, 0)? {
+                Some(called) => return Ok(called),
+                None => return self.sorted(callable, iterable, &args),
+            },
             (Known::Vars, [object]) => return self.load_attr(object, &Obj::str("__dict__")),
             (Known::Format, [object, ..]) => return self.format_object(callable, object, &args),
-            (Known::Reduce, [function, iterable, rest @ ..]) => {
-                let mut items = self.iterate_all(iterable)?.into_iter();
-                let first = rest.first().cloned().or_else(|| items.next());
-                let Some(mut total) = first else {
-                    return Err(PyTypeError::new_err("reduce() of empty iterable with no initial value"));
-                };
-                for item in items {
-                    total = self.call_now(function, Args::positional(vec![total, item]))?;
-                }
-                total
-            }
             (Known::Apply, [class, inputs @ ..]) => return self.apply_function(callable, class, inputs, &args),
             (Known::Grad, []) => callable.obj.call(&[], None)?.into(),
             (Known::State, _) if args.keywords.is_empty() => {
@@ -181,8 +165,7 @@ impl Vm {
             let class = this.class();
             self.recorded(|rec| Ok(rec.rely_on_class(&class)));
             let method = self.pinned(method);
-            let len = self.call_now(&method, Args::positional(vec![object.clone()]))?;
-            return self.as_length(len).map(Called::Value);
+            return self.call_library("length", vec![method, object.clone()]);
         }
         if let Some(dict) = self.rec.as_ref().and_then(|rec| rec.viewed(this)) {
             return self.len(callable, &dict.into());
@@ -190,6 +173,14 @@ impl Vm {
         let counted = [t.list, t.tuple, t.dict, t.set, t.frozenset, t.str, t.bytes, t.range, t.mapping_proxy];
         if counted.iter().any(|c| this.is_instance_of(*c)) {
             return self.pure(&callable.obj, std::slice::from_ref(object), &[]).map(Called::Value);
+        }
+        if this.class_is(t.deque) {
+            self.know_len(this);
+            return Ok(Called::Value(Obj::int(this.bind().len()? as i64).into()));
+        }
+        // CPython's words for what has no length.
+        if self.is_own_data(this) || type_lookup(&this.class(), &Obj::str("__len__")).is_none() {
+            return Ok(Called::Value(Obj::int(this.bind().len()? as i64).into()));
         }
         self.opaque_call(callable, Args::positional(vec![object.clone()]), &format!("len() of a {}", this.class_name()))
     }
@@ -220,6 +211,11 @@ impl Vm {
             let list = self.made(list_of(&objects)?);
             return self.pure_by_name("sum", &[list, total]).map(Called::Value);
         }
+        if !items.iter().chain([&total]).all(is_number) {
+            let objects: Vec<Obj> = items.iter().map(|v| self.settled(v)).collect();
+            let list = self.made(list_of(&objects)?);
+            return self.call_library("add_all", vec![list, total]);
+        }
         for item in items {
             total = self.now(|vm| vm.binary(BinaryOp::Add, false, &total, &item))?;
         }
@@ -227,44 +223,37 @@ impl Vm {
     }
 
     fn extreme(&mut self, known: Known, callable: &Val, args: &Args) -> R<Called> {
-        let items = match &args.positional[..] {
-            [iterable] => self.iterate_all(iterable)?,
-            many => many.to_vec(),
-        };
         let option = |name: &str| args.keywords.iter().find(|(k, _)| k.to_str().as_deref() == Some(name)).map(|(_, v)| v.clone());
         let key = option("key").filter(|k| !k.obj.is_none());
-        if items.is_empty() {
-            return match option("default") {
-                Some(default) => Ok(Called::Value(default)),
-                None => {
-                    let name = callable.obj.attr("__name__")?.to_str().unwrap_or_default();
-                    Err(PyValueError::new_err(format!("{name}() iterable argument is empty")))
-                }
-            };
-        }
         // Whether one is larger is a question for its value: the whole call is made for real.
-        if key.is_none() && items.len() > 1 && items.iter().any(|item| is_tensor(&item.obj)) {
+        if key.is_none() && args.positional.len() > 1 && args.positional.iter().any(|item| is_tensor(&item.obj)) {
             return self.opaque_call(callable, args.clone(), "the truth of a tensor");
         }
+        let is_number = |v: &Val| v.obj.class_is(types().int) || v.obj.class_is(types().float);
         let op = if known == Known::Max { CompareOp::Greater } else { CompareOp::Less };
-        let mut best: Option<(Val, Val)> = None;
-        for item in items {
-            let rank = match &key {
-                Some(key) => self.call_now(key, Args::positional(vec![item.clone()]))?,
-                None => item.clone(),
-            };
-            let better = match &best {
-                None => true,
-                Some((_, old)) => {
-                    let answer = self.now(|vm| vm.compare(op, &rank, old))?;
-                    self.truth(&answer)?
+        if let [first, rest @ ..] = &args.positional[..]
+            && key.is_none()
+            && !rest.is_empty()
+            && args.positional.iter().all(is_number)
+        {
+            let mut best = first.clone();
+            for item in rest {
+                let answer = self.now(|vm| vm.compare(op, item, &best))?;
+                if self.truth(&answer)? {
+                    best = item.clone();
                 }
-            };
-            if better {
-                best = Some((item, rank));
             }
+            return Ok(Called::Value(best));
         }
-        Ok(Called::Value(best.expect("there is one").0))
+        let iterable = match &args.positional[..] {
+            [iterable] => iterable.clone(),
+            many => self.tuple(many.to_vec())?,
+        };
+        let name = callable.obj.attr("__name__")?;
+        let default = self.tuple(option("default").into_iter().collect())?;
+        let greater: Val = Obj::bool(known == Known::Max).into();
+        let key = key.unwrap_or_else(|| Obj::none().into());
+        self.call_library("extreme", vec![iterable, key, greater, name.into(), default])
     }
 
     fn sorted(&mut self, callable: &Val, iterable: &Val, args: &Args) -> R<Called> {
@@ -273,26 +262,33 @@ impl Vm {
         let list = self.made(list_of(&objects)?);
         let key = args.keywords.iter().find(|(k, v)| k.to_str().as_deref() == Some("key") && !v.obj.is_none()).cloned();
         let rest: Vec<(Obj, Val)> = args.keywords.iter().filter(|(k, _)| k.to_str().as_deref() != Some("key")).cloned().collect();
+        let reverse = rest.first().map_or_else(|| Obj::bool(false).into(), |(_, v)| v.clone());
         let Some((_, key)) = key else {
             if !self.is_plain_data(&Args::positional(vec![list.clone()])) {
-                return self.opaque_call(callable, args.clone(), "sorted() of objects");
+                return self.sort_objects(callable, args, list.clone(), list, reverse);
             }
             return self.pure(&callable.obj, &[list], &rest).map(Called::Value);
         };
-        // Sorted by rank, then by place: pairs that CPython compares without meeting the items.
-        let mut ranked = Vec::new();
-        for (n, item) in items.iter().enumerate() {
-            let rank = self.call_now(&key, Args::positional(vec![item.clone()]))?;
-            let rank = self.known_data(&rank)?;
-            ranked.push((rank, n));
+        let Some(ranks) = ranks_of(&key.obj) else {
+            return self.call_library("sort_by", vec![callable.clone(), list, key, reverse]);
+        };
+        // Sorted by rank, then by place: CPython compares without meeting the items.
+        self.known_data(&ranks.clone().into())?;
+        if !self.is_plain_data(&Args::positional(vec![ranks.clone().into()])) {
+            return self.sort_objects(callable, args, list, ranks.into(), reverse);
         }
-        let ranks: Vec<Val> = ranked.iter().map(|(rank, _)| rank.clone().into()).collect();
-        if !self.is_plain_data(&Args::positional(ranks)) {
-            self.give_up("sorted() by objects");
+        let sorted = callable.obj.call(&[list.obj], keywords(&args.keywords)?.as_ref())?;
+        Ok(Called::Value(self.made(sorted)))
+    }
+
+    /// By the methods of the objects. Many are compared in an order that only CPython knows.
+    fn sort_objects(&mut self, callable: &Val, args: &Args, items: Val, ranks: Val, reverse: Val) -> R<Called> {
+        const FEW: usize = 64;
+        if crate::obj::items_of(&items.obj).len() >= FEW {
+            return self.opaque_call(callable, args.clone(), "sorted() of many objects");
         }
-        let order = sort_by_rank(&ranked, &rest)?;
-        let sorted: Vec<Obj> = order.into_iter().map(|n| objects[n].clone()).collect();
-        Ok(Called::Value(self.made(list_of(&sorted)?)))
+        let reverse = self.truth(&reverse)?;
+        self.call_library("sort_objects", vec![items, ranks, Obj::bool(reverse).into()])
     }
 
     fn format_object(&mut self, callable: &Val, object: &Val, args: &Args) -> R<Called> {
@@ -301,17 +297,27 @@ impl Vm {
         }
         let t = types();
         let name = callable.obj.attr("__name__")?.to_str().unwrap_or_default();
-        let methods: &[&str] =
-            if name == "format" && args.positional.len() == 1 { &["__str__", "__repr__"] } else { &["__repr__"] };
-        let own_format = type_lookup(&object.obj.class(), &Obj::str("__format__")).is_some_and(|f| f.class_is(t.function));
-        if !own_format && !is_tensor(&object.obj) {
-            for method in methods {
-                if let Some(found) = type_lookup(&object.obj.class(), &Obj::str(method)).filter(|f| f.class_is(t.function)) {
-                    let class = object.obj.class();
-                    self.recorded(|rec| Ok(rec.rely_on_class(&class)));
-                    let found = self.pinned(found);
-                    return self.call(&found, Args::positional(vec![object.clone()]));
-                }
+        let spec = args.positional.get(1).cloned().unwrap_or_else(|| Obj::str("").into());
+        let class = object.obj.class();
+        let python = |name: &str| type_lookup(&class, &Obj::str(name)).filter(|f| f.class_is(t.function));
+        let empty = spec.obj.to_str().is_some_and(|text| text.is_empty());
+        if name == "format"
+            && !is_tensor(&object.obj)
+            && let Some(found) = python("__format__")
+        {
+            self.recorded(|rec| Ok(rec.rely_on_class(&class)));
+            let found = self.pinned(found);
+            return self.call_library("formatted", vec![found, object.clone(), spec]);
+        }
+        if !is_tensor(&object.obj) && (name == "repr" || empty) {
+            let methods: &[&str] = if name == "format" { &["__str__", "__repr__"] } else { &["__repr__"] };
+            if let Some((method, found)) = methods.iter().find_map(|method| Some((method, python(method)?))) {
+                self.recorded(|rec| Ok(rec.rely_on_class(&class)));
+                let found = self.pinned(found);
+                // SAFETY: the type lives for ever.
+                let text: Val = unsafe { Obj::borrowed(t.str.cast()) }.into();
+                let complaint: Val = Obj::str(&format!("{method} returned non-string (type {{}})")).into();
+                return self.call_library("of_type", vec![found, object.clone(), text, complaint]);
             }
         }
         self.opaque_call(callable, args.clone(), &format!("the text of a {}", object.obj.class_name()))
@@ -353,8 +359,24 @@ impl Vm {
         if containers.contains(&ptr) || ptr == t.deque {
             return self.changing_method(callable, name, args);
         }
+        if self.is_own_data(&owner.obj) && crate::builtins::is_data_class(class) {
+            return self.native_method(callable, args);
+        }
         let why = format!("the method {name} of a {}", owner.obj.class_name());
         self.opaque_call(callable, args, &why)
+    }
+
+    /// A method of an object of this segment's, of a class in C that keeps what it is given.
+    fn native_method(&mut self, callable: &Val, args: Args) -> R<Called> {
+        let mut objects = Vec::new();
+        for arg in &args.positional {
+            objects.push(self.known_data(arg)?);
+        }
+        for (_, value) in &args.keywords {
+            self.settled(value);
+        }
+        let result = callable.obj.call(&objects, keywords(&args.keywords)?.as_ref())?;
+        Ok(Called::Value(self.made_or_known(result)))
     }
 
     /// Variables of the thread's context: read with a check, set for real and again in later calls. What is reset before anybody else could
@@ -473,7 +495,7 @@ impl Vm {
                 }
                 self.recorded(|rec| rec.check_no_key(&dict, &index));
                 let default = default.first().cloned().unwrap_or_else(|| Obj::none().into());
-                self.store_item(owner, key, default.clone())?;
+                self.now(|vm| vm.store_item(owner, key, default.clone()))?;
                 default
             }
             ("update", positional) => {
@@ -483,14 +505,14 @@ impl Vm {
                 }
                 entries.extend(rest.keywords.iter().cloned());
                 for (key, value) in entries {
-                    self.store_item(owner, &key.into(), value)?;
+                    self.now(|vm| vm.store_item(owner, &key.into(), value))?;
                 }
                 Obj::none().into()
             }
             ("keys" | "values" | "items", []) => {
                 let view = callable.obj.call(std::slice::from_ref(&dict), None)?;
                 if let Some(rec) = &mut self.rec {
-                    rec.register_view(&view, &dict);
+                    rec.register(&view, Origin::Made);
                 }
                 view.into()
             }
@@ -532,6 +554,9 @@ impl Vm {
     }
 
     fn read_method(&mut self, callable: &Val, name: &str, args: Args) -> R<Called> {
+        if let Some(called) = self.call_with_list(callable, &args, 1)? {
+            return Ok(called);
+        }
         // An iterable of ours is no data yet.
         let mut args = args;
         if name == "join" || name == "union" {
@@ -544,13 +569,51 @@ impl Vm {
         }
         let shallow = matches!(name, "copy" | "__len__" | "__iter__");
         if !shallow && !self.is_plain_data(&args) {
+            if let Some(called) = self.search_objects(name, &args)? {
+                return Ok(called);
+            }
             let why = format!("the method {name} on objects that are no plain data");
             return self.opaque_call(callable, args, &why);
         }
         self.pure(&callable.obj, &args.positional, &args.keywords).map(Called::Value)
     }
 
+    /// Methods of lists and tuples that compare objects by their own methods.
+    fn search_objects(&mut self, name: &str, args: &Args) -> R<Option<Called>> {
+        let [owner, item, rest @ ..] = &args.positional[..] else { return Ok(None) };
+        let t = types();
+        if ![t.list, t.tuple, t.deque].iter().any(|class| owner.obj.class_is(*class)) || is_tensor(&item.obj) {
+            return Ok(None);
+        }
+        let kind = owner.obj.class_name();
+        let complaint: Val = match (kind.as_str(), name) {
+            ("tuple", _) => Obj::str("tuple.index(x): x not in tuple").into(),
+            (_, "remove") => Obj::str("list.remove(x): x not in list").into(),
+            _ if types().is_scalar(&item.obj) => Obj::str(&format!("{} is not in list", item.obj.text())).into(),
+            _ => Obj::str("list.index(x): x not in list").into(),
+        };
+        let limit = |n: usize| rest.get(n).cloned().unwrap_or_else(|| Obj::none().into());
+        let called = match name {
+            "count" => self.call_library("count", vec![owner.clone(), item.clone()])?,
+            "__contains__" => self.call_library("contains", vec![owner.clone(), item.clone()])?,
+            "index" => self.call_library("index", vec![owner.clone(), item.clone(), complaint, limit(0), limit(1)])?,
+            "remove" => self.call_library("remove", vec![owner.clone(), item.clone(), complaint])?,
+            _ => return Ok(None),
+        };
+        Ok(Some(called))
+    }
+
     fn changing_method(&mut self, callable: &Val, name: &str, args: Args) -> R<Called> {
+        if matches!(name, "extend" | "update" | "__init__" | "extendleft")
+            && let Some(called) = self.call_with_list(callable, &args, 1)?
+        {
+            return Ok(called);
+        }
+        if name == "remove" && !self.is_plain_data(&args) {
+            if let Some(called) = self.search_objects(name, &args)? {
+                return Ok(called);
+            }
+        }
         let owner = args.positional[0].clone();
         let is_outside = !matches!(self.origin(&owner.obj), Origin::Made);
         let mut values = vec![owner.clone()];
@@ -569,7 +632,7 @@ impl Vm {
             }
         }
         if name == "sort" && (!args.keywords.is_empty() || !self.is_plain_data(&Args::positional(vec![owner.clone()]))) {
-            return self.sort_in_place(callable, &owner, &args);
+            return self.sort_in_place(&owner, &args);
         }
         let blind = matches!(name, "append" | "extend" | "add" | "appendleft");
         if is_outside {
@@ -587,22 +650,15 @@ impl Vm {
         Ok(Called::Value(self.made_or_known(result)))
     }
 
-    fn sort_in_place(&mut self, callable: &Val, owner: &Val, args: &Args) -> R<Called> {
-        if !matches!(self.origin(&owner.obj), Origin::Made) {
-            return self.opaque_call(callable, args.clone(), "sorting an outside list by a key");
-        }
+    fn sort_in_place(&mut self, owner: &Val, args: &Args) -> R<Called> {
+        let option = |name: &str| args.keywords.iter().find(|(k, _)| k.to_str().as_deref() == Some(name)).map(|(_, v)| v.clone());
+        let key = option("key").unwrap_or_else(|| Obj::none().into());
+        let reverse = option("reverse").unwrap_or_else(|| Obj::bool(false).into());
         let sorted = self.builtin("sorted")?;
-        let list = Args { positional: vec![owner.clone()], keywords: args.keywords.clone() };
-        let result = self.now(|vm| vm.sorted(&sorted.into(), owner, &list))?;
-        let items = crate::obj::items_of(&result.obj);
-        owner.obj.bind().call_method0("clear")?;
-        for item in items {
-            owner.obj.bind().call_method1("append", (item.bind(),))?;
-        }
-        Ok(Called::Value(Obj::none().into()))
+        self.call_library("sort_in_place", vec![sorted.into(), owner.clone(), key, reverse])
     }
 
-    fn made_or_known(&mut self, object: Obj) -> Val {
+    pub fn made_or_known(&mut self, object: Obj) -> Val {
         match self.origin(&object) {
             Origin::Unknown => self.made(object),
             _ => object.into(),
@@ -651,19 +707,10 @@ fn is_reader(name: &str) -> bool {
     READERS.contains(&name)
 }
 
-/// The order of places by rank, as `sorted` finds it.
-fn sort_by_rank(ranked: &[(Obj, usize)], options: &[(Obj, Val)]) -> R<Vec<usize>> {
-    let places: Vec<Obj> = ranked.iter().map(|(_, n)| Obj::int(*n as i64)).collect();
-    let ranks: Vec<Obj> = ranked.iter().map(|(rank, _)| rank.clone()).collect();
-    let ranks = list_of(&ranks)?;
-    let dict = pyo3::types::PyDict::new(crate::obj::py());
-    for (key, value) in options {
-        dict.set_item(key.bind(), value.obj.bind())?;
-    }
-    dict.set_item("key", ranks.attr("__getitem__")?.bind())?;
-    let sorted: Obj = crate::obj::py().import("builtins")?.getattr("sorted")?.into();
-    let order = sorted.call(&[list_of(&places)?], Some(&dict.into()))?;
-    order.bind().extract()
+/// The list behind `ranks.__getitem__`.
+fn ranks_of(key: &Obj) -> Option<Obj> {
+    let is_item = key.class_is(types().builtin) && key.attr("__name__").ok()?.to_str()? == "__getitem__";
+    is_item.then(|| key.attr("__self__").ok()).flatten().filter(|ranks| ranks.class_is(types().list))
 }
 
 /// Whether autocast's state is that of the CPU, or of all devices: the only one that is followed.

@@ -24,8 +24,14 @@ impl Vm {
         if self.rec.is_none() {
             return self.call_plainly(callable, &args).map(Called::Value);
         }
+        if self.frames.last().is_some_and(|frame| frame.code.hidden && frame.code.name == "for_real") {
+            return self.opaque_call(callable, args, "a store that only C can make");
+        }
         let types = types();
         let this = callable.obj.clone();
+        if let Some(called) = self.call_stand_in(&this, &args)? {
+            return Ok(called);
+        }
         if let Some(known) = builtins::known(&this) {
             return self.call_known(known, callable, args);
         }
@@ -64,6 +70,9 @@ impl Vm {
         if this.class_is(types.lru_cache) {
             return self.call_cached(&this, args);
         }
+        if let Some(called) = self.call_getter(&this, &args)? {
+            return Ok(called);
+        }
         if let Some(inner) = crate::callable::inner_function(&this) {
             let inner = self.pinned(inner);
             return self.call(&inner, args);
@@ -91,11 +100,33 @@ impl Vm {
                 let function = self.pinned(function);
                 self.call(&function, args.with_self(callable.clone()))
             }
+            None => self.call_plainly(callable, &args).map(Called::Value),
             _ => {
                 let why = format!("a call of a {}", callable.obj.class_name());
                 self.opaque_call(callable, args, &why)
             }
         }
+    }
+
+    /// `operator.itemgetter` and its like, by what they say of themselves.
+    fn call_getter(&mut self, getter: &Obj, args: &Args) -> R<Option<Called>> {
+        let ([of], true) = (&args.positional[..], args.keywords.is_empty()) else { return Ok(None) };
+        let function = match getter.class_name().as_str() {
+            "itemgetter" => "get_items",
+            "attrgetter" => "get_attributes",
+            "methodcaller" => "call_method",
+            _ => return Ok(None),
+        };
+        if !builtins::is_data_class(&getter.class()) || !(self.is_ours(getter) || self.is_pinned(getter)) {
+            return Ok(None);
+        }
+        let parts = items_of(&Obj::from(getter.bind().call_method0("__reduce__")?));
+        // `methodcaller` with named arguments is a partial of itself.
+        if parts[0].class_is(types().partial) {
+            return Ok(None);
+        }
+        let known = self.made(parts[1].clone());
+        self.call_library(function, vec![of.clone(), known]).map(Some)
     }
 
     /// What a weak reference from outside refers to, or None if that is gone.
@@ -189,7 +220,7 @@ impl Vm {
         let Some(code) = code_info(&function.attr("__code__")?) else {
             return self.opaque_call(callable, args, "a function of a kind that is not captured");
         };
-        if let Some(rec) = &mut self.rec {
+        if let Some(rec) = self.rec.as_mut().filter(|_| !code.hidden) {
             rec.rely_on_code(function, &code.object);
         }
         if self.frames.len() > DEPTH {
@@ -225,8 +256,8 @@ impl Vm {
                 Some(Called::Value(self.pinned(globals)))
             }
             Some(_) => {
-                self.give_up("locals()");
-                Some(Called::Value(self.locals_dict()?.into()))
+                let dict = self.locals_dict()?;
+                Some(Called::Value(self.made(dict)))
             }
             None => None,
         })
@@ -234,6 +265,7 @@ impl Vm {
 
     fn locals_dict(&mut self) -> R<Obj> {
         let dict = pyo3::types::PyDict::new(py());
+        let mut settled: Vec<Val> = Vec::new();
         let frame = self.frame();
         for (variable, value) in frame.code.code.variables.iter().zip(&frame.locals) {
             let Some(value) = value else { continue };
@@ -242,8 +274,10 @@ impl Vm {
                 None if value.obj.class_is(types().cell) => continue,
                 None => value.obj.clone(),
             };
+            settled.push(value.clone());
             dict.set_item(&variable.name, content.bind())?;
         }
+        settled.iter().for_each(|value| drop(self.settled(value)));
         Ok(dict.into())
     }
 
@@ -311,6 +345,9 @@ impl Vm {
         if builtins::is_pure(&this) && self.is_plain_data(&args) {
             return self.pure(&this, &args.positional, &args.keywords).map(Called::Value);
         }
+        if let Some(called) = self.call_by_method(&this, &args)? {
+            return Ok(called);
+        }
         let name = this.attr("__name__").ok().and_then(|n| n.to_str()).unwrap_or_default();
         if matches!(name.as_str(), "abs" | "round") && args.positional.first().is_some_and(|a| is_tensor(&a.obj)) {
             return self.torch_call(Shadow::Method(Obj::str(&name)), callable, args);
@@ -322,9 +359,31 @@ impl Vm {
         self.opaque_call(callable, args, &why)
     }
 
+    /// Functions of C that ask a special method of the program's.
+    fn call_by_method(&mut self, function: &Obj, args: &Args) -> R<Option<Called>> {
+        let name = function.attr("__name__").ok().and_then(|n| n.to_str()).unwrap_or_default();
+        let Some(first) = args.positional.first().filter(|first| !is_tensor(&first.obj)).cloned() else { return Ok(None) };
+        let mut python = |method: &str| self.python_method(&first.obj, method);
+        let called = match (name.as_str(), &args.positional[1..]) {
+            ("abs", []) => python("__abs__").map(|method| self.call(&method, args.clone())),
+            ("round", [] | [_]) => python("__round__").map(|method| self.call(&method, args.clone())),
+            ("hash", []) => python("__hash__").map(|method| self.call_library("hashed", vec![method, first])),
+            ("index", []) => python("__index__").map(|method| self.call(&method, args.clone())),
+            ("divmod", [second]) => {
+                let native = function.clone();
+                Some(self.by_methods(&native, "__divmod__", "__rdivmod__", &first, second))
+            }
+            _ => None,
+        };
+        called.transpose()
+    }
+
     /// `operator.add(a, b)` is `a + b`.
     fn call_operator(&mut self, name: &str, callable: &Val, args: Args) -> R<Called> {
         use ox_bytecode::{BinaryOp as B, CompareOp as C};
+        if let ([value], Some(op)) = (&args.positional[..], unary_operator(name)) {
+            return self.unary(op, value);
+        }
         let [left, right] = &args.positional[..] else {
             return self.opaque_call(callable, args, "an operator of the operator module");
         };
@@ -340,6 +399,11 @@ impl Vm {
             "and_" => B::And,
             "or_" => B::Or,
             "xor" => B::Xor,
+            "lshift" => B::LeftShift,
+            "rshift" => B::RightShift,
+            "contains" => return self.contains(left, right, false),
+            "is_" => return Ok(Called::Value(Obj::bool(self.is_same(left, right)).into())),
+            "is_not" => return Ok(Called::Value(Obj::bool(!self.is_same(left, right)).into())),
             "getitem" => return self.load_item(left, right),
             "eq" => return self.compare(C::Equal, left, right),
             "ne" => return self.compare(C::NotEqual, left, right),
@@ -367,10 +431,13 @@ impl Vm {
         }
         // SAFETY: a live type.
         let built_in = unsafe { ffi::PyType_HasFeature(object.class_ptr(), ffi::Py_TPFLAGS_IMMUTABLETYPE) != 0 };
+        if object.class_is(t.object) || object.class_is(t.builtin) {
+            return true;
+        }
         if built_in && object.is_instance_of(t.base_exception) {
             return object.attr("args").is_ok_and(|args| self.is_plain(&args, depth - 1));
         }
-        if object.class_is(t.list) || object.class_is(t.tuple) || object.class_is(t.size) {
+        if [t.list, t.tuple, t.size, t.deque].iter().any(|class| object.class_is(*class)) {
             return items_of(object).iter().all(|item| self.is_plain(item, depth - 1));
         }
         if object.class_is(t.dict) || object.class_is(t.ordered_dict) {
@@ -417,5 +484,16 @@ impl Vm {
     pub fn dict_value(&mut self, dict: &Obj, key: &Obj) -> Option<Val> {
         let found = crate::obj::dict_get(dict, key)?;
         Some(self.found_at(dict, key, found, |of| Source::Value(of, Key(key.clone()))))
+    }
+}
+
+fn unary_operator(name: &str) -> Option<ox_bytecode::UnaryOp> {
+    use ox_bytecode::UnaryOp::*;
+    match name {
+        "neg" => Some(Negative),
+        "pos" => Some(Positive),
+        "invert" | "inv" => Some(Invert),
+        "not_" => Some(Not),
+        _ => None,
     }
 }

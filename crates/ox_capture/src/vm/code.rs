@@ -16,6 +16,8 @@ pub struct CodeInfo {
     pub names: Vec<Obj>,
     pub file: String,
     pub name: String,
+    /// Of the machine's library: no code of the user's.
+    pub hidden: bool,
 }
 
 thread_local! {
@@ -72,8 +74,9 @@ fn read(object: &Obj) -> PyResult<Option<CodeInfo>> {
     if code.is_coroutine() || code.is_async_generator() || !code.instructions.iter().all(is_supported) {
         return Ok(None);
     }
-    let (file, name) = (bind.getattr("co_filename")?.extract()?, bind.getattr("co_name")?.extract()?);
-    Ok(Some(CodeInfo { object: object.clone(), code, consts, names, file, name }))
+    let (file, name): (String, String) = (bind.getattr("co_filename")?.extract()?, bind.getattr("co_name")?.extract()?);
+    let hidden = file == super::library::FILE;
+    Ok(Some(CodeInfo { object: object.clone(), code, consts, names, file, name, hidden }))
 }
 
 /// What stands in class bodies and modules, in coroutines and in `except*` is left to CPython.

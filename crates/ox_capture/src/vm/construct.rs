@@ -48,6 +48,17 @@ impl Vm {
         let t = types();
         let positional = &args.positional;
         let plain = args.keywords.is_empty();
+        let takes_iterable = [t.list, t.tuple, t.set, t.frozenset, t.dict, t.ordered_dict, t.deque, t.size].contains(&ptr);
+        let is_mapping = |v: &Val| type_lookup(&v.obj.class(), &Obj::str("keys")).is_some();
+        if takes_iterable
+            && !positional.first().is_some_and(is_mapping)
+            && let Some(called) = self.call_with_list(callable, args, 0)?
+        {
+            return Ok(Some(called));
+        }
+        if builtins::is_data_class(&callable.obj) {
+            return self.new_native(callable, args).map(Some);
+        }
         let value = if ptr == t.list && plain && positional.len() <= 1 {
             let items = self.all_of_first(positional)?;
             self.made(list_of(&items)?)
@@ -80,7 +91,7 @@ impl Vm {
             let made = callable.obj.call(&objects, None)?;
             self.pinned(made)
         } else if [t.zip, t.enumerate, t.map, t.filter, t.reversed].contains(&ptr) {
-            return VmIterator::construct(self, callable, args).map(|v| Some(Called::Value(v)));
+            return VmIterator::construct(self, callable, args).map(Some);
         } else if ptr == t.size {
             let items = self.all_of_first(positional)?;
             let made = callable.obj.call(&[tuple_of(&items)?], None)?;
@@ -96,6 +107,22 @@ impl Vm {
             return Ok(None);
         };
         Ok(Some(Called::Value(value)))
+    }
+
+    /// An object of a class in C that keeps what it is given and asks it nothing.
+    fn new_native(&mut self, callable: &Val, args: &Args) -> R<Called> {
+        let mut objects = Vec::new();
+        for arg in &args.positional {
+            objects.push(self.known_data(arg)?);
+        }
+        for (_, value) in &args.keywords {
+            self.settled(value);
+        }
+        let made = callable.obj.call(&objects, super::native::keywords(&args.keywords)?.as_ref())?;
+        if let Some(rec) = &mut self.rec {
+            rec.register(&made, Origin::Made);
+        }
+        Ok(Called::Value(made.into()))
     }
 
     fn all_of_first(&mut self, positional: &[Val]) -> R<Vec<Obj>> {
@@ -176,8 +203,7 @@ impl Vm {
                 Some(found) if found.class_is(types().function) => {
                     self.recorded(|rec| Ok(rec.rely_on_class(&class)));
                     let found = self.pinned(found);
-                    let value = self.call_now(&found, Args::positional(vec![first.clone()]))?;
-                    return self.converted(callable, method, value);
+                    return self.converted(callable, method, found, first);
                 }
                 Some(_) => break,
                 None => {}
@@ -186,8 +212,8 @@ impl Vm {
         self.opaque_call(callable, args.clone(), &format!("{name}() of a {}", first.obj.class_name()))
     }
 
-    /// What a special method gave, as the type that was asked for.
-    fn converted(&mut self, callable: &Val, method: &str, value: Val) -> R<Called> {
+    /// What a special method gives, as the type that was asked for.
+    fn converted(&mut self, callable: &Val, method: &str, found: Val, value: &Val) -> R<Called> {
         let t = types();
         let (expected, word) = match method {
             "__str__" | "__repr__" => (t.str, "string"),
@@ -196,14 +222,13 @@ impl Vm {
             "__bytes__" => (t.bytes, "bytes"),
             _ => (t.int, "int"),
         };
-        if !value.obj.is_instance_of(expected) {
-            let text = format!("{method} returned non-{word} (type {})", value.obj.class_name());
-            return Err(pyo3::exceptions::PyTypeError::new_err(text));
+        // SAFETY: the type lives for ever.
+        let wanted: Val = unsafe { Obj::borrowed(expected.cast()) }.into();
+        let complaint: Val = Obj::str(&format!("{method} returned non-{word} (type {{}})")).into();
+        match callable.obj.ptr() == expected.cast() {
+            true => self.call_library("of_type", vec![found, value.clone(), wanted, complaint]),
+            false => self.call_library("converted", vec![callable.clone(), found, value.clone(), wanted, complaint]),
         }
-        if callable.obj.ptr() == expected.cast() {
-            return Ok(Called::Value(value));
-        }
-        self.pure(&callable.obj, &[value], &[]).map(Called::Value)
     }
 
     /// `cls.__new__`, then `__init__`.

@@ -1,9 +1,9 @@
 //! What leaves the machine: its own iterators and generators become CPython's.
 
 use super::iterate::Kind;
-use super::{R, VmGenerator, VmIterator};
+use super::{R, VmGenerator, VmIterator, library};
 use crate::obj::{Obj, entries_of, items_of, py, tuple_of};
-use crate::record::Val;
+use crate::record::{MadeBy, Val};
 use crate::types::types;
 use pyo3::prelude::*;
 use rustc_hash::FxHashMap;
@@ -14,13 +14,17 @@ pub struct Escape<'a> {
     is_made: &'a dyn Fn(&Obj) -> bool,
     /// By address: what stands for the object outside. The object is held, so that the address stays its own.
     done: FxHashMap<usize, (Obj, Obj)>,
-    /// Something of the machine's was met.
-    pub met: bool,
+    /// The calls that gave what stands for the machine's objects.
+    pub calls: Vec<MadeBy>,
+    /// Tuples that were made anew because of what they hold.
+    pub tuples: Vec<Obj>,
+    /// Something of the machine's comes out as it is.
+    pub stuck: bool,
 }
 
 impl<'a> Escape<'a> {
     pub fn new(is_made: &'a dyn Fn(&Obj) -> bool) -> Escape<'a> {
-        Escape { is_made, done: FxHashMap::default(), met: false }
+        Escape { is_made, done: FxHashMap::default(), calls: Vec::new(), tuples: Vec::new(), stuck: false }
     }
 
     /// The object as others may have it. Lists and dicts are changed in place.
@@ -36,14 +40,11 @@ impl<'a> Escape<'a> {
 
     fn replaced(&mut self, object: &Obj) -> R<Obj> {
         if let Ok(iterator) = object.bind().cast::<VmIterator>() {
-            self.met = true;
             let kind = iterator.borrow().kind.borrow().clone();
             return self.iterator(kind);
         }
         if let Ok(generator) = object.bind().cast::<VmGenerator>() {
-            self.met = true;
-            // One that has begun stays the machine's: its frame cannot be handed over.
-            return Ok(self.generator(&generator.borrow())?.unwrap_or_else(|| object.clone()));
+            return self.generator(object, &generator.borrow());
         }
         let t = types();
         if !(self.is_made)(object) {
@@ -53,7 +54,12 @@ impl<'a> Escape<'a> {
             let old = items_of(object);
             let new = old.iter().map(|item| self.outside(item)).collect::<R<Vec<Obj>>>()?;
             let same = old.iter().zip(&new).all(|(a, b)| a.is(b));
-            return if same { Ok(object.clone()) } else { tuple_of(&new) };
+            if same {
+                return Ok(object.clone());
+            }
+            let tuple = tuple_of(&new)?;
+            self.tuples.push(tuple.clone());
+            return Ok(tuple);
         }
         let entries: Vec<(Obj, Obj)> = match object.class_is(t.list) {
             true => items_of(object).into_iter().enumerate().map(|(n, item)| (Obj::int(n as i64), item)).collect(),
@@ -73,54 +79,64 @@ impl<'a> Escape<'a> {
         values.iter().map(|value| self.outside(&value.obj)).collect()
     }
 
+    /// Makes an object by a call, and notes the call.
+    fn given(&mut self, by: Obj, args: Vec<Obj>, names: Vec<Obj>, state: Option<i64>) -> R<Obj> {
+        let (positional, named) = args.split_at(args.len() - names.len());
+        let keywords = pyo3::types::PyDict::new(py());
+        for (name, value) in names.iter().zip(named) {
+            keywords.set_item(name.bind(), value.bind())?;
+        }
+        let object = by.call(positional, Some(&keywords.into()))?;
+        if let Some(state) = state {
+            object.bind().call_method1("__setstate__", (state,))?;
+        }
+        self.calls.push(MadeBy { object: object.clone(), by, args, names, state: state.map(Obj::int) });
+        Ok(object)
+    }
+
     fn iterator(&mut self, kind: Kind) -> R<Obj> {
-        let class = |name: &str| -> R<Obj> { Ok(py().import("builtins")?.getattr(name)?.into()) };
+        let builtin = |name: &str| -> R<Obj> { Ok(py().import("builtins")?.getattr(name)?.into()) };
         match kind {
-            Kind::Sequence { of, at } => {
-                let iterator: Obj = of.bind().try_iter()?.into();
-                iterator.bind().call_method1("__setstate__", (at,))?;
-                Ok(iterator)
-            }
-            Kind::Backwards { of, left } => {
-                let iterator = class("reversed")?.call(&[of], None)?;
-                iterator.bind().call_method1("__setstate__", (left as isize - 1,))?;
-                Ok(iterator)
-            }
+            Kind::Sequence { of, at } => self.given(builtin("iter")?, vec![of], vec![], (at > 0).then_some(at as i64)),
+            Kind::Backwards { of, left } => self.given(builtin("reversed")?, vec![of], vec![], Some(left as i64 - 1)),
             Kind::Items { items, at: 0, of: Some((container, _)) } if gives(&container, &items) => {
-                Ok(container.bind().try_iter()?.into())
+                self.given(builtin("iter")?, vec![container], vec![], None)
             }
             Kind::Items { items, at, .. } => {
                 let rest = self.all(&items[at.min(items.len())..])?;
-                Ok(crate::obj::list_of(&rest)?.bind().try_iter()?.into())
+                let list = crate::obj::list_of(&rest)?;
+                self.tuples.push(list.clone());
+                self.given(builtin("iter")?, vec![list], vec![], None)
             }
             Kind::Zip { iterators, strict } => {
-                let options = pyo3::types::PyDict::new(py());
-                options.set_item("strict", strict)?;
-                class("zip")?.call(&self.all(&iterators)?, Some(&options.into()))
+                let mut args = self.all(&iterators)?;
+                args.push(Obj::bool(strict));
+                self.given(builtin("zip")?, args, vec![Obj::str("strict")], None)
             }
             Kind::Enumerate { iterator, count } => {
-                class("enumerate")?.call(&[self.outside(&iterator.obj)?, Obj::int(count)], None)
-            }
-            Kind::Map { function, iterators } => {
-                let iterators = self.all(&iterators)?;
-                class("map")?.call(&[std::slice::from_ref(&function.obj), &iterators].concat(), None)
-            }
-            Kind::Filter { function, iterator } => {
-                let iterator = self.outside(&iterator.obj)?;
-                class("filter")?.call(&[function.obj, iterator], None)
+                let args = vec![self.outside(&iterator.obj)?, Obj::int(count)];
+                self.given(builtin("enumerate")?, args, vec![], None)
             }
         }
     }
 
-    /// None for a generator that has begun: CPython makes one that has not, from the arguments.
-    fn generator(&mut self, generator: &VmGenerator) -> R<Option<Obj>> {
-        let Some((function, args, keywords)) = generator.call() else { return Ok(None) };
-        let args = args.iter().map(|arg| self.outside(arg)).collect::<R<Vec<Obj>>>()?;
-        let named = pyo3::types::PyDict::new(py());
-        for (name, value) in keywords {
-            named.set_item(name.bind(), self.outside(&value)?.bind())?;
+    /// CPython makes one that has not begun, from its arguments. One that has begun gets a generator of CPython's around it.
+    fn generator(&mut self, object: &Obj, generator: &VmGenerator) -> R<Obj> {
+        if let Some((function, args, keywords)) = generator.call() {
+            let mut args = args.iter().map(|arg| self.outside(arg)).collect::<R<Vec<Obj>>>()?;
+            for (_, value) in &keywords {
+                args.push(self.outside(value)?);
+            }
+            let names = keywords.into_iter().map(|(name, _)| name).collect();
+            return self.given(library::native_of(&function).unwrap_or(function), args, names, None);
         }
-        function.call(&args, Some(&named.into())).map(Some)
+        let function = generator.with_frame(|frame| frame.map(|frame| frame.function.clone()));
+        let Some(function) = function.filter(|function| library::native_of(function).is_none()) else {
+            self.stuck = true;
+            return Ok(object.clone());
+        };
+        let args = vec![object.clone(), function.attr("__name__")?, function.attr("__qualname__")?, function.attr("__code__")?];
+        self.given(library::function("begun")?, args, vec![], None)
     }
 }
 

@@ -38,7 +38,7 @@ impl Vm {
         loop {
             let frame = self.frames.last_mut().expect("a frame is running");
             let at = frame.pc.saturating_sub(1);
-            if !self.reraising {
+            if !self.reraising && !frame.code.hidden {
                 error = with_line(error, &frame.code, at);
             }
             self.reraising = false;

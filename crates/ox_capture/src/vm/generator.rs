@@ -17,6 +17,12 @@ pub struct VmGenerator {
     running: std::cell::Cell<bool>,
 }
 
+/// What a generator is at one moment.
+pub struct State {
+    pub started: bool,
+    pub running: bool,
+}
+
 #[pymethods]
 impl VmGenerator {
     fn __iter__(this: Bound<'_, Self>) -> Bound<'_, Self> {
@@ -66,6 +72,25 @@ unsafe fn forever<T>(bound: Bound<'_, T>) -> Bound<'static, T> {
 type Call = (Obj, Vec<Obj>, Vec<(Obj, Obj)>);
 
 impl VmGenerator {
+    pub fn empty() -> VmGenerator {
+        VmGenerator { frame: RefCell::new(None), started: std::cell::Cell::new(false), running: std::cell::Cell::new(false) }
+    }
+
+    pub fn state(&self) -> State {
+        State { started: self.started.get(), running: self.running.get() }
+    }
+
+    pub fn set(&self, frame: Option<Frame>, state: &State) {
+        self.frame.replace(frame.map(Box::new));
+        self.started.set(state.started);
+        self.running.set(state.running);
+    }
+
+    /// Looks at the suspended frame.
+    pub fn with_frame<T>(&self, look: impl FnOnce(Option<&Frame>) -> T) -> T {
+        look(self.frame.borrow().as_deref())
+    }
+
     /// The call that made it. None if it has begun.
     pub fn call(&self) -> Option<Call> {
         if self.started.get() {
@@ -244,7 +269,30 @@ impl Vm {
     pub fn call_generator(&mut self, generator: &Val, name: &Obj, args: Args) -> R<Called> {
         let bound = generator.obj.bind().cast::<VmGenerator>().map_err(PyErr::from)?.clone();
         let name = name.to_str().unwrap_or_default();
-        self.generator_method(&bound, &name, args).map(Called::Value)
+        if self.rec.is_none() || self.waiting > 0 {
+            return self.generator_method(&bound, &name, args).map(Called::Value);
+        }
+        let started = bound.borrow().started.get();
+        match (name.as_str(), &args.positional[..]) {
+            ("__next__", []) => self.enter(&bound, Obj::none().into(), None),
+            ("send", [value]) if started || value.obj.is_none() => self.enter(&bound, value.clone(), None),
+            ("throw", [first, rest @ ..]) => {
+                let error = thrown(first, rest)?;
+                self.enter(&bound, Obj::none().into(), Some(error))
+            }
+            ("close", []) if started => self.call_library("close", vec![generator.clone()]),
+            _ => self.generator_method(&bound, &name, args).map(Called::Value),
+        }
+    }
+
+    /// The generator's frame runs next; what it yields is the value of the call.
+    fn enter(&mut self, generator: &Bound<'static, VmGenerator>, value: Val, thrown: Option<PyErr>) -> R<Called> {
+        match (self.resume(generator, value, After::Next)?, thrown) {
+            // Raised where the frame stands, which is the innermost now.
+            (_, Some(error)) => Err(error),
+            (true, None) => Ok(Called::Pushed),
+            (false, None) => Err(PyStopIteration::new_err(())),
+        }
     }
 
     fn generator_method(&mut self, generator: &Bound<'static, VmGenerator>, name: &str, args: Args) -> R<Val> {
@@ -277,11 +325,16 @@ impl Vm {
             ("__iter__", []) => return Ok(Obj::from(generator).into()),
             _ => return Err(PyTypeError::new_err(format!("the generator's method {name}"))),
         };
-        result.map_err(|returned| match returned.obj.is_none() {
-            true => PyStopIteration::new_err(()),
-            // In a tuple of its own: a tuple would be taken for the arguments.
-            false => PyStopIteration::new_err((returned.obj.bind().clone().unbind(),)),
-        })
+        result.map_err(|returned| stop_iteration(&returned.obj))
+    }
+}
+
+/// The end of a generator that returned a value.
+pub fn stop_iteration(value: &Obj) -> PyErr {
+    match value.is_none() {
+        true => PyStopIteration::new_err(()),
+        // In a tuple of its own: a tuple would be taken for the arguments.
+        false => PyStopIteration::new_err((value.bind().clone().unbind(),)),
     }
 }
 

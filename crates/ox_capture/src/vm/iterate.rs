@@ -37,14 +37,6 @@ pub enum Kind {
         iterator: Val,
         count: i64,
     },
-    Map {
-        function: Val,
-        iterators: Vec<Val>,
-    },
-    Filter {
-        function: Val,
-        iterator: Val,
-    },
 }
 
 /// An iterator of the machine's.
@@ -53,7 +45,7 @@ pub struct VmIterator {
     pub kind: RefCell<Kind>,
 }
 
-/// The kinds by name: what `VmIterator(name, parts, at)` makes.
+/// The kinds by name, for recipes.
 impl Kind {
     pub fn parts(&self) -> (&'static str, Vec<Val>, i64) {
         match self {
@@ -62,29 +54,27 @@ impl Kind {
             Kind::Items { items, at, of } => {
                 let mut parts: Vec<Val> = of.iter().map(|(container, _)| container.clone().into()).collect();
                 parts.extend(items.iter().skip(*at).cloned());
-                (if of.is_some() { "items of" } else { "items" }, parts, 0)
+                match of {
+                    Some((_, len)) => ("items of", parts, *len as i64),
+                    None => ("items", parts, 0),
+                }
             }
             Kind::Zip { iterators, strict } => ("zip", iterators.clone(), i64::from(*strict)),
             Kind::Enumerate { iterator, count } => ("enumerate", vec![iterator.clone()], *count),
-            Kind::Map { function, iterators } => ("map", [std::slice::from_ref(function), iterators].concat(), 0),
-            Kind::Filter { function, iterator } => ("filter", vec![function.clone(), iterator.clone()], 0),
         }
     }
 
-    fn from_parts(name: &str, mut parts: Vec<Val>, at: i64) -> R<Kind> {
+    pub fn from_parts(name: &str, mut parts: Vec<Val>, at: i64) -> R<Kind> {
         Ok(match name {
             "sequence" => Kind::Sequence { of: parts.remove(0).obj, at: at as usize },
             "backwards" => Kind::Backwards { of: parts.remove(0).obj, left: at as usize },
             "items of" => {
                 let container = parts.remove(0).obj;
-                let len = container.bind().len()?;
-                Kind::Items { items: parts, at: 0, of: Some((container, len)) }
+                Kind::Items { items: parts, at: 0, of: Some((container, at as usize)) }
             }
             "items" => Kind::Items { items: parts, at: 0, of: None },
             "zip" => Kind::Zip { iterators: parts, strict: at != 0 },
             "enumerate" => Kind::Enumerate { iterator: parts.remove(0), count: at },
-            "map" => Kind::Map { function: parts.remove(0), iterators: parts },
-            "filter" => Kind::Filter { function: parts.remove(0), iterator: parts.remove(0) },
             other => return Err(PyValueError::new_err(format!("no iterator is called {other}"))),
         })
     }
@@ -92,13 +82,6 @@ impl Kind {
 
 #[pymethods]
 impl VmIterator {
-    #[new]
-    #[pyo3(signature = (name, at, *parts))]
-    fn new(name: &str, at: i64, parts: Bound<'_, pyo3::types::PyTuple>) -> PyResult<VmIterator> {
-        let parts = parts.iter().map(|part| Obj::from(part).into()).collect();
-        Ok(VmIterator { kind: RefCell::new(Kind::from_parts(name, parts, at)?) })
-    }
-
     fn __iter__(this: Bound<'_, Self>) -> Bound<'_, Self> {
         this
     }
@@ -116,8 +99,12 @@ fn new_iterator(kind: Kind) -> R<Obj> {
 }
 
 impl VmIterator {
+    pub fn empty() -> VmIterator {
+        VmIterator { kind: RefCell::new(Kind::Items { items: Vec::new(), at: 0, of: None }) }
+    }
+
     /// `zip(...)` and its like.
-    pub fn construct(vm: &mut Vm, callable: &Val, args: &Args) -> R<Val> {
+    pub fn construct(vm: &mut Vm, callable: &Val, args: &Args) -> R<Called> {
         let t = types();
         let ptr = callable.obj.ptr().cast::<ffi::PyTypeObject>();
         let option = |name: &str| args.keywords.iter().find(|(k, _)| k.to_str().as_deref() == Some(name)).map(|(_, v)| v.clone());
@@ -128,26 +115,45 @@ impl VmIterator {
                 None => false,
             };
             let iterators = positional.iter().map(|v| vm.iter_now(v)).collect::<R<Vec<Val>>>()?;
+            if !strict && vm.waits_for_code(&iterators) {
+                return vm.call_library("zipped", iterators);
+            }
             Kind::Zip { iterators, strict }
         } else if ptr == t.enumerate && !positional.is_empty() {
             let start = option("start").or_else(|| positional.get(1).cloned());
             let count = start.map_or(Ok(0), |s| vm.settled(&s).bind().extract())?;
-            Kind::Enumerate { iterator: vm.iter_now(&positional[0])?, count }
+            let iterator = vm.iter_now(&positional[0])?;
+            if vm.waits_for_code(std::slice::from_ref(&iterator)) {
+                return vm.call_library("counted", vec![iterator, Obj::int(count).into()]);
+            }
+            Kind::Enumerate { iterator, count }
         } else if ptr == t.map && positional.len() >= 2 {
-            let iterators = positional[1..].iter().map(|v| vm.iter_now(v)).collect::<R<Vec<Val>>>()?;
-            Kind::Map { function: positional[0].clone(), iterators }
+            let mut parts = vec![positional[0].clone()];
+            for iterable in &positional[1..] {
+                parts.push(vm.iter_now(iterable)?);
+            }
+            return vm.call_library(if parts.len() == 2 { "mapped" } else { "mapped_many" }, parts);
         } else if ptr == t.filter && positional.len() == 2 {
-            Kind::Filter { function: positional[0].clone(), iterator: vm.iter_now(&positional[1])? }
+            let iterator = vm.iter_now(&positional[1])?;
+            return match positional[0].obj.is_none() {
+                true => vm.call_library("kept", vec![iterator]),
+                false => vm.call_library("filtered", vec![positional[0].clone(), iterator]),
+            };
         } else if ptr == t.reversed && positional.len() == 1 {
-            return vm.reversed(callable, &positional[0]);
+            return vm.reversed(callable, &positional[0]).map(Called::Value);
         } else {
             return Err(PyTypeError::new_err(format!("{}() got unexpected arguments", callable.obj.attr("__name__")?.bind())));
         };
-        vm.own_iterator(kind)
+        vm.own_iterator(kind).map(Called::Value)
     }
 }
 
 impl Vm {
+    /// Whether one of the iterators may run code of the program's when it is asked.
+    fn waits_for_code(&self, iterators: &[Val]) -> bool {
+        self.rec.is_some() && iterators.iter().any(|iterator| !iterator.obj.bind().is_instance_of::<VmIterator>())
+    }
+
     pub fn own_iterator(&mut self, kind: Kind) -> R<Val> {
         let iterator = new_iterator(kind)?;
         if let Some(rec) = &mut self.rec {
@@ -243,12 +249,14 @@ impl Vm {
             let items: Vec<Val> = this.bind().try_iter()?.map(|i| i.map(|i| Obj::from(i).into())).collect::<R<_>>()?;
             return Ok(Some(Kind::Items { items, at: 0, of: None }));
         }
-        if (this.class_is(t.set) || this.class_is(t.frozenset)) && matches!(self.origin(this), Origin::Made | Origin::Const) {
+        if this.class_is(t.set) || this.class_is(t.frozenset) || this.class_is(t.deque) {
+            self.know_all(this);
             let items: Vec<Val> = this.bind().try_iter()?.map(|i| i.map(|i| Obj::from(i).into())).collect::<R<_>>()?;
             let len = items.len();
             return Ok(Some(Kind::Items { items, at: 0, of: Some((this.clone(), len)) }));
         }
-        if this.class_is(t.deque) && self.origin(this) == Origin::Made {
+        // The names in a class, which its version covers.
+        if this.class_is(t.mapping_proxy) && self.is_pinned(this) {
             let items: Vec<Val> = this.bind().try_iter()?.map(|i| i.map(|i| Obj::from(i).into())).collect::<R<_>>()?;
             return Ok(Some(Kind::Items { items, at: 0, of: None }));
         }
@@ -257,15 +265,15 @@ impl Vm {
 
     fn view_items(&mut self, view: &Obj, dict: &Obj) -> R<Kind> {
         self.know_keys(dict);
-        let name = view.class_name();
+        let t = types();
         let mut items = Vec::new();
         for (key, value) in entries_of(dict) {
-            if name.ends_with("keys") {
+            if view.is_instance_of(t.dict_keys) || view.class_is(t.mapping_proxy) {
                 items.push(key.into());
                 continue;
             }
             let value = self.found_at(dict, &key, value, |of| Source::Value(of, Key(key.clone())));
-            items.push(match name.ends_with("values") {
+            items.push(match view.is_instance_of(t.dict_values) {
                 true => value,
                 false => self.tuple(vec![key.into(), value])?,
             });
@@ -386,8 +394,11 @@ impl Vm {
                 if let Some((container, len)) = &of
                     && container.bind().len()? != *len
                 {
-                    let kind = if container.is_instance_of(types().dict) { "dictionary" } else { "Set" };
-                    return Err(PyRuntimeError::new_err(format!("{kind} changed size during iteration")));
+                    return Err(PyRuntimeError::new_err(match container {
+                        c if c.is_instance_of(types().dict) => "dictionary changed size during iteration",
+                        c if c.is_instance_of(types().deque) => "deque mutated during iteration",
+                        _ => "Set changed size during iteration",
+                    }));
                 }
                 let Some(item) = items.get(at).cloned() else { return Ok(None) };
                 if let Kind::Items { at, .. } = &mut *iterator.borrow().kind.borrow_mut() {
@@ -400,26 +411,6 @@ impl Vm {
                 let Some(item) = self.next_of(&inner)? else { return Ok(None) };
                 iterator.borrow().kind.replace(Kind::Enumerate { iterator: inner, count: count + 1 });
                 self.tuple(vec![Obj::int(count).into(), item]).map(Some)
-            }
-            Kind::Map { function, iterators } => {
-                let mut args = Vec::new();
-                for iterator in &iterators {
-                    let Some(item) = self.next_of(iterator)? else { return Ok(None) };
-                    args.push(item);
-                }
-                self.call_now(&function, Args::positional(args)).map(Some)
-            }
-            Kind::Filter { function, iterator: inner } => {
-                while let Some(item) = self.next_of(&inner)? {
-                    let kept = match function.obj.is_none() {
-                        true => item.clone(),
-                        false => self.call_now(&function, Args::positional(vec![item.clone()]))?,
-                    };
-                    if self.truth(&kept)? {
-                        return Ok(Some(item));
-                    }
-                }
-                Ok(None)
             }
         }
     }
@@ -468,6 +459,12 @@ impl Vm {
                 }
             };
         }
+        if self.rec.is_some() && !iterator.obj.bind().is_instance_of::<VmIterator>() {
+            // Asked step by step in a frame of its own. Only this loop has the iterator, so that nobody sees the difference.
+            let steps = self.now(|vm| vm.call_library("steps", vec![iterator]))?;
+            *self.frame().stack.last_mut().expect("an iterator") = Some(steps);
+            return self.for_iter(label);
+        }
         match self.next_of(&iterator)? {
             Some(value) => self.push(value),
             None => {
@@ -476,5 +473,31 @@ impl Vm {
             }
         }
         Ok(Flow::Next)
+    }
+
+    /// `next(iterator)`.
+    pub fn next_call(&mut self, callable: &Val, iterator: &Val) -> R<Called> {
+        if iterator.obj.bind().is_instance_of::<VmGenerator>() {
+            // Its StopIteration has what the generator returns.
+            return self.call_generator(iterator, &Obj::str("__next__"), Args::default());
+        }
+        if self.rec.is_some() && !iterator.obj.bind().is_instance_of::<VmIterator>() {
+            let class = iterator.obj.class();
+            if let Some(method) = type_lookup(&class, &Obj::str("__next__")).filter(|m| m.class_is(types().function)) {
+                self.recorded(|rec| Ok(rec.rely_on_class(&class)));
+                let method = self.pinned(method);
+                return self.call(&method, Args::positional(vec![iterator.clone()]));
+            }
+            // SAFETY: a live object.
+            let is_iterator = unsafe { ffi::PyIter_Check(iterator.obj.ptr()) != 0 };
+            if is_iterator && self.origin(&iterator.obj) != Origin::Made {
+                let why = format!("an iterator from outside: {}", iterator.obj.class_name());
+                return self.opaque_call(callable, Args::positional(vec![iterator.clone()]), &why);
+            }
+        }
+        match self.next_of(iterator)? {
+            Some(value) => Ok(Called::Value(value)),
+            None => Err(PyStopIteration::new_err(())),
+        }
     }
 }

@@ -14,6 +14,7 @@ mod escape;
 mod exception;
 mod generator;
 mod iterate;
+mod library;
 mod mark;
 mod native;
 mod operators;
@@ -27,8 +28,9 @@ pub use break_::Refused;
 pub use code::{CodeInfo, code_info};
 pub use escape::Escape;
 pub use exception::at_line;
-pub use generator::VmGenerator;
-pub use iterate::VmIterator;
+pub use generator::{State, VmGenerator};
+pub use iterate::{Kind, VmIterator};
+pub use library::load as load_library;
 
 use crate::lazy::Pending;
 use crate::obj::{Obj, py};
@@ -54,6 +56,10 @@ pub enum After {
     ForIter(usize),
     /// The frame is a generator's that `yield from` waits for.
     Send(usize),
+    /// The frame is a generator's that was asked for its next value: its end is a StopIteration.
+    Next,
+    /// It is pushed on the caller's stack, and the caller's instruction comes again.
+    Again,
 }
 
 pub struct Frame {
@@ -176,8 +182,9 @@ impl Vm {
         self.frames.last_mut().expect("a frame is running")
     }
 
+    /// The user's line.
     pub fn location(&self) -> String {
-        self.frames.last().map(Frame::location).unwrap_or_default()
+        self.frames.iter().rev().find(|frame| !frame.code.hidden).map(Frame::location).unwrap_or_default()
     }
 
     pub fn push(&mut self, value: impl Into<Val>) {
@@ -325,8 +332,14 @@ impl Vm {
         };
         match frame.after {
             After::Hand => return Ok(Some(value)),
+            After::Next if done => return Err(generator::stop_iteration(&value.obj)),
             _ if done => return Ok(Some(value)),
             After::Push | After::Instance(_) => self.push(value),
+            After::Again => {
+                self.push(value);
+                self.frame().pc -= 1;
+            }
+            After::Next => return self.unwind(base, generator::stop_iteration(&value.obj)),
             After::Drop => {}
             After::ForIter(label) => {
                 self.pop_slot();

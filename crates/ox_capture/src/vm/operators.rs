@@ -44,6 +44,11 @@ fn sign_of(name: &str) -> &str {
         "sub" => "-",
         "truediv" => "/",
         "xor" => "^",
+        "divmod" => "divmod()",
+        "lt" => "<",
+        "le" => "<=",
+        "gt" => ">",
+        "ge" => ">=",
         "iadd" => "+=",
         "iand" => "&=",
         "ifloordiv" => "//=",
@@ -79,7 +84,7 @@ pub fn is_tensor(object: &Obj) -> bool {
 
 impl Vm {
     /// A method of the class that is written in Python.
-    fn python_method(&mut self, object: &Obj, name: &str) -> Option<Val> {
+    pub fn python_method(&mut self, object: &Obj, name: &str) -> Option<Val> {
         let class = object.class();
         let found = type_lookup(&class, &Obj::str(name)).filter(|f| f.class_is(types().function))?;
         self.recorded(|rec| Ok(rec.rely_on_class(&class)));
@@ -161,7 +166,7 @@ impl Vm {
     }
 
     /// By the special methods of both sides, the right one's first if it is of a subclass.
-    fn by_methods(&mut self, native: &Obj, forward: &str, reflected: &str, left: &Val, right: &Val) -> R<Called> {
+    pub fn by_methods(&mut self, native: &Obj, forward: &str, reflected: &str, left: &Val, right: &Val) -> R<Called> {
         let own = self.python_method(&left.obj, forward);
         let other = match left.obj.class_ptr() == right.obj.class_ptr() && reflected.starts_with("__r") {
             true => None,
@@ -182,29 +187,26 @@ impl Vm {
         if other_first {
             tries.reverse();
         }
-        tries.retain(|(method, _)| method.is_some());
-        for (method, args) in tries {
-            let method = method.expect("kept");
-            let args = Args::positional(args.to_vec());
-            let value = self.call_now(&method, args)?;
-            if !value.obj.class_is(types().not_implemented) {
-                return Ok(Called::Value(value));
+        let mut list = Vec::new();
+        for (method, [one, other]) in tries {
+            if let Some(method) = method {
+                list.push(self.tuple(vec![method, one, other])?);
             }
         }
+        let tries = self.tuple(list)?;
         let name = native.attr("__name__").ok().and_then(|n| n.to_str()).unwrap_or_default();
-        match name.as_str() {
-            "eq" => Ok(Called::Value(Obj::bool(self.is_same(left, right)).into())),
-            "ne" => Ok(Called::Value(Obj::bool(!self.is_same(left, right)).into())),
-            _ => {
-                let text = format!(
-                    "unsupported operand type(s) for {}: '{}' and '{}'",
-                    sign_of(&name),
-                    left.obj.class_name(),
-                    right.obj.class_name()
-                );
-                Err(pyo3::exceptions::PyTypeError::new_err(text))
-            }
+        if matches!(name.as_str(), "eq" | "ne") {
+            let equal: Val = Obj::bool(name == "eq").into();
+            return self.call_library("compare", vec![tries, left.clone(), right.clone(), equal]);
         }
+        let (mine, other) = (left.obj.class_name(), right.obj.class_name());
+        let complaint = match name.as_str() {
+            "lt" | "le" | "gt" | "ge" => {
+                format!("'{}' not supported between instances of '{mine}' and '{other}'", sign_of(&name))
+            }
+            _ => format!("unsupported operand type(s) for {}: '{mine}' and '{other}'", sign_of(&name)),
+        };
+        self.call_library("operate", vec![tries, Obj::str(&complaint).into()])
     }
 
     pub fn compare(&mut self, op: CompareOp, left: &Val, right: &Val) -> R<Called> {
@@ -247,49 +249,79 @@ impl Vm {
 
     pub fn op_contains(&mut self, negated: bool) -> R<Flow> {
         let (container, item) = (self.pop(), self.pop());
-        let found = self.contains(&container, &item)?;
-        self.push(Obj::bool(found != negated));
-        Ok(Flow::Next)
+        let called = self.contains(&container, &item, negated)?;
+        self.take(called)
     }
 
-    fn contains(&mut self, container: &Val, item: &Val) -> R<bool> {
+    /// `item in container`, or `not in`.
+    pub fn contains(&mut self, container: &Val, item: &Val, negated: bool) -> R<Called> {
+        let answer = |found: bool| Ok(Called::Value(Obj::bool(found != negated).into()));
+        let this = &container.obj;
         if self.rec.is_none() {
-            return container.obj.bind().contains(item.obj.bind());
+            return answer(this.bind().contains(item.obj.bind())?);
         }
         let t = types();
-        if is_tensor(&container.obj) {
-            let value = self.opaque_now("contains", &[container.clone(), item.clone()], "`in` of a tensor")?;
-            return value.obj.truth();
+        if is_tensor(this) {
+            return self.contains_for_real(container, item, negated, "`in` of a tensor");
         }
-        if container.obj.is_instance_of(t.dict) && self.uses_slot(&container.obj, "__contains__", t.dict) {
+        if this.is_instance_of(t.dict) && self.uses_slot(this, "__contains__", t.dict) {
             let key = self.settled(item);
-            if super::read::is_key(&key) {
-                return self.dict_contains(&container.obj, &key);
+            if self.is_fixed_key(&key) {
+                return answer(self.dict_contains(this, &key)?);
+            }
+            if let Some(found) = self.find_key(this, &key) {
+                return answer(found.is_some());
             }
         }
-        if let Some(method) = self.python_method(&container.obj, "__contains__") {
-            let value = self.call_now(&method, Args::positional(vec![container.clone(), item.clone()]))?;
-            return self.truth(&value);
+        if let Some(method) = self.python_method(this, "__contains__") {
+            let name = if negated { "asked_not" } else { "asked" };
+            return self.call_library(name, vec![method, container.clone(), item.clone()]);
         }
-        if self.is_data(&container.obj) || t.is_pinnable(&container.obj) || container.obj.class_is(t.mapping_proxy) {
+        let shows_keys = this.is_instance_of(t.dict_keys) || this.class_is(t.mapping_proxy);
+        if let Some(dict) = self.rec.as_ref().and_then(|rec| rec.viewed(this)).filter(|_| shows_keys) {
+            return self.contains(&dict.into(), item, negated);
+        }
+        let both = Args::positional(vec![container.clone(), item.clone()]);
+        let is_data = self.is_data(this) || t.is_pinnable(this) || this.class_is(t.mapping_proxy);
+        let compares = this.class_is(t.list) || this.class_is(t.tuple);
+        if is_data && (!compares || self.is_plain_data(&both)) {
             let value = self.pure_call("contains", &[container.clone(), item.clone()])?;
-            return value.obj.truth();
+            return answer(value.obj.truth()?);
         }
-        if container.obj.is_instance_of(t.list) || container.obj.is_instance_of(t.tuple) || self.is_iterable_here(&container.obj)
-        {
-            for candidate in self.iterate_all(container)? {
-                if self.is_same(&candidate, item) {
-                    return Ok(true);
-                }
-                let equal = self.now(|vm| vm.compare(CompareOp::Equal, &candidate, item))?;
-                if self.truth(&equal)? {
-                    return Ok(true);
-                }
+        let is_sequence = [t.list, t.tuple, t.deque].iter().any(|class| this.is_instance_of(*class));
+        if is_sequence || self.is_iterable_here(this) || self.runs_code(this) {
+            let name = if negated { "lacks" } else { "contains" };
+            return self.call_library(name, vec![container.clone(), item.clone()]);
+        }
+        self.contains_for_real(container, item, negated, "`in` of a class in C")
+    }
+
+    fn contains_for_real(&mut self, container: &Val, item: &Val, negated: bool, why: &str) -> R<Called> {
+        let function = if negated { super::library::function("is_not_in")? } else { self.operator("contains")? };
+        self.opaque_call(&function.into(), Args::positional(vec![container.clone(), item.clone()]), why)
+    }
+
+    /// A key that dicts compare without asking the program, and that is the same in every call.
+    pub fn is_fixed_key(&self, key: &Obj) -> bool {
+        super::read::is_key(key) || types().is_enum(key) || self.origin(key) == Origin::Const
+    }
+
+    /// Looks for a key that is compared by identity (tensors, objects without `__eq__`) in a dict of this call's. None if another kind
+    /// of key or dict is at hand.
+    pub fn find_key(&mut self, dict: &Obj, key: &Obj) -> Option<Option<Obj>> {
+        const FEW: usize = 64;
+        let is_ours = self.origin(dict) == Origin::Made || self.rec.as_ref().is_some_and(|rec| rec.is_whole(dict));
+        let entries = crate::obj::entries_of(dict);
+        if !is_ours || !is_by_identity(key) || entries.len() > FEW {
+            return None;
+        }
+        let mut found = None;
+        for (other, value) in entries {
+            if is_by_identity(&other) && self.is_same(&other.into(), &key.clone().into()) {
+                found = Some(value);
             }
-            return Ok(false);
         }
-        let value = self.opaque_now("contains", &[container.clone(), item.clone()], "`in` of a class in C")?;
-        value.obj.truth()
+        Some(found)
     }
 
     fn dict_contains(&mut self, dict: &Obj, key: &Obj) -> R<bool> {
@@ -328,17 +360,12 @@ impl Vm {
         if t.is_pinnable(object) || t.is_enum(object) {
             return object.truth();
         }
-        for name in ["__bool__", "__len__"] {
-            if let Some(method) = self.python_method(object, name) {
-                let mut answer = self.call_now(&method, Args::positional(vec![value.clone()]))?;
-                if name == "__len__" {
-                    answer = self.as_length(answer)?;
-                } else if !answer.obj.class_is(t.bool) {
-                    let text = format!("__bool__ should return bool, returned {}", answer.obj.class_name());
-                    return Err(pyo3::exceptions::PyTypeError::new_err(text));
-                }
-                return self.truth(&answer);
-            }
+        if let Some(called) = self.truth_by_method(value)? {
+            let answer = match called {
+                Called::Value(answer) => answer,
+                Called::Pushed => self.finish_pushed()?,
+            };
+            return self.truth(&answer);
         }
         let class = object.class();
         let has = |name: &str| type_lookup(&class, &Obj::str(name)).is_some();
@@ -349,6 +376,20 @@ impl Vm {
         let answer = self.opaque_now("truth", std::slice::from_ref(value), "the truth of a class in C")?;
         let settled = self.settled(&answer);
         settled.truth()
+    }
+
+    /// `__bool__` or `__len__` of the program's. None if it has neither.
+    pub fn truth_by_method(&mut self, value: &Val) -> R<Option<Called>> {
+        if self.rec.is_none() || is_tensor(&value.obj) || types().is_scalar(&value.obj) {
+            return Ok(None);
+        }
+        if let Some(method) = self.python_method(&value.obj, "__bool__") {
+            return self.call_library("truth", vec![method, value.clone()]).map(Some);
+        }
+        match self.python_method(&value.obj, "__len__") {
+            Some(_) => self.call_library("truth_by_length", vec![value.clone()]).map(Some),
+            None => Ok(None),
+        }
     }
 
     fn overrides_truth(&self, object: &Obj) -> bool {
@@ -378,4 +419,15 @@ impl Vm {
 fn is_hint(object: &Obj) -> bool {
     let t = types();
     object.is_none() || object.is_instance_of(t.type_) || object.class_is(t.union) || object.class_is(t.generic_alias)
+}
+
+/// Whether CPython tells objects of the class apart by their addresses alone.
+fn is_by_identity(object: &Obj) -> bool {
+    // SAFETY: a type.
+    let base = unsafe { Obj::borrowed(types().object.cast()) };
+    let same = |name: &str| {
+        let name = Obj::str(name);
+        matches!((type_lookup(&object.class(), &name), type_lookup(&base, &name)), (Some(a), Some(b)) if a.is(&b))
+    };
+    is_tensor(object) || (same("__eq__") && same("__hash__"))
 }

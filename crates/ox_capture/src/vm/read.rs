@@ -28,6 +28,11 @@ impl Vm {
 
     pub fn load_global(&mut self, name: &Obj) -> R<Val> {
         let (globals, builtins) = (self.frame().globals.clone(), self.frame().builtins.clone());
+        if self.frame().code.hidden
+            && let Some(found) = dict_get(&globals, name).or_else(|| dict_get(&builtins, name))
+        {
+            return Ok(self.pinned(found));
+        }
         self.pinned(globals.clone());
         if let Some(found) = dict_get(&globals, name) {
             return Ok(self.found_at(&globals, name, found, |of| Source::Value(of, Key(name.clone()))));
@@ -435,17 +440,15 @@ impl Vm {
             return Ok(Found::Called(Called::Value(self.pinned(class))));
         }
         let Some(found) = type_lookup(&class, name) else {
-            if !is_lazy(this) {
-                if !this.class_is(types().tensor) && !this.class_is(types().parameter) {
-                    return self.opaque_attr(object, name, "an attribute of a tensor subclass");
-                }
-                if let Some(found) = instance_dict(this).and_then(|dict| dict_get(&dict, name)) {
-                    let value = self.found_at(this, name, found, |of| Source::Attr(of, Key(name.clone())));
-                    return Ok(Found::Called(Called::Value(value)));
-                }
-                if let Some(rec) = &mut self.rec {
-                    rec.check_no_attr(this, name);
-                }
+            if !is_lazy(this) && !this.class_is(types().tensor) && !this.class_is(types().parameter) {
+                return self.opaque_attr(object, name, "an attribute of a tensor subclass");
+            }
+            if let Some(found) = instance_dict(this).and_then(|dict| dict_get(&dict, name)) {
+                let value = self.found_at(this, name, found, |of| Source::Attr(of, Key(name.clone())));
+                return Ok(Found::Called(Called::Value(value)));
+            }
+            if let Some(rec) = &mut self.rec {
+                rec.check_no_attr(this, name);
             }
             let message = format!("'Tensor' object has no attribute '{text}'");
             return Err(PyAttributeError::new_err(message));
@@ -560,12 +563,23 @@ impl Vm {
             return self.torch_operator("getitem", &[object.clone(), key.clone()]);
         }
         let (index, plain) = (self.settled(key), self.settled(object));
-        if plain.is_instance_of(types.dict) && self.uses_slot(&plain, "__getitem__", types.dict) && is_key(&index) {
-            return self.dict_item(&plain, &index);
+        if plain.is_instance_of(types.dict) && self.uses_slot(&plain, "__getitem__", types.dict) {
+            if self.is_fixed_key(&index) {
+                return self.dict_item(&plain, &index);
+            }
+            if let Some(found) = self.find_key(&plain, &index) {
+                let value = found.map(|value| Called::Value(value.into()));
+                return value.ok_or_else(|| PyKeyError::new_err(index.bind().clone().unbind()));
+            }
         }
-        let is_sequence = plain.class_is(types.list) || plain.class_is(types.tuple) || plain.class_is(types.size);
-        if is_sequence && index.class_is(types.int) {
+        let is_sequence = [types.list, types.tuple, types.size].iter().any(|class| plain.class_is(*class));
+        if (is_sequence || plain.class_is(types.deque)) && index.class_is(types.int) {
             return self.sequence_item(&plain, &index);
+        }
+        if (is_sequence || types.is_scalar(&plain))
+            && let Some(method) = self.python_method(&index, "__index__")
+        {
+            return self.call_library("indexed", vec![method, object.clone(), key.clone()]);
         }
         let is_data = is_sequence || types.is_scalar(&plain) || plain.class_is(types.mapping_proxy);
         if is_data && (types.is_scalar(&index) || index.class_is(types.slice)) {
@@ -583,7 +597,14 @@ impl Vm {
                 let function = self.pinned(function);
                 self.call(&function, Args::positional(vec![object.clone(), key.clone()]))
             }
-            Some(_) if plain.is_instance_of(types.tuple) && index.class_is(types.int) => self.sequence_item(&plain, &index),
+            Some(_) if (plain.is_instance_of(types.tuple) || plain.is_instance_of(types.list)) && index.class_is(types.int) => {
+                self.sequence_item(&plain, &index)
+            }
+            Some(_) if self.is_own_data(&plain) && (types.is_scalar(&index) || index.class_is(types.slice)) => {
+                let value = Obj::from(plain.bind().get_item(index.bind())?);
+                Ok(Called::Value(self.made_or_known(value)))
+            }
+            _ if types.is_scalar(&plain) => self.pure_call("getitem", &[object.clone(), key.clone()]).map(Called::Value),
             _ => {
                 let getitem = self.operator("getitem")?;
                 let args = Args::positional(vec![object.clone(), key.clone()]);
@@ -615,8 +636,12 @@ impl Vm {
                         self.call(&hook, Args::positional(vec![dict.clone().into(), key.clone().into()]))
                     }
                     Some(_) => {
-                        self.give_up("a dict that makes what is missing");
-                        Ok(Called::Value(Obj::from(dict.bind().get_item(key.bind())?).into()))
+                        let of: Val = dict.clone().into();
+                        let factory = self.now(|vm| vm.load_attr(&of, &Obj::str("default_factory")))?;
+                        if factory.obj.is_none() {
+                            return Err(PyKeyError::new_err(key.clone().bind().clone().unbind()));
+                        }
+                        self.call_library("missing", vec![of, key.clone().into(), factory])
                     }
                     None => Err(PyKeyError::new_err(key.clone().bind().clone().unbind())),
                 }
@@ -632,11 +657,30 @@ impl Vm {
             self.know_len(sequence);
         }
         if place < 0 || place >= len {
-            let kind = if sequence.is_instance_of(types().list) { "list" } else { "tuple" };
+            let kind = match sequence {
+                s if s.is_instance_of(types().list) => "list",
+                s if s.is_instance_of(types().deque) => "deque",
+                _ => "tuple",
+            };
             return Err(PyIndexError::new_err(format!("{kind} index out of range")));
         }
         let found = items_of(sequence)[place as usize].clone();
         Ok(Called::Value(self.found_at(sequence, &Obj::int(place), found, |of| Source::Item(of, place as u32))))
+    }
+
+    /// The whole content is relied on.
+    pub fn know_all(&mut self, object: &Obj) {
+        let object = object.clone();
+        self.recorded(|rec| rec.know_whole(&object, &mut 4096));
+    }
+
+    /// The same object in every call.
+    pub fn is_pinned(&self, object: &Obj) -> bool {
+        match (self.origin(object), &self.rec) {
+            (Origin::Const, _) => true,
+            (Origin::Outside(id), Some(rec)) => matches!(rec.tree.sources.borrow().get(id), Source::Pinned(_)),
+            _ => false,
+        }
     }
 
     /// The length is relied on.

@@ -3,7 +3,7 @@
 use super::{After, Frame, Vm, code_info};
 use crate::obj::Obj;
 use crate::recipe::Recipe;
-use crate::record::{Recording, Val};
+use crate::record::{Rec, Recording, Val, abandon};
 use crate::source::{Sources, Values};
 use pyo3::prelude::*;
 
@@ -14,6 +14,8 @@ pub struct FrameShot {
     locals: Vec<Option<Recipe>>,
     stack: Vec<Option<Recipe>>,
     after: AfterShot,
+    /// The generator whose frame it is, while that runs.
+    generator: Option<Recipe>,
 }
 
 #[derive(Clone, Debug)]
@@ -21,6 +23,10 @@ enum AfterShot {
     Push,
     Drop,
     Instance(Recipe),
+    ForIter(usize),
+    Send(usize),
+    Next,
+    Again,
 }
 
 #[derive(Clone, Debug, Default)]
@@ -36,64 +42,74 @@ impl Vm {
         if handled.is_some_and(|exception| !exception.is_none()) {
             return None;
         }
-        let frames = self.frames.iter().map(|frame| frame_shot(rec, frame)).collect::<Option<Vec<_>>>()?;
-        Some(Snapshot { frames })
+        let mut lasting = |value: &Val| rec.lasting(value).map_or_else(|| abandon("a value that does not last"), Ok);
+        let frames = self.frames.iter().map(|frame| FrameShot::of(frame, &mut lasting)).collect::<Rec<Vec<_>>>();
+        frames.ok().map(|frames| Snapshot { frames })
     }
 
     /// Puts the frames of a snapshot back.
     pub fn restore(&mut self, snapshot: &Snapshot, sources: &Sources, values: &mut Values<'_>) -> PyResult<()> {
         for shot in &snapshot.frames {
-            let mut get = |recipe: &Recipe| -> PyResult<Val> {
-                let obj = recipe.get(sources, values, &[])?;
-                let is_number = crate::types::types().is_scalar(&obj);
-                let free = match recipe {
-                    Recipe::Source(id) if is_number => Some(*id),
-                    _ => None,
-                };
-                Ok(Val { obj, free })
-            };
-            let function: Obj = get(&shot.function)?.obj;
-            let code = code_info(&function.attr("__code__")?)
-                .ok_or_else(|| pyo3::exceptions::PyRuntimeError::new_err("oxytorch: a frame's code is gone"))?;
-            let mut slots = |slots: &[Option<Recipe>]| -> PyResult<Vec<Option<Val>>> {
-                slots.iter().map(|slot| slot.as_ref().map(&mut get).transpose()).collect()
-            };
-            let (locals, stack) = (slots(&shot.locals)?, slots(&shot.stack)?);
-            let after = match &shot.after {
-                AfterShot::Push => After::Push,
-                AfterShot::Drop => After::Drop,
-                AfterShot::Instance(recipe) => After::Instance(get(recipe)?),
-            };
-            let mut frame = Frame::new(code, &function, locals)?;
-            frame.stack = stack;
-            frame.pc = shot.pc;
-            frame.after = after;
+            let frame = shot.frame(&mut |recipe| value_of(recipe, recipe.get(sources, values, &[])))?;
             self.frames.push(frame);
         }
         Ok(())
     }
 }
 
-fn frame_shot(rec: &mut Recording, frame: &Frame) -> Option<FrameShot> {
-    if frame.generator.is_some() {
-        return None;
+/// A value of a frame: a number is looked at only when its value is relied on.
+pub fn value_of(recipe: &Recipe, object: PyResult<Obj>) -> PyResult<Val> {
+    let obj = object?;
+    let free = match recipe {
+        Recipe::Source(id) if crate::types::types().is_scalar(&obj) => Some(*id),
+        _ => None,
+    };
+    Ok(Val { obj, free })
+}
+
+impl FrameShot {
+    pub fn of(frame: &Frame, recipe: &mut dyn FnMut(&Val) -> Rec<Recipe>) -> Rec<FrameShot> {
+        let mut slots = |slots: &[Option<Val>]| -> Rec<Vec<Option<Recipe>>> {
+            slots.iter().map(|slot| slot.as_ref().map(&mut *recipe).transpose()).collect()
+        };
+        let (locals, stack) = (slots(&frame.locals)?, slots(&frame.stack)?);
+        let after = match &frame.after {
+            After::Push => AfterShot::Push,
+            After::Drop => AfterShot::Drop,
+            After::Instance(object) => AfterShot::Instance(recipe(object)?),
+            After::ForIter(label) => AfterShot::ForIter(*label),
+            After::Send(label) => AfterShot::Send(*label),
+            After::Next => AfterShot::Next,
+            After::Again => AfterShot::Again,
+            After::Hand => return abandon("a frame that Rust waits for"),
+        };
+        let generator = frame.generator.clone().map(|generator| recipe(&generator.into())).transpose()?;
+        Ok(FrameShot { function: recipe(&frame.function.clone().into())?, pc: frame.pc, locals, stack, after, generator })
     }
-    let mut slots = |slots: &[Option<Val>]| -> Option<Vec<Option<Recipe>>> {
-        slots
-            .iter()
-            .map(|slot| match slot {
-                Some(value) => rec.lasting(value).map(Some),
-                None => Some(None),
-            })
-            .collect()
-    };
-    let (locals, stack) = (slots(&frame.locals)?, slots(&frame.stack)?);
-    let after = match &frame.after {
-        After::Push => AfterShot::Push,
-        After::Drop => AfterShot::Drop,
-        After::Instance(object) => AfterShot::Instance(rec.lasting(object)?),
-        After::Hand | After::ForIter(_) | After::Send(_) => return None,
-    };
-    let function = rec.lasting(&frame.function.clone().into())?;
-    Some(FrameShot { function, pc: frame.pc, locals, stack, after })
+
+    pub fn frame(&self, get: &mut dyn FnMut(&Recipe) -> PyResult<Val>) -> PyResult<Frame> {
+        let function: Obj = get(&self.function)?.obj;
+        let code = code_info(&function.attr("__code__")?)
+            .ok_or_else(|| pyo3::exceptions::PyRuntimeError::new_err("oxytorch: a frame's code is gone"))?;
+        let mut slots = |slots: &[Option<Recipe>]| -> PyResult<Vec<Option<Val>>> {
+            slots.iter().map(|slot| slot.as_ref().map(&mut *get).transpose()).collect()
+        };
+        let (locals, stack) = (slots(&self.locals)?, slots(&self.stack)?);
+        let after = match &self.after {
+            AfterShot::Push => After::Push,
+            AfterShot::Drop => After::Drop,
+            AfterShot::Instance(recipe) => After::Instance(get(recipe)?),
+            AfterShot::ForIter(label) => After::ForIter(*label),
+            AfterShot::Send(label) => After::Send(*label),
+            AfterShot::Next => After::Next,
+            AfterShot::Again => After::Again,
+        };
+        let generator = self.generator.as_ref().map(|recipe| get(recipe).map(|v| v.obj)).transpose()?;
+        let mut frame = Frame::new(code, &function, locals)?;
+        frame.stack = stack;
+        frame.pc = self.pc;
+        frame.after = after;
+        frame.generator = generator;
+        Ok(frame)
+    }
 }

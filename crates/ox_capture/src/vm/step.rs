@@ -80,12 +80,13 @@ impl Vm {
             }
             DeleteGlobal(n) => {
                 let name = self.name(n);
-                self.give_up("del of a global");
                 let globals = self.frame().globals.clone();
+                self.pinned(globals.clone());
                 if crate::obj::dict_get(&globals, &name).is_none() {
+                    self.recorded(|rec| rec.check_no_key(&globals, &name));
                     return Err(self.name_error(&name));
                 }
-                globals.bind().del_item(name.bind())?;
+                self.delete_item(&globals.into(), &name.into())?;
             }
             LoadBuildClass => {
                 let builtins = self.frame().builtins.clone();
@@ -96,7 +97,8 @@ impl Vm {
             LoadMethod(n) => return self.op_load_method(n),
             StoreAttr(n) => {
                 let (object, value, name) = (self.pop(), self.pop(), self.name(n));
-                return self.store_attr(&object, &name, value).map(|()| Flow::Next);
+                let called = self.store_attr(&object, &name, value)?;
+                self.drop_result(called);
             }
             DeleteAttr(n) => {
                 let (object, name) = (self.pop(), self.name(n));
@@ -110,11 +112,13 @@ impl Vm {
             }
             StoreSubscr => {
                 let (key, object, value) = (self.pop(), self.pop(), self.pop());
-                self.store_item(&object, &key, value)?;
+                let called = self.store_item(&object, &key, value)?;
+                self.drop_result(called);
             }
             DeleteSubscr => {
                 let (key, object) = (self.pop(), self.pop());
-                self.delete_item(&object, &key)?;
+                let called = self.delete_item(&object, &key)?;
+                self.drop_result(called);
             }
             BuildSlice(n) => self.build_slice(n as usize)?,
             Unary(op) => {
@@ -210,6 +214,9 @@ impl Vm {
                 self.grow(&dict, "__setitem__", &[key, value])?;
             }
             ListExtend(n) => {
+                if self.collect_first(None)? {
+                    return Ok(Flow::Next);
+                }
                 let iterable = self.pop();
                 let items = self.iterate_all(&iterable)?;
                 let list = self.peek(n as usize);
@@ -219,6 +226,9 @@ impl Vm {
                 }
             }
             SetUpdate(n) => {
+                if self.collect_first(None)? {
+                    return Ok(Flow::Next);
+                }
                 let iterable = self.pop();
                 let items = self.iterate_all(&iterable)?;
                 let set = self.peek(n as usize);
@@ -376,8 +386,12 @@ impl Vm {
         Ok(Flow::Next)
     }
 
-    /// The truth of a tensor is asked for by a break; then the instruction comes again, with the answer on the stack.
+    /// The truth of a tensor is asked for by a break, that of the program's objects in a frame; then the instruction comes again, with the
+    /// answer on the stack.
     fn ask_tensor(&mut self, value: &Val) -> R<Option<Flow>> {
+        if let Some(called) = self.truth_by_method(value)? {
+            return self.again(called).map(Some);
+        }
         if self.rec.is_none() || !super::operators::is_tensor(&value.obj) {
             return Ok(None);
         }
@@ -411,6 +425,9 @@ impl Vm {
     }
 
     fn op_call_ex(&mut self, keywords: bool) -> R<Flow> {
+        if !keywords && self.collect_first(None)? {
+            return Ok(Flow::Next);
+        }
         let mapping = if keywords { Some(self.pop()) } else { None };
         let (positional, callable) = (self.pop(), self.pop());
         self.pop_slot();
@@ -463,6 +480,9 @@ impl Vm {
     }
 
     fn unpack(&mut self, n: usize) -> R<()> {
+        if self.collect_first(Some(n + 1))? {
+            return Ok(());
+        }
         let value = self.pop();
         let is_scalar = types().is_scalar(&value.obj) && !value.obj.class_is(types().str) && !value.obj.class_is(types().bytes);
         if is_scalar {
@@ -482,6 +502,9 @@ impl Vm {
     }
 
     fn unpack_ex(&mut self, before: usize, after: usize) -> R<()> {
+        if self.collect_first(None)? {
+            return Ok(());
+        }
         let value = self.pop();
         let mut items = self.iterate_all(&value)?;
         if items.len() < before + after {

@@ -1,6 +1,6 @@
 //! Writing: attributes, items, cells. What others see is written for real, and noted to be done again in later calls.
 
-use super::{Args, R, Vm};
+use super::{Args, Called, R, Vm};
 use crate::attr::{is_data_descriptor, is_generic_store, type_lookup};
 use crate::lazy::is_lazy;
 use crate::obj::Obj;
@@ -31,19 +31,20 @@ impl Vm {
         Ok(())
     }
 
-    pub fn store_attr(&mut self, object: &Val, name: &Obj, value: Val) -> R<()> {
+    pub fn store_attr(&mut self, object: &Val, name: &Obj, value: Val) -> R<Called> {
         let this = object.obj.clone();
         if self.rec.is_none() {
-            return this.bind().setattr(name_of(name)?, value.obj.bind());
+            this.bind().setattr(name_of(name)?, value.obj.bind())?;
+            return nothing();
         }
         if is_lazy(&this) || types().is_tensor(&this) {
-            self.give_up("an attribute of a tensor is set");
-            return this.bind().setattr(name_of(name)?, value.obj.bind());
+            return self.store_tensor_attr(object, name, value);
         }
         let class = this.class();
         self.recorded(|rec| Ok(rec.rely_on_class(&class)));
         if this.is_instance_of(types().type_) || this.is_instance_of(types().module) {
-            return self.store_attr_anyhow(object, name, value);
+            self.store_attr_anyhow(object, name, value)?;
+            return nothing();
         }
         if !is_generic_store(&class) {
             return self.store_attr_by_hook(object, &class, name, value);
@@ -52,17 +53,58 @@ impl Vm {
             Some(descriptor) if descriptor.class_is(types().property) => {
                 let setter = descriptor.attr("fset")?;
                 if setter.is_none() {
-                    return this.bind().setattr(name_of(name)?, value.obj.bind());
+                    this.bind().setattr(name_of(name)?, value.obj.bind())?;
+                    return nothing();
                 }
                 let setter = self.pinned(setter);
-                self.call_now(&setter, Args::positional(vec![object.clone(), value])).map(drop)
+                self.call(&setter, Args::positional(vec![object.clone(), value]))
             }
             Some(descriptor) if !descriptor.class_is(types().member) && !descriptor.class_is(types().getset) => {
-                self.give_up("a descriptor is set");
-                this.bind().setattr(name_of(name)?, value.obj.bind())
+                self.store_by_descriptor(descriptor, object, name, value)
             }
-            _ => self.store_plain_attr(object, name, value),
+            _ => self.store_plain_attr(object, name, value).and_then(|()| nothing()),
         }
+    }
+
+    /// `__set__` of a descriptor.
+    fn store_by_descriptor(&mut self, descriptor: Obj, object: &Val, name: &Obj, value: Val) -> R<Called> {
+        let class = descriptor.class();
+        match type_lookup(&class, &Obj::str("__set__")).filter(|set| set.class_is(types().function)) {
+            Some(set) => {
+                self.recorded(|rec| Ok(rec.rely_on_class(&class)));
+                let (set, descriptor) = (self.pinned(set), self.pinned(descriptor));
+                self.call(&set, Args::positional(vec![descriptor, object.clone(), value]))
+            }
+            None => self.store_for_real("setattr", vec![object.clone(), name.clone().into(), value]),
+        }
+    }
+
+    /// What a tensor is: done for real. What the program hangs on it: noted, like on any object.
+    fn store_tensor_attr(&mut self, object: &Val, name: &Obj, value: Val) -> R<Called> {
+        let this = object.obj.clone();
+        let is_plain = is_lazy(&this) || this.class_is(types().tensor) || this.class_is(types().parameter);
+        // SAFETY: types live as long as torch.
+        let class = unsafe { Obj::borrowed(types().tensor.cast()) };
+        if !is_plain || type_lookup(&class, name).is_some() {
+            return self.store_for_real("setattr", vec![object.clone(), name.clone().into(), value]);
+        }
+        self.note("setattr", vec![object.clone(), name.clone().into(), value.clone()])?;
+        // SAFETY: live objects.
+        crate::recipe::check(unsafe { ffi::PyObject_GenericSetAttr(this.ptr(), name.ptr(), value.obj.ptr()) })?;
+        if let Some(rec) = &mut self.rec {
+            rec.mark_written(&this, name);
+            rec.settle(&value);
+        }
+        nothing()
+    }
+
+    /// A store that only C can make: a break, in a frame of its own, so that nothing is left on the stack.
+    fn store_for_real(&mut self, function: &str, args: Vec<Val>) -> R<Called> {
+        let function = match function.split_once('.') {
+            Some((_, name)) => self.operator(name)?,
+            None => self.builtin(function)?,
+        };
+        self.call_library("for_real", [vec![function.into()], args].concat())
     }
 
     /// `object.__setattr__`
@@ -100,18 +142,16 @@ impl Vm {
         this.bind().setattr(name_of(name)?, value.obj.bind())
     }
 
-    fn store_attr_by_hook(&mut self, object: &Val, class: &Obj, name: &Obj, value: Val) -> R<()> {
+    fn store_attr_by_hook(&mut self, object: &Val, class: &Obj, name: &Obj, value: Val) -> R<Called> {
         let hook = type_lookup(class, &Obj::str("__setattr__")).expect("it is not the generic one");
         if !hook.class_is(types().function) {
-            self.give_up("a __setattr__ written in C");
-            return object.obj.bind().setattr(name_of(name)?, value.obj.bind());
+            return self.store_for_real("setattr", vec![object.clone(), name.clone().into(), value]);
         }
         if object.obj.is_instance_of(types().nn_module) && self.is_plain_module_store(&object.obj, name, &value.obj) {
-            return self.store_plain_attr(object, name, value);
+            return self.store_plain_attr(object, name, value).and_then(|()| nothing());
         }
         let hook = self.pinned(hook);
-        let args = Args::positional(vec![object.clone(), name.clone().into(), value]);
-        self.call_now(&hook, args).map(drop)
+        self.call(&hook, Args::positional(vec![object.clone(), name.clone().into(), value]))
     }
 
     /// A value that `nn.Module.__setattr__` would just put into the instance's dict: no tensor, no module, and no table has the name.
@@ -150,18 +190,20 @@ impl Vm {
         object.obj.bind().delattr(name_of(name)?)
     }
 
-    pub fn store_item(&mut self, object: &Val, key: &Val, value: Val) -> R<()> {
+    pub fn store_item(&mut self, object: &Val, key: &Val, value: Val) -> R<Called> {
         let this = object.obj.clone();
         if self.rec.is_none() {
-            return this.bind().set_item(key.obj.bind(), value.obj.bind());
+            this.bind().set_item(key.obj.bind(), value.obj.bind())?;
+            return nothing();
         }
         let types = types();
         if is_lazy(&this) || types.is_tensor(&this) {
-            return self.torch_operator_now("setitem", &[object.clone(), key.clone(), value]).map(drop);
+            return self.torch_operator_now("setitem", &[object.clone(), key.clone(), value]).and_then(|_| nothing());
         }
         let index = self.settled(key);
         let is_dict = this.is_instance_of(types.dict) && self.uses_slot(&this, "__setitem__", types.dict);
-        if (is_dict && super::read::is_key(&index)) || this.class_is(types.list) {
+        let by_key = is_dict && (self.is_fixed_key(&index) || (self.is_ours(&this) && self.find_key(&this, &index).is_some()));
+        if by_key || this.class_is(types.list) || this.class_is(types.deque) {
             if !is_dict {
                 self.know_len(&this);
             }
@@ -176,28 +218,74 @@ impl Vm {
                 }
                 rec.mark_written(&this, &index);
             }
-            return this.bind().set_item(index.bind(), value.obj.bind());
+            this.bind().set_item(index.bind(), value.obj.bind())?;
+            return nothing();
         }
         let class = this.class();
         self.recorded(|rec| Ok(rec.rely_on_class(&class)));
         match type_lookup(&class, &Obj::str("__setitem__")) {
             Some(function) if function.class_is(types.function) => {
                 let function = self.pinned(function);
-                self.call_now(&function, Args::positional(vec![object.clone(), key.clone(), value])).map(drop)
+                self.call(&function, Args::positional(vec![object.clone(), key.clone(), value]))
             }
-            _ => {
-                self.give_up(&format!("an item of a {} is set", this.class_name()));
-                this.bind().set_item(key.obj.bind(), value.obj.bind())
+            // CPython's words.
+            None => this.bind().set_item(index.bind(), value.obj.bind()).and_then(|()| nothing()),
+            Some(_) if self.is_own_data(&this) => {
+                self.settled(&value);
+                this.bind().set_item(index.bind(), value.obj.bind()).and_then(|()| nothing())
             }
+            Some(_) => self.store_for_real("operator.setitem", vec![object.clone(), key.clone(), value]),
         }
     }
 
-    pub fn delete_item(&mut self, object: &Val, key: &Val) -> R<()> {
+    pub fn delete_item(&mut self, object: &Val, key: &Val) -> R<Called> {
         let this = object.obj.clone();
-        if self.rec.is_some() && !matches!(self.origin(&this), Origin::Made) {
-            self.give_up("an item of an outside object is deleted");
+        if self.rec.is_none() {
+            this.bind().del_item(key.obj.bind())?;
+            return nothing();
         }
-        this.bind().del_item(key.obj.bind())
+        let types = types();
+        let index = self.settled(key);
+        let is_dict = this.is_instance_of(types.dict) && self.uses_slot(&this, "__delitem__", types.dict);
+        if (is_dict && self.is_fixed_key(&index)) || this.class_is(types.list) {
+            match is_dict {
+                true => drop(self.dict_item(&this, &index)?),
+                false => self.know_len(&this),
+            }
+            if self.is_seen_by_others(&this) {
+                self.note("operator.delitem", vec![object.clone(), key.clone()])?;
+            }
+            if let Some(rec) = &mut self.rec {
+                match is_dict {
+                    true => rec.mark_keys_changed(&this),
+                    false => rec.mark_opaque(&this),
+                }
+                rec.mark_written(&this, &index);
+            }
+            this.bind().del_item(index.bind())?;
+            return nothing();
+        }
+        let class = this.class();
+        self.recorded(|rec| Ok(rec.rely_on_class(&class)));
+        match type_lookup(&class, &Obj::str("__delitem__")) {
+            Some(function) if function.class_is(types.function) => {
+                let function = self.pinned(function);
+                self.call(&function, Args::positional(vec![object.clone(), key.clone()]))
+            }
+            None => this.bind().del_item(index.bind()).and_then(|()| nothing()),
+            Some(_) if self.is_ours(&this) => this.bind().del_item(index.bind()).and_then(|()| nothing()),
+            Some(_) => self.store_for_real("operator.delitem", vec![object.clone(), key.clone()]),
+        }
+    }
+
+    /// Made in this segment: nobody else sees it before its end.
+    pub fn is_ours(&self, object: &Obj) -> bool {
+        self.origin(object) == Origin::Made
+    }
+
+    /// An object of this segment's, of a class in C that keeps what it is given.
+    pub fn is_own_data(&self, object: &Obj) -> bool {
+        self.is_ours(object) && crate::builtins::is_data_class(&object.class())
     }
 
     pub fn store_cell(&mut self, n: Local) -> R<()> {
@@ -228,4 +316,8 @@ impl Vm {
 
 fn name_of(name: &Obj) -> R<Bound<'static, pyo3::types::PyString>> {
     Ok(name.bind().clone().cast_into::<pyo3::types::PyString>()?)
+}
+
+fn nothing() -> R<Called> {
+    Ok(Called::Value(Obj::none().into()))
 }

@@ -1,0 +1,136 @@
+//! Functions of C that call back into Python, as the machine runs them: written in Python, in `library/`.
+
+use super::{After, Args, Called, Flow, R, Vm};
+use crate::obj::{Obj, dict_get, py};
+use crate::record::Val;
+use crate::types::types;
+use pyo3::prelude::*;
+use pyo3::sync::PyOnceLock;
+use pyo3::types::PyDict;
+
+/// The file that code of the library names. Its frames are not the user's.
+pub const FILE: &str = "<oxytorch>";
+
+const SOURCES: [&str; 2] = [include_str!("library/functions.py"), include_str!("library/iterators.py")];
+
+struct Library {
+    names: Obj,
+    stands_for: Obj,
+    native: Obj,
+}
+
+static LIBRARY: PyOnceLock<Library> = PyOnceLock::new();
+
+fn library() -> R<&'static Library> {
+    LIBRARY.get_or_try_init(py(), || {
+        let names = PyDict::new(py());
+        names.set_item("__name__", "oxytorch.library")?;
+        let compile = py().import("builtins")?.getattr("compile")?;
+        for source in SOURCES {
+            let code = compile.call1((source, FILE, "exec"))?;
+            py().import("builtins")?.getattr("exec")?.call1((code, &names))?;
+        }
+        let table = |name: &str| -> R<Obj> { Ok(Obj::from(&names).bind().get_item(name)?.into()) };
+        Ok(Library { stands_for: table("STANDS_FOR")?, native: table("NATIVE")?, names: names.into() })
+    })
+}
+
+pub fn function(name: &str) -> R<Obj> {
+    Ok(library()?.names.bind().get_item(name)?.into())
+}
+
+/// What the machine runs in the place of a callable of C.
+fn stand_in(callable: &Obj) -> Option<Obj> {
+    let may_be = callable.class_is(types().builtin) || callable.class_is(types().type_);
+    if may_be { dict_get(&library().ok()?.stands_for, callable) } else { None }
+}
+
+/// What makes the iterator of C that a generator of the library stands for.
+pub fn native_of(function: &Obj) -> Option<Obj> {
+    dict_get(&library().ok()?.native, function)
+}
+
+/// Compiles the library once.
+pub fn load(_: Python<'_>) -> R<()> {
+    library().map(drop)
+}
+
+impl Vm {
+    /// Runs a function of the library as a frame.
+    pub fn call_library(&mut self, name: &str, args: Vec<Val>) -> R<Called> {
+        let function = self.pinned(function(name)?);
+        self.call_function(&function, Args::positional(args))
+    }
+
+    /// None if nothing of the library stands for the callable.
+    pub fn call_stand_in(&mut self, callable: &Obj, args: &Args) -> R<Option<Called>> {
+        let Some(function) = stand_in(callable) else { return Ok(None) };
+        let function = self.pinned(function);
+        self.call_function(&function, args.clone()).map(Some)
+    }
+
+    /// Whether iteration over it runs code of the program's, in which a break may come.
+    pub fn runs_code(&self, object: &Obj) -> bool {
+        let t = types();
+        if object.bind().is_instance_of::<super::VmGenerator>() {
+            return true;
+        }
+        if super::operators::is_tensor(object) {
+            return false;
+        }
+        let python =
+            |name: &str| crate::attr::type_lookup(&object.class(), &Obj::str(name)).map(|found| found.class_is(t.function));
+        match python("__iter__") {
+            Some(in_python) => in_python || python("__next__") == Some(true),
+            None => python("__getitem__") == Some(true),
+        }
+    }
+
+    /// A call of C's whose argument at `place` is an iterable that runs code: made again, with a list. None if it does not.
+    pub fn call_with_list(&mut self, callable: &Val, args: &Args, place: usize) -> R<Option<Called>> {
+        let Some(iterable) = args.positional.get(place).cloned() else { return Ok(None) };
+        if self.rec.is_none() || self.waiting > 0 || !self.runs_code(&iterable.obj) {
+            return Ok(None);
+        }
+        let before = self.tuple(args.positional[..place].to_vec())?;
+        let after = self.tuple(args.positional[place + 1..].to_vec())?;
+        let names = PyDict::new(py());
+        for (name, value) in &args.keywords {
+            names.set_item(name.bind(), self.settled(value).bind())?;
+        }
+        let names = self.made(names.into());
+        self.call_library("with_list", vec![callable.clone(), before, iterable, after, names]).map(Some)
+    }
+
+    /// For an instruction with an iterable on top of the stack: if that runs code, the instruction comes again with a list.
+    pub fn collect_first(&mut self, limit: Option<usize>) -> R<bool> {
+        let top = self.frame().stack.last().cloned().flatten();
+        let Some(iterable) = top.filter(|v| self.rec.is_some() && self.runs_code(&v.obj)) else { return Ok(false) };
+        self.pop_slot();
+        let limit = limit.map_or_else(Obj::none, |limit| Obj::int(limit as i64));
+        let called = self.call_library("collect", vec![iterable, limit.into()])?;
+        self.again(called)?;
+        Ok(true)
+    }
+
+    /// The instruction comes again when the frame that was pushed has returned, with its value on the stack.
+    pub fn again(&mut self, called: Called) -> R<Flow> {
+        match called {
+            Called::Pushed => self.frame().after = After::Again,
+            Called::Value(value) => {
+                self.push(value);
+                self.frame().pc -= 1;
+            }
+        }
+        Ok(Flow::Next)
+    }
+
+    /// What the frame that was pushed returns is of no interest.
+    pub fn drop_result(&mut self, called: Called) {
+        if let Called::Pushed = called
+            && matches!(self.frame().after, After::Push)
+        {
+            self.frame().after = After::Drop;
+        }
+    }
+}

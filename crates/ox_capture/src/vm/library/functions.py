@@ -1,0 +1,343 @@
+"""What CPython does in C with calls back into Python, written in Python.
+
+The machine runs these in the place of the functions of C: then everything that is under way stands in frames, and a break may come anywhere
+inside. Nothing here is seen by the program: not in tracebacks, and not in what it gets (see NATIVE in `iterators.py`).
+"""
+
+import sys
+
+CLOSE_GIVES_A_VALUE = sys.version_info >= (3, 13)
+EMPTY = "{}() iterable argument is empty" if sys.version_info >= (3, 12) else "{}() arg is an empty sequence"
+
+
+# Iteration.
+
+
+def collect(iterable, limit):
+    items = []
+    for item in iterable:
+        items.append(item)
+        if len(items) == limit:
+            break
+    return items
+
+
+def with_list(function, before, iterable, after, names):
+    return function(*before, [item for item in iterable], *after, **names)
+
+
+def steps(iterator):
+    while True:
+        try:
+            item = next(iterator)
+        except StopIteration:
+            return
+        yield item
+
+
+def next_or(iterator, default):
+    try:
+        return next(iterator)
+    except StopIteration:
+        return default
+
+
+def close(generator):
+    try:
+        generator.throw(GeneratorExit)
+    except GeneratorExit:
+        return None
+    except StopIteration as stop:
+        return stop.value if CLOSE_GIVES_A_VALUE else None
+    raise RuntimeError("generator ignored GeneratorExit")
+
+
+def until(function, sentinel):
+    while True:
+        item = function()
+        if item == sentinel:
+            return
+        yield item
+
+
+# Built-in functions.
+
+
+def is_any(iterable):
+    for item in iterable:
+        if item:
+            return True
+    return False
+
+
+def are_all(iterable):
+    for item in iterable:
+        if not item:
+            return False
+    return True
+
+
+def add_all(items, total):
+    for item in items:
+        total = total + item
+    return total
+
+
+def extreme(iterable, key, greater, name, default):
+    found = False
+    for item in iterable:
+        rank = item if key is None else key(item)
+        if not found or (rank > best if greater else rank < best):
+            found, chosen, best = True, item, rank
+    if found:
+        return chosen
+    if default:
+        return default[0]
+    raise ValueError(EMPTY.format(name))
+
+
+def reduce(function, iterable, *initial):
+    iterator = iter(iterable)
+    if initial:
+        total = initial[0]
+    else:
+        for total in iterator:
+            break
+        else:
+            raise TypeError("reduce() of empty iterable with no initial value")
+    for item in iterator:
+        total = function(total, item)
+    return total
+
+
+def sort_by(sort, iterable, key, reverse):
+    items = [item for item in iterable]
+    ranks = [key(item) for item in items]
+    return [items[place] for place in sort(range(len(items)), key=ranks.__getitem__, reverse=reverse)]
+
+
+def sort_in_place(sort, items, key, reverse):
+    items[:] = sort(items, key=key, reverse=reverse)
+
+
+def sort_objects(items, ranks, reverse):
+    """As CPython sorts few: a run, then each further one where it belongs."""
+    if reverse:
+        items, ranks = items[::-1], ranks[::-1]
+    length, run = len(items), 1
+    if length > 1 and ranks[1] < ranks[0]:
+        run = 2
+        while run < length and ranks[run] < ranks[run - 1]:
+            run += 1
+        items = items[:run][::-1] + items[run:]
+        ranks = ranks[:run][::-1] + ranks[run:]
+    elif length > 1:
+        run = 2
+        while run < length and not ranks[run] < ranks[run - 1]:
+            run += 1
+    for place in range(run, length):
+        item, rank = items[place], ranks[place]
+        low, high = 0, place
+        while low < high:
+            middle = (low + high) // 2
+            if rank < ranks[middle]:
+                high = middle
+            else:
+                low = middle + 1
+        items = items[:low] + [item] + items[low:place] + items[place + 1 :]
+        ranks = ranks[:low] + [rank] + ranks[low:place] + ranks[place + 1 :]
+    return items[::-1] if reverse else items
+
+
+class Ranked:
+    """What `functools.cmp_to_key` makes of an object."""
+
+    __slots__ = ("obj", "compare")
+
+    def __init__(self, obj, compare):
+        self.obj = obj
+        self.compare = compare
+
+    def __lt__(self, other):
+        return self.compare(self.obj, other.obj) < 0
+
+    def __gt__(self, other):
+        return self.compare(self.obj, other.obj) > 0
+
+    def __eq__(self, other):
+        return self.compare(self.obj, other.obj) == 0
+
+    def __le__(self, other):
+        return self.compare(self.obj, other.obj) <= 0
+
+    def __ge__(self, other):
+        return self.compare(self.obj, other.obj) >= 0
+
+
+def cmp_to_key(mycmp):
+    return lambda obj: Ranked(obj, mycmp)
+
+
+# Containers of objects that are compared by methods of their own.
+
+
+def contains(container, item):
+    for other in container:
+        if other is item or other == item:
+            return True
+    return False
+
+
+def lacks(container, item):
+    return not contains(container, item)
+
+
+def count(container, item):
+    number = 0
+    for other in container:
+        if other is item or other == item:
+            number += 1
+    return number
+
+
+def index(container, item, complaint, start, stop):
+    for place in range(*slice(start, stop).indices(len(container))):
+        other = container[place]
+        if other is item or other == item:
+            return place
+    raise ValueError(complaint)
+
+
+def remove(container, item, complaint):
+    del container[index(container, item, complaint, None, None)]
+
+
+def equal(left, right):
+    if len(left) != len(right):
+        return False
+    for place in range(len(left)):
+        mine, other = left[place], right[place]
+        if mine is not other and not mine == other:
+            return False
+    return True
+
+
+def unequal(left, right):
+    return not equal(left, right)
+
+
+# The getters of the operator module.
+
+
+def get_items(object, keys):
+    return object[keys[0]] if len(keys) == 1 else tuple([object[key] for key in keys])
+
+
+def get_attributes(object, names):
+    found = []
+    for name in names:
+        value = object
+        for part in name.split("."):
+            value = getattr(value, part)
+        found.append(value)
+    return found[0] if len(found) == 1 else tuple(found)
+
+
+def call_method(object, parts):
+    return getattr(object, parts[0])(*parts[1:])
+
+
+# Special methods: what one returned is what was asked for, or an error.
+
+
+def of_type(method, value, wanted, complaint):
+    result = method(value)
+    if not isinstance(result, wanted):
+        raise TypeError(complaint.format(type(result).__name__))
+    return result
+
+
+def converted(kind, method, value, wanted, complaint):
+    return kind(of_type(method, value, wanted, complaint))
+
+
+def indexed(method, container, key):
+    return container[of_type(method, key, int, "__index__ returned non-int (type {})")]
+
+
+def missing(table, key, factory):
+    value = factory()
+    table[key] = value
+    return value
+
+
+def formatted(method, value, spec):
+    result = method(value, spec)
+    if not isinstance(result, str):
+        raise TypeError(f"__format__ must return a str, not {type(result).__name__}")
+    return result
+
+
+def length(method, value):
+    result = method(value)
+    if not isinstance(result, int):
+        raise TypeError(f"'{type(result).__name__}' object cannot be interpreted as an integer")
+    if result < 0:
+        raise ValueError("__len__() should return >= 0")
+    return result
+
+
+def hashed(method, value):
+    result = method(value)
+    if not isinstance(result, int):
+        raise TypeError("__hash__ method should return an integer")
+    return hash(result)
+
+
+def truth(method, value):
+    result = method(value)
+    if result is True or result is False:
+        return result
+    raise TypeError(f"__bool__ should return bool, returned {type(result).__name__}")
+
+
+def truth_by_length(value):
+    return len(value) != 0
+
+
+def operate(tries, complaint):
+    for method, left, right in tries:
+        result = method(left, right)
+        if result is not NotImplemented:
+            return result
+    raise TypeError(complaint)
+
+
+def compare(tries, left, right, equal):
+    for method, one, other in tries:
+        result = method(one, other)
+        if result is not NotImplemented:
+            return result
+    return (left is right) == equal
+
+
+def asked(method, container, item):
+    return True if method(container, item) else False
+
+
+def asked_not(method, container, item):
+    return False if method(container, item) else True
+
+
+# Done for real, behind a break.
+
+
+def is_not_in(container, item):
+    return item not in container
+
+
+# Stores that only C can make: calls, so that a break may stand there.
+
+
+def for_real(function, *args):
+    function(*args)
