@@ -114,8 +114,16 @@ pub fn build_all(builds: &[Build], sources: &Sources, values: &mut Values<'_>) -
             built[n] = Some(build.shell(sources, values)?);
         }
     }
+    let mut filled = vec![false; builds.len()];
     for (n, build) in builds.iter().enumerate() {
         if !build.shape.is_changeable() {
+            // What a call may look into at once is filled before it; what that holds stands before the call too.
+            for k in build.shape.looked_into().filter(|k| builds[*k].shape.has_fixed_keys()) {
+                let object = built[k].clone().expect("made above");
+                if !std::mem::replace(&mut filled[k], true) {
+                    builds[k].fill(&object, sources, values, &built)?;
+                }
+            }
             built[n] = Some(build.whole(sources, values, &built)?);
         }
     }
@@ -125,7 +133,7 @@ pub fn build_all(builds: &[Build], sources: &Sources, values: &mut Values<'_>) -
     for (n, build) in builds.iter().enumerate() {
         build.fill_dict(built[n].as_ref().expect("made above"), sources, values, &built)?;
     }
-    for (n, build) in first.into_iter().chain(last.into_iter().rev()) {
+    for (n, build) in first.into_iter().chain(last.into_iter().rev()).filter(|(n, _)| !filled[*n]) {
         let object = built[n].clone().expect("made above");
         build.fill(&object, sources, values, &built)?;
     }
@@ -133,6 +141,22 @@ pub fn build_all(builds: &[Build], sources: &Sources, values: &mut Values<'_>) -
 }
 
 impl Shape {
+    /// The objects of the same segment that a call gets.
+    fn looked_into(&self) -> impl Iterator<Item = usize> {
+        let args: &[Recipe] = if let Shape::Made { args, .. } = self { args } else { &[] };
+        args.iter().filter_map(|arg| if let Recipe::Built(k) = arg { Some(*k as usize) } else { None })
+    }
+
+    /// A dict or set whose keys are there already.
+    fn has_fixed_keys(&self) -> bool {
+        let is_fixed = |recipe: &Recipe| !matches!(recipe, Recipe::Built(_));
+        match self {
+            Shape::Dict(entries) => entries.iter().all(|(key, _)| is_fixed(key)),
+            Shape::Set(items) => items.iter().all(is_fixed),
+            _ => false,
+        }
+    }
+
     fn is_changeable(&self) -> bool {
         use Shape::*;
         matches!(self, List(_) | Set(_) | Dict(_) | Plain | Cell(_) | Iterator(..) | Generator { .. })
