@@ -57,6 +57,7 @@ struct Tables {
     torch: FxHashSet<usize>,
     frame: FxHashMap<usize, &'static str>,
     data: FxHashSet<usize>,
+    combinatoric: FxHashSet<usize>,
     tensor_base: usize,
     keep: Vec<Obj>,
 }
@@ -165,6 +166,7 @@ impl Tables {
             torch: FxHashSet::default(),
             frame: FxHashMap::default(),
             data: FxHashSet::default(),
+            combinatoric: FxHashSet::default(),
             tensor_base: 0,
             keep: Vec::new(),
         };
@@ -216,6 +218,11 @@ impl Tables {
             let object: Obj = py.import("builtins")?.getattr(name)?.into();
             tables.frame.insert(object.id(), name);
             tables.keep.push(object);
+        }
+        for name in ["product", "permutations", "combinations", "combinations_with_replacement"] {
+            let class: Obj = py.import("itertools")?.getattr(name)?.into();
+            tables.combinatoric.insert(class.id());
+            tables.keep.push(class);
         }
         for (module, names) in DATA {
             for name in names.split(' ') {
@@ -271,6 +278,11 @@ pub fn operator_on(object: &Obj) -> bool {
 
 pub fn frame_function(object: &Obj) -> Option<&'static str> {
     tables().frame.get(&object.id()).copied()
+}
+
+/// Iterators over tuples of what they are given.
+pub fn is_combinatoric(class: &Obj) -> bool {
+    tables().combinatoric.contains(&class.id())
 }
 
 pub fn is_data_class(class: &Obj) -> bool {

@@ -142,12 +142,20 @@ impl Check {
     }
 }
 
+/// Whether a flag says that the number of a class is valid.
+fn flags_versions() -> bool {
+    static FLAGS: std::sync::OnceLock<bool> = std::sync::OnceLock::new();
+    *FLAGS.get_or_init(|| crate::obj::py().version_info() < (3, 13))
+}
+
 /// CPython's counter of changes to a class; 0 where it does not count them.
 pub fn version_of(class: &Obj) -> u32 {
     // SAFETY: `class` is a type object.
     unsafe {
         let class = class.ptr().cast::<ffi::PyTypeObject>();
-        if ffi::PyType_HasFeature(class, ffi::Py_TPFLAGS_VALID_VERSION_TAG) == 0 { 0 } else { (*class).tp_version_tag }
+        // 3.13 has no use for the flag any more: a class that was changed has no number.
+        let valid = !flags_versions() || ffi::PyType_HasFeature(class, ffi::Py_TPFLAGS_VALID_VERSION_TAG) != 0;
+        if valid { (*class).tp_version_tag } else { 0 }
     }
 }
 

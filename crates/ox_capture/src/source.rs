@@ -44,6 +44,10 @@ pub fn same_value(a: &Obj, b: &Obj) -> bool {
     if a.class_is(types.float) {
         return a.bind().extract::<f64>().ok().map(f64::to_bits) == b.bind().extract::<f64>().ok().map(f64::to_bits);
     }
+    if types.is_numpy_scalar(a) {
+        let bytes = |number: &Obj| number.bind().call_method0("tobytes").ok()?.extract::<Vec<u8>>().ok();
+        return bytes(a) == bytes(b);
+    }
     // Equal complex numbers may differ in the signs of their zeros: their texts tell.
     if a.class_is(types.complex) {
         return a.text() == b.text();

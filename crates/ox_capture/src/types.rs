@@ -13,6 +13,8 @@ macro_rules! types {
         pub struct Types {
             $(pub $field: Type,)*
             scalars: FxHashSet<usize>,
+            /// NumPy's numbers.
+            numpy: Vec<Obj>,
             pinnable: FxHashSet<usize>,
             /// What the addresses point to.
             #[allow(dead_code)]
@@ -28,7 +30,7 @@ macro_rules! types {
                     keep.push(object);
                     class
                 };)*
-                let mut types = Types { $($field,)* scalars: FxHashSet::default(), pinnable: FxHashSet::default(), keep };
+                let mut types = Types { $($field,)* scalars: FxHashSet::default(), numpy: Vec::new(), pinnable: FxHashSet::default(), keep };
                 types.classify();
                 Ok(types)
             }
@@ -113,6 +115,13 @@ unsafe impl Sync for Types {}
 
 static TYPES: PyOnceLock<Types> = PyOnceLock::new();
 
+/// The classes of NumPy's numbers, if it is there.
+fn numpy_scalars() -> PyResult<Vec<Obj>> {
+    let numpy = py().import("numpy")?;
+    const NAMES: &str = "bool_ int8 int16 int32 int64 uint8 uint16 uint32 uint64 float16 float32 float64 complex64 complex128";
+    NAMES.split(' ').map(|name| Ok(numpy.getattr(name)?.into())).collect()
+}
+
 fn find(py: Python<'_>, module: &str, name: &str) -> PyResult<Obj> {
     Ok(py.import(module)?.getattr(name)?.into())
 }
@@ -147,6 +156,8 @@ impl Types {
             self.slice,
         ];
         self.scalars = scalars.into_iter().map(|t| t as usize).collect();
+        self.numpy = numpy_scalars().unwrap_or_default();
+        self.scalars.extend(self.numpy.iter().map(|class| class.id()));
         let pinnable = [
             self.type_,
             self.function,
@@ -173,6 +184,10 @@ impl Types {
     /// Compared by value, and never changed. A range or slice counts if what it is made of does.
     pub fn is_scalar(&self, object: &Obj) -> bool {
         self.scalars.contains(&(object.class_ptr() as usize))
+    }
+
+    pub fn is_numpy_scalar(&self, object: &Obj) -> bool {
+        self.numpy.iter().any(|class| object.class_is(class.ptr().cast()))
     }
 
     /// One of the few that a program has, guarded by identity: functions, classes, modules.

@@ -1,7 +1,8 @@
 """What can be seen of a program's values: a tree of plain parts in which each object with an identity has a number.
 
 Two sides are alike if their portraits are equal: then types, values, order, aliasing and object identity are. Numbers are given in the
-order of the walk, so equal graphs of objects get equal numbers. Numbers, strings and tuples of them have no identity worth keeping.
+order of the walk, so equal graphs of objects get equal numbers. Numbers (NumPy's too), strings and tuples of them have no identity
+worth keeping.
 """
 
 import collections
@@ -15,6 +16,13 @@ ATOMS = {int, float, complex, str, bytes, bool, type(None), type(...), type(NotI
 TUPLES = {tuple, frozenset}
 BUILTIN = (types.BuiltinFunctionType, types.MethodWrapperType, types.WrapperDescriptorType, types.MethodDescriptorType)
 ITERATORS_LIMIT = 100
+
+try:
+    import numpy
+except ImportError:
+    pass
+else:  # numbers like any others
+    ATOMS |= {kind for kind in vars(numpy).values() if isinstance(kind, type) and issubclass(kind, (numpy.number, numpy.bool_))}
 
 
 class Painter:

@@ -148,7 +148,8 @@ def complaints(case, quality):
     """How the capture is worse than the case says it should be."""
     if quality.breaks is None or case.eager:
         return []
-    found = list(quality.said)
+    # A function that changes what it reads is traced in every call, and oxytorch says so.
+    found = [text for text in quality.said if case.again or "is traced again and again" not in text]
     pieces = len(quality.breaks) + 1
     if pieces > case.graphs:
         reasons = "; ".join(f"{reason} at {place.rpartition('/')[2]}" for place, reason in quality.breaks)

@@ -185,7 +185,12 @@ impl Inner {
 
     fn act(&self, tree: &Tree, action: &Action, values: &mut Values<'_>, built: &[Option<Obj>]) -> PyResult<PyResult<Obj>> {
         let (function, args, kwargs) = action.perform(tree, values, built)?;
-        Ok(function.call(&args, kwargs.as_ref()))
+        let Some(handled) = &action.snapshot.handled else { return Ok(function.call(&args, kwargs.as_ref())) };
+        let before = crate::vm::handled();
+        crate::vm::set_handled(&handled.get(&tree.sources.borrow(), values, built)?);
+        let outcome = function.call(&args, kwargs.as_ref());
+        crate::vm::set_handled(&before);
+        Ok(outcome)
     }
 }
 

@@ -114,10 +114,12 @@ impl Inner {
     pub(super) fn finish(&self, mut vm: Vm, run: impl FnOnce(&mut Vm) -> PyResult<Val>) -> PyResult<Obj> {
         let (start, thread_start) = (Instant::now(), super::thread_time());
         self.traced.set(self.traced.get() + 1);
+        let entered = vm.entered.clone();
         let result = catch_unwind(AssertUnwindSafe(|| {
             let result = run(&mut vm).map_err(refused);
             self.close(&mut vm, result)
         }));
+        crate::vm::set_handled(&entered);
         let (traced, computed) = self.seconds.get();
         self.seconds.set((traced + start.elapsed().as_secs_f64(), computed));
         let (traced, computed) = self.thread_seconds.get();
@@ -145,7 +147,12 @@ impl Inner {
         self.ops.set(self.ops.get() + rec.ops);
         let is_program_s =
             |error: &PyErr| error.is_instance_of::<PyException>(py()) && !error.is_instance_of::<PyMemoryError>(py());
-        if vm.fatal || result.as_ref().is_err_and(|error| !is_program_s(error)) {
+        // What the program raised itself, or what an action raised.
+        let is_known = |error: &PyErr| {
+            let value: Obj = error.value(py()).clone().into();
+            rec.raised.contains(&value.id()) || matches!(rec.origin(&value), Origin::Outside(_))
+        };
+        if vm.fatal || result.as_ref().is_err_and(|error| !is_program_s(error) && !is_known(error)) {
             // An interrupt is no part of the function: the next call is traced anew.
             rec.compute()?;
             return result.map(|value| value.obj);
@@ -188,6 +195,7 @@ impl Inner {
         }
     }
 
+    /// `escapes`: the value holds iterators that may hold the machine's.
     pub(super) fn keep(
         &self,
         vm: &mut Vm,
@@ -195,6 +203,7 @@ impl Inner {
         graph: Option<crate::tree::GraphCall>,
         value: &Val,
         raised: bool,
+        escapes: bool,
     ) {
         let mut found = Inspection::default();
         let recipes = |rec: &mut Recording, found: &mut Inspection| -> Rec<_> {
@@ -202,7 +211,7 @@ impl Inner {
             Ok((value, rec.effects(found)?))
         };
         let segment = match recipes(rec, &mut found) {
-            Ok(_) if found.objects.iter().any(|object| object.bind().is_instance_of::<VmIterator>()) => {
+            Ok(_) if !escapes && found.objects.iter().any(|object| object.bind().is_instance_of::<VmIterator>()) => {
                 let why = "an iterator is kept by somebody else".to_string();
                 vm.gave_up = Some(why.clone());
                 rec.gave_up(why)

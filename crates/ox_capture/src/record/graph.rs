@@ -282,6 +282,10 @@ impl Recording {
         if self.is_tensor(object) {
             return self.shadow(object);
         }
+        if types.is_numpy_scalar(object) {
+            let number: Obj = object.bind().call_method0("item")?.into();
+            return Ok((number.clone(), number));
+        }
         if types.is_scalar(object) && !object.class_is(types.slice) {
             return Ok((self.move_device(object)?, object.clone()));
         }

@@ -104,7 +104,7 @@ impl Recording {
         if let Some(shape) = self.machine_shape(object, found)? {
             return Ok(shape);
         }
-        if is_plain_instance(object) {
+        if is_python_instance(object) {
             return Ok(Shape::Plain);
         }
         self.native_shape(object, found)
@@ -251,7 +251,7 @@ fn is_changeable(object: &Obj) -> bool {
     let t = types();
     let is_dict = object.is_instance_of(t.dict) && !object.is_instance_of(t.default_dict);
     let is_container = object.is_instance_of(t.list) || is_dict || object.is_instance_of(t.set);
-    is_container || object.class_is(t.cell) || is_machine(object) || is_plain_instance(object)
+    is_container || object.class_is(t.cell) || is_machine(object) || is_python_instance(object)
 }
 
 /// An iterator or generator of the machine's: it goes on changing without a note.
@@ -259,8 +259,13 @@ pub fn is_machine(object: &Obj) -> bool {
     object.bind().is_instance_of::<VmIterator>() || object.bind().is_instance_of::<VmGenerator>()
 }
 
-/// An instance of a class written in Python without a base in C: its dict and slots are all that it is.
+/// An instance of a class written in Python without slots or a base in C: its dict is all that it is.
 pub fn is_plain_instance(object: &Obj) -> bool {
+    is_python_instance(object) && slots_of(&object.class()).is_empty() && instance_dict(object).is_some()
+}
+
+/// An instance of a class written in Python without a base in C: its dict and slots are all that it is.
+pub fn is_python_instance(object: &Obj) -> bool {
     let class = object.class();
     if !built_in_base(&class).is_some_and(|base| base.ptr() == types().object.cast()) {
         return false;

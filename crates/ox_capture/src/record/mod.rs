@@ -12,7 +12,7 @@ mod segment;
 
 pub use describe::referents;
 pub use graph::{DONE_FOR_REAL, NotRecorded, Shadow, tensors_in};
-pub use inspect::{Inspection, is_plain_instance};
+pub use inspect::{Inspection, is_plain_instance, is_python_instance};
 pub use segment::Closing;
 
 use crate::backend::Backend;
@@ -112,6 +112,8 @@ pub struct Recording {
     machines: FxHashMap<usize, SourceId>,
     /// By address.
     calls: FxHashMap<usize, MadeBy>,
+    /// Exceptions that the program raised by itself, by address.
+    pub raised: FxHashSet<usize>,
     /// Tokens of context variables, and the changes that gave them.
     tokens: Vec<(usize, usize)>,
     pub graph: GraphRecord,
@@ -161,6 +163,7 @@ impl Recording {
             changes: Vec::new(),
             machines: FxHashMap::default(),
             calls: FxHashMap::default(),
+            raised: FxHashSet::default(),
             tokens: Vec::new(),
             graph: GraphRecord::new()?,
             tainted: None,
@@ -326,7 +329,8 @@ impl Recording {
 
     fn meet_scalar(&mut self, object: Obj, source: SourceId) -> Val {
         let types = types();
-        if object.class_is(types.int) || object.class_is(types.float) {
+        let is_answer = object.class_is(types.bool) && matches!(self.tree.sources.borrow().get(source), Source::Result(_));
+        if object.class_is(types.int) || object.class_is(types.float) || is_answer {
             let class = object.class();
             self.check_once(2, source, 0, || Check::Type(source, class));
             return Val { obj: object, free: Some(source) };
@@ -456,6 +460,7 @@ impl Recording {
         }
         let original = match object.is_instance_of(types().dict) {
             true => Original::Entries(entries_of(object)),
+            false if is_set(object) => Original::Items(inspect::members_of(object)),
             false => Original::Items(items_of(object)),
         };
         self.originals.insert(object.id(), original);
@@ -612,7 +617,10 @@ impl Recording {
                 self.know_whole(&value.obj, budget)?;
             }
         } else if object.is_instance_of(types.set) || object.is_instance_of(types.frozenset) {
-            let members: Vec<Obj> = object.bind().try_iter().map(|i| i.flatten().map(Obj::from).collect()).unwrap_or_default();
+            let members = match original {
+                Some(Original::Items(items)) => items,
+                _ => inspect::members_of(object),
+            };
             self.spend(budget, members.len())?;
             if members.iter().any(|m| self.origin(m) != Origin::Const) {
                 return abandon("a set of objects that are no constants");
@@ -686,4 +694,8 @@ impl Recording {
     pub fn is_tensor(&self, object: &Obj) -> bool {
         is_lazy(object) || types().is_tensor(object)
     }
+}
+
+fn is_set(object: &Obj) -> bool {
+    object.is_instance_of(types().set) || object.is_instance_of(types().frozenset)
 }

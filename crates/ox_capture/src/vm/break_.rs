@@ -159,6 +159,10 @@ impl Vm {
 
     /// Everything that the frames hold gets a recipe.
     fn inspect_frames(&self, rec: &Recording, found: &mut Inspection) -> Rec<()> {
+        let handled = super::exception::handled();
+        if !handled.is_none() && !handled.is(&self.entered) {
+            rec.recipe_of(&handled, found)?;
+        }
         for frame in &self.frames {
             if let Some(generator) = &frame.generator {
                 rec.recipe_of(generator, found)?;

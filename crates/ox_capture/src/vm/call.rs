@@ -417,7 +417,7 @@ impl Vm {
     }
 
     /// Nothing in the arguments can run code of the program's.
-    pub fn is_plain_data(&mut self, args: &Args) -> bool {
+    pub fn is_plain_data(&self, args: &Args) -> bool {
         args.positional.iter().chain(args.keywords.iter().map(|(_, v)| v)).all(|v| self.is_plain(&v.obj, 4))
     }
 

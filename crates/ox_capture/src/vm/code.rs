@@ -1,7 +1,7 @@
 //! Code objects, decoded once.
 
 use crate::obj::{Obj, items_of, py};
-use ox_bytecode::{Arguments, Code, Instruction, Intrinsic1, RawCode, Version, decode, variables};
+use ox_bytecode::{Arguments, Code, Instruction, Intrinsic1, Intrinsic2, RawCode, Version, decode, variables};
 use pyo3::prelude::*;
 use rustc_hash::FxHashMap;
 use std::cell::RefCell;
@@ -79,7 +79,7 @@ fn read(object: &Obj) -> PyResult<Option<CodeInfo>> {
     Ok(Some(CodeInfo { object: object.clone(), code, consts, names, file, name, hidden }))
 }
 
-/// What stands in class bodies and modules, in coroutines and in `except*` is left to CPython.
+/// What stands in class bodies and modules, in coroutines and with type parameters is left to CPython.
 fn is_supported(instruction: &Instruction) -> bool {
     use Instruction::*;
     !matches!(
@@ -96,11 +96,8 @@ fn is_supported(instruction: &Instruction) -> bool {
             | GetAnext
             | EndAsyncFor
             | BeforeAsyncWith
-            | CheckEgMatch
-            | MatchKeys
-            | MatchClass(_)
-            | CallIntrinsic2(_)
-    ) && !matches!(instruction, CallIntrinsic1(intrinsic) if !matches!(intrinsic, Intrinsic1::ListToTuple | Intrinsic1::StopIterationError))
+    ) && !matches!(instruction, CallIntrinsic2(intrinsic) if *intrinsic != Intrinsic2::PrepReraiseStar)
+        && !matches!(instruction, CallIntrinsic1(intrinsic) if !matches!(intrinsic, Intrinsic1::ListToTuple | Intrinsic1::StopIterationError))
 }
 
 impl CodeInfo {

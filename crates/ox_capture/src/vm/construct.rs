@@ -92,6 +92,8 @@ impl Vm {
             self.pinned(made)
         } else if [t.zip, t.enumerate, t.map, t.filter, t.reversed].contains(&ptr) {
             return VmIterator::construct(self, callable, args).map(Some);
+        } else if builtins::is_combinatoric(&callable.obj) {
+            return self.combinations(callable, args).map(Some);
         } else if ptr == t.size {
             let items = self.all_of_first(positional)?;
             let made = callable.obj.call(&[tuple_of(&items)?], None)?;
@@ -107,6 +109,34 @@ impl Vm {
             return Ok(None);
         };
         Ok(Some(Called::Value(value)))
+    }
+
+    /// `itertools.product` and its like: all that they give, in their order.
+    fn combinations(&mut self, callable: &Val, args: &Args) -> R<Called> {
+        const MANY: usize = 4096;
+        let is_number = |v: &Val| v.obj.class_is(types().int) || v.obj.is_none();
+        let mut pools = Vec::new();
+        for (n, arg) in args.positional.iter().enumerate() {
+            if !is_number(arg)
+                && let Some(called) = self.call_with_list(callable, args, n)?
+            {
+                return Ok(called);
+            }
+            pools.push(match is_number(arg) {
+                true => self.settled(arg),
+                false => tuple_of(&self.all_of_first(std::slice::from_ref(arg))?)?,
+            });
+        }
+        for (_, value) in &args.keywords {
+            self.settled(value);
+        }
+        let iterator = callable.obj.call(&pools, super::native::keywords(&args.keywords)?.as_ref())?;
+        let given: Vec<Obj> = iterator.bind().try_iter()?.take(MANY + 1).flatten().map(Obj::from).collect();
+        if given.len() > MANY {
+            return self.opaque_call(callable, args.clone(), "very many combinations");
+        }
+        let items = given.into_iter().map(|tuple| self.made(tuple)).collect();
+        self.own_iterator(super::Kind::Items { items, at: 0, of: None }).map(Called::Value)
     }
 
     /// An object of a class in C that keeps what it is given and asks it nothing.

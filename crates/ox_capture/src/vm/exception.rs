@@ -16,12 +16,12 @@ unsafe extern "C" {
 }
 
 /// The exception that is being handled (`sys.exception()`), or None.
-fn handled() -> Obj {
+pub fn handled() -> Obj {
     // SAFETY: a new reference, or null for none.
     unsafe { Obj::owned_opt(ffi::PyErr_GetHandledException()) }.unwrap_or_else(Obj::none)
 }
 
-fn set_handled(exception: &Obj) {
+pub fn set_handled(exception: &Obj) {
     let ptr = if exception.is_none() { std::ptr::null_mut() } else { exception.ptr() };
     // SAFETY: an exception or null; the reference is not taken over.
     unsafe { ffi::PyErr_SetHandledException(ptr) };
@@ -101,6 +101,29 @@ impl Vm {
         Ok(())
     }
 
+    /// `except*`: what of the exception is of the class, and what is left.
+    pub fn check_group_match(&mut self) -> R<()> {
+        let (class, exception) = (self.pop(), self.pop());
+        let pair = super::library::function("group_match")?.call(&[exception.obj, class.obj], None)?;
+        let [rest, found] = &items_of(&pair)[..] else { return Err(PyRuntimeError::new_err("oxytorch: a group without parts")) };
+        for part in [rest, found] {
+            self.made_group(part);
+            self.push(part.clone());
+        }
+        if !found.is_none() {
+            set_handled(found);
+        }
+        Ok(())
+    }
+
+    /// An exception that C made, with those in it.
+    pub fn made_group(&mut self, exception: &Obj) {
+        let Some(rec) = self.rec.as_mut().filter(|_| !exception.is_none()) else { return };
+        rec.made_exception(exception);
+        let inner = exception.attr("exceptions").map(|inner| items_of(&inner)).unwrap_or_default();
+        inner.iter().for_each(|exception| self.made_group(exception));
+    }
+
     pub fn raise(&mut self, n: usize) -> R<Flow> {
         if n == 0 {
             let current = handled();
@@ -112,6 +135,9 @@ impl Vm {
         let cause = if n == 2 { Some(self.pop()) } else { None };
         let raised = self.pop();
         let exception = self.exception_of(&raised, "exceptions")?;
+        if let Some(rec) = &mut self.rec {
+            rec.raised.insert(exception.obj.id());
+        }
         if let Some(cause) = cause {
             let cause = if cause.obj.is_none() { cause } else { self.exception_of(&cause, "exception causes")? };
             exception.obj.bind().setattr("__cause__", cause.obj.bind())?;

@@ -27,7 +27,7 @@ pub use bind::Args;
 pub use break_::Refused;
 pub use code::{CodeInfo, code_info};
 pub use escape::Escape;
-pub use exception::at_line;
+pub use exception::{at_line, handled, set_handled};
 pub use generator::{State, VmGenerator};
 pub use iterate::{Kind, VmIterator};
 pub use library::load as load_library;
@@ -142,6 +142,8 @@ pub struct Vm {
     pub attach: Attach,
     /// How many Rust functions wait for a frame: then the machine's state is not all in its frames.
     pub waiting: usize,
+    /// The exception that the caller handles.
+    pub entered: Obj,
     /// The exception in flight is not for the program's handlers.
     pub fatal: bool,
     /// The exception in flight has its line already.
@@ -158,12 +160,14 @@ impl Vm {
     pub fn new(tree: Rc<Tree>, rec: Option<Recording>, attach: Attach) -> Vm {
         let rec = rec.map(Pending::new);
         let (frames, breaks) = (Vec::new(), Vec::new());
+        let entered = exception::handled();
         Vm {
             rec,
             frames,
             tree,
             attach,
             waiting: 0,
+            entered,
             fatal: false,
             reraising: false,
             fullgraph: false,

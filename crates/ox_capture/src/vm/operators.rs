@@ -178,6 +178,18 @@ impl Vm {
         }
         if own.is_none() && other.is_none() {
             let args = Args::positional(vec![left.clone(), right.clone()]);
+            let t = types();
+            if left.obj.class_is(t.method) && right.obj.class_is(t.method) && matches!(forward, "__eq__" | "__ne__") {
+                return self.same_methods(left, right, forward == "__eq__");
+            }
+            if self.asks_nobody(&left.obj) && self.asks_nobody(&right.obj) {
+                let objects = [self.known_data(left)?, self.known_data(right)?];
+                for object in &objects {
+                    self.know_viewed(object);
+                }
+                let result = native.call(&objects, None)?;
+                return Ok(Called::Value(self.made_or_known(result)));
+            }
             return self.opaque_call(&native.clone().into(), args, "an operator of a class in C");
         }
         // A built-in type on one side knows nothing of the other's class, so that only methods in Python count.
@@ -207,6 +219,31 @@ impl Vm {
             _ => format!("unsupported operand type(s) for {}: '{mine}' and '{other}'", sign_of(&name)),
         };
         self.call_library("operate", vec![tries, Obj::str(&complaint).into()])
+    }
+
+    /// Bound methods are the same if their objects and their functions are.
+    fn same_methods(&mut self, left: &Val, right: &Val, equal: bool) -> R<Called> {
+        let mut same = true;
+        for part in ["__self__", "__func__"] {
+            let (mine, other) = (self.member(&left.obj, part)?, self.member(&right.obj, part)?);
+            same &= self.is_same(&mine, &other);
+        }
+        Ok(Called::Value(Obj::bool(same == equal).into()))
+    }
+
+    /// Whether operators on the object run no code of the program's: data, or an instance whose class defines none.
+    fn asks_nobody(&self, object: &Obj) -> bool {
+        let t = types();
+        let is_view = [t.dict_keys, t.dict_items].iter().any(|class| object.is_instance_of(*class));
+        self.is_plain_data(&Args::positional(vec![object.clone().into()]))
+            || (is_view && self.rec.as_ref().is_some_and(|rec| rec.viewed(object).is_some()))
+            || (crate::record::is_python_instance(object) && !is_tensor(object))
+    }
+
+    fn know_viewed(&mut self, object: &Obj) {
+        if let Some(dict) = self.rec.as_ref().and_then(|rec| rec.viewed(object)) {
+            self.know_all(&dict);
+        }
     }
 
     pub fn compare(&mut self, op: CompareOp, left: &Val, right: &Val) -> R<Called> {

@@ -108,6 +108,9 @@ impl Vm {
         self.push_slot(None);
         match self.find_attr(&object, &name)? {
             Found::Method(function) => {
+                // A method that `super()` finds is the object's, not the super's.
+                let is_super = object.obj.class_is(types().super_);
+                let object = if is_super { object.obj.attr("__self__")?.into() } else { object };
                 self.pop_slot();
                 self.push(function);
                 self.push(object);
@@ -121,6 +124,10 @@ impl Vm {
     pub fn load_attr(&mut self, object: &Val, name: &Obj) -> R<Called> {
         match self.find_attr(object, name)? {
             Found::Called(called) => Ok(called),
+            Found::Method(function) if object.obj.class_is(types().super_) => {
+                let this: Val = object.obj.attr("__self__")?.into();
+                Ok(Called::Value(self.bound(&function, &this)?))
+            }
             Found::Method(function) => Ok(Called::Value(self.bound(&function, object)?)),
         }
     }

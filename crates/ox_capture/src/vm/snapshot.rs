@@ -1,6 +1,6 @@
 //! The machine's state at a branch, by recipes, so that a later call can go on from there.
 
-use super::{After, Frame, Vm, code_info};
+use super::{After, Frame, Vm, code_info, exception};
 use crate::obj::Obj;
 use crate::recipe::Recipe;
 use crate::record::{Rec, Recording, Val, abandon};
@@ -32,19 +32,18 @@ enum AfterShot {
 #[derive(Clone, Debug, Default)]
 pub struct Snapshot {
     frames: Vec<FrameShot>,
+    /// The exception that is being handled, unless the caller handles one.
+    pub handled: Option<Recipe>,
 }
 
 impl Vm {
     /// None if something has no place where a later call finds it.
     pub fn snapshot(&self, rec: &mut Recording) -> Option<Snapshot> {
-        // SAFETY: a new reference, or null for none.
-        let handled = unsafe { Obj::owned_opt(pyo3::ffi::PyErr_GetHandledException()) };
-        if handled.is_some_and(|exception| !exception.is_none()) {
-            return None;
-        }
+        let handled = Some(exception::handled()).filter(|now| !now.is_none() && !now.is(&self.entered));
         let mut lasting = |value: &Val| rec.lasting(value).map_or_else(|| abandon("a value that does not last"), Ok);
         let frames = self.frames.iter().map(|frame| FrameShot::of(frame, &mut lasting)).collect::<Rec<Vec<_>>>();
-        frames.ok().map(|frames| Snapshot { frames })
+        let handled = handled.map(|exception| lasting(&exception.into())).transpose().ok()?;
+        frames.ok().map(|frames| Snapshot { frames, handled })
     }
 
     /// Puts the frames of a snapshot back.
@@ -52,6 +51,9 @@ impl Vm {
         for shot in &snapshot.frames {
             let frame = shot.frame(&mut |recipe| value_of(recipe, recipe.get(sources, values, &[])))?;
             self.frames.push(frame);
+        }
+        if let Some(handled) = &snapshot.handled {
+            exception::set_handled(&handled.get(sources, values, &[])?);
         }
         Ok(())
     }

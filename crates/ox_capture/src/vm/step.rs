@@ -304,6 +304,23 @@ impl Vm {
                 let len = self.pure_by_name("len", &[object.into()])?;
                 self.push(len);
             }
+            MatchKeys => {
+                let (keys, subject) = (self.peek(1), self.peek(2));
+                let called = self.call_library("match_keys", vec![subject.into(), keys.into()])?;
+                return self.take(called);
+            }
+            MatchClass(n) => {
+                let (names, class, subject) = (self.pop(), self.pop(), self.pop());
+                let called = self.call_library("match_class", vec![subject, class, names, Obj::int(n.into()).into()])?;
+                return self.take(called);
+            }
+            CheckEgMatch => self.check_group_match()?,
+            CallIntrinsic2(_) => {
+                let (raised, original) = (self.pop(), self.pop());
+                let left = super::library::function("end_of_groups")?.call(&[original.obj, raised.obj], None)?;
+                self.made_group(&left);
+                self.push(left);
+            }
             MatchMapping | MatchSequence => self.match_kind(instruction == MatchMapping)?,
             ImportName(n) => self.import_name(n)?,
             ImportFrom(n) => self.import_from(n)?,
