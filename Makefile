@@ -7,13 +7,14 @@ unexport VIRTUAL_ENV CONDA_PREFIX PYTHONPATH
 # Tests must not paper over a bug of the compiler by running eager.
 TEST_ENV := OXYTORCH_BUG=fatal
 
-.PHONY: help setup build demo test test-rust test-python bench soak models check fmt clean
+.PHONY: help setup build demo test test-rust test-python pythons bench soak models check fmt clean
 
 help:
 	@echo "make setup   LLVM 19 (apt) and .venv with the pinned packages"
 	@echo "make build   the extension, in release, into .venv"
 	@echo "make demo    GPT-2: eager, oxytorch and torch.compile in one table"
 	@echo "make test    Rust tests, then the differential tests against eager PyTorch"
+	@echo "make pythons the tests of capture with the other Pythons that are installed (3.11, 3.13)"
 	@echo "make bench   seven workloads, fresh process and caches for each; writes benches/results/"
 	@echo "make soak    10,000 calls while everything around them changes, against eager; memory must be flat"
 	@echo "make models  88 models of transformers, timm, torchvision and others against eager; writes docs/models.md"
@@ -38,6 +39,11 @@ test-rust: setup
 test-python: build
 	@echo "test: Python"
 	@$(TEST_ENV) $(PYTHON) -m pytest python/tests
+
+# The versions besides that of .venv: make pythons VERSIONS=3.13
+VERSIONS ?= 3.11 3.13
+pythons: setup
+	@scripts/pythons.sh $(VERSIONS)
 
 bench: build
 	@$(PYTHON) benches/bench.py $(BENCH)
