@@ -139,3 +139,22 @@ def test_a_padding_row_has_no_gradient():
 
     embed = lambda ids, weight: F.embedding(ids, weight, padding_idx=2)
     torch.testing.assert_close(run(oxytorch.compile(embed)), run(embed))
+
+
+@pytest.mark.parametrize("mask", ["bool", "float", "trained"])
+@pytest.mark.parametrize("shape", [(2, 4, 8), (2, 2, 4, 8)])
+def test_a_row_of_attention_that_sees_nothing_has_no_gradient(shape, mask):
+    seen = torch.ones(4, 4, dtype=torch.bool).tril()
+    seen[1] = False
+
+    def run(function):
+        given = seen if mask == "bool" else torch.zeros(4, 4).masked_fill(~seen, -INF).requires_grad_(mask == "trained")
+        generator = torch.Generator().manual_seed(1)
+        leaves = [torch.randn(shape, generator=generator).requires_grad_() for _ in range(3)]
+        result = function(*leaves, given)
+        wanted = [*leaves, given] if mask == "trained" else leaves
+        return result.detach(), *torch.autograd.grad(result, wanted, torch.randn(shape, generator=generator))
+
+    attend = lambda q, k, v, mask: F.scaled_dot_product_attention(q, k, v, attn_mask=mask)
+    for actual, expected in zip(run(oxytorch.compile(attend)), run(attend)):
+        torch.testing.assert_close(actual, expected)
