@@ -16,6 +16,7 @@ class CompiledFunction(torch.autograd.Function):
     def forward(ctx: Any, graph: Any, sizes: tuple[int, ...], *inputs: torch.Tensor) -> tuple[torch.Tensor, ...]:
         # For a second derivative, which computes everything again.
         ctx.random = torch.get_rng_state() if graph.draws else None
+        ctx.autocast = torch.get_autocast_dtype("cpu") if torch.is_autocast_enabled("cpu") else None
         results, saved, plain = graph.forward(sizes, inputs)
         ctx.save_for_backward(*saved)
         ctx.mark_non_differentiable(*plain)
@@ -24,7 +25,7 @@ class CompiledFunction(torch.autograd.Function):
         # Likewise. Hooks that save memory would be thwarted by them.
         hooked = _autograd._top_saved_tensors_default_hooks(True) is not None
         ctx.inputs = None if hooked else inputs
-        ctx.versions = None if hooked else [tensor._version for tensor in inputs]
+        ctx.versions = None if hooked else [_version(tensor) for tensor in inputs]
         return results
 
     @staticmethod
@@ -37,6 +38,10 @@ class CompiledFunction(torch.autograd.Function):
         return None, None, *gradients
 
 
+def _version(tensor: torch.Tensor) -> int | None:
+    return None if tensor.is_inference() else tensor._version
+
+
 def _again(ctx: Any, grads: tuple[torch.Tensor | None, ...]) -> list[torch.Tensor | None]:
     """The gradients as functions of inputs and gradients, for a second derivative: by eager, which computes everything again."""
     graph = ctx.graph
@@ -44,8 +49,8 @@ def _again(ctx: Any, grads: tuple[torch.Tensor | None, ...]) -> list[torch.Tenso
     ctx.saved_tensors
     if not graph.repeatable or ctx.inputs is None:
         raise RuntimeError(
-            "oxytorch: a second derivative (create_graph=True) needs the graph to be computed again, and this one changes what it reads "
-            "or was checkpointed; compile the function without that part, or run it in eager"
+            "oxytorch: a second derivative (create_graph=True) needs the graph to be computed again, and this one changes what it reads, "
+            "holds parameters as constants or was checkpointed; compile the function without that part, or run it in eager"
         )
     warnings.warn("oxytorch: create_graph=True: this backward pass is computed by eager", stacklevel=2)
     written = set(graph.written)
@@ -54,7 +59,7 @@ def _again(ctx: Any, grads: tuple[torch.Tensor | None, ...]) -> list[torch.Tenso
         if place in written:
             inputs.append(tensor.detach().clone())
             continue
-        if tensor._version != version:
+        if _version(tensor) != version:
             raise RuntimeError(
                 "one of the variables needed for gradient computation has been modified by an inplace operation: "
                 f"an input of a compiled graph is at version {tensor._version}; expected version {version} instead"
@@ -64,7 +69,9 @@ def _again(ctx: Any, grads: tuple[torch.Tensor | None, ...]) -> list[torch.Tenso
     with torch.random.fork_rng(devices=[]):
         if ctx.random is not None:
             torch.set_rng_state(ctx.random)
-        results = graph.roots(graph.eager(*graph.arguments(ctx.sizes, tuple(inputs))))
+        autocast = torch.autocast("cpu", ctx.autocast, ctx.autocast is not None, cache_enabled=False)
+        with torch.set_grad_enabled(graph.grad_mode), autocast:
+            results = graph.roots(graph.eager(*graph.arguments(ctx.sizes, tuple(inputs))))
     pairs = [(result, grad) for result, grad in zip(results, grads) if grad is not None]
     wanted = [tensor for tensor, wanted in zip(inputs, graph.wanted) if wanted]
     found = iter(

@@ -13,7 +13,7 @@ pub struct TorchState {
     pub autocast: Option<Obj>,
     /// The address of the dtype object, of which there is one for each type.
     pub default_dtype: usize,
-    /// Function modes, dispatch modes and functorch's transforms that are active.
+    /// Function modes, dispatch modes, functorch's transforms and levels of forward derivatives that are active.
     pub modes: usize,
 }
 
@@ -26,6 +26,7 @@ struct Functions {
     function_modes: Obj,
     dispatch_modes: Obj,
     functorch: Obj,
+    forward: Obj,
 }
 
 static FUNCTIONS: PyOnceLock<Functions> = PyOnceLock::new();
@@ -43,6 +44,7 @@ fn functions() -> PyResult<&'static Functions> {
             function_modes: core.attr("_len_torch_function_stack")?,
             dispatch_modes: core.attr("_len_torch_dispatch_stack")?,
             functorch: core.attr("_functorch")?.attr("maybe_current_level")?,
+            forward: py.import("torch.autograd.forward_ad")?.into(),
         })
     })
 }
@@ -61,6 +63,8 @@ impl TorchState {
         let truth = |function: &Obj| -> PyResult<bool> { function.call(&[], None)?.truth() };
         let count = |function: &Obj| -> PyResult<usize> { function.call(&[], None)?.bind().extract() };
         let transforms = usize::from(!f.functorch.call(&[], None)?.is_none());
+        // The innermost level, -1 if there is none.
+        let levels: isize = f.forward.attr("_current_level")?.bind().extract()?;
         Ok(TorchState {
             grad: truth(&f.grad)?,
             inference: truth(&f.inference)?,
@@ -69,7 +73,7 @@ impl TorchState {
                 false => None,
             },
             default_dtype: f.default_dtype.call(&[], None)?.id(),
-            modes: count(&f.function_modes)? + count(&f.dispatch_modes)? + transforms,
+            modes: count(&f.function_modes)? + count(&f.dispatch_modes)? + transforms + usize::from(levels >= 0),
         })
     }
 

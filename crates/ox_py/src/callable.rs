@@ -8,7 +8,9 @@ use ox_ir::{Graph, Sym, Var};
 use ox_ops::are_apart;
 use ox_runtime::{RunError, Tensor, TensorRef};
 use pyo3::exceptions::{PyRuntimeError, PyTypeError};
+use pyo3::intern;
 use pyo3::prelude::*;
+use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyList, PyTuple};
 use smallvec::SmallVec;
 use std::ops::Range;
@@ -36,7 +38,7 @@ pub struct NativeCallable {
 impl NativeCallable {
     #[pyo3(signature = (*args))]
     fn __call__<'py>(&self, py: Python<'py>, args: &Bound<'py, PyTuple>) -> PyResult<Bound<'py, PyAny>> {
-        if self.broken.load(Ordering::Relaxed) {
+        if self.is_for_eager(py)? {
             return self.eager.bind(py).call1(args.clone());
         }
         let crossing = Crossing::get(py)?;
@@ -65,6 +67,17 @@ impl NativeCallable {
 }
 
 impl NativeCallable {
+    /// Whether the program cannot serve a call: a bug was found in it, or forward derivatives are taken, which it does not know.
+    pub(crate) fn is_for_eager(&self, py: Python<'_>) -> PyResult<bool> {
+        static FORWARD: PyOnceLock<Py<PyModule>> = PyOnceLock::new();
+        if self.broken.load(Ordering::Relaxed) {
+            return Ok(true);
+        }
+        let import = || py.import("torch.autograd.forward_ad").map(Bound::unbind);
+        let level = FORWARD.get_or_try_init(py, import)?.bind(py).getattr(intern!(py, "_current_level"))?;
+        Ok(level.extract::<isize>()? >= 0)
+    }
+
     pub(crate) fn unpack<'a>(
         &'a self,
         py: Python<'_>,

@@ -133,7 +133,7 @@ impl Job<'_> {
         log_kernels(&graph, compiled.backward.program.plan());
         remember(LastCompile { import, report: compiled.forward.report.clone(), python_calls, eager: None });
         let reach = reach(&graph, &gradients);
-        let repeatable = is_repeatable(&graph, &gradients);
+        let repeatable = is_repeatable(&graph, &gradients, constants.len());
         let options = Options { freezing: false, ..self.options.clone() };
         let Training { forward, backward, graph: of_gradients, sources, gradients: places, .. } = compiled;
         let backward = Backward {

@@ -15,6 +15,8 @@ use pyo3::types::PyDict;
 pub(super) struct Grad {
     /// The grad mode at this place of the graph.
     pub enabled: bool,
+    /// That in which the whole graph is called.
+    pub ambient: bool,
     /// The FX node that is being read.
     pub place: usize,
     /// Whether the n-th tensor input requires grad.
@@ -28,7 +30,7 @@ pub(super) struct Grad {
 impl Grad {
     pub fn ambient(py: Python<'_>) -> PyResult<Grad> {
         let enabled = py.import(intern!(py, "torch"))?.call_method0(intern!(py, "is_grad_enabled"))?.is_truthy()?;
-        Ok(Grad { enabled, ..Grad::default() })
+        Ok(Grad { enabled, ambient: enabled, ..Grad::default() })
     }
 
     fn catch_up(&mut self, graph: &Graph) {

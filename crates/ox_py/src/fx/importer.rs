@@ -54,6 +54,8 @@ pub struct Gradients {
     pub outputs: Vec<bool>,
     /// For each node of the Graph the place of the FX node that it was made for.
     pub origins: Vec<u32>,
+    /// The grad mode in which the graph is called.
+    pub ambient: bool,
 }
 
 /// The code is right only if the n-th tensor input begins here in its storage, which Dynamo does not guard.

@@ -62,7 +62,7 @@ impl<'py> Importer<'py> {
         }
         let constants = self.constants.into_iter().map(|(object, _)| object).collect();
         let Importer { slots, host, python_calls, pinned, grad, .. } = self;
-        let gradients = Gradients { inputs: grad.inputs, outputs: collected.grads, origins: grad.origins };
+        let gradients = Gradients { inputs: grad.inputs, outputs: collected.grads, origins: grad.origins, ambient: grad.ambient };
         Ok(Imported { graph, slots, constants, outputs, host, python_calls, pinned, gradients })
     }
 

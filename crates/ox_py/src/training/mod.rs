@@ -24,7 +24,6 @@ use pyo3::exceptions::{PyException, PyRuntimeError};
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyList, PyTuple};
-use std::sync::atomic::Ordering;
 
 // A run that failed before anything was done: eager serves the call.
 pyo3::create_exception!(oxytorch, Served, PyException);
@@ -49,7 +48,7 @@ impl TrainingCallable {
         let (py, this) = (slf.py(), slf.get());
         let native = &this.native;
         let eager = || native.eager.bind(py).call1(args.clone());
-        if native.broken.load(Ordering::Relaxed) {
+        if native.is_for_eager(py)? {
             return eager();
         }
         let (handles, sizes) = native.unpack(py, Crossing::get(py)?, args)?;
@@ -127,6 +126,12 @@ impl TrainingCallable {
     #[getter]
     fn wanted(&self) -> Vec<bool> {
         self.gradients.inputs.clone()
+    }
+
+    /// The grad mode in which the eager computation is called.
+    #[getter]
+    fn grad_mode(&self) -> bool {
+        self.gradients.ambient
     }
 
     #[getter]

@@ -40,8 +40,13 @@ fn inputs_below(graph: &Graph, from: NodeId, step: &dyn Fn(NodeId) -> bool) -> V
     found
 }
 
-/// Whether eager, computing the graph once more behind it, comes to the same gradients: nothing that the results depend on is written.
-pub fn is_repeatable(graph: &Graph, gradients: &Gradients) -> bool {
+/// Whether eager, computing the graph once more behind it, comes to the same gradients: nothing that the results depend on is written,
+/// and all that a gradient is asked for is an argument. The last `constants` inputs are none: eager takes those from the module, where
+/// what flows to them here cannot be told from what flows to them by way of arguments.
+pub fn is_repeatable(graph: &Graph, gradients: &Gradients, constants: usize) -> bool {
+    if gradients.inputs.iter().rev().take(constants).any(|wanted| *wanted) {
+        return false;
+    }
     let results = graph.outputs.iter().zip(&gradients.outputs).filter(|(_, wanted)| **wanted);
     let mut read = results.flat_map(|(output, _)| inputs_below(graph, output.value, &|_| true).into_iter().enumerate());
     !read.any(|(input, read)| read && graph.mutations.iter().any(|mutation| mutation.input as usize == input))
