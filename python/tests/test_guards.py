@@ -1,8 +1,11 @@
 """What a call relies on and need not look at again is still noticed when it changes. Each case calls until nothing is studied any more,
 changes something, and calls again."""
 
+import enum
 import gc
+import operator
 import weakref
+from collections import OrderedDict
 
 import compare
 import oxytorch
@@ -184,3 +187,58 @@ def test_a_model_goes_when_nobody_holds_it():
     del m, wrapped
     gc.collect()
     assert parameter() is None
+
+
+class Name(str, enum.Enum):
+    factor = "factor"
+
+
+class Equal:
+    def __hash__(self):
+        return hash("factor")
+
+    def __eq__(self, other):
+        return other == "factor"
+
+
+@pytest.mark.parametrize("key", ["factor", Name.factor, Equal()])
+def test_a_dict_that_is_changed_by_an_equal_key(key):
+    factors = {"factor": 2.0}
+    x = torch.randn(4)
+    compiled = oxytorch.compile(lambda x: x * factors["factor"])
+    for _ in range(5):
+        compare.assert_same(compiled(x), x * 2.0)
+    factors[key] = 7.0
+    compare.assert_same(compiled(x), x * 7.0)
+
+
+@pytest.mark.parametrize(
+    "left, right, change",
+    [
+        ({"a": [1]}, {"a": [1]}, lambda d: d["a"].append(2)),
+        ({"a": {"b": 1}}, {"a": {"b": 1}}, lambda d: d["a"].update(b=2)),
+        (OrderedDict(a=1, b=2), OrderedDict(a=1, b=2), lambda d: d.move_to_end("a")),
+        ({"a": 1}, {"a": 1}, lambda d: d.update(a=2)),
+    ],
+)
+def test_dicts_that_are_equal_no_more(left, right, change):
+    compiled = oxytorch.compile(lambda x: x + 1 if operator.eq(left, right) else x - 1)
+    x = torch.randn(4)
+    for _ in range(5):
+        compare.assert_same(compiled(x), x + 1)
+    change(left)
+    compare.assert_same(compiled(x), x - 1)
+
+
+def test_operator_call_does_what_it_calls():
+    calls = []
+
+    def count():
+        calls.append(1)
+        return len(calls)
+
+    compiled = oxytorch.compile(lambda x: x + operator.call(count))
+    x = torch.zeros(4)
+    for n in range(1, 5):
+        compare.assert_same(compiled(x), x + n)
+    assert len(calls) == 4

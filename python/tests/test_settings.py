@@ -228,3 +228,13 @@ def test_each_distinct_layer_is_compiled_once():
         counts.append(oxytorch.last_compile())
     assert counts[1]["kernels_compiled"] <= 1 and counts[1]["kernels"] <= counts[0]["kernels"] + 1
     assert counts[1]["launches"] > counts[0]["launches"]
+
+
+def test_behind_a_break_too_the_limit_ends_the_recompiles():
+    numbers = iter(range(100))
+    number = torch.compiler.disable(lambda: next(numbers))
+    compiled = oxytorch.compile(lambda x: x * number(), options={"recompile_limit": 3})
+    x = torch.ones(3)
+    for n in range(20):
+        assert torch.equal(compiled(x), x * n)
+    assert len(compiled.report()["recompiles"]) == 3

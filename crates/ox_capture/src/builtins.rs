@@ -53,6 +53,8 @@ pub enum Known {
 struct Tables {
     known: FxHashMap<usize, Known>,
     pure: FxHashSet<usize>,
+    /// Of those, the ones that do not look at the values of a dict.
+    of_keys: FxHashSet<usize>,
     operators: FxHashSet<usize>,
     torch: FxHashSet<usize>,
     frame: FxHashMap<usize, &'static str>,
@@ -162,6 +164,7 @@ impl Tables {
         let mut tables = Tables {
             known: FxHashMap::default(),
             pure: FxHashSet::default(),
+            of_keys: FxHashSet::default(),
             operators: FxHashSet::default(),
             torch: FxHashSet::default(),
             frame: FxHashMap::default(),
@@ -241,6 +244,10 @@ impl Tables {
         if !is_function || self.known.contains_key(&object.id()) {
             return Ok(());
         }
+        // What `operator.call` does is up to its argument.
+        if module.name()? == "_operator" && name == "call" {
+            return Ok(());
+        }
         if module.name()? == "_operator" {
             self.operators.insert(object.id());
             // These change their first argument.
@@ -250,6 +257,9 @@ impl Tables {
             }
             if matches!(name, "setitem" | "delitem" | "is_" | "is_not" | "iconcat") {
                 return Ok(());
+            }
+            if matches!(name, "contains" | "not_" | "truth") {
+                self.of_keys.insert(object.id());
             }
         }
         self.pure.insert(object.id());
@@ -269,7 +279,12 @@ pub fn is_pure(object: &Obj) -> bool {
 
 /// Its result follows from scalars and the items of dicts alone.
 pub fn reads_data_only(object: &Obj) -> bool {
-    is_pure(object) || known(object) == Some(Known::Len)
+    is_pure(object) || reads_keys_only(object)
+}
+
+/// Of dicts, its result follows from which keys they have, in whatever order.
+pub fn reads_keys_only(object: &Obj) -> bool {
+    known(object) == Some(Known::Len) || tables().of_keys.contains(&object.id())
 }
 
 pub fn operator_on(object: &Obj) -> bool {

@@ -26,8 +26,10 @@ impl Inner {
         outcome: PyResult<Obj>,
         record: bool,
     ) -> PyResult<Obj> {
-        let full = action.branches.len() >= self.setting("recompile_limit")? as usize;
-        let rec = match record && !full {
+        if action.branches.len() >= self.setting("recompile_limit")? as usize {
+            action.branches.full.set(true);
+        }
+        let rec = match record && !action.branches.full.get() {
             true => self.recording(tree)?,
             false => None,
         };

@@ -5,7 +5,7 @@ use super::words::Words;
 use crate::backend::Backend;
 use crate::builtins;
 use crate::guard::Check;
-use crate::obj::{Obj, dict_get};
+use crate::obj::{Obj, dict_get, entries_of};
 use crate::source::{Source, SourceId, Sources, Values, instance_dict};
 use crate::types::types;
 use pyo3::ffi;
@@ -120,7 +120,9 @@ impl Study<'_, '_> {
             Source::Cell(of) => self.is_stable(*of) && self.hold_contents(*of, id),
             Source::Member(of, name) => self.is_stable(*of) && self.hold_member(*of, name),
             Source::Compute(function, args) => {
-                !args.is_empty() && builtins::reads_data_only(&function.0) && args.iter().all(|arg| self.is_stable_data(*arg))
+                let keys_only = builtins::reads_keys_only(&function.0);
+                let is_stable = |study: &mut Self, arg: &SourceId| study.is_stable_data(*arg, keys_only);
+                !args.is_empty() && builtins::reads_data_only(&function.0) && args.iter().all(|arg| is_stable(self, arg))
             }
             _ => false,
         }
@@ -170,16 +172,19 @@ impl Study<'_, '_> {
             || (owner.class_is(types().method) && matches!(name, "__self__" | "__func__"))
     }
 
-    /// Data that cannot change by itself, or a dict that is watched.
-    fn is_stable_data(&mut self, id: SourceId) -> bool {
+    /// Data that cannot change by itself, or a dict of such data that is watched: what lies deeper is not.
+    fn is_stable_data(&mut self, id: SourceId, keys_only: bool) -> bool {
         if !self.is_stable(id) {
             return false;
         }
         let Some(value) = self.value(id) else { return false };
-        match value.is_instance_of(types().dict) {
-            true => self.watches.add(&value, None),
-            false => types().is_scalar(&value) || types().is_pinnable(&value),
+        let is_data = |object: &Obj| types().is_scalar(object) || types().is_pinnable(object);
+        if !value.is_instance_of(types().dict) {
+            return is_data(&value);
         }
+        // An OrderedDict changes its order without a word.
+        let is_flat = || value.class_is(types().dict) && entries_of(&value).iter().all(|(_, item)| is_data(item));
+        (keys_only || is_flat()) && self.watches.add(&value, None)
     }
 }
 

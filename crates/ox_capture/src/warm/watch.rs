@@ -39,8 +39,8 @@ const LAST_WITH_KEY: c_int = 2;
 unsafe extern "C" fn changed(event: c_int, dict: *mut ffi::PyObject, key: *mut ffi::PyObject, _: *mut ffi::PyObject) -> c_int {
     let interests = interests();
     let Some(list) = interests.as_ref().and_then(|interests| interests.get(&(dict as usize))) else { return 0 };
-    // SAFETY: a live key or null; strings hash without running code.
-    let key = if event <= LAST_WITH_KEY && !key.is_null() { Some(unsafe { hash_of(key) }) } else { None };
+    // SAFETY: a live key or null.
+    let key = if event <= LAST_WITH_KEY && !key.is_null() { unsafe { hash_of(key) } } else { None };
     let concerns = |interest: &Interest| match (&interest.keys, key) {
         (Some(keys), Some(key)) => keys.contains(&key),
         _ => true,
@@ -51,17 +51,14 @@ unsafe extern "C" fn changed(event: c_int, dict: *mut ffi::PyObject, key: *mut f
     0
 }
 
-/// Keys other than strings count as one.
+/// None stands for any key: what is not exactly a string may be equal to one (a member of an enum of strings), and its hash may be code of
+/// the user's.
 ///
 /// # Safety
 /// `key` must be a live object.
-unsafe fn hash_of(key: *mut ffi::PyObject) -> isize {
-    // SAFETY: passed on.
-    if unsafe { ffi::PyUnicode_CheckExact(key) } == 0 {
-        return 0;
-    }
-    // SAFETY: an exact string.
-    unsafe { ffi::PyObject_Hash(key) }
+unsafe fn hash_of(key: *mut ffi::PyObject) -> Option<isize> {
+    // SAFETY: passed on; exact strings hash without running code.
+    unsafe { (ffi::PyUnicode_CheckExact(key) != 0).then(|| ffi::PyObject_Hash(key)) }
 }
 
 fn watcher() -> Option<Watcher> {
@@ -116,10 +113,10 @@ impl Watches {
             list.push(Interest { stale: self.stale.clone(), keys: Some(FxHashSet::default()) });
         }
         let own = list.iter_mut().find(|interest| Arc::ptr_eq(&interest.stale, &self.stale)).expect("it was entered above");
-        match (own.keys.as_mut(), key) {
-            (Some(keys), Some(key)) => {
-                // SAFETY: a live key.
-                keys.insert(unsafe { hash_of(key.ptr()) });
+        // SAFETY: a live key.
+        match (own.keys.as_mut(), key.and_then(|key| unsafe { hash_of(key.ptr()) })) {
+            (Some(keys), Some(hash)) => {
+                keys.insert(hash);
             }
             _ => own.keys = None,
         }
