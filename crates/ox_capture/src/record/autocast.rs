@@ -55,6 +55,9 @@ impl Drop for NoAutocast {
     }
 }
 
+/// Positional arguments, and the others by name.
+type Arguments = (Vec<Obj>, Vec<(Obj, Obj)>);
+
 /// A tensor and the type that it was converted to.
 pub type Conversion = (usize, usize);
 
@@ -67,7 +70,7 @@ impl Recording {
         kwargs: &[(Obj, Obj)],
         dtype: &Obj,
         location: &str,
-    ) -> Recorded<Option<(Vec<Obj>, Vec<(Obj, Obj)>)>> {
+    ) -> Recorded<Option<Arguments>> {
         let Some(target) = self.target(callee, args, kwargs, dtype)? else { return Ok(None) };
         if callee.is_in_place(&callee.name(), &PyDict::new(py()))
             || kwargs.iter().any(|(key, _)| key.to_str().as_deref() == Some("out"))

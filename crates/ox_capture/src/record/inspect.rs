@@ -267,7 +267,7 @@ pub fn is_plain_instance(object: &Obj) -> bool {
 /// An instance of a class written in Python without a base in C: its dict and slots are all that it is.
 pub fn is_python_instance(object: &Obj) -> bool {
     let class = object.class();
-    if !built_in_base(&class).is_some_and(|base| base.ptr() == types().object.cast()) {
+    if built_in_base(&class).is_none_or(|base| base.ptr() != types().object.cast()) {
         return false;
     }
     // Classes of C may be heap types too: their instances are larger than slots, dict and weak references explain.

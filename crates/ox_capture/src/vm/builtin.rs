@@ -609,10 +609,11 @@ impl Vm {
         {
             return Ok(called);
         }
-        if name == "remove" && !self.is_plain_data(&args) {
-            if let Some(called) = self.search_objects(name, &args)? {
-                return Ok(called);
-            }
+        if name == "remove"
+            && !self.is_plain_data(&args)
+            && let Some(called) = self.search_objects(name, &args)?
+        {
+            return Ok(called);
         }
         let owner = args.positional[0].clone();
         let is_outside = !matches!(self.origin(&owner.obj), Origin::Made);
