@@ -11,7 +11,6 @@ use pyo3::types::PyDict;
 struct Functions {
     is_enabled: Obj,
     enable: Obj,
-    conversion: Obj,
 }
 
 static FUNCTIONS: PyOnceLock<Functions> = PyOnceLock::new();
@@ -22,8 +21,15 @@ fn functions() -> PyResult<&'static Functions> {
         Ok(Functions {
             is_enabled: torch.getattr("is_autocast_enabled")?.into(),
             enable: torch.getattr("set_autocast_enabled")?.into(),
-            conversion: py().import("oxytorch._autocast")?.getattr("conversion_of_shadows")?.into(),
         })
+    })
+}
+
+/// Loaded where autocast is used: it needs torch's fake tensors.
+fn conversion() -> PyResult<&'static Obj> {
+    static CONVERSION: PyOnceLock<Obj> = PyOnceLock::new();
+    CONVERSION.get_or_try_init(py(), || -> PyResult<Obj> {
+        Ok(py().import("oxytorch._autocast")?.getattr("conversion_of_shadows")?.into())
     })
 }
 
@@ -105,7 +111,7 @@ impl Recording {
             named.set_item(key.bind(), self.translate(value)?.0.bind())?;
         }
         let call = [function, tuple_of(&shadows)?, named.into(), dtype.clone()];
-        let target = functions()?.conversion.call(&call, None);
+        let target = conversion()?.call(&call, None);
         let target = target.map_err(|error| NotRecorded::Break(format!("{} under autocast: {error}", callee.name())))?;
         Ok((!target.is_none()).then_some(target))
     }
