@@ -4,6 +4,7 @@
     make bench BENCH="--models gpt2,vit --modes default --iters 10"
     make bench BENCH="--modes default,freezing"   # and with frozen weights, for both compilers
     make bench BENCH="--train"                    # training steps: forward, loss, backward, AdamW
+    make bench BENCH=--optimizer                  # one step of AdamW over 200 parameters
     make bench BENCH=--overhead                   # what a call costs besides the work, by the depth of the model
 
 Prints a table and writes bench.json and bench.svg into `--out`: results/ next to this file, unless told otherwise. The chart in the
@@ -18,6 +19,7 @@ import pathlib
 import platform
 
 import measure
+import optimizer
 import overhead
 import zoo
 
@@ -29,6 +31,8 @@ def main() -> None:
     given = arguments()
     if given.overhead:
         return overhead.main()
+    if given.optimizer:
+        return optimizer.main()
     rows = []
     print(COLUMNS)
     for name in given.models.split(","):
@@ -52,6 +56,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--modes", default="default")
     parser.add_argument("--dtype", default="float32")
     parser.add_argument("--iters", type=int, default=20)
+    parser.add_argument("--optimizer", action="store_true", help="measure one step of an optimizer instead")
     parser.add_argument("--overhead", action="store_true", help="measure small calls instead")
     parser.add_argument("--train", action="store_true")
     parser.add_argument("--out", type=pathlib.Path, default=RESULTS)

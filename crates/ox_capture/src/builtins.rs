@@ -46,6 +46,12 @@ pub enum Known {
     Apply,
     /// The program is being compiled.
     Yes,
+    /// Gives back its first argument: the beginning of a range that only profilers look at.
+    Itself,
+    /// Sorts tensors by device and type, which are relied on.
+    Grouped,
+    /// `torch.optim`'s way to the value of a step counter.
+    Value,
     /// Does nothing that matters.
     Nothing,
 }
@@ -115,6 +121,7 @@ const KNOWN: &[(&str, &str, Known)] = &[
     ("torch._C", "_is_torch_function_mode_enabled", Known::State),
     ("torch._C", "_len_torch_dispatch_stack", Known::State),
     ("torch._C", "_get_default_device", Known::State),
+    ("torch._C", "_get_privateuse1_backend_name", Known::State),
     ("torch._C", "_set_grad_enabled", Known::SetGrad),
     ("torch._C", "_has_torch_function", Known::No),
     ("torch._C", "_has_torch_function_unary", Known::No),
@@ -128,6 +135,11 @@ const KNOWN: &[(&str, &str, Known)] = &[
     ("torch.compiler", "is_compiling", Known::Yes),
     ("torch.compiler", "is_dynamo_compiling", Known::Yes),
     ("torch._utils", "is_compiling", Known::Yes),
+    ("torch.autograd.profiler", "record_function.__enter__", Known::Itself),
+    ("torch.autograd.profiler", "record_function.__exit__", Known::Nothing),
+    ("torch._C", "_group_tensors_by_device_and_dtype", Known::Grouped),
+    ("torch.optim.optimizer", "_get_value", Known::Value),
+    ("torch.optim.optimizer", "_stack_if_compiling", Known::Itself),
 ];
 
 const PURE: &[(&str, &str)] = &[
@@ -175,7 +187,8 @@ impl Tables {
         };
         for (module, name, known) in KNOWN {
             // What this version lacks is called by nobody.
-            if let Ok(object) = py.import(*module).and_then(|m| m.getattr(*name)) {
+            let module = py.import(*module).map(|m| m.into_any());
+            if let Ok(object) = name.split('.').fold(module, |at, part| at?.getattr(part)) {
                 tables.known.insert(object.as_ptr() as usize, *known);
                 tables.keep.push(object.into());
             }
@@ -348,6 +361,12 @@ pub fn unpatched_init(function: &Obj) -> Option<Obj> {
     const PLACE: &str = "torch._dynamo.mutation_guard";
     let is_patch = module_of(function) == PLACE && function.attr("__name__").ok()?.to_str()? == "patched_init";
     is_patch.then(|| py().import(PLACE).ok()?.getattr("unpatched_nn_module_init").ok().map(Obj::from)).flatten()
+}
+
+/// Functions in Python that only speak to torch's own compiler.
+pub fn does_nothing(function: &Obj) -> bool {
+    module_of(function) == "torch._dynamo.decorators"
+        && function.attr("__name__").ok().and_then(|n| n.to_str()).as_deref() == Some("graph_break")
 }
 
 /// Functions in Python that are called as they are: what they do concerns the process, not the program's values.

@@ -20,6 +20,8 @@ pub enum Check {
     Equal(SourceId, Obj),
     Same(SourceId, SourceId),
     Different(SourceId, SourceId),
+    /// No two of these are one object.
+    Apart(Vec<SourceId>),
     Len(SourceId, usize),
     /// A dict has just these keys, in this order.
     Keys(SourceId, Vec<Obj>),
@@ -65,6 +67,11 @@ impl Check {
                 (Some(a), Some(b)) => !a.is(&b),
                 _ => false,
             },
+            Check::Apart(ids) => {
+                let mut found: Vec<usize> = ids.iter().filter_map(|id| values.get(sources, *id).map(|v| v.id())).collect();
+                found.sort_unstable();
+                found.windows(2).all(|pair| pair[0] != pair[1])
+            }
             Check::Len(id, len) => values.get(sources, *id).is_some_and(|v| length(&v) == Some(*len)),
             Check::Keys(id, keys) => values.get(sources, *id).is_some_and(|v| has_keys(&v, keys)),
             Check::Members(id, members) => values.get(sources, *id).is_some_and(|v| has_members(&v, members)),
@@ -97,6 +104,15 @@ impl Check {
             }
             Check::NoAttr(id, _) | Check::EmptyCell(id) | Check::Tensor(id, _) | Check::RequiresGrad(id, _) => Some(*id),
             Check::Call(..) | Check::State(_) | Check::Version(..) | Check::Code(..) | Check::Returned(_) => None,
+            Check::Apart(ids) => ids.first().copied(),
+        }
+    }
+
+    /// The source whose value it compares, if that is a number.
+    pub fn number(&self) -> Option<SourceId> {
+        match self {
+            Check::Equal(id, value) if value.class_is(types().int) || value.class_is(types().float) => Some(*id),
+            _ => None,
         }
     }
 
@@ -126,11 +142,12 @@ impl Check {
             Check::Equal(id, object) => format!("{} == {}", of(id), object.text()),
             Check::Same(a, b) => format!("{} is {}", of(a), of(b)),
             Check::Different(a, b) => format!("{} is not {}", of(a), of(b)),
+            Check::Apart(ids) => format!("{} tensors are different ones", ids.len()),
             Check::Len(id, n) => format!("len({}) == {n}", of(id)),
             Check::Keys(id, keys) => format!("list({}) == [{}]", of(id), list(keys)),
             Check::Members(id, keys) => format!("{} == {{{}}}", of(id), list(keys)),
-            Check::NoKey(id, key) => format!("{} not in {}", key.text(), of(id)),
-            Check::HasKey(id, key) => format!("{} in {}", key.text(), of(id)),
+            Check::NoKey(id, key) => format!("{} not in {}", short(key), of(id)),
+            Check::HasKey(id, key) => format!("{} in {}", short(key), of(id)),
             Check::NoAttr(id, name) => format!("{} has no own {}", of(id), name.bind()),
             Check::EmptyCell(id) => format!("{} is empty", of(id)),
             Check::Version(class, version) => format!("class {} is at version {version}", short(class)),

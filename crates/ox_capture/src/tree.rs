@@ -9,6 +9,7 @@ use crate::source::{SourceId, Sources, Values};
 use crate::vm::snapshot::Snapshot;
 use crate::warm::Warmth;
 use pyo3::prelude::*;
+use rustc_hash::FxHashSet;
 use smallvec::SmallVec;
 use std::cell::{Cell, RefCell};
 use std::fmt::Write;
@@ -105,6 +106,8 @@ pub struct Tree {
     pub sources: RefCell<Sources>,
     pub branches: Branches,
     pub segments: Cell<u32>,
+    /// Places of numbers that were seen to change from call to call.
+    pub varying: RefCell<FxHashSet<String>>,
 }
 
 impl Tree {

@@ -84,6 +84,9 @@ pub struct Options {
     pub compile_threads: usize,
     /// Every program of every stage is written here as text.
     pub debug_dir: Option<PathBuf>,
+    /// Kernels may write the new value of an input into the input itself. Not for users to say: whoever calls what is compiled then
+    /// has to tell torch that the tensor has changed, and to see that it overlaps no other.
+    pub overwrite_inputs: bool,
 }
 
 impl Default for Options {
@@ -94,6 +97,7 @@ impl Default for Options {
             freezing: false,
             activation_memory_budget: 1000,
             compile_threads: 0,
+            overwrite_inputs: false,
             debug_dir: std::env::var_os("OXYTORCH_DEBUG_DIR").filter(|d| !d.is_empty()).map(PathBuf::from),
         }
     }

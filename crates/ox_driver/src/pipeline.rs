@@ -73,7 +73,7 @@ fn finish(
     report: &mut Report,
     dump: &Dump,
 ) -> Result<Executable, CompileError> {
-    let plan = report.time("schedule", || stage("schedule", || schedule(graph)))?;
+    let plan = report.time("schedule", || stage("schedule", || schedule(graph, options)))?;
     report.describe_plan(&plan);
     dump.write("3-plan.txt", &plan);
 
@@ -108,8 +108,9 @@ fn pack_weights() -> PackWeights {
     PackWeights { matmul_f32, matmul_bf16, conv_f32, conv_bf16 }
 }
 
-fn schedule(graph: &Graph) -> Result<Plan, CompileError> {
-    ox_schedule::schedule(graph, &ScheduleOptions::default()).map_err(|error| match error {
+fn schedule(graph: &Graph, options: &Options) -> Result<Plan, CompileError> {
+    let wanted = ScheduleOptions { overwrite_inputs: options.overwrite_inputs, ..ScheduleOptions::default() };
+    ox_schedule::schedule(graph, &wanted).map_err(|error| match error {
         ScheduleError::Unsupported(what) => CompileError::Unsupported(what),
         ScheduleError::Bug(message) => CompileError::Bug { stage: "schedule", message },
     })

@@ -48,7 +48,7 @@ pub fn compile_training(
     dump.write("0-graph.txt", graph);
     let Split { forward, backward, outputs, sources, gradients } = differentiate(graph, wanted, options, &dump)?;
     // Weights that are trained are not frozen.
-    let options = Options { freezing: false, ..options.clone() };
+    let options = Options { freezing: false, overwrite_inputs: false, ..options.clone() };
     let forward = compile_into(&forward, &options, host.clone(), dump.inner("forward"))?;
     let graph = backward;
     let backward = compile_into(&graph, &options, host, dump.inner("backward"))?;

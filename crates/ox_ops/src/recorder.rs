@@ -1,6 +1,7 @@
 //! `Recorder`: what a front end talks to. It hands out `TensorRef`s, which alias and may be written as torch's tensors do, and
 //! records a Graph, which does neither.
 
+mod foreach;
 mod overlap;
 
 use crate::builder::Builder;
@@ -162,6 +163,9 @@ impl Recorder {
         shares: Option<bool>,
     ) -> OpResult<FrontValue> {
         if let Some(value) = python_value(name, args)? {
+            return Ok(value);
+        }
+        if let Some(value) = self.foreach(name, args, kwargs)? {
             return Ok(value);
         }
         let target = resolve(namespace, name).ok_or_else(|| OpError::unsupported(format!("{namespace}.{name}")))?;

@@ -7,6 +7,8 @@ use ox_ir::{DType, Device, Scalar, Sym};
 #[derive(Clone, PartialEq, Debug)]
 pub enum ValueOf<T> {
     Tensor(T),
+    /// A Python number that is only known when the graph runs: a 0-dimensional tensor (f64 or i64) that does not promote.
+    Number(T),
     Int(Sym),
     Float(f64),
     Bool(bool),
@@ -69,6 +71,7 @@ impl<T> ValueOf<T> {
     pub fn map<U>(&self, f: &mut dyn FnMut(&T) -> OpResult<U>) -> OpResult<ValueOf<U>> {
         Ok(match self {
             ValueOf::Tensor(t) => ValueOf::Tensor(f(t)?),
+            ValueOf::Number(t) => ValueOf::Number(f(t)?),
             ValueOf::Int(x) => ValueOf::Int(x.clone()),
             ValueOf::Float(x) => ValueOf::Float(*x),
             ValueOf::Bool(x) => ValueOf::Bool(*x),
@@ -89,6 +92,7 @@ impl<T> ValueOf<T> {
     pub fn kind(&self) -> &'static str {
         match self {
             ValueOf::Tensor(_) => "Tensor",
+            ValueOf::Number(_) => "number",
             ValueOf::Int(_) => "int",
             ValueOf::Float(_) => "float",
             ValueOf::Bool(_) => "bool",

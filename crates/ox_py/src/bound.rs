@@ -21,7 +21,7 @@ pub struct BoundCallable {
     known: Known,
 }
 
-/// None for graphs that write inputs, take sizes or were made for one memory: each of their calls is looked at as a whole.
+/// None for graphs that write inputs, take sizes or numbers, or were made for one memory: each of their calls is looked at as a whole.
 pub fn bind(callable: &Obj, known: Vec<Option<Obj>>) -> PyResult<Option<BoundCallable>> {
     let py = ox_capture::py();
     let Ok(bound) = callable.bind().cast::<NativeCallable>() else { return Ok(None) };
@@ -36,7 +36,7 @@ pub fn bind(callable: &Obj, known: Vec<Option<Obj>>) -> PyResult<Option<BoundCal
         let place = match slot {
             Slot::Tensor => Some(handles.len()),
             Slot::Ignored => None,
-            Slot::Size => return Ok(None),
+            Slot::Size | Slot::Number(_) => return Ok(None),
         };
         if input.is_none() {
             places.push(place);

@@ -4,7 +4,8 @@ use crate::error::{Verdict, judge, report_bug, warn_once};
 use crate::fx::{OutTree, Pinned, Slot};
 use crate::tensor::Crossing;
 use ox_driver::Program;
-use ox_ir::{Graph, Sym, Var};
+use ox_ir::plan::{Place, WriteBack};
+use ox_ir::{DType, Graph, Sym, Var};
 use ox_ops::are_apart;
 use ox_runtime::{RunError, Tensor, TensorRef};
 use pyo3::exceptions::{PyRuntimeError, PyTypeError};
@@ -18,6 +19,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 pub(crate) type Handles<'a> = SmallVec<[TensorRef<'a>; 32]>;
 pub(crate) type Sizes = SmallVec<[i64; 8]>;
+type Numbers = SmallVec<[Tensor; 8]>;
 
 #[pyclass(frozen, module = "oxytorch._oxytorch")]
 pub struct NativeCallable {
@@ -42,10 +44,12 @@ impl NativeCallable {
             return self.eager.bind(py).call1(args.clone());
         }
         let crossing = Crossing::get(py)?;
-        let (handles, sizes) = self.unpack(py, crossing, args)?;
+        let numbers = self.numbers(args)?;
+        let (handles, sizes) = self.unpack(py, crossing, args, &numbers)?;
         if !self.may_run(&handles) {
             return self.eager.bind(py).call1(args.clone());
         }
+        self.tell_of_writes(py, args)?;
         match py.detach(|| self.program.run(&handles, &sizes)) {
             Ok(tensors) => {
                 let given = |n: usize| args.get_item(n);
@@ -78,20 +82,59 @@ impl NativeCallable {
         Ok(level.extract::<isize>()? >= 0)
     }
 
+    /// Counts up the versions of the inputs that kernels write in place, for autograd, which must notice. Raises as eager does for tensors
+    /// that may not be written.
+    fn tell_of_writes(&self, py: Python<'_>, args: &Bound<'_, PyTuple>) -> PyResult<()> {
+        let plan = self.program.plan();
+        let is_own = |write: &&WriteBack| plan.buffers[write.from.buf.index()].place == Place::Input(write.input);
+        let mut written = plan.write_backs.iter().filter(is_own).map(|write| write.input as usize).peekable();
+        if written.peek().is_none() {
+            return Ok(());
+        }
+        let passed: Vec<usize> =
+            (0..self.slots.len()).filter(|n| self.slots[*n] != Slot::Ignored && self.slots[*n] != Slot::Size).collect();
+        let tensors = PyList::empty(py);
+        for input in written {
+            match passed.get(input) {
+                Some(n) => tensors.append(args.get_borrowed_item(*n)?)?,
+                None => tensors.append(&self.constants[input - passed.len()])?,
+            }
+        }
+        let increment = py.import(intern!(py, "torch._C"))?.getattr(intern!(py, "_increment_version"))?;
+        increment.call1((tensors,)).map(drop)
+    }
+
+    /// Tensors for the numbers among the arguments.
+    pub(crate) fn numbers(&self, args: &Bound<'_, PyTuple>) -> PyResult<Numbers> {
+        let failed = |error: ox_runtime::RunError| PyRuntimeError::new_err(format!("oxytorch: {error}"));
+        let mut numbers = Numbers::new();
+        for (slot, arg) in self.slots.iter().zip(args.iter_borrowed()) {
+            let Slot::Number(dtype) = slot else { continue };
+            numbers.push(match dtype {
+                DType::F64 => Tensor::number(arg.extract::<f64>()?.to_bits(), *dtype).map_err(failed)?,
+                _ => Tensor::number(arg.extract::<i64>()? as u64, *dtype).map_err(failed)?,
+            });
+        }
+        Ok(numbers)
+    }
+
     pub(crate) fn unpack<'a>(
         &'a self,
         py: Python<'_>,
         crossing: &Crossing,
         args: &'a Bound<'_, PyTuple>,
+        numbers: &'a [Tensor],
     ) -> PyResult<(Handles<'a>, Sizes)> {
         if args.len() != self.slots.len() {
             return Err(PyTypeError::new_err(format!("the graph takes {} arguments, not {}", self.slots.len(), args.len())));
         }
         let (mut handles, mut sizes) = (Handles::new(), Sizes::new());
+        let mut numbers = numbers.iter();
         for (slot, arg) in self.slots.iter().zip(args.iter_borrowed()) {
             match slot {
                 // SAFETY: `args` holds a reference to the object for 'a.
                 Slot::Tensor => handles.push(unsafe { crossing.unwrap(&arg)? }),
+                Slot::Number(_) => handles.extend(numbers.next().map(Tensor::as_ref)),
                 Slot::Size => sizes.push(arg.extract()?),
                 Slot::Ignored => {}
             }
@@ -145,14 +188,11 @@ impl NativeCallable {
             return false;
         }
         let Some(extents) = handles.iter().map(extent).collect::<Option<SmallVec<[_; 32]>>>() else { return true };
-        self.graph.mutations.iter().any(|mutation| {
-            let (written, tensor) = (&extents[mutation.input as usize], &handles[mutation.input as usize]);
-            if !tensor.sizes().is_ok_and(|sizes| tensor.strides().is_ok_and(|strides| are_apart(sizes, strides))) {
-                return true;
-            }
-            let mut others = extents.iter().enumerate().filter(|(n, _)| *n != mutation.input as usize);
-            others.any(|(_, other)| other.start < written.end && written.start < other.end)
-        })
+        let is_folded = |tensor: &TensorRef<'_>| {
+            !tensor.sizes().is_ok_and(|sizes| tensor.strides().is_ok_and(|strides| are_apart(sizes, strides)))
+        };
+        let written: SmallVec<[usize; 32]> = self.graph.mutations.iter().map(|mutation| mutation.input as usize).collect();
+        written.iter().any(|n| is_folded(&handles[*n])) || overlap(&extents, &written)
     }
 
     pub(crate) fn pack<'py>(
@@ -188,6 +228,25 @@ fn is_at(handles: &Handles<'_>, pinned: &Pinned) -> bool {
     handles[pinned.input].storage_offset().is_ok_and(|offset| offset == pinned.offset)
 }
 
+/// Whether one of the written ranges meets any other. Walks them in the order of their beginnings.
+fn overlap(extents: &[Range<usize>], written: &[usize]) -> bool {
+    let mut ranges: SmallVec<[(usize, usize, bool); 32]> = extents.iter().map(|range| (range.start, range.end, false)).collect();
+    written.iter().for_each(|n| ranges[*n].2 = true);
+    ranges.retain(|(start, end, _)| start < end);
+    ranges.sort_unstable();
+    let (mut end_of_all, mut end_of_written) = (0, 0);
+    for (start, end, is_written) in ranges {
+        if start < end_of_written || (is_written && start < end_of_all) {
+            return true;
+        }
+        end_of_all = end_of_all.max(end);
+        if is_written {
+            end_of_written = end_of_written.max(end);
+        }
+    }
+    false
+}
+
 /// The bytes that a tensor spans; none of them if it has no elements. `None` if torch does not tell.
 fn extent(tensor: &TensorRef<'_>) -> Option<Range<usize>> {
     let (sizes, strides) = (tensor.sizes().ok()?, tensor.strides().ok()?);
@@ -197,4 +256,21 @@ fn extent(tensor: &TensorRef<'_>) -> Option<Range<usize>> {
     let last: i64 = sizes.iter().zip(strides).map(|(n, s)| (n - 1) * s).sum();
     let start = tensor.data_ptr().ok()? as usize;
     Some(start..start + (last as usize + 1) * tensor.dtype().ok()??.size())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::overlap;
+
+    #[test]
+    fn only_ranges_of_which_one_is_written_may_not_meet() {
+        let ranges = [0..4, 4..8, 6..9, 20..20, 20..24];
+        assert!(!overlap(&ranges, &[0]));
+        assert!(overlap(&ranges, &[1]));
+        assert!(overlap(&ranges, &[2]));
+        assert!(!overlap(&ranges, &[3, 4]));
+        assert!(overlap(&[0..9, 1..2, 3..4], &[2]));
+        assert!(overlap(&[0..9, 1..2, 3..4], &[0]));
+        assert!(!overlap(&[0..9, 1..2, 3..4], &[]));
+    }
 }

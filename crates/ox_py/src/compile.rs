@@ -88,7 +88,8 @@ impl Job<'_> {
         }
         let Imported { graph, slots, constants, outputs, host, python_calls, pinned, .. } = imported;
         let host = Arc::new(host.into_host());
-        let compiled = match py.detach(|| ox_driver::compile(&graph, self.options, host)) {
+        let options = Options { overwrite_inputs: true, ..self.options.clone() };
+        let compiled = match py.detach(|| ox_driver::compile(&graph, &options, host)) {
             Ok(compiled) => compiled,
             Err(error) => return not_compiled(gm, error, &graph),
         };

@@ -83,6 +83,17 @@ impl Tensor {
         })
     }
 
+    /// A 0-dimensional tensor on the CPU with these eight bytes.
+    pub fn number(bits: u64, dtype: DType) -> Result<Tensor, RunError> {
+        if dtype.size() != size_of::<u64>() {
+            return Err(RunError::bug("a number of other than eight bytes"));
+        }
+        let tensor = Tensor::empty_strided(&[], &[], dtype, Device::Cpu)?;
+        // SAFETY: one element of eight bytes, aligned as torch aligns all memory, that nobody else has seen.
+        unsafe { tensor.as_ref().data_ptr()?.cast::<u64>().write(bits) };
+        Ok(tensor)
+    }
+
     /// A tensor on CPU memory that it does not own.
     ///
     /// # Safety

@@ -5,7 +5,7 @@
 //! emitter finds every member where it is needed. An order in which the units could run is kept all the while, so that a path is
 //! looked for only between the two.
 
-use crate::cost::{bytes, estimate};
+use crate::cost::{bytes, estimate, numel};
 use crate::emit::{Context, emit};
 use crate::roots::{Roots, needs_own_loop};
 use crate::space::{Level, Space};
@@ -202,7 +202,9 @@ impl<'a> Fusion<'a> {
         let passed = |from: &Unit, to: &Unit| -> i64 {
             from.members.iter().filter(|m| to.reads.contains(*m)).map(|m| bytes(graph.ty(*m)).saturating_mul(2)).sum()
         };
-        let shared: i64 = a.reads.iter().filter(|r| b.reads.contains(*r)).map(|r| bytes(graph.ty(*r))).sum();
+        // That two read one number is no reason: an optimizer's learning rate would tie all of its parameters together.
+        let is_many = |r: &&NodeId| numel(graph.ty(**r)) > 1;
+        let shared: i64 = a.reads.iter().filter(|r| b.reads.contains(*r)).filter(is_many).map(|r| bytes(graph.ty(*r))).sum();
         passed(a, b) + passed(b, a) + shared
     }
 

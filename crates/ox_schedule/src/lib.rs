@@ -2,7 +2,7 @@
 //! everything lies in memory.
 //!
 //! The steps, in order: `split` (reductions that would leave threads idle), `prepare` (copies where memory must not be shared), `roots` (what may be stored), `fuse` (which
-//! roots are one kernel), `emit` + `order` (the kernels), `build` (the Plan), `reuse` (results in the place of operands), `memory`
+//! roots are one kernel), `emit` + `order` (the kernels), `build` (the Plan), `front` (single numbers), `reuse` (results in the place of operands), `memory`
 //! (the arena) with `peak` (what is better off outside of it).
 
 mod build;
@@ -10,6 +10,7 @@ mod coords;
 mod cost;
 mod emit;
 mod empty;
+mod front;
 mod fuse;
 mod layout;
 mod memory;
@@ -29,11 +30,13 @@ use ox_ir::{Graph, Plan};
 pub struct ScheduleOptions {
     /// Run 2-d convolutions, and what lies between them, in channels-last memory order.
     pub channels_last: bool,
+    /// Let kernels write the new value of an input into the input itself.
+    pub overwrite_inputs: bool,
 }
 
 impl Default for ScheduleOptions {
     fn default() -> ScheduleOptions {
-        ScheduleOptions { channels_last: true }
+        ScheduleOptions { channels_last: true, overwrite_inputs: false }
     }
 }
 
@@ -60,7 +63,8 @@ pub fn schedule(graph: &Graph, options: &ScheduleOptions) -> Result<Plan, Schedu
     let ctx = emit::Context { graph, is_root: &roots.is_root, strides: &strides };
     let units = fuse::fuse(&ctx, &roots);
     let mut plan = build::Build::new(&ctx, &roots, units).plan()?;
-    reuse::reuse(&mut plan);
+    front::numbers_first(&mut plan);
+    reuse::reuse(&mut plan, options.overwrite_inputs);
     build::share_kernels(&mut plan);
     memory::place(&mut plan);
     Ok(plan)

@@ -1,17 +1,19 @@
 //! Results written over operands: where a kernel is the last to read a buffer, and writes each element of a result only after it
-//! has read the same element of that buffer, the two become one.
+//! has read the same element of that buffer, the two become one. So do an input and its new value, if nothing that could fail comes
+//! behind: whoever runs the graph in another way instead must find the inputs as they were.
 
 use crate::memory::{Life, lives};
 use ox_ir::graph::Combine;
-use ox_ir::kernel::{BufRole, Inst, Kernel};
-use ox_ir::plan::{BufId, Call, Place, Plan, PlanOutput, Step, View};
+use ox_ir::kernel::{BufRole, Inst, Kernel, TypedInst};
+use ox_ir::plan::{BufId, Call, Place, Plan, PlanOutput, Step, View, WriteBack};
 use ox_ir::sym::VarKind;
 use rustc_hash::FxHashSet;
 
 /// Joins buffers of the plan where that is possible. Each launch still has a kernel of its own here.
-pub fn reuse(plan: &mut Plan) {
+pub fn reuse(plan: &mut Plan, overwrite_inputs: bool) {
     let joined = (0..plan.buffers.len() as u32).map(BufId).collect();
-    let mut joiner = Joiner { lives: lives(plan), foreign: foreign(plan), joined };
+    let safe_from = if overwrite_inputs { safe_from(plan) } else { usize::MAX };
+    let mut joiner = Joiner { lives: lives(plan), foreign: foreign(plan), safe_from, joined };
     for at in 0..plan.steps.len() {
         joiner.launch(plan, at);
     }
@@ -21,6 +23,8 @@ pub fn reuse(plan: &mut Plan) {
 struct Joiner {
     lives: Vec<Option<Life>>,
     foreign: FxHashSet<BufId>,
+    /// From this step on nothing can fail.
+    safe_from: usize,
     /// The buffer that a buffer has become a part of; itself if none.
     joined: Vec<BufId>,
 }
@@ -67,13 +71,30 @@ impl Joiner {
         let dies = self.lives[operand.index()].is_some_and(|life| life.last == at);
         let begins = self.lives[result.index()].is_some_and(|life| life.first == at);
         let same_size = from.dtype == to.dtype && from.shape.iter().product::<ox_ir::Sym>() == to.shape.iter().product();
-        let ours = match (&from.place, &to.place) {
+        if !(dies && begins && same_size) || self.foreign.contains(&operand) {
+            return false;
+        }
+        match (&from.place, &to.place) {
             (Place::Arena(_) | Place::Library, Place::Arena(_)) => true,
             // A call that makes the operand lays it out as the result's buffer says.
             (Place::Arena(_), Place::Output(_)) => from.shape == to.shape && from.strides == to.strides,
+            (Place::Input(n), Place::Arena(_)) => at >= self.safe_from && self.is_new_value(plan, *n, operand, result),
             _ => false,
-        };
-        dies && begins && same_size && ours && !self.foreign.contains(&operand)
+        }
+    }
+
+    /// Whether the result is what the input holds in the end, and nothing else wants the old value then.
+    fn is_new_value(&self, plan: &Plan, input: u32, operand: BufId, result: BufId) -> bool {
+        let (from, to) = (&plan.buffers[operand.index()], &plan.buffers[result.index()]);
+        let is_whole = |view: &View| view.offset.is_zero() && view.shape == from.shape && view.strides == from.strides;
+        let is_its_own = |w: &WriteBack| w.input == input && self.find(w.from.buf) == result && is_whole(&w.from);
+        let reads_old = |w: &WriteBack| self.find(w.from.buf) == operand;
+        let returned = |o: &PlanOutput| matches!(o, PlanOutput::Buffer(buf) | PlanOutput::View(View { buf, .. }) if [operand, result].contains(&self.find(*buf)));
+        from.shape == to.shape
+            && from.strides == to.strides
+            && plan.write_backs.iter().any(is_its_own)
+            && !plan.write_backs.iter().any(reads_old)
+            && !plan.outputs.iter().any(returned)
     }
 
     /// The result's memory is the caller's in the end, so then the operand moves there; otherwise the result moves.
@@ -109,6 +130,16 @@ impl Joiner {
         });
         for_each_buffer(plan, &mut |buf| *buf = numbers[self.find(*buf).index()]);
     }
+}
+
+/// Behind the last step that is not a launch without checks.
+fn safe_from(plan: &Plan) -> usize {
+    let checks = |inst: &TypedInst| matches!(inst.inst, Inst::CheckIndex { .. } | Inst::CheckNonZero { .. });
+    let may_fail = |step: &Step| match step {
+        Step::Launch { kernel, .. } => plan.kernels[*kernel as usize].insts.iter().any(checks),
+        _ => true,
+    };
+    plan.steps.iter().rposition(may_fail).map_or(0, |at| at + 1)
 }
 
 /// What calls that we know nothing of have seen: they may keep their arguments, and their results may share memory with one another.

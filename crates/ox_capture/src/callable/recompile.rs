@@ -1,7 +1,7 @@
 //! What is done with a call that no trace fits: by the stance, the settings, the marks of its arguments.
 
 use super::Inner;
-use crate::guard::Context;
+use crate::guard::{Check, Context};
 use crate::log::{Topic, log, place_of};
 use crate::obj::Obj;
 use crate::policy::{Stance, wants_dynamic};
@@ -44,6 +44,7 @@ impl Inner {
         returned: bool,
     ) -> PyResult<bool> {
         let name = short(&self.function);
+        self.note_varying(tree, branches, values, returned);
         let mut why = || match self.why_not(tree, branches, values, returned) {
             reasons if reasons.is_empty() => "there is no trace of it".to_string(),
             reasons => reasons.join("; "),
@@ -66,6 +67,16 @@ impl Inner {
         self.tell_of_repetition(tree, branches, values, returned)?;
         self.recompiles.borrow_mut().push(why);
         Ok(true)
+    }
+
+    /// Numbers that are other ones than a trace was made for: the next trace takes them as inputs where it can.
+    fn note_varying(&self, tree: &Tree, branches: &Branches, values: &mut Values<'_>, returned: bool) {
+        let sources = tree.sources.borrow();
+        let context = Context { sources: &sources, backend: &*self.backend, returned };
+        for segment in branches.all() {
+            let varying = segment.checks.iter().filter(|check| !check.holds(&context, values)).filter_map(Check::number);
+            tree.varying.borrow_mut().extend(varying.map(|id| sources.show(id)));
+        }
     }
 
     /// For each trace, what does not hold.

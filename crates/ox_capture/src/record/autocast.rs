@@ -160,7 +160,7 @@ impl Recording {
             return Ok(converted.clone());
         }
         let to = Shadow::Method(Obj::str("to"));
-        let converted = self.torch_call(&to, &[tensor.clone(), target.clone()], &[], location)?.obj;
+        let converted = self.torch_call(&to, &[tensor.clone().into(), target.clone().into()], &[], location)?.obj;
         self.graph.conversions.insert(key, (version, converted.clone()));
         Ok(converted)
     }

@@ -11,6 +11,7 @@ use crate::obj::{Obj, entries_of, items_of, list_of, py, tuple_of};
 use crate::source::SourceId;
 use crate::state::TorchState;
 use crate::types::types;
+use ox_ops::surface::{Place, reads_number};
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyDict, PySlice};
@@ -27,8 +28,6 @@ pub struct InputEntry {
     pub source: SourceId,
     pub node: Obj,
     pub shadow: Obj,
-    /// Sizes and strides when it came in: a graph cannot give an input another shape.
-    pub layout: String,
 }
 
 pub struct GraphRecord {
@@ -41,7 +40,10 @@ pub struct GraphRecord {
     /// Tensors that autocast has converted: their version then, and the result.
     pub(super) conversions: FxHashMap<Conversion, (u64, Obj)>,
     by_input: FxHashMap<usize, usize>,
-    by_shadow: FxHashMap<usize, Obj>,
+    /// Places in `lazies`.
+    by_lazy_shadow: FxHashMap<usize, usize>,
+    /// Tensors by their shadows, with the sizes and strides when they came in: a graph cannot give an input another shape.
+    by_shadow: FxHashMap<usize, (Obj, String)>,
 }
 
 /// What a torch call is to Python.
@@ -111,8 +113,12 @@ const FACTORIES: &[&str] = &[
 const RESHAPING: &[&str] = &["t_", "transpose_", "unsqueeze_", "squeeze_", "swapaxes_", "swapdims_"];
 
 /// Functions that look at a tensor's values or memory, or change what it is and not only what it holds: done for real. So are torch's fused
-/// encoder layers, which take nested tensors.
+/// encoder layers, which take nested tensors; and its fused optimizer steps, which are one kernel already.
 pub const DONE_FOR_REAL: &[&str] = &[
+    "_fused_adam_",
+    "_fused_adamw_",
+    "_fused_adagrad_",
+    "_fused_sgd_",
     "_transformer_encoder_layer_fwd",
     "resize_",
     "resize_as_",
@@ -171,16 +177,8 @@ impl GraphRecord {
     pub fn new() -> PyResult<GraphRecord> {
         let (inputs, lazies) = (Vec::new(), Vec::new());
         let fx = tools()?.graph.call(&[], None)?;
-        Ok(GraphRecord {
-            fx,
-            inputs,
-            lazies,
-            calls: 0,
-            grad: None,
-            conversions: FxHashMap::default(),
-            by_input: FxHashMap::default(),
-            by_shadow: FxHashMap::default(),
-        })
+        let (conversions, by_input, by_lazy_shadow, by_shadow) = Default::default();
+        Ok(GraphRecord { fx, inputs, lazies, calls: 0, grad: None, conversions, by_input, by_lazy_shadow, by_shadow })
     }
 
     pub fn node(&mut self, op: &str, target: &Obj, args: &[Obj], kwargs: Option<&Obj>, name: &str) -> PyResult<Obj> {
@@ -252,10 +250,9 @@ impl Recording {
         let node = self.graph.node("placeholder", &Obj::str(&name), &[], None, &name)?;
         node.attr("meta")?.bind().set_item("example_value", shadow.bind())?;
         node.attr("meta")?.bind().set_item("requires_grad", needs_grad)?;
-        let layout = layout_of(&shadow);
         self.graph.by_input.insert(tensor.id(), self.graph.inputs.len());
-        self.graph.by_shadow.insert(shadow.id(), tensor.clone());
-        self.graph.inputs.push(InputEntry { object: tensor.clone(), source, node: node.clone(), shadow: shadow.clone(), layout });
+        self.graph.by_shadow.insert(shadow.id(), (tensor.clone(), layout_of(&shadow)));
+        self.graph.inputs.push(InputEntry { object: tensor.clone(), source, node: node.clone(), shadow: shadow.clone() });
         Ok((shadow, node))
     }
 
@@ -344,16 +341,49 @@ impl Recording {
         Ok(object.clone())
     }
 
-    /// Records a torch call. `args` are settled.
-    pub fn torch_call(&mut self, callee: &Shadow, args: &[Obj], kwargs: &[(Obj, Obj)], location: &str) -> Recorded<Val> {
+    /// A number that the graph is given with every call.
+    fn number_input(&mut self, number: &Obj, source: SourceId) -> Recorded<(Obj, Obj)> {
+        if let Some(entry) = self.graph.inputs.iter().find(|entry| entry.source == source) {
+            return Ok((number.clone(), entry.node.clone()));
+        }
+        let name = self.input_name(source);
+        let node = self.graph.node("placeholder", &Obj::str(&name), &[], None, &name)?;
+        let meta = node.attr("meta")?;
+        meta.bind().set_item("example_value", number.bind())?;
+        meta.bind().set_item("run_time_number", true)?;
+        let object = number.clone();
+        self.graph.inputs.push(InputEntry { object, source, node: node.clone(), shadow: number.clone() });
+        Ok((number.clone(), node))
+    }
+
+    /// An argument for the shadows and for the graph. A tensor in the place of a number stands for what it holds, which shadows lack.
+    fn argument(&mut self, function: &str, place: Place<'_>, value: &Val) -> Recorded<(Obj, Obj)> {
+        if let Some(source) = value.free {
+            return self.number_input(&value.obj, source);
+        }
+        let (shadow, node) = self.translate(&value.obj)?;
+        match reads_number(function, place) {
+            true => Ok((stand_in(&shadow)?, node)),
+            false => Ok((shadow, node)),
+        }
+    }
+
+    /// Records a torch call. Arguments are settled, but for numbers that become inputs.
+    pub fn torch_call(&mut self, callee: &Shadow, args: &[Val], kwargs: &[(Obj, Val)], location: &str) -> Recorded<Val> {
         let name = callee.name();
         let state = self.check_modes()?;
         if let Some(dtype) = &state.autocast
             && name != "to"
             && !DONE_FOR_REAL.contains(&name.as_str())
-            && let Some((args, kwargs)) = self.convert(callee, args, kwargs, dtype, location)?
         {
-            return self.torch_call_as_is(callee, &args, &kwargs, location, &state);
+            // No number is free here: `is_run_time` sees to that.
+            let objects: Vec<Obj> = args.iter().map(|arg| arg.obj.clone()).collect();
+            let named: Vec<(Obj, Obj)> = kwargs.iter().map(|(key, value)| (key.clone(), value.obj.clone())).collect();
+            if let Some((args, kwargs)) = self.convert(callee, &objects, &named, dtype, location)? {
+                let args: Vec<Val> = args.into_iter().map(Val::from).collect();
+                let kwargs: Vec<(Obj, Val)> = kwargs.into_iter().map(|(key, value)| (key, value.into())).collect();
+                return self.torch_call_as_is(callee, &args, &kwargs, location, &state);
+            }
         }
         self.torch_call_as_is(callee, args, kwargs, location, &state)
     }
@@ -362,8 +392,8 @@ impl Recording {
     fn torch_call_as_is(
         &mut self,
         callee: &Shadow,
-        args: &[Obj],
-        kwargs: &[(Obj, Obj)],
+        args: &[Val],
+        kwargs: &[(Obj, Val)],
         location: &str,
         state: &TorchState,
     ) -> Recorded<Val> {
@@ -372,22 +402,23 @@ impl Recording {
             return Err(NotRecorded::Break(format!("{name} looks at a tensor's values or memory")));
         }
         let reshapes = RESHAPING.contains(&name.as_str());
-        if reshapes && !args.first().is_some_and(is_lazy) {
+        if reshapes && !args.first().is_some_and(|arg| is_lazy(&arg.obj)) {
             return Err(NotRecorded::Break(format!("{name} gives a tensor from outside another shape")));
         }
         if name == "type" && args.len() == 1 && kwargs.is_empty() {
             return Err(NotRecorded::Break("the name of a tensor's type".into()));
         }
         let mut pairs = Vec::with_capacity(args.len());
-        for arg in args {
-            pairs.push(self.translate(arg)?);
+        for (n, arg) in args.iter().enumerate() {
+            pairs.push(self.argument(&name, Place::Position(n), arg)?);
         }
         let (mut shadow_args, node_args): (Vec<Obj>, Vec<Obj>) = pairs.into_iter().unzip();
         let (shadow_kwargs, node_kwargs) = (PyDict::new(py()), PyDict::new(py()));
         for (key, value) in kwargs {
-            let (mut shadow, node) = self.translate(value)?;
-            if key.to_str().as_deref() == Some("device") && value.class_is(types().str) {
-                shadow = self.device_by_name(value)?;
+            let text = key.to_str().unwrap_or_default();
+            let (mut shadow, node) = self.argument(&name, Place::Keyword(&text), value)?;
+            if text == "device" && value.obj.class_is(types().str) {
+                shadow = self.device_by_name(&value.obj)?;
             }
             shadow_kwargs.set_item(key.bind(), shadow.bind())?;
             node_kwargs.set_item(key.bind(), node.bind())?;
@@ -406,9 +437,9 @@ impl Recording {
             "_native_multi_head_attention" => super::factory::without_weights(&shadow_args, &shadow_kwargs, result)?,
             _ => result,
         };
-        self.refuse_changed_inputs(&name)?;
+        self.refuse_changed_inputs(&name, &shadow_args)?;
         if reshapes {
-            reshape_lazy(&args[0], &shadow_args[0])?;
+            reshape_lazy(&args[0].obj, &shadow_args[0])?;
         }
         let tensors = tensors_in(&result);
         if tensors.is_empty() && !callee.is_in_place(&name, &node_kwargs) {
@@ -493,11 +524,13 @@ impl Recording {
         }
     }
 
-    fn refuse_changed_inputs(&self, name: &str) -> Recorded<()> {
+    fn refuse_changed_inputs(&self, name: &str, args: &[Obj]) -> Recorded<()> {
         if !name.ends_with('_') {
             return Ok(());
         }
-        match self.graph.inputs.iter().any(|input| layout_of(&input.shadow) != input.layout) {
+        let written = args.iter().flat_map(tensors_in);
+        let inputs = written.filter_map(|shadow| self.graph.by_shadow.get(&shadow.id()).map(|(_, layout)| (shadow, layout)));
+        match inputs.into_iter().any(|(shadow, layout)| layout_of(&shadow) != *layout) {
             true => Err(NotRecorded::Abandon(format!("{name} gives an input another shape"))),
             false => Ok(()),
         }
@@ -558,13 +591,14 @@ impl Recording {
     fn wrap_tensor(&mut self, shadow: &Obj, node: &Obj) -> Recorded<Obj> {
         // An in-place call returns its argument, the same object.
         if let Some(known) = self.graph.by_shadow.get(&shadow.id()) {
-            return Ok(known.clone());
+            return Ok(known.0.clone());
         }
-        if let Some(entry) = self.graph.lazies.iter().find(|entry| entry.shadow.is(shadow)) {
-            return Ok(entry.object.clone());
+        if let Some(n) = self.graph.by_lazy_shadow.get(&shadow.id()) {
+            return Ok(self.graph.lazies[*n].object.clone());
         }
         let object = make_lazy(shadow)?;
         let n = self.graph.lazies.len();
+        self.graph.by_lazy_shadow.insert(shadow.id(), n);
         self.graph.lazies.push(LazyEntry { object: object.clone(), node: node.clone(), shadow: shadow.clone() });
         self.register_lazy(&object, n);
         Ok(object)
@@ -575,7 +609,7 @@ impl Recording {
         if let (Origin::Outside(source), Some("requires_grad" | "is_leaf")) = (self.origin(tensor), name.to_str().as_deref()) {
             self.checks.push(Check::RequiresGrad(source, grad::requires_grad(tensor)?));
         }
-        self.torch_call(&Shadow::Attribute(name.clone()), std::slice::from_ref(tensor), &[], location)
+        self.torch_call(&Shadow::Attribute(name.clone()), &[tensor.clone().into()], &[], location)
     }
 }
 
@@ -600,6 +634,25 @@ impl Shadow {
     pub(super) fn is_in_place(&self, name: &str, kwargs: &Bound<'_, PyDict>) -> bool {
         let by_name = (name.ends_with('_') && !name.ends_with("__")) || matches!(name, "setitem" | "__setitem__");
         by_name || kwargs.contains("out").unwrap_or(false)
+    }
+}
+
+/// A number of the kind that a shadow would hold; for lists and vectors, as many.
+fn stand_in(shadow: &Obj) -> PyResult<Obj> {
+    let types = types();
+    if shadow.is_instance_of(types.list) || shadow.is_instance_of(types.tuple) {
+        let items = items_of(shadow).iter().map(stand_in).collect::<PyResult<Vec<Obj>>>()?;
+        return list_of(&items);
+    }
+    if !types.is_tensor(shadow) {
+        return Ok(shadow.clone());
+    }
+    let is_float = shadow.attr("dtype")?.attr("is_floating_point")?.truth()?;
+    let one: Obj = if is_float { pyo3::types::PyFloat::new(py(), 1.0).into() } else { Obj::int(1) };
+    match shadow.bind().call_method0("dim")?.extract::<usize>()? {
+        0 => Ok(one),
+        1 => list_of(&vec![one; shadow.bind().call_method0("numel")?.extract()?]),
+        _ => Ok(shadow.clone()),
     }
 }
 

@@ -42,6 +42,14 @@ impl Recording {
         }
     }
 
+    /// Of what stands at a place of a container.
+    fn recipe_in(&self, container: &Obj, key: &Obj, item: &Obj, found: &mut Inspection) -> Rec<Recipe> {
+        match self.stowed_at(container, key, item) {
+            Some(source) => Ok(Recipe::Source(source)),
+            None => self.recipe_of(item, found),
+        }
+    }
+
     fn recipe_of_made(&self, object: &Obj, found: &mut Inspection) -> Rec<Recipe> {
         if let Some(n) = found.known.get(&object.id()) {
             return Ok(Recipe::Built(*n));
@@ -64,6 +72,12 @@ impl Recording {
         items.iter().map(|item| self.recipe_of(item, found)).collect()
     }
 
+    /// The items of a list or tuple.
+    fn placed(&self, sequence: &Obj, found: &mut Inspection) -> Rec<Vec<Recipe>> {
+        let items = items_of(sequence);
+        items.iter().enumerate().map(|(n, item)| self.recipe_in(sequence, &Obj::int(n as i64), item, found)).collect()
+    }
+
     fn shape(&self, object: &Obj, found: &mut Inspection) -> Rec<Shape> {
         let t = types();
         let parts = |names: &[&str]| -> Vec<Obj> { names.iter().filter_map(|n| object.attr(n).ok()).collect() };
@@ -71,10 +85,10 @@ impl Recording {
             return self.call_shape(call, found);
         }
         if object.is_instance_of(t.list) {
-            return Ok(Shape::List(self.all(&items_of(object), found)?));
+            return Ok(Shape::List(self.placed(object, found)?));
         }
         if object.is_instance_of(t.tuple) {
-            return Ok(Shape::Tuple(self.all(&items_of(object), found)?));
+            return Ok(Shape::Tuple(self.placed(object, found)?));
         }
         if object.is_instance_of(t.set) {
             return Ok(Shape::Set(self.all(&members_of(object), found)?));
@@ -112,7 +126,7 @@ impl Recording {
 
     pub(super) fn entries(&self, dict: &Obj, found: &mut Inspection) -> Rec<Vec<(Recipe, Recipe)>> {
         let entries = entries_of(dict);
-        entries.iter().map(|(k, v)| Ok((self.recipe_of(k, found)?, self.recipe_of(v, found)?))).collect()
+        entries.iter().map(|(k, v)| Ok((self.recipe_of(k, found)?, self.recipe_in(dict, k, v, found)?))).collect()
     }
 
     /// The machine's own iterators and generators.

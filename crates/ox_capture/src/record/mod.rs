@@ -8,6 +8,7 @@ pub mod grad;
 mod graph;
 mod inspect;
 mod meta_kernels;
+mod number;
 mod segment;
 
 pub use describe::referents;
@@ -107,6 +108,12 @@ pub struct Recording {
     originals: FxHashMap<usize, Original>,
     /// Objects that were told apart from all others of their class.
     apart: FxHashSet<usize>,
+    /// Free numbers inside of containers.
+    stowed: number::Stowed,
+    /// Sources of optimizers.
+    optimizers: FxHashSet<SourceId>,
+    /// What hangs on tensors was changed.
+    changes_tensors: bool,
     pub changes: Vec<Change>,
     /// Where the machine's iterators and generators were first built, by address: they stay the same objects.
     machines: FxHashMap<usize, SourceId>,
@@ -157,6 +164,9 @@ impl Recording {
             resized: FxHashSet::default(),
             whole: FxHashSet::default(),
             apart: FxHashSet::default(),
+            stowed: number::Stowed::default(),
+            optimizers: FxHashSet::default(),
+            changes_tensors: false,
             originals: FxHashMap::default(),
             built_now: FxHashMap::default(),
             dicts_of_made: FxHashMap::default(),
@@ -313,6 +323,9 @@ impl Recording {
             let class = object.class();
             self.check_once(2, source, 0, || Check::Type(source, class));
             self.register(object, Origin::Outside(source));
+            if object.is_instance_of(types.optimizer) {
+                self.optimizers.insert(source);
+            }
         }
     }
 
@@ -349,8 +362,9 @@ impl Recording {
 
     /// The value of a number is relied on.
     pub fn settle(&mut self, value: &Val) -> Obj {
-        if let Some(source) = value.free {
-            self.check_equal(source, &value.obj);
+        match value.free {
+            Some(source) => self.check_equal(source, &value.obj),
+            None => self.settle_container(&value.obj),
         }
         value.obj.clone()
     }
@@ -520,6 +534,31 @@ impl Recording {
         self.check_equal(source, state);
     }
 
+    /// Later calls must come with this very object.
+    pub fn rely_on_identity(&mut self, object: &Obj, source: SourceId) {
+        self.check_once(3, source, 0, || Check::Is(source, object.clone()));
+    }
+
+    /// As `tell_apart`, for tensors, of which there may be many: at the end of the segment they are compared all at once.
+    pub fn tell_tensors_apart(&mut self) {
+        self.changes_tensors = true;
+    }
+
+    fn check_tensors_apart(&mut self) {
+        if std::mem::take(&mut self.changes_tensors) {
+            let mut sources: Vec<SourceId> = self
+                .ids
+                .values()
+                .filter_map(|(origin, object)| match (origin, object) {
+                    (Origin::Outside(id), Some(object)) if types().is_tensor(object) => Some(*id),
+                    _ => None,
+                })
+                .collect();
+            sources.sort_unstable();
+            self.checks.push(Check::Apart(sources));
+        }
+    }
+
     /// Before an object is changed: in no later call may it be another one that this trace looks at.
     pub fn tell_apart(&mut self, object: &Obj) {
         let Origin::Outside(own) = self.origin(object) else { return };
@@ -543,7 +582,10 @@ impl Recording {
 
     /// An object that stands at a place of `parent`, which was reached from outside; no check if it was put there by the program.
     pub fn meet_at(&mut self, parent: &Obj, key: &Obj, object: Obj, source: impl FnOnce(SourceId) -> Source) -> Rec<Val> {
-        let Origin::Outside(id) = self.origin(parent) else { return Ok(object.into()) };
+        let Origin::Outside(id) = self.origin(parent) else {
+            let free = self.stowed_at(parent, key, &object);
+            return Ok(Val { obj: object, free });
+        };
         if self.is_written(parent, key) || self.whole.contains(&parent.id()) {
             return Ok(object.into());
         }

@@ -134,6 +134,7 @@ impl Recording {
             }
             built.push(source);
         }
+        self.check_tensors_apart();
         let checks = std::mem::take(&mut self.checks);
         log(Topic::Guards, || {
             let sources = self.tree.sources.borrow();
@@ -179,6 +180,7 @@ impl Recording {
         self.originals.clear();
         self.resized.clear();
         self.apart.clear();
+        self.forget_stowed();
         self.whole.clear();
         self.tokens.clear();
         self.built_now.clear();

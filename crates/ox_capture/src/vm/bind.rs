@@ -81,15 +81,11 @@ impl Vm {
         self.fill_defaults(code, function, &mut locals)?;
         let mut next = named;
         if decoded.has_varargs() {
-            locals[next] = Some(self.tuple(rest)?);
+            locals[next] = Some(self.argument_tuple(rest)?);
             next += 1;
         }
         if decoded.has_varkeywords() {
-            let dict = PyDict::new(py());
-            for (name, value) in extra {
-                dict.set_item(name.bind(), self.settled(&value).bind())?;
-            }
-            locals[next] = Some(self.made(dict.into()));
+            locals[next] = Some(self.argument_dict(&extra)?);
         }
         Ok(locals)
     }
@@ -175,6 +171,34 @@ impl Vm {
         let items: Vec<Obj> = values.iter().map(|v| self.settled(v)).collect();
         let tuple = tuple_of(&items)?;
         Ok(self.made(tuple))
+    }
+
+    /// As `tuple`, for arguments that are on their way: numbers in it stay free.
+    fn argument_tuple(&mut self, values: Vec<Val>) -> R<Val> {
+        let items: Vec<Obj> = values.iter().map(|v| v.obj.clone()).collect();
+        let tuple = tuple_of(&items)?;
+        let made = self.made(tuple.clone());
+        values.iter().enumerate().for_each(|(n, value)| self.stow(&tuple, Obj::int(n as i64), value));
+        Ok(made)
+    }
+
+    /// A dict whose numbers stay free: that of keyword arguments, above all.
+    pub fn argument_dict(&mut self, entries: &[(Obj, Val)]) -> R<Val> {
+        let dict = PyDict::new(py());
+        for (key, value) in entries {
+            dict.set_item(key.bind(), value.obj.bind())?;
+        }
+        let dict: Obj = dict.into();
+        let made = self.made(dict.clone());
+        entries.iter().for_each(|(key, value)| self.stow(&dict, key.clone(), value));
+        Ok(made)
+    }
+
+    /// Puts a value into a container of the machine's; what is not a free number needs no note.
+    pub fn stow(&mut self, container: &Obj, key: Obj, value: &Val) {
+        if let Some(rec) = &mut self.rec {
+            rec.stow(container, key, value);
+        }
     }
 
     /// The pieces of `f(*iterable, **mapping)`.

@@ -115,6 +115,9 @@ impl Vm {
             (Known::Copy, _) if args.keywords.is_empty() => return self.copy(callable, args.clone()),
             (Known::Yes, _) => Obj::bool(true).into(),
             (Known::Nothing, _) => Obj::none().into(),
+            (Known::Itself, [first, ..]) => first.clone(),
+            (Known::Value, [object]) => return self.step_value(object),
+            (Known::Grouped, [_, ..]) if args.keywords.is_empty() => self.group_tensors(callable, &positional)?,
             _ => return native(self, "a built-in function with unusual arguments"),
         };
         Ok(Called::Value(value))

@@ -214,6 +214,9 @@ impl Vm {
         if builtins::is_torch_leaf(function) && self.has_tensor(&args) {
             return self.torch_call(Shadow::Function(function.clone()), callable, args);
         }
+        if builtins::does_nothing(function) {
+            return Ok(Called::Value(Obj::none().into()));
+        }
         if let Some(why) = builtins::not_inlined(function) {
             return self.opaque_call(callable, args, &why);
         }
@@ -463,6 +466,13 @@ impl Vm {
                 return self.torch_operator(&operator, &args.positional);
             }
             return self.torch_call(Shadow::Method(name), callable, args);
+        }
+        // `function.__get__(object, class)` is a bound method.
+        if text == "__get__"
+            && owner.obj.class_is(types().function)
+            && let Some(object) = args.positional.get(1).filter(|object| !object.obj.is_none())
+        {
+            return self.bound(&owner, object).map(Called::Value);
         }
         if is_tensor(&owner.obj) {
             return self.opaque_call(callable, args, &format!("{text} of a tensor"));

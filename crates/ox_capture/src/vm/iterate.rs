@@ -314,7 +314,7 @@ impl Vm {
         }
         let t = types();
         if (value.obj.class_is(t.list) || value.obj.class_is(t.tuple)) && !matches!(self.origin(&value.obj), Origin::Outside(_)) {
-            return Ok(items_of(&value.obj).into_iter().map(Val::from).collect());
+            return Ok(self.items_made_here(&value.obj));
         }
         let iterator = self.iter_now(value)?;
         let mut items = Vec::new();
@@ -322,6 +322,15 @@ impl Vm {
             items.push(item);
         }
         Ok(items)
+    }
+
+    /// The items of a list or tuple that did not come from outside.
+    pub fn items_made_here(&self, sequence: &Obj) -> Vec<Val> {
+        let item = |(n, obj): (usize, Obj)| {
+            let free = self.rec.as_ref().and_then(|rec| rec.stowed_at(sequence, &Obj::int(n as i64), &obj));
+            Val { obj, free }
+        };
+        items_of(sequence).into_iter().enumerate().map(item).collect()
     }
 
     /// The next value; None at the end.

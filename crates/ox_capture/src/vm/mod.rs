@@ -22,6 +22,7 @@ mod read;
 pub mod snapshot;
 mod step;
 mod store;
+mod tensor;
 
 pub use bind::Args;
 pub use break_::Refused;
@@ -220,6 +221,11 @@ impl Vm {
             Some(rec) => rec.settle(value),
             None => value.obj.clone(),
         }
+    }
+
+    /// The object, to be looked at by the machine, which asks where the numbers inside of it came from.
+    pub fn settled_number(&mut self, value: &Val) -> Obj {
+        if value.free.is_some() { self.settled(value) } else { value.obj.clone() }
     }
 
     /// Whether the call can still be made from its beginning: no action was done, nothing that others see was changed or computed.

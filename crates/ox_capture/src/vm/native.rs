@@ -2,9 +2,10 @@
 
 use super::{Args, Called, R, Vm};
 use crate::obj::{Obj, py};
-use crate::record::{NotRecorded, Origin, Shadow, Val};
+use crate::record::{DONE_FOR_REAL, NotRecorded, Origin, Shadow, Val};
 use crate::source::{Key, Source, SourceId};
 use crate::types::types;
+use ox_ops::surface::{Place, takes_number};
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 
@@ -113,8 +114,19 @@ impl Vm {
 
     /// Records a torch call, or does it behind a break.
     pub fn torch_call(&mut self, callee: Shadow, callable: &Val, args: Args) -> R<Called> {
-        let positional: Vec<Obj> = args.positional.iter().map(|a| self.settled(a)).collect();
-        let keywords: Vec<(Obj, Obj)> = args.keywords.iter().map(|(k, v)| (k.clone(), self.settled(v))).collect();
+        let name = callee.name();
+        if DONE_FOR_REAL.contains(&name.as_str()) {
+            return self.opaque_call(callable, args, &format!("{name} looks at a tensor's values or memory"));
+        }
+        let mut positional = Vec::with_capacity(args.positional.len());
+        for (n, arg) in args.positional.iter().enumerate() {
+            positional.push(self.for_graph(&name, Place::Position(n), arg));
+        }
+        let mut keywords = Vec::with_capacity(args.keywords.len());
+        for (key, arg) in &args.keywords {
+            let place = key.to_str().unwrap_or_default();
+            keywords.push((key.clone(), self.for_graph(&name, Place::Keyword(&place), arg)));
+        }
         let location = self.torch_location();
         let Some(rec) = self.rec.as_mut() else { return self.opaque_call(callable, args, "") };
         match rec.torch_call(&callee, &positional, &keywords, &location) {
@@ -125,6 +137,17 @@ impl Vm {
                 self.opaque_call(callable, args, &why)
             }
         }
+    }
+
+    /// An argument of a torch call. The value of a number is relied on, unless the graph can be given it with every call.
+    fn for_graph(&mut self, function: &str, place: Place<'_>, arg: &Val) -> Val {
+        let is_free = arg.free.is_some() && takes_number(function, place);
+        // Whole powers are computed by other means than a general one.
+        let is_whole_power = arg.obj.class_is(types().int) && function.contains("pow");
+        if is_free && !is_whole_power && self.rec.as_ref().is_some_and(|rec| rec.is_run_time(arg).is_some()) {
+            return arg.clone();
+        }
+        self.settled(arg).into()
     }
 
     /// As FX writes it.

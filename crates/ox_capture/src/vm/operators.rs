@@ -338,11 +338,6 @@ impl Vm {
         self.opaque_call(&function.into(), Args::positional(vec![container.clone(), item.clone()]), why)
     }
 
-    /// A key that dicts compare without asking the program, and that is the same in every call.
-    pub fn is_fixed_key(&self, key: &Obj) -> bool {
-        super::read::is_key(key) || types().is_enum(key) || self.origin(key) == Origin::Const
-    }
-
     /// Looks for a key that is compared by identity (tensors, objects without `__eq__`) in a dict of this call's. None if another kind
     /// of key or dict is at hand.
     pub fn find_key(&mut self, dict: &Obj, key: &Obj) -> Option<Option<Obj>> {

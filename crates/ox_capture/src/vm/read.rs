@@ -133,8 +133,8 @@ impl Vm {
     }
 
     /// A bound method. Of C functions it is CPython's own kind.
-    fn bound(&mut self, function: &Val, object: &Val) -> R<Val> {
-        let this = self.settled(object);
+    pub fn bound(&mut self, function: &Val, object: &Val) -> R<Val> {
+        let this = self.settled_number(object);
         if function.obj.class_is(types().function) {
             // SAFETY: the type lives for ever.
             let class = unsafe { Obj::borrowed(types().method.cast()) };
@@ -184,7 +184,7 @@ impl Vm {
     }
 
     fn instance_attr(&mut self, object: &Val, name: &Obj) -> R<Found> {
-        let this = self.settled(object);
+        let this = self.settled_number(object);
         let class = this.class();
         if let Some(field) = alias_field(&this, name) {
             return Ok(Found::Called(Called::Value(self.member(&this, field)?)));
@@ -225,7 +225,7 @@ impl Vm {
     }
 
     fn generic_instance_attr(&mut self, object: &Val, name: &Obj, fall_back: bool) -> R<Found> {
-        let this = self.settled(object);
+        let this = self.settled_number(object);
         let class = this.class();
         let relied = self.recorded(|rec| Ok(rec.rely_on_class(&class)));
         if relied == Some(false) {
@@ -467,6 +467,9 @@ impl Vm {
             let found = self.pinned(found);
             return Ok(Found::Method(found));
         }
+        if let Some(value) = self.stored_field(object, name)? {
+            return Ok(Found::Called(Called::Value(value)));
+        }
         self.tensor_field(object, name).map(Found::Called)
     }
 
@@ -569,7 +572,8 @@ impl Vm {
         if has_tensor(&this) {
             return self.torch_operator("getitem", &[object.clone(), key.clone()]);
         }
-        let (index, plain) = (self.settled(key), self.settled(object));
+        let index = self.settled(key);
+        let plain = self.settled_number(object);
         if plain.is_instance_of(types.dict) && self.uses_slot(&plain, "__getitem__", types.dict) {
             if self.is_fixed_key(&index) {
                 return self.dict_item(&plain, &index);

@@ -175,22 +175,16 @@ impl Vm {
                 self.push(set);
             }
             BuildMap(n) => {
-                let items = self.pop_settled(2 * n as usize);
-                let dict = PyDict::new(py());
-                for pair in items.chunks(2) {
-                    dict.set_item(pair[0].bind(), pair[1].bind())?;
-                }
-                let dict = self.made(dict.into());
+                let items = self.pop_many(2 * n as usize);
+                let entries: Vec<(Obj, Val)> = items.chunks(2).map(|pair| (self.settled(&pair[0]), pair[1].clone())).collect();
+                let dict = self.argument_dict(&entries)?;
                 self.push(dict);
             }
             BuildConstKeyMap(n) => {
                 let keys = self.pop();
-                let items = self.pop_settled(n as usize);
-                let dict = PyDict::new(py());
-                for (key, item) in crate::obj::items_of(&keys.obj).iter().zip(&items) {
-                    dict.set_item(key.bind(), item.bind())?;
-                }
-                let dict = self.made(dict.into());
+                let items = self.pop_many(n as usize);
+                let entries: Vec<(Obj, Val)> = crate::obj::items_of(&keys.obj).into_iter().zip(items).collect();
+                let dict = self.argument_dict(&entries)?;
                 self.push(dict);
             }
             BuildString(n) => {
@@ -490,8 +484,8 @@ impl Vm {
                 let text = format!("{} got multiple values for keyword argument {}", called_name(&function), key.text());
                 return Err(pyo3::exceptions::PyTypeError::new_err(text));
             }
-            let value = self.settled(value);
-            self.grow(&dict, "__setitem__", &[key.clone(), value])?;
+            self.grow(&dict, "__setitem__", &[key.clone(), value.obj.clone()])?;
+            self.stow(&dict, key.clone(), value);
         }
         Ok(())
     }
@@ -591,7 +585,7 @@ impl Vm {
         let value = self.pop();
         match intrinsic {
             Intrinsic1::ListToTuple => {
-                let items: Vec<Val> = crate::obj::items_of(&value.obj).into_iter().map(Val::from).collect();
+                let items = self.items_made_here(&value.obj);
                 let tuple = self.tuple(items)?;
                 self.push(tuple);
             }

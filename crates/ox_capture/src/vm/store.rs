@@ -12,7 +12,7 @@ use pyo3::prelude::*;
 
 impl Vm {
     /// Whether a change to the object must be done again in later calls. False for what this segment made.
-    fn is_seen_by_others(&self, object: &Obj) -> bool {
+    pub fn is_seen_by_others(&self, object: &Obj) -> bool {
         self.rec.is_some() && matches!(self.origin(object), Origin::Outside(_) | Origin::Const)
     }
 
@@ -81,6 +81,9 @@ impl Vm {
 
     /// What a tensor is: done for real. What the program hangs on it: noted, like on any object.
     fn store_tensor_attr(&mut self, object: &Val, name: &Obj, value: Val) -> R<Called> {
+        if self.store_gradient(object, name, &value)? {
+            return nothing();
+        }
         let this = object.obj.clone();
         let is_plain = is_lazy(&this) || this.class_is(types().tensor) || this.class_is(types().parameter);
         // SAFETY: types live as long as torch.
@@ -314,7 +317,7 @@ impl Vm {
     }
 }
 
-fn name_of(name: &Obj) -> R<Bound<'static, pyo3::types::PyString>> {
+pub fn name_of(name: &Obj) -> R<Bound<'static, pyo3::types::PyString>> {
     Ok(name.bind().clone().cast_into::<pyo3::types::PyString>()?)
 }
 

@@ -16,6 +16,8 @@ impl Builder {
             Operand::Scalar(Scalar::Float(_)) => (Category::Number, self.default_dtype),
             Operand::Scalar(Scalar::Bool(_)) => (Category::Number, DType::Bool),
             Operand::Scalar(Scalar::Int(_)) | Operand::Sym(_) => (Category::Number, DType::I64),
+            Operand::Number(node) if self.dtype(*node).is_float() => (Category::Number, self.default_dtype),
+            Operand::Number(_) => (Category::Number, DType::I64),
         }
     }
 
@@ -33,7 +35,7 @@ impl Builder {
     /// The operand as a tensor of type `dtype`; numbers become 0-dimensional constants.
     pub fn materialise(&mut self, operand: &Operand, dtype: DType) -> NodeId {
         match operand {
-            Operand::Tensor(node) => self.cast(*node, dtype),
+            Operand::Tensor(node) | Operand::Number(node) => self.cast(*node, dtype),
             Operand::Scalar(value) => self.full(*value, dtype, &[]),
             Operand::Sym(sym) => {
                 let value = self.sym_value(sym.clone(), DType::I64);

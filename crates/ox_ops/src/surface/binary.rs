@@ -29,11 +29,11 @@ macro_rules! tensors {
 }
 
 pub const ROWS: &[Surface] = &[
-    fresh(&["add"], "input, other, *, alpha=1", |b, a| sum(b, a.operand("input")?, a.operand("other")?, a.scalar("alpha")?, 1)),
+    fresh(&["add"], "input, other, *, alpha=1", |b, a| sum(b, a.operand("input")?, a.operand("other")?, a.number("alpha")?, 1)),
     fresh(&["sub", "subtract"], "input, other, *, alpha=1", |b, a| {
-        sum(b, a.operand("input")?, a.operand("other")?, a.scalar("alpha")?, -1)
+        sum(b, a.operand("input")?, a.operand("other")?, a.number("alpha")?, -1)
     }),
-    fresh(&["rsub"], "input, other, *, alpha=1", |b, a| sum(b, a.operand("other")?, a.operand("input")?, a.scalar("alpha")?, -1)),
+    fresh(&["rsub"], "input, other, *, alpha=1", |b, a| sum(b, a.operand("other")?, a.operand("input")?, a.number("alpha")?, -1)),
     fresh(&["mul", "multiply"], "input, other", |b, a| Ok(b.multiply(&a.operand("input")?, &a.operand("other")?)?.into())),
     fresh(&["div", "divide", "true_divide", "truediv"], "input, other, *, rounding_mode=None", div),
     fresh(&["floor_divide", "floordiv"], "input, other", |b, a| {
@@ -67,7 +67,7 @@ pub const ROWS: &[Surface] = &[
 ];
 
 /// `x + sign * alpha * y`.
-fn sum(b: &mut Builder, x: Operand, y: Operand, alpha: Scalar, sign: i64) -> OpResult<Value> {
+fn sum(b: &mut Builder, x: Operand, y: Operand, alpha: Operand, sign: i64) -> OpResult<Value> {
     let dtype = b.result_type(&[x.clone(), y.clone()]);
     let operands = [x, y];
     if sign == -1 && operands.iter().any(|o| b.result_type(std::slice::from_ref(o)) == DType::Bool) {
@@ -76,6 +76,7 @@ fn sum(b: &mut Builder, x: Operand, y: Operand, alpha: Scalar, sign: i64) -> OpR
              `logical_not()` operator instead.",
         ));
     }
+    let Operand::Scalar(alpha) = alpha else { return Ok(sum_times(b, dtype, &operands, alpha, sign)?.into()) };
     if dtype == DType::Bool {
         return match alpha.as_bool() {
             true => Ok(b.pointwise_in(PointOp::Or, dtype, &operands)?.into()),
@@ -104,6 +105,26 @@ fn sum_scaled(b: &mut Builder, dtype: DType, operands: &[Operand], alpha: Scalar
     let wide: Vec<NodeId> = args.iter().map(|x| b.cast(*x, dtype.compute())).collect();
     let factor = b.full_like(Scalar::Float(rounded), wide[1]);
     let result = b.point(PointOp::Fma, &[wide[1], factor, wide[0]])?;
+    Ok(b.cast(result, dtype))
+}
+
+/// As `sum_scaled`, with a number that is only known at run time.
+fn sum_times(b: &mut Builder, dtype: DType, operands: &[Operand], alpha: Operand, sign: i64) -> OpResult<NodeId> {
+    let whole = b.result_type(std::slice::from_ref(&alpha)) == DType::I64;
+    if dtype == DType::Bool || !(dtype.is_float() || whole) {
+        return Err(OpError::unsupported(format!("a sum of {dtype} with an alpha that is not known")));
+    }
+    let alpha = b.materialise(&alpha, dtype);
+    let alpha = if sign == 1 { alpha } else { b.unary(PointOp::Neg, alpha)? };
+    let terms = [operands[0].clone(), operands[1].clone(), alpha.into()];
+    let terms = b.together(&terms, dtype)?;
+    let [x, y, alpha] = terms[..] else { return Err(OpError::bug("a sum of other than three terms")) };
+    if !dtype.is_float() {
+        let product = b.point(PointOp::Mul, &[y, alpha])?;
+        return b.point(PointOp::Add, &[x, product]);
+    }
+    let [x, y, alpha] = [x, y, alpha].map(|term| b.cast(term, dtype.compute()));
+    let result = b.point(PointOp::Fma, &[y, alpha, x])?;
     Ok(b.cast(result, dtype))
 }
 
@@ -364,7 +385,7 @@ fn lerp(b: &mut Builder, a: &mut Bound) -> OpResult<Value> {
 /// `input + value * tensor1 (* or /) tensor2`.
 fn add_scaled(b: &mut Builder, a: &mut Bound, op: PointOp) -> OpResult<Value> {
     let tensors = [a.operand("input")?, a.operand("tensor1")?, a.operand("tensor2")?];
-    let value = a.scalar("value")?;
+    let value = a.number("value")?;
     let dtype = b.result_type(&tensors);
     if op == PointOp::Div && !dtype.is_float() {
         return Err(OpError::runtime(
@@ -373,8 +394,15 @@ fn add_scaled(b: &mut Builder, a: &mut Bound, op: PointOp) -> OpResult<Value> {
         ));
     }
     let args = b.together(&tensors, dtype.compute())?;
-    let factor = b.full_like(value, args[1]);
-    let first = if value.as_f64() == 1.0 { args[1] } else { b.point(PointOp::Mul, &[factor, args[1]])? };
+    let first = match value {
+        Operand::Scalar(value) if value.as_f64() == 1.0 => args[1],
+        Operand::Scalar(value) => {
+            let factor = b.full_like(value, args[1]);
+            b.point(PointOp::Mul, &[factor, args[1]])?
+        }
+        value if dtype.is_float() => b.pointwise_in(PointOp::Mul, dtype.compute(), &[value, args[1].into()])?,
+        _ => return Err(OpError::unsupported(format!("a factor of {dtype} that is not known"))),
+    };
     let product = b.point(op, &[first, args[2]])?;
     let result = b.point(PointOp::Add, &[args[0], product])?;
     Ok(b.cast(result, dtype).into())

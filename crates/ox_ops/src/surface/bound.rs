@@ -13,6 +13,8 @@ pub enum Operand {
     Scalar(Scalar),
     /// An integer that is only known at run time.
     Sym(Sym),
+    /// A number that is only known at run time, in a 0-dimensional tensor.
+    Number(NodeId),
 }
 
 impl Operand {
@@ -104,6 +106,7 @@ impl Bound {
     pub fn operand(&self, name: &str) -> OpResult<Operand> {
         match self.value(name) {
             ValueOf::Tensor(node) => Ok(Operand::Tensor(*node)),
+            ValueOf::Number(node) => Ok(Operand::Number(*node)),
             ValueOf::Int(sym) if sym.as_const().is_none() => Ok(Operand::Sym(sym.clone())),
             other => other.as_scalar().map_or_else(|| self.expected(name, "a tensor or a number"), |s| Ok(Operand::Scalar(s))),
         }
@@ -111,6 +114,14 @@ impl Bound {
 
     pub fn opt_operand(&self, name: &str) -> OpResult<Option<Operand>> {
         if self.has(name) { self.operand(name).map(Some) } else { Ok(None) }
+    }
+
+    /// A number. A tensor in the place of one is read when the graph runs.
+    pub fn number(&self, name: &str) -> OpResult<Operand> {
+        Ok(match self.operand(name)? {
+            Operand::Tensor(node) => Operand::Number(node),
+            other => other,
+        })
     }
 
     /// A number that is known now.

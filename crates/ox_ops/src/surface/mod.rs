@@ -28,6 +28,7 @@ mod margin;
 mod matmul;
 mod moments;
 mod norm;
+mod numbers;
 mod operator;
 mod pad;
 mod pool;
@@ -53,6 +54,7 @@ use rustc_hash::FxHashMap;
 use std::sync::OnceLock;
 
 pub use bound::{Bound, Operand, wrap_dim, wrap_dims};
+pub use numbers::{Place, reads_number, takes_number};
 pub use operator::Operator;
 pub(crate) use signature::{Slots, bind};
 pub use softmax::softmax_along;

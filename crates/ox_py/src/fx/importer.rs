@@ -12,12 +12,12 @@ use super::symint::Symbols;
 use crate::host::HostTable;
 use crate::report::PythonCall;
 use crate::torch::Torch;
-use ox_ir::Device;
 use ox_ir::graph::{Graph, GraphInput};
+use ox_ir::{DType, Device};
 use ox_ops::{FrontValue, Recorder, TensorRef, ValueOf};
 use pyo3::intern;
 use pyo3::prelude::*;
-use pyo3::types::PyDict;
+use pyo3::types::{PyDict, PyFloat};
 use rustc_hash::FxHashMap;
 use std::rc::Rc;
 
@@ -28,6 +28,8 @@ pub enum Slot {
     Tensor,
     /// The next size.
     Size,
+    /// The next tensor input: a Python number, in a tensor that is made for the call.
+    Number(DType),
     /// Known when the graph was captured, and guarded: not passed on.
     Ignored,
 }
@@ -207,6 +209,9 @@ impl<'py> Importer<'py> {
         if example.is_instance(self.torch.sym_int.bind(self.py))? {
             return self.size_placeholder(&example);
         }
+        if self.is_run_time_number(node)? {
+            return self.number_placeholder(node, &example);
+        }
         if !example.is_instance(self.torch.tensor.bind(self.py))? {
             self.slots.push(Slot::Ignored);
             return match self.number(&example)? {
@@ -248,6 +253,24 @@ impl<'py> Importer<'py> {
         }
         self.slots.push(Slot::Size);
         Ok(ValueOf::Int(self.recorder.builder().size(var)))
+    }
+
+    /// Whether capture passes a number with every call instead of relying on its value.
+    fn is_run_time_number(&self, node: &Bound<'py, PyAny>) -> Import<bool> {
+        let meta = node.getattr(intern!(self.py, "meta"))?;
+        Ok(meta.cast::<PyDict>()?.contains(intern!(self.py, "run_time_number"))?)
+    }
+
+    fn number_placeholder(&mut self, node: &Bound<'py, PyAny>, example: &Bound<'py, PyAny>) -> Import<FrontValue> {
+        let dtype = if example.is_instance_of::<PyFloat>() { DType::F64 } else { DType::I64 };
+        let name: String = node.getattr(intern!(self.py, "name"))?.extract()?;
+        let ty = ox_ir::TensorType::new(dtype, []);
+        let input = GraphInput { name, ty, strides: Default::default(), frozen: false, packed: false };
+        let tensor = self.recorder.input(input);
+        self.slots.push(Slot::Number(dtype));
+        self.grad.inputs.push(false);
+        self.inputs.push(InputInfo { tensor, storage: usize::MAX, offset: ox_ir::Sym::ZERO });
+        Ok(ValueOf::Number(tensor))
     }
 
     fn tensor_input(&mut self, example: &Bound<'py, PyAny>, name: String, frozen: bool) -> Import<TensorRef> {

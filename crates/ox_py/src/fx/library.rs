@@ -41,6 +41,12 @@ struct Encoder {
 
 impl<'py> Importer<'py> {
     pub(super) fn leave_to_torch(&mut self, request: Request<'py>, writes: &[TensorRef], reason: String) -> Import<FrontValue> {
+        if request.has_run_time_number() {
+            return Err(Refusal::unsupported(format!(
+                "{} with a number that is only known while running: {reason}",
+                request.name
+            )));
+        }
         let results = self.library_outs(&request, writes)?;
         if !request.is_in_place() {
             self.note_opaque_view(&request)?;
@@ -129,7 +135,7 @@ impl<'py> Importer<'py> {
         if let Some(overload) = self.overload(&request.callee)? {
             written.extend(self.written_by_schema(&overload, request)?);
         } else if request.is_in_place() {
-            written.extend(request.args.first().and_then(|first| first.as_tensor()));
+            written.extend(request.args.first().into_iter().flat_map(|first| first.tensors()));
         }
         written.extend(undeclared::written(request));
         Ok(written)
@@ -208,6 +214,13 @@ impl<'py> Importer<'py> {
 }
 
 impl Request<'_> {
+    fn has_run_time_number(&self) -> bool {
+        fn holds(value: &FrontValue) -> bool {
+            matches!(value, ValueOf::Number(_)) || value.items().is_some_and(|items| items.iter().any(holds))
+        }
+        self.args.iter().chain(self.kwargs.iter().map(|(_, value)| value)).any(holds)
+    }
+
     /// `add_`, `iadd`, `setitem`, `relu(x, inplace=True)`; not `__add__`.
     fn is_in_place(&self) -> bool {
         if self.kwargs.iter().any(|(key, value)| key == "inplace" && *value == ValueOf::Bool(true)) {
@@ -236,6 +249,7 @@ impl Encoder {
                 Arg::Tensor(place as u32)
             }
             ValueOf::Int(sym) => Arg::Int(sym.clone()),
+            ValueOf::Number(tensor) => self.encode(&ValueOf::Tensor(*tensor)),
             ValueOf::Float(x) => Arg::Float(Scalar::Float(*x)),
             ValueOf::Bool(x) => Arg::Bool(*x),
             ValueOf::None => Arg::None,

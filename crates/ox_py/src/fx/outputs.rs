@@ -1,7 +1,7 @@
 //! What the graph returns, and how to put it together at run time.
 
 use super::fake::{lazy_bit, place};
-use super::importer::{Gradients, Imported, Importer};
+use super::importer::{Gradients, Imported, Importer, Slot};
 use super::refusal::{Import, Refusal};
 use ox_ir::Sym;
 use ox_ir::graph::Alias;
@@ -131,7 +131,7 @@ impl<'py> Importer<'py> {
         let passed: Vec<&super::importer::InputInfo> =
             self.inputs.iter().filter(|input| !self.constants.iter().any(|(_, known)| *known == input.tensor)).collect();
         let place = passed.iter().position(|input| input.tensor == tensor)?;
-        let tensors = self.slots.iter().enumerate().filter(|(_, slot)| **slot == super::importer::Slot::Tensor);
+        let tensors = self.slots.iter().enumerate().filter(|(_, slot)| matches!(slot, Slot::Tensor | Slot::Number(_)));
         tensors.map(|(n, _)| n).nth(place).map(OutTree::Argument)
     }
 }

@@ -53,6 +53,21 @@ const WRITERS: &[Writer] = &[
         when: When::Always,
         written: &[(1, "running_mean"), (2, "running_var")],
     },
+    Writer {
+        functions: &[("torch", "_fused_adam_"), ("torch", "_fused_adamw_")],
+        when: When::Always,
+        written: &[(0, "self"), (1, "grads"), (2, "exp_avgs"), (3, "exp_avg_sqs"), (4, "max_exp_avg_sqs")],
+    },
+    Writer {
+        functions: &[("torch", "_fused_sgd_")],
+        when: When::Always,
+        written: &[(0, "self"), (1, "grads"), (2, "momentum_buffer_list")],
+    },
+    Writer {
+        functions: &[("torch", "_fused_adagrad_")],
+        when: When::Always,
+        written: &[(0, "self"), (1, "grads"), (2, "state_sums"), (3, "state_steps")],
+    },
 ];
 
 /// The tensors that such a function writes in this call.
@@ -60,7 +75,7 @@ pub(super) fn written(request: &Request<'_>) -> Vec<TensorRef> {
     let name = (request.name.namespace.as_str(), request.name.name.as_str());
     let writers = WRITERS.iter().filter(|writer| writer.functions.contains(&name) && writer.when.holds(request));
     let parameters = writers.flat_map(|writer| writer.written);
-    parameters.filter_map(|parameter| given(request, *parameter)?.as_tensor()).collect()
+    parameters.filter_map(|parameter| given(request, *parameter)).flat_map(|value| value.tensors()).collect()
 }
 
 impl When {

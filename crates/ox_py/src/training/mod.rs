@@ -51,12 +51,25 @@ impl TrainingCallable {
         if native.is_for_eager(py)? {
             return eager();
         }
-        let (handles, sizes) = native.unpack(py, Crossing::get(py)?, args)?;
+        let crossing = Crossing::get(py)?;
+        let numbers = native.numbers(args)?;
+        let (handles, sizes) = native.unpack(py, crossing, args, &numbers)?;
         if !native.may_run(&handles) {
             return eager();
         }
-        let given = native.slots.iter().zip(args.iter()).filter(|(slot, _)| **slot == Slot::Tensor).map(|(_, arg)| arg);
-        let inputs: Vec<Bound<'py, PyAny>> = given.chain(native.constants.iter().map(|c| c.bind(py).clone())).collect();
+        let mut numbers = numbers.iter();
+        let mut inputs: Vec<Bound<'py, PyAny>> = Vec::with_capacity(args.len());
+        for (slot, arg) in native.slots.iter().zip(args.iter()) {
+            match slot {
+                Slot::Tensor => inputs.push(arg),
+                Slot::Number(_) => {
+                    let number = numbers.next().map(|number| crossing.wrap(py, number.as_ref())).transpose()?;
+                    inputs.extend(number);
+                }
+                Slot::Size | Slot::Ignored => {}
+            }
+        }
+        inputs.extend(native.constants.iter().map(|c| c.bind(py).clone()));
         let mut call: Vec<Bound<'py, PyAny>> = vec![slf.clone().into_any(), PyTuple::new(py, &sizes)?.into_any()];
         call.extend(inputs.iter().cloned());
         // Where a result requires grad, grad was on when it was computed; what was on before belongs to other results.
@@ -158,6 +171,10 @@ impl TrainingCallable {
         for slot in &self.native.slots {
             args.push(match slot {
                 Slot::Tensor => tensors.next().ok_or_else(|| PyRuntimeError::new_err("too few tensors"))?,
+                Slot::Number(_) => {
+                    let number = tensors.next().ok_or_else(|| PyRuntimeError::new_err("too few tensors"))?;
+                    number.call_method0("item")?
+                }
                 Slot::Size => sizes.next().unwrap_or_default().into_pyobject(py)?.into_any(),
                 Slot::Ignored => py.None().into_bound(py),
             });

@@ -1,7 +1,7 @@
 //! Runs one kernel, on torch's thread pool where that pays.
 
 use super::frame::Run;
-use super::prepare::Preparing;
+use super::prepare::{Home, Preparing};
 use crate::error::RunError;
 use ox_ir::PointOp;
 use ox_ir::abi::{KernelError, KernelFn};
@@ -14,18 +14,23 @@ use std::sync::atomic::Ordering;
 
 /// Waking the pool costs 5 to 10 us. A unit of work is about a tenth of a nanosecond (one vectorised operation on one element), so
 /// that a thread's share is worth having from about here.
-const SHARE: i64 = 32 * 1024;
+pub(super) const SHARE: i64 = 32 * 1024;
 
 pub struct Launch {
-    function: KernelFn,
-    bufs: SmallVec<[u32; 8]>,
-    sizes: SmallVec<[i64; 4]>,
-    points: i64,
+    pub(super) function: KernelFn,
+    pub(super) bufs: SmallVec<[u32; 8]>,
+    /// Which of them it writes.
+    pub(super) written: SmallVec<[bool; 8]>,
+    pub writes_input: bool,
+    pub(super) sizes: SmallVec<[i64; 4]>,
+    pub(super) points: i64,
+    /// Work for one point.
+    pub(super) cost: i64,
     /// The least number of points for one thread; None if the kernel must run on one.
-    grain: Option<i64>,
+    pub(super) grain: Option<i64>,
     /// Threads' ranges begin at multiples of this many points.
-    block: i64,
-    checked: bool,
+    pub(super) block: i64,
+    pub(super) checked: bool,
     /// The place of the kernel's check 0 in the Plan.
     first_check: i64,
 }
@@ -39,6 +44,8 @@ impl Launch {
         checks: u32,
     ) -> Result<Launch, RunError> {
         let params = kernel.bufs.iter().filter(|b| !matches!(b.role, BufRole::Scratch(_)));
+        let written: SmallVec<[bool; 8]> = params.clone().map(|b| b.role != BufRole::In).collect();
+        let is_input = |b: &BufId| p.buffers.get(b.index()).is_some_and(|b| matches!(b.home, Home::Input(_)));
         let types = bufs.iter().map(|b| p.buffers.get(b.index()).map(|b| b.layout.dtype));
         if !params.map(|b| Some(b.dtype)).eq(types) {
             return Err(RunError::bug(format!("kernel {} is launched on the wrong buffers", kernel.name)));
@@ -50,6 +57,9 @@ impl Launch {
         Ok(Launch {
             function,
             bufs: bufs.iter().map(|b| b.0).collect(),
+            writes_input: bufs.iter().zip(&written).any(|(buf, written)| *written && is_input(buf)),
+            written,
+            cost,
             sizes: kernel.sizes.iter().map(|v| p.env.eval(&ox_ir::Sym::var(v))).collect::<Result<_, _>>()?,
             points,
             grain: kernel.parallel.then(|| blocks(SHARE / cost, block).max(1) * block),

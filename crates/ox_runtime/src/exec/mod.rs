@@ -1,6 +1,7 @@
 //! `Executable`: a Plan with its compiled kernels, ready to run.
 
 mod arena;
+mod batch;
 pub(crate) mod frame;
 mod guards;
 pub mod known;
@@ -196,15 +197,30 @@ fn perform_timed(run: &mut Run<'_>, profile: &Profile) -> Result<(), RunError> {
         let begin = Instant::now();
         perform(run, action)?;
         let time = begin.elapsed();
-        let step = if matches!(action, Action::Allocate(_)) { None } else { steps.next() };
-        profile.add(step.map_or("allocate".into(), |step| profile::label(run.plan, step)), time);
+        let label = match action {
+            Action::Allocate(_) => "allocate".into(),
+            Action::Batch(batch) => {
+                let first = steps.next().map_or(String::new(), |step| profile::label(run.plan, step));
+                steps.by_ref().take(batch.len() - 1).for_each(drop);
+                format!("{} kernels at once, the first {first}", batch.len())
+            }
+            _ => steps.next().map_or(String::new(), |step| profile::label(run.plan, step)),
+        };
+        profile.add(label, time);
     }
     Ok(())
 }
 
 fn perform(run: &mut Run<'_>, action: &Action) -> Result<(), RunError> {
     match action {
-        Action::Launch(launch) => launch.run(run),
+        Action::Launch(launch) => {
+            run.spent |= launch.writes_input;
+            launch.run(run)
+        }
+        Action::Batch(batch) => {
+            run.spent |= batch.writes_input;
+            batch.run(run)
+        }
         Action::Call(call, location) => {
             // Before: a call that fails may have done something already.
             run.spent |= call.is_once();

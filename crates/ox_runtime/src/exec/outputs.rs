@@ -81,15 +81,16 @@ impl Run<'_> {
 
     pub fn write_back(&mut self) -> Result<(), RunError> {
         let prepared = self.prepared;
-        let mut sources = Vec::with_capacity(prepared.write_backs.len());
-        for write in &prepared.write_backs {
+        let left = || prepared.write_backs.iter().filter(|write| !write.done);
+        let mut sources = Vec::new();
+        for write in left() {
             let handle = self.operand(write.from)?;
             // SAFETY: the handle lives in the frame.
             let source = unsafe { TensorRef::from_handle(handle) };
             sources.push(if write.early { Some(source.duplicate()?) } else { None });
         }
         self.spent |= !sources.is_empty();
-        for (write, early) in prepared.write_backs.iter().zip(sources) {
+        for (write, early) in left().zip(sources) {
             let target = self.inputs[write.input];
             match early {
                 Some(source) => target.copy_from(source.as_ref())?,

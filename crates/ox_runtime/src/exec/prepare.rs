@@ -2,6 +2,7 @@
 //! does no symbolic work.
 
 use super::LoadedFn;
+use super::batch::{Batch, together};
 use super::frame::Frame;
 use super::launch::Launch;
 use super::layout::{Env, Layout};
@@ -47,6 +48,8 @@ pub enum Action {
     /// Makes the memory of an owned buffer.
     Allocate(usize),
     Launch(Launch),
+    /// Launches that do not need one another.
+    Batch(Batch),
     Call(Box<dyn CallStep>, u32),
     Copy {
         from: Operand,
@@ -74,6 +77,8 @@ pub struct WriteBack {
     pub from: Operand,
     /// The source is read before any input is overwritten.
     pub early: bool,
+    /// The source is the input itself: kernels have written it.
+    pub done: bool,
 }
 
 pub struct Prepared {
@@ -241,7 +246,7 @@ fn prepare_actions(p: &mut Preparing<'_>, kernels: &[LoadedFn]) -> Result<Vec<Ac
             actions.push(Action::Allocate(buf.index()));
         }
     }
-    Ok(actions)
+    Ok(together(actions, &p.buffers))
 }
 
 /// The buffers that a step reads, and those that it writes; of a launch all count as written.
@@ -299,8 +304,10 @@ fn prepare_write_backs(p: &mut Preparing<'_>) -> Result<Vec<WriteBack>, RunError
     let plan = p.plan;
     let prepare_one = |w: &ox_ir::plan::WriteBack| {
         let window = p.window(&w.from)?;
-        let early = matches!(p.buffers[window.buf].home, Home::Input(_));
-        Ok(WriteBack { input: w.input as usize, from: p.operand(window), early })
+        let (input, home) = (w.input as usize, &p.buffers[window.buf].home);
+        let done = *home == Home::Input(input) && window == p.whole(window.buf);
+        let early = matches!(home, Home::Input(_));
+        Ok(WriteBack { input, from: p.operand(window), early, done })
     };
     plan.write_backs.iter().map(prepare_one).collect()
 }

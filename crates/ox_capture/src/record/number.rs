@@ -1,0 +1,84 @@
+//! Numbers that the graph is given with every call, and numbers inside of containers that the machine made.
+//!
+//! A slot of the machine carries a number's source. Where such a number is packed into the tuple or dict of a call's arguments, a note is
+//! kept of what it was, so that it is still free when it is unpacked.
+
+use super::{Origin, Recording, Val};
+use crate::obj::{Obj, entries_of, items_of};
+use crate::source::{Key, Source, SourceId};
+use crate::state::TorchState;
+use crate::types::types;
+use pyo3::prelude::*;
+use rustc_hash::FxHashMap;
+
+/// By container: what stands where, and its source.
+#[derive(Default)]
+pub struct Stowed(FxHashMap<usize, Vec<(Key, Obj, SourceId)>>);
+
+/// How deep containers are searched for numbers whose values are relied on.
+const DEPTH: usize = 4;
+
+impl Recording {
+    /// Notes that a free number was put into a container of this segment's.
+    pub fn stow(&mut self, container: &Obj, key: Obj, value: &Val) {
+        if let Some(source) = value.free {
+            self.register(container, Origin::Made);
+            self.stowed.0.entry(container.id()).or_default().push((Key(key), value.obj.clone(), source));
+        }
+    }
+
+    /// The source of a number at this place, if it is the one that was put there.
+    pub fn stowed_at(&self, container: &Obj, key: &Obj, object: &Obj) -> Option<SourceId> {
+        let places = self.stowed.0.get(&container.id())?;
+        let wanted = Key(key.clone());
+        places.iter().find(|(key, value, _)| *key == wanted && value.is(object)).map(|(.., source)| *source)
+    }
+
+    /// Somebody reads the container who does not ask where its numbers came from.
+    pub(super) fn settle_inside(&mut self, container: &Obj, depth: usize) {
+        if self.stowed.0.is_empty() || depth == 0 {
+            return;
+        }
+        for (_, value, source) in self.stowed.0.remove(&container.id()).unwrap_or_default() {
+            self.check_equal(source, &value);
+        }
+        let types = types();
+        if container.is_instance_of(types.list) || container.is_instance_of(types.tuple) {
+            items_of(container).iter().for_each(|item| self.settle_inside(item, depth - 1));
+        } else if container.is_instance_of(types.dict) {
+            entries_of(container).iter().for_each(|(_, value)| self.settle_inside(value, depth - 1));
+        }
+    }
+
+    pub(super) fn settle_container(&mut self, container: &Obj) {
+        self.settle_inside(container, DEPTH);
+    }
+
+    pub(super) fn forget_stowed(&mut self) {
+        self.stowed.0.clear();
+    }
+
+    /// Whether a graph takes the number as an input: its value was seen to change, or it is a setting of an optimizer's. Not where autocast
+    /// looks at the arguments of a call.
+    pub fn is_run_time(&self, number: &Val) -> Option<SourceId> {
+        let source = number.free?;
+        if TorchState::now().ok()?.autocast.is_some() {
+            return None;
+        }
+        let fits = number.obj.class_is(types().float) || number.obj.bind().extract::<i64>().is_ok();
+        let sources = self.tree.sources.borrow();
+        let varies = || self.tree.varying.borrow().contains(&sources.show(source));
+        (fits && (self.is_of_optimizer(source) || varies())).then_some(source)
+    }
+
+    fn is_of_optimizer(&self, source: SourceId) -> bool {
+        if self.optimizers.contains(&source) {
+            return true;
+        }
+        match self.tree.sources.borrow().get(source) {
+            Source::Attr(of, _) | Source::Item(of, _) | Source::Value(of, _) | Source::Dict(of) => self.is_of_optimizer(*of),
+            Source::Compute(_, args) => args.iter().any(|arg| self.is_of_optimizer(*arg)),
+            _ => false,
+        }
+    }
+}

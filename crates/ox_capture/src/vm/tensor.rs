@@ -1,0 +1,95 @@
+//! What hangs on tensors and is found by them: gradients, and the entries of dicts whose keys are tensors, as optimizers keep them.
+
+use super::read::is_key;
+use super::store::name_of;
+use super::{Args, Called, R, Vm};
+use crate::guard::Check;
+use crate::lazy::is_lazy;
+use crate::obj::Obj;
+use crate::record::{Origin, Shadow, Val};
+use crate::source::{Key, Source, generic_attr};
+use crate::types::types;
+use pyo3::prelude::*;
+
+impl Vm {
+    /// A key that dicts compare without asking the program, and that is the same in every call. A tensor is its own key: later calls
+    /// must come with the same one.
+    pub fn is_fixed_key(&mut self, key: &Obj) -> bool {
+        if is_key(key) || types().is_enum(key) || self.origin(key) == Origin::Const {
+            return true;
+        }
+        let plain = key.class_is(types().tensor) || key.class_is(types().parameter);
+        let Origin::Outside(source) = self.origin(key) else { return false };
+        if plain {
+            self.recorded(|rec| {
+                rec.rely_on_identity(key, source);
+                Ok(())
+            });
+        }
+        plain
+    }
+
+    /// `p.grad` of a tensor from outside: an object that it holds, like an attribute of any other.
+    pub fn stored_field(&mut self, object: &Val, name: &Obj) -> R<Option<Val>> {
+        let this = &object.obj;
+        let Origin::Outside(source) = self.origin(this) else { return Ok(None) };
+        match name.to_str().as_deref() {
+            Some("grad") => {}
+            // A leaf has no history.
+            Some("grad_fn") if generic_attr(this, name).is_some_and(|f| f.is_none()) => {
+                let leaf = generic_attr(this, &Obj::str("requires_grad")).is_some_and(|r| !r.truth().unwrap_or(true));
+                if leaf {
+                    self.recorded(|rec| {
+                        rec.checks.push(Check::RequiresGrad(source, false));
+                        Ok(())
+                    });
+                    return Ok(Some(Obj::none().into()));
+                }
+                return Ok(None);
+            }
+            _ => return Ok(None),
+        }
+        let found = this.get_attr(name)?;
+        Ok(Some(self.found_at(this, name, found, |of| Source::Attr(of, Key(name.clone())))))
+    }
+
+    /// `p.grad = value` on a tensor from outside, where later calls find the value again: done, and true.
+    pub fn store_gradient(&mut self, object: &Val, name: &Obj, value: &Val) -> R<bool> {
+        let this = &object.obj;
+        let known = value.obj.is_none() || matches!(self.origin(&value.obj), Origin::Outside(_));
+        if !known || is_lazy(this) || !self.is_seen_by_others(this) || name.to_str().as_deref() != Some("grad") {
+            return Ok(false);
+        }
+        let setattr = self.builtin("setattr")?;
+        if let Some(rec) = &mut self.rec {
+            rec.tell_tensors_apart();
+            rec.note_change(setattr, vec![object.clone(), name.clone().into(), value.clone()]);
+            rec.mark_written(this, name);
+        }
+        this.bind().setattr(name_of(name)?, value.obj.bind())?;
+        Ok(true)
+    }
+
+    /// Lists of tensors by device and type.
+    pub fn group_tensors(&mut self, callable: &Val, args: &[Val]) -> R<Val> {
+        let objects = args.iter().map(|arg| self.known_data(arg)).collect::<R<Vec<Obj>>>()?;
+        for tensor in objects.iter().flat_map(crate::record::tensors_in) {
+            if let Origin::Outside(source) = self.origin(&tensor) {
+                self.recorded(|rec| rec.rely_on_tensor(&tensor, source));
+            }
+        }
+        let groups = callable.obj.call(&objects, None)?;
+        Ok(self.made(groups))
+    }
+
+    /// The value of a step counter: what is computed from it stays in the graph, in a float's precision.
+    pub fn step_value(&mut self, object: &Val) -> R<Called> {
+        if !super::operators::is_tensor(&object.obj) {
+            return Ok(Called::Value(object.clone()));
+        }
+        let double = Shadow::Method(Obj::str("double"));
+        // SAFETY: types live as long as torch.
+        let callable = unsafe { Obj::borrowed(types().tensor.cast()) }.attr("double")?;
+        self.torch_call(double, &callable.into(), Args::positional(vec![object.clone()]))
+    }
+}

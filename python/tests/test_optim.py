@@ -1,0 +1,262 @@
+"""Optimizers of torch.optim, captured and compiled: against eager, and in precision against a run in f64."""
+
+import copy
+
+import oxytorch
+import pytest
+import torch
+from torch import nn
+
+STEPS = 20
+SHAPES = ((4, 8), (8,), (3, 5))
+
+CASES = {
+    "sgd": (torch.optim.SGD, dict(lr=0.1)),
+    "sgd_momentum": (torch.optim.SGD, dict(lr=0.1, momentum=0.9, weight_decay=0.01)),
+    "sgd_nesterov": (torch.optim.SGD, dict(lr=0.1, momentum=0.9, nesterov=True, maximize=True)),
+    "adam": (torch.optim.Adam, dict(lr=0.01)),
+    "adam_l2_amsgrad": (torch.optim.Adam, dict(lr=0.01, weight_decay=0.1, amsgrad=True)),
+    "adamw": (torch.optim.AdamW, dict(lr=0.01, weight_decay=0.1)),
+    "adamw_maximize": (torch.optim.AdamW, dict(lr=0.01, amsgrad=True, maximize=True)),
+    "adagrad": (torch.optim.Adagrad, dict(lr=0.1, lr_decay=0.01, weight_decay=0.01)),
+    "rmsprop": (torch.optim.RMSprop, dict(lr=0.01)),
+    "rmsprop_centered": (torch.optim.RMSprop, dict(lr=0.01, momentum=0.9, centered=True, weight_decay=0.01)),
+}
+
+
+def parameters(dtype=torch.float32):
+    generator = torch.Generator().manual_seed(1)
+    made = [nn.Parameter(torch.randn(shape, generator=generator).to(dtype)) for shape in SHAPES]
+    # A parameter that never gets a gradient.
+    return [*made, nn.Parameter(torch.ones(2, dtype=dtype))]
+
+
+def set_gradients(optimizer, step):
+    generator = torch.Generator().manual_seed(step)
+    for parameter in optimizer.param_groups[0]["params"][:-1]:
+        parameter.grad = torch.randn(parameter.shape, generator=generator).to(parameter.dtype)
+
+
+def train(kind, options, compiler=None, dtype=torch.float32, foreach=False):
+    """The optimizer after some steps of a schedule, and its compiled step."""
+    optimizer = kind(parameters(dtype), foreach=foreach, **options)
+    schedule = torch.optim.lr_scheduler.ExponentialLR(optimizer, 0.95)
+    step = compiler(optimizer.step) if compiler else optimizer.step
+    for n in range(STEPS):
+        set_gradients(optimizer, n)
+        step()
+        schedule.step()
+    return optimizer, step
+
+
+def tensors(optimizer):
+    for parameter in optimizer.param_groups[0]["params"]:
+        yield parameter
+        yield from (value for _, value in sorted(optimizer.state[parameter].items()) if isinstance(value, torch.Tensor))
+
+
+def assert_as_exact_as_eager(got, eager, exact):
+    """Our error against f64 is at most twice eager's, by the largest of each tensor, and a rounding or two of its size."""
+    for ours, theirs, truth in zip(tensors(got), tensors(eager), tensors(exact), strict=True):
+        assert ours.dtype == theirs.dtype and ours.stride() == theirs.stride()
+        error = (ours.double() - truth.double()).abs().max().item()
+        allowed = 2 * (theirs.double() - truth.double()).abs().max().item()
+        allowed += 2 * torch.finfo(ours.dtype).eps * max(truth.double().abs().max().item(), 1e-30)
+        assert error <= allowed, f"{error} > {allowed}"
+
+
+@pytest.mark.parametrize("foreach", [False, True], ids=["single", "foreach"])
+@pytest.mark.parametrize("name", CASES)
+def test_follows_eager(name, foreach):
+    kind, options = CASES[name]
+    eager, _ = train(kind, options, foreach=foreach)
+    exact, _ = train(kind, options, dtype=torch.float64, foreach=foreach)
+    got, step = train(kind, options, oxytorch.compile, foreach=foreach)
+    assert_as_exact_as_eager(got, eager, exact)
+    stats = step.stats()
+    assert stats["breaks"] == []
+    # Once while state is made, once when it is there; the schedule compiles nothing.
+    assert stats["traced"] <= 2
+
+
+@pytest.mark.parametrize("kind", [torch.optim.SGD, torch.optim.AdamW, torch.optim.Adagrad])
+def test_fused_steps_are_torchs_own(kind):
+    options = dict(lr=0.01, fused=True)
+    run = lambda compiler: train_fused(kind, options, compiler)
+    for ours, theirs in zip(tensors(run(oxytorch.compile)), tensors(run(None)), strict=True):
+        torch.testing.assert_close(ours, theirs, rtol=0, atol=0)
+
+
+def train_fused(kind, options, compiler):
+    optimizer = kind(parameters()[:-1], **options)
+    step = compiler(optimizer.step) if compiler else optimizer.step
+    for n in range(4):
+        generator = torch.Generator().manual_seed(n)
+        for parameter in optimizer.param_groups[0]["params"]:
+            parameter.grad = torch.randn(parameter.shape, generator=generator)
+        optimizer.param_groups[0]["lr"] *= 0.9
+        step()
+    return optimizer
+
+
+def test_learning_rate_in_a_tensor():
+    def run(compiler):
+        optimizer = torch.optim.AdamW(parameters()[:-1], lr=torch.tensor(0.01), foreach=False)
+        step = compiler(optimizer.step) if compiler else optimizer.step
+        for n in range(5):
+            for parameter in optimizer.param_groups[0]["params"]:
+                parameter.grad = torch.full_like(parameter, 0.1 * (n + 1))
+            step()
+            optimizer.param_groups[0]["lr"].mul_(0.9)
+        return optimizer, step
+
+    (got, step), (eager, _) = run(oxytorch.compile), run(None)
+    for ours, theirs in zip(tensors(got), tensors(eager), strict=True):
+        torch.testing.assert_close(ours, theirs)
+    assert step.stats()["traced"] <= 2
+
+
+def test_versions_count_up():
+    """Autograd must notice that a parameter which it saved was changed in place."""
+    weight = nn.Parameter(torch.ones(4))
+    optimizer = torch.optim.SGD([weight], lr=0.1)
+    step = oxytorch.compile(optimizer.step)
+    weight.grad = torch.ones(4)
+    for _ in range(3):
+        product = (weight * weight).sum()
+        before = weight._version
+        step()
+        assert weight._version > before
+        with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+            product.backward()
+
+
+def test_two_groups_and_a_changed_list():
+    def run(compiler):
+        made = parameters()[:-1]
+        optimizer = torch.optim.SGD([{"params": made[:2]}, {"params": made[2:], "lr": 0.5}], lr=0.1, momentum=0.9)
+        step = compiler(optimizer.step) if compiler else optimizer.step
+        for n in range(6):
+            for parameter in made:
+                parameter.grad = torch.full_like(parameter, float(n))
+            if n == 3:
+                made[1].requires_grad_(False)
+                made[1].grad = None
+            step()
+        return made
+
+    for ours, theirs in zip(run(oxytorch.compile), run(None), strict=True):
+        torch.testing.assert_close(ours, theirs)
+
+
+def test_numbers_that_change_become_inputs():
+    class Scaled(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.scale, self.shift = 2.0, 3
+
+        def forward(self, x):
+            return torch.add(x * self.scale, x, alpha=self.scale + 1) - self.shift
+
+    plain = Scaled()
+    got = oxytorch.compile(plain.forward)
+    x = torch.randn(5)
+    half = torch.randn(64).to(torch.bfloat16)
+    with torch.no_grad():
+        for n in range(6):
+            plain.scale, plain.shift = 2.0 + n, 3 + n
+            torch.testing.assert_close(got(x), plain(x), rtol=0, atol=0)
+        assert got.stats()["traced"] <= 3
+        for n in range(4):
+            plain.scale, plain.shift = 0.3 * n, n
+            result = got(half)
+            assert result.dtype == torch.bfloat16
+            torch.testing.assert_close(result, plain(half), rtol=0, atol=0)
+        whole = torch.arange(5)
+        plain.shift = 2
+        torch.testing.assert_close(oxytorch.compile(lambda: whole * plain.shift + plain.shift)(), whole * 2 + 2)
+
+
+def test_a_number_of_another_kind_is_noticed():
+    settings = {"scale": 2}
+    got = oxytorch.compile(lambda x: x * settings["scale"])
+    for scale in (2, 3, 4, 0.5, 0.25, True, 5):
+        settings["scale"] = scale
+        x = torch.arange(4)
+        result = got(x)
+        assert result.dtype == (x * scale).dtype
+        torch.testing.assert_close(result, x * scale)
+
+
+def test_numbers_in_keyword_arguments_stay_what_they_are():
+    def inner(x, *rest, **named):
+        kept = dict(named)
+        return x * named["a"] + rest[0], kept, named.get("b"), rest
+
+    settings = {"a": 1.5, "b": 2.5, "c": 3.5}
+
+    def outer(x):
+        return inner(x, settings["c"], a=settings["a"], b=settings["b"])
+
+    got = oxytorch.compile(outer)
+    x = torch.ones(3)
+    for n in range(5):
+        settings.update(a=1.5 + n, b=2.5 * n, c=3.5 - n)
+        ours, theirs = got(x), outer(x)
+        torch.testing.assert_close(ours[0], theirs[0])
+        assert ours[1:] == theirs[1:]
+
+
+def test_foreach_functions():
+    lists = lambda: [torch.randn(3, generator=torch.Generator().manual_seed(n)) for n in range(3)]
+
+    def run(xs, ys):
+        zs = torch._foreach_add(xs, ys, alpha=2)
+        torch._foreach_mul_(zs, [1.0, 2.0, 3.0])
+        torch._foreach_addcdiv_(zs, xs, torch._foreach_exp(ys), torch.tensor([0.5, 1.0, 2.0]))
+        torch._foreach_addcmul_(zs, xs, ys, [0.5, 1.0, 2.0])
+        zs = torch._foreach_maximum(zs, -0.5)
+        torch._foreach_lerp_(zs, ys, 0.25)
+        norms = torch._foreach_norm(zs, 2)
+        return [*zs, *norms, *torch._foreach_pow(2.0, xs), *torch._foreach_sqrt(torch._foreach_abs(xs))]
+
+    got = oxytorch.compile(run, fullgraph=True)
+    with torch.no_grad():
+        for ours, theirs in zip(got(lists(), lists()), run(lists(), lists()), strict=True):
+            torch.testing.assert_close(ours, theirs)
+
+
+def test_a_whole_step():
+    def make():
+        torch.manual_seed(0)
+        model = nn.Sequential(nn.Linear(6, 8), nn.Tanh(), nn.Linear(8, 1))
+        return model, torch.optim.AdamW(model.parameters(), lr=0.01), copy.deepcopy(model)
+
+    def step_of(model, optimizer, average):
+        def train_step(batches):
+            optimizer.zero_grad()
+            total = 0.0
+            for x, y in batches:
+                loss = ((model(x) - y) ** 2).mean() / len(batches)
+                total = total + loss.detach()
+                loss.backward()
+            norm = nn.utils.clip_grad_norm_(model.parameters(), 0.5)
+            optimizer.step()
+            with torch.no_grad():
+                for slow, fast in zip(average.parameters(), model.parameters()):
+                    slow.lerp_(fast, 0.1)
+            return total, norm
+
+        return train_step
+
+    ours, theirs = make(), make()
+    got, plain = oxytorch.compile(step_of(*ours)), step_of(*theirs)
+    schedules = [torch.optim.lr_scheduler.StepLR(optimizer, 1, 0.9) for optimizer in (ours[1], theirs[1])]
+    for n in range(5):
+        generator = torch.Generator().manual_seed(n)
+        batches = [(torch.randn(4, 6, generator=generator), torch.randn(4, 1, generator=generator)) for _ in range(2)]
+        for a, b in zip(got(batches), plain(batches), strict=True):
+            torch.testing.assert_close(a, b)
+        [schedule.step() for schedule in schedules]
+    for a, b in zip([*ours[0].parameters(), *ours[2].parameters()], [*theirs[0].parameters(), *theirs[2].parameters()]):
+        torch.testing.assert_close(a, b, rtol=1e-4, atol=1e-6)
