@@ -87,6 +87,13 @@ def test_fused_steps_are_torchs_own(kind):
         torch.testing.assert_close(ours, theirs, rtol=0, atol=0)
 
 
+def test_marks_of_dynamo_do_not_keep_optimizers_out():
+    torch.compile(lambda x: x + 1, backend="eager")(torch.ones(2))
+    assert hasattr(torch.optim.SGD._init_group, "_torchdynamo_disable")
+    _, step = train(torch.optim.SGD, dict(lr=0.1), oxytorch.compile)
+    assert not step.report()["breaks"]
+
+
 def train_fused(kind, options, compiler):
     optimizer = kind(parameters()[:-1], **options)
     step = compiler(optimizer.step) if compiler else optimizer.step

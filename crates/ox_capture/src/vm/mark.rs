@@ -47,11 +47,22 @@ fn is_allowed(function: &Obj) -> PyResult<bool> {
     ids.bind().contains((function.ptr() as usize).into_pyobject(py())?)
 }
 
+/// Once TorchDynamo is loaded it marks parts of torch's optimizers that it cannot trace itself. No author asked for that.
+fn is_dynamos_own(function: &Obj) -> bool {
+    let module = function.attr("__module__").ok().and_then(|module| module.to_str());
+    module.is_some_and(|module| module.starts_with("torch.optim.")) && function.attr("_torchdynamo_orig_callable").is_ok()
+}
+
 impl Vm {
     /// Calls a function the way its mark asks for. None if it has none.
     pub fn call_marked(&mut self, callable: &Val, args: &Args) -> R<Option<Called>> {
         let Some(mark) = Mark::of(&callable.obj) else { return Ok(None) };
         match mark {
+            Mark::Disabled(_) if is_dynamos_own(&callable.obj) => {
+                let original = callable.obj.attr("_torchdynamo_orig_callable")?;
+                let original = self.pinned(original);
+                self.call(&original, args.clone()).map(Some)
+            }
             Mark::Disabled(reason) => {
                 let name = short(&callable.obj);
                 let reason = reason.map_or(String::new(), |r| format!(" ({r})"));
