@@ -23,8 +23,7 @@ def remember(captured: Any) -> Any:
 
 def reset() -> None:
     """Forgets every trace of every compiled function: the next call of each is a first call again. What runs now runs to its end."""
-    for captured in list(_captured):
-        captured.reset()
+    _backend.reset()
     if _KEEPER in sys.modules:
         _join(sys.modules[_KEEPER])
 

@@ -8,20 +8,10 @@ import oxytorch
 import pytest
 import torch
 import training
-from torch.testing._internal.common_modules import module_db
+from test_modules import cases, name_of
 
 # How many samples of each layer are tried.
 SAMPLES = 2
-
-
-def name_of(info):
-    return info.module_cls.__module__.rsplit(".", 1)[-1] + "." + info.module_cls.__name__
-
-
-def cases():
-    for info in module_db:
-        if torch.float32 in info.dtypes:
-            yield pytest.param(info, id=name_of(info))
 
 
 def step(called, model, args, kwargs):
