@@ -23,12 +23,13 @@ ALLOWED = {
     "ox_optimise": {"ox_ir", "ox_ops"},
     "ox_schedule": {"ox_ir", "ox_ops"},
     "ox_codegen_cpu": {"ox_ir"},
+    "ox_codegen_cuda": {"ox_ir"},
     "ox_runtime": {"ox_ir"},
-    "ox_driver": {"ox_ir", "ox_ops", "ox_autodiff", "ox_optimise", "ox_schedule", "ox_codegen_cpu", "ox_runtime"},
+    "ox_driver": {"ox_ir", "ox_ops", "ox_autodiff", "ox_optimise", "ox_schedule", "ox_codegen_cpu", "ox_codegen_cuda", "ox_runtime"},
     "ox_py": {"ox_ir", "ox_ops", "ox_capture", "ox_driver", "ox_runtime"},
     "ox_testing": {"ox_ir", "ox_ops"},
 }
-MAY_BE_UNSAFE = {"ox_runtime", "ox_codegen_cpu", "ox_capture", "ox_py"}
+MAY_BE_UNSAFE = {"ox_runtime", "ox_codegen_cpu", "ox_codegen_cuda", "ox_capture", "ox_py"}
 MAY_LINK_PYO3 = {"ox_capture", "ox_py"}
 
 

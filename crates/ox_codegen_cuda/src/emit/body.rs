@@ -1,0 +1,224 @@
+//! Instructions, one element at a time or for a few neighbours at once.
+//!
+//! For several lanes the body has three parts: what is the same for all of them, loads of whole vectors, and a loop over the lanes that
+//! the compiler unrolls; stores of whole vectors come last.
+
+use super::cache::Cached;
+use super::ctype::{self, held, stored};
+use super::{Emitter, index, point, reduce};
+use crate::CodegenError;
+use ox_ir::kernel::{Inst, Val};
+use ox_ir::sym::{Sym, Var};
+use ox_ir::{DType, PointOp};
+use rustc_hash::FxHashSet;
+
+impl Emitter<'_> {
+    /// One element: the instructions in order.
+    pub fn plain_body(&mut self, body: &[Val]) -> Result<(), CodegenError> {
+        body.iter().try_for_each(|val| self.inst(*val, None))
+    }
+
+    /// `item` is the variable that counts the rounds of a row's loop, if that is unrolled.
+    pub fn body(&mut self, body: &[Val], item: Option<&str>) -> Result<(), CodegenError> {
+        let lanes = self.g.lanes;
+        let Some(lane) = self.lane.clone().filter(|_| lanes > 1) else {
+            body.iter().try_for_each(|val| self.fill(*val, item))?;
+            return body.iter().try_for_each(|val| self.inst(*val, item));
+        };
+        let varying = self.varying(body, &lane);
+        for val in body.iter().filter(|val| !varying.contains(val)) {
+            self.inst(*val, None)?;
+        }
+        self.packs = self.choose_packs(body, &lane, &varying);
+        let packs: Vec<Val> = body.iter().copied().filter(|val| self.packs.contains(val)).collect();
+        packs.iter().try_for_each(|val| self.load_pack(*val, item))?;
+        let name = index::name(&lane);
+        self.line(format!("const idx {name}_0 = {name};"));
+        self.line("#pragma unroll");
+        self.open(format!("for (int l = 0; l < {lanes}; ++l) {{"));
+        self.line(format!("const idx {name} = {name}_0 + l;"));
+        for val in body.iter().filter(|val| varying.contains(val)) {
+            self.inst(*val, item)?;
+        }
+        self.close();
+        packs.iter().try_for_each(|val| self.store_pack(*val))?;
+        self.packs.clear();
+        Ok(())
+    }
+
+    /// The instructions that must be done for each lane.
+    fn varying(&self, body: &[Val], lane: &Var) -> FxHashSet<Val> {
+        let mut vars: FxHashSet<Var> = FxHashSet::from_iter([lane.clone()]);
+        let mut out: FxHashSet<Val> = FxHashSet::default();
+        for val in body {
+            let by_index = |sym: &Sym| sym.vars().iter().any(|v| vars.contains(v));
+            let varies = match &self.kernel.inst(*val).inst {
+                Inst::Const(_) => false,
+                Inst::Index(sym) => by_index(sym),
+                Inst::Load { buf, index, mask } => {
+                    let scratch = self.scratch.contains_key(buf);
+                    scratch || by_index(index) || mask.is_some_and(|(m, _)| out.contains(&m)) || self.is_written(*buf, body)
+                }
+                Inst::Point(_, args) => args.iter().any(|a| out.contains(a)),
+                Inst::Cast(arg) => out.contains(arg),
+                Inst::CheckIndex { value, var, .. } => {
+                    let varies = out.contains(value);
+                    if varies {
+                        vars.insert(var.clone());
+                    }
+                    varies
+                }
+                _ => true,
+            };
+            if varies {
+                out.insert(*val);
+            }
+        }
+        out
+    }
+
+    fn is_written(&self, buf: u32, body: &[Val]) -> bool {
+        body.iter().any(|val| matches!(self.kernel.inst(*val).inst, Inst::Store { buf: b, .. } if b == buf))
+    }
+
+    fn value(&self, val: Val) -> String {
+        format!("v{}", val.0)
+    }
+
+    fn inst(&mut self, val: Val, item: Option<&str>) -> Result<(), CodegenError> {
+        let kernel = self.kernel;
+        let typed = kernel.inst(val);
+        let dtype = typed.dtype;
+        let text = match &typed.inst {
+            Inst::Const(scalar) => ctype::constant(*scalar, dtype),
+            Inst::Index(sym) => ctype::convert(&format!("(long long)({})", index::text(sym)), DType::I64, dtype),
+            Inst::Load { buf, index, mask } => self.load(val, *buf, index, mask.as_ref(), dtype, item)?,
+            Inst::Point(op, args) => self.operation(*op, args, dtype)?,
+            Inst::Cast(arg) => ctype::convert(&self.value(*arg), self.dtype(*arg), dtype),
+            Inst::Reduce { value, .. } if !self.in_loop => ctype::convert(&self.value(*value), self.dtype(*value), dtype),
+            Inst::ReduceArg { position, .. } if !self.in_loop => format!("(long long)({})", index::text(position)),
+            Inst::Reduce { .. } | Inst::ReduceArg { .. } => return self.accumulate(val),
+            Inst::Scan { value, .. } => self.scan(val, *value),
+            Inst::CheckIndex { value, var, extent, wrap, check } => {
+                self.check_index(val, *value, var, extent, *wrap, *check);
+                return Ok(());
+            }
+            Inst::CheckNonZero { value, check } => {
+                self.line(format!("if ({0} == 0) complain(report, {check}, {0}, 0);", self.value(*value)));
+                return Ok(());
+            }
+            Inst::Store { buf, index, value, combine, mask } => {
+                return self.store(val, *buf, index, *value, *combine, *mask, item);
+            }
+        };
+        self.line(format!("const {} v{} = {text};", held(dtype), val.0));
+        Ok(())
+    }
+
+    fn operation(&self, op: PointOp, args: &[Val], dtype: DType) -> Result<String, CodegenError> {
+        if args.len() != op.arity() {
+            return Err(self.malformed(format!("{} takes {} arguments, not {}", op.name(), op.arity(), args.len())));
+        }
+        let operand = self.dtype(args[args.len() - 1]);
+        if !op.accepts(operand) {
+            return Err(self.malformed(format!("{} of {operand}", op.name())));
+        }
+        let names: Vec<String> = args.iter().map(|arg| self.value(*arg)).collect();
+        point::apply(op, &names, operand, dtype).ok_or_else(|| self.unsupported(format!("{} of {operand}", op.name())))
+    }
+
+    /// One element into its accumulator.
+    fn accumulate(&mut self, val: Val) -> Result<(), CodegenError> {
+        let (op, dtype) = self.reduction(val);
+        let element = match &self.kernel.inst(val).inst {
+            Inst::ReduceArg { value, position, .. } => {
+                let ty = reduce::running(op, dtype);
+                format!("{ty}{{{}, (long long)({})}}", self.value(*value), index::text(position))
+            }
+            Inst::Reduce { value, .. } => ctype::convert(&self.value(*value), self.dtype(*value), dtype),
+            _ => unreachable!("only reductions accumulate"),
+        };
+        let functor = reduce::functor(op, dtype);
+        let guard = if self.guards.contains(&"here") { "if (here) " } else { "" };
+        self.line(format!("{guard}a{0} = {functor}(a{0}, {element});", val.0));
+        Ok(())
+    }
+
+    fn scan(&mut self, val: Val, value: Val) -> String {
+        let (op, dtype) = self.reduction(val);
+        let element = ctype::convert(&self.value(value), self.dtype(value), dtype);
+        if !self.in_loop {
+            return element;
+        }
+        let functor = reduce::functor(op, dtype);
+        let y = self.g.y;
+        if y == 1 {
+            self.line(format!("a{0} = {functor}(a{0}, {element});", val.0));
+            return reduce::finished(op, format!("a{}", val.0), dtype);
+        }
+        let identity = reduce::identity(op, dtype);
+        let ty = held(dtype);
+        let all = format!("scan_block<{y}>(here ? ({ty})({element}) : ({ty}){identity}, {functor}, shared, a{})", val.0);
+        reduce::finished(op, all, dtype)
+    }
+
+    fn check_index(&mut self, val: Val, value: Val, var: &Var, extent: &Sym, wrap: bool, check: u32) {
+        let given = ctype::convert(&self.value(value), self.dtype(value), DType::I64);
+        let (n, name, size) = (val.0, index::name(var), index::text(extent));
+        self.line(format!("const long long v{n} = checked({given}, (long long)({size}), {wrap}, report, {check});"));
+        self.line(format!("const idx {name} = (idx)v{n};"));
+        if !extent.is_positive() {
+            let valid = format!("has_{name}");
+            self.line(format!("const bool {valid} = {size} > 0;"));
+            self.validity.insert(var.clone(), valid);
+        }
+    }
+
+    /// Fills the place in the cache that this load has, if it is the first to have it.
+    fn fill(&mut self, val: Val, item: Option<&str>) -> Result<(), CodegenError> {
+        match (self.cache.load(val), item) {
+            (Some(Cached::Fill(_)), Some(_)) => self.load_pack(val, item),
+            _ => Ok(()),
+        }
+    }
+
+    /// A load of neighbours, into the cache if it has a place there; and room for a store of neighbours.
+    fn load_pack(&mut self, val: Val, item: Option<&str>) -> Result<(), CodegenError> {
+        let kernel = self.kernel;
+        let lanes = self.g.lanes;
+        match &kernel.inst(val).inst {
+            Inst::Load { buf, index, .. } => {
+                let whole = if lanes > 1 { format!("whole{buf}") } else { "false".into() };
+                let text = format!("load_pack<{lanes}>(b{buf} + {}, {whole})", index::factor(index));
+                match (self.cache.load(val), item) {
+                    (Some(Cached::Fill(slot)), Some(k)) => self.line(format!("c{slot}[{k}] = {text};")),
+                    (Some(Cached::Use(_)), Some(_)) => {}
+                    _ => self.line(format!("const auto q{} = {text};", val.0)),
+                }
+            }
+            Inst::Store { buf, .. } => {
+                let ty = stored(kernel.bufs[*buf as usize].dtype);
+                self.line(format!("Pack<{ty}, {lanes}> q{};", val.0));
+            }
+            _ => unreachable!("only loads and stores move packs"),
+        }
+        Ok(())
+    }
+
+    fn store_pack(&mut self, val: Val) -> Result<(), CodegenError> {
+        if let Inst::Store { buf, index, combine, .. } = &self.kernel.inst(val).inst {
+            let guard = self.guard();
+            let store = match self.adds_packs(*buf, *combine) {
+                true => format!("atomic_pack_{}", self.kernel.bufs[*buf as usize].dtype),
+                false => "store_pack".into(),
+            };
+            self.line(format!("{guard}{store}(b{buf} + {}, q{}, whole{buf});", index::factor(index), val.0));
+        }
+        Ok(())
+    }
+
+    /// `if (...) ` around a write, where this thread may not always write.
+    pub fn guard(&self) -> String {
+        if self.guards.is_empty() { String::new() } else { format!("if ({}) ", self.guards.join(" && ")) }
+    }
+}

@@ -1,0 +1,102 @@
+//! Index expressions as text.
+
+use ox_ir::kernel::{Inst, Kernel};
+use ox_ir::sym::{Atom, Monomial, Sym, Var, VarKind};
+
+/// Indices are 32-bit where everything, partial sums and the overhang of the last block too, stays below this in magnitude.
+const NARROW: i64 = (1 << 31) - (1 << 24);
+
+pub fn name(var: &Var) -> String {
+    let kind = match var.kind() {
+        VarKind::Size => 's',
+        VarKind::Axis => 'i',
+        VarKind::Loaded => 'j',
+    };
+    format!("{kind}{}", var.id())
+}
+
+pub fn text(sym: &Sym) -> String {
+    let mut parts: Vec<String> = sym.terms().iter().map(|(mono, factor)| term(mono, *factor)).collect();
+    if sym.constant() != 0 || parts.is_empty() {
+        parts.push(literal(sym.constant()));
+    }
+    parts.join(" + ").replace("+ -", "- ")
+}
+
+/// As `text`, fit to be multiplied.
+pub fn factor(sym: &Sym) -> String {
+    if sym.as_const().is_some() || sym.as_var().is_some() { text(sym) } else { format!("({})", text(sym)) }
+}
+
+fn literal(x: i64) -> String {
+    if x.unsigned_abs() < 1 << 31 { x.to_string() } else { super::ctype::long(x) }
+}
+
+fn term(mono: &Monomial, factor: i64) -> String {
+    let atoms: Vec<String> = mono.iter().map(atom).collect();
+    match factor {
+        1 => atoms.join(" * "),
+        _ => format!("{} * {}", literal(factor), atoms.join(" * ")),
+    }
+}
+
+fn atom(atom: &Atom) -> String {
+    match atom {
+        Atom::Var(var) => name(var),
+        Atom::Div(p) => format!("{}({}, {})", if is_plain(p) { "quot" } else { "floor_div" }, text(&p.0), text(&p.1)),
+        Atom::Mod(p) => format!("{}({}, {})", if is_plain(p) { "rem" } else { "floor_mod" }, text(&p.0), text(&p.1)),
+        Atom::Min(p) => format!("least(idx({}), idx({}))", text(&p.0), text(&p.1)),
+        Atom::Max(p) => format!("most(idx({}), idx({}))", text(&p.0), text(&p.1)),
+    }
+}
+
+/// Whether unsigned division will do.
+fn is_plain(p: &(Sym, Sym)) -> bool {
+    p.0.is_nonneg() && p.1.is_positive()
+}
+
+/// Whether all index arithmetic of the kernel fits 32 bits.
+pub fn is_narrow(kernel: &Kernel) -> bool {
+    let lengths = kernel.passes.iter().map(|pass| crate::geometry::length(&pass.axes));
+    let mut exprs: Vec<Sym> = lengths.chain([kernel.points()]).collect();
+    for inst in &kernel.insts {
+        match &inst.inst {
+            Inst::Load { index, .. } | Inst::Store { index, .. } | Inst::Index(index) => exprs.push(index.clone()),
+            Inst::ReduceArg { position, .. } => exprs.push(position.clone()),
+            Inst::CheckIndex { extent, .. } => exprs.push(extent.clone()),
+            _ => {}
+        }
+    }
+    exprs.iter().all(fits) && kernel.sizes.iter().all(|v| v.hi() < NARROW)
+}
+
+fn fits(sym: &Sym) -> bool {
+    let reach = |(lo, hi): (i64, i64)| lo.unsigned_abs().max(hi.unsigned_abs());
+    let mut sum = sym.constant().unsigned_abs();
+    for (mono, factor) in sym.terms() {
+        let whole = mono.iter().fold(Sym::from(*factor), |product, a| &product * &atom_sym(a));
+        sum = sum.saturating_add(reach(whole.bounds()));
+        if !mono.iter().all(parts_fit) {
+            return false;
+        }
+    }
+    sum < NARROW as u64
+}
+
+fn parts_fit(atom: &Atom) -> bool {
+    match atom {
+        Atom::Var(var) => var.lo() > -NARROW && var.hi() < NARROW,
+        Atom::Div(p) | Atom::Mod(p) | Atom::Min(p) | Atom::Max(p) => fits(&p.0) && fits(&p.1),
+    }
+}
+
+/// Rebuilding goes through the simplifying constructors, which leave a canonical atom as it is.
+fn atom_sym(atom: &Atom) -> Sym {
+    match atom {
+        Atom::Var(v) => Sym::var(v),
+        Atom::Div(p) => p.0.div(&p.1),
+        Atom::Mod(p) => p.0.rem(&p.1),
+        Atom::Min(p) => p.0.lesser(&p.1),
+        Atom::Max(p) => p.0.greater(&p.1),
+    }
+}

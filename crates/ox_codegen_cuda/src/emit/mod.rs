@@ -1,0 +1,177 @@
+//! Kernel to CUDA C++.
+//!
+//! The text follows the kernel: a value `v7` is the variable `v7`, an axis `i1` the variable `i1`, and a pass is a loop (or a block). What a
+//! pass may see of the passes before it is what C++ lets it see.
+
+mod body;
+mod cache;
+mod ctype;
+mod index;
+mod memory;
+mod outline;
+mod passes;
+mod point;
+mod reduce;
+
+use crate::flatten::flatten;
+use crate::geometry::{self, Geometry, Spread};
+use crate::{CodegenError, Options};
+use cache::Cache;
+use ox_ir::kernel::{BufRole, Inst, Kernel, Val};
+use ox_ir::sym::Var;
+use ox_ir::{DType, Sym};
+use rustc_hash::{FxHashMap, FxHashSet};
+
+/// One kernel as text: what NVRTC compiles after `assemble` has put the helpers in front, and how it is to be launched.
+#[derive(Clone, Debug)]
+pub struct Source {
+    pub symbol: String,
+    pub text: String,
+    pub threads: u32,
+    pub points_per_block: i64,
+    pub points: Sym,
+    pub shared_bytes: u32,
+}
+
+/// Where scratch memory lies.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Scratch {
+    /// An element of the row for each place of the thread's part of it.
+    Registers,
+    /// The thread's own array.
+    Local,
+    /// At this byte of the block's shared memory.
+    Shared(i64),
+}
+
+pub(crate) struct Emitter<'k> {
+    kernel: &'k Kernel,
+    g: Geometry,
+    /// Writes that combine may meet: they must be atomic.
+    atomic: bool,
+    scratch: FxHashMap<u32, Scratch>,
+    shared_bytes: i64,
+    cache: Cache,
+    /// For a loaded index whose extent may be zero: the variable that says whether there is anything to index.
+    validity: FxHashMap<Var, String>,
+    /// What must hold for this thread to write here.
+    guards: Vec<&'static str>,
+    /// Buffers written since the block's threads last waited for one another.
+    dirty: FxHashSet<u32>,
+    /// Whether the code under construction is inside of a pass's loop.
+    in_loop: bool,
+    /// The axis that the lanes of the loop under construction run along.
+    lane: Option<Var>,
+    /// Loads and stores of the body under construction that move whole vectors.
+    packs: FxHashSet<Val>,
+    text: String,
+    depth: usize,
+}
+
+/// Shared memory that reductions pass values through: 16 bytes for each thread that takes part.
+const SLOT: i64 = 16;
+/// What a block can have on every GPU from sm_80 on, with leave to use more than 48 KiB.
+const MOST_SHARED: i64 = 96 << 10;
+
+/// The kernel as CUDA C++, with `symbol` as its name.
+pub fn emit(kernel: &Kernel, symbol: &str, options: &Options) -> Result<Source, CodegenError> {
+    let has_scratch = kernel.bufs.iter().any(|b| matches!(b.role, BufRole::Scratch(_)));
+    let flat = if options.ordered || has_scratch { None } else { flatten(kernel) };
+    let scatters = flat.is_none() && is_scatter(kernel);
+    let atomic = flat.is_some() && is_scatter(kernel);
+    let kernel = flat.as_ref().unwrap_or(kernel);
+    Emitter::new(kernel, geometry::choose(kernel, scatters, options.multiprocessors), atomic)?.source(symbol)
+}
+
+/// Whether a loop writes to places that it may write to again.
+fn is_scatter(kernel: &Kernel) -> bool {
+    kernel.insts.iter().any(|i| match &i.inst {
+        Inst::Store { index, combine, .. } => {
+            let loaded = index.vars().iter().any(|v| v.kind() == ox_ir::sym::VarKind::Loaded);
+            loaded || *combine != ox_ir::graph::Combine::Set
+        }
+        _ => false,
+    })
+}
+
+impl<'k> Emitter<'k> {
+    fn new(kernel: &'k Kernel, g: Geometry, atomic: bool) -> Result<Emitter<'k>, CodegenError> {
+        let mut emitter = Emitter {
+            kernel,
+            g,
+            atomic,
+            scratch: FxHashMap::default(),
+            shared_bytes: 0,
+            cache: Cache::of(kernel, &g),
+            validity: FxHashMap::default(),
+            guards: Vec::new(),
+            dirty: FxHashSet::default(),
+            in_loop: false,
+            lane: None,
+            packs: FxHashSet::default(),
+            text: String::new(),
+            depth: 0,
+        };
+        emitter.place_scratch()?;
+        Ok(emitter)
+    }
+
+    fn place_scratch(&mut self) -> Result<(), CodegenError> {
+        let reduces =
+            self.kernel.insts.iter().any(|i| matches!(i.inst, Inst::Reduce { .. } | Inst::ReduceArg { .. } | Inst::Scan { .. }));
+        let slots = match self.g.spread {
+            Spread::Rows if self.g.y > 32 => self.g.threads() / 32,
+            Spread::Columns if self.g.y > 1 => self.g.threads(),
+            _ => 0,
+        };
+        self.shared_bytes = if reduces { slots * SLOT } else { 0 };
+        for (n, param) in self.kernel.bufs.iter().enumerate() {
+            let BufRole::Scratch(count) = param.role else { continue };
+            let place = if self.cache.in_registers(n as u32) {
+                Scratch::Registers
+            } else if self.g.y == 1 {
+                Scratch::Local
+            } else {
+                let at = self.shared_bytes;
+                let bytes = count.max(1) * param.dtype.compute().size() as i64 * self.g.x;
+                self.shared_bytes = (at + bytes + SLOT - 1) / SLOT * SLOT;
+                Scratch::Shared(at)
+            };
+            self.scratch.insert(n as u32, place);
+        }
+        if self.shared_bytes > MOST_SHARED {
+            return Err(self.unsupported(format!("{} bytes of shared memory", self.shared_bytes)));
+        }
+        Ok(())
+    }
+
+    fn unsupported(&self, what: String) -> CodegenError {
+        CodegenError::Unsupported { kernel: self.kernel.name.clone(), what }
+    }
+
+    fn malformed(&self, what: String) -> CodegenError {
+        CodegenError::Malformed { kernel: self.kernel.name.clone(), what }
+    }
+
+    fn dtype(&self, val: Val) -> DType {
+        self.kernel.inst(val).dtype
+    }
+
+    fn line(&mut self, text: impl AsRef<str>) {
+        for line in text.as_ref().lines() {
+            self.text.push_str(&"  ".repeat(self.depth));
+            self.text.push_str(line);
+            self.text.push('\n');
+        }
+    }
+
+    fn open(&mut self, text: impl AsRef<str>) {
+        self.line(text);
+        self.depth += 1;
+    }
+
+    fn close(&mut self) {
+        self.depth -= 1;
+        self.line("}");
+    }
+}

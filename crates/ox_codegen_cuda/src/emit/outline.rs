@@ -1,0 +1,178 @@
+//! The function around the passes: its parameters, and which point a thread stands at.
+
+use super::ctype::{held, stored};
+use super::{Emitter, Scratch, Source, index};
+use crate::CodegenError;
+use crate::geometry::Spread;
+use ox_ir::Sym;
+use ox_ir::kernel::{Axis, BufRole};
+
+impl Emitter<'_> {
+    pub fn source(mut self, symbol: &str) -> Result<Source, CodegenError> {
+        let kernel = self.kernel;
+        if let Some(param) = kernel.bufs.iter().find(|b| b.dtype.is_complex()) {
+            return Err(self.unsupported(format!("a buffer of {}", param.dtype)));
+        }
+        self.line(format!("// {}: {}", kernel.name, self.in_words()));
+        let params = self.parameters();
+        self.open(format!("extern \"C\" __global__ void __launch_bounds__({}) {symbol}({params}) {{", self.g.threads()));
+        self.line(format!("using idx = {};", if index::is_narrow(kernel) { "int" } else { "long long" }));
+        for var in &kernel.sizes {
+            let name = index::name(var);
+            self.line(format!("const idx {name} = (idx){name}_;"));
+        }
+        self.stand();
+        self.alignments();
+        self.memory();
+        match self.g.spread {
+            Spread::Points | Spread::Tiles(_) => self.point()?,
+            Spread::Rows | Spread::Columns => kernel.passes.iter().try_for_each(|pass| self.pass(pass))?,
+        }
+        self.close();
+        Ok(Source {
+            symbol: symbol.to_string(),
+            threads: self.g.threads() as u32,
+            points_per_block: self.g.points_per_block(),
+            points: self.g.points(kernel),
+            shared_bytes: self.shared_bytes as u32,
+            text: self.text,
+        })
+    }
+
+    fn in_words(&self) -> String {
+        let (x, y, lanes) = (self.g.x, self.g.y, self.g.lanes);
+        let each = if lanes > 1 { format!(", {lanes} elements at once") } else { String::new() };
+        match self.g.spread {
+            Spread::Points => format!("a thread for each point{each}"),
+            Spread::Tiles(n) => format!("tiles along {}{each}", index::name(&self.kernel.axes[n].var)),
+            Spread::Rows => format!("{y} threads for a row, {x} rows for a block{each}"),
+            Spread::Columns => format!("{y} threads for a column, {x} columns for a block{each}"),
+        }
+    }
+
+    fn parameters(&self) -> String {
+        let mut params = Vec::new();
+        for (n, param) in self.kernel.bufs.iter().enumerate() {
+            let constant = if param.role == BufRole::In { "const " } else { "" };
+            if !matches!(param.role, BufRole::Scratch(_)) {
+                params.push(format!("{constant}{}* __restrict__ b{n}", stored(param.dtype)));
+            }
+        }
+        params.extend(self.kernel.sizes.iter().map(|var| format!("const long long {}_", index::name(var))));
+        params.push("Report* report".into());
+        params.join(", ")
+    }
+
+    /// Which outer point this thread works on, and as which of its threads.
+    fn stand(&mut self) {
+        let (x, y, lanes) = (self.g.x, self.g.y, self.g.lanes);
+        let points = self.kernel.points();
+        let count = index::factor(&points);
+        if self.g.spread == Spread::Points {
+            let times = if lanes > 1 { format!(" * {lanes}") } else { String::new() };
+            self.line(format!("const idx p = ((idx)blockIdx.x * {x} + threadIdx.x){times};"));
+            self.line(format!("if (p >= {count}) return;"));
+            return self.decode(&self.kernel.axes.clone(), "p");
+        }
+        if let Spread::Tiles(across) = self.g.spread {
+            return self.stand_in_tile(across);
+        }
+        let (at, share) = match self.g.spread {
+            Spread::Rows => (format!("threadIdx.x / {y}"), format!("threadIdx.x % {y}")),
+            _ => (format!("threadIdx.x % {x}"), format!("threadIdx.x / {x}")),
+        };
+        self.line(format!("const int x = {}, y = {};", if x == 1 { "0" } else { &at }, if y == 1 { "0" } else { &share }));
+        let point = if x == 1 { "(idx)blockIdx.x".into() } else { format!("(idx)blockIdx.x * {x} + x") };
+        if x == 1 || points.is_multiple_of(x) {
+            self.line(format!("const idx p = {point};"));
+        } else {
+            // Threads behind the last point do its work again, so that all can wait for one another, but write nothing.
+            self.line(format!("const bool active = {point} < {count};"));
+            self.line(format!("const idx p = active ? {point} : {count} - 1;"));
+            self.guards.push("active");
+        }
+        self.decode(&self.kernel.axes.clone(), "p");
+    }
+
+    /// The place in the tile from the thread, which tile from the block.
+    fn stand_in_tile(&mut self, across: usize) {
+        let (x, y, lanes) = (self.g.x, self.g.y, self.g.lanes);
+        let last = self.kernel.axes.len() - 1;
+        self.line("idx t = (idx)blockIdx.x;");
+        for (n, axis) in self.kernel.axes.clone().iter().enumerate().rev() {
+            let (name, extent) = (index::name(&axis.var), index::factor(&axis.extent));
+            let (step, offset) = match n {
+                _ if n == last => (x, format!(" + threadIdx.x % {x}")),
+                _ if n == across => (y * lanes, format!(" + (int)(threadIdx.x / {x}) * {lanes}")),
+                _ => (1, String::new()),
+            };
+            let count = index::text(&axis.extent.div_ceil(&Sym::from(step)));
+            let times = if step > 1 { format!(" * {step}") } else { String::new() };
+            self.line(format!("const idx {name} = rem(t, idx({count})){times}{offset};"));
+            self.line(format!("t = quot(t, idx({count}));"));
+            if step > 1 && !axis.extent.is_multiple_of(step) {
+                self.line(format!("if ({name} >= {extent}) return;"));
+            }
+        }
+    }
+
+    /// The position along each axis of the element with number `from`.
+    pub fn decode(&mut self, axes: &[Axis], from: &str) {
+        let mut rest = from.to_string();
+        for (n, axis) in axes.iter().enumerate().rev() {
+            let name = index::name(&axis.var);
+            if n == 0 {
+                self.line(format!("const idx {name} = {rest};"));
+                break;
+            }
+            let extent = index::text(&axis.extent);
+            self.line(format!("const idx {name} = rem({rest}, idx({extent}));"));
+            if n > 1 || axes.len() > 2 {
+                let next = format!("{from}{n}");
+                self.line(format!("const idx {next} = quot({rest}, idx({extent}));"));
+                rest = next;
+            } else {
+                rest = format!("quot({rest}, idx({extent}))");
+            }
+        }
+    }
+
+    /// Vectors are moved whole only if the buffer begins where they may: torch's views can begin anywhere.
+    fn alignments(&mut self) {
+        if self.g.lanes == 1 {
+            return;
+        }
+        for (n, param) in self.kernel.bufs.iter().enumerate() {
+            if !matches!(param.role, BufRole::Scratch(_)) && self.moves_packs(n as u32) {
+                let bytes = (self.g.lanes * param.dtype.size() as i64).min(16);
+                self.line(format!("const bool whole{n} = is_aligned(b{n}, {bytes});"));
+            }
+        }
+    }
+
+    fn memory(&mut self) {
+        if self.shared_bytes > 0 {
+            self.line("extern __shared__ __align__(16) unsigned char shared[];");
+        }
+        let (items, lanes) = (self.g.items.unwrap_or(1), self.g.lanes);
+        for (slot, val) in self.cache.filling() {
+            let ox_ir::kernel::Inst::Load { buf, .. } = self.kernel.inst(val).inst else { continue };
+            self.line(format!("Pack<{}, {lanes}> c{slot}[{items}];", stored(self.kernel.bufs[buf as usize].dtype)));
+        }
+        for (n, param) in self.kernel.bufs.iter().enumerate() {
+            let BufRole::Scratch(count) = param.role else { continue };
+            let ty = held(param.dtype);
+            let text = match self.scratch[&(n as u32)] {
+                Scratch::Registers => format!("{ty} t{n}[{}];", items * lanes),
+                Scratch::Local => format!("{ty} t{n}[{}];", count.max(1)),
+                Scratch::Shared(at) => format!("{ty}* const t{n} = ({ty}*)(shared + {at}) + x * {};", count.max(1)),
+            };
+            self.line(text);
+        }
+    }
+}
+
+/// How often the loop over `length` packs of `lanes` goes around is the same for all threads.
+pub fn is_even(length: &Sym, lanes: i64, y: i64) -> bool {
+    length.is_multiple_of(lanes * y)
+}

@@ -1,0 +1,227 @@
+//! How the points of a kernel are spread over blocks, threads and vectors.
+//!
+//! A block works on `x` outer points with `y` threads each. The heuristics aim at bytes in flight: a thread should have some 16 to 64
+//! bytes under way for each buffer, and the chip should have a few blocks for each of its multiprocessors.
+
+use ox_ir::kernel::{Axis, BufRole, Inst, Kernel, Lanes, Pass};
+use ox_ir::{Sym, Var};
+
+/// Bytes of the widest access of one thread.
+const WIDEST: i64 = 16;
+const MOST_LANES: i64 = 8;
+/// With fewer blocks than this for each multiprocessor, some are idle in the end.
+const BLOCKS_EACH: i64 = 2;
+const BLOCK: i64 = 256;
+const MOST_THREADS: i64 = 1024;
+/// Packs of a row that a thread holds in registers.
+const MOST_ITEMS: i64 = 4;
+/// A body this long is not repeated for many lanes: registers run out, and compiling takes long.
+const LONG_BODY: usize = 48;
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Spread {
+    /// One thread for `lanes` neighbouring points; no loops.
+    Points,
+    /// `y` neighbouring threads share a row: they read it side by side.
+    Rows,
+    /// Neighbouring threads have neighbouring points, and `y` groups of them share the loop.
+    Columns,
+    /// No loops, but something lies across: neighbouring threads have neighbours along the last axis, and the lanes of a thread run along
+    /// this other axis, where what is read lies side by side.
+    Tiles(usize),
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Geometry {
+    pub spread: Spread,
+    /// Outer points of a block (in units of `lanes`, for `Points`); for `Tiles` the threads along the last axis.
+    pub x: i64,
+    /// Threads that share one point's loops. A power of two.
+    pub y: i64,
+    /// Neighbouring elements that a thread handles at once.
+    pub lanes: i64,
+    /// If known and few: how often a thread goes around a row's loop.
+    pub items: Option<i64>,
+}
+
+impl Geometry {
+    pub fn threads(&self) -> i64 {
+        self.x * self.y
+    }
+
+    pub fn points_per_block(&self) -> i64 {
+        match self.spread {
+            Spread::Points => self.x * self.lanes,
+            Spread::Rows | Spread::Columns => self.x,
+            Spread::Tiles(_) => 1,
+        }
+    }
+
+    /// What the grid has one block for so many of: points, or whole tiles.
+    pub fn points(&self, kernel: &Kernel) -> Sym {
+        let Spread::Tiles(across) = self.spread else { return kernel.points() };
+        let last = kernel.axes.len() - 1;
+        let blocks = |(n, axis): (usize, &Axis)| match n {
+            _ if n == across => axis.extent.div_ceil(&Sym::from(self.lanes * self.y)),
+            _ if n == last => axis.extent.div_ceil(&Sym::from(self.x)),
+            _ => axis.extent.clone(),
+        };
+        kernel.axes.iter().enumerate().map(blocks).fold(Sym::ONE, |all, n| &all * &n)
+    }
+}
+
+/// `ordered`: the points of inner loops are visited one after the other, by one thread. `multiprocessors` are those of the GPU.
+pub fn choose(kernel: &Kernel, ordered: bool, multiprocessors: u32) -> Geometry {
+    let enough = BLOCKS_EACH * multiprocessors as i64;
+    let Some(inner) = kernel.passes.iter().map(|pass| &pass.axes).find(|axes| !axes.is_empty()) else {
+        return points(kernel, enough);
+    };
+    let scans = kernel.insts.iter().any(|i| matches!(i.inst, Inst::Scan { .. }));
+    if ordered || (scans && kernel.lanes == Lanes::Outer && many_points(kernel)) {
+        return Geometry { spread: Spread::Columns, x: 64, y: 1, lanes: 1, items: None };
+    }
+    if scans {
+        return Geometry { spread: Spread::Rows, x: 1, y: BLOCK, lanes: 1, items: None };
+    }
+    if reads_along(kernel) { rows(kernel, inner, enough) } else { columns(kernel, inner, enough) }
+}
+
+/// Whether the loops read (and write) side by side along their own last axis, rather than along the last outer one.
+fn reads_along(kernel: &Kernel) -> bool {
+    let Some(across) = kernel.axes.last() else { return true };
+    let side_by_side = |index: &Sym, axis: &Axis| index.coeff(&axis.var).is_some_and(|c| c.is_one());
+    let mut votes = 0;
+    for pass in kernel.passes.iter().filter(|pass| !pass.axes.is_empty()) {
+        let along = &pass.axes[pass.axes.len() - 1];
+        for val in &pass.body {
+            if let Inst::Load { index, .. } | Inst::Store { index, .. } = &kernel.inst(*val).inst {
+                let size = kernel.inst(*val).dtype.size() as i64;
+                votes += size * (i64::from(side_by_side(index, along)) - i64::from(side_by_side(index, across)));
+            }
+        }
+    }
+    votes > 0 || (votes == 0 && kernel.lanes != Lanes::Outer)
+}
+
+fn many_points(kernel: &Kernel) -> bool {
+    kernel.points().bounds().0 >= 1024
+}
+
+fn points(kernel: &Kernel, enough: i64) -> Geometry {
+    if let Some(tiles) = tiles(kernel, enough) {
+        return tiles;
+    }
+    let body: usize = kernel.passes.iter().map(|pass| pass.body.len()).sum();
+    let mut lanes = kernel.axes.last().map_or(1, |axis| widest(kernel, axis, body));
+    // Small kernels are short of threads, not of bytes for each.
+    while let (true, Some(points)) = (lanes > 1, kernel.points().as_const()) {
+        if points / lanes >= enough * BLOCK {
+            break;
+        }
+        lanes /= 2;
+    }
+    Geometry { spread: Spread::Points, x: BLOCK, y: 1, lanes, items: None }
+}
+
+/// Where enough is read across the last axis, and lies side by side along another one.
+fn tiles(kernel: &Kernel, enough: i64) -> Option<Geometry> {
+    let (last, others) = kernel.axes.split_last()?;
+    let is_long = |axis: &Axis| axis.extent.bounds().0 >= 32;
+    if !is_long(last) || kernel.points().as_const().is_some_and(|n| n < enough * BLOCK) {
+        return None;
+    }
+    let crosses = |index: &Sym| index.coeff(&last.var).is_some_and(|c| !c.is_zero() && !c.is_one());
+    let loads = kernel.insts.iter().filter_map(|i| match &i.inst {
+        Inst::Load { index, mask: None, .. } if crosses(index) => Some((index, i.dtype.size() as i64)),
+        _ => None,
+    });
+    let mut wanted: Vec<(usize, i64)> = Vec::new();
+    for (index, size) in loads {
+        let along = others.iter().position(|axis| is_long(axis) && index.coeff(&axis.var).is_some_and(|c| c.is_one()))?;
+        wanted.push((along, size));
+    }
+    let (across, size) = wanted.iter().copied().max_by_key(|(_, size)| *size)?;
+    let mut lanes = (WIDEST / size).min(MOST_LANES);
+    while !others[across].extent.is_multiple_of(lanes) {
+        lanes /= 2;
+    }
+    Some(Geometry { spread: Spread::Tiles(across), x: 32, y: 8, lanes, items: None })
+}
+
+fn rows(kernel: &Kernel, inner: &[Axis], enough: i64) -> Geometry {
+    let body = kernel.passes.iter().map(|pass| pass.body.len()).max().unwrap_or(0);
+    let last = inner.last().expect("an inner loop has an axis");
+    let lanes = widest(kernel, last, body);
+    let Some(length) = length(inner).as_const() else {
+        return Geometry { spread: Spread::Rows, x: 1, y: BLOCK, lanes, items: None };
+    };
+    let packs = (length / lanes).max(1);
+    let few = kernel.points().as_const().is_some_and(|n| n < enough);
+    let each = if few { 1 } else { MOST_ITEMS };
+    let mut y = 1;
+    while y * each < packs && y < MOST_THREADS {
+        y *= 2;
+    }
+    let x = if y >= 128 { 1 } else { (BLOCK / y).min(BLOCK) };
+    let items = packs.div_euclid(y) + i64::from(packs % y != 0);
+    Geometry { spread: Spread::Rows, x, y, lanes, items: (items <= MOST_ITEMS).then_some(items) }
+}
+
+fn columns(kernel: &Kernel, inner: &[Axis], enough: i64) -> Geometry {
+    let length = length(inner).as_const().unwrap_or(1024);
+    let points = kernel.points().as_const().unwrap_or(1 << 20);
+    let (x, y) = match () {
+        _ if length <= 16 => (128, 1),
+        _ if points / 32 >= 4 * enough => (32, 4),
+        _ if points / 32 >= enough || length <= 256 => (32, 8),
+        _ => (32, 32),
+    };
+    Geometry { spread: Spread::Columns, x, y, lanes: 1, items: None }
+}
+
+pub fn length(axes: &[Axis]) -> Sym {
+    axes.iter().map(|axis| &axis.extent).product()
+}
+
+/// The most lanes along `axis` for which most bytes move in whole vectors.
+fn widest(kernel: &Kernel, axis: &Axis, body: usize) -> i64 {
+    let side_by_side: Vec<(&Sym, i64)> =
+        accesses(kernel).filter(|(index, _)| index.coeff(&axis.var).is_some_and(|c| c.is_one())).collect();
+    let Some(smallest) = side_by_side.iter().map(|(_, size)| *size).min() else { return 1 };
+    let mut lanes = (WIDEST / smallest).min(MOST_LANES);
+    if body > LONG_BODY {
+        lanes = lanes.min(if body > 3 * LONG_BODY { 1 } else { 4 });
+    }
+    let all: i64 = side_by_side.iter().map(|(_, size)| size).sum();
+    while lanes > 1 {
+        let whole = side_by_side.iter().filter(|(index, _)| is_pack(index, &axis.var, lanes)).map(|(_, size)| size);
+        if axis.extent.is_multiple_of(lanes) && 2 * whole.sum::<i64>() > all {
+            return lanes;
+        }
+        lanes /= 2;
+    }
+    1
+}
+
+/// Whether the elements of `lanes` neighbours lie side by side and begin at a multiple of `lanes`.
+pub fn is_pack(index: &Sym, var: &Var, lanes: i64) -> bool {
+    index.coeff(var).is_some_and(|c| c.is_one()) && (index - &Sym::var(var)).is_multiple_of(lanes)
+}
+
+/// Unmasked accesses of memory, with the bytes of an element.
+fn accesses(kernel: &Kernel) -> impl Iterator<Item = (&Sym, i64)> {
+    let is_memory = |buf: u32| kernel.bufs.get(buf as usize).is_some_and(|b| !matches!(b.role, BufRole::Scratch(_)));
+    let size = |buf: u32| kernel.bufs.get(buf as usize).map_or(4, |b| b.dtype.size() as i64);
+    kernel.insts.iter().filter_map(move |i| match &i.inst {
+        Inst::Load { buf, index, mask: None } | Inst::Store { buf, index, mask: None, .. } if is_memory(*buf) => {
+            Some((index, size(*buf)))
+        }
+        _ => None,
+    })
+}
+
+/// Whether every loop of the kernel runs over the same axes.
+pub fn is_uniform(passes: &[Pass]) -> bool {
+    let mut loops = passes.iter().map(|pass| &pass.axes).filter(|axes| !axes.is_empty());
+    loops.next().is_none_or(|first| loops.all(|axes| axes == first))
+}

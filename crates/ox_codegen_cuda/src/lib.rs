@@ -1,0 +1,21 @@
+//! Kernel to CUDA C++ to a cubin.
+//!
+//! - `geometry`: how the points of a Kernel are spread over blocks, threads and vectors.
+//! - `emit`: the text, written to be read.
+//! - `helpers`: the device functions that the text may call; only those that it does call go along.
+//! - `nvrtc`: NVIDIA's compiler, loaded from where torch's wheels keep it. It needs no GPU.
+//! - `backend`: many kernels, few translation units, on threads.
+
+mod backend;
+mod emit;
+mod error;
+mod flatten;
+mod geometry;
+mod helpers;
+mod nvrtc;
+
+pub use backend::{Backend, Options};
+pub use emit::{Source, emit};
+pub use error::CodegenError;
+pub use helpers::assemble;
+pub use nvrtc::Nvrtc;

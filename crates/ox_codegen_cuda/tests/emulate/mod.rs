@@ -1,0 +1,69 @@
+//! CUDA text run on a CPU: compiled by g++ with a header that stands in for CUDA.
+
+use libloading::{Library, Symbol};
+use ox_codegen_cuda::{Source, assemble};
+use ox_ir::abi::KernelError;
+use ox_testing::InterpretError;
+use std::ffi::c_void;
+use std::path::PathBuf;
+use std::process::Command;
+use std::sync::atomic::Ordering;
+
+pub struct Emulator {
+    library: Library,
+    folder: PathBuf,
+}
+
+impl Drop for Emulator {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.folder);
+    }
+}
+
+/// Whether this machine has what it takes.
+pub fn is_possible() -> bool {
+    Command::new("g++").arg("--version").output().is_ok_and(|out| out.status.success())
+}
+
+impl Emulator {
+    /// Compiles the kernels, whose symbols must differ.
+    pub fn new(name: &str, sources: &[Source]) -> Emulator {
+        let folder = std::env::temp_dir().join(format!("ox-emulate-{}-{name}", std::process::id()));
+        std::fs::create_dir_all(&folder).unwrap();
+        let entry = |s: &Source| {
+            format!(
+                "extern \"C\" void run_{0}(void** args, long long grid, unsigned threads) {{ emulate::launch({0}, args, grid, threads); }}\n",
+                s.symbol
+            )
+        };
+        let text =
+            format!("{}\n{}\n{}", include_str!("cuda.h"), assemble(sources), sources.iter().map(entry).collect::<String>());
+        let (file, library) = (folder.join("kernels.cpp"), folder.join("kernels.so"));
+        std::fs::write(&file, text).unwrap();
+        let flags = ["-std=c++17", "-w", "-O0", "-ffp-contract=off", "-fno-strict-aliasing", "-shared", "-fPIC", "-o"];
+        let out = Command::new("g++").args(flags).arg(&library).arg(&file).output().unwrap();
+        assert!(out.status.success(), "{}", String::from_utf8_lossy(&out.stderr));
+        // SAFETY: our own library.
+        Emulator { library: unsafe { Library::new(&library) }.unwrap(), folder }
+    }
+
+    pub fn run(&self, source: &Source, points: i64, bufs: &mut [&mut [u8]], sizes: &[i64]) -> Result<(), InterpretError> {
+        let mut error = KernelError::default();
+        let mut values: Vec<u64> = bufs.iter_mut().map(|b| b.as_mut_ptr() as u64).collect();
+        values.extend(sizes.iter().map(|n| *n as u64));
+        values.push(&raw mut error as u64);
+        let mut args: Vec<*mut c_void> = values.iter_mut().map(|v| (&raw mut *v).cast()).collect();
+        let grid = (points + source.points_per_block - 1) / source.points_per_block;
+        let name = format!("run_{}\0", source.symbol);
+        // SAFETY: the function was written above with this signature; the buffers are as large as the plan says.
+        unsafe {
+            let run: Symbol<unsafe extern "C" fn(*mut *mut c_void, i64, u32)> = self.library.get(name.as_bytes()).unwrap();
+            run(args.as_mut_ptr(), grid, source.threads);
+        }
+        let read = |x: &std::sync::atomic::AtomicI64| x.load(Ordering::Relaxed);
+        match read(&error.check) {
+            0 => Ok(()),
+            n => Err(InterpretError::Check { check: n as u32 - 1, value: read(&error.value), extent: read(&error.extent) }),
+        }
+    }
+}

@@ -1,0 +1,129 @@
+//! Kernels of every family, large enough for whole blocks and vectors: on an emulated GPU they compute what the interpreter says.
+
+mod emulate;
+
+use emulate::Emulator;
+use ox_codegen_cuda::{Options, Source, emit};
+use ox_ir::{DType, Kernel, Scalar};
+use ox_testing::{TensorData, assert_close, interpret_kernel};
+
+/// A kernel's text, and the number of elements of each of its buffers.
+struct Case(&'static str, &'static [usize]);
+
+const CASES: &[Case] = &[
+    // A transpose: tiles.
+    Case(
+        "kernel transpose(b0: bf16 in, b1: bf16 out, i0 < 96, i1 < 70) lanes=outer parallel {
+          pass { v0 = load b0[i0 + 96*i1] v1 = neg v0 store b1[70*i0 + i1] v1 }
+        }",
+        &[96 * 70, 96 * 70],
+    ),
+    // Whole vectors, of two types.
+    Case(
+        "kernel points(b0: bf16 in, b1: f32 in, b2: f32 out, i0 < 24, i1 < 64) lanes=outer parallel {
+          pass { v0 = load b0[64*i0 + i1] v1 = cast v0 : f32 v2 = load b1[i1] v3 = mul v1 v2 store b2[64*i0 + i1] v3 }
+        }",
+        &[24 * 64, 64, 24 * 64],
+    ),
+    // A row in registers, with what is left over at its end.
+    Case(
+        "kernel softmax(b0: f32 in, b1: f32 out, b2: f32 scratch 1000, i0 < 3) lanes=inner parallel {
+          pass i1 < 1000 { v0 = load b0[1000*i0 + i1] v1 = reduce max v0 }
+          pass i1 < 1000 { v2 = load b0[1000*i0 + i1] v3 = sub v2 v1 v4 = exp v3 store b2[i1] v4 v5 = reduce sum v4 }
+          pass i1 < 1000 { v6 = load b2[i1] v7 = div v6 v5 store b1[1000*i0 + i1] v7 }
+        }",
+        &[3000, 3000],
+    ),
+    // Many short rows in a block.
+    Case(
+        "kernel means(b0: bf16 in, b1: bf16 out, i0 < 77) lanes=inner parallel {
+          pass i1 < 24 { v0 = load b0[24*i0 + i1] v1 = cast v0 : f32 v2 = reduce sum v1 }
+          pass { v3 = const 24.0 : f32 v4 = div v2 v3 v5 = cast v4 : bf16 store b1[i0] v5 }
+        }",
+        &[77 * 24, 77],
+    ),
+    // Results of rows weigh more than what the rows read: still read along the row.
+    Case(
+        "kernel sums(b0: f32 in, b1: f32 out, b2: f32 out, i0 < 40) lanes=outer parallel {
+          pass i1 < 300 { v0 = load b0[300*i0 + i1] v1 = reduce sum v0 v2 = reduce min v0 }
+          pass { store b1[i0] v1 store b2[i0] v2 }
+        }",
+        &[12000, 40, 40],
+    ),
+    // Columns.
+    Case(
+        "kernel columns(b0: f32 in, b1: f32 out, i0 < 45) lanes=outer parallel {
+          pass i1 < 300 { v0 = load b0[45*i1 + i0] v1 = reduce sum v0 }
+          pass { store b1[i0] v1 }
+        }",
+        &[45 * 300, 45],
+    ),
+    // The position of the first maximum.
+    Case(
+        "kernel argmax(b0: f32 in, b1: i64 out, i0 < 5) lanes=inner parallel {
+          pass i1 < 700 { v0 = load b0[700*i0 + i1] v1 = reduce argmax v0 at i1 }
+          pass { store b1[i0] v1 }
+        }",
+        &[3500, 5],
+    ),
+    // A scan over more than one chunk.
+    Case(
+        "kernel cumsum(b0: f32 in, b1: f32 out, i0 < 2) lanes=inner parallel {
+          pass i1 < 700 { v0 = load b0[700*i0 + i1] v1 = scan sum v0 store b1[700*i0 + i1] v1 }
+        }",
+        &[1400, 1400],
+    ),
+];
+
+fn filled(kernel: &Kernel, lengths: &[usize]) -> Vec<TensorData> {
+    let passed = kernel.bufs.iter().filter(|b| !matches!(b.role, ox_ir::kernel::BufRole::Scratch(_)));
+    let number = |n: usize| ((n * 37 + 11) % 101) as f64 / 8.0 - 6.0;
+    passed
+        .zip(lengths)
+        .map(|(b, len)| match b.dtype.is_float() {
+            true => TensorData::floats(b.dtype, &[*len], &(0..*len).map(number).collect::<Vec<_>>()),
+            false => TensorData::ints(b.dtype, &[*len], &vec![0; *len]),
+        })
+        .collect()
+}
+
+fn to_bytes(tensor: &TensorData) -> Vec<u8> {
+    let element = |x: &Scalar| match tensor.dtype {
+        DType::BF16 => half::bf16::from_f64(x.as_f64()).to_le_bytes().to_vec(),
+        DType::F32 => (x.as_f64() as f32).to_le_bytes().to_vec(),
+        _ => x.as_i64().to_le_bytes().to_vec(),
+    };
+    tensor.data.iter().flat_map(element).collect()
+}
+
+fn from_bytes(like: &TensorData, bytes: &[u8]) -> TensorData {
+    let element = |b: &[u8]| match like.dtype {
+        DType::BF16 => Scalar::Float(half::bf16::from_le_bytes([b[0], b[1]]).to_f64()),
+        DType::F32 => Scalar::Float(f32::from_le_bytes(b.try_into().unwrap()) as f64),
+        _ => Scalar::Int(i64::from_le_bytes(b.try_into().unwrap())),
+    };
+    TensorData::new(like.dtype, &like.shape, bytes.chunks(like.dtype.size()).map(element))
+}
+
+#[test]
+fn families_mean_what_the_interpreter_says() {
+    if !emulate::is_possible() {
+        return eprintln!("skipped: there is no g++");
+    }
+    let kernels: Vec<Kernel> =
+        CASES.iter().map(|case| Kernel::parse(case.0).unwrap_or_else(|e| panic!("{e:?}\n{}", case.0))).collect();
+    let options = Options { arch: 90, ordered: false, multiprocessors: 0 };
+    let sources: Vec<Source> =
+        kernels.iter().enumerate().map(|(n, kernel)| emit(kernel, &format!("k{n}"), &options).unwrap()).collect();
+    let emulator = Emulator::new("families", &sources);
+    for ((kernel, source), Case(_, lengths)) in kernels.iter().zip(&sources).zip(CASES) {
+        let mut want = filled(kernel, lengths);
+        let mut bytes: Vec<Vec<u8>> = want.iter().map(to_bytes).collect();
+        interpret_kernel(kernel, &mut want[..], &[]).unwrap();
+        let mut views: Vec<&mut [u8]> = bytes.iter_mut().map(Vec::as_mut_slice).collect();
+        emulator.run(source, source.points.as_const().unwrap(), &mut views, &[]).unwrap();
+        for (want, got) in want.iter().zip(&bytes) {
+            assert_close(&from_bytes(want, got), want);
+        }
+    }
+}

@@ -1,0 +1,100 @@
+//! Random graphs as CUDA: NVRTC takes every kernel, and run on an emulated GPU they compute what the graph means.
+
+mod emulate;
+
+use emulate::Emulator;
+use ox_codegen_cuda::{CodegenError, Nvrtc, Options, Source, assemble, emit};
+use ox_ir::{Graph, Kernel, Plan};
+use ox_testing::{RandomConfig, interpret_graph, interpret_plan_with, random_graph, random_inputs, random_sizes};
+use std::path::PathBuf;
+
+/// `SEEDS=1000..2000` looks at others.
+fn seeds() -> std::ops::Range<u64> {
+    let given = std::env::var("SEEDS").ok();
+    let parsed = given.as_deref().and_then(|s| s.split_once("..")).and_then(|(a, b)| Some(a.parse().ok()?..b.parse().ok()?));
+    parsed.unwrap_or(0..40)
+}
+
+struct Case {
+    seed: u64,
+    graph: Graph,
+    plan: Plan,
+    sources: Vec<Source>,
+}
+
+/// On a GPU with `multiprocessors`: with none, even small kernels move whole vectors.
+fn cases(ordered: bool, multiprocessors: u32) -> Vec<Case> {
+    let case = |seed: u64| {
+        let config = RandomConfig { symbolic: seed % 2 == 1, ..RandomConfig::default() };
+        let graph = random_graph(seed, &config);
+        let optimised = if seed % 4 < 2 { graph.clone() } else { ox_optimise::optimise(graph.clone(), &Default::default()) };
+        let plan = ox_schedule::schedule(&optimised, &Default::default()).unwrap();
+        let text = |(n, kernel): (usize, &Kernel)| {
+            emit(kernel, &format!("k{seed}_{n}"), &Options { arch: 90, ordered, multiprocessors }).unwrap()
+        };
+        let sources = plan.kernels.iter().enumerate().map(text).collect();
+        Case { seed, graph, plan, sources }
+    };
+    seeds().map(case).collect()
+}
+
+fn difference(case: &Case, emulator: &Emulator) -> Option<String> {
+    let Case { graph, plan, sources, seed } = case;
+    let sizes = random_sizes(graph, *seed);
+    let inputs = random_inputs(graph, *seed, &sizes);
+    let got = interpret_plan_with(plan, &inputs, &sizes, &mut |n, bufs, kernel_sizes| {
+        let source = &sources[n as usize];
+        let known = &plan.kernels[n as usize].sizes;
+        let points = source.points.eval(&|v| known.iter().position(|s| s == v).map(|k| kernel_sizes[k])).unwrap();
+        emulator.run(source, points, bufs, kernel_sizes)
+    });
+    let difference = ox_testing::result_difference(&interpret_graph(graph, &inputs, &sizes), &got, &inputs)?;
+    let texts: String = sources.iter().map(|s| s.text.as_str()).collect();
+    Some(format!("seed {seed}: {difference}\nsizes {sizes:?}\n{graph}\n{plan}\n{texts}\n"))
+}
+
+fn check_meaning(name: &str, ordered: bool, multiprocessors: u32) {
+    if !emulate::is_possible() {
+        return eprintln!("skipped: there is no g++");
+    }
+    let cases = cases(ordered, multiprocessors);
+    let all: Vec<Source> = cases.iter().flat_map(|case| case.sources.clone()).collect();
+    let emulator = Emulator::new(name, &all);
+    let wrong: String = cases.iter().filter_map(|case| difference(case, &emulator)).collect();
+    assert!(wrong.is_empty(), "{wrong}");
+}
+
+#[test]
+fn kernels_mean_what_the_graph_means() {
+    check_meaning("free", false, 0);
+}
+
+#[test]
+fn ordered_kernels_mean_what_the_graph_means() {
+    check_meaning("ordered", true, 132);
+}
+
+/// Where the Python that tests run with keeps its packages.
+fn packages() -> Vec<PathBuf> {
+    let python = std::env::var_os("PYO3_PYTHON").map(PathBuf::from);
+    let lib = python.and_then(|p| Some(p.parent()?.parent()?.join("lib")));
+    let versions = lib.and_then(|lib| std::fs::read_dir(lib).ok()).into_iter().flatten().flatten();
+    versions.map(|entry| entry.path().join("site-packages")).collect()
+}
+
+#[test]
+fn nvrtc_takes_every_kernel() {
+    let nvrtc = match Nvrtc::find(&packages()) {
+        Ok(nvrtc) => nvrtc,
+        Err(CodegenError::Missing(why)) => return eprintln!("skipped: {why}"),
+        Err(error) => panic!("{error}"),
+    };
+    let cases = cases(false, 0);
+    let all: Vec<&Source> = cases.iter().flat_map(|case| &case.sources).collect();
+    for arch in [80, 90] {
+        for unit in all.chunks(40) {
+            let cubin = nvrtc.cubin(&assemble(unit.iter().copied()), arch).unwrap_or_else(|e| panic!("sm_{arch}: {e}"));
+            assert!(cubin.starts_with(b"\x7fELF"));
+        }
+    }
+}
