@@ -8,13 +8,13 @@ use std::sync::{Mutex, OnceLock, PoisonError};
 /// A kernel without its name, which says nothing of its meaning. What is known of its sizes belongs to it: a Var compares by its
 /// number alone, but code may rely on its range and divisor.
 #[derive(PartialEq, Eq, Hash)]
-struct Key {
+pub(crate) struct Key {
     kernel: Kernel,
     facts: Vec<(i64, i64, i64)>,
 }
 
 impl Key {
-    fn new(kernel: &Kernel) -> Key {
+    pub(crate) fn new(kernel: &Kernel) -> Key {
         let facts = kernel.sizes.iter().map(|v| (v.lo(), v.hi(), v.divisor())).collect();
         Key { kernel: Kernel { name: String::new(), ..kernel.clone() }, facts }
     }

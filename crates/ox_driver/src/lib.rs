@@ -6,11 +6,13 @@
 //! - `training`: Graph in, two Programs out: forward and backward.
 //! - `program`: what is called.
 //! - `cache`: compiled kernels, shared by all graphs of the process.
+//! - `gpu`: the same for kernels of GPUs.
 //! - `dump`: every program of every stage as text, for people.
 //! - `guard`: a panic inside a stage is a Bug of that stage, not the end of the process.
 
 mod cache;
 mod dump;
+mod gpu;
 mod guard;
 mod options;
 mod pipeline;

@@ -2,15 +2,16 @@
 
 use crate::cache;
 use crate::dump::Dump;
+use crate::gpu;
 use crate::guard::{Panic, guarded};
 use crate::options::Options;
 use crate::program::{Prelude, Program};
 use crate::report::Report;
-use ox_codegen_cpu::{Backend, CodegenError, LoadedKernel};
-use ox_ir::{Graph, Kernel, Plan};
-use ox_optimise::{OptimiseOptions, Optimised, PackWeights};
-use ox_runtime::{Executable, HostCalls, LoadedFn, Packable, RunError};
-use ox_schedule::{ScheduleError, ScheduleOptions};
+use ox_codegen_cpu::{Backend, CodegenError};
+use ox_ir::{Device, Graph, Kernel, Plan};
+use ox_optimise::{FreeBias, OptimiseOptions, Optimised, PackWeights};
+use ox_runtime::{Executable, HostCalls, Kernels, LoadedFn, Packable, RunError};
+use ox_schedule::{ScheduleError, ScheduleOptions, Target};
 use std::sync::{Arc, OnceLock};
 
 /// A compile that gave no Executable. Either way the caller can still run the program as it was.
@@ -45,18 +46,19 @@ pub(crate) fn compile_into(
 ) -> Result<Compiled, CompileError> {
     let mut report = Report { graph_nodes: graph.nodes.len(), ..Report::default() };
     dump.write("1-graph.txt", graph);
+    let device = device_of(graph)?;
 
     let Optimised { graph: optimised, prelude } =
-        report.time("optimise", || stage("optimise", || Ok(optimise(graph, options))))?;
+        report.time("optimise", || stage("optimise", || Ok(optimise(graph, device, options))))?;
     report.optimised_nodes = optimised.nodes.len();
     dump.write("2-optimised.txt", &optimised);
 
-    let main = finish(&optimised, options, host.clone(), &mut report, &dump)?;
+    let main = finish(&optimised, device, options, host.clone(), &mut report, &dump)?;
     let prelude = match prelude {
         Some(split) => {
             let dump = dump.inner("prelude");
             dump.write("2-optimised.txt", &split.graph);
-            let executable = finish(&split.graph, options, host, &mut Report::default(), &dump)?;
+            let executable = finish(&split.graph, device, options, host, &mut Report::default(), &dump)?;
             Some(Prelude::new(executable, split.inputs))
         }
         None => None,
@@ -65,22 +67,33 @@ pub(crate) fn compile_into(
     Ok(Compiled { program: Program { main, prelude }, report })
 }
 
+/// Where the whole graph is computed.
+fn device_of(graph: &Graph) -> Result<Device, CompileError> {
+    let mut devices = graph.nodes.iter().map(|node| node.ty.device);
+    let device = devices.next().unwrap_or_default();
+    match devices.find(|other| *other != device) {
+        Some(other) => Err(CompileError::Unsupported(format!("tensors on {device} and on {other} in one graph"))),
+        None => Ok(device),
+    }
+}
+
 /// The stages after optimising.
 fn finish(
     graph: &Graph,
+    device: Device,
     options: &Options,
     host: Arc<dyn HostCalls>,
     report: &mut Report,
     dump: &Dump,
 ) -> Result<Executable, CompileError> {
-    let plan = report.time("schedule", || stage("schedule", || schedule(graph, options)))?;
+    let plan = report.time("schedule", || stage("schedule", || schedule(graph, device, options)))?;
     report.describe_plan(&plan);
     dump.write("3-plan.txt", &plan);
 
-    let (kernels, compiled) = report.time("codegen", || stage("codegen", || codegen(&plan.kernels, options)))?;
+    let (kernels, compiled) = report.time("codegen", || stage("codegen", || codegen(&plan.kernels, device, options)))?;
     report.kernels_compiled = compiled;
     if dump.is_on() {
-        dump_kernels(dump, &plan.kernels);
+        dump_kernels(dump, device, &plan.kernels);
     }
     report.time("load", || stage("load", || load(plan, kernels, host)))
 }
@@ -90,11 +103,12 @@ pub(crate) fn stage<T>(name: &'static str, f: impl FnOnce() -> Result<T, Compile
     guarded(f).unwrap_or_else(|Panic(message)| Err(CompileError::Bug { stage: name, message }))
 }
 
-fn optimise(graph: &Graph, options: &Options) -> Optimised {
+fn optimise(graph: &Graph, device: Device, options: &Options) -> Optimised {
     let wanted = OptimiseOptions {
         round_intermediates: options.round_intermediates,
         freezing: options.freezing,
-        pack_weights: if options.freezing { pack_weights() } else { PackWeights::NONE },
+        pack_weights: if options.freezing && device == Device::Cpu { pack_weights() } else { PackWeights::NONE },
+        free_bias: if device == Device::Cpu { FreeBias::OfProducts } else { FreeBias::OfConvolutions },
         ..OptimiseOptions::default()
     };
     let graph = ox_optimise::optimise(graph.clone(), &wanted);
@@ -108,8 +122,13 @@ fn pack_weights() -> PackWeights {
     PackWeights { matmul_f32, matmul_bf16, conv_f32, conv_bf16 }
 }
 
-fn schedule(graph: &Graph, options: &Options) -> Result<Plan, CompileError> {
-    let wanted = ScheduleOptions { overwrite_inputs: options.overwrite_inputs, ..ScheduleOptions::default() };
+fn schedule(graph: &Graph, device: Device, options: &Options) -> Result<Plan, CompileError> {
+    let on_cpu = device == Device::Cpu;
+    let wanted = ScheduleOptions {
+        target: if on_cpu { Target::Cpu } else { Target::Gpu },
+        overwrite_inputs: options.overwrite_inputs && on_cpu,
+        ..ScheduleOptions::default()
+    };
     ox_schedule::schedule(graph, &wanted).map_err(|error| match error {
         ScheduleError::Unsupported(what) => CompileError::Unsupported(what),
         ScheduleError::Bug(message) => CompileError::Bug { stage: "schedule", message },
@@ -122,12 +141,18 @@ fn backend() -> Result<&'static Backend, CompileError> {
     BACKEND.get_or_init(Backend::new).as_ref().map_err(|error| codegen_error(error.clone()))
 }
 
-fn codegen(kernels: &[Kernel], options: &Options) -> Result<(Vec<LoadedKernel>, usize), CompileError> {
+fn codegen(kernels: &[Kernel], device: Device, options: &Options) -> Result<(Kernels, usize), CompileError> {
     let threads = match options.compile_threads {
         0 => std::thread::available_parallelism().map_or(1, |n| n.get()),
         n => n,
     };
-    cache::load(backend()?, kernels, threads).map_err(codegen_error)
+    if let Device::Cuda(n) = device {
+        let (loaded, compiled) = gpu::load(kernels, gpu::options(n)?, threads)?;
+        return Ok((Kernels::Gpu(loaded), compiled));
+    }
+    let (loaded, compiled) = cache::load(backend()?, kernels, threads).map_err(codegen_error)?;
+    let loaded = loaded.into_iter().map(|k| LoadedFn { function: k.function, keep: k.keep }).collect();
+    Ok((Kernels::Cpu(loaded), compiled))
 }
 
 fn codegen_error(error: CodegenError) -> CompileError {
@@ -137,18 +162,20 @@ fn codegen_error(error: CodegenError) -> CompileError {
     }
 }
 
-fn load(plan: Plan, kernels: Vec<LoadedKernel>, host: Arc<dyn HostCalls>) -> Result<Executable, CompileError> {
-    let kernels = kernels.into_iter().map(|k| LoadedFn { function: k.function, keep: k.keep }).collect();
+fn load(plan: Plan, kernels: Kernels, host: Arc<dyn HostCalls>) -> Result<Executable, CompileError> {
     Executable::new(plan, kernels, host).map_err(|error| match error {
         RunError::Torch { message, .. } => CompileError::Unsupported(message),
         other => CompileError::Bug { stage: "load", message: other.to_string() },
     })
 }
 
-fn dump_kernels(dump: &Dump, kernels: &[Kernel]) {
+fn dump_kernels(dump: &Dump, device: Device, kernels: &[Kernel]) {
     for (n, kernel) in kernels.iter().enumerate() {
         dump.write(&format!("4-kernel-{n:03}-{}.txt", kernel.name), kernel);
-        if let Ok(Ok(ir)) = backend().map(|b| b.emit_ir(kernel)) {
+        if let Device::Cuda(device) = device {
+            let text = gpu::options(device).ok().and_then(|options| gpu::text(kernel, options)).unwrap_or_default();
+            dump.write(&format!("5-kernel-{n:03}-{}.cu", kernel.name), &text);
+        } else if let Ok(Ok(ir)) = backend().map(|b| b.emit_ir(kernel)) {
             dump.write(&format!("5-kernel-{n:03}-{}.ll", kernel.name), &ir);
         }
     }

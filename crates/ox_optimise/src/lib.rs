@@ -9,6 +9,6 @@ mod rules;
 mod scalar;
 mod shapes;
 
-pub use options::{FusePostOps, OptimiseOptions, PackWeights, PostOps};
+pub use options::{FreeBias, FusePostOps, OptimiseOptions, PackWeights, PostOps};
 pub use passes::split_frozen::{Optimised, Prelude, split_frozen};
 pub use pipeline::{PassReport, optimise, optimise_reported};

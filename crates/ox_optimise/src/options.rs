@@ -39,6 +39,15 @@ impl PackWeights {
     pub const ALL: PackWeights = PackWeights { matmul_f32: true, matmul_bf16: true, conv_f32: true, conv_bf16: true };
 }
 
+/// Whose bias the kernels that read the result add, rather than the library.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum FreeBias {
+    /// Of products in f32 and f64: `addmm` on the CPU writes the bias into every row first, and in a half type the sum would be rounded twice.
+    OfProducts,
+    /// Of convolutions: on a GPU torch adds it by a kernel of its own, to what has been rounded already. A product's is added on the way there.
+    OfConvolutions,
+}
+
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct OptimiseOptions {
     /// Keep f16 and bf16 roundings between operations where eager has them.
@@ -49,6 +58,7 @@ pub struct OptimiseOptions {
     pub pack_weights: PackWeights,
     /// Replace attention that is spelt out by the library's.
     pub fuse_attention: bool,
+    pub free_bias: FreeBias,
     pub fuse_post_ops: FusePostOps,
 }
 
@@ -61,6 +71,7 @@ impl Default for OptimiseOptions {
             round_intermediates: true,
             freezing: false,
             fuse_attention: true,
+            free_bias: FreeBias::OfProducts,
             pack_weights: PackWeights::NONE,
             fuse_post_ops: FusePostOps {
                 conv: PostOps::NONE,

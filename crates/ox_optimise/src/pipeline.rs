@@ -55,7 +55,7 @@ pub fn optimise_reported(graph: Graph, options: &OptimiseOptions) -> (Graph, Vec
         line.pass("remove_dead", remove_dead);
     }
     // Last: the rules before look for a bias where eager has it.
-    line.rules("free_bias", free_bias);
+    line.rules("free_bias", |graph| free_bias(graph, options.free_bias));
     (line.graph, line.reports)
 }
 

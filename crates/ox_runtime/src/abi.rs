@@ -36,6 +36,8 @@ macro_rules! abi {
             cuda: i32,
             version: u64,
             cpp: Cpp,
+            /// The CPU's.
+            ops: Ops,
         }
 
         impl Abi {
@@ -61,6 +63,8 @@ macro_rules! abi {
                     version: 0,
                     // SAFETY: passed on.
                     cpp: unsafe { Cpp::load(library) },
+                    // SAFETY: passed on.
+                    ops: unsafe { Ops::cpu(library) }.map_err(|e| e.to_string())?,
                 };
                 abi.read_constants();
                 Ok(abi)
@@ -104,13 +108,6 @@ abi! {
         aoti_torch__reinterpret_tensor(Handle, i64, Ints, Ints, i64, *mut Handle) -> Code;
         aoti_torch_clone_preserve_strides(Handle, *mut Handle) -> Code;
         aoti_torch_copy_(Handle, Handle, i32) -> Code;
-        aoti_torch_cpu_mm_out(Handle, Handle, Handle) -> Code;
-        aoti_torch_cpu_addmm_out(Handle, Handle, Handle, Handle, f64, f64) -> Code;
-        aoti_torch_cpu_bmm_out(Handle, Handle, Handle) -> Code;
-        aoti_torch_cpu_baddbmm_out(Handle, Handle, Handle, Handle, f64, f64) -> Code;
-        aoti_torch_cpu_add_Tensor(Handle, Handle, f64, *mut Handle) -> Code;
-        aoti_torch_cpu_fill__Scalar(Handle, f64) -> Code;
-        aoti_torch_cpu_convolution(Handle, Handle, ConstHandles, Ints, i64, Ints, i64, Ints, i64, i32, Ints, i64, i64, *mut Handle) -> Code;
         aoti_torch_call_dispatcher(Text, Text, *mut StableIValue) -> Code;
     }
     optional {
@@ -180,8 +177,22 @@ impl Abi {
         }
     }
 
-    pub(crate) fn is_cpu(&self, kind: i32) -> bool {
-        kind == self.cpu
+    /// Whether torch's (type, index) is this device.
+    pub(crate) fn is_device(&self, device: Device, kind: i32, index: i32) -> bool {
+        match device {
+            Device::Cpu => kind == self.cpu,
+            Device::Cuda(n) => kind == self.cuda && index == n as i32,
+            Device::Other => false,
+        }
+    }
+
+    /// The library functions for tensors on a device.
+    pub(crate) fn ops(&self, device: Device) -> Result<&Ops, RunError> {
+        match device {
+            Device::Cpu => Ok(&self.ops),
+            Device::Cuda(_) => Ok(&crate::cuda::cuda()?.ops),
+            Device::Other => Err(RunError::bug("a plan for a device that we do not know")),
+        }
     }
 
     pub(crate) fn device_from(&self, kind: i32, index: i32) -> Device {
@@ -210,24 +221,25 @@ impl Abi {
         self.cpp.in_inference_mode.is_some_and(|f| unsafe { f() })
     }
 
-    /// Whether it was on for the CPU.
-    pub(crate) fn disable_autocast(&self) -> bool {
+    /// Whether it was on for the kind of device.
+    pub(crate) fn disable_autocast(&self, device: Device) -> bool {
         let (Some(is_on), Some(set)) = (self.cpp.autocast_is_on, self.cpp.set_autocast) else { return false };
-        let cpu = self.cpu as i8;
+        let kind = self.device(device).map_or(self.cpu, |(kind, _)| kind) as i8;
         // SAFETY: read and write thread-local flags.
         unsafe {
-            let on = is_on(cpu);
+            let on = is_on(kind);
             if on {
-                set(cpu, false);
+                set(kind, false);
             }
             on
         }
     }
 
-    pub(crate) fn enable_autocast(&self) {
+    pub(crate) fn enable_autocast(&self, device: Device) {
         if let Some(set) = self.cpp.set_autocast {
+            let kind = self.device(device).map_or(self.cpu, |(kind, _)| kind);
             // SAFETY: writes a thread-local flag.
-            unsafe { set(self.cpu as i8, true) };
+            unsafe { set(kind as i8, true) };
         }
     }
 
@@ -253,6 +265,39 @@ impl Abi {
             _ => 1,
         }
     }
+}
+
+macro_rules! ops {
+    ($($field:ident $name:literal ($($arg:ty),*);)*) => {
+        /// The library functions that exist once for each kind of device.
+        pub struct Ops {
+            $(pub $field: unsafe extern "C" fn($($arg),*) -> Code,)*
+        }
+
+        impl Ops {
+            /// SAFETY: `library` must be libtorch_cpu.
+            unsafe fn cpu(library: &Library) -> Result<Ops, libloading::Error> {
+                // SAFETY: the symbols' types are those that torch's header declares.
+                unsafe { Ok(Ops { $($field: *library.get(concat!("aoti_torch_cpu_", $name, "\0").as_bytes())?,)* }) }
+            }
+
+            /// SAFETY: `library` must be libtorch_cuda.
+            pub(crate) unsafe fn cuda(library: &Library) -> Result<Ops, libloading::Error> {
+                // SAFETY: as above.
+                unsafe { Ok(Ops { $($field: *library.get(concat!("aoti_torch_cuda_", $name, "\0").as_bytes())?,)* }) }
+            }
+        }
+    };
+}
+
+ops! {
+    mm_out "mm_out" (Handle, Handle, Handle);
+    addmm_out "addmm_out" (Handle, Handle, Handle, Handle, f64, f64);
+    bmm_out "bmm_out" (Handle, Handle, Handle);
+    baddbmm_out "baddbmm_out" (Handle, Handle, Handle, Handle, f64, f64);
+    add "add_Tensor" (Handle, Handle, f64, *mut Handle);
+    fill "fill__Scalar" (Handle, f64);
+    convolution "convolution" (Handle, Handle, ConstHandles, Ints, i64, Ints, i64, Ints, i64, i32, Ints, i64, i64, *mut Handle);
 }
 
 /// C++ functions that the C ABI has no counterpart for. All may be missing: then we do without.
@@ -302,7 +347,7 @@ fn find(path: Option<&Path>) -> Result<Abi, String> {
     let library = match path {
         Some(path) => open(path, 0).map_err(|e| format!("cannot open {}: {e}", path.display()))?,
         None => {
-            let file = mapped_libtorch().unwrap_or_else(|| PathBuf::from("libtorch_cpu.so"));
+            let file = mapped("/libtorch_cpu.so").unwrap_or_else(|| PathBuf::from("libtorch_cpu.so"));
             open(&file, libc::RTLD_NOLOAD)
                 .map_err(|_| "libtorch is not loaded in this process: import torch first".to_string())?
         }
@@ -314,13 +359,14 @@ fn find(path: Option<&Path>) -> Result<Abi, String> {
     abi
 }
 
-fn open(path: &Path, flags: i32) -> Result<Library, libloading::Error> {
+pub(crate) fn open(path: &Path, flags: i32) -> Result<Library, libloading::Error> {
     // SAFETY: libtorch's initialisers are those that `import torch` runs.
     unsafe { Library::open(Some(path), libc::RTLD_NOW | flags) }
 }
 
-fn mapped_libtorch() -> Option<PathBuf> {
+/// The file with this end of a path that is mapped into the process.
+pub(crate) fn mapped(end: &str) -> Option<PathBuf> {
     let maps = std::fs::read_to_string("/proc/self/maps").ok()?;
-    let line = maps.lines().find(|line| line.ends_with("/libtorch_cpu.so"))?;
+    let line = maps.lines().find(|line| line.ends_with(end))?;
     Some(PathBuf::from(&line[line.find('/')?..]))
 }

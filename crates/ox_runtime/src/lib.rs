@@ -3,10 +3,12 @@
 //! - `abi`: the C functions, looked up once.
 //! - `tensor`: torch tensors as owned and borrowed handles.
 //! - `exec`: an `Executable` is a Plan with its compiled kernels; it may be run from many threads at once.
+//! - `cuda`: kernels on NVIDIA GPUs, through the driver.
 //! - `calls`: the steps that torch's library does: matrix products, convolutions, attention, any operator.
 
 pub mod abi;
 mod calls;
+mod cuda;
 mod error;
 mod exec;
 mod tensor;
@@ -14,7 +16,8 @@ mod tensor;
 pub use calls::library::{HostCalls, NoHost};
 pub use calls::pack::{Packable, packable};
 pub use calls::schema::{Schema, supports};
+pub use cuda::{GpuFunction, Properties, properties};
 pub use error::{Exception, RunError};
 pub use exec::known::Known;
-pub use exec::{Executable, LoadedFn, idle_arena_bytes};
+pub use exec::{Executable, Kernels, LoadedFn, idle_arena_bytes};
 pub use tensor::{Tensor, TensorRef};

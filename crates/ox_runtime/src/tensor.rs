@@ -94,13 +94,19 @@ impl Tensor {
         Ok(tensor)
     }
 
-    /// A tensor on CPU memory that it does not own.
+    /// A tensor on memory of a device that it does not own.
     ///
     /// # Safety
     /// The memory that sizes and strides span must be valid for as long as anything reads the tensor or an alias of it.
-    pub unsafe fn from_memory(data: *mut u8, sizes: &[i64], strides: &[i64], dtype: DType) -> Result<Tensor, RunError> {
+    pub unsafe fn from_memory(
+        data: *mut u8,
+        sizes: &[i64],
+        strides: &[i64],
+        dtype: DType,
+        device: Device,
+    ) -> Result<Tensor, RunError> {
         let abi = abi()?;
-        let (kind, _) = abi.device(Device::Cpu).expect("the CPU is always known");
+        let (kind, index) = abi.device(device).ok_or_else(|| RunError::bug("a tensor on a device that we do not know"))?;
         let (rank, dtype) = (sizes.len() as i64, abi.dtype(dtype));
         // SAFETY: the arrays have `rank` elements; layout 0 is strided; no opaque metadata.
         make("from_blob", |out| unsafe {
@@ -112,7 +118,7 @@ impl Tensor {
                 0,
                 dtype,
                 kind,
-                0,
+                index.max(0),
                 out,
                 0,
                 std::ptr::null(),
@@ -181,10 +187,10 @@ impl<'a> TensorRef<'a> {
         Ok(abi()?.device_from(kind, index))
     }
 
-    /// Whether this is a CPU tensor with this dtype, these sizes and strides. Every input of every run is asked, so it is
+    /// Whether this is a tensor on the device with this dtype, these sizes and strides. Every input of every run is asked, so it is
     /// written for speed.
-    pub(crate) fn has_layout(self, abi: &Abi, layout: &Layout) -> Result<bool, RunError> {
-        let (mut rank, mut dtype, mut kind) = (0i64, 0i32, 0i32);
+    pub(crate) fn has_layout(self, abi: &Abi, layout: &Layout, device: Device) -> Result<bool, RunError> {
+        let (mut rank, mut dtype, mut kind, mut index) = (0i64, 0i32, 0i32, 0i32);
         let (mut sizes, mut strides): (*mut i64, *mut i64) = (null_mut(), null_mut());
         // SAFETY: a valid handle; each function writes one value.
         let code = unsafe {
@@ -193,9 +199,10 @@ impl<'a> TensorRef<'a> {
                 | (abi.aoti_torch_get_strides)(self.handle, &mut strides)
                 | (abi.aoti_torch_get_dtype)(self.handle, &mut dtype)
                 | (abi.aoti_torch_get_device_type)(self.handle, &mut kind)
+                | if device == Device::Cpu { 0 } else { (abi.aoti_torch_get_device_index)(self.handle, &mut index) }
         };
         check(code, "the layout of an input")?;
-        if rank as usize != layout.rank() || dtype != abi.dtype(layout.dtype) || !abi.is_cpu(kind) {
+        if rank as usize != layout.rank() || dtype != abi.dtype(layout.dtype) || !abi.is_device(device, kind, index) {
             return Ok(false);
         }
         // SAFETY: torch returned pointers to `rank` numbers each (of a tensor without dimensions none is read).

@@ -26,8 +26,18 @@ mod split;
 use ox_ir::graph::Shape;
 use ox_ir::{Graph, Plan};
 
+/// What the kernels will run on.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Target {
+    /// Tens of threads.
+    Cpu,
+    /// Tens of thousands.
+    Gpu,
+}
+
 #[derive(Clone, Debug)]
 pub struct ScheduleOptions {
+    pub target: Target,
     /// Run 2-d convolutions, and what lies between them, in channels-last memory order.
     pub channels_last: bool,
     /// Let kernels write the new value of an input into the input itself.
@@ -36,7 +46,7 @@ pub struct ScheduleOptions {
 
 impl Default for ScheduleOptions {
     fn default() -> ScheduleOptions {
-        ScheduleOptions { channels_last: true, overwrite_inputs: false }
+        ScheduleOptions { target: Target::Cpu, channels_last: true, overwrite_inputs: false }
     }
 }
 
@@ -56,7 +66,7 @@ pub fn natural_layouts(graph: &Graph, n: usize, options: &ScheduleOptions) -> Ve
 
 /// The Plan that computes `graph`.
 pub fn schedule(graph: &Graph, options: &ScheduleOptions) -> Result<Plan, ScheduleError> {
-    let prepared = prepare::prepare(&empty::replace_empty(&split::split_reductions(graph)), options);
+    let prepared = prepare::prepare(&empty::replace_empty(&split::split_reductions(graph, options.target)), options);
     let graph = &prepared.graph;
     let roots = roots::choose_roots(graph);
     let strides = |id| prepared.strides(id);

@@ -6,9 +6,9 @@
 //!   (a `Cast` to the same type).
 //! - Dead nodes are gone.
 
-use crate::ScheduleOptions;
 use crate::cost::{estimate, numel};
 use crate::layout::{channels_last, is_channels_last, is_dense, is_memory, is_spread, resolve, same_strides, view_base};
+use crate::{ScheduleOptions, Target};
 use ox_ir::graph::{Node, Shape, contiguous_strides};
 use ox_ir::{Graph, NodeId, Op, Sym};
 use rustc_hash::{FxHashMap, FxHashSet};
@@ -77,7 +77,12 @@ impl Wishes {
         let norms = convs.iter().any(|id| is_made_of_reduction(graph, graph.node(*id).args[0]));
         for id in convs {
             // A packed convolution knows no other order.
-            let better = graph.is_packed(graph.node(id).args[1]) || (!norms && is_better_channels_last(graph, id));
+            let better = graph.is_packed(graph.node(id).args[1])
+                || match options.target {
+                    // The matrix units of a GPU know no other order.
+                    Target::Gpu => graph.ty(id).dtype.size() == 2,
+                    Target::Cpu => !norms && is_better_channels_last(graph, id),
+                };
             last.insert(id, better);
             last.entry(graph.node(id).args[0]).or_insert(better);
         }

@@ -9,6 +9,7 @@ use crate::exec::frame::Run;
 use crate::exec::layout::{Dims, Layout};
 use crate::exec::prepare::{Operand, Preparing, Window};
 use crate::tensor::{Tensor, make};
+use ox_ir::Device;
 use ox_ir::graph::AttentionAttrs;
 use ox_ir::plan::View;
 use std::ptr::{null, null_mut};
@@ -42,7 +43,7 @@ impl AttentionStep {
         let (empty, rank) = (planned.numel() == 0, planned.rank());
         let shaped = four_dims(&windows, &mask);
         let front = (shaped.is_some() && rank != 4).then(|| planned.sizes[..rank - 2].into());
-        let flash = shaped.as_ref().is_some_and(|(w, mask)| flash_takes(w, mask));
+        let flash = p.device == Device::Cpu && shaped.as_ref().is_some_and(|(w, mask)| flash_takes(w, mask));
         let ([q, k, v], mask) = match shaped {
             Some(shaped) => shaped,
             None => (windows, mask),

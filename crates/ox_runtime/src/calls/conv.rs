@@ -8,9 +8,9 @@ use crate::exec::frame::Run;
 use crate::exec::layout::Dims;
 use crate::exec::prepare::{Operand, Preparing};
 use crate::tensor::{Tensor, make};
-use ox_ir::DType;
 use ox_ir::graph::{ConvAttrs, Post};
 use ox_ir::plan::View;
+use ox_ir::{DType, Device};
 use std::ffi::{CStr, c_char};
 use std::ptr::null;
 
@@ -52,7 +52,7 @@ impl ConvStep {
         let dtype = layout.dtype;
         let is_empty = layout.numel() == 0;
         let packed = p.packed(&fixed[1]);
-        let fused = (packed.is_some() || can_fuse(attrs, dtype, layout.rank(), is_empty)).then(|| {
+        let fused = (packed.is_some() || p.device == Device::Cpu && can_fuse(attrs, dtype, layout.rank(), is_empty)).then(|| {
             let (name, numbers, algorithm) = onednn_name(&attrs.post);
             Fused { name, numbers, algorithm }
         });
@@ -70,7 +70,7 @@ impl ConvStep {
             output_padding: p.env.eval_all(&attrs.output_padding)?,
             groups: p.env.eval(&attrs.groups)?,
             fused,
-            post: PostStep::prepare(&attrs.post, dtype)?,
+            post: PostStep::prepare(&attrs.post, dtype, p.device)?,
         })
     }
 
@@ -139,26 +139,11 @@ impl ConvStep {
         // SAFETY: valid handles; the arrays have the lengths given.
         let mut result = make("a convolution", |out| unsafe {
             let transposed = self.transposed as i32;
-            (abi.aoti_torch_cpu_convolution)(
-                x,
-                w,
-                bias,
-                stride,
-                n,
-                padding,
-                n,
-                dilation,
-                n,
-                transposed,
-                more,
-                more_len,
-                self.groups,
-                out,
-            )
+            (run.ops.convolution)(x, w, bias, stride, n, padding, n, dilation, n, transposed, more, more_len, self.groups, out)
         })?;
         if let Some(add) = add {
             let before = result.as_ref().handle();
-            result = make("add", |out| unsafe { (abi.aoti_torch_cpu_add_Tensor)(before, add, 1.0, out) })?;
+            result = make("add", |out| unsafe { (run.ops.add)(before, add, 1.0, out) })?;
         }
         // SAFETY: a valid handle.
         unsafe { self.post.apply(abi, result.as_ref().handle())? };

@@ -9,9 +9,9 @@ use crate::error::RunError;
 use crate::exec::frame::Run;
 use crate::exec::prepare::{Operand, Preparing};
 use crate::tensor::{Tensor, TensorRef};
+use ox_ir::Var;
 use ox_ir::graph::{Callee, Library};
 use ox_ir::plan::View;
-use ox_ir::{Device, Var};
 use std::ffi::CString;
 
 /// What only the program around us (Python) can do.
@@ -97,7 +97,7 @@ impl LibraryStep {
         let mut copies = Vec::with_capacity(targets.len());
         for (&arg, &buf) in self.library.mutates.iter().zip(targets) {
             let layout = &run.prepared.buffers[buf].layout;
-            let copy = Tensor::empty_strided(&layout.sizes, &layout.strides, layout.dtype, Device::Cpu)?;
+            let copy = Tensor::empty_strided(&layout.sizes, &layout.strides, layout.dtype, run.device)?;
             let source = run.operand(self.ins[arg as usize])?;
             // SAFETY: the source lives in the frame.
             copy.as_ref().copy_from(unsafe { TensorRef::from_handle(source) })?;

@@ -8,6 +8,7 @@ use crate::exec::frame::Run;
 use crate::exec::layout::Layout;
 use crate::exec::prepare::{Operand, Preparing, Window};
 use crate::tensor::{TensorRef, check, make};
+use ox_ir::Device;
 use ox_ir::graph::Post;
 use ox_ir::plan::View;
 
@@ -75,7 +76,7 @@ pub fn prepare(p: &mut Preparing<'_>, attrs: Attrs<'_>, ins: &[View], outs: &[us
         alpha: attrs.alpha,
         beta: attrs.beta,
         add_apart,
-        post: PostStep::prepare(attrs.post, dtype)?,
+        post: PostStep::prepare(attrs.post, dtype, p.device)?,
     }))
 }
 
@@ -153,9 +154,19 @@ fn product(p: &mut Preparing<'_>, parts: Parts) -> Product {
         a: p.operand(parts.a),
         b: p.operand(parts.b),
         out: p.operand(parts.out),
-        bias: parts.bias.map(|w| p.operand(w)),
+        bias: parts.bias.map(|w| if p.device == Device::Cpu { w } else { as_vector(w) }).map(|w| p.operand(w)),
         add: parts.add.map(|w| p.operand(w)),
     }
+}
+
+/// One row for all of the product's, as a vector: what a GPU's library adds on the way.
+fn as_vector(window: Window) -> Window {
+    let Layout { dtype, sizes, strides } = &window.layout;
+    if sizes.len() != 2 || (strides[0] != 0 && sizes[0] != 1) {
+        return window;
+    }
+    let layout = Layout { dtype: *dtype, sizes: sizes[1..].into(), strides: strides[1..].into() };
+    Window { layout, ..window }
 }
 
 impl CallStep for MatmulStep {
@@ -192,17 +203,17 @@ impl MatmulStep {
 
     /// `out = alpha * a @ b + beta * plus`.
     fn multiply(&self, run: &mut Run<'_>, product: &Product, plus: Option<(Handle, f64)>) -> Result<(), RunError> {
-        let (abi, alpha) = (run.abi, self.alpha);
+        let (ops, alpha) = (run.ops, self.alpha);
         let (out, a, b) = (run.operand(product.out)?, run.operand(product.a)?, run.operand(product.b)?);
         // With beta 0 the summand is not read.
         let plus = if plus.is_none() && alpha != 1.0 { Some((out, 0.0)) } else { plus };
         // SAFETY: all handles live in the frame (or in the caller), and have two or three dimensions as the functions want.
         let code = unsafe {
             match (plus, product.batched) {
-                (None, false) => (abi.aoti_torch_cpu_mm_out)(out, a, b),
-                (None, true) => (abi.aoti_torch_cpu_bmm_out)(out, a, b),
-                (Some((plus, beta)), false) => (abi.aoti_torch_cpu_addmm_out)(out, plus, a, b, beta, alpha),
-                (Some((plus, beta)), true) => (abi.aoti_torch_cpu_baddbmm_out)(out, plus, a, b, beta, alpha),
+                (None, false) => (ops.mm_out)(out, a, b),
+                (None, true) => (ops.bmm_out)(out, a, b),
+                (Some((plus, beta)), false) => (ops.addmm_out)(out, plus, a, b, beta, alpha),
+                (Some((plus, beta)), true) => (ops.baddbmm_out)(out, plus, a, b, beta, alpha),
             }
         };
         check(code, "a matrix product")
@@ -211,5 +222,5 @@ impl MatmulStep {
 
 fn sum(run: &Run<'_>, a: Handle, b: Handle, factor: f64) -> Result<crate::tensor::Tensor, RunError> {
     // SAFETY: valid handles.
-    make("add", |out| unsafe { (run.abi.aoti_torch_cpu_add_Tensor)(a, b, factor, out) })
+    make("add", |out| unsafe { (run.ops.add)(a, b, factor, out) })
 }

@@ -109,7 +109,7 @@ impl MklStep {
             weight: parts.weight,
             bias: bias.map(|w| p.operand(w)),
             out: Matrix::new(p, out),
-            post: PostStep::prepare(post, DType::F32)?,
+            post: PostStep::prepare(post, DType::F32, Device::Cpu)?,
         })
     }
 

@@ -24,7 +24,7 @@ pub struct PostStep {
 }
 
 impl PostStep {
-    pub fn prepare(post: &Post, dtype: DType) -> Result<PostStep, RunError> {
+    pub fn prepare(post: &Post, dtype: DType, device: Device) -> Result<PostStep, RunError> {
         let simple = |name| InPlace { name, overload: c"", values: vec![Value::Tensor(0)], constants: Vec::new() };
         let op = match post {
             Post::None => None,
@@ -40,13 +40,13 @@ impl PostStep {
             Post::Hardtanh(low, high) => Some(InPlace {
                 overload: c"Tensor",
                 values: vec![Value::Tensor(0), Value::some(Value::Tensor(1)), Value::some(Value::Tensor(2))],
-                constants: vec![constant(low.as_f64(), dtype)?, constant(high.as_f64(), dtype)?],
+                constants: vec![constant(low.as_f64(), dtype, device)?, constant(high.as_f64(), dtype, device)?],
                 ..simple(c"aten::clamp_")
             }),
             // Not in place, because the ABI cannot pass the slope as a number: prelu takes it as a tensor.
             Post::LeakyRelu(slope) => Some(InPlace {
                 values: vec![Value::Tensor(0), Value::Tensor(1)],
-                constants: vec![constant(slope.as_f64(), dtype)?],
+                constants: vec![constant(slope.as_f64(), dtype, device)?],
                 ..simple(c"aten::_prelu_kernel")
             }),
         };
@@ -67,10 +67,10 @@ impl PostStep {
     }
 }
 
-fn constant(value: f64, dtype: DType) -> Result<Tensor, RunError> {
-    let tensor = Tensor::empty_strided(&[], &[], dtype, Device::Cpu)?;
+fn constant(value: f64, dtype: DType, device: Device) -> Result<Tensor, RunError> {
+    let tensor = Tensor::empty_strided(&[], &[], dtype, device)?;
     // SAFETY: a valid handle.
-    check(unsafe { (abi()?.aoti_torch_cpu_fill__Scalar)(tensor.as_ref().handle(), value) }, "fill_")?;
+    check(unsafe { (abi()?.ops(device)?.fill)(tensor.as_ref().handle(), value) }, "fill_")?;
     Ok(tensor)
 }
 

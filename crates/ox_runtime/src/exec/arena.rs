@@ -4,6 +4,8 @@
 //! and what the process holds is the largest need, not the sum. It is freed with the last Executable.
 
 use crate::error::RunError;
+use crate::tensor::Tensor;
+use ox_ir::{DType, Device};
 use std::alloc::{Layout, alloc, dealloc};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
@@ -11,6 +13,33 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 const KEEP: usize = 4;
 const HUGE_PAGE: usize = 2 << 20;
 const ALIGN: usize = 64;
+
+/// What a run's intermediates lie in.
+pub enum Room {
+    Host(Arena),
+    /// torch's own memory: it belongs to the stream, so that the next run on that stream gets it again at once.
+    Device {
+        start: *mut u8,
+        bytes: usize,
+        _tensor: Tensor,
+    },
+}
+
+impl Room {
+    pub fn start(&self) -> *mut u8 {
+        match self {
+            Room::Host(arena) => arena.start(),
+            Room::Device { start, .. } => *start,
+        }
+    }
+
+    pub fn contains(&self, data: *const u8) -> bool {
+        match self {
+            Room::Host(arena) => arena.contains(data),
+            Room::Device { start, bytes, .. } => (*start as usize..*start as usize + bytes).contains(&(data as usize)),
+        }
+    }
+}
 
 pub struct Arena {
     start: *mut u8,
@@ -85,8 +114,22 @@ impl Pool {
         self.idle.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    pub fn take(&self, bytes: usize, device: Device) -> Result<Room, RunError> {
+        if device == Device::Cpu {
+            return self.take_host(bytes).map(Room::Host);
+        }
+        let tensor = Tensor::empty_strided(&[bytes as i64], &[1], DType::U8, device)?;
+        Ok(Room::Device { start: tensor.as_ref().data_ptr()?, bytes, _tensor: tensor })
+    }
+
+    pub fn give(&self, room: Room) {
+        if let Room::Host(arena) = room {
+            self.give_host(arena);
+        }
+    }
+
     /// The smallest idle arena with room for `bytes`. If all are too small, the largest makes room for a new one.
-    pub fn take(&self, bytes: usize) -> Result<Arena, RunError> {
+    fn take_host(&self, bytes: usize) -> Result<Arena, RunError> {
         let mut idle = self.idle();
         let fitting = idle.iter().enumerate().filter(|(_, a)| a.layout.size() >= bytes).min_by_key(|(_, a)| a.layout.size());
         if let Some((at, _)) = fitting {
@@ -99,7 +142,7 @@ impl Pool {
         Arena::new(bytes)
     }
 
-    pub fn give(&self, arena: Arena) {
+    fn give_host(&self, arena: Arena) {
         let mut idle = self.idle();
         if idle.len() < KEEP {
             idle.push(arena);
@@ -123,11 +166,11 @@ mod tests {
     #[test]
     fn the_same_memory_comes_back() {
         let pool = Pool::default();
-        let arena = pool.take(1000).unwrap();
+        let arena = pool.take_host(1000).unwrap();
         let start = arena.start();
         assert_eq!(start as usize % ALIGN, 0);
-        pool.give(arena);
-        let again = pool.take(500).unwrap();
+        pool.give_host(arena);
+        let again = pool.take_host(500).unwrap();
         assert_eq!(again.start(), start);
         assert!(again.contains(start) && !again.contains(start.wrapping_add(1024)));
     }
@@ -135,10 +178,10 @@ mod tests {
     #[test]
     fn a_larger_need_replaces_the_largest() {
         let pool = Pool::default();
-        let (small, large) = (pool.take(100).unwrap(), pool.take(5000).unwrap());
-        pool.give(small);
-        pool.give(large);
-        pool.give(pool.take(HUGE_PAGE * 3).unwrap());
+        let (small, large) = (pool.take_host(100).unwrap(), pool.take_host(5000).unwrap());
+        pool.give_host(small);
+        pool.give_host(large);
+        pool.give_host(pool.take_host(HUGE_PAGE * 3).unwrap());
         let sizes: Vec<usize> = pool.idle().iter().map(|a| a.layout.size()).collect();
         assert_eq!(sizes, [128, 3 * HUGE_PAGE]);
         assert_eq!(pool.idle_bytes(), 128 + 3 * HUGE_PAGE);
@@ -146,7 +189,7 @@ mod tests {
 
     #[test]
     fn absurd_sizes_are_refused() {
-        assert!(matches!(Pool::default().take(usize::MAX), Err(RunError::Torch { .. })));
-        assert!(matches!(Pool::default().take(1 << 60), Err(RunError::Torch { .. })));
+        assert!(matches!(Pool::default().take_host(usize::MAX), Err(RunError::Torch { .. })));
+        assert!(matches!(Pool::default().take_host(1 << 60), Err(RunError::Torch { .. })));
     }
 }

@@ -1,14 +1,15 @@
 //! The state of one run.
 
-use super::arena::Arena;
+use super::arena::Room;
 use super::known::Known;
 use super::layout::Env;
 use super::prepare::{Home, Operand, Prepared, Window};
-use crate::abi::{Abi, Handle};
+use crate::abi::{Abi, Handle, Ops};
 use crate::calls::library::HostCalls;
+use crate::cuda::Stream;
 use crate::error::RunError;
 use crate::tensor::{Tensor, TensorRef};
-use ox_ir::Plan;
+use ox_ir::{Device, Plan};
 use std::ptr::null_mut;
 
 /// What is kept from one run to the next of the same Prepared: above all the tensor handles of operands. Such a handle only
@@ -41,13 +42,17 @@ pub struct Run<'a> {
     pub abi: &'static Abi,
     pub plan: &'a Plan,
     pub prepared: &'a Prepared,
+    pub device: Device,
+    pub ops: &'static Ops,
+    /// On a GPU: what kernels are launched on.
+    pub stream: Option<Stream>,
     pub host: &'a dyn HostCalls,
     pub inputs: &'a [TensorRef<'a>],
     pub known: Option<&'a Known>,
     pub env: Env<'a>,
     pub threads: usize,
     pub frame: Frame,
-    pub arena: Option<Arena>,
+    pub arena: Option<Room>,
     /// Something was done that must not be done twice.
     pub spent: bool,
 }
@@ -85,7 +90,7 @@ impl Run<'_> {
                 let Window { layout, .. } = window;
                 // SAFETY: the window lies inside of its buffer (checked when prepared), which lives until the run ends; the handle is
                 // used again only for the same address.
-                let fresh = unsafe { Tensor::from_memory(data, &layout.sizes, &layout.strides, layout.dtype)? };
+                let fresh = unsafe { Tensor::from_memory(data, &layout.sizes, &layout.strides, layout.dtype, self.device)? };
                 *at = data;
                 Ok(tensor.insert(fresh).as_ref().handle())
             }

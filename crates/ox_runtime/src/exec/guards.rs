@@ -1,6 +1,7 @@
 //! The state of torch that a run changes for its own thread, and gives back.
 
 use crate::abi::Abi;
+use ox_ir::Device;
 use std::sync::Mutex;
 use std::sync::PoisonError;
 use std::sync::atomic::Ordering;
@@ -10,19 +11,20 @@ use std::sync::atomic::Ordering;
 pub struct Guards {
     abi: &'static Abi,
     grad: bool,
-    autocast: bool,
+    /// The device that it was on for.
+    autocast: Option<Device>,
     _quiet: Quiet,
 }
 
 impl Guards {
-    pub fn new(abi: &'static Abi) -> Guards {
+    pub fn new(abi: &'static Abi, device: Device) -> Guards {
         // SAFETY: reads and writes thread-local flags.
         unsafe {
             let grad = (abi.aoti_torch_grad_mode_is_enabled)();
             if grad {
                 (abi.aoti_torch_grad_mode_set_enabled)(false);
             }
-            Guards { abi, grad, autocast: abi.disable_autocast(), _quiet: Quiet::new(abi) }
+            Guards { abi, grad, autocast: abi.disable_autocast(device).then_some(device), _quiet: Quiet::new(abi) }
         }
     }
 }
@@ -33,8 +35,8 @@ impl Drop for Guards {
             // SAFETY: as above.
             unsafe { (self.abi.aoti_torch_grad_mode_set_enabled)(true) };
         }
-        if self.autocast {
-            self.abi.enable_autocast();
+        if let Some(device) = self.autocast {
+            self.abi.enable_autocast(device);
         }
     }
 }

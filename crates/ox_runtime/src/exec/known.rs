@@ -28,7 +28,7 @@ impl Executable {
         }
         let prepared = self.prepared(&[])?;
         let data = |n| match is_fixed(n) {
-            true => check_input(self.abi, &prepared.inputs, inputs, n).and_then(|()| inputs[n].data_ptr().map(Some)),
+            true => check_input(self.abi, &prepared.inputs, self.device, inputs, n).and_then(|()| inputs[n].data_ptr().map(Some)),
             false => Ok(None),
         };
         let varying = (0..inputs.len()).filter(|n| !is_fixed(*n)).collect();
@@ -43,7 +43,7 @@ impl Executable {
         if inputs.len() < prepared.inputs.len() {
             return Err(RunError::bug("fewer inputs than were known"));
         }
-        known.varying.iter().try_for_each(|at| check_input(self.abi, &prepared.inputs, inputs, *at))?;
+        known.varying.iter().try_for_each(|at| check_input(self.abi, &prepared.inputs, self.device, inputs, *at))?;
         self.run_prepared(&prepared, inputs, &[], Some(known))
     }
 }

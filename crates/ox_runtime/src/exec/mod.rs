@@ -13,6 +13,7 @@ mod profile;
 
 use crate::abi::{Abi, abi};
 use crate::calls::library::HostCalls;
+use crate::cuda::{CudaGuard, GpuFunction, cuda, driver};
 use crate::error::{Exception, RunError};
 use crate::tensor::{Tensor, TensorRef};
 use arena::Pool;
@@ -21,6 +22,7 @@ use frame::Run;
 use guards::Guards;
 use known::Known;
 use layout::{Env, Layout};
+use ox_ir::Device;
 use ox_ir::abi::KernelFn;
 use ox_ir::plan::{CheckKind, Plan};
 use prepare::{Action, Prepared, prepare};
@@ -36,6 +38,18 @@ pub struct LoadedFn {
     pub keep: Arc<dyn Any + Send + Sync>,
 }
 
+/// The kernels of a Plan, in its order, for the device that it runs on.
+pub enum Kernels {
+    Cpu(Vec<LoadedFn>),
+    Gpu(Vec<Arc<GpuFunction>>),
+}
+
+impl From<Vec<LoadedFn>> for Kernels {
+    fn from(kernels: Vec<LoadedFn>) -> Kernels {
+        Kernels::Cpu(kernels)
+    }
+}
+
 /// Distinct lists of sizes for which the prepared form is kept.
 const KEEP_PREPARED: usize = 16;
 
@@ -45,7 +59,8 @@ type ForSizes = (Box<[i64]>, Arc<Prepared>);
 pub struct Executable {
     abi: &'static Abi,
     plan: Plan,
-    kernels: Vec<LoadedFn>,
+    kernels: Kernels,
+    device: Device,
     host: Arc<dyn HostCalls>,
     prepared: Mutex<Vec<ForSizes>>,
     pool: Arc<Pool>,
@@ -57,11 +72,13 @@ const _: () = is_shared_by_threads::<Executable>();
 
 impl Executable {
     /// A Plan without sizes is checked and prepared here; one with sizes in its first run.
-    pub fn new(plan: Plan, kernels: Vec<LoadedFn>, host: Arc<dyn HostCalls>) -> Result<Executable, RunError> {
+    pub fn new(plan: Plan, kernels: impl Into<Kernels>, host: Arc<dyn HostCalls>) -> Result<Executable, RunError> {
+        let device = plan.buffers.first().map_or(Device::Cpu, |buffer| buffer.device);
         let executable = Executable {
             abi: abi()?,
             plan,
-            kernels,
+            kernels: kernels.into(),
+            device,
             host,
             prepared: Mutex::new(Vec::new()),
             pool: Pool::shared(),
@@ -80,7 +97,7 @@ impl Executable {
     /// Runs the Plan. `sizes` are the values of `Plan::sizes`. Many threads may do so at once.
     pub fn run(&self, inputs: &[TensorRef<'_>], sizes: &[i64]) -> Result<Vec<Tensor>, RunError> {
         let prepared = self.prepared(sizes)?;
-        check_inputs(self.abi, &prepared.inputs, inputs)?;
+        check_inputs(self.abi, &prepared.inputs, self.device, inputs)?;
         self.run_prepared(&prepared, inputs, sizes, None)
     }
 
@@ -92,11 +109,15 @@ impl Executable {
         known: Option<&Known>,
     ) -> Result<Vec<Tensor>, RunError> {
         let inference = self.abi.in_inference_mode();
-        let arena = if prepared.arena_bytes > 0 { Some(self.pool.take(prepared.arena_bytes)?) } else { None };
+        let (_guard, stream) = self.enter_device()?;
+        let arena = if prepared.arena_bytes > 0 { Some(self.pool.take(prepared.arena_bytes, self.device)?) } else { None };
         let mut run = Run {
             abi: self.abi,
             plan: &self.plan,
             prepared,
+            device: self.device,
+            ops: self.abi.ops(self.device)?,
+            stream,
             host: &*self.host,
             inputs,
             known,
@@ -116,6 +137,13 @@ impl Executable {
         results.map_err(|error| if spent { RunError::Spent(Box::new(error)) } else { error })
     }
 
+    /// Makes a GPU current, and finds the stream that the run belongs to.
+    fn enter_device(&self) -> Result<(Option<CudaGuard>, Option<crate::cuda::Stream>), RunError> {
+        let Device::Cuda(device) = self.device else { return Ok((None, None)) };
+        let cuda = cuda()?;
+        Ok((CudaGuard::new(cuda, driver()?, device)?, Some(cuda.stream(device)?)))
+    }
+
     /// Preparing asks the host, who may wait for another thread that is about to run: so no lock is held meanwhile. Two
     /// threads may prepare the same sizes at once; then both are right.
     fn prepared(&self, sizes: &[i64]) -> Result<Arc<Prepared>, RunError> {
@@ -126,7 +154,7 @@ impl Executable {
             return Err(RunError::Mismatch(format!("{} sizes for {}", sizes.len(), self.plan.sizes.len())));
         }
         let env = Env { vars: &self.plan.sizes, values: sizes };
-        let fresh = Arc::new(prepare(&self.plan, &self.kernels, env, &*self.host)?);
+        let fresh = Arc::new(prepare(&self.plan, &self.kernels, self.device, env, &*self.host)?);
         let mut known = self.prepared.lock().unwrap_or_else(PoisonError::into_inner);
         known.insert(0, (sizes.into(), fresh.clone()));
         known.truncate(KEEP_PREPARED);
@@ -151,25 +179,31 @@ impl Drop for Executable {
 }
 
 /// The inputs must be those that the Plan was made for: kernels trust shapes and strides.
-fn check_inputs(abi: &Abi, expected: &[Option<Layout>], inputs: &[TensorRef<'_>]) -> Result<(), RunError> {
+fn check_inputs(abi: &Abi, expected: &[Option<Layout>], device: Device, inputs: &[TensorRef<'_>]) -> Result<(), RunError> {
     if inputs.len() < expected.len() {
         return Err(RunError::Mismatch(format!("{} inputs for {}", inputs.len(), expected.len())));
     }
-    (0..expected.len()).try_for_each(|at| check_input(abi, expected, inputs, at))
+    (0..expected.len()).try_for_each(|at| check_input(abi, expected, device, inputs, at))
 }
 
-fn check_input(abi: &Abi, expected: &[Option<Layout>], inputs: &[TensorRef<'_>], at: usize) -> Result<(), RunError> {
+fn check_input(
+    abi: &Abi,
+    expected: &[Option<Layout>],
+    device: Device,
+    inputs: &[TensorRef<'_>],
+    at: usize,
+) -> Result<(), RunError> {
     let Some(Some(layout)) = expected.get(at) else { return Ok(()) };
-    match inputs[at].has_layout(abi, layout)? {
+    match inputs[at].has_layout(abi, layout, device)? {
         true => Ok(()),
-        false => Err(RunError::Mismatch(describe(at, layout, inputs[at]))),
+        false => Err(RunError::Mismatch(describe(at, layout, device, inputs[at]))),
     }
 }
 
-fn describe(at: usize, layout: &Layout, input: TensorRef<'_>) -> String {
+fn describe(at: usize, layout: &Layout, device: Device, input: TensorRef<'_>) -> String {
     let Layout { dtype, sizes, strides } = layout;
     format!(
-        "input {at} should be {dtype} {sizes:?} strides {strides:?} on the CPU, but is {:?} {:?} strides {:?} on {:?}",
+        "input {at} should be {dtype} {sizes:?} strides {strides:?} on {device}, but is {:?} {:?} strides {:?} on {:?}",
         input.dtype().ok().flatten(),
         input.sizes().unwrap_or_default(),
         input.strides().unwrap_or_default(),
@@ -179,7 +213,8 @@ fn describe(at: usize, layout: &Layout, input: TensorRef<'_>) -> String {
 
 /// Inputs are written last, when nothing else can fail: a caller that falls back to eager must find them as they were.
 fn execute(run: &mut Run<'_>, profile: Option<&Profile>) -> Result<Vec<Tensor>, RunError> {
-    let _guards = Guards::new(run.abi);
+    let _guards = Guards::new(run.abi, run.device);
+    run.report_failures()?;
     run.place_buffers()?;
     match profile {
         None => run.prepared.actions.iter().try_for_each(|action| perform(run, action))?,
@@ -187,6 +222,7 @@ fn execute(run: &mut Run<'_>, profile: Option<&Profile>) -> Result<Vec<Tensor>, 
     }
     let results = run.results()?;
     run.write_back()?;
+    run.report_failures()?;
     Ok(results)
 }
 
@@ -196,6 +232,9 @@ fn perform_timed(run: &mut Run<'_>, profile: &Profile) -> Result<(), RunError> {
     for action in &run.prepared.actions {
         let begin = Instant::now();
         perform(run, action)?;
+        if let Some(stream) = run.stream {
+            driver()?.wait(stream)?;
+        }
         let time = begin.elapsed();
         let label = match action {
             Action::Allocate(_) => "allocate".into(),
@@ -221,6 +260,7 @@ fn perform(run: &mut Run<'_>, action: &Action) -> Result<(), RunError> {
             run.spent |= batch.writes_input;
             batch.run(run)
         }
+        Action::GpuLaunch(launch) => launch.run(run),
         Action::Call(call, location) => {
             // Before: a call that fails may have done something already.
             run.spent |= call.is_once();
@@ -243,6 +283,18 @@ fn perform(run: &mut Run<'_>, action: &Action) -> Result<(), RunError> {
 impl Run<'_> {
     fn line(&self, location: u32) -> &str {
         self.plan.locations.get(location as usize).map_or("", String::as_str)
+    }
+
+    /// A GPU runs behind: what its kernels found out of range is told when it is known, which may be in the next run.
+    fn report_failures(&self) -> Result<(), RunError> {
+        let failure = |action: &Action| match action {
+            Action::GpuLaunch(launch) => launch.failure(),
+            _ => None,
+        };
+        match self.stream.and_then(|_| self.prepared.actions.iter().find_map(failure)) {
+            None => Ok(()),
+            Some((check, value, extent)) => Err(self.failed_check(check, value, extent)),
+        }
     }
 
     /// The error of check number `check`, with its text filled in.

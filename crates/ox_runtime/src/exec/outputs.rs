@@ -6,7 +6,6 @@ use super::prepare::{Home, Output, Window};
 use crate::calls::dispatch;
 use crate::error::RunError;
 use crate::tensor::{Tensor, TensorRef};
-use ox_ir::Device;
 
 impl Run<'_> {
     pub fn allocate(&mut self, buf: usize) -> Result<(), RunError> {
@@ -21,7 +20,7 @@ impl Run<'_> {
     }
 
     fn empty_like(&self, layout: &Layout) -> Result<Tensor, RunError> {
-        Tensor::empty_strided(&layout.sizes, &layout.strides, layout.dtype, Device::Cpu)
+        Tensor::empty_strided(&layout.sizes, &layout.strides, layout.dtype, self.device)
     }
 
     fn adopt(&mut self, buf: usize, tensor: Tensor) -> Result<(), RunError> {
@@ -47,7 +46,8 @@ impl Run<'_> {
         }
         let whole = Window { buf, offset: 0, layout: layout.clone() };
         // SAFETY: the buffer's memory is valid here, and the tensor does not outlive this function.
-        let target = unsafe { Tensor::from_memory(self.address(&whole), &layout.sizes, &layout.strides, layout.dtype)? };
+        let target =
+            unsafe { Tensor::from_memory(self.address(&whole), &layout.sizes, &layout.strides, layout.dtype, self.device)? };
         target.as_ref().copy_from(result.as_ref())
     }
 

@@ -1,13 +1,14 @@
 //! A Plan with all of its size expressions turned into numbers: made once for each distinct list of sizes, so that a call
 //! does no symbolic work.
 
-use super::LoadedFn;
+use super::Kernels;
 use super::batch::{Batch, together};
 use super::frame::Frame;
 use super::launch::Launch;
 use super::layout::{Env, Layout};
 use crate::calls::library::HostCalls;
 use crate::calls::{CallStep, fresh_result, prepare_call};
+use crate::cuda::GpuLaunch;
 use crate::error::RunError;
 use ox_ir::Device;
 use ox_ir::plan::{BufId, Place, Plan, PlanOutput, Step, View};
@@ -50,6 +51,7 @@ pub enum Action {
     Launch(Launch),
     /// Launches that do not need one another.
     Batch(Batch),
+    GpuLaunch(GpuLaunch),
     Call(Box<dyn CallStep>, u32),
     Copy {
         from: Operand,
@@ -114,6 +116,8 @@ impl Prepared {
 pub struct Preparing<'a> {
     pub plan: &'a Plan,
     pub env: Env<'a>,
+    /// Where all buffers lie.
+    pub device: Device,
     pub host: &'a dyn HostCalls,
     pub buffers: Vec<Buffer>,
     windows: Vec<Window>,
@@ -159,10 +163,10 @@ impl Preparing<'_> {
     }
 }
 
-pub fn prepare(plan: &Plan, kernels: &[LoadedFn], env: Env<'_>, host: &dyn HostCalls) -> Result<Prepared, RunError> {
-    let buffers = prepare_buffers(plan, env)?;
+pub fn prepare(plan: &Plan, kernels: &Kernels, device: Device, env: Env<'_>, host: &dyn HostCalls) -> Result<Prepared, RunError> {
+    let buffers = prepare_buffers(plan, device, env)?;
     let arena_bytes = arena_bytes(plan, env, &buffers)?;
-    let mut p = Preparing { plan, env, host, buffers, windows: Vec::new(), known: FxHashMap::default() };
+    let mut p = Preparing { plan, env, device, host, buffers, windows: Vec::new(), known: FxHashMap::default() };
     let actions = prepare_actions(&mut p, kernels)?;
     let outputs = plan.outputs.iter().map(|o| prepare_output(&p, o)).collect::<Result<_, _>>()?;
     let write_backs = prepare_write_backs(&mut p)?;
@@ -179,10 +183,10 @@ pub fn prepare(plan: &Plan, kernels: &[LoadedFn], env: Env<'_>, host: &dyn HostC
     })
 }
 
-fn prepare_buffers(plan: &Plan, env: Env<'_>) -> Result<Vec<Buffer>, RunError> {
+fn prepare_buffers(plan: &Plan, device: Device, env: Env<'_>) -> Result<Vec<Buffer>, RunError> {
     let prepare_one = |b: &ox_ir::plan::Buffer| {
-        if b.device != Device::Cpu {
-            return Err(RunError::bug(format!("a buffer on {:?}: only the CPU runs plans", b.device)));
+        if b.device != device {
+            return Err(RunError::bug(format!("a buffer on {} in a plan for {device}", b.device)));
         }
         let home = match &b.place {
             Place::Input(n) => Home::Input(*n as usize),
@@ -222,7 +226,7 @@ fn input_layouts(buffers: &[Buffer]) -> Vec<Option<Layout>> {
 
 /// An owned buffer is allocated right before the first step that mentions it, unless that step is a call that returns a new
 /// tensor. (One that is read before it is written has no elements.)
-fn prepare_actions(p: &mut Preparing<'_>, kernels: &[LoadedFn]) -> Result<Vec<Action>, RunError> {
+fn prepare_actions(p: &mut Preparing<'_>, kernels: &Kernels) -> Result<Vec<Action>, RunError> {
     let plan = p.plan;
     let mut made: Vec<bool> = p.buffers.iter().map(|b| b.home != Home::Owned).collect();
     let mut actions = Vec::with_capacity(plan.steps.len() + plan.outputs.len());
@@ -260,12 +264,17 @@ fn mentions(step: &Step) -> (impl Iterator<Item = BufId>, impl Iterator<Item = B
     (reads.iter().map(|v| v.buf), writes.iter().copied())
 }
 
-fn prepare_step(p: &mut Preparing<'_>, step: &Step, kernels: &[LoadedFn]) -> Result<Action, RunError> {
+fn prepare_step(p: &mut Preparing<'_>, step: &Step, kernels: &Kernels) -> Result<Action, RunError> {
     Ok(match step {
         Step::Launch { kernel, bufs, checks } => {
             let at = *kernel as usize;
-            match (p.plan.kernels.get(at), kernels.get(at)) {
-                (Some(kernel), Some(loaded)) => Action::Launch(Launch::prepare(p, kernel, loaded.function, bufs, *checks)?),
+            match (p.plan.kernels.get(at), kernels) {
+                (Some(kernel), Kernels::Cpu(loaded)) if at < loaded.len() => {
+                    Action::Launch(Launch::prepare(p, kernel, loaded[at].function, bufs, *checks)?)
+                }
+                (Some(kernel), Kernels::Gpu(loaded)) if at < loaded.len() => {
+                    Action::GpuLaunch(GpuLaunch::prepare(p, kernel, &loaded[at], bufs, *checks)?)
+                }
                 _ => return Err(RunError::bug(format!("kernel {at} does not exist"))),
             }
         }

@@ -1,0 +1,75 @@
+//! Kernels for GPUs: compiled once in a process for each architecture, and loaded.
+
+use crate::cache::Key;
+use crate::pipeline::CompileError;
+use ox_codegen_cuda::{Backend, CodegenError, Options};
+use ox_ir::Kernel;
+use ox_runtime::{GpuFunction, Properties, RunError};
+use rustc_hash::FxHashMap;
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+
+/// As for the CPU's kernels: a process that compiles more than this starts over.
+const MOST_KEPT: usize = 4096;
+
+type Known = FxHashMap<(Key, Options), Arc<GpuFunction>>;
+
+static KERNELS: OnceLock<Mutex<Known>> = OnceLock::new();
+
+/// NVRTC is found once in a process.
+fn backend() -> Result<&'static Backend, CompileError> {
+    static BACKEND: OnceLock<Result<Backend, CodegenError>> = OnceLock::new();
+    BACKEND.get_or_init(|| Backend::new(&[])).as_ref().map_err(|error| codegen_error(error.clone()))
+}
+
+pub(crate) fn options(device: u8) -> Result<Options, CompileError> {
+    let Properties { arch, multiprocessors } = ox_runtime::properties(device).map_err(run_error)?;
+    if arch < 75 {
+        return Err(CompileError::Unsupported(format!("a GPU of compute capability {}.{}", arch / 10, arch % 10)));
+    }
+    Ok(Options { arch, multiprocessors, ordered: false })
+}
+
+/// The kernels in order, and how many of them had to be compiled.
+pub(crate) fn load(kernels: &[Kernel], options: Options, threads: usize) -> Result<(Vec<Arc<GpuFunction>>, usize), CompileError> {
+    let cache = KERNELS.get_or_init(Mutex::default);
+    let keys: Vec<(Key, Options)> = kernels.iter().map(|kernel| (Key::new(kernel), options)).collect();
+    let mut found: Vec<Option<Arc<GpuFunction>>> = {
+        let known = cache.lock().unwrap_or_else(PoisonError::into_inner);
+        keys.iter().map(|key| known.get(key).cloned()).collect()
+    };
+    let missing: Vec<usize> = (0..kernels.len()).filter(|n| found[*n].is_none()).collect();
+    let wanted: Vec<Kernel> = missing.iter().map(|n| kernels[*n].clone()).collect();
+    let fresh =
+        if wanted.is_empty() { Vec::new() } else { backend()?.compile(&wanted, options, threads).map_err(codegen_error)? };
+    let mut keys: Vec<Option<(Key, Options)>> = keys.into_iter().map(Some).collect();
+    for (n, kernel) in missing.iter().zip(fresh) {
+        let function = GpuFunction::load(kernel).map_err(run_error)?;
+        found[*n] = Some(function.clone());
+        let mut known = cache.lock().unwrap_or_else(PoisonError::into_inner);
+        if known.len() >= MOST_KEPT {
+            known.clear();
+        }
+        known.insert(keys[*n].take().expect("each is missing once"), function);
+    }
+    Ok((found.into_iter().map(|kernel| kernel.expect("found or compiled")).collect(), missing.len()))
+}
+
+/// The kernel as a person may read it.
+pub(crate) fn text(kernel: &Kernel, options: Options) -> Option<String> {
+    Backend::text(kernel, options).ok()
+}
+
+fn codegen_error(error: CodegenError) -> CompileError {
+    match error {
+        CodegenError::Unsupported { .. } | CodegenError::Missing(_) => CompileError::Unsupported(error.to_string()),
+        _ => CompileError::Bug { stage: "codegen", message: error.to_string() },
+    }
+}
+
+/// Without a driver (or with an old one) the graph runs in eager, which says why in its own words.
+fn run_error(error: RunError) -> CompileError {
+    match error {
+        RunError::Torch { message, .. } | RunError::User { message, .. } => CompileError::Unsupported(message),
+        other => CompileError::Bug { stage: "load", message: other.to_string() },
+    }
+}

@@ -1,0 +1,248 @@
+//! The functions of libcuda that we call.
+
+use crate::error::{Exception, RunError};
+use libloading::os::unix::Library;
+use ox_ir::abi::GpuKernel;
+use rustc_hash::FxHashMap;
+use std::ffi::{CStr, CString, c_char, c_int, c_uint, c_void};
+use std::ptr::null_mut;
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+
+type Code = c_int;
+type Handle = *mut c_void;
+type Handles = *mut Handle;
+
+macro_rules! driver {
+    ($($field:ident $name:literal ($($arg:ty),*);)*) => {
+        pub(crate) struct Driver {
+            $($field: unsafe extern "C" fn($($arg),*) -> Code,)*
+            images: Mutex<FxHashMap<usize, Image>>,
+        }
+
+        impl Driver {
+            /// SAFETY: `library` must be libcuda, whose functions have the types given here.
+            unsafe fn load(library: &Library) -> Result<Driver, String> {
+                let missing = |name: &str| format!("this CUDA driver lacks {name} (one for CUDA 12 or later is needed)");
+                // SAFETY: the caller's promise.
+                unsafe {
+                    Ok(Driver {
+                        $($field: *library.get(concat!($name, "\0").as_bytes()).map_err(|_| missing($name))?,)*
+                        images: Mutex::default(),
+                    })
+                }
+            }
+        }
+    };
+}
+
+driver! {
+    init "cuInit" (c_uint);
+    device_count "cuDeviceGetCount" (*mut c_int);
+    attribute "cuDeviceGetAttribute" (*mut c_int, c_int, c_int);
+    error_text "cuGetErrorString" (Code, *mut *const c_char);
+    current_context "cuCtxGetCurrent" (Handles);
+    load_image "cuLibraryLoadData" (Handles, *const c_void, *mut c_int, *mut *mut c_void, c_uint, *mut c_int, *mut *mut c_void, c_uint);
+    unload_image "cuLibraryUnload" (Handle);
+    find_kernel "cuLibraryGetKernel" (Handles, Handle, *const c_char);
+    set_attribute "cuKernelSetAttribute" (c_int, c_int, Handle, c_int);
+    launch "cuLaunchKernel" (Handle, c_uint, c_uint, c_uint, c_uint, c_uint, c_uint, c_uint, Handle, *mut *mut c_void, *mut *mut c_void);
+    host_memory "cuMemHostAlloc" (*mut *mut c_void, usize, c_uint);
+    wait "cuStreamSynchronize" (Handle);
+}
+
+const MAJOR: c_int = 75;
+const MINOR: c_int = 76;
+const MULTIPROCESSORS: c_int = 16;
+const DYNAMIC_SHARED: c_int = 8;
+/// What a kernel may use without asking.
+const PLAIN_SHARED: u32 = 48 << 10;
+/// PORTABLE | DEVICEMAP: every context sees it, at the same address.
+const MAPPED: c_uint = 1 | 2;
+
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub(crate) struct Stream(pub Handle);
+
+/// What code generation must know of a GPU.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct Properties {
+    /// Compute capability: 90 is 9.0.
+    pub arch: u32,
+    pub multiprocessors: u32,
+}
+
+/// The driver; an error says why there is none.
+pub(crate) fn driver() -> Result<&'static Driver, RunError> {
+    static DRIVER: OnceLock<Result<Driver, String>> = OnceLock::new();
+    DRIVER.get_or_init(open).as_ref().map_err(|why| RunError::torch(why.clone()))
+}
+
+fn open() -> Result<Driver, String> {
+    // SAFETY: libcuda's functions have the types that cuda.h declares; it stays loaded.
+    unsafe {
+        let library = Library::new("libcuda.so.1").map_err(|e| format!("no CUDA driver: {e}"))?;
+        let driver = Driver::load(&library);
+        std::mem::forget(library);
+        let driver = driver?;
+        driver.check((driver.init)(0), "cuInit").map_err(|e| e.to_string())?;
+        Ok(driver)
+    }
+}
+
+/// Of the n-th GPU that this process sees.
+pub fn properties(device: u8) -> Result<Properties, RunError> {
+    let driver = driver()?;
+    let get = |what: c_int| {
+        let mut value = 0;
+        // SAFETY: one int is written.
+        driver.check(unsafe { (driver.attribute)(&mut value, what, device as c_int) }, "cuDeviceGetAttribute")?;
+        Ok::<_, RunError>(value as u32)
+    };
+    Ok(Properties { arch: 10 * get(MAJOR)? + get(MINOR)?, multiprocessors: get(MULTIPROCESSORS)? })
+}
+
+/// A loaded image. Kernels of one image share it.
+struct Image {
+    library: Handle,
+    users: usize,
+}
+
+// SAFETY: handles of the driver may be used from any thread.
+unsafe impl Send for Image {}
+
+/// A kernel that can be launched on any GPU of its architecture.
+pub struct GpuFunction {
+    pub kernel: GpuKernel,
+    handle: Handle,
+}
+
+// SAFETY: as above.
+unsafe impl Send for GpuFunction {}
+unsafe impl Sync for GpuFunction {}
+
+impl GpuFunction {
+    pub fn load(kernel: GpuKernel) -> Result<Arc<GpuFunction>, RunError> {
+        let driver = driver()?;
+        let library = driver.share_image(&kernel)?;
+        let name = CString::new(kernel.symbol.as_str()).map_err(|_| RunError::bug("a symbol with a NUL"))?;
+        let mut handle = null_mut();
+        let mut function = GpuFunction { kernel, handle };
+        // SAFETY: a loaded library; the name ends in NUL.
+        driver.check(unsafe { (driver.find_kernel)(&mut handle, library, name.as_ptr()) }, &function.kernel.symbol)?;
+        function.handle = handle;
+        function.allow_shared(driver)?;
+        Ok(Arc::new(function))
+    }
+
+    fn allow_shared(&self, driver: &Driver) -> Result<(), RunError> {
+        if self.kernel.shared_bytes <= PLAIN_SHARED {
+            return Ok(());
+        }
+        let (mut count, bytes) = (0, self.kernel.shared_bytes as c_int);
+        // SAFETY: a live kernel; devices below the count exist.
+        unsafe {
+            driver.check((driver.device_count)(&mut count), "cuDeviceGetCount")?;
+            (0..count).try_for_each(|device| {
+                driver.check((driver.set_attribute)(DYNAMIC_SHARED, bytes, self.handle, device), &self.kernel.symbol)
+            })
+        }
+    }
+
+    /// Starts the kernel behind what the stream has to do already.
+    ///
+    /// SAFETY: `args` must point to the kernel's arguments, of the types it has.
+    pub(crate) unsafe fn launch(
+        &self,
+        driver: &Driver,
+        grid: u32,
+        stream: Stream,
+        args: &mut [*mut c_void],
+    ) -> Result<(), RunError> {
+        let GpuKernel { threads, shared_bytes, .. } = self.kernel;
+        // SAFETY: the caller's promise.
+        let code = unsafe {
+            (driver.launch)(self.handle, grid, 1, 1, threads, 1, 1, shared_bytes, stream.0, args.as_mut_ptr(), null_mut())
+        };
+        driver.check(code, &self.kernel.symbol)
+    }
+}
+
+impl Drop for GpuFunction {
+    fn drop(&mut self) {
+        if let Ok(driver) = driver() {
+            driver.release_image(&self.kernel);
+        }
+    }
+}
+
+impl Driver {
+    fn share_image(&self, kernel: &GpuKernel) -> Result<Handle, RunError> {
+        let mut images = self.images.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(image) = images.get_mut(&(kernel.image.as_ptr() as usize)) {
+            image.users += 1;
+            return Ok(image.library);
+        }
+        let mut library = null_mut();
+        let none = (null_mut(), null_mut());
+        // SAFETY: the image is a whole cubin; there are no options.
+        let code = unsafe {
+            (self.load_image)(&mut library, kernel.image.as_ptr().cast(), none.0, none.1, 0, null_mut(), null_mut(), 0)
+        };
+        self.check(code, &kernel.symbol)?;
+        images.insert(kernel.image.as_ptr() as usize, Image { library, users: 1 });
+        Ok(library)
+    }
+
+    fn release_image(&self, kernel: &GpuKernel) {
+        let mut images = self.images.lock().unwrap_or_else(PoisonError::into_inner);
+        let key = kernel.image.as_ptr() as usize;
+        let Some(image) = images.get_mut(&key) else { return };
+        image.users -= 1;
+        if image.users == 0 {
+            // SAFETY: loaded once, and nobody has a kernel of it any more. (The driver waits for launches under way.)
+            unsafe { (self.unload_image)(image.library) };
+            images.remove(&key);
+        }
+    }
+
+    /// Memory of ours that kernels can write. It is never freed.
+    pub fn mapped_memory(&self, bytes: usize) -> Result<*mut u8, RunError> {
+        let mut start = null_mut();
+        // SAFETY: one pointer is written.
+        self.check(unsafe { (self.host_memory)(&mut start, bytes, MAPPED) }, "cuMemHostAlloc")?;
+        Ok(start.cast())
+    }
+
+    pub fn wait(&self, stream: Stream) -> Result<(), RunError> {
+        // SAFETY: a live stream.
+        self.check(unsafe { (self.wait)(stream.0) }, "cuStreamSynchronize")
+    }
+
+    /// Whether this thread has ever used CUDA.
+    pub fn has_context(&self) -> bool {
+        let mut context = null_mut();
+        // SAFETY: one pointer is written.
+        unsafe { (self.current_context)(&mut context) == 0 && !context.is_null() }
+    }
+
+    pub fn count(&self) -> c_int {
+        let mut count = 0;
+        // SAFETY: one int is written.
+        unsafe { (self.device_count)(&mut count) };
+        count
+    }
+
+    /// An error of the device is one of the program that runs there: it is raised, and names where it showed.
+    fn check(&self, code: Code, what: &str) -> Result<(), RunError> {
+        if code == 0 {
+            return Ok(());
+        }
+        let mut text: *const c_char = std::ptr::null();
+        // SAFETY: the text is the driver's own, and constant.
+        let text = unsafe {
+            (self.error_text)(code, &mut text);
+            if text.is_null() { "unknown error".into() } else { CStr::from_ptr(text).to_string_lossy() }
+        };
+        let message = format!("CUDA error {code} in {what}: {text}");
+        Err(RunError::User { kind: Exception::RuntimeError, message, location: String::new() })
+    }
+}

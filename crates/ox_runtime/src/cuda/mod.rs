@@ -1,0 +1,12 @@
+//! Kernels on NVIDIA GPUs. Memory and streams are torch's; loading and launching go to the driver, which is looked up at run time: on a
+//! machine without one, everything else still works.
+
+mod driver;
+mod launch;
+mod report;
+mod torch;
+
+pub use driver::{GpuFunction, Properties, properties};
+pub(crate) use driver::{Stream, driver};
+pub(crate) use launch::GpuLaunch;
+pub(crate) use torch::{CudaGuard, cuda};
