@@ -42,9 +42,9 @@ pub trait Backend: Send + Sync {
     /// A compiled graph for calls in which these of its inputs are as they are now.
     fn bind(&self, callable: &Obj, known: Vec<Option<Obj>>) -> Option<Box<dyn BoundGraph>>;
 
-    /// A callable for a recorded `torch.fx.Graph` whose examples lie on the meta device: takes the tensors of its placeholders, returns
+    /// A callable for a recorded `torch.fx.Graph` whose examples lie on the meta device, which stands for `device` (None: the CPU): takes the tensors of its placeholders, returns
     /// the tuple of its outputs. What cannot be compiled comes back as something that runs the graph in eager.
-    fn compile(&self, graph: &Obj) -> PyResult<Obj>;
+    fn compile(&self, graph: &Obj, device: Option<&Obj>) -> PyResult<Obj>;
 
     /// Seconds that the last `compile` spent, by stage.
     fn stages(&self) -> Vec<(&'static str, f64)>;

@@ -100,20 +100,20 @@ pub fn is_lazy(object: &Obj) -> bool {
     CLASSES.get(py()).is_some_and(|classes| object.class_is(classes.lazy.ptr().cast()))
 }
 
-/// A lazy tensor for the shadow's size, strides and type.
-pub fn make_lazy(shadow: &Obj) -> PyResult<Obj> {
+/// A lazy tensor for the shadow's size, strides and type, on a device.
+pub fn make_lazy(shadow: &Obj, device: &Obj) -> PyResult<Obj> {
     let classes = classes()?;
     let kwargs = PyDict::new(py());
     kwargs.set_item("strides", shadow.bind().call_method0("stride")?)?;
     kwargs.set_item("dtype", shadow.bind().getattr("dtype")?)?;
-    kwargs.set_item("device", "cpu")?;
+    kwargs.set_item("device", device.bind())?;
     let shape = shadow.attr("shape")?;
     classes.make.call(&[classes.lazy.clone(), shape], Some(&kwargs.into()))
 }
 
 /// The lazy tensor gets the sizes and strides that its shadow has now.
-pub fn reshape_lazy(lazy: &Obj, shadow: &Obj) -> PyResult<()> {
-    classes()?.swap.call(&[lazy.clone(), make_lazy(shadow)?], None).map(drop)
+pub fn reshape_lazy(lazy: &Obj, shadow: &Obj, device: &Obj) -> PyResult<()> {
+    classes()?.swap.call(&[lazy.clone(), make_lazy(shadow, device)?], None).map(drop)
 }
 
 /// The lazy tensor becomes `real`.

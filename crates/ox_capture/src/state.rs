@@ -61,6 +61,7 @@ impl TorchState {
     pub fn now() -> PyResult<TorchState> {
         let f = functions()?;
         let truth = |function: &Obj| -> PyResult<bool> { function.call(&[], None)?.truth() };
+        let on_gpu = f.autocast.call(&[Obj::str("cuda")], None)?.truth()?;
         let count = |function: &Obj| -> PyResult<usize> { function.call(&[], None)?.bind().extract() };
         let transforms = usize::from(!f.functorch.call(&[], None)?.is_none());
         // The innermost level, -1 if there is none.
@@ -73,7 +74,12 @@ impl TorchState {
                 false => None,
             },
             default_dtype: f.default_dtype.call(&[], None)?.id(),
-            modes: count(&f.function_modes)? + count(&f.dispatch_modes)? + transforms + usize::from(levels >= 0),
+            // What autocast does on a GPU is not recorded: there it counts as a mode.
+            modes: count(&f.function_modes)?
+                + count(&f.dispatch_modes)?
+                + transforms
+                + usize::from(levels >= 0)
+                + usize::from(on_gpu),
         })
     }
 

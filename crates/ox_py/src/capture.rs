@@ -6,6 +6,7 @@ use crate::compile::{compile_graph, parse_options};
 use crate::error::warn_once;
 use crate::recorded::Recorded;
 use crate::tensor::Crossing;
+use crate::torch::device_of;
 use ox_capture::{Backend, BoundGraph, Captured, Obj, Settings, TensorSpec, Words};
 use ox_driver::{Options, Setting};
 use ox_ir::Device;
@@ -36,16 +37,16 @@ struct Rest {
     options: Options,
 }
 
-/// Dispatch keys of a plain dense tensor on the CPU, with and without autograd's.
+/// Dispatch keys of a plain dense tensor on CPU or CUDA, with and without autograd's.
 fn is_plain(tensor: &Bound<'_, PyAny>) -> PyResult<bool> {
     let py = tensor.py();
-    let is_cpu = tensor.getattr(intern!(py, "is_cpu"))?.is_truthy()?;
+    let is_known = tensor.getattr(intern!(py, "is_cpu"))?.is_truthy()? || tensor.getattr(intern!(py, "is_cuda"))?.is_truthy()?;
     let strided = tensor.getattr(intern!(py, "layout"))?.is(&py.import(intern!(py, "torch"))?.getattr(intern!(py, "strided"))?);
     let bits =
         tensor.call_method0(intern!(py, "is_conj"))?.is_truthy()? || tensor.call_method0(intern!(py, "is_neg"))?.is_truthy()?;
     let wrapped =
         py.import(intern!(py, "torch._C"))?.getattr("_functorch")?.call_method1("is_functorch_wrapped_tensor", (tensor,))?;
-    Ok(is_cpu && strided && !bits && !wrapped.is_truthy()?)
+    Ok(is_known && strided && !bits && !wrapped.is_truthy()?)
 }
 
 impl Rest {
@@ -106,10 +107,11 @@ impl Backend for Rest {
         Some(Box::new(bound))
     }
 
-    fn compile(&self, graph: &Obj) -> PyResult<Obj> {
+    fn compile(&self, graph: &Obj, device: Option<&Obj>) -> PyResult<Obj> {
         let py = ox_capture::py();
         let recorded = Bound::new(py, Recorded::new(graph.bind().clone().unbind(), None))?;
-        let compiled = compile_graph(recorded.as_any(), PyTuple::empty(py).as_any(), &self.options, Some(Device::Cpu))?;
+        let device = device.map_or(Ok(Device::Cpu), |device| device_of(device.bind()))?;
+        let compiled = compile_graph(recorded.as_any(), PyTuple::empty(py).as_any(), &self.options, Some(device))?;
         Ok(compiled.into())
     }
 

@@ -84,6 +84,9 @@ impl Job<'_> {
         };
         let import = start.elapsed();
         if imported.gradients.outputs.contains(&true) {
+            if imported.graph.inputs.iter().any(|input| input.ty.device != Device::Cpu) {
+                return refused(gm, Refusal::unsupported("training on a GPU is not compiled yet"));
+            }
             return self.training(gm, example_inputs, imported, import);
         }
         let Imported { graph, slots, constants, outputs, host, python_calls, pinned, .. } = imported;

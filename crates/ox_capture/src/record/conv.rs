@@ -37,7 +37,7 @@ impl Recording {
         if rank != spatial + 2 {
             return Ok(result);
         }
-        let (input, weight) = (make_lazy(&input)?, make_lazy(&weight)?);
+        let (input, weight) = (make_lazy(&input, &self.device()?)?, make_lazy(&weight, &self.device()?)?);
         let find = |wanted: &str| -> PyResult<Option<Obj>> {
             let place = names.iter().position(|n| *n == wanted);
             place.map_or(Ok(None), |place| value(place + 2, wanted))

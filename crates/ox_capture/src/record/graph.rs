@@ -4,6 +4,7 @@
 //! raise; and as a node of the graph, which is computed later.
 
 use super::autocast::Conversion;
+use super::device;
 use super::{Origin, Rec, Recording, Val, abandon, grad};
 use crate::guard::Check;
 use crate::lazy::{is_lazy, make_lazy, reshape_lazy};
@@ -35,6 +36,8 @@ pub struct GraphRecord {
     pub inputs: Vec<InputEntry>,
     pub lazies: Vec<LazyEntry>,
     pub calls: usize,
+    /// Where its tensors lie; None before the first.
+    pub device: Option<Obj>,
     /// The grad mode in which its first call is made, and the one in which the next would be.
     pub grad: Option<(bool, bool)>,
     /// Tensors that autocast has converted: their version then, and the result.
@@ -59,7 +62,6 @@ struct Tools {
     empty_strided: Obj,
     getattr: Obj,
     meta: Obj,
-    cpu: Obj,
 }
 
 static TOOLS: PyOnceLock<Tools> = PyOnceLock::new();
@@ -74,7 +76,6 @@ fn tools() -> PyResult<&'static Tools> {
             empty_strided: torch.attr("empty_strided")?,
             getattr: py.import("builtins")?.getattr("getattr")?.into(),
             meta: torch.attr("device")?.call(&[Obj::str("meta")], None)?,
-            cpu: torch.attr("device")?.call(&[Obj::str("cpu")], None)?,
         })
     })
 }
@@ -178,7 +179,18 @@ impl GraphRecord {
         let (inputs, lazies) = (Vec::new(), Vec::new());
         let fx = tools()?.graph.call(&[], None)?;
         let (conversions, by_input, by_lazy_shadow, by_shadow) = Default::default();
-        Ok(GraphRecord { fx, inputs, lazies, calls: 0, grad: None, conversions, by_input, by_lazy_shadow, by_shadow })
+        Ok(GraphRecord {
+            fx,
+            inputs,
+            lazies,
+            calls: 0,
+            device: None,
+            grad: None,
+            conversions,
+            by_input,
+            by_lazy_shadow,
+            by_shadow,
+        })
     }
 
     pub fn node(&mut self, op: &str, target: &Obj, args: &[Obj], kwargs: Option<&Obj>, name: &str) -> PyResult<Obj> {
@@ -233,6 +245,7 @@ impl Recording {
             return Ok((entry.shadow.clone(), entry.node.clone()));
         }
         self.rely_on_tensor(tensor, source)?;
+        self.join_device(&tensor.attr("device")?)?;
         let bind = tensor.bind();
         let kwargs = PyDict::new(py());
         kwargs.set_item("dtype", bind.getattr("dtype")?)?;
@@ -267,7 +280,7 @@ impl Recording {
     /// The tensor's type, size and strides are relied on.
     pub fn rely_on_tensor(&mut self, tensor: &Obj, source: SourceId) -> Rec<()> {
         let Some(spec) = self.backend.describe(tensor) else {
-            return abandon(format!("a tensor that is no plain dense one on the CPU: {}", tensor.class_name()));
+            return abandon(format!("a tensor that is no plain dense one on CPU or CUDA: {}", tensor.class_name()));
         };
         self.check_once(9, source, 0, || Check::Tensor(source, spec));
         Ok(())
@@ -330,12 +343,9 @@ impl Recording {
     }
 
     /// Shadows live on the meta device.
-    fn move_device(&self, object: &Obj) -> Recorded<Obj> {
+    fn move_device(&mut self, object: &Obj) -> Recorded<Obj> {
         if object.class_is(types().device) {
-            let kind = object.attr("type")?.to_str().unwrap_or_default();
-            if kind != "cpu" {
-                return Err(NotRecorded::Abandon(format!("a device other than the CPU: {kind}")));
-            }
+            self.join_device(object)?;
             return Ok(tools()?.meta.clone());
         }
         Ok(object.clone())
@@ -439,7 +449,7 @@ impl Recording {
         };
         self.refuse_changed_inputs(&name, &shadow_args)?;
         if reshapes {
-            reshape_lazy(&args[0].obj, &shadow_args[0])?;
+            reshape_lazy(&args[0].obj, &shadow_args[0], &self.device()?)?;
         }
         let tensors = tensors_in(&result);
         if tensors.is_empty() && !callee.is_in_place(&name, &node_kwargs) {
@@ -480,15 +490,13 @@ impl Recording {
         self.graph.node(op, target, args, Some(&kwargs), &name)
     }
 
-    fn device_by_name(&self, name: &Obj) -> Recorded<Obj> {
-        match name.to_str().as_deref() {
-            Some("cpu") => Ok(tools()?.meta.clone()),
-            _ => Err(NotRecorded::Abandon(format!("the device {}", name.text()))),
-        }
+    fn device_by_name(&mut self, name: &Obj) -> Recorded<Obj> {
+        self.join_device(&device::named(&name.to_str().unwrap_or_default())?)?;
+        Ok(tools()?.meta.clone())
     }
 
     /// Where the shadow call must name the meta device by itself.
-    fn steer_device(&self, callee: &Shadow, name: &str, args: &mut [Obj], kwargs: &Bound<'_, PyDict>) -> Recorded<()> {
+    fn steer_device(&mut self, callee: &Shadow, name: &str, args: &mut [Obj], kwargs: &Bound<'_, PyDict>) -> Recorded<()> {
         if let Shadow::Function(_) = callee
             && FACTORIES.contains(&name)
         {
@@ -497,8 +505,12 @@ impl Recording {
             }
             let given = kwargs.get_item("device")?.filter(|d| !d.is_none());
             if given.is_none() {
+                self.join_device(&Obj::from(py().import("torch")?.call_method0("get_default_device")?))?;
                 kwargs.set_item("device", tools()?.meta.bind())?;
             }
+        }
+        if name == "cpu" && !args.is_empty() {
+            self.join_device(&device::named("cpu")?)?;
         }
         // `x.to("cpu")`
         if name == "to"
@@ -540,11 +552,15 @@ impl Recording {
     fn plain_result(&mut self, name: &str, result: Obj) -> Recorded<Val> {
         let types = types();
         if result.class_is(types.device) {
-            return Ok(tools()?.cpu.clone().into());
+            return Ok(self.device()?.into());
         }
+        let device = self.device()?;
+        let is_cuda = device.attr("type")?.to_str().as_deref() == Some("cuda");
         match name {
             "is_meta" => return Ok(Obj::bool(false).into()),
-            "is_cpu" => return Ok(Obj::bool(true).into()),
+            "is_cpu" => return Ok(Obj::bool(!is_cuda).into()),
+            "is_cuda" => return Ok(Obj::bool(is_cuda).into()),
+            "get_device" if is_cuda => return Ok(device.attr("index")?.into()),
             _ => {}
         }
         let known = types.is_scalar(&result) || result.is_instance_of(types.tuple) || result.class_is(types.list);
@@ -596,7 +612,7 @@ impl Recording {
         if let Some(n) = self.graph.by_lazy_shadow.get(&shadow.id()) {
             return Ok(self.graph.lazies[*n].object.clone());
         }
-        let object = make_lazy(shadow)?;
+        let object = make_lazy(shadow, &self.device()?)?;
         let n = self.graph.lazies.len();
         self.graph.by_lazy_shadow.insert(shadow.id(), n);
         self.graph.lazies.push(LazyEntry { object: object.clone(), node: node.clone(), shadow: shadow.clone() });

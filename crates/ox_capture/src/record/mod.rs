@@ -3,6 +3,7 @@
 pub mod autocast;
 mod conv;
 mod describe;
+mod device;
 mod factory;
 pub mod grad;
 mod graph;

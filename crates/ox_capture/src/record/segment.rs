@@ -50,7 +50,7 @@ impl Recording {
         call.call(&[output.clone(), output, tuple_of(&[tuple_of(&nodes)?])?], None)?;
         let (start, thread_start) = (std::time::Instant::now(), crate::callable::thread_time());
         let grad = record.grad.map_or(self.state.grad, |(first, _)| first);
-        let callable = self.compile_in(grad, &record.fx)?;
+        let callable = self.compile_in(grad, &record.fx, record.device.as_ref())?;
         self.stages.extend(self.backend.stages());
         let inputs: Vec<Obj> = record.inputs.iter().map(|input| input.object.clone()).collect();
         let autocast = TorchState::now()?.autocast.is_some() || self.state.autocast.is_some();
@@ -71,10 +71,10 @@ impl Recording {
     }
 
     /// Compiles a graph in the grad mode in which it begins.
-    fn compile_in(&self, grad: bool, fx: &Obj) -> PyResult<Obj> {
+    fn compile_in(&self, grad: bool, fx: &Obj, device: Option<&Obj>) -> PyResult<Obj> {
         let _mode = GradMode::set(grad)?;
         let _autocast = NoAutocast::new()?;
-        self.backend.compile(fx)
+        self.backend.compile(fx, device)
     }
 
     /// Lets go of made objects that nobody else holds, and with them of the lazy tensors inside: those are no results.

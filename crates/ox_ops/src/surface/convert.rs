@@ -59,6 +59,15 @@ pub const ROWS: &[Surface] = &[
     }),
 ];
 
+/// What torch calls `cpu`, `cuda` or `cuda:1`.
+pub fn device_named(text: &str) -> Option<Device> {
+    match text.strip_prefix("cuda") {
+        None => (text == "cpu").then_some(Device::Cpu),
+        Some("") => Some(Device::Cuda(0)),
+        Some(number) => number.strip_prefix(':')?.parse().ok().map(Device::Cuda),
+    }
+}
+
 fn same_device(b: &Builder, x: NodeId, device: Device) -> OpResult<()> {
     if b.ty(x).device == device { Ok(()) } else { Err(OpError::unsupported("a copy to another device")) }
 }
@@ -76,7 +85,7 @@ fn to(b: &mut Builder, a: &mut Bound) -> OpResult<Value> {
                 device = ValueOf::Device(b.ty(*other).device);
             }
             ValueOf::Bool(_) | ValueOf::None | ValueOf::MemoryFormat(_) => {}
-            ValueOf::Str(text) if text == "cpu" => device = ValueOf::Device(Device::Cpu),
+            ValueOf::Str(text) if device_named(text).is_some() => device = arg.clone(),
             other => return Err(OpError::unsupported(format!("Tensor.to with {}", other.kind()))),
         }
     }
@@ -87,7 +96,10 @@ fn convert(b: &mut Builder, x: NodeId, dtype: Value, device: Value) -> OpResult<
     match device {
         ValueOf::None => {}
         ValueOf::Device(device) => same_device(b, x, device)?,
-        ValueOf::Str(text) if text == "cpu" => same_device(b, x, Device::Cpu)?,
+        ValueOf::Str(text) => match device_named(&text) {
+            Some(device) => same_device(b, x, device)?,
+            None => return Err(OpError::unsupported("a copy to another device")),
+        },
         _ => return Err(OpError::unsupported("a copy to another device")),
     }
     match dtype {

@@ -51,11 +51,12 @@ pub const ROWS: &[Surface] = &[
 ];
 
 fn check_device(b: &Builder, a: &Bound, like: Option<NodeId>) -> OpResult<()> {
-    let here = like.map_or(b.device, |x| b.ty(x).device);
+    // torch's default, unless the user has set another: then torch's own function makes the tensor.
+    let here = like.map_or(ox_ir::Device::Cpu, |x| b.ty(x).device);
     let fits = match a.value("device") {
         ValueOf::None => here == b.device,
         ValueOf::Device(device) => *device == b.device,
-        ValueOf::Str(text) => text == "cpu" && b.device == ox_ir::Device::Cpu,
+        ValueOf::Str(text) => super::convert::device_named(text) == Some(b.device),
         _ => false,
     };
     if fits { Ok(()) } else { Err(OpError::unsupported("a new tensor on another device")) }

@@ -4,7 +4,7 @@
 use super::call::{Callee, Request};
 use super::importer::Importer;
 use super::refusal::{Import, Refusal};
-use ox_ir::DType;
+use ox_ir::{DType, Device};
 use ox_ops::{FrontValue, ValueOf};
 use pyo3::intern;
 use pyo3::prelude::*;
@@ -48,9 +48,21 @@ impl<'py> Importer<'py> {
         let dtype = if dtype.is_none() { around.dtype } else { self.torch.dtype_of(&dtype) };
         // torch switches a region off whose type is another.
         let enabled = enabled && matches!(dtype, Some(DType::BF16 | DType::F16));
+        if enabled && device.extract::<&str>()? == "cuda" && self.recorder.builder().device != Device::Cpu {
+            return Err(Refusal::unsupported("autocast on a GPU"));
+        }
         let inner = if device.extract::<&str>()? == "cpu" { Region { enabled, dtype } } else { around };
         self.autocast.0.push(inner);
         Ok(ValueOf::None)
+    }
+
+    /// What it does there is not recorded yet.
+    pub(super) fn refuse_autocast_on(&self, device: Device) -> Import<()> {
+        let torch = self.py.import(intern!(self.py, "torch"))?;
+        if device != Device::Cpu && torch.call_method1(intern!(self.py, "is_autocast_enabled"), ("cuda",))?.is_truthy()? {
+            return Err(Refusal::unsupported("autocast on a GPU"));
+        }
+        Ok(())
     }
 
     pub(super) fn exit_autocast(&mut self) -> Import<FrontValue> {

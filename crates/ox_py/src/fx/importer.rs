@@ -278,8 +278,17 @@ impl<'py> Importer<'py> {
         if let Some(foreign) = lazy_bit(example)? {
             return Err(Refusal::unsupported(foreign.to_string()));
         }
-        if fake.ty.device != Device::Cpu {
-            return Err(Refusal::unsupported(format!("a tensor on {}", example.getattr(intern!(self.py, "device"))?)));
+        // The first tensor decides where the graph is computed.
+        if self.inputs.is_empty() && matches!(fake.ty.device, Device::Cpu | Device::Cuda(_)) {
+            self.recorder.builder().device = fake.ty.device;
+        }
+        let device = self.recorder.builder().device;
+        if fake.ty.device != device {
+            let found = example.getattr(intern!(self.py, "device"))?;
+            return Err(Refusal::unsupported(format!("a tensor on {found} beside one on {device}")));
+        }
+        if self.inputs.is_empty() {
+            self.refuse_autocast_on(device)?;
         }
         let (storage, offset) = place(&self.symbols, example)?.map_or((0, ox_ir::Sym::ZERO), |p| (p.storage, p.offset));
         let tensor = self.recorder.input(GraphInput { name, ty: fake.ty, strides: fake.strides, frozen, packed: false });

@@ -1,0 +1,45 @@
+//! Where a graph is computed: its tensors lie on one device, which the meta device of their shadows stands for.
+
+use super::Recording;
+use super::graph::{NotRecorded, Recorded};
+use crate::obj::{Obj, py};
+use pyo3::prelude::*;
+
+impl Recording {
+    /// The graph has a tensor on this device. If it has others elsewhere, the call is done for real, behind what the graph computes.
+    pub(super) fn join_device(&mut self, device: &Obj) -> Recorded<()> {
+        let device = settled(device)?;
+        match &self.graph.device {
+            Some(known) if known.bind().eq(device.bind())? => Ok(()),
+            Some(known) => Err(NotRecorded::Break(format!("a tensor on {} beside those on {}", device.text(), known.text()))),
+            None => {
+                self.graph.device = Some(device);
+                Ok(())
+            }
+        }
+    }
+
+    /// The graph's device; that of a graph without tensors is the CPU.
+    pub(super) fn device(&self) -> PyResult<Obj> {
+        self.graph.device.clone().map_or_else(|| named("cpu"), Ok)
+    }
+}
+
+/// The device that torch means by this name.
+pub(super) fn named(name: &str) -> PyResult<Obj> {
+    Ok(py().import("torch")?.getattr("device")?.call1((name,))?.into())
+}
+
+/// With its number: plain `cuda` is the current one.
+fn settled(device: &Obj) -> Recorded<Obj> {
+    let kind = device.attr("type")?.to_str().unwrap_or_default();
+    match kind.as_str() {
+        "cpu" => Ok(named("cpu")?),
+        "cuda" if device.attr("index")?.is_none() => {
+            let current: i64 = py().import("torch.cuda")?.call_method0("current_device")?.extract()?;
+            Ok(named(&format!("cuda:{current}"))?)
+        }
+        "cuda" => Ok(device.clone()),
+        _ => Err(NotRecorded::Abandon(format!("a device that is neither CPU nor CUDA: {kind}"))),
+    }
+}
