@@ -7,7 +7,7 @@ unexport VIRTUAL_ENV CONDA_PREFIX PYTHONPATH
 # Tests must not paper over a bug of the compiler by running eager.
 TEST_ENV := OXYTORCH_BUG=fatal
 
-.PHONY: help setup build demo test test-rust test-python pythons bench soak models check fmt clean
+.PHONY: help setup build demo test test-rust test-python pythons bench soak models gpu check fmt clean
 
 help:
 	@echo "make setup   LLVM 19 (apt) and .venv with the pinned packages"
@@ -18,6 +18,7 @@ help:
 	@echo "make bench   seven workloads, fresh process and caches for each; writes benches/results/"
 	@echo "make soak    10,000 calls while everything around them changes, against eager; memory must be flat"
 	@echo "make models  88 models of transformers, timm, torchvision and others against eager; writes docs/models.md"
+	@echo "make gpu     correctness, bandwidth and workloads on this machine's GPU; writes docs/gpu.md"
 	@echo "make check   formatting, lints, dependency edges"
 	@echo "make clean   removes what was built (not .venv)"
 
@@ -53,6 +54,9 @@ soak: build
 
 models: build
 	@$(PYTHON) benches/models.py $(MODELS)
+
+gpu: build
+	@$(PYTHON) scripts/gpu_report.py $(GPU)
 
 check: setup
 	cargo fmt --all --check

@@ -86,6 +86,6 @@ def copies(tree):
         if value.numel() == 0 or value.is_conj() or value.is_neg():
             return value.clone()
         storage = value.untyped_storage().clone()
-        return torch.empty(0, dtype=value.dtype).set_(storage, value.storage_offset(), value.shape, value.stride())
+        return torch.empty(0, dtype=value.dtype, device=value.device).set_(storage, value.storage_offset(), value.shape, value.stride())
 
     return tree_map(copy, tree)

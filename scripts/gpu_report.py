@@ -1,0 +1,371 @@
+"""What oxytorch does on the GPU of this machine, next to eager and torch.compile: correctness, bandwidth, the workloads.
+
+    python scripts/gpu_report.py --out results                 # all of it
+    python scripts/gpu_report.py --parts cases,bandwidth       # some of it
+
+Writes gpu.md and gpu.json into `--out` (docs/, unless told otherwise). Parts: `cases` (programs against eager), `ops` (torch's OpInfo database on CUDA),
+`bandwidth` (kernels over 1 GB against a copy), `models` (the workloads of benches/ in bf16).
+"""
+
+from __future__ import annotations
+
+import argparse
+import collections
+import itertools
+import json
+import os
+import pathlib
+import subprocess
+import sys
+import tempfile
+import time
+import warnings
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+sys.path[:0] = [str(ROOT / "python"), str(ROOT / "python" / "tests"), str(ROOT / "benches")]
+
+import torch
+import torch.nn.functional as F
+
+GPU_SIZES = {
+    "bert": dict(layers=12, hidden=768, batch=32, seq=128),
+    "gpt2": dict(layers=12, hidden=768, batch=4, seq=512),
+    "vit": dict(layers=12, hidden=768, batch=64),
+    "resnet50": dict(batch=64),
+    "unet": dict(batch=4, size=64, ch=128),
+    "llama": dict(layers=8, hidden=2048, batch=4, seq=512),
+    "graphsage": dict(nodes=20000, edges=200000, feat=256, hidden=256),
+}
+OP_DTYPES = {"f32": torch.float32, "bf16": torch.bfloat16, "f16": torch.float16, "i64": torch.int64}
+
+
+def compiled(function, **options):
+    import oxytorch
+
+    torch._dynamo.reset()
+    return torch.compile(function, backend=oxytorch.dynamo_backend, **options)
+
+
+# Programs that show each family of kernels.
+
+
+def cases():
+    cuda = dict(device="cuda")
+    x = lambda *shape, dtype=torch.float32: torch.randn(*shape, **cuda).to(dtype)
+    half = torch.bfloat16
+    index = lambda n, *shape: torch.randint(0, n, shape, **cuda)
+    yield "pointwise", lambda a, b: F.gelu(a) * b + 1, (x(1000, 1024), x(1000, 1024))
+    yield "pointwise bf16", lambda a, b: torch.relu(a) * b - a, (x(4097, 1024, dtype=half), x(4097, 1024, dtype=half))
+    yield "pointwise f16", lambda a, b: torch.tanh(a) / (b.abs() + 1), (x(513, 33, dtype=torch.float16), x(513, 33, dtype=torch.float16))
+    yield "odd sizes", lambda a: (a * 2).sin(), (x(7, 13, 11),)
+    yield "an unaligned view", lambda a: a[1:].exp() + 1, (x(4 * 264 * 256 + 1),)
+    yield "broadcast", lambda a, b: a + b[:, None] * 2, (x(2048, 512), x(2048))
+    yield "transpose", lambda a: (a.t() * 2).contiguous(), (x(1000, 700),)
+    for n in (5, 64, 768, 1000, 4096, 50257):
+        yield f"softmax {n}", lambda a: F.softmax(a, -1), (x(300, n),)
+        yield f"layer norm {n} bf16", lambda a, w, b: F.layer_norm(a, (a.shape[-1],), w, b), (x(300, n, dtype=half), x(n, dtype=half), x(n, dtype=half))
+    yield "rms norm", lambda a, w: a * torch.rsqrt(a.pow(2).mean(-1, keepdim=True) + 1e-6) * w, (x(4, 512, 2048, dtype=half), x(2048, dtype=half))
+    yield "group norm", lambda a: F.group_norm(a, 8), (x(4, 64, 32, 32),)
+    yield "sum of all", lambda a: a.sum(), (x(3000, 1111),)
+    yield "column sums", lambda a: a.sum(0), (x(8192, 1000),)
+    yield "column mean, max", lambda a: (a.mean(0), a.amax(0)), (x(777, 33),)
+    yield "middle axis", lambda a: a.sum(1), (x(20, 300, 40),)
+    yield "variance", lambda a: torch.var(a, -1), (x(64, 5000),)
+    yield "argmax", lambda a: (a.argmax(-1), a.argmin(0)), (x(100, 1000),)
+    yield "cumsum", lambda a: (a.cumsum(-1), a.cumsum(0)), (x(60, 1500),)
+    yield "cross entropy", lambda a, t: F.cross_entropy(a, t), (x(512, 32000), index(32000, 512))
+    yield "embedding", lambda w, i: F.embedding(i, w) * 2, (x(1000, 256, dtype=half), index(1000, 32, 64))
+    yield "gather", lambda a, i: a.gather(1, i), (x(200, 300), index(300, 200, 50))
+    yield "index add", lambda a, i, s: a.index_add(0, i, s), (x(100, 64), index(100, 5000), x(5000, 64))
+    yield "scatter add i64", lambda a, i: a.scatter_add(0, i, torch.ones_like(i)), (torch.zeros(50, dtype=torch.long, **cuda), index(50, 10000))
+    yield "scatter amax bf16", lambda a, i, s: a.scatter_reduce(0, i, s, "amax"), (x(50, dtype=half), index(50, 9000), x(9000, dtype=half))
+    yield "index put", lambda a, i, s: torch.index_put(a, (i,), s), (x(500, 8), torch.randperm(500, **cuda)[:100], x(100, 8))
+    yield "cat, pad", lambda a, b: F.pad(torch.cat([a, b], 1), (1, 2)), (x(33, 65), x(33, 31))
+    yield "integers", lambda a, b: (a // b, a % b, a << 2, a & b), (index(1000, 999), index(9, 999) + 1)
+    yield "booleans", lambda a: (a > 0).any(-1) & (a < 2).all(-1), (x(200, 300),)
+    yield "where f64", lambda a: torch.where(a > 0, a.sqrt(), -a), (x(1001, dtype=torch.float64),)
+    yield "linear, gelu", lambda a, w, b: F.gelu(F.linear(a, w, b)), (x(4, 128, 256, dtype=half), x(512, 256, dtype=half), x(512, dtype=half))
+    yield "bmm", lambda a, b: torch.bmm(a, b) * 0.5, (x(8, 65, 33), x(8, 33, 17))
+    yield "attention", lambda q, k, v: F.scaled_dot_product_attention(q, k, v, is_causal=True) + 1, tuple(x(2, 8, 197, 64, dtype=half) for _ in range(3))
+    yield "convolution", lambda a, w: F.relu(F.conv2d(a, w, padding=1)), (x(4, 32, 28, 28, dtype=half), x(64, 32, 3, 3, dtype=half))
+    yield "max pool", lambda a: F.max_pool2d(a, 2) + F.avg_pool2d(a, 2), (x(2, 16, 32, 32),)
+    yield "in place", lambda a, b: a.mul_(2).add_(b), (x(128, 128), x(128, 128))
+    yield "sort", lambda a: a.sort(-1)[0] * 2, (x(20, 300),)
+    yield "an index tensor made here", lambda a: a[torch.arange(0, 10, 2, device="cuda")] + 1, (x(10, 20),)
+
+
+def run_cases(result):
+    import compare
+    import oxytorch
+
+    rows = []
+    for name, function, args in cases():
+        row = dict(name=name)
+        try:
+            with torch.no_grad():
+                expected = function(*compare.copies(args))
+                fast = compiled(function)
+                reference = lambda: function(*compare.to_double(compare.copies(args)))
+                for call in ("first", "second"):
+                    compare.assert_same(fast(*compare.copies(args)), expected, reference, label=call)
+                torch.cuda.synchronize()
+            report = oxytorch.last_compile()
+            row.update(outcome=report["outcome"], reason=report["reason"], kernels=report.get("kernels"))
+        except Exception as error:
+            row.update(outcome="wrong", error=f"{type(error).__name__}: {error}"[:1500])
+        rows.append(row)
+        if row["outcome"] != "compiled":
+            print("  case", json.dumps(row)[:900], flush=True)
+    result["cases"] = rows
+    print("cases:", dict(collections.Counter(row["outcome"] for row in rows)), flush=True)
+
+
+# torch's database of operations.
+
+
+def ops_shard(shard, shards, samples):
+    import test_ops
+    from torch.testing._internal.common_methods_invocations import op_db
+
+    wrong, counts = [], test_ops.COUNTS
+    pairs = [(info, label) for info in op_db for label in OP_DTYPES]
+    for info, label in pairs[shard::shards]:
+        dtype = OP_DTYPES[label]
+        skip = test_ops.UNINITIALISED | test_ops.AMBIGUOUS
+        if info.name in skip or info.name.startswith("jiterator") or not info.supports_dtype(dtype, "cuda"):
+            continue
+        try:
+            with torch.no_grad():
+                for sample in itertools.islice(info.sample_inputs("cuda", dtype, requires_grad=False), samples):
+                    arguments = test_ops.fxcase.detached(((sample.input, *sample.args), dict(sample.kwargs)))
+                    test_ops.check(info, arguments)
+                torch.cuda.synchronize()
+        except Exception as error:
+            wrong.append([info.name, info.variant_test_name, label, f"{type(error).__name__}: {error}"[:400]])
+            if "CUDA error" in str(error):
+                break
+    print("SHARD " + json.dumps(dict(wrong=wrong, counts=dict(counts))), flush=True)
+
+
+def run_ops(result, given):
+    env = dict(os.environ, OMP_NUM_THREADS="1", OXYTORCH_BUG="fatal")
+    command = [sys.executable, __file__, "--samples", str(given.samples)]
+    workers = [
+        subprocess.Popen([*command, "--shard", f"{n}/{given.workers}"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=env)
+        for n in range(given.workers)
+    ]
+    wrong, counts = [], collections.Counter()
+    for number, worker in enumerate(workers):
+        out, err = worker.communicate()
+        lines = [line for line in out.splitlines() if line.startswith("SHARD ")]
+        if not lines:
+            wrong.append(["shard", str(number), "", err[-600:]])
+            continue
+        found = json.loads(lines[0][6:])
+        wrong += found["wrong"]
+        counts.update(found["counts"])
+    result["ops"] = dict(wrong=wrong, counts=dict(counts))
+    print("ops:", dict(counts), "wrong:", len(wrong), flush=True)
+    for row in wrong[:40]:
+        print("  op", json.dumps(row)[:330], flush=True)
+
+
+# Bytes moved in a second, against a copy.
+
+
+def bandwidth_cases():
+    n, half = 1 << 29, torch.bfloat16
+    flat = torch.randn(n, device="cuda").to(half)
+    yield "copy", None, (flat,), 2 * 2 * n
+    yield "pointwise chain", lambda a: F.gelu(a * 2 + 1), (flat,), 2 * 2 * n
+    for width in (768, 4096, 32768):
+        rows = flat[: n // width * width].view(-1, width)
+        w, b = torch.randn(width, device="cuda", dtype=half), torch.randn(width, device="cuda", dtype=half)
+        yield f"layer norm {width}", lambda a, w, b: F.layer_norm(a, (a.shape[-1],), w, b), (rows, w, b), 2 * 2 * rows.numel()
+        yield f"softmax {width}", lambda a: F.softmax(a, -1), (rows,), 2 * 2 * rows.numel()
+    rows = flat[: n // 4 // 50304 * 50304].view(-1, 50304)
+    yield "cross entropy 50304", F.cross_entropy, (rows, torch.randint(0, 50304, (rows.shape[0],), device="cuda")), 2 * rows.numel()
+    yield "sum over rows", lambda a: a.sum(0), (flat.view(-1, 4096),), 2 * n
+    yield "sum of all", lambda a: a.sum(), (flat,), 2 * n
+    yield "transpose", lambda a: a.t().contiguous() + 1, (flat.view(16384, -1),), 2 * 2 * n
+
+
+def median_ms(call, iters=20):
+    for _ in range(3):
+        call()
+    times = []
+    for _ in range(iters):
+        start, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
+        start.record()
+        call()
+        end.record()
+        torch.cuda.synchronize()
+        times.append(start.elapsed_time(end))
+    return sorted(times)[iters // 2]
+
+
+def run_bandwidth(result):
+    rows, copy = [], None
+    with torch.no_grad():
+        for name, function, args, moved in bandwidth_cases():
+            row = dict(name=name, gb=moved / 1e9)
+            if function is None:
+                target = torch.empty_like(args[0])
+                copy = row["ours"] = moved / median_ms(lambda: target.copy_(args[0])) / 1e9
+            else:
+                row["eager"] = moved / median_ms(lambda: function(*args)) / 1e9
+                ours, theirs = compiled(function), None
+                row["ours"] = moved / median_ms(lambda: ours(*args)) / 1e9
+                torch._dynamo.reset()
+                theirs = torch.compile(function)
+                row["inductor"] = moved / median_ms(lambda: theirs(*args)) / 1e9
+            row["of_copy"] = row["ours"] / copy
+            rows.append(row)
+            torch.cuda.empty_cache()
+            print("  " + "  ".join(f"{k} {v:.2f}" if isinstance(v, float) else f"{v:22}" for k, v in row.items()), flush=True)
+    result["bandwidth"] = rows
+
+
+# The workloads.
+
+
+def model_worker(name, run, mode, iters):
+    import zoo
+
+    torch.set_float32_matmul_precision("high")
+    work = zoo.build(name, torch.float32, GPU_SIZES)
+    work = zoo.Workload(name, work.model.cuda(), tuple(cuda(a) for a in work.args), {k: cuda(v) for k, v in work.kwargs.items()})
+    work = work.to(torch.bfloat16)
+    model = {"eager": lambda m: m, "inductor": lambda m: torch.compile(m, mode=mode), "oxyfx": compiled, "oxytorch": captured}[run](work.model)
+    start = time.perf_counter()
+    first = work.run(model).float().cpu()
+    torch.cuda.synchronize()
+    cold = time.perf_counter() - start
+    for _ in range(3):
+        work.run(model)
+    torch.cuda.synchronize()
+    torch.cuda.reset_peak_memory_stats()
+    times, calls = [], []
+    for _ in range(iters):
+        torch.cuda.synchronize()
+        start = time.perf_counter()
+        work.run(model)
+        calls.append(time.perf_counter() - start)
+        torch.cuda.synchronize()
+        times.append(time.perf_counter() - start)
+    row = dict(model=name, run=run, mode=mode or "default", cold_s=cold, ms=1e3 * sorted(times)[iters // 2], cpu_ms=1e3 * sorted(calls)[iters // 2])
+    row["peak_mb"] = torch.cuda.max_memory_allocated() / 1e6
+    if run != "eager":
+        expected = work.run(work.model).float().cpu()
+        exact = work.to(torch.float32).run(work.model).float().cpu()
+        row["error"], row["eagers_error"] = distance(first, exact), distance(expected, exact)
+    if run.startswith("oxy"):
+        import oxytorch
+
+        row["report"] = {k: v for k, v in oxytorch.last_compile().items() if k in ("outcome", "reason", "kernels", "launches", "stages", "library_calls", "python_calls")}
+    print("RESULT " + json.dumps(row, default=str), flush=True)
+
+
+def captured(model):
+    import oxytorch
+
+    return oxytorch.compile(model)
+
+
+def cuda(value):
+    return value.cuda() if isinstance(value, torch.Tensor) else value
+
+
+def distance(a, exact):
+    return float((a - exact).norm() / exact.norm())
+
+
+def run_models(result, given):
+    rows = []
+    runs = [tuple(run.partition(":")[::2]) for run in given.runs.split(",")]
+    for name in given.models.split(","):
+        for run, mode in runs:
+            row = one_model(name, run, mode, given.iters)
+            rows.append(row)
+            print("  model", json.dumps(row, default=str)[:700], flush=True)
+    result["models"] = rows
+    eager = {row["model"]: row["ms"] for row in rows if row["run"] == "eager" and "ms" in row}
+    print(f"\n{'model':10} {'run':9} {'mode':16} {'cold s':>7} {'ms':>8} {'cpu ms':>7} {'x eager':>7} {'peak MB':>8} {'error':>9} {'eager':>9}")
+    for row in rows:
+        if "ms" not in row:
+            print(f"{row['model']:10} {row['run']:9} {row.get('failed', '')[-200:]}")
+            continue
+        times = eager.get(row["model"], float("nan")) / row["ms"]
+        errors = f"{row['error']:9.2e} {row['eagers_error']:9.2e}" if "error" in row else ""
+        print(f"{row['model']:10} {row['run']:9} {row['mode']:16} {row['cold_s']:7.2f} {row['ms']:8.3f} {row['cpu_ms']:7.3f} {times:7.2f} {row['peak_mb']:8.0f} {errors}")
+
+
+def one_model(name, run, mode, iters):
+    with tempfile.TemporaryDirectory() as cache:
+        env = dict(os.environ, TORCHINDUCTOR_CACHE_DIR=cache, TORCHINDUCTOR_FX_GRAPH_CACHE="0", TORCHINDUCTOR_AUTOGRAD_CACHE="0")
+        command = [sys.executable, __file__, "--worker", name, run, mode, "--iters", str(iters)]
+        try:
+            done = subprocess.run(command, capture_output=True, text=True, env=env, timeout=200)
+        except subprocess.TimeoutExpired:
+            return dict(model=name, run=run, mode=mode, failed="timeout")
+        lines = [line for line in done.stdout.splitlines() if line.startswith("RESULT ")]
+        return json.loads(lines[0][7:]) if lines else dict(model=name, run=run, mode=mode, failed=done.stderr[-1500:])
+
+
+def write(result, out):
+    out.mkdir(parents=True, exist_ok=True)
+    (out / "gpu.json").write_text(json.dumps(result, indent=1, default=str) + "\n")
+    lines = [f"# oxytorch on {result['gpu']}", "", f"torch {torch.__version__}, {time.strftime('%Y-%m-%d')}; `{' '.join(result['command'])}`", ""]
+    if "cases" in result:
+        lines.append(f"Programs against eager: {dict(collections.Counter(r['outcome'] for r in result['cases']))}.\n")
+    if "ops" in result:
+        lines.append(f"OpInfo on CUDA: {result['ops']['counts']}, wrong: {len(result['ops']['wrong'])}.\n")
+    if "bandwidth" in result:
+        lines += ["| TB/s | eager | torch.compile | oxytorch | of a copy |", "|---|---|---|---|---|"]
+        for r in result["bandwidth"]:
+            lines.append(f"| {r['name']} | {r.get('eager', 0) / 1e3:.2f} | {r.get('inductor', 0) / 1e3:.2f} | {r['ours'] / 1e3:.2f} | {r['of_copy']:.0%} |")
+        lines.append("")
+    if "models" in result:
+        lines += ["| model (bf16) | run | first call s | ms | CPU ms | peak MB | error (eager's) |", "|---|---|---|---|---|---|---|"]
+        for r in result["models"]:
+            errors = f"{r['error']:.1e} ({r['eagers_error']:.1e})" if "error" in r else ""
+            cells = [f"{r['cold_s']:.2f}", f"{r['ms']:.2f}", f"{r['cpu_ms']:.2f}", f"{r['peak_mb']:.0f}", errors] if "ms" in r else ["failed"]
+            lines.append(f"| {r['model']} | {r['run']} {r['mode']} | {' | '.join(cells)} |")
+    (out / "gpu.md").write_text("\n".join(lines) + "\n")
+
+
+def arguments():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--parts", default="cases,ops,bandwidth,models")
+    parser.add_argument("--models", default=",".join(GPU_SIZES))
+    parser.add_argument("--runs", default="eager,inductor,inductor:reduce-overhead,oxyfx,oxytorch")
+    parser.add_argument("--iters", type=int, default=30)
+    parser.add_argument("--samples", type=int, default=2)
+    parser.add_argument("--workers", type=int, default=max(1, (os.cpu_count() or 2) - 2))
+    parser.add_argument("--out", type=pathlib.Path, default=ROOT / "docs")
+    parser.add_argument("--shard")
+    parser.add_argument("--worker", nargs=3)
+    return parser.parse_args()
+
+
+def main():
+    given = arguments()
+    warnings.filterwarnings("ignore")
+    if given.shard:
+        shard, shards = map(int, given.shard.split("/"))
+        return ops_shard(shard, shards, given.samples)
+    if given.worker:
+        return model_worker(*given.worker[:2], given.worker[2] or None, given.iters)
+    if not torch.cuda.is_available():
+        return print("there is no GPU here")
+    result = dict(gpu=torch.cuda.get_device_name(), command=["python", *sys.argv])
+    parts = dict(cases=lambda: run_cases(result), ops=lambda: run_ops(result, given), bandwidth=lambda: run_bandwidth(result), models=lambda: run_models(result, given))
+    for part in given.parts.split(","):
+        start = time.perf_counter()
+        parts[part]()
+        print(f"{part}: {time.perf_counter() - start:.0f} s\n", flush=True)
+        write(result, given.out)
+
+
+if __name__ == "__main__":
+    main()
