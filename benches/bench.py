@@ -1,4 +1,4 @@
-"""Eager, torch.compile and oxytorch in one run: seven workloads, each measurement in a fresh process with empty caches.
+"""Eager, torch.compile and oxytorch in one run: seven workloads, each measurement in a fresh process with empty caches, timed in turns.
 
     make bench                                    # all of it
     make bench BENCH="--models gpt2,vit --modes default --iters 10"
@@ -18,9 +18,9 @@ import json
 import pathlib
 import platform
 
-import measure
 import optimizer
 import overhead
+import turns
 import zoo
 
 RESULTS = pathlib.Path(__file__).resolve().parent / "results"
@@ -36,12 +36,11 @@ def main() -> None:
     rows = []
     print(COLUMNS)
     for name in given.models.split(","):
-        eager = None
-        for run, mode in plan(given):
-            row = measure.in_fresh_process(name, run, mode, given.dtype, given.iters, given.train)
-            rows.append(row)
-            eager = row if run == "eager" else eager
+        compared = turns.side_by_side(name, plan(given), given.dtype, given.iters, given.train)
+        eager = next((row for row in compared if row["run"] == "eager"), None)
+        for row in compared:
             print(line(row, eager), flush=True)
+        rows += compared
     given.out.mkdir(exist_ok=True, parents=True)
     document = dict(machine=machine(), iters=given.iters, rows=rows)
     (given.out / "bench.json").write_text(json.dumps(document, indent=1) + "\n")

@@ -1,8 +1,9 @@
 """Measures one workload under one compiler, in a process of its own.
 
-    python benches/measure.py gpt2 oxytorch [--mode default] [--dtype float32] [--iters 20] [--train]
+    python benches/measure.py gpt2 oxytorch [--mode default] [--dtype float32] [--iters 20] [--train] [--turns]
 
-Prints one line of JSON. `compile_s` is the time from graph to callable (what the backend does); `first_s` the whole first call,
+Prints one line of JSON. With `--turns` it says when it is ready, and measures `--iters` calls for every line that it then reads: `turns.py`
+lets several such processes take turns, so that a machine that is slow for a while is slow for all of them. `compile_s` is the time from graph to callable (what the backend does); `first_s` the whole first call,
 capture included; `call_mb` what one call holds at its peak in tensors and intermediates, `peak_mb` the peak of the whole process'
 resident memory, with the compiler in it. With `--train` a call is a step: forward, loss, backward, AdamW; `error` is that of the gradients.
 """
@@ -11,11 +12,7 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
-import pathlib
-import subprocess
 import sys
-import tempfile
 import time
 
 import amx
@@ -24,9 +21,10 @@ import amx
 RUNS = ("eager", "oxytorch", "oxyfx", "inductor")
 # Not one of torch.compile's modes: both compilers are promised that weights will not change.
 FREEZING = "freezing"
+READY = "ready"
 
 
-def measure(name: str, run: str, mode: str = "default", dtype: str = "float32", iters: int = 20, train: bool = False) -> dict:
+def measure(name: str, run: str, mode: str = "default", dtype: str = "float32", iters: int = 20, train: bool = False, turns=(None,)) -> dict:
     amx.avoid_if_broken()
     import torch
     import zoo
@@ -39,7 +37,7 @@ def measure(name: str, run: str, mode: str = "default", dtype: str = "float32", 
     second_s, _ = timed(lambda: workload.run(compiled))
     for _ in range(3):
         workload.run(compiled)
-    times = sorted(timed(lambda: workload.run(compiled))[0] for _ in range(iters))
+    times = sorted(seconds for _ in turns for seconds in block(lambda: workload.run(compiled), iters))
     result = dict(model=name, run=run, mode=mode, dtype=dtype, train=train, compile_s=0.0, first_s=first_s, second_s=second_s)
     result |= dict(ms=times[len(times) // 2] * 1e3, best_ms=times[0] * 1e3, peak_mb=max_rss_mb())
     result["call_mb"] = arena_mb(run) + allocated_mb(lambda: workload.run(compiled))
@@ -50,6 +48,11 @@ def measure(name: str, run: str, mode: str = "default", dtype: str = "float32", 
         compile_times = compile_times or result["report"]["stages"].values()
     result["compile_s"] = sum(compile_times)
     return result
+
+
+def block(call, iters: int) -> list[float]:
+    """The first call of a block finds other people's data in the caches: it is not counted."""
+    return [timed(call)[0] for _ in range(iters + 1)][1:]
 
 
 class Steps:
@@ -164,23 +167,12 @@ def max_rss_mb() -> float:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
 
 
-def in_fresh_process(
-    name: str, run: str, mode: str = "default", dtype: str = "float32", iters: int = 20, train: bool = False, timeout: int = 900
-) -> dict:
-    """The same, in a new process whose caches are empty."""
-    with tempfile.TemporaryDirectory(prefix="oxytorch-bench-") as folder:
-        fresh = dict(TORCHINDUCTOR_CACHE_DIR=folder, TORCHINDUCTOR_FX_GRAPH_CACHE="0", TORCHINDUCTOR_AUTOGRAD_CACHE="0")
-        command = [sys.executable, __file__, name, run, "--mode", mode, "--dtype", dtype, "--iters", str(iters)]
-        command += ["--train"] if train else []
-        try:
-            done = subprocess.run(command, capture_output=True, text=True, timeout=timeout, env=os.environ | fresh)
-        except subprocess.TimeoutExpired:
-            return dict(model=name, run=run, mode=mode, dtype=dtype, failed=f"no result after {timeout} s")
-    for line in done.stdout.splitlines():
-        if line.startswith("{"):
-            return json.loads(line)
-    last = (done.stderr.strip().splitlines() or [f"exit code {done.returncode}"])[-1]
-    return dict(model=name, run=run, mode=mode, dtype=dtype, failed=last)
+def requested():
+    """A turn for every line that the parent writes."""
+    print(READY, flush=True)
+    for _ in sys.stdin:
+        yield
+        print(READY, flush=True)
 
 
 if __name__ == "__main__":
@@ -191,5 +183,7 @@ if __name__ == "__main__":
     parser.add_argument("--dtype", default="float32")
     parser.add_argument("--iters", type=int, default=20)
     parser.add_argument("--train", action="store_true")
+    parser.add_argument("--turns", action="store_true")
     given = parser.parse_args()
-    print(json.dumps(measure(given.name, given.run, given.mode, given.dtype, given.iters, given.train)))
+    turns = requested() if given.turns else (None,)
+    print(json.dumps(measure(given.name, given.run, given.mode, given.dtype, given.iters, given.train, turns)))

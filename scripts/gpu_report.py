@@ -312,6 +312,10 @@ def one_model(name, run, mode, iters):
         return json.loads(lines[0][7:]) if lines else dict(model=name, run=run, mode=mode, failed=done.stderr[-1500:])
 
 
+def speed(row, run):
+    return f"{row[run]:.2f}" if run in row else ""
+
+
 def write(result, out):
     out.mkdir(parents=True, exist_ok=True)
     (out / "gpu.json").write_text(json.dumps(result, indent=1, default=str) + "\n")
@@ -323,7 +327,7 @@ def write(result, out):
     if "bandwidth" in result:
         lines += ["| TB/s | eager | torch.compile | oxytorch | of a copy |", "|---|---|---|---|---|"]
         for r in result["bandwidth"]:
-            lines.append(f"| {r['name']} | {r.get('eager', 0) / 1e3:.2f} | {r.get('inductor', 0) / 1e3:.2f} | {r['ours'] / 1e3:.2f} | {r['of_copy']:.0%} |")
+            lines.append(f"| {r['name']} | {speed(r, "eager")} | {speed(r, "inductor")} | {speed(r, "ours")} | {r['of_copy']:.0%} |")
         lines.append("")
     if "models" in result:
         lines += ["| model (bf16) | run | first call s | ms | CPU ms | peak MB | error (eager's) |", "|---|---|---|---|---|---|---|"]
