@@ -11,6 +11,7 @@ use crate::watched::watched;
 use ox_driver::{CompileError, OptionValue, Options, Panic, Training, TrainingError, Wanted, guarded};
 use ox_ir::{Device, Graph};
 use ox_runtime::HostCalls;
+use pyo3::exceptions::PyException;
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyDict, PyFloat, PyInt, PyString};
@@ -220,6 +221,8 @@ fn refused<'py>(gm: &Bound<'py, PyAny>, refusal: Refusal) -> PyResult<Bound<'py,
     let py = gm.py();
     let reason = match refusal {
         Refusal::Bug(message) => return bug(gm, &message, None),
+        // An interrupt says nothing of the graph.
+        Refusal::Python(error) if !error.is_instance_of::<PyException>(py) => return Err(error),
         Refusal::Python(error) => return bug(gm, &format!("reading the graph raised {error}"), None),
         Refusal::Cut { what, .. } => what,
         Refusal::Unsupported { what, location } if location.is_empty() => what,

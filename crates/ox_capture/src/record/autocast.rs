@@ -112,7 +112,7 @@ impl Recording {
         }
         let call = [function, tuple_of(&shadows)?, named.into(), dtype.clone()];
         let target = conversion()?.call(&call, None);
-        let target = target.map_err(|error| NotRecorded::Break(format!("{} under autocast: {error}", callee.name())))?;
+        let target = target.map_err(|error| NotRecorded::failed(&format!("{} under autocast: ", callee.name()), error))?;
         Ok((!target.is_none()).then_some(target))
     }
 

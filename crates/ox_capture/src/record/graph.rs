@@ -13,6 +13,7 @@ use crate::source::SourceId;
 use crate::state::TorchState;
 use crate::types::types;
 use ox_ops::surface::{Place, reads_number};
+use pyo3::exceptions::PyException;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyDict, PySlice};
@@ -200,16 +201,36 @@ impl GraphRecord {
     }
 }
 
+impl GraphRecord {
+    /// Whether a tensor from outside has other values once it has run: torch counts writes to the shadows too.
+    pub fn writes_inputs(&self) -> bool {
+        let version = |shadow: &Obj| shadow.attr("_version").ok().and_then(|version| version.bind().extract::<u64>().ok());
+        self.inputs.iter().any(|input| types().is_tensor(&input.shadow) && version(&input.shadow) != Some(0))
+    }
+}
+
 /// Why a call was not recorded: it is done for real.
 pub enum NotRecorded {
     /// With the reason.
     Break(String),
     Abandon(String),
+    /// An interrupt came meanwhile.
+    Raise(PyErr),
 }
 
 impl From<PyErr> for NotRecorded {
     fn from(error: PyErr) -> NotRecorded {
-        NotRecorded::Break(error.to_string())
+        NotRecorded::failed("", error)
+    }
+}
+
+impl NotRecorded {
+    /// What was tried raised. Only exceptions are about what was tried.
+    pub(super) fn failed(what: &str, error: PyErr) -> NotRecorded {
+        match error.is_instance_of::<PyException>(py()) {
+            true => NotRecorded::Break(format!("{what}{error}")),
+            false => NotRecorded::Raise(error),
+        }
     }
 }
 
@@ -416,7 +437,7 @@ impl Recording {
             return Err(NotRecorded::Break(format!("{name} gives a tensor from outside another shape")));
         }
         if name == "type" && args.len() == 1 && kwargs.is_empty() {
-            return Err(NotRecorded::Break("the name of a tensor's type".into()));
+            return self.type_name(&args[0].obj);
         }
         let mut pairs = Vec::with_capacity(args.len());
         for (n, arg) in args.iter().enumerate() {
@@ -441,7 +462,7 @@ impl Recording {
         }
         let result = match self.do_on_shadows(callee, &name, &shadow_args, &shadow_kwargs.clone().into()) {
             Ok(result) => self.memory_order(&name, &shadow_args, &shadow_kwargs, result)?,
-            Err(error) => return Err(NotRecorded::Break(format!("{name}: {error}"))),
+            Err(error) => return Err(NotRecorded::failed(&format!("{name}: "), error)),
         };
         let result = match name.as_str() {
             "_native_multi_head_attention" => super::factory::without_weights(&shadow_args, &shadow_kwargs, result)?,
@@ -470,6 +491,16 @@ impl Recording {
         meta.bind().set_item("stack_trace", location)?;
         self.ops += 1;
         Ok(self.wrap(&result, &node)?.into())
+    }
+
+    /// `x.type()`, which names type and device: that of another tensor of the kind.
+    fn type_name(&mut self, tensor: &Obj) -> Recorded<Val> {
+        let (shadow, _) = self.shadow(tensor)?;
+        let kwargs = PyDict::new(py());
+        kwargs.set_item("dtype", shadow.attr("dtype")?.bind())?;
+        kwargs.set_item("device", self.device()?.bind())?;
+        let alike = py().import("torch")?.call_method("empty", (0,), Some(&kwargs))?;
+        Ok(Obj::from(alike.call_method0("type")?).into())
     }
 
     /// Shadows do not feel what a mode does to real tensors, and the graph runs when the program may have left it.

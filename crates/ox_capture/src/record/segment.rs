@@ -12,6 +12,7 @@ use crate::recipe::Recipe;
 use crate::source::{Source, SourceId};
 use crate::state::TorchState;
 use crate::tree::{Effect, End, GraphCall, Segment, call_graph};
+use pyo3::exceptions::PyKeyboardInterrupt;
 use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::types::PyCFunction;
@@ -70,11 +71,31 @@ impl Recording {
         Ok(Some(GraphCall { callable, inputs, outputs, shared, grad, autocast }))
     }
 
+    /// The call ends for a reason that is no part of the program: only what somebody can see is computed.
+    pub fn interrupted(&mut self) -> PyResult<()> {
+        self.forget_garbage();
+        // SAFETY: reads the count of a live object. One reference is the record's own.
+        let is_held = |lazy: &LazyEntry| unsafe { ffi::Py_REFCNT(lazy.object.ptr()) > 1 };
+        if self.graph.lazies.iter().any(is_held) || self.graph.writes_inputs() {
+            return self.compute().map(drop);
+        }
+        Ok(())
+    }
+
     /// Compiles a graph in the grad mode in which it begins.
     fn compile_in(&self, grad: bool, fx: &Obj, device: Option<&Obj>) -> PyResult<Obj> {
         let _mode = GradMode::set(grad)?;
         let _autocast = NoAutocast::new()?;
-        self.backend.compile(fx, device)
+        match self.backend.compile(fx, device) {
+            // What the program holds must be computed first: the interrupt comes a little later.
+            Err(error) if error.is_instance_of::<PyKeyboardInterrupt>(py()) => {
+                let compiled = self.backend.compile(fx, device);
+                // SAFETY: as if the signal came now.
+                unsafe { ffi::PyErr_SetInterrupt() };
+                compiled
+            }
+            compiled => compiled,
+        }
     }
 
     /// Lets go of made objects that nobody else holds, and with them of the lazy tensors inside: those are no results.

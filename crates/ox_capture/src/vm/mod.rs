@@ -5,6 +5,7 @@
 
 mod bind;
 mod break_;
+mod breathe;
 mod builtin;
 mod call;
 mod code;
@@ -155,6 +156,7 @@ pub struct Vm {
     /// Why recording was given up.
     pub gave_up: Option<String>,
     pub breaks: Vec<Break>,
+    breath: breathe::Breath,
 }
 
 impl Vm {
@@ -175,6 +177,7 @@ impl Vm {
             verbose: false,
             gave_up: None,
             breaks,
+            breath: breathe::Breath::new(),
         }
     }
 

@@ -115,6 +115,11 @@ impl Vm {
     /// Records a torch call, or does it behind a break.
     pub fn torch_call(&mut self, callee: Shadow, callable: &Val, args: Args) -> R<Called> {
         let name = callee.name();
+        if name == "requires_grad_"
+            && let Some(tensor) = self.stays_without_grad(&args)?
+        {
+            return Ok(Called::Value(tensor));
+        }
         if DONE_FOR_REAL.contains(&name.as_str()) {
             return self.opaque_call(callable, args, &format!("{name} looks at a tensor's values or memory"));
         }
@@ -131,6 +136,7 @@ impl Vm {
         let Some(rec) = self.rec.as_mut() else { return self.opaque_call(callable, args, "") };
         match rec.torch_call(&callee, &positional, &keywords, &location) {
             Ok(value) => Ok(Called::Value(value)),
+            Err(NotRecorded::Raise(error)) => Err(error),
             Err(NotRecorded::Break(why)) => self.opaque_call(callable, args, &why),
             Err(NotRecorded::Abandon(why)) => {
                 self.give_up(&why);
@@ -166,6 +172,7 @@ impl Vm {
         let Some(rec) = self.rec.as_mut() else { return self.opaque_call(&getattr.into(), args, "") };
         match rec.tensor_attribute(&object.obj, name, &location) {
             Ok(value) => Ok(Called::Value(value)),
+            Err(NotRecorded::Raise(error)) => Err(error),
             Err(NotRecorded::Break(why)) => self.opaque_call(&getattr.into(), args, &why),
             Err(NotRecorded::Abandon(why)) => {
                 self.give_up(&why);

@@ -260,7 +260,7 @@ impl Vm {
             Jump(Label(label)) => {
                 let label = label as usize;
                 if label < self.frame().pc {
-                    py().check_signals()?;
+                    self.breathe()?;
                 }
                 self.frame().pc = label;
             }
@@ -274,7 +274,7 @@ impl Vm {
             ReturnValue => return Ok(Flow::Return(self.pop())),
             ReturnGenerator => return self.return_generator(),
             YieldValue => return Ok(Flow::Yield(self.pop())),
-            Resume(_) => {}
+            Resume(_) => self.breathe()?,
             GetYieldFromIter => {
                 let value = self.pop();
                 if value.obj.bind().is_instance_of::<super::VmGenerator>() {
@@ -390,7 +390,7 @@ impl Vm {
         };
         if jump {
             if (label as usize) < self.frame().pc {
-                py().check_signals()?;
+                self.breathe()?;
             }
             self.frame().pc = label as usize;
         }

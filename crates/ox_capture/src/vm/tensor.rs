@@ -70,6 +70,22 @@ impl Vm {
         Ok(true)
     }
 
+    /// `requires_grad_(False)` of a tensor that requires none: nothing is done, and the tensor is given back.
+    pub fn stays_without_grad(&mut self, args: &Args) -> R<Option<Val>> {
+        let wanted = match (&args.positional[..], &args.keywords[..]) {
+            ([_, wanted], []) => wanted,
+            ([_], [(_, wanted)]) => wanted,
+            _ => return Ok(None),
+        };
+        let is_off = wanted.obj.is(&Obj::bool(false)) && self.rec.is_some();
+        if !is_off {
+            return Ok(None);
+        }
+        let tensor = args.positional[0].clone();
+        let now = self.now(|vm| vm.tensor_field(&tensor, &Obj::str("requires_grad")))?;
+        Ok((!now.obj.truth()?).then_some(tensor))
+    }
+
     /// Lists of tensors by device and type.
     pub fn group_tensors(&mut self, callable: &Val, args: &[Val]) -> R<Val> {
         let objects = args.iter().map(|arg| self.known_data(arg)).collect::<R<Vec<Obj>>>()?;
