@@ -67,6 +67,12 @@ def double(m):
     m[0].shift = m[0].shift.double()
 
 
+def other_type(m):
+    m[1].double(), m[1].float()
+    with torch.no_grad():
+        m[1].weight += 0.5
+
+
 CHANGES = {
     "a parameter is written": lambda m: m[0].weight.mul_(2),
     "a parameter is replaced": lambda m: setattr(m[0], "weight", nn.Parameter(torch.randn(6, 6))),
@@ -74,6 +80,10 @@ CHANGES = {
     "a parameter gets data of other strides": lambda m: setattr(m[0].weight, "data", torch.randn(6, 6).t()),
     "a parameter is transposed in place": lambda m: m[1].weight.t_(),
     "a parameter is swapped": swap,
+    "a parameter is resized": lambda m: m[0].weight.data.resize_(6, 6).mul_(3),
+    "a parameter gets memory of its own": lambda m: m[0].weight.set_(torch.randn(6, 6)),
+    "a parameter requires grad no more": lambda m: m[0].weight.requires_grad_(False),
+    "a module goes to another type and back": other_type,
     "a buffer is set": lambda m: m[1].shift.set_(torch.randn(6)),
     "a buffer is a scalar now": lambda m: setattr(m[1], "shift", torch.tensor(2.0)),
     "a buffer's storage grows": grow_storage,
@@ -181,9 +191,9 @@ def test_a_model_goes_when_nobody_holds_it():
         wrapped(torch.randn(3, 6))
     parameter, replaced = weakref.ref(m[1].weight), weakref.ref(m[0].weight)
     m[0].weight = nn.Parameter(torch.randn(6, 6))
-    wrapped(torch.randn(3, 6))
     gc.collect()
-    assert replaced() is None
+    assert replaced() is None  # although nobody has called again
+    wrapped(torch.randn(3, 6))
     del m, wrapped
     gc.collect()
     assert parameter() is None
@@ -242,3 +252,203 @@ def test_operator_call_does_what_it_calls():
     for n in range(1, 5):
         compare.assert_same(compiled(x), x + n)
     assert len(calls) == 4
+
+
+# Modules and other objects that get in as arguments.
+
+
+class Held:
+    """What a compiled method is called on."""
+
+    def __init__(self, factor):
+        self.factor = factor
+        self.weight = torch.full((4,), float(factor))
+
+    @oxytorch.compile
+    def scaled(self, x):
+        return x * self.weight * self.factor
+
+
+def change_factor(held):
+    held.factor += 1
+
+
+def change_weight(held):
+    held.weight = held.weight + 1
+
+
+def change_class(held):
+    held.__class__ = type("Other", (Held,), {"factor": property(lambda self: 11)})
+
+
+@pytest.mark.parametrize("change", [change_factor, change_weight, change_class])
+def test_changes_to_what_a_method_is_called_on(change):
+    first, second = Held(2), Held(2)
+    x = torch.randn(4)
+    for _ in range(4):
+        for held in (first, second):
+            compare.assert_same(held.scaled(x), x * held.weight * held.factor)
+    change(first)
+    for _ in range(4):
+        for held in (first, second):
+            compare.assert_same(held.scaled(x), x * held.weight * held.factor)
+
+
+def test_an_object_that_a_method_was_called_on_goes():
+    held = Held(3)
+    for _ in range(4):
+        held.scaled(torch.randn(4))
+    weight, held = weakref.ref(held.weight), weakref.ref(held)
+    gc.collect()
+    assert held() is None and weight() is None
+
+
+def test_objects_that_come_and_go():
+    """At the same address, perhaps: what was known of one is not taken for the other."""
+    x = torch.ones(4)
+    for n in range(300):
+        compare.assert_same(Held(n % 7).scaled(x), torch.full((4,), float((n % 7) ** 2)))
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_a_change_to_a_module_that_is_an_argument(change):
+    function = oxytorch.compile(lambda module, x: module(x))
+    ours, theirs, other = model(), model(), model()
+    x = torch.randn(3, 6)
+    for _ in range(4):
+        compare.assert_same(function(ours, x), theirs(x))
+        compare.assert_same(function(other, x), theirs(x))
+    want = theirs(x)
+    for m in (ours, theirs):
+        torch.manual_seed(5)
+        CHANGES[change](m)
+    for _ in range(4):
+        compare.assert_same(function(ours, x), theirs(x))
+        compare.assert_same(function(other, x), want)
+
+
+def test_modules_that_are_arguments_go():
+    function = oxytorch.compile(lambda module, x: module(x))
+    modules = [model() for _ in range(5)]
+    for _ in range(4):
+        for m in modules:
+            function(m, torch.randn(3, 6))
+    references = [weakref.ref(m[0].weight) for m in modules]
+    del m, modules
+    gc.collect()
+    assert all(reference() is None for reference in references)
+
+
+# Numbers that the program counts.
+
+
+class Counting(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.calls, self.seconds = 0, 0.0
+        self.weight = nn.Parameter(torch.ones(4))
+
+    def forward(self, x):
+        self.calls += 1
+        self.seconds += 0.5
+        return x * self.weight
+
+
+def test_a_count_is_no_reason_to_trace_again():
+    m = Counting()
+    wrapped = oxytorch.compile(m)
+    for _ in range(50):
+        compare.assert_same(wrapped(torch.ones(4)), torch.ones(4))
+    assert (m.calls, m.seconds) == (50, 25.0)
+    assert m._forward_hooks == {} and wrapped._oxytorch.call.stats()["traced"] == 1
+
+
+COUNT = 0
+TABLE = {"count": 0}
+
+
+def in_a_global(x):
+    global COUNT
+    COUNT += 1
+    return x + 1
+
+
+def in_a_dict(x):
+    TABLE["count"] += 1
+    TABLE["count"] += 1
+    return x + 1
+
+
+def in_a_closure():
+    count = 0
+
+    def step(x):
+        nonlocal count
+        count += 1
+        return x + 1
+
+    return step
+
+
+def read_again():
+    class Holder:
+        n = 0
+
+    holder = Holder()
+    holder.n = 5
+
+    def step(x):
+        holder.n += 1
+        holder.n = holder.n * 2
+        return x * holder.n + holder.__dict__["n"]
+
+    return step
+
+
+def read_before():
+    class Holder:
+        n = 0
+
+    holder = Holder()
+    holder.n = 1
+    table = holder.__dict__
+
+    def step(x):
+        before = dict(table)
+        holder.n += 1
+        return x * table["n"] + before["n"] + sum(table.values()), list(table.items())
+
+    return step
+
+
+def written_twice():
+    class Holder:
+        n = 0
+
+    holder, other = Holder(), Holder()
+    holder.n, other.n = 1, 2
+
+    def step(x):
+        holder.n += 1
+        holder.n = other.n
+        other.n += 1
+        return x * holder.n
+
+    return step
+
+
+@pytest.mark.parametrize("make", [lambda: in_a_global, lambda: in_a_dict, in_a_closure, read_again, read_before, written_twice])
+def test_counts_in_other_places(make):
+    TABLE["count"] = 0
+    plain, own = make(), make()
+    compiled = oxytorch.compile(own)
+    for n in range(12):
+        x = torch.full((3,), float(n))
+        got = compiled(x)
+        table = dict(TABLE)
+        TABLE["count"] -= 2 * (own is in_a_dict)
+        want = plain(x)
+        compare.assert_same(got, want)
+        assert TABLE == table
+    if make in (in_a_closure,) or own in (in_a_global, in_a_dict):
+        assert compiled.stats()["traced"] == 1

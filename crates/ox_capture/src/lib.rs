@@ -39,4 +39,4 @@ pub use log::{Topic, log};
 pub use obj::{Obj, items_of, py, tuple_of};
 pub use record::grad::GradMode;
 pub use vm::at_line;
-pub use warm::Words;
+pub use warm::{Depth, Words};

@@ -292,7 +292,7 @@ fn item(of: &Obj, n: usize) -> Option<Obj> {
     if of.class_is(types.deque) {
         return of.bind().get_item(n).ok().map(Obj::from);
     }
-    if of.is_instance_of(types.list) || of.is_instance_of(types.tuple) { items_of_one(of, n) } else { None }
+    if of.is_instance_of(types.list) || of.is_instance_of(types.tuple) { item_of(of, n) } else { None }
 }
 
 /// A field that a type of C keeps; of functions without asking for it by name.
@@ -313,7 +313,8 @@ fn member(of: &Obj, name: &str) -> Option<Obj> {
     }
 }
 
-fn items_of_one(of: &Obj, n: usize) -> Option<Obj> {
+/// An item of a list or tuple.
+pub fn item_of(of: &Obj, n: usize) -> Option<Obj> {
     // SAFETY: a list or tuple; the index is checked against its length.
     unsafe {
         let is_list = ffi::PyList_Check(of.ptr()) != 0;

@@ -7,7 +7,7 @@ use crate::record::autocast::NoAutocast;
 use crate::record::grad::{GradMode, alias};
 use crate::source::{SourceId, Sources, Values};
 use crate::vm::snapshot::Snapshot;
-use crate::warm::Warmth;
+use crate::warm::{Trace, Warmth};
 use pyo3::prelude::*;
 use rustc_hash::FxHashSet;
 use smallvec::SmallVec;
@@ -106,6 +106,8 @@ pub struct Tree {
     pub sources: RefCell<Sources>,
     pub branches: Branches,
     pub segments: Cell<u32>,
+    /// How often the machine has recorded.
+    pub traces: Cell<u32>,
     /// Places of numbers that were seen to change from call to call.
     pub varying: RefCell<FxHashSet<String>>,
 }
@@ -184,7 +186,8 @@ impl Segment {
         }
         let fits = self.checks.iter().all(|check| check.holds(context, values));
         if fits {
-            self.warm.study(&self.checks, self.graph.as_ref(), context, values);
+            let trace = Trace { checks: &self.checks, graph: self.graph.as_ref(), effects: &self.effects };
+            self.warm.study(&trace, context, values);
         }
         fits
     }

@@ -2,13 +2,14 @@
 //! business, so each place is found once in a process, by looking for values that torch tells.
 
 use crate::tensor::Crossing;
-use ox_capture::Words;
+use ox_capture::{Depth, Words};
 use ox_runtime::TensorRef;
 use pyo3::exceptions::PyImportError;
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::PyDict;
+use smallvec::SmallVec;
 
 pub struct Anatomy {
     /// The dispatch keys, which stand last in a TensorImpl.
@@ -73,15 +74,41 @@ impl Anatomy {
         }
         // SAFETY: the object holds its body, which holds its storage: as long as the words before them are the same, the next are there.
         unsafe {
-            words.add(handle.handle().cast(), 1);
-            words.add(body.add(FIRST), self.keys + 1 - FIRST);
             let storage = *body.add(self.storage) as *const usize;
             if storage.is_null() {
                 return Ok(false);
             }
-            words.add(storage.add(self.data), 1);
+            words.add(Depth::Object, handle.handle().cast(), 1);
+            for (first, len) in self.spans(body, sizes, strides) {
+                words.add(Depth::Body, body.add(first), len);
+            }
+            words.add(Depth::Storage, storage.add(self.data), 1);
         }
         Ok(true)
+    }
+}
+
+impl Anatomy {
+    /// The words of a body that say what the tensor is. torch keeps the number of dimensions, room for five sizes, room for five strides, and
+    /// behind them offset, type and keys; of the room only what is in use counts. Where it looks otherwise, all words count.
+    ///
+    /// # Safety
+    /// A live body with its own sizes and strides.
+    unsafe fn spans(&self, body: *const usize, sizes: &[i64], strides: &[i64]) -> SmallVec<[(usize, usize); 5]> {
+        const ROOM: usize = 5;
+        // SAFETY: both lie in the body, as the caller has seen.
+        let place = |dims: &[i64]| unsafe { dims.as_ptr().cast::<usize>().offset_from(body) as usize };
+        let (first, rank) = (place(sizes), sizes.len());
+        let is_known = (1..=ROOM).contains(&rank)
+            && place(strides) == first + ROOM
+            && first + 2 * ROOM <= self.keys
+            // SAFETY: inside of the body, which begins with other things.
+            && unsafe { *body.add(first - 1) } == rank;
+        if !is_known {
+            return SmallVec::from_slice(&[(FIRST, self.keys + 1 - FIRST)]);
+        }
+        let behind = first + 2 * ROOM;
+        SmallVec::from_slice(&[(self.storage, 1), (first - 1, rank + 1), (first + ROOM, rank), (behind, self.keys + 1 - behind)])
     }
 }
 

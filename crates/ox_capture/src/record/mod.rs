@@ -588,7 +588,8 @@ impl Recording {
             return Ok(Val { obj: object, free });
         };
         if self.is_written(parent, key) || self.whole.contains(&parent.id()) {
-            return Ok(object.into());
+            let free = self.stowed_at(parent, key, &object);
+            return Ok(Val { obj: object, free });
         }
         if self.is_opaque(parent) {
             self.recover(parent)?;

@@ -27,6 +27,18 @@ impl Recording {
         }
     }
 
+    /// Notes what was stored at a place that others see: a free number is still free when it is read there again. What stood there before is
+    /// forgotten.
+    pub fn stow_outside(&mut self, object: &Obj, key: &Obj, value: &Val) {
+        let key = Key(key.clone());
+        if let Some(places) = self.stowed.0.get_mut(&object.id()) {
+            places.retain(|(known, ..)| *known != key);
+        }
+        if let Some(source) = value.free {
+            self.stowed.0.entry(object.id()).or_default().push((key, value.obj.clone(), source));
+        }
+    }
+
     /// The source of a number at this place, if it is the one that was put there.
     pub fn stowed_at(&self, container: &Obj, key: &Obj, object: &Obj) -> Option<SourceId> {
         let places = self.stowed.0.get(&container.id())?;

@@ -4,7 +4,7 @@ use super::{After, Args, Called, Flow, R, Vm, VmGenerator};
 use crate::attr::type_lookup;
 use crate::obj::{Obj, entries_of, items_of, py, tuple_of};
 use crate::record::{Origin, Val};
-use crate::source::{Key, Source};
+use crate::source::{Key, Source, item_of};
 use crate::types::types;
 use pyo3::exceptions::{PyRuntimeError, PyStopIteration, PyTypeError, PyValueError};
 use pyo3::ffi;
@@ -99,6 +99,15 @@ fn new_iterator(kind: Kind) -> R<Obj> {
 }
 
 impl VmIterator {
+    /// Of kinds that have their items at hand: the next one, and the container that they were read from.
+    #[allow(clippy::type_complexity)]
+    fn next_item(&self) -> Option<(Option<Val>, Option<(Obj, usize)>)> {
+        match &*self.kind.borrow() {
+            Kind::Items { items, at, of } => Some((items.get(*at).cloned(), of.clone())),
+            _ => None,
+        }
+    }
+
     pub fn empty() -> VmIterator {
         VmIterator { kind: RefCell::new(Kind::Items { items: Vec::new(), at: 0, of: None }) }
     }
@@ -376,17 +385,22 @@ impl Vm {
     }
 
     fn advance(&mut self, iterator: &Bound<'static, VmIterator>) -> R<Option<Val>> {
+        if let Some((item, of)) = iterator.borrow().next_item() {
+            return self.advance_items(iterator, item, of);
+        }
         let kind = iterator.borrow().kind.borrow().clone();
         match kind {
+            Kind::Items { .. } => unreachable!("done above"),
             Kind::Sequence { of, at } => {
-                let len = of.bind().len()?;
+                let is_range = of.class_is(types().range);
+                let len = if is_range { of.bind().len()? } else { crate::guard::length(&of).unwrap_or(0) };
                 if at >= len {
                     return Ok(None);
                 }
-                let item = match of.class_is(types().range) {
+                let item = match is_range {
                     true => Obj::from(of.bind().get_item(at)?).into(),
                     false => {
-                        let item = items_of(&of)[at].clone();
+                        let item = item_of(&of, at).expect("the length was just asked for");
                         self.found_at(&of, &Obj::int(at as i64), item, |id| Source::Item(id, at as u32))
                     }
                 };
@@ -395,25 +409,9 @@ impl Vm {
             }
             Kind::Backwards { of, left } => {
                 let Some(at) = left.checked_sub(1) else { return Ok(None) };
-                let item = items_of(&of).get(at).cloned();
+                let item = item_of(&of, at);
                 iterator.borrow().kind.replace(Kind::Backwards { of: of.clone(), left: if item.is_some() { at } else { 0 } });
                 Ok(item.map(|item| self.found_at(&of, &Obj::int(at as i64), item, |id| Source::Item(id, at as u32))))
-            }
-            Kind::Items { items, at, of } => {
-                if let Some((container, len)) = &of
-                    && container.bind().len()? != *len
-                {
-                    return Err(PyRuntimeError::new_err(match container {
-                        c if c.is_instance_of(types().dict) => "dictionary changed size during iteration",
-                        c if c.is_instance_of(types().deque) => "deque mutated during iteration",
-                        _ => "Set changed size during iteration",
-                    }));
-                }
-                let Some(item) = items.get(at).cloned() else { return Ok(None) };
-                if let Kind::Items { at, .. } = &mut *iterator.borrow().kind.borrow_mut() {
-                    *at += 1;
-                }
-                Ok(Some(item))
             }
             Kind::Zip { iterators, strict } => self.advance_zip(&iterators, strict),
             Kind::Enumerate { iterator: inner, count } => {
@@ -422,6 +420,28 @@ impl Vm {
                 self.tuple(vec![Obj::int(count).into(), item]).map(Some)
             }
         }
+    }
+
+    /// What a dict, a set or their like held when the iteration began: they must not change their size meanwhile.
+    fn advance_items(
+        &mut self,
+        iterator: &Bound<'static, VmIterator>,
+        item: Option<Val>,
+        of: Option<(Obj, usize)>,
+    ) -> R<Option<Val>> {
+        if let Some((container, len)) = of
+            && container.bind().len()? != len
+        {
+            return Err(PyRuntimeError::new_err(match container {
+                c if c.is_instance_of(types().dict) => "dictionary changed size during iteration",
+                c if c.is_instance_of(types().deque) => "deque mutated during iteration",
+                _ => "Set changed size during iteration",
+            }));
+        }
+        if let (Some(_), Kind::Items { at, .. }) = (&item, &mut *iterator.borrow().kind.borrow_mut()) {
+            *at += 1;
+        }
+        Ok(item)
     }
 
     fn advance_zip(&mut self, iterators: &[Val], strict: bool) -> R<Option<Val>> {

@@ -5,7 +5,7 @@ use crate::attr::{has_get, is_c_descriptor, is_data_descriptor, is_generic, supe
 use crate::lazy::is_lazy;
 use crate::obj::{Obj, dict_get, entries_of, items_of, py};
 use crate::record::{Origin, Val};
-use crate::source::{Key, Source, SourceId, cell_contents, generic_attr, instance_dict};
+use crate::source::{Key, Source, SourceId, cell_contents, generic_attr, instance_dict, item_of};
 use crate::types::types;
 use ox_bytecode::{Local, Name};
 use pyo3::exceptions::{PyAttributeError, PyIndexError, PyKeyError, PyNameError, PyUnboundLocalError};
@@ -675,7 +675,9 @@ impl Vm {
             };
             return Err(PyIndexError::new_err(format!("{kind} index out of range")));
         }
-        let found = items_of(sequence)[place as usize].clone();
+        let is_deque = sequence.is_instance_of(types().deque);
+        let found = if is_deque { items_of(sequence).get(place as usize).cloned() } else { item_of(sequence, place as usize) };
+        let found = found.expect("the place was compared with the length");
         Ok(Called::Value(self.found_at(sequence, &Obj::int(place), found, |of| Source::Item(of, place as u32))))
     }
 

@@ -5,6 +5,7 @@ use crate::attr::{is_data_descriptor, is_generic_store, type_lookup};
 use crate::lazy::is_lazy;
 use crate::obj::Obj;
 use crate::record::{Origin, Val};
+use crate::source::instance_dict;
 use crate::types::types;
 use ox_bytecode::Local;
 use pyo3::ffi;
@@ -84,6 +85,11 @@ impl Vm {
         if self.store_gradient(object, name, &value)? {
             return nothing();
         }
+        if name.to_str().as_deref() == Some("requires_grad")
+            && self.stays_without_grad(&Args::positional(vec![object.clone(), value.clone()]))?.is_some()
+        {
+            return nothing();
+        }
         let this = object.obj.clone();
         let is_plain = is_lazy(&this) || this.class_is(types().tensor) || this.class_is(types().parameter);
         // SAFETY: types live as long as torch.
@@ -113,16 +119,29 @@ impl Vm {
     /// `object.__setattr__`
     pub fn store_plain_attr(&mut self, object: &Val, name: &Obj, value: Val) -> R<()> {
         let this = &object.obj;
-        if self.is_seen_by_others(this) {
+        let is_seen = self.is_seen_by_others(this);
+        if is_seen {
             self.note("setattr", vec![object.clone(), name.clone().into(), value.clone()])?;
-        } else {
+        }
+        if !is_seen || value.free.is_none() {
             self.settled(&value);
+        }
+        // The same place by another way.
+        let dict = instance_dict(this).filter(|_| is_seen);
+        if let (Some(rec), Some(dict)) = (&mut self.rec, &dict) {
+            rec.mark_keys_changed(dict);
         }
         // SAFETY: live objects.
         crate::recipe::check(unsafe { ffi::PyObject_GenericSetAttr(this.ptr(), name.ptr(), value.obj.ptr()) })?;
         if let Some(rec) = &mut self.rec {
             rec.mark_written(this, name);
-            rec.settle(&value);
+            if is_seen {
+                rec.stow_outside(this, name, &value);
+            }
+            if let Some(dict) = dict {
+                rec.mark_written(&dict, name);
+                rec.stow_outside(&dict, name, &value);
+            }
         }
         Ok(())
     }
@@ -135,11 +154,13 @@ impl Vm {
             self.give_up("an attribute of a class is set");
         } else {
             self.note("setattr", vec![object.clone(), name.clone().into(), value.clone()])?;
-            if let Some(rec) = &mut self.rec {
-                rec.settle(&value);
-                if let Some(dict) = crate::source::instance_dict(&this) {
-                    rec.mark_written(&dict, name);
-                }
+            if value.free.is_none() {
+                self.settled(&value);
+            }
+            if let (Some(rec), Some(dict)) = (&mut self.rec, instance_dict(&this)) {
+                rec.mark_keys_changed(&dict);
+                rec.mark_written(&dict, name);
+                rec.stow_outside(&dict, name, &value);
             }
         }
         this.bind().setattr(name_of(name)?, value.obj.bind())
@@ -170,7 +191,7 @@ impl Vm {
         }
         for table in ["_parameters", "_buffers", "_modules"] {
             let table = Obj::str(table);
-            let Some(dict) = crate::source::instance_dict(module).and_then(|d| crate::obj::dict_get(&d, &table)) else {
+            let Some(dict) = instance_dict(module).and_then(|d| crate::obj::dict_get(&d, &table)) else {
                 return false;
             };
             if crate::obj::dict_get(&dict, name).is_some() {
@@ -213,13 +234,17 @@ impl Vm {
             if self.is_seen_by_others(&this) {
                 self.note("operator.setitem", vec![object.clone(), key.clone(), value.clone()])?;
             }
-            self.settled(&value);
+            let stays_free = is_dict && value.free.is_some() && self.is_seen_by_others(&this);
+            let value: Val = if stays_free { value } else { self.settled(&value).into() };
             if let Some(rec) = &mut self.rec {
                 match is_dict {
                     true => rec.mark_keys_changed(&this),
                     false => rec.mark_opaque(&this),
                 }
                 rec.mark_written(&this, &index);
+                if is_dict {
+                    rec.stow_outside(&this, &index, &value);
+                }
             }
             this.bind().set_item(index.bind(), value.obj.bind())?;
             return nothing();
@@ -294,14 +319,21 @@ impl Vm {
     pub fn store_cell(&mut self, n: Local) -> R<()> {
         let value = self.pop();
         let cell = self.frame().locals[n.index()].clone().expect("a cell is made before it is used");
-        if self.is_seen_by_others(&cell.obj) {
+        let is_seen = self.is_seen_by_others(&cell.obj);
+        if is_seen {
             self.note("cell.set", vec![cell.clone(), value.clone()])?;
         }
-        let content = self.settled(&value);
+        if !is_seen || value.free.is_none() {
+            self.settled(&value);
+        }
         // SAFETY: a cell.
-        crate::recipe::check(unsafe { ffi::PyCell_Set(cell.obj.ptr(), content.ptr()) })?;
+        crate::recipe::check(unsafe { ffi::PyCell_Set(cell.obj.ptr(), value.obj.ptr()) })?;
+        let place = Obj::str("cell_contents");
         if let Some(rec) = &mut self.rec {
-            rec.mark_written(&cell.obj, &Obj::str("cell_contents"));
+            rec.mark_written(&cell.obj, &place);
+            if is_seen {
+                rec.stow_outside(&cell.obj, &place, &value);
+            }
         }
         Ok(())
     }

@@ -1,16 +1,22 @@
 //! Which checks of a trace cannot fail before something changes that is watched.
 
+use super::signal::Signal;
+use super::slot::Anchor;
 use super::watch::Watches;
-use super::words::Words;
+use super::words::{Depth, Words};
 use crate::backend::Backend;
 use crate::builtins;
-use crate::guard::Check;
+use crate::guard::{Check, Context};
 use crate::obj::{Obj, dict_get, entries_of};
-use crate::source::{Source, SourceId, Sources, Values, instance_dict};
+use crate::recipe::Recipe;
+use crate::source::{Key, Source, SourceId, Sources, Values, instance_dict};
+use crate::tree::Effect;
 use crate::types::types;
 use pyo3::ffi;
 use rustc_hash::{FxHashMap, FxHashSet};
+use smallvec::SmallVec;
 use std::mem::offset_of;
+use std::rc::Rc;
 
 pub struct Study<'a, 'b> {
     pub sources: &'a Sources,
@@ -25,6 +31,51 @@ pub struct Study<'a, 'b> {
     pub watched: FxHashSet<usize>,
     /// Tensors that the words describe, memory and all.
     pub portrayed: FxHashSet<usize>,
+    /// Arguments that are the same objects in the calls that this is for.
+    pub anchors: SmallVec<[Anchor; 1]>,
+    /// Whether other objects are looked at in every call.
+    pub only_modules: bool,
+    signal: Rc<Signal>,
+    /// Places that the trace itself writes.
+    written: FxHashSet<(SourceId, Key)>,
+}
+
+impl<'a, 'b> Study<'a, 'b> {
+    /// None where CPython does not tell of changes.
+    pub fn new(
+        effects: &[Effect],
+        context: &Context<'a>,
+        values: &'a mut Values<'b>,
+        signal: &Rc<Signal>,
+    ) -> Option<Study<'a, 'b>> {
+        Some(Study {
+            sources: context.sources,
+            backend: context.backend,
+            values,
+            watches: Watches::new(signal)?,
+            words: Words::default(),
+            stable: Default::default(),
+            owners: Vec::new(),
+            watched: Default::default(),
+            portrayed: Default::default(),
+            anchors: SmallVec::new(),
+            only_modules: false,
+            signal: signal.clone(),
+            written: effects.iter().filter_map(place_of).collect(),
+        })
+    }
+
+    /// The values of sources that stay what they are. Arguments come with each call.
+    pub fn values_that_stay(&mut self) -> Vec<Option<Obj>> {
+        let mut base = Vec::new();
+        let stable: Vec<SourceId> = self.stable.iter().filter(|(_, stable)| **stable).map(|(id, _)| *id).collect();
+        for id in stable.into_iter().filter(|id| !matches!(self.sources.get(*id), Source::Arg(_))) {
+            let at = id.0 as usize;
+            base.resize(base.len().max(at + 1), None);
+            base[at] = self.value(id);
+        }
+        base
+    }
 }
 
 impl Study<'_, '_> {
@@ -57,7 +108,7 @@ impl Study<'_, '_> {
         let fixed = unsafe { ffi::PyType_HasFeature(object.class_ptr(), ffi::Py_TPFLAGS_IMMUTABLETYPE) != 0 };
         if !fixed || object.is_instance_of(types().module) {
             // SAFETY: the header of an object that is kept alive.
-            unsafe { self.words.add(object.ptr().cast::<u8>().add(offset_of!(ffi::PyObject, ob_type)).cast(), 1) };
+            unsafe { self.words.add(Depth::Object, object.ptr().cast::<u8>().add(offset_of!(ffi::PyObject, ob_type)).cast(), 1) };
         }
         true
     }
@@ -67,7 +118,9 @@ impl Study<'_, '_> {
         let Some(object) = self.value(id) else { return false };
         if object.class_is(types().list) {
             // SAFETY: the header of an exact list that is kept alive.
-            unsafe { self.words.add(object.ptr().cast::<u8>().add(offset_of!(ffi::PyVarObject, ob_size)).cast(), 1) };
+            unsafe {
+                self.words.add(Depth::Object, object.ptr().cast::<u8>().add(offset_of!(ffi::PyVarObject, ob_size)).cast(), 1)
+            };
             return true;
         }
         object.class_is(types().tuple) || (object.class_is(types().dict) && self.watches.add(&object, None))
@@ -91,8 +144,9 @@ impl Study<'_, '_> {
         let Some(dict) = instance_dict(&owner) else { return false };
         if self.watched.insert(owner.id()) {
             match dict_place(&owner, &dict) {
-                // SAFETY: a part of an object that is kept alive.
-                Some(place) => unsafe { self.words.add(place, 1) },
+                // SAFETY: a part of an object that is kept alive, or is in the call's hands.
+                Some(place) => unsafe { self.words.add(Depth::Object, place, 1) },
+                None if self.is_anchored(&owner) => return false,
                 None => self.owners.push((owner, dict.id())),
             }
         }
@@ -111,6 +165,9 @@ impl Study<'_, '_> {
     fn find_stable(&mut self, id: SourceId) -> bool {
         match self.sources.get(id) {
             Source::Root | Source::Pinned(_) => self.value(id).is_some(),
+            Source::Arg(n) => self.anchor(*n as usize),
+            Source::Attr(of, key) | Source::Value(of, key) if self.written.contains(&(*of, key.clone())) => false,
+            Source::Cell(of) if self.written.contains(&(*of, Key(Obj::none()))) => false,
             Source::Attr(of, name) => {
                 let in_dict = |owner: &Obj| instance_dict(owner).is_some_and(|dict| dict_get(&dict, &name.0).is_some());
                 self.is_stable(*of) && self.value(*of).is_some_and(|owner| in_dict(&owner)) && self.watch_attr(*of, &name.0)
@@ -128,6 +185,20 @@ impl Study<'_, '_> {
         }
     }
 
+    /// An argument that later calls may bring again.
+    fn anchor(&mut self, argument: usize) -> bool {
+        let object =
+            self.values.args.get(argument).filter(|object| !self.only_modules || object.is_instance_of(types().nn_module));
+        let anchor = object.and_then(|object| Anchor::new(argument, object, &self.signal));
+        let found = anchor.is_some();
+        self.anchors.extend(anchor);
+        found
+    }
+
+    fn is_anchored(&self, object: &Obj) -> bool {
+        self.anchors.iter().any(|anchor| anchor.is(object))
+    }
+
     /// A list's item: its length, the place of its items, and the item.
     fn hold_item(&mut self, of: SourceId, n: usize) -> bool {
         let Some(list) = self.value(of) else { return false };
@@ -143,8 +214,8 @@ impl Study<'_, '_> {
             if n >= (*list).ob_base.ob_size as usize {
                 return false;
             }
-            self.words.add((&raw const (*list).ob_item).cast(), 1);
-            self.words.add((*list).ob_item.add(n).cast(), 1);
+            self.words.add(Depth::Object, (&raw const (*list).ob_item).cast(), 1);
+            self.words.add(Depth::Body, (*list).ob_item.add(n).cast(), 1);
         }
         true
     }
@@ -159,7 +230,7 @@ impl Study<'_, '_> {
         unsafe {
             let place = cell.ptr().add(1).cast::<usize>();
             *place == contents.id() && {
-                self.words.add(place, 1);
+                self.words.add(Depth::Object, place, 1);
                 true
             }
         }
@@ -185,6 +256,15 @@ impl Study<'_, '_> {
         // An OrderedDict changes its order without a word.
         let is_flat = || value.class_is(types().dict) && entries_of(&value).iter().all(|(_, item)| is_data(item));
         (keys_only || is_flat()) && self.watches.add(&value, None)
+    }
+}
+
+/// The place that an effect writes, if it names one: an attribute, an item or the contents of a cell.
+fn place_of(effect: &Effect) -> Option<(SourceId, Key)> {
+    match &effect.args[..] {
+        [Recipe::Source(of), Recipe::Const(key), _] => Some((*of, Key(key.clone()))),
+        [Recipe::Source(of), _] => Some((*of, Key(Obj::none()))),
+        _ => None,
     }
 }
 

@@ -2,16 +2,17 @@
 //!
 //! 3.13 does not tell of attributes that are stored in objects without a dict of their own, so nothing is watched there.
 
+use super::signal::{Attached, Signal};
 use crate::obj::{Obj, py};
 use pyo3::ffi;
 use rustc_hash::{FxHashMap, FxHashSet};
 use std::ffi::c_int;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::rc::Rc;
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
 /// Who wants to know of a dict, and of which keys, by their hashes; `None` stands for all of them.
 struct Interest {
-    stale: Arc<AtomicBool>,
+    signal: Attached<Rc<Signal>>,
     keys: Option<FxHashSet<isize>>,
 }
 
@@ -46,7 +47,7 @@ unsafe extern "C" fn changed(event: c_int, dict: *mut ffi::PyObject, key: *mut f
         _ => true,
     };
     for interest in list.iter().filter(|interest| concerns(interest)) {
-        interest.stale.store(true, Ordering::Relaxed);
+        interest.signal.0.raise();
     }
     0
 }
@@ -84,20 +85,15 @@ fn watcher() -> Option<Watcher> {
 /// Dicts that one party watches.
 pub struct Watches {
     watcher: Watcher,
-    stale: Arc<AtomicBool>,
+    signal: Rc<Signal>,
     /// By address, and held: nothing else can have that address meanwhile.
     dicts: FxHashMap<usize, Obj>,
 }
 
 impl Watches {
     /// None where CPython does not tell.
-    pub fn new() -> Option<Watches> {
-        Some(Watches { watcher: watcher()?, stale: Arc::default(), dicts: FxHashMap::default() })
-    }
-
-    /// Whether something of interest has changed.
-    pub fn are_stale(&self) -> bool {
-        self.stale.load(Ordering::Relaxed)
+    pub fn new(signal: &Rc<Signal>) -> Option<Watches> {
+        Some(Watches { watcher: watcher()?, signal: signal.clone(), dicts: FxHashMap::default() })
     }
 
     /// Asks to be told of changes to one key of a dict, or to any.
@@ -110,9 +106,9 @@ impl Watches {
         let mut interests = interests();
         let list = interests.get_or_insert_default().entry(dict.id()).or_default();
         if self.dicts.insert(dict.id(), dict.clone()).is_none() {
-            list.push(Interest { stale: self.stale.clone(), keys: Some(FxHashSet::default()) });
+            list.push(Interest { signal: Attached(self.signal.clone()), keys: Some(FxHashSet::default()) });
         }
-        let own = list.iter_mut().find(|interest| Arc::ptr_eq(&interest.stale, &self.stale)).expect("it was entered above");
+        let own = list.iter_mut().find(|interest| Rc::ptr_eq(&interest.signal.0, &self.signal)).expect("it was entered above");
         // SAFETY: a live key.
         match (own.keys.as_mut(), key.and_then(|key| unsafe { hash_of(key.ptr()) })) {
             (Some(keys), Some(hash)) => {
@@ -130,7 +126,7 @@ impl Drop for Watches {
         let Some(interests) = interests.as_mut() else { return };
         for (address, dict) in &self.dicts {
             let Some(list) = interests.get_mut(address) else { continue };
-            list.retain(|interest| !Arc::ptr_eq(&interest.stale, &self.stale));
+            list.retain(|interest| !Rc::ptr_eq(&interest.signal.0, &self.signal));
             if list.is_empty() {
                 interests.remove(address);
                 // SAFETY: a live dict.

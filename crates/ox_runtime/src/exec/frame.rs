@@ -60,18 +60,21 @@ pub struct Run<'a> {
 impl Run<'_> {
     /// Points the buffers that lie in inputs and in the arena to their memory.
     pub fn place_buffers(&mut self) -> Result<(), RunError> {
-        let arena = self.arena.as_ref().map_or(null_mut(), |a| a.start());
-        for (data, buffer) in self.frame.data.iter_mut().zip(&self.prepared.buffers) {
-            *data = match buffer.home {
-                Home::Input(_) if buffer.packed => null_mut(),
-                Home::Input(n) => match self.known.and_then(|known| known.data(n)) {
-                    Some(data) => data,
-                    None => self.inputs[n].data_ptr()?,
-                },
-                Home::Arena(offset) => arena.wrapping_add(offset),
-                Home::Owned => null_mut(),
-            };
-        }
+        let Some(known) = self.known.filter(|known| known.buffers.len() == self.frame.data.len()) else {
+            return (0..self.frame.data.len()).try_for_each(|at| self.place_buffer(at));
+        };
+        self.frame.data.copy_from_slice(&known.buffers);
+        known.placed_anew.iter().try_for_each(|at| self.place_buffer(*at))
+    }
+
+    fn place_buffer(&mut self, at: usize) -> Result<(), RunError> {
+        let buffer = &self.prepared.buffers[at];
+        self.frame.data[at] = match buffer.home {
+            Home::Input(_) if buffer.packed => null_mut(),
+            Home::Input(n) => self.inputs[n].data_ptr()?,
+            Home::Arena(offset) => self.arena.as_ref().map_or(null_mut(), |arena| arena.start()).wrapping_add(offset),
+            Home::Owned => null_mut(),
+        };
         Ok(())
     }
 

@@ -1,24 +1,22 @@
 //! Inputs that the caller knows: he sees to it that layout and memory stay what they are, so that a run need not ask torch.
 
+use super::prepare::Home;
 use super::{Executable, check_input};
 use crate::error::RunError;
 use crate::tensor::{Tensor, TensorRef};
 
 pub struct Known {
-    /// The memory of each input; None for those that may be others in the next run.
-    data: Vec<Option<*mut u8>>,
+    /// The first element of each buffer; null for those that may lie elsewhere in the next run.
+    pub(super) buffers: Vec<*mut u8>,
+    /// Those buffers.
+    pub(super) placed_anew: Vec<usize>,
+    /// Inputs that may be others in the next run.
     varying: Vec<usize>,
 }
 
 // SAFETY: addresses; the caller keeps what they point to.
 unsafe impl Send for Known {}
 unsafe impl Sync for Known {}
-
-impl Known {
-    pub(super) fn data(&self, input: usize) -> Option<*mut u8> {
-        self.data.get(input).copied().flatten()
-    }
-}
 
 impl Executable {
     /// Looks at the fixed inputs once, and not at the others. Of a Plan with sizes nothing can be known: None.
@@ -27,13 +25,18 @@ impl Executable {
             return Ok(None);
         }
         let prepared = self.prepared(&[])?;
-        let data = |n| match is_fixed(n) {
-            true => check_input(self.abi, &prepared.inputs, self.device, inputs, n).and_then(|()| inputs[n].data_ptr().map(Some)),
-            false => Ok(None),
-        };
-        let varying = (0..inputs.len()).filter(|n| !is_fixed(*n)).collect();
-        let data = (0..inputs.len()).map(data).collect::<Result<_, _>>()?;
-        Ok(Some(Known { data, varying }))
+        let (varying, fixed): (Vec<usize>, Vec<usize>) = (0..inputs.len()).partition(|n| !is_fixed(*n));
+        fixed.iter().try_for_each(|n| check_input(self.abi, &prepared.inputs, self.device, inputs, *n))?;
+        let mut buffers = vec![std::ptr::null_mut(); prepared.buffers.len()];
+        let mut placed_anew = Vec::new();
+        for (at, buffer) in prepared.buffers.iter().enumerate() {
+            match buffer.home {
+                Home::Input(n) if is_fixed(n) && !buffer.packed => buffers[at] = inputs[n].data_ptr()?,
+                Home::Owned => {}
+                _ => placed_anew.push(at),
+            }
+        }
+        Ok(Some(Known { buffers, placed_anew, varying }))
     }
 
     /// # Safety
