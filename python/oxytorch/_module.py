@@ -7,15 +7,12 @@ attribute are one and the same for both, ``state_dict`` keeps its keys, and ``is
 from __future__ import annotations
 
 import copy
-import weakref
 from typing import Any, Callable
 
 import torch.nn as nn
 
 # Makes the callable that stands for another one.
 Capture = Callable[[Callable[..., Any]], Callable[..., Any]]
-
-_classes: weakref.WeakKeyDictionary[type, type] = weakref.WeakKeyDictionary()
 
 
 class _State:
@@ -44,20 +41,22 @@ def original_module(module: nn.Module) -> nn.Module:
 
 
 def _class_of(cls: type) -> type:
-    if cls not in _classes:
-        body = dict(
-            __slots__=("_oxytorch",),
-            __module__=cls.__module__,
-            __qualname__=cls.__qualname__,
-            __doc__=cls.__doc__,
-            __call__=_call,
-            forward=_forward,
-            __reduce_ex__=_reduce,
-            __deepcopy__=_deepcopy,
-            __copy__=_copy,
-        )
-        _classes[cls] = type(cls)(cls.__name__, (cls,), body)
-    return _classes[cls]
+    """One for all compiled modules of a class, as long as there are some: CPython knows the subclasses that are alive."""
+    for known in type.__subclasses__(cls):
+        if known.__dict__.get("__call__") is _call:
+            return known
+    body = dict(
+        __slots__=("_oxytorch",),
+        __module__=cls.__module__,
+        __qualname__=cls.__qualname__,
+        __doc__=cls.__doc__,
+        __call__=_call,
+        forward=_forward,
+        __reduce_ex__=_reduce,
+        __deepcopy__=_deepcopy,
+        __copy__=_copy,
+    )
+    return type(cls)(cls.__name__, (cls,), body)
 
 
 def _call(self, *args: Any, **kwargs: Any) -> Any:

@@ -1,9 +1,12 @@
 """`oxytorch.compile` as people use it: decorators, methods, modules and their copies, settings, stances, explanations."""
 
 import copy
+import gc
+import os
 import pickle
 import subprocess
 import sys
+import weakref
 
 import pytest
 import torch
@@ -384,6 +387,38 @@ def test_regions_share_one_trace():
     twin.load_state_dict(model.state_dict())
     assert torch.allclose(model(x), twin(x), atol=1e-6)
     assert torch.allclose(copy.deepcopy(model)(x), twin(x), atol=1e-6)
+
+
+def test_what_is_compiled_for_a_class_goes_with_it():
+    class Local(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.inner = nn.Linear(2, 2)
+
+        def forward(self, x):
+            return self.inner(x)
+
+    first, second = oxytorch.compile(Local()), oxytorch.compile(Local())
+    assert type(first) is type(second)
+    for _ in range(3):
+        first(torch.ones(2)), second(torch.ones(2))
+    references = [weakref.ref(Local), weakref.ref(type(first))]
+    del Local, first, second
+    gc.collect()
+    assert [reference() for reference in references] == [None, None]
+
+
+def test_logs_without_anybody_to_read_them():
+    code = (
+        "import os, torch\n"
+        "os.close(2)\n"
+        "import oxytorch\n"
+        "f = oxytorch.compile(lambda x: x + (print('said') is None))\n"
+        "print(f(torch.ones(2)).tolist(), f(torch.ones(3)).tolist())\n"
+    )
+    environment = dict(os.environ, OXYTORCH_LOGS="all", OXYTORCH_BUG="fatal")
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=environment)
+    assert done.stdout.splitlines() == ["said", "said", "[2.0, 2.0] [2.0, 2.0, 2.0]"] and done.returncode == 0
 
 
 def test_regions_need_repeated_blocks():

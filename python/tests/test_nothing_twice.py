@@ -176,10 +176,56 @@ def in_special_methods(a):
     return a + one.twice + sum(rest) + sorted([two, one])[0].n
 
 
+class Noisy:
+    def __init__(self, swallows):
+        self.swallows = swallows
+
+    def __enter__(self):
+        print("enter")
+        return self
+
+    def __exit__(self, kind, error, traceback):
+        print("exit", kind, error, traceback is None)
+        return self.swallows
+
+
+def in_an_exit(a):
+    with Noisy(False):
+        a = a + 1
+    try:
+        with Noisy(False):
+            a = a * 2
+            raise KeyError("k")
+    except KeyError:
+        a = a + 1
+    with Noisy(True):
+        a = a * 3
+        raise ValueError("v")
+    return a
+
+
+@contextlib.contextmanager
+def noisy():
+    print("enter")
+    try:
+        yield
+    except ValueError:
+        print("caught")
+    finally:
+        print("leave")
+
+
+def in_a_context_manager(a):
+    with noisy():
+        a = a + 1
+        raise ValueError("v")
+    return a * 2
+
+
 FUNCTIONS = [
     nested_print, nested_item, in_try_finally, in_a_handler, in_a_named_handler, in_a_generator, generator_across_a_break,
     in_a_comprehension, in_a_generator_expression, in_a_sort_key, in_map_and_filter, in_reduce, in_zip_and_enumerate,
-    in_special_methods,
+    in_special_methods, in_an_exit, in_a_context_manager,
 ]  # fmt: skip
 
 

@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+import warnings
 
 import oxytorch
 import pytest
@@ -85,12 +86,11 @@ def test_sizes_vary_from_the_first_call_on(config):
 
 def test_reset():
     double, other = oxytorch.compile(lambda x: x * 2), oxytorch.compile(nn.Linear(2, 2))
-    for n in (1, 2):
-        double(torch.ones(3)), other(torch.ones(2))
-        assert traced(double) == traced(other) == n
-        oxytorch.reset() if n == 1 else torch.compiler.reset()
-    double(torch.ones(3)), double(torch.ones(3))
-    assert traced(double) == 3
+    for forget in (oxytorch.reset, torch.compiler.reset):
+        double(torch.ones(3)), double(torch.ones(3)), other(torch.ones(2))
+        assert traced(double) == traced(other) == 1
+        forget()
+        assert traced(double) == traced(other) == double.stats()["segments"] == 0
 
 
 def test_the_reset_of_a_compiler_that_nobody_loaded():
@@ -102,10 +102,10 @@ def test_the_reset_of_a_compiler_that_nobody_loaded():
         "    f(torch.ones(2)); f(torch.ones(2))\n"
         "    print(f.stats()['traced'])\n"
         "    for _ in range(2):\n"
-        "        torch.compiler.reset(); f(torch.ones(2)); print(f.stats()['traced'])\n"
+        "        torch.compiler.reset(); print(f.stats()['traced']); f(torch.ones(2)); print(f.stats()['traced'])\n"
     )
     done = run(code)
-    assert done.stdout.split() == ["False", "1", "2", "3"], done.stderr
+    assert done.stdout.split() == ["False", "1", "0", "1", "0", "1"], done.stderr
 
 
 def test_a_reset_forgets_the_limit():
@@ -113,8 +113,25 @@ def test_a_reset_forgets_the_limit():
     for _ in range(3):
         for n in (1, 2):
             double(torch.ones(n))
+        assert traced(double) == 2
         oxytorch.reset()
-    assert traced(double) == 6
+
+
+def test_the_limit_of_all_traces_holds_behind_breaks_too():
+    def step(x):
+        return x * print_nothing(x).shape[0]
+
+    @torch.compiler.disable
+    def print_nothing(x):
+        return torch.ones(sizes.pop())
+
+    sizes = [1, 2, 3, 4, 5, 6, 7, 7]
+    compiled = oxytorch.compile(step, options={"accumulated_recompile_limit": 3, "recompile_limit": 100})
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        for n in (7, 7, 6, 5, 4, 3, 2, 1):
+            assert torch.equal(compiled(torch.ones(2)), torch.full((2,), float(n)))
+    assert compiled.stats()["segments"] == 1 + 3
 
 
 # Sizes that vary.

@@ -2,6 +2,7 @@
 
 use crate::obj::Obj;
 use crate::types::types;
+use std::io::Write;
 use std::sync::OnceLock;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -42,7 +43,9 @@ pub fn is_on(topic: Topic) -> bool {
 pub fn log(topic: Topic, text: impl FnOnce() -> String) {
     if is_on(topic) {
         let name = TOPICS.iter().find(|(known, _)| *known == topic).map_or("", |(_, name)| name);
-        text().lines().for_each(|line| eprintln!("oxytorch {name}: {line}"));
+        let mut stderr = std::io::stderr();
+        // Nobody reads it if it is closed.
+        text().lines().for_each(|line| drop(writeln!(stderr, "oxytorch {name}: {line}")));
     }
 }
 

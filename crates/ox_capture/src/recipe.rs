@@ -213,11 +213,13 @@ impl Build {
                 let keywords = Obj::from(keywords);
                 by.get(sources, values, built)?.call(&args, (!names.is_empty()).then_some(&keywords))
             }
-            Shape::Exception { base, args, .. } => {
+            Shape::Exception { base, args, lines, .. } => {
                 let args = all(args)?;
                 let made = base.attr("__new__")?.call(&[std::slice::from_ref(&self.class), &args].concat(), None)?;
                 base.attr("__init__")?.call(&[std::slice::from_ref(&made), &args].concat(), None)?;
-                Ok(made)
+                let error = PyErr::from_value(made.bind().clone());
+                let error = lines.iter().rev().fold(error, |error, (function, file, line)| at_line(error, function, file, *line));
+                Ok(error.into_value(py()).into())
             }
             Shape::Function { code, globals, name, parts } => {
                 let globals = globals.get(sources, values, built)?;
@@ -275,11 +277,6 @@ impl Build {
                 for (name, value) in fields {
                     object.bind().setattr(*name, value.get(sources, values, built)?.bind())?;
                 }
-                let mut error = PyErr::from_value(object.bind().clone());
-                for (function, file, line) in lines.iter().rev() {
-                    error = at_line(error, function, file, *line);
-                }
-                drop(error.into_value(py()));
             }
             Shape::Made { rest, .. } => {
                 if let Some(state) = &rest.state {

@@ -37,10 +37,11 @@ impl Captured {
     /// Counts for tests and people: calls that the machine ran, torch operations recorded, graphs, breaks.
     fn stats<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         let dict = PyDict::new(py);
-        dict.set_item("traced", self.0.traced.get())?;
-        dict.set_item("ops", self.0.ops.get())?;
+        dict.set_item("traced", self.0.counts.traced.get())?;
+        dict.set_item("ops", self.0.counts.ops.get())?;
         dict.set_item("segments", self.0.tree().segments.get())?;
-        let breaks: Vec<(String, String)> = self.0.breaks.borrow().iter().map(|b| (b.location(), b.reason.clone())).collect();
+        let breaks: Vec<(String, String)> =
+            self.0.counts.breaks.borrow().iter().map(|b| (b.location(), b.reason.clone())).collect();
         dict.set_item("breaks", breaks)?;
         Ok(dict)
     }
@@ -49,36 +50,36 @@ impl Captured {
     fn report<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         let inner = &self.0;
         let dict = explain::report(py, &inner.tree())?;
-        let breaks = inner.breaks.borrow().clone();
+        let breaks = inner.counts.breaks.borrow().clone();
         let breaks = breaks
             .iter()
             .map(|b| (&b.reason, advice(&b.reason), &b.stack))
             .map(|(reason, (explanation, hint), stack)| (reason.clone(), explanation, hint, stack.clone()));
         dict.set_item("breaks", breaks.collect::<Vec<_>>())?;
-        dict.set_item("recompiles", inner.recompiles.borrow().clone())?;
-        dict.set_item("traced", inner.traced.get())?;
-        dict.set_item("ops", inner.ops.get())?;
+        dict.set_item("recompiles", inner.counts.recompiles.borrow().clone())?;
+        dict.set_item("traced", inner.counts.traced.get())?;
+        dict.set_item("ops", inner.counts.ops.get())?;
         dict.set_item("seconds", inner.seconds_by_stage().into_py_dict(py)?)?;
-        let (traced, computed) = inner.thread_seconds.get();
+        let (traced, computed) = inner.counts.thread_seconds.get();
         dict.set_item("thread_seconds", [("trace", traced - computed), ("compile and first run", computed)].into_py_dict(py)?)?;
         Ok(dict)
     }
 
-    /// Forgets all traces.
+    /// Forgets all traces, and what was counted.
     fn reset(&self) {
         // What goes may run code: nothing may be borrowed then.
         drop((self.0.tree.take(), self.0.dynamic.take()));
-        self.0.called.set(false);
+        self.0.counts.clear();
     }
 }
 
 impl Inner {
     /// Tracing, each stage of the compiler, and the first run of each graph, in that order.
     fn seconds_by_stage(&self) -> Vec<(&'static str, f64)> {
-        let (traced, computed) = self.seconds.get();
+        let (traced, computed) = self.counts.seconds.get();
         let mut stages = vec![("trace", traced - computed)];
         let mut compiled = 0.0;
-        for (name, seconds) in self.stages.borrow().iter() {
+        for (name, seconds) in self.counts.stages.borrow().iter() {
             compiled += seconds;
             match stages.iter_mut().find(|(known, _)| known == name) {
                 Some((_, sum)) => *sum += seconds,

@@ -3,7 +3,9 @@
 //! - `recompile`: whether a call that no trace fits is traced.
 //! - `trace`: calls that the machine runs, and what is kept of them.
 //! - `face`: what Python sees.
+//! - `counts`: what is counted for people.
 
+mod counts;
 mod face;
 mod recompile;
 mod trace;
@@ -14,10 +16,10 @@ use crate::obj::{Obj, py};
 use crate::policy::Stance;
 use crate::source::Values;
 use crate::tree::{Action, Branches, End, Segment, Tree};
-use crate::vm::Break;
+use counts::Counts;
 use pyo3::exceptions::{PyRuntimeError, PyTypeError};
 use pyo3::prelude::*;
-use std::cell::{Cell, RefCell};
+use std::cell::RefCell;
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -42,22 +44,7 @@ struct Inner {
     dynamic: RefCell<Option<Obj>>,
     backend: Arc<dyn Backend>,
     settings: Settings,
-    /// How many calls the machine ran, and where and why it broke.
-    traced: Cell<usize>,
-    breaks: RefCell<Vec<Break>>,
-    ops: Cell<usize>,
-    graphs: Cell<usize>,
-    /// Why calls were traced although there were traces.
-    recompiles: RefCell<Vec<String>>,
-    /// Seconds spent in tracing, and within that in compiling and running graphs for the first time.
-    seconds: Cell<(f64, f64)>,
-    /// The same by the clock of the thread, which stands still while others have the processor.
-    thread_seconds: Cell<(f64, f64)>,
-    /// Seconds spent in the stages of the compiler.
-    stages: RefCell<Vec<(&'static str, f64)>>,
-    called: Cell<bool>,
-    /// Whether it was said that traces are not used again.
-    told: Cell<bool>,
+    counts: Counts,
 }
 
 // SAFETY: only attached threads get here, one at a time, and no borrow of a cell is held where the interpreter may switch threads: graphs,
@@ -86,16 +73,7 @@ impl Captured {
             dynamic: RefCell::default(),
             backend,
             settings,
-            traced: Cell::new(0),
-            breaks: RefCell::default(),
-            ops: Cell::new(0),
-            graphs: Cell::new(0),
-            recompiles: RefCell::default(),
-            seconds: Cell::default(),
-            thread_seconds: Cell::default(),
-            stages: RefCell::default(),
-            called: Cell::new(false),
-            told: Cell::new(false),
+            counts: Counts::default(),
         }))
     }
 }

@@ -27,7 +27,7 @@ impl Inner {
 
     /// Whether a call that no trace fits is traced; otherwise it runs as it is.
     pub(super) fn may_trace(&self, tree: &Tree, stance: Stance, values: &mut Values<'_>) -> PyResult<bool> {
-        let first = !self.called.replace(true);
+        let first = !self.counts.called.replace(true);
         if first && stance == Stance::EagerThenCompile {
             return Ok(false);
         }
@@ -65,8 +65,19 @@ impl Inner {
         }
         log(Topic::Recompiles, || format!("{}: {name} is traced again: {why}", place_of(&self.function)));
         self.tell_of_repetition(tree, branches, values, returned)?;
-        self.recompiles.borrow_mut().push(why);
+        self.counts.recompiles.borrow_mut().push(why);
         Ok(true)
+    }
+
+    /// Whether no more traces may be added: here, or to the whole tree.
+    pub(super) fn is_full(&self, tree: &Tree, branches: &Branches) -> PyResult<bool> {
+        let here = branches.len() as i64 >= self.setting("recompile_limit")?;
+        Ok(here || i64::from(tree.traces.get()) >= self.setting("accumulated_recompile_limit")?)
+    }
+
+    pub(super) fn tell_of_limit(&self) -> PyResult<()> {
+        let name = short(&self.function);
+        self.backend.warn(&format!("oxytorch: {name} was compiled for too many kinds of calls; others run as they are"))
     }
 
     /// Numbers that are other ones than a trace was made for: the next trace takes them as inputs where it can.
@@ -102,7 +113,7 @@ impl Inner {
         };
         let twice = places.iter().enumerate().find(|(n, place)| places[..*n].contains(place));
         match twice {
-            Some((_, place)) if !self.told.replace(true) => self.backend.warn(&format!(
+            Some((_, place)) if !self.counts.told.replace(true) => self.backend.warn(&format!(
                 "oxytorch: {} is traced again and again: {place} is another in every call",
                 short(&self.function)
             )),

@@ -5,7 +5,7 @@ use crate::guard::Check;
 use crate::log::place_of;
 use crate::obj::{Obj, entries_of, py};
 use crate::record::{Closing, Inspection, Origin, Rec, Recording, Val};
-use crate::source::{Key, Source, Values, short};
+use crate::source::{Key, Source, Values};
 use crate::state::TorchState;
 use crate::tree::{Action, End, Segment, Tree};
 use crate::vm::{Args, Attach, Called, Escape, Refused, Vm, VmIterator};
@@ -26,8 +26,8 @@ impl Inner {
         outcome: PyResult<Obj>,
         record: bool,
     ) -> PyResult<Obj> {
-        if action.branches.len() >= self.setting("recompile_limit")? as usize {
-            action.branches.full.set(true);
+        if self.is_full(tree, &action.branches)? && !action.branches.full.replace(true) {
+            self.tell_of_limit()?;
         }
         let rec = match record && !action.branches.full.get() {
             true => self.recording(tree)?,
@@ -78,6 +78,7 @@ impl Inner {
             self.backend.warn(&format!("oxytorch: {objection} is not captured; the function runs as it is"))?;
             return Ok(None);
         }
+        tree.traces.set(tree.traces.get() + 1);
         let mut rec = Recording::new(tree.clone(), self.backend.clone(), state)?;
         rec.place = place_of(&self.function);
         Ok(Some(rec))
@@ -88,13 +89,9 @@ impl Inner {
         if tree.branches.full.get() || makes_generator(&self.function) {
             return self.plainly(args, kwargs);
         }
-        let segments = tree.segments.get() as i64;
-        if tree.branches.len() as i64 >= self.setting("recompile_limit")?
-            || segments >= self.setting("accumulated_recompile_limit")?
-        {
+        if self.is_full(tree, &tree.branches)? {
             tree.branches.full.set(true);
-            let name = short(&self.function);
-            self.backend.warn(&format!("oxytorch: {name} was compiled for too many kinds of calls; others run as they are"))?;
+            self.tell_of_limit()?;
             return self.plainly(args, kwargs);
         }
         let Some(mut rec) = self.recording(tree)? else { return self.plainly(args, kwargs) };
@@ -115,18 +112,18 @@ impl Inner {
     /// Runs the machine to its end and keeps what it recorded.
     pub(super) fn finish(&self, mut vm: Vm, run: impl FnOnce(&mut Vm) -> PyResult<Val>) -> PyResult<Obj> {
         let (start, thread_start) = (Instant::now(), super::thread_time());
-        self.traced.set(self.traced.get() + 1);
+        self.counts.traced.set(self.counts.traced.get() + 1);
         let entered = vm.entered.clone();
         let result = catch_unwind(AssertUnwindSafe(|| {
             let result = run(&mut vm).map_err(refused);
             self.close(&mut vm, result)
         }));
         crate::vm::set_handled(&entered);
-        let (traced, computed) = self.seconds.get();
-        self.seconds.set((traced + start.elapsed().as_secs_f64(), computed));
-        let (traced, computed) = self.thread_seconds.get();
-        self.thread_seconds.set((traced + super::thread_time() - thread_start, computed));
-        self.breaks.borrow_mut().append(&mut vm.breaks);
+        let (traced, computed) = self.counts.seconds.get();
+        self.counts.seconds.set((traced + start.elapsed().as_secs_f64(), computed));
+        let (traced, computed) = self.counts.thread_seconds.get();
+        self.counts.thread_seconds.set((traced + super::thread_time() - thread_start, computed));
+        self.counts.breaks.borrow_mut().append(&mut vm.breaks);
         if let Some(why) = vm.gave_up.take() {
             let name = crate::source::short(&self.function);
             self.backend.warn(&format!("oxytorch: {name} runs as it is: {why}"))?;
@@ -146,7 +143,7 @@ impl Inner {
     /// The last segment: what is pending is computed, and the value gets a recipe.
     pub(super) fn close(&self, vm: &mut Vm, result: PyResult<Val>) -> PyResult<Obj> {
         let Some(mut rec) = vm.rec.take() else { return result.and_then(|value| Escape::new(&|_| true).outside(&value.obj)) };
-        self.ops.set(self.ops.get() + rec.ops);
+        self.counts.ops.set(self.counts.ops.get() + rec.ops);
         let is_program_s =
             |error: &PyErr| error.is_instance_of::<PyException>(py()) && !error.is_instance_of::<PyMemoryError>(py());
         // What the program raised itself, or what an action raised.
@@ -156,7 +153,7 @@ impl Inner {
         };
         if vm.fatal || result.as_ref().is_err_and(|error| !is_program_s(error) && !is_known(error)) {
             // An interrupt is no part of the function: the next call is traced anew.
-            rec.compute()?;
+            rec.interrupted()?;
             return result.map(|value| value.obj);
         }
         let (value, error) = match result {
@@ -168,12 +165,12 @@ impl Inner {
             }
         };
         let graph = rec.compute()?;
-        let (traced, computed) = self.seconds.get();
-        self.seconds.set((traced, computed + rec.computing.as_secs_f64()));
-        let (traced, computed) = self.thread_seconds.get();
-        self.thread_seconds.set((traced, computed + rec.thread_computing));
-        self.stages.borrow_mut().append(&mut rec.stages);
-        self.graphs.set(self.graphs.get() + usize::from(graph.is_some()));
+        let (traced, computed) = self.counts.seconds.get();
+        self.counts.seconds.set((traced, computed + rec.computing.as_secs_f64()));
+        let (traced, computed) = self.counts.thread_seconds.get();
+        self.counts.thread_seconds.set((traced, computed + rec.thread_computing));
+        self.counts.stages.borrow_mut().append(&mut rec.stages);
+        self.counts.graphs.set(self.counts.graphs.get() + usize::from(graph.is_some()));
         let is_made = |object: &Obj| matches!(rec.origin(object), Origin::Made | Origin::Unknown);
         let mut escape = Escape::new(&is_made);
         let returned = escape.outside(&value.obj)?;

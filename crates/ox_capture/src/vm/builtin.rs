@@ -433,6 +433,9 @@ impl Vm {
                 objects.extend(args.iter().map(|arg| self.settled(arg)));
                 class.attr("__init__")?.call(&objects, None)?.into()
             }
+            (method, args) if is_exception_method(method) && self.is_made_exception(class, &owner.obj) => {
+                return self.exception_method(class, method, owner, args).map(Some);
+            }
             ("__setattr__", [attribute, value]) if is_object => {
                 let attribute = self.settled(attribute);
                 self.store_plain_attr(owner, &attribute, value.clone())?;
@@ -451,6 +454,18 @@ impl Vm {
             _ => return Ok(None),
         };
         Ok(Some(Called::Value(value)))
+    }
+
+    /// What an exception of this call's does with itself, by its class in C.
+    fn exception_method(&mut self, class: &Obj, name: &str, owner: &Val, args: &[Val]) -> R<Called> {
+        let mut objects = vec![owner.obj.clone()];
+        for arg in args {
+            objects.push(self.known_data(arg)?);
+        }
+        let result = class.attr(name)?.call(&objects, None)?;
+        let parts = if result.class_is(types().tuple) { crate::obj::items_of(&result) } else { vec![result.clone()] };
+        parts.iter().filter(|part| part.is_instance_of(types().base_exception)).for_each(|part| self.made_group(part));
+        Ok(Called::Value(self.made_or_known(result)))
     }
 
     /// An exception of this call's, to be filled by its class in C.
@@ -709,6 +724,11 @@ fn is_reader(name: &str) -> bool {
         "__gt__",
     ];
     READERS.contains(&name)
+}
+
+/// Methods of exceptions that are about the exception alone.
+fn is_exception_method(name: &str) -> bool {
+    matches!(name, "add_note" | "with_traceback" | "split" | "subgroup")
 }
 
 /// The list behind `ranks.__getitem__`.

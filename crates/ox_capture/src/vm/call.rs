@@ -316,7 +316,10 @@ impl Vm {
         if owner.is_instance_of(types().type_) {
             return self.call_class_builtin(callable, &owner, &name, args);
         }
-        let owner: Val = owner.into();
+        let owner = match self.origin(&owner) {
+            Origin::Unknown => self.member(&this, "__self__")?,
+            _ => owner.into(),
+        };
         if owner.obj.bind().is_instance_of::<VmGenerator>() {
             return self.call_generator(&owner, &name, args);
         }
@@ -371,6 +374,7 @@ impl Vm {
             ("abs", []) => python("__abs__").map(|method| self.call(&method, args.clone())),
             ("round", [] | [_]) => python("__round__").map(|method| self.call(&method, args.clone())),
             ("hash", []) => python("__hash__").map(|method| self.call_library("hashed", vec![method, first])),
+            ("pow", [_, _]) => python("__pow__").map(|method| self.call(&method, args.clone())),
             ("index", []) => python("__index__").map(|method| self.call(&method, args.clone())),
             ("divmod", [second]) => {
                 let native = function.clone();

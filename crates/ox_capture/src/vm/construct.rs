@@ -83,6 +83,8 @@ impl Vm {
             Obj::bool(self.truth(&positional[0])?).into()
         } else if [t.int, t.float, t.str, t.complex, t.bytes].contains(&ptr) {
             return self.new_scalar(callable, args).map(Some);
+        } else if [t.none, t.ellipsis, t.not_implemented].contains(&ptr) && plain && positional.is_empty() {
+            callable.obj.call(&[], None)?.into()
         } else if [t.range, t.slice, t.device].contains(&ptr) || ptr == t.object && positional.is_empty() {
             let result = self.pure(&callable.obj, positional, &args.keywords)?;
             self.made(result.obj)
@@ -235,8 +237,9 @@ impl Vm {
                     let found = self.pinned(found);
                     return self.converted(callable, method, found, first);
                 }
-                Some(_) => break,
-                None => {}
+                // `object.__str__` asks `__repr__`.
+                Some(found) if !(*method == "__str__" && is_of_object(&found, method)) => break,
+                _ => {}
             }
         }
         self.opaque_call(callable, args.clone(), &format!("{name}() of a {}", first.obj.class_name()))
@@ -399,6 +402,13 @@ impl Vm {
 fn weak_reference() -> R<crate::types::Type> {
     let class = Obj::from(crate::obj::py().import("weakref")?.getattr("ref")?);
     Ok(class.ptr().cast())
+}
+
+/// Whether it is the method that every class has.
+fn is_of_object(found: &Obj, name: &str) -> bool {
+    // SAFETY: the type lives for ever.
+    let object = unsafe { Obj::borrowed(types().object.cast()) };
+    type_lookup(&object, &Obj::str(name)).is_some_and(|own| own.is(found))
 }
 
 fn class_is_exception(class: &Obj) -> bool {

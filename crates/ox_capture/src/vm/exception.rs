@@ -3,7 +3,7 @@
 use super::{Args, Flow, R, Vm};
 use crate::attr::type_lookup;
 use crate::obj::{Obj, items_of, py};
-use crate::record::Val;
+use crate::record::{MadeBy, Origin, Val};
 use crate::types::types;
 use pyo3::exceptions::{PyRuntimeError, PyStopIteration, PyTypeError};
 use pyo3::ffi;
@@ -198,6 +198,17 @@ impl Vm {
         Ok(())
     }
 
+    /// Later calls find it where it is found now: at the exception.
+    pub fn traceback_of(&mut self, exception: &Obj) -> R<Val> {
+        let traceback = exception.attr("__traceback__")?;
+        let getattr = self.builtin("getattr")?;
+        if let Some(rec) = self.rec.as_mut().filter(|rec| rec.origin(&traceback) == Origin::Unknown) {
+            let args = vec![exception.clone(), Obj::str("__traceback__")];
+            rec.made_by(MadeBy { object: traceback.clone(), by: getattr, args, names: vec![], state: None });
+        }
+        Ok(traceback.into())
+    }
+
     // Context managers.
 
     fn special(&mut self, object: &Val, name: &str) -> R<Val> {
@@ -225,9 +236,9 @@ impl Vm {
         let stack = &self.frame().stack;
         let top = stack.len();
         let (exit, exception) = (stack[top - 4].clone().expect("exit"), stack[top - 1].clone().expect("an exception"));
-        let traceback = exception.obj.attr("__traceback__")?;
+        let traceback = self.traceback_of(&exception.obj)?;
         let class = self.pinned(exception.obj.class());
-        let called = self.call(&exit, Args::positional(vec![class, exception, traceback.into()]))?;
+        let called = self.call(&exit, Args::positional(vec![class, exception, traceback]))?;
         self.take(called)
     }
 }

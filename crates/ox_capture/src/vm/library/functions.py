@@ -265,6 +265,11 @@ def indexed(method, container, key):
     return container[of_type(method, key, int, "__index__ returned non-int (type {})")]
 
 
+def count_elements(mapping, iterable):
+    for element in iterable:
+        mapping[element] = mapping.get(element, 0) + 1
+
+
 def missing(table, key, factory):
     value = factory()
     table[key] = value

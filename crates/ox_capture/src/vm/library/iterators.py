@@ -1,5 +1,6 @@
 """Iterators of built-in types and of itertools, as generators that the machine runs. Shares its names with `functions.py`."""
 
+import collections
 import functools
 import itertools
 import sys
@@ -293,6 +294,7 @@ def teed(iterator, link):
 STANDS_FOR = {
     functools.reduce: reduce,
     functools.cmp_to_key: cmp_to_key,
+    collections._count_elements: count_elements,
     itertools.chain: chain,
     itertools.chain.from_iterable: chain_from_iterable,
     itertools.islice: islice,
