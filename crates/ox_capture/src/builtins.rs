@@ -54,6 +54,8 @@ pub enum Known {
     Value,
     /// Does nothing that matters.
     Nothing,
+    /// Gives the same object for the same name.
+    ByName,
 }
 
 struct Tables {
@@ -128,6 +130,7 @@ const KNOWN: &[(&str, &str, Known)] = &[
     ("torch._C", "_has_torch_function_variadic", Known::No),
     ("torch._C", "_log_api_usage_once", Known::Nothing),
     ("inspect", "signature", Known::Signature),
+    ("logging", "getLogger", Known::ByName),
     ("copy", "copy", Known::Copy),
     ("copy", "deepcopy", Known::Copy),
     ("torch._C", "_cuda_isCurrentStreamCapturing", Known::State),
@@ -230,8 +233,8 @@ impl Tables {
                 tables.keep.push(object);
             }
         }
-        for name in ["globals", "locals"] {
-            let object: Obj = py.import("builtins")?.getattr(name)?.into();
+        for (module, name) in [("builtins", "globals"), ("builtins", "locals"), ("sys", "exc_info"), ("sys", "exception")] {
+            let object: Obj = py.import(module)?.getattr(name)?.into();
             tables.frame.insert(object.id(), name);
             tables.keep.push(object);
         }
@@ -246,6 +249,11 @@ impl Tables {
                 tables.data.insert(class.id());
                 tables.keep.push(class);
             }
+        }
+        for (class, method) in [("str", "maketrans"), ("bytes", "maketrans")] {
+            let function: Obj = py.import("builtins")?.getattr(class)?.getattr(method)?.into();
+            tables.pure.insert(function.id());
+            tables.keep.push(function);
         }
         tables.tensor_base = core.getattr("TensorBase")?.as_ptr() as usize;
         Ok(tables)

@@ -112,7 +112,7 @@ pub fn referents(object: &Obj) -> Vec<Obj> {
 }
 
 /// The number or text in an instance of a subclass of its type.
-fn plain_value(object: &Obj) -> Option<Obj> {
+pub(super) fn plain_value(object: &Obj) -> Option<Obj> {
     let t = types();
     let base = built_in_base(&object.class())?;
     let call = |method: &str, args: &[Obj]| base.attr(method).ok()?.call(args, None).ok();

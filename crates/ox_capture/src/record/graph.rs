@@ -320,6 +320,11 @@ impl Recording {
         if types.is_scalar(object) && !object.class_is(types.slice) {
             return Ok((self.move_device(object)?, object.clone()));
         }
+        // A member of an enum of numbers, or a number of a class of the program's.
+        let is_number = object.is_instance_of(types.int) || object.is_instance_of(types.float);
+        if is_number && let Some(number) = super::describe::plain_value(object).filter(|_| self.is_of_this_call(object)) {
+            return Ok((number.clone(), number));
+        }
         if let Origin::Outside(_) = self.origin(object) {
             self.know_whole(object, &mut 4096)?;
         }
@@ -361,6 +366,11 @@ impl Recording {
             Origin::Made if is_closed_function(object) => Ok((object.clone(), object.clone())),
             _ => Err(NotRecorded::Break(format!("an argument of type {}", object.class_name()))),
         }
+    }
+
+    /// The same in every call, or made in each.
+    fn is_of_this_call(&self, object: &Obj) -> bool {
+        matches!(self.origin(object), Origin::Const | Origin::Made)
     }
 
     /// Shadows live on the meta device.
@@ -435,6 +445,9 @@ impl Recording {
         let reshapes = RESHAPING.contains(&name.as_str());
         if reshapes && !args.first().is_some_and(|arg| is_lazy(&arg.obj)) {
             return Err(NotRecorded::Break(format!("{name} gives a tensor from outside another shape")));
+        }
+        if name == "as_tensor" && args.len() == 1 && kwargs.is_empty() && self.is_tensor(&args[0].obj) {
+            return Ok(args[0].clone());
         }
         if name == "type" && args.len() == 1 && kwargs.is_empty() {
             return self.type_name(&args[0].obj);

@@ -173,8 +173,8 @@ impl Vm {
         Ok(self.made(tuple))
     }
 
-    /// As `tuple`, for arguments that are on their way: numbers in it stay free.
-    fn argument_tuple(&mut self, values: Vec<Val>) -> R<Val> {
+    /// As `tuple`, of what is on its way to somebody who asks: numbers in it stay free.
+    pub fn argument_tuple(&mut self, values: Vec<Val>) -> R<Val> {
         let items: Vec<Obj> = values.iter().map(|v| v.obj.clone()).collect();
         let tuple = tuple_of(&items)?;
         let made = self.made(tuple.clone());
@@ -217,7 +217,11 @@ impl Vm {
     /// The entries of a dict, each with where it was found.
     pub fn mapping_items(&mut self, mapping: &Val) -> R<Vec<(Obj, Val)>> {
         let object = mapping.obj.clone();
-        if !object.is_instance_of(crate::types::types().dict) {
+        let is_dict = object.is_instance_of(crate::types::types().dict);
+        if !is_dict && self.rec.is_some() && self.python_method(&object, "__getitem__").is_some() {
+            return self.entries_to_add(mapping);
+        }
+        if !is_dict {
             self.give_up("** of something that is no dict");
             let dict = PyDict::new(py());
             dict.update(object.bind().cast::<pyo3::types::PyMapping>().map_err(pyo3::PyErr::from)?)?;

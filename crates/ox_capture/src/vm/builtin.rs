@@ -112,6 +112,11 @@ impl Vm {
                 let signature = callable.obj.call(std::slice::from_ref(&function.obj), None)?;
                 self.pinned(signature)
             }
+            (Known::ByName, names) if args.keywords.is_empty() && names.iter().all(|name| types().is_scalar(&name.obj)) => {
+                let names: Vec<Obj> = names.iter().map(|name| self.settled(name)).collect();
+                let found = callable.obj.call(&names, None)?;
+                self.pinned(found)
+            }
             (Known::Copy, _) if args.keywords.is_empty() => return self.copy(callable, args.clone()),
             (Known::Yes, _) => Obj::bool(true).into(),
             (Known::Nothing, _) => Obj::none().into(),

@@ -254,6 +254,8 @@ impl Vm {
             return self.zero_super().map(Some);
         }
         Ok(match builtins::frame_function(&callable.obj) {
+            Some("exc_info") => self.exception_info()?,
+            Some("exception") => self.handled_exception().map(Called::Value),
             Some("globals") => {
                 let globals = self.frame().globals.clone();
                 Some(Called::Value(self.pinned(globals)))
@@ -340,6 +342,9 @@ impl Vm {
         if text == "__new__" {
             return self.call_new(callable, owner, args);
         }
+        if text == "__call__" && callable.obj.attr("__objclass__").is_ok_and(|class| class.ptr() == types().type_.cast()) {
+            return self.instantiate(&owner.clone().into(), args);
+        }
         if builtins::is_pure_class_method(owner, &text) {
             return self.pure(&callable.obj, &args.positional, &args.keywords).map(Called::Value);
         }
@@ -391,6 +396,11 @@ impl Vm {
         if let ([value], Some(op)) = (&args.positional[..], unary_operator(name)) {
             return self.unary(op, value);
         }
+        if let ([value], "truth") = (&args.positional[..], name)
+            && !is_tensor(&value.obj)
+        {
+            return Ok(Called::Value(Obj::bool(self.truth(value)?).into()));
+        }
         let [left, right] = &args.positional[..] else {
             return self.opaque_call(callable, args, "an operator of the operator module");
         };
@@ -441,7 +451,10 @@ impl Vm {
         if object.class_is(t.object) || object.class_is(t.builtin) {
             return true;
         }
-        if built_in && object.is_instance_of(t.base_exception) {
+        let in_python = |name: &str| type_lookup(&object.class(), &Obj::str(name)).is_some_and(|f| f.class_is(t.function));
+        if object.is_instance_of(t.base_exception)
+            && (built_in || !["__str__", "__repr__", "__eq__", "__hash__"].into_iter().any(in_python))
+        {
             return object.attr("args").is_ok_and(|args| self.is_plain(&args, depth - 1));
         }
         if [t.list, t.tuple, t.size, t.deque].iter().any(|class| object.class_is(*class)) {
@@ -464,6 +477,10 @@ impl Vm {
             return self.opaque_call(callable, args, "a method without an object");
         };
         let text = name.to_str().unwrap_or_default();
+        if class.ptr() == types().type_.cast() && text == "__call__" && owner.obj.is_instance_of(types().type_) {
+            let args = Args { positional: args.positional[1..].to_vec(), keywords: args.keywords };
+            return self.instantiate(&owner, args);
+        }
         if builtins::is_tensor_class(&class) {
             if text == "__getitem__" || text == "__setitem__" {
                 let operator = text.trim_matches('_').to_string();

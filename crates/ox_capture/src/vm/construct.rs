@@ -76,6 +76,8 @@ impl Vm {
             self.made(made)
         } else if ptr == t.dict || ptr == t.ordered_dict {
             return self.new_dict(callable, args).map(|v| Some(Called::Value(v)));
+        } else if ptr == t.bool && plain && positional.is_empty() {
+            Obj::bool(false).into()
         } else if ptr == t.bool && plain && positional.len() == 1 {
             if super::operators::is_tensor(&positional[0].obj) {
                 return self.opaque_call(callable, args.clone(), "the truth of a tensor").map(Some);
@@ -288,6 +290,12 @@ impl Vm {
                 None => self.opaque_call(callable, args, "a class with a metaclass of its own"),
             };
         }
+        self.instantiate(callable, args)
+    }
+
+    /// `type.__call__(class, ...)`
+    pub fn instantiate(&mut self, callable: &Val, args: Args) -> R<Called> {
+        let (class, t) = (callable.obj.clone(), types());
         let Some(new) = type_lookup(&class, &Obj::str("__new__")) else {
             return self.opaque_call(callable, args, "a class without __new__");
         };

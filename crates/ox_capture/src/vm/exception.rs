@@ -1,6 +1,6 @@
 //! Exceptions and context managers.
 
-use super::{Args, Flow, R, Vm};
+use super::{Args, Called, Flow, R, Vm};
 use crate::attr::type_lookup;
 use crate::obj::{Obj, items_of, py};
 use crate::record::{MadeBy, Origin, Val};
@@ -207,6 +207,31 @@ impl Vm {
             rec.made_by(MadeBy { object: traceback.clone(), by: getattr, args, names: vec![], state: None });
         }
         Ok(traceback.into())
+    }
+
+    /// `sys.exception()`. None where the caller handles one: later callers handle another, or none.
+    pub fn handled_exception(&mut self) -> Option<Val> {
+        let handled = handled();
+        if !handled.is_none() {
+            return (!handled.is(&self.entered)).then(|| handled.into());
+        }
+        let function = Obj::from(py().import("sys").ok()?.getattr("exception").ok()?);
+        if let Some(rec) = &mut self.rec {
+            rec.rely_on_state(&function, &[], &Obj::none());
+        }
+        Some(Obj::none().into())
+    }
+
+    /// `sys.exc_info()`
+    pub fn exception_info(&mut self) -> R<Option<Called>> {
+        let Some(exception) = self.handled_exception() else { return Ok(None) };
+        if exception.obj.is_none() {
+            let parts = vec![exception; 3];
+            return Ok(Some(Called::Value(self.tuple(parts)?)));
+        }
+        let class = self.pinned(exception.obj.class());
+        let traceback = self.traceback_of(&exception.obj)?;
+        Ok(Some(Called::Value(self.tuple(vec![class, exception, traceback])?)))
     }
 
     // Context managers.

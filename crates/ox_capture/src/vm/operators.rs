@@ -384,7 +384,7 @@ impl Vm {
         if t.is_scalar(object) {
             return self.scalar_truth(value);
         }
-        let counted = [t.list, t.tuple, t.dict, t.set, t.frozenset];
+        let counted = [t.list, t.tuple, t.dict, t.set, t.frozenset, t.deque];
         if counted.iter().any(|c| object.is_instance_of(*c)) && !self.overrides_truth(object) {
             self.know_emptiness(object);
             return object.truth();

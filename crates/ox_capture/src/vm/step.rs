@@ -157,7 +157,7 @@ impl Vm {
             }
             BuildTuple(n) => {
                 let values = self.pop_many(n as usize);
-                let tuple = self.tuple(values)?;
+                let tuple = self.argument_tuple(values)?;
                 self.push(tuple);
             }
             BuildList(n) => {
