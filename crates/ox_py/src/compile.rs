@@ -85,6 +85,7 @@ impl Job<'_> {
         };
         let import = start.elapsed();
         if imported.gradients.outputs.contains(&true) {
+            // It would be right, but slower than eager: reductions of backward passes and calls that cut the graph are in the way.
             if imported.graph.inputs.iter().any(|input| input.ty.device != Device::Cpu) {
                 return refused(gm, Refusal::unsupported("training on a GPU is not compiled yet"));
             }
