@@ -66,8 +66,11 @@ def compile(
     The result is called in place of ``model``. A compiled module is the same module seen through another class: it shares all
     of its attributes, and its ``state_dict`` has the same keys.
 
-    With ``dynamic=True`` or ``options={"freezing": True}`` Python code is captured by torch's own Dynamo for now; so are calls with tensors
-    that ``torch._dynamo.mark_dynamic`` marks.
+    ``dynamic``: with ``None`` a function is compiled for the sizes that it is first called with, and sizes that change are variables from then
+    on; with ``True`` all sizes of arguments are variables at once, with ``False`` none ever is. ``torch._dynamo.mark_dynamic``,
+    ``maybe_mark_dynamic`` and ``mark_static`` say it for single dimensions.
+
+    With ``options={"freezing": True}`` Python code is captured by torch's own Dynamo for now.
     """
     settings, rest = _oxytorch.split_options(dict(options or {}))
     check_options(mode, rest)
@@ -82,10 +85,12 @@ def compile(
         return model
 
     static = dict(settings).get("assume_static_by_default", config.assume_static_by_default)
-    if dynamic or (dynamic is None and not static) or rest.get("freezing"):
-        # Our own capture takes sizes for constants, and does not yet know what is a weight.
-        return _by_dynamo(fullgraph, dynamic or not static, mode, rest)(model)
-    capture = _capturer(fullgraph, mode, options)
+    if dynamic is None and not static:
+        dynamic = True
+    if rest.get("freezing"):
+        # Our own capture does not yet know what is a weight.
+        return _by_dynamo(fullgraph, dynamic, mode, rest)(model)
+    capture = _capturer(fullgraph, dynamic, mode, options)
     if isinstance(model, nn.Module):
         return compiled_module(model, functools.partial(compile, **arguments), capture)
     return functools.update_wrapper(capture(model), model)
@@ -104,7 +109,7 @@ def compile_regions(
     """
     if _is_disabled():
         return model
-    if compile_blocks(model, _capturer(fullgraph, mode, options)) == 0:
+    if compile_blocks(model, _capturer(fullgraph, None, mode, options)) == 0:
         raise ValueError(f"{type(model).__name__} has no repeated blocks (several modules of one class in a ModuleList or Sequential)")
     return model
 
@@ -124,11 +129,11 @@ def _by_dynamo(fullgraph: bool, dynamic: bool | None, mode: str | None, options:
     return functools.partial(torch.compile, fullgraph=fullgraph, dynamic=dynamic, backend=_Backend(mode, options))
 
 
-def _capturer(fullgraph: bool, mode: str | None, options: Mapping[str, Any] | None) -> Callable[..., Callable[..., Any]]:
+def _capturer(
+    fullgraph: bool, dynamic: bool | None, mode: str | None, options: Mapping[str, Any] | None
+) -> Callable[..., Callable[..., Any]]:
     settings, rest = _oxytorch.split_options(dict(options or {}))
     check_options(mode, rest)
-    # For calls with tensors that are marked as dynamic.
-    dynamic = _by_dynamo(fullgraph, None, mode, rest)
 
     def capture(function: Callable[..., Any]) -> Callable[..., Any]:
         captured = _oxytorch.capture(

@@ -2,6 +2,7 @@
 
 use crate::obj::Obj;
 use crate::warm::Words;
+use ox_ops::{Fact, Sym};
 use pyo3::prelude::*;
 use std::fmt;
 
@@ -30,21 +31,43 @@ pub trait BoundGraph {
     fn call(&self, varying: &[Obj]) -> PyResult<Vec<Obj>>;
 }
 
+/// A compiled graph, and what must hold of its sizes.
+pub struct Compiled {
+    pub callable: Obj,
+    pub facts: Vec<Fact>,
+}
+
+/// The sizes of the tensors of a graph that is being recorded.
+pub trait Sizes {
+    /// Takes in the next node.
+    fn follow(&mut self, node: &Obj);
+
+    /// Of the tensor that a node stands for. None if something could not be followed.
+    fn of(&self, node: &Obj) -> Option<Vec<Sym>>;
+}
+
 pub trait Backend: Send + Sync {
     /// None for what a graph does not take: subclasses, other devices, sparse tensors, lazy bits.
     fn describe(&self, tensor: &Obj) -> Option<TensorSpec>;
 
     fn is_like(&self, tensor: &Obj, spec: &TensorSpec) -> bool;
 
+    /// As `is_like`, but the sizes and strides are judged by the caller.
+    fn measure(&self, tensor: &Obj, spec: &TensorSpec, fits: &mut dyn FnMut(&[i64], &[i64]) -> bool) -> bool;
+
+    /// Follows a graph that begins on this device.
+    fn sizes(&self, graph: &Obj, device: &Obj) -> Option<Box<dyn Sizes>>;
+
     /// Adds the words that must stay the same for a tensor to keep its description and its memory; false if they cannot be given.
     fn portray(&self, tensor: &Obj, words: &mut Words) -> bool;
 
-    /// A compiled graph for calls in which these of its inputs are as they are now.
-    fn bind(&self, callable: &Obj, known: Vec<Option<Obj>>) -> Option<Box<dyn BoundGraph>>;
+    /// A compiled graph for calls in which these of its inputs are as they are now. `sizes`: those of the present
+    /// call, by input.
+    fn bind(&self, callable: &Obj, known: Vec<Option<Obj>>, sizes: &[Option<i64>]) -> Option<Box<dyn BoundGraph>>;
 
     /// A callable for a recorded `torch.fx.Graph` whose examples lie on the meta device, which stands for `device` (None: the CPU): takes the tensors of its placeholders, returns
     /// the tuple of its outputs. What cannot be compiled comes back as something that runs the graph in eager.
-    fn compile(&self, graph: &Obj, device: Option<&Obj>) -> PyResult<Obj>;
+    fn compile(&self, graph: &Obj, device: Option<&Obj>) -> PyResult<Compiled>;
 
     /// Seconds that the last `compile` spent, by stage.
     fn stages(&self) -> Vec<(&'static str, f64)>;

@@ -2,9 +2,11 @@
 
 use crate::backend::{Backend, TensorSpec};
 use crate::obj::{Obj, dict_get, entries_of};
+use crate::sizes::SizedSpec;
 use crate::source::{SourceId, Sources, Values, generic_attr, instance_dict, same_value, short};
 use crate::state::TorchState;
 use crate::types::types;
+use ox_ops::Fact;
 use pyo3::ffi;
 use pyo3::prelude::*;
 
@@ -38,6 +40,10 @@ pub enum Check {
     /// A function has this code.
     Code(Obj, Obj),
     Tensor(SourceId, TensorSpec),
+    /// A tensor of which some sizes are variables: bound here.
+    Sized(SourceId, SizedSpec),
+    /// Something that must hold of variables.
+    Fact(Fact),
     RequiresGrad(SourceId, bool),
     /// Whether the action before returned (or raised).
     Returned(bool),
@@ -85,6 +91,14 @@ impl Check {
             // SAFETY: a function; the code is borrowed.
             Check::Code(function, code) => unsafe { ffi::PyFunction_GetCode(function.ptr()) == code.ptr() },
             Check::Tensor(id, spec) => values.get(sources, *id).is_some_and(|v| context.backend.is_like(&v, spec)),
+            Check::Sized(id, spec) => match values.get(sources, *id) {
+                Some(tensor) => {
+                    let bound = &mut values.sizes;
+                    context.backend.measure(&tensor, &spec.tensor, &mut |sizes, strides| spec.fits(sizes, strides, bound))
+                }
+                None => false,
+            },
+            Check::Fact(fact) => fact.holds(&|var| values.sizes.get(var)),
             Check::RequiresGrad(id, wanted) => values
                 .get(sources, *id)
                 .and_then(|v| generic_attr(&v, &Obj::str("requires_grad")))
@@ -103,7 +117,9 @@ impl Check {
                 Some(*id)
             }
             Check::NoAttr(id, _) | Check::EmptyCell(id) | Check::Tensor(id, _) | Check::RequiresGrad(id, _) => Some(*id),
+            Check::Sized(id, _) => Some(*id),
             Check::Call(..) | Check::State(_) | Check::Version(..) | Check::Code(..) | Check::Returned(_) => None,
+            Check::Fact(_) => None,
             Check::Apart(ids) => ids.first().copied(),
         }
     }
@@ -122,7 +138,7 @@ impl Check {
             Check::Equal(id, _) | Check::Is(id, _) => values.get(context.sources, *id).map(|v| v.text()),
             Check::Type(id, _) => values.get(context.sources, *id).map(|v| short(&v.class())),
             Check::Len(id, _) => values.get(context.sources, *id).and_then(|v| length(&v)).map(|n| n.to_string()),
-            Check::Tensor(id, _) => {
+            Check::Tensor(id, _) | Check::Sized(id, _) => {
                 let tensor = values.get(context.sources, *id);
                 tensor.and_then(|v| context.backend.describe(&v)).map(|spec| spec.to_string())
             }
@@ -153,6 +169,8 @@ impl Check {
             Check::Version(class, version) => format!("class {} is at version {version}", short(class)),
             Check::Code(function, _) => format!("{} has its code", short(function)),
             Check::Tensor(id, spec) => format!("{} is {spec}", of(id)),
+            Check::Sized(id, spec) => format!("{} is {spec}", of(id)),
+            Check::Fact(fact) => fact.to_string(),
             Check::RequiresGrad(id, wanted) => format!("{}.requires_grad is {wanted}", of(id)),
             Check::Returned(returned) => (if *returned { "it returned" } else { "it raised" }).into(),
         }

@@ -7,6 +7,7 @@
 //! - `record`: what is noted while it runs.
 //! - `lazy`: tensors that are computed later.
 //! - `source`, `guard`, `recipe`, `tree`: what a trace is, and how it runs without the machine.
+//! - `sizes`: sizes that are no constants.
 //! - `builtins`, `attr`, `types`, `state`: what is known of CPython and torch.
 //! - `warm`: which checks need not be made again.
 //! - `backend`: what the rest of oxytorch does for capture.
@@ -26,6 +27,7 @@ mod obj;
 mod policy;
 mod recipe;
 mod record;
+mod sizes;
 mod source;
 mod state;
 mod tree;
@@ -33,10 +35,11 @@ mod types;
 mod vm;
 mod warm;
 
-pub use backend::{Backend, BoundGraph, TensorSpec};
+pub use backend::{Backend, BoundGraph, Compiled, Sizes, TensorSpec};
 pub use callable::{Captured, Settings};
 pub use log::{Topic, log};
 pub use obj::{Obj, items_of, py, tuple_of};
 pub use record::grad::GradMode;
+pub use sizes::SizeObject;
 pub use vm::at_line;
 pub use warm::{Depth, Words};

@@ -1,7 +1,6 @@
 //! What is done with a call that no trace fits: `torch.compiler.set_stance`, and the settings of `oxytorch.config`.
 
-use crate::obj::{Obj, dict_get, entries_of, items_of, py};
-use crate::types::types;
+use crate::obj::{Obj, dict_get, py};
 use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
@@ -62,20 +61,47 @@ pub fn error_on_graph_break() -> bool {
     UTILS.get(FLAG.get()).is_some_and(|flag| flag.truth().unwrap_or(false))
 }
 
-/// Whether a tensor among the arguments was marked by `torch._dynamo.mark_dynamic` or `maybe_mark_dynamic`.
-pub fn wants_dynamic(arguments: &[Obj]) -> bool {
-    arguments.iter().any(|argument| {
-        if types().is_tensor(argument) {
-            let is_marked = |name: &str| argument.attr(name).is_ok_and(|marks| marks.truth().unwrap_or(false));
-            return is_marked("_dynamo_dynamic_indices") || is_marked("_dynamo_weak_dynamic_indices");
-        }
-        let inside: Vec<Obj> = match argument.class_is(types().dict) {
-            true => entries_of(argument).into_iter().map(|(_, value)| value).collect(),
-            false if argument.class_is(types().list) || argument.class_is(types().tuple) => items_of(argument),
-            false => return false,
+/// What `torch._dynamo.mark_dynamic` and its like say of a tensor's dimensions.
+#[derive(Default)]
+pub struct Marks {
+    dynamic: Vec<usize>,
+    fixed: Vec<usize>,
+    ranges: Vec<(usize, Option<i64>, Option<i64>)>,
+}
+
+impl Marks {
+    pub fn of(tensor: &Obj) -> Marks {
+        let marked = crate::source::instance_dict(tensor).filter(|dict| dict.bind().len().is_ok_and(|len| len > 0));
+        let Some(dict) = marked else { return Marks::default() };
+        let set = |name: &str| -> Vec<Obj> {
+            let found = dict_get(&dict, &Obj::str(name));
+            found.and_then(|set| Some(set.bind().try_iter().ok()?.flatten().map(Obj::from).collect())).unwrap_or_default()
         };
-        wants_dynamic(&inside)
-    })
+        let dims = |name: &str| -> Vec<usize> { set(name).iter().filter_map(|dim| dim.bind().extract().ok()).collect() };
+        let part = |range: &Obj, name: &str| range.attr(name).ok().and_then(|n| n.bind().extract::<i64>().ok());
+        let range = |range: &Obj| Some((part(range, "dim")? as usize, part(range, "min"), part(range, "max")));
+        Marks {
+            dynamic: [dims("_dynamo_dynamic_indices"), dims("_dynamo_weak_dynamic_indices")].concat(),
+            fixed: dims("_dynamo_static_indices"),
+            ranges: set("_dynamo_dynamic_range").iter().filter_map(range).collect(),
+        }
+    }
+
+    /// Whether a dimension is marked as one that varies (or one that does not).
+    pub fn of_dim(&self, dim: usize) -> Option<bool> {
+        match (self.dynamic.contains(&dim), self.fixed.contains(&dim)) {
+            (true, _) => Some(true),
+            (_, true) => Some(false),
+            _ => None,
+        }
+    }
+
+    /// The range of a dimension's size.
+    pub fn range(&self, dim: usize, least: i64) -> (i64, i64) {
+        let declared = self.ranges.iter().find(|(known, ..)| *known == dim);
+        let (lo, hi) = declared.map_or((None, None), |(_, lo, hi)| (*lo, *hi));
+        (lo.unwrap_or(least).max(least), hi.unwrap_or(i64::MAX))
+    }
 }
 
 impl Stance {

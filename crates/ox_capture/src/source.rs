@@ -1,8 +1,10 @@
 //! `Source`: how a later call finds an object again that this call read.
 
 use crate::obj::{Obj, dict_get, py};
+use crate::sizes::Bound;
 use crate::types::types;
 use crate::warm::Warm;
+use ox_ops::Sym;
 use pyo3::ffi;
 use pyo3::prelude::*;
 use rustc_hash::FxHashMap;
@@ -78,6 +80,8 @@ pub enum Source {
     Member(SourceId, &'static str),
     /// The value of a pure function of C.
     Compute(Key, Vec<SourceId>),
+    /// An expression of sizes, which the checks of tensors bind.
+    Expr(Sym),
     /// A tensor that the graph of a segment returned, or `None` for "the action's result".
     Output(u32, u32),
     /// An object that a segment built.
@@ -113,13 +117,25 @@ impl Sources {
     /// Whether it is found without looking at what the function was called with, or at what calls inside it returned.
     pub fn is_behind_the_arguments(&self, id: SourceId) -> bool {
         match self.get(id) {
-            Source::Arg(_) | Source::Kwarg(_) | Source::Result(_) => false,
+            Source::Arg(_) | Source::Kwarg(_) | Source::Result(_) | Source::Expr(_) => false,
             Source::Attr(of, _) | Source::Item(of, _) | Source::Value(of, _) | Source::Member(of, _) => {
                 self.is_behind_the_arguments(*of)
             }
             Source::Dict(of) | Source::Cell(of) => self.is_behind_the_arguments(*of),
             Source::Compute(_, args) => args.iter().all(|arg| self.is_behind_the_arguments(*arg)),
             Source::Root | Source::Pinned(_) | Source::Output(..) | Source::Built(..) => true,
+        }
+    }
+
+    /// Whether it is found without what the function was called with, and was not computed on the way.
+    pub fn is_of_surroundings(&self, id: SourceId) -> bool {
+        match self.get(id) {
+            Source::Output(..) | Source::Built(..) => false,
+            Source::Attr(of, _) | Source::Item(of, _) | Source::Value(of, _) | Source::Member(of, _) => {
+                self.is_of_surroundings(*of)
+            }
+            Source::Dict(of) | Source::Cell(of) => self.is_of_surroundings(*of),
+            _ => self.is_behind_the_arguments(id),
         }
     }
 
@@ -144,6 +160,7 @@ impl Sources {
                 let args: Vec<String> = args.iter().map(inner).collect();
                 format!("{}({})", short(&function.0), args.join(", "))
             }
+            Source::Expr(sym) => sym.to_string(),
             Source::Output(segment, n) => format!("s{segment}.out{n}"),
             Source::Built(segment, n) => format!("s{segment}.new{n}"),
             Source::Result(segment) => format!("s{segment}.result"),
@@ -172,6 +189,8 @@ pub struct Values<'a> {
     pub root: &'a Obj,
     pub args: &'a [Obj],
     pub kwargs: Option<&'a Obj>,
+    /// What the variables among sizes are.
+    pub sizes: Bound,
     found: Found,
     /// Values that earlier calls found, and that have not changed.
     warm: Option<(u32, Rc<Warm>)>,
@@ -218,7 +237,7 @@ impl Found {
 
 impl<'a> Values<'a> {
     pub fn new(root: &'a Obj, args: &'a [Obj], kwargs: Option<&'a Obj>) -> Values<'a> {
-        Values { root, args, kwargs, found: Found::default(), warm: None, kept: SmallVec::new() }
+        Values { root, args, kwargs, sizes: Bound::default(), found: Found::default(), warm: None, kept: SmallVec::new() }
     }
 
     /// From now on what is known of a segment's sources is taken as found; with None, nothing has been.
@@ -282,6 +301,7 @@ impl<'a> Values<'a> {
                 let args: Option<Vec<Obj>> = args.iter().map(|a| self.get(sources, *a)).collect();
                 function.0.call(&args?, None).ok()
             }
+            Source::Expr(sym) => self.sizes.eval(sym).map(Obj::int),
             Source::Output(..) | Source::Built(..) | Source::Result(..) => None,
         }
     }

@@ -110,12 +110,24 @@ pub struct Tree {
     pub traces: Cell<u32>,
     /// Places of numbers that were seen to change from call to call.
     pub varying: RefCell<FxHashSet<String>>,
+    /// The same of tensors' dimensions.
+    pub varying_sizes: RefCell<FxHashSet<(String, usize)>>,
+    /// Dimensions that were not what others of their size were, in some call.
+    pub lone_sizes: RefCell<FxHashSet<(String, usize)>>,
+    variables: Cell<u32>,
 }
 
 impl Tree {
     pub fn next_segment(&self) -> u32 {
         let number = self.segments.get();
         self.segments.set(number + 1);
+        number
+    }
+
+    /// A number for a new variable.
+    pub fn next_variable(&self) -> u32 {
+        let number = self.variables.get();
+        self.variables.set(number + 1);
         number
     }
 

@@ -1,5 +1,6 @@
 //! Why an operation could not be recorded.
 
+use ox_ir::Sym;
 use thiserror::Error;
 
 /// The Python exception that eager would raise.
@@ -18,6 +19,9 @@ pub enum OpError {
     /// Not expressible in Ops: the front end makes it a library node or leaves it to eager.
     #[error("not supported: {0}")]
     Unsupported(String),
+    /// Two sizes must be equal, which does not follow from what is known of them, though they were when the program ran.
+    #[error("sizes {0} and {1}, which may or may not be equal")]
+    Undecided(Sym, Sym),
     /// The user's mistake; raised as eager raises it.
     #[error("{message}")]
     User { kind: ExceptionKind, message: String },

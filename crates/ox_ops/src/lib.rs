@@ -1,6 +1,7 @@
 //! The op table, and the torch surface on top of it.
 
 pub mod builder;
+pub mod decide;
 pub mod derive;
 pub mod error;
 pub mod formula;
@@ -13,9 +14,12 @@ pub mod surface;
 pub mod value;
 
 pub use builder::Builder;
+pub use decide::{Fact, Hints, at_hints};
 pub use error::{ExceptionKind, OpError, OpResult};
 pub use functional::are_apart;
 pub use infer::{check, infer};
-pub use recorder::{FrontValue, OutputSpec, Recorder, TensorRef};
+pub use ox_ir::sym::Atom;
+pub use ox_ir::{Sym, Var};
+pub use recorder::{FrontValue, Layout, OutputSpec, Recorder, TensorRef};
 pub use surface::{Bound, Operand, Surface};
 pub use value::{Value, ValueOf};

@@ -2,6 +2,7 @@
 //! records a Graph, which does neither.
 
 mod foreach;
+mod layout;
 mod overlap;
 
 use crate::builder::Builder;
@@ -11,6 +12,7 @@ use crate::infer::{same_shape, shape_text};
 use crate::promote::{can_cast, torch_name};
 use crate::surface::{self, Bound, Sharing, Slots};
 use crate::value::{Value, ValueOf};
+pub use layout::Layout;
 use overlap::Writing;
 use ox_ir::graph::{Alias, Graph, GraphInput, GraphOutput, Library, Mutation, NodeId, Shape};
 use ox_ir::{Sym, TensorType};

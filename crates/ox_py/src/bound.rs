@@ -1,6 +1,6 @@
 //! A compiled graph that capture has bound to the tensors that stay the same from call to call: the parameters of a model, mostly.
 
-use crate::callable::NativeCallable;
+use crate::callable::{NativeCallable, Sizes};
 use crate::fx::{OutTree, Slot};
 use crate::tensor::Crossing;
 use ox_capture::{BoundGraph, Obj, items_of, tuple_of};
@@ -16,13 +16,23 @@ pub struct BoundCallable {
     inputs: Vec<Option<Obj>>,
     /// Borrowed from `inputs` and the graph's constants, which this holds; those of varying inputs are filled in by each call.
     handles: Vec<TensorRef<'static>>,
-    /// For each argument that varies the place of its handle; None if the graph does not read it.
-    places: Vec<Option<usize>>,
+    /// What each argument that varies is.
+    places: Vec<Varying>,
     known: Known,
 }
 
-/// None for graphs that write inputs, take sizes or numbers, or were made for one memory: each of their calls is looked at as a whole.
-pub fn bind(callable: &Obj, known: Vec<Option<Obj>>) -> PyResult<Option<BoundCallable>> {
+/// What an argument that each call brings is to the graph.
+#[derive(Clone, Copy)]
+enum Varying {
+    /// The place of its handle.
+    Tensor(usize),
+    Size,
+    Ignored,
+}
+
+/// None for graphs that write inputs, take numbers, or were made for one memory: each of their calls is looked at as a whole. `sizes` are
+/// those of the present call, by argument.
+pub fn bind(callable: &Obj, known: Vec<Option<Obj>>, sizes: &[Option<i64>]) -> PyResult<Option<BoundCallable>> {
     let py = ox_capture::py();
     let Ok(bound) = callable.bind().cast::<NativeCallable>() else { return Ok(None) };
     let graph = bound.get();
@@ -34,14 +44,15 @@ pub fn bind(callable: &Obj, known: Vec<Option<Obj>>) -> PyResult<Option<BoundCal
     let (mut handles, mut fixed, mut places) = (Vec::new(), Vec::new(), Vec::new());
     for (slot, input) in graph.slots.iter().zip(&known) {
         let place = match slot {
-            Slot::Tensor => Some(handles.len()),
-            Slot::Ignored => None,
+            Slot::Tensor => Varying::Tensor(handles.len()),
+            Slot::Ignored => Varying::Ignored,
+            Slot::Size if input.is_none() => Varying::Size,
             Slot::Size | Slot::Number(_) => return Ok(None),
         };
         if input.is_none() {
             places.push(place);
         }
-        if place.is_some() {
+        if *slot == Slot::Tensor {
             // SAFETY: the result holds the object; a handle that is not known is replaced before it is used.
             handles.push(match input {
                 Some(input) => unsafe { crossing.unwrap(input.bind())? },
@@ -55,14 +66,10 @@ pub fn bind(callable: &Obj, known: Vec<Option<Obj>>) -> PyResult<Option<BoundCal
         handles.push(unsafe { crossing.unwrap(constant.bind(py))? });
         fixed.push(false);
     }
-    let known_inputs = whole.know(&handles, |n| fixed[n]);
-    Ok(known_inputs.ok().flatten().map(|data| BoundCallable {
-        graph: bound.clone().unbind(),
-        inputs: known,
-        handles,
-        places,
-        known: data,
-    }))
+    let taken = graph.slots.iter().zip(sizes).filter(|(slot, _)| **slot == Slot::Size).map(|(_, size)| *size);
+    let Some(sizes) = taken.collect::<Option<Vec<i64>>>() else { return Ok(None) };
+    let known_inputs = whole.know(&handles, &sizes, |n| fixed[n]);
+    Ok(known_inputs.ok().map(|data| BoundCallable { graph: bound.clone().unbind(), inputs: known, handles, places, known: data }))
 }
 
 impl BoundCallable {
@@ -89,17 +96,20 @@ impl BoundGraph for BoundCallable {
             return Ok(items_of(&result.into()));
         };
         let mut handles: SmallVec<[TensorRef<'_>; 32]> = SmallVec::from_slice(&self.handles);
+        let mut sizes = Sizes::new();
         for (place, input) in self.places.iter().zip(varying) {
-            if let Some(place) = place {
+            match place {
                 // SAFETY: the caller holds the object while this runs.
-                handles[*place] = unsafe { crossing.unwrap(input.bind())? };
+                Varying::Tensor(place) => handles[*place] = unsafe { crossing.unwrap(input.bind())? },
+                Varying::Size => sizes.push(input.bind().extract()?),
+                Varying::Ignored => {}
             }
         }
         // SAFETY: capture calls this only while the portraits of the known inputs hold.
-        match py.detach(|| unsafe { whole.run_known(&handles, &self.known) }) {
+        match py.detach(|| unsafe { whole.run_known(&handles, &sizes, &self.known) }) {
             Ok(tensors) => {
                 let given = |n: usize| self.argument(varying, n);
-                let pack = |tree: &OutTree| graph.pack(py, crossing, tree, &given, &tensors, &[]).map(Obj::from);
+                let pack = |tree: &OutTree| graph.pack(py, crossing, tree, &given, &tensors, &sizes).map(Obj::from);
                 match &graph.outputs {
                     OutTree::Tuple(children) => children.iter().map(pack).collect(),
                     other => Ok(items_of(&pack(other)?)),

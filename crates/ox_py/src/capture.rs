@@ -4,12 +4,14 @@ use crate::anatomy::{Anatomy, keys_at};
 use crate::bound::bind;
 use crate::compile::{compile_graph, parse_options};
 use crate::error::warn_once;
+use crate::fx::Follower;
 use crate::recorded::Recorded;
 use crate::tensor::Crossing;
 use crate::torch::device_of;
-use ox_capture::{Backend, BoundGraph, Captured, Obj, Settings, TensorSpec, Words};
+use ox_capture::{Backend, BoundGraph, Captured, Compiled, Obj, Settings, Sizes, TensorSpec, Words};
 use ox_driver::{Options, Setting};
 use ox_ir::Device;
+use ox_runtime::TensorRef;
 use pyo3::exceptions::PyAttributeError;
 use pyo3::intern;
 use pyo3::prelude::*;
@@ -25,10 +27,10 @@ pub fn capture(
     mode: Option<&str>,
     options: Option<&Bound<'_, PyDict>>,
     settings: Option<Vec<(String, i64)>>,
-    dynamic: Option<&Bound<'_, PyAny>>,
+    dynamic: Option<bool>,
 ) -> PyResult<Captured> {
     let options = parse_options(mode, options)?;
-    let settings = Settings { fullgraph, own: settings.unwrap_or_default(), dynamic: dynamic.map(Obj::from) };
+    let settings = Settings { fullgraph, own: settings.unwrap_or_default(), dynamic };
     Captured::new(Obj::from(function), Arc::new(Rest { options }), settings)
 }
 
@@ -50,6 +52,21 @@ fn is_plain(tensor: &Bound<'_, PyAny>) -> PyResult<bool> {
 }
 
 impl Rest {
+    /// The tensor, if it has the class, the dispatch keys and the type of the description.
+    fn is_of_kind<'a>(&self, tensor: &'a Obj, spec: &TensorSpec) -> Option<TensorRef<'a>> {
+        let bound = tensor.bind();
+        if bound.get_type_ptr() as usize != spec.class {
+            return None;
+        }
+        let (crossing, anatomy) = (Crossing::get(bound.py()).ok()?, Anatomy::get(bound.py()).ok()?);
+        // SAFETY: the tensor outlives the handle; its class is the one that was accepted.
+        let handle: TensorRef<'a> = unsafe { crossing.unwrap(bound) }.ok()?;
+        // SAFETY: a live TensorImpl.
+        let found = unsafe { *handle.impl_ptr().cast::<u64>().add(anatomy.keys) };
+        let same_type = handle.dtype().is_ok_and(|dtype| dtype.is_some_and(|dtype| dtype as i32 == spec.dtype));
+        (found == spec.keys && same_type).then_some(handle)
+    }
+
     fn describe_tensor(&self, tensor: &Obj) -> PyResult<Option<TensorSpec>> {
         let bound = tensor.bind();
         if !is_plain(bound)? {
@@ -80,19 +97,7 @@ impl Backend for Rest {
     }
 
     fn is_like(&self, tensor: &Obj, spec: &TensorSpec) -> bool {
-        let bound = tensor.bind();
-        if bound.get_type_ptr() as usize != spec.class {
-            return false;
-        }
-        let (Ok(crossing), Some(anatomy)) = (Crossing::get(bound.py()), Anatomy::get(bound.py()).ok()) else { return false };
-        // SAFETY: the tensor outlives the handle; its class is the one that was accepted.
-        let Ok(handle) = (unsafe { crossing.unwrap(bound) }) else { return false };
-        // SAFETY: a live TensorImpl.
-        let found = unsafe { *handle.impl_ptr().cast::<u64>().add(anatomy.keys) };
-        found == spec.keys
-            && handle.sizes().is_ok_and(|sizes| sizes == spec.sizes)
-            && handle.strides().is_ok_and(|strides| strides == spec.strides)
-            && handle.dtype().is_ok_and(|dtype| dtype.is_some_and(|dtype| dtype as i32 == spec.dtype))
+        self.measure(tensor, spec, &mut |sizes, strides| sizes == spec.sizes && strides == spec.strides)
     }
 
     fn portray(&self, tensor: &Obj, words: &mut Words) -> bool {
@@ -102,17 +107,29 @@ impl Backend for Rest {
         unsafe { anatomy.portray(crossing, tensor.bind(), words) }.unwrap_or(false)
     }
 
-    fn bind(&self, callable: &Obj, known: Vec<Option<Obj>>) -> Option<Box<dyn BoundGraph>> {
-        let bound = bind(callable, known).ok().flatten()?;
+    fn bind(&self, callable: &Obj, known: Vec<Option<Obj>>, sizes: &[Option<i64>]) -> Option<Box<dyn BoundGraph>> {
+        let bound = bind(callable, known, sizes).ok().flatten()?;
         Some(Box::new(bound))
     }
 
-    fn compile(&self, graph: &Obj, device: Option<&Obj>) -> PyResult<Obj> {
+    fn measure(&self, tensor: &Obj, spec: &TensorSpec, fits: &mut dyn FnMut(&[i64], &[i64]) -> bool) -> bool {
+        self.is_of_kind(tensor, spec).is_some_and(|handle| match (handle.sizes(), handle.strides()) {
+            (Ok(sizes), Ok(strides)) => fits(sizes, strides),
+            _ => false,
+        })
+    }
+
+    fn sizes(&self, graph: &Obj, device: &Obj) -> Option<Box<dyn Sizes>> {
+        let follower = Follower::new(graph, device_of(device.bind()).ok()?).ok()?;
+        Some(Box::new(follower))
+    }
+
+    fn compile(&self, graph: &Obj, device: Option<&Obj>) -> PyResult<Compiled> {
         let py = ox_capture::py();
         let recorded = Bound::new(py, Recorded::new(graph.bind().clone().unbind(), None))?;
         let device = device.map_or(Ok(Device::Cpu), |device| device_of(device.bind()))?;
-        let compiled = compile_graph(recorded.as_any(), PyTuple::empty(py).as_any(), &self.options, Some(device))?;
-        Ok(compiled.into())
+        let (callable, facts) = compile_graph(recorded.as_any(), PyTuple::empty(py).as_any(), &self.options, Some(device))?;
+        Ok(Compiled { callable: callable.into(), facts })
     }
 
     fn stages(&self) -> Vec<(&'static str, f64)> {

@@ -2,7 +2,7 @@
 
 use crate::callable::NativeCallable;
 use crate::error::{options_error, report_bug, warn_once};
-use crate::fx::{Imported, Refusal, import};
+use crate::fx::{How, Imported, Refusal, import};
 use crate::kernels::log_kernels;
 use crate::pieces::{self, Pieces, Step};
 use crate::report::{LastCompile, remember};
@@ -10,11 +10,13 @@ use crate::training::{Backward, TrainingCallable, Views, is_repeatable, reach};
 use crate::watched::watched;
 use ox_driver::{CompileError, OptionValue, Options, Panic, Training, TrainingError, Wanted, guarded};
 use ox_ir::{Device, Graph};
+use ox_ops::Fact;
 use ox_runtime::HostCalls;
 use pyo3::exceptions::PyException;
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyDict, PyFloat, PyInt, PyString};
+use std::cell::RefCell;
 use std::fmt::Display;
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex};
@@ -30,19 +32,24 @@ pub fn compile_fx<'py>(
     options: Option<&Bound<'py, PyDict>>,
 ) -> PyResult<Bound<'py, PyAny>> {
     let options = parse_options(mode, options)?;
-    watched(gm, example_inputs, compile_graph(gm, example_inputs, &options, None)?)
+    watched(gm, example_inputs, compile_graph(gm, example_inputs, &options, None)?.0)
 }
 
-/// `device` is where the examples' tensors stand for, if they lie on the meta device.
+/// `device` is where the examples' tensors stand for, if they lie on the meta device. Also what must hold of the sizes of a captured graph.
 pub fn compile_graph<'py>(
     gm: &Bound<'py, PyAny>,
     example_inputs: &Bound<'py, PyAny>,
     options: &Options,
     device: Option<Device>,
-) -> PyResult<Bound<'py, PyAny>> {
-    let job = Job { options, device };
+) -> PyResult<(Bound<'py, PyAny>, Vec<Fact>)> {
+    let facts = RefCell::default();
+    let job = Job { options, device, fixed: false, facts: &facts };
     let cuts = pieces::visible_cuts(&pieces::ordered(gm)?)?;
-    if cuts.is_empty() { job.whole(gm, example_inputs) } else { job.in_pieces(gm, example_inputs, &cuts, None) }
+    let compiled = match cuts.is_empty() {
+        true => job.whole(gm, example_inputs)?,
+        false => job.in_pieces(gm, example_inputs, &cuts, None)?,
+    };
+    Ok((compiled, facts.take()))
 }
 
 /// How graphs are compiled.
@@ -50,6 +57,10 @@ pub fn compile_graph<'py>(
 struct Job<'a> {
     options: &'a Options,
     device: Option<Device>,
+    /// Whether sizes are constants: those of values between pieces are not known otherwise.
+    fixed: bool,
+    /// What was relied on of sizes.
+    facts: &'a RefCell<Vec<Fact>>,
 }
 
 impl Job<'_> {
@@ -62,12 +73,13 @@ impl Job<'_> {
         by_eager: Option<usize>,
     ) -> PyResult<Bound<'py, PyAny>> {
         let py = gm.py();
+        let job = Job { fixed: true, ..self };
         let cut = pieces::cut(gm, examples, cuts)?;
         let mut steps = Vec::with_capacity(cut.pieces.len());
         for piece in cut.pieces {
             let callable = match by_eager == Some(piece.start) {
                 true => piece.module.getattr(intern!(py, "forward"))?,
-                false => self.whole(&piece.module, piece.examples.as_any())?,
+                false => job.whole(&piece.module, piece.examples.as_any())?,
             };
             steps.push(Step { callable: callable.unbind(), inputs: piece.inputs, outputs: piece.outputs, last: Vec::new() });
         }
@@ -77,15 +89,16 @@ impl Job<'_> {
     fn whole<'py>(self, gm: &Bound<'py, PyAny>, example_inputs: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
         let py = gm.py();
         let start = Instant::now();
-        let imported = match guarded(|| import(gm, example_inputs, self.options.freezing, self.device)) {
+        let how = How { freezing: self.options.freezing, device: self.device, fixed: self.fixed };
+        let mut imported = match guarded(|| import(gm, example_inputs, how)) {
             Ok(Ok(imported)) => imported,
             Ok(Err(Refusal::Cut { place, what })) => return self.around(gm, example_inputs, place, &what),
             Ok(Err(refusal)) => return refused(gm, refusal),
             Err(Panic(message)) => return refused(gm, Refusal::Bug(message)),
         };
         let import = start.elapsed();
+        self.facts.borrow_mut().append(&mut imported.facts);
         if imported.gradients.outputs.contains(&true) {
-            // It would be right, but slower than eager: reductions of backward passes and calls that cut the graph are in the way.
             if imported.graph.inputs.iter().any(|input| input.ty.device != Device::Cpu) {
                 return refused(gm, Refusal::unsupported("training on a GPU is not compiled yet"));
             }
@@ -120,7 +133,7 @@ impl Job<'_> {
         import: Duration,
     ) -> PyResult<Bound<'py, PyAny>> {
         let py = gm.py();
-        let Imported { mut graph, slots, constants, outputs, host, python_calls, pinned, mut gradients } = imported;
+        let Imported { mut graph, slots, constants, outputs, host, python_calls, pinned, mut gradients, .. } = imported;
         let Some(views) = Views::take(&mut graph, &gradients.inputs, &mut gradients.outputs) else {
             return refused(gm, Refusal::unsupported("results that share memory in part"));
         };
@@ -225,7 +238,8 @@ fn refused<'py>(gm: &Bound<'py, PyAny>, refusal: Refusal) -> PyResult<Bound<'py,
         // An interrupt says nothing of the graph.
         Refusal::Python(error) if !error.is_instance_of::<PyException>(py) => return Err(error),
         Refusal::Python(error) => return bug(gm, &format!("reading the graph raised {error}"), None),
-        Refusal::Cut { what, .. } => what,
+        Refusal::Cut { what, .. } | Refusal::Fixed { why: what, .. } => what,
+        Refusal::Undecided(fact) => format!("it is not known whether {fact}"),
         Refusal::Unsupported { what, location } if location.is_empty() => what,
         Refusal::Unsupported { what, location } => format!("{what} (at {location})"),
     };

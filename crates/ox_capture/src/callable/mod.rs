@@ -29,8 +29,8 @@ pub struct Settings {
     pub fullgraph: bool,
     /// Settings of this function alone, by name; those of the process are asked of the backend.
     pub own: Vec<(String, i64)>,
-    /// Makes of the function one that takes sizes as they come, for calls with tensors that are marked so.
-    pub dynamic: Option<Obj>,
+    /// Whether sizes are variables: all at once, never, or (None) those that are seen to change.
+    pub dynamic: Option<bool>,
 }
 
 #[pyclass(frozen, dict, weakref, module = "oxytorch._oxytorch")]
@@ -40,8 +40,6 @@ struct Inner {
     function: Obj,
     /// Another one after a reset; calls that are under way keep theirs.
     tree: RefCell<Rc<Tree>>,
-    /// What `Settings::dynamic` made.
-    dynamic: RefCell<Option<Obj>>,
     backend: Arc<dyn Backend>,
     settings: Settings,
     counts: Counts,
@@ -67,14 +65,7 @@ impl Captured {
         crate::builtins::load(py)?;
         crate::vm::load_library(py)?;
         crate::lazy::lazy_class()?;
-        Ok(Captured(Inner {
-            function,
-            tree: RefCell::default(),
-            dynamic: RefCell::default(),
-            backend,
-            settings,
-            counts: Counts::default(),
-        }))
+        Ok(Captured(Inner { function, tree: RefCell::default(), backend, settings, counts: Counts::default() }))
     }
 }
 
@@ -95,11 +86,8 @@ impl Inner {
                 End::GiveUp(_) => self.plainly(args, kwargs),
                 _ => self.run_down(&tree, segment, &mut values),
             },
-            None => match self.for_any_size(args, kwargs)? {
-                Some(dynamic) => dynamic.call(args, kwargs),
-                None if self.may_trace(&tree, stance, &mut values)? => self.trace(&tree, args, kwargs),
-                None => self.plainly(args, kwargs),
-            },
+            None if self.may_trace(&tree, stance, &mut values)? => self.trace(&tree, args, kwargs),
+            None => self.plainly(args, kwargs),
         }
     }
 

@@ -3,28 +3,13 @@
 use super::Inner;
 use crate::guard::{Check, Context};
 use crate::log::{Topic, log, place_of};
-use crate::obj::Obj;
-use crate::policy::{Stance, wants_dynamic};
+use crate::policy::Stance;
 use crate::source::{Values, short};
-use crate::tree::{Branches, Tree};
+use crate::tree::{Branches, Segment, Tree};
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
 
 impl Inner {
-    /// The function compiled for varying sizes, if an argument asks for that.
-    pub(super) fn for_any_size(&self, args: &[Obj], kwargs: Option<&Obj>) -> PyResult<Option<Obj>> {
-        let Some(make) = &self.settings.dynamic else { return Ok(None) };
-        if !wants_dynamic(args) && !kwargs.is_some_and(|kwargs| wants_dynamic(std::slice::from_ref(kwargs))) {
-            return Ok(None);
-        }
-        let made = self.dynamic.borrow().clone();
-        if made.is_some() {
-            return Ok(made);
-        }
-        let made = make.call(std::slice::from_ref(&self.function), None)?;
-        Ok(Some(self.dynamic.borrow_mut().get_or_insert(made).clone()))
-    }
-
     /// Whether a call that no trace fits is traced; otherwise it runs as it is.
     pub(super) fn may_trace(&self, tree: &Tree, stance: Stance, values: &mut Values<'_>) -> PyResult<bool> {
         let first = !self.counts.called.replace(true);
@@ -87,6 +72,46 @@ impl Inner {
         for segment in branches.all() {
             let varying = segment.checks.iter().filter(|check| !check.holds(&context, values)).filter_map(Check::number);
             tree.varying.borrow_mut().extend(varying.map(|id| sources.show(id)));
+        }
+        for segment in branches.all() {
+            self.note_varying_sizes(tree, &segment, &context, values);
+        }
+    }
+
+    /// Sizes that are other ones than a trace was made for: the next trace takes them as they come. Sizes that a trace took for one and that
+    /// are two are told apart.
+    fn note_varying_sizes(&self, tree: &Tree, segment: &Segment, context: &Context<'_>, values: &mut Values<'_>) {
+        for check in &segment.checks {
+            let (Check::Tensor(id, _) | Check::Sized(id, _)) = check else { continue };
+            let Some(tensor) = values.get(context.sources, *id) else { continue };
+            let place = |dim: usize| (context.sources.show(*id), dim);
+            let bound = &mut values.sizes;
+            match check {
+                Check::Tensor(_, spec) => {
+                    let other =
+                        |sizes: &[i64]| (0..sizes.len()).filter(|d| sizes[*d] != spec.sizes[*d]).map(place).collect::<Vec<_>>();
+                    let note = &mut |sizes: &[i64], _: &[i64]| {
+                        if sizes.len() == spec.sizes.len() {
+                            tree.varying_sizes.borrow_mut().extend(other(sizes));
+                        }
+                        true
+                    };
+                    self.backend.measure(&tensor, spec, note);
+                }
+                Check::Sized(_, spec) => {
+                    let note = &mut |sizes: &[i64], strides: &[i64]| {
+                        if sizes.len() == spec.sizes.len() && !spec.fits(sizes, strides, bound) {
+                            let unlike: Vec<_> = spec.unlike(sizes, bound).into_iter().map(place).collect();
+                            tree.varying_sizes.borrow_mut().extend(unlike.iter().cloned());
+                            tree.varying_sizes.borrow_mut().extend(spec.variable_dims().map(place));
+                            tree.lone_sizes.borrow_mut().extend(unlike);
+                        }
+                        true
+                    };
+                    self.backend.measure(&tensor, &spec.tensor, note);
+                }
+                _ => {}
+            }
         }
     }
 

@@ -42,6 +42,7 @@ impl Inner {
         let mut pushed = None;
         if let Some(rec) = &mut vm.rec {
             rec.restore(&sources_values, action.result);
+            rec.adopt_sizes(values.sizes.all());
             rec.checks.push(Check::Returned(outcome.is_ok()));
             let state = rec.state.clone();
             rec.checks.push(Check::State(state));
@@ -81,6 +82,7 @@ impl Inner {
         tree.traces.set(tree.traces.get() + 1);
         let mut rec = Recording::new(tree.clone(), self.backend.clone(), state)?;
         rec.place = place_of(&self.function);
+        rec.sizing.dynamic = self.settings.dynamic;
         Ok(Some(rec))
     }
 

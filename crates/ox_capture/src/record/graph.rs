@@ -6,12 +6,14 @@
 use super::autocast::Conversion;
 use super::device;
 use super::{Origin, Rec, Recording, Val, abandon, grad};
+use crate::backend::Sizes;
 use crate::guard::Check;
 use crate::lazy::{is_lazy, make_lazy, reshape_lazy};
 use crate::obj::{Obj, entries_of, items_of, list_of, py, tuple_of};
 use crate::source::SourceId;
 use crate::state::TorchState;
 use crate::types::types;
+use ox_ops::Sym;
 use ox_ops::surface::{Place, reads_number};
 use pyo3::exceptions::PyException;
 use pyo3::prelude::*;
@@ -44,6 +46,11 @@ pub struct GraphRecord {
     /// Tensors that autocast has converted: their version then, and the result.
     pub(super) conversions: FxHashMap<Conversion, (u64, Obj)>,
     by_input: FxHashMap<usize, usize>,
+    /// Follows the sizes of its tensors, once one of them is a variable.
+    pub(super) follower: Option<Box<dyn Sizes>>,
+    /// Nodes of size expressions.
+    pub(super) size_nodes: FxHashMap<Sym, Obj>,
+    pub(super) size_calls: usize,
     /// Places in `lazies`.
     by_lazy_shadow: FxHashMap<usize, usize>,
     /// Tensors by their shadows, with the sizes and strides when they came in: a graph cannot give an input another shape.
@@ -179,7 +186,7 @@ impl GraphRecord {
     pub fn new() -> PyResult<GraphRecord> {
         let (inputs, lazies) = (Vec::new(), Vec::new());
         let fx = tools()?.graph.call(&[], None)?;
-        let (conversions, by_input, by_lazy_shadow, by_shadow) = Default::default();
+        let (conversions, by_input, by_lazy_shadow, by_shadow, size_nodes) = Default::default();
         Ok(GraphRecord {
             fx,
             inputs,
@@ -189,6 +196,9 @@ impl GraphRecord {
             grad: None,
             conversions,
             by_input,
+            follower: None,
+            size_nodes,
+            size_calls: 0,
             by_lazy_shadow,
             by_shadow,
         })
@@ -280,10 +290,13 @@ impl Recording {
         if needs_grad {
             grad::require_grad(&shadow, grad::is_leaf(tensor)?)?;
         }
+        self.size_inputs(tensor)?;
         let name = self.input_name(source);
         let node = self.graph.node("placeholder", &Obj::str(&name), &[], None, &name)?;
         node.attr("meta")?.bind().set_item("example_value", shadow.bind())?;
         node.attr("meta")?.bind().set_item("requires_grad", needs_grad)?;
+        self.note_shape(tensor, source, &node)?;
+        self.follow(&node);
         self.graph.by_input.insert(tensor.id(), self.graph.inputs.len());
         self.graph.by_shadow.insert(shadow.id(), (tensor.clone(), layout_of(&shadow)));
         self.graph.inputs.push(InputEntry { object: tensor.clone(), source, node: node.clone(), shadow: shadow.clone() });
@@ -303,7 +316,10 @@ impl Recording {
         let Some(spec) = self.backend.describe(tensor) else {
             return abandon(format!("a tensor that is no plain dense one on CPU or CUDA: {}", tensor.class_name()));
         };
-        self.check_once(9, source, 0, || Check::Tensor(source, spec));
+        if self.seen.insert((9, source.0, 0)) {
+            let check = self.tensor_check(tensor, source, spec);
+            self.checks.push(check);
+        }
         Ok(())
     }
 
@@ -330,8 +346,8 @@ impl Recording {
         }
         if object.is_instance_of(types.tuple) || object.is_instance_of(types.list) {
             let mut pairs = Vec::new();
-            for item in items_of(object) {
-                pairs.push(self.translate(&item)?);
+            for (n, item) in items_of(object).into_iter().enumerate() {
+                pairs.push(self.translate_at(object, &Obj::int(n as i64), &item)?);
             }
             let (shadows, nodes): (Vec<Obj>, Vec<Obj>) = pairs.into_iter().unzip();
             return Ok(if object.is_instance_of(types.tuple) {
@@ -344,7 +360,7 @@ impl Recording {
             let slice = object.bind();
             let mut parts = Vec::new();
             for name in ["start", "stop", "step"] {
-                parts.push(self.translate(&slice.getattr(name)?.into())?);
+                parts.push(self.translate_at(object, &Obj::str(name), &slice.getattr(name)?.into())?);
             }
             let make = |pick: &dyn Fn(&(Obj, Obj)) -> Obj| -> PyResult<Obj> {
                 let parts: Vec<Obj> = parts.iter().map(pick).collect();
@@ -355,7 +371,7 @@ impl Recording {
         if object.is_instance_of(types.dict) {
             let (shadows, nodes) = (PyDict::new(py()), PyDict::new(py()));
             for (key, value) in entries_of(object) {
-                let (shadow, node) = self.translate(&value)?;
+                let (shadow, node) = self.translate_at(object, &key, &value)?;
                 shadows.set_item(key.bind(), shadow.bind())?;
                 nodes.set_item(key.bind(), node.bind())?;
             }
@@ -371,6 +387,14 @@ impl Recording {
     /// The same in every call, or made in each.
     fn is_of_this_call(&self, object: &Obj) -> bool {
         matches!(self.origin(object), Origin::Const | Origin::Made)
+    }
+
+    /// What stands in a container: a size that is a variable is its node.
+    fn translate_at(&mut self, container: &Obj, key: &Obj, item: &Obj) -> Recorded<(Obj, Obj)> {
+        match self.stowed_at(container, key, item).and_then(|source| self.expr_of(source)) {
+            Some(size) => Ok((item.clone(), self.size_node(&size)?)),
+            None => self.translate(item),
+        }
     }
 
     /// Shadows live on the meta device.
@@ -400,7 +424,10 @@ impl Recording {
     /// An argument for the shadows and for the graph. A tensor in the place of a number stands for what it holds, which shadows lack.
     fn argument(&mut self, function: &str, place: Place<'_>, value: &Val) -> Recorded<(Obj, Obj)> {
         if let Some(source) = value.free {
-            return self.number_input(&value.obj, source);
+            return match self.expr_of(source) {
+                Some(size) => Ok((value.obj.clone(), self.size_node(&size)?)),
+                None => self.number_input(&value.obj, source),
+            };
         }
         let (shadow, node) = self.translate(&value.obj)?;
         match reads_number(function, place) {
@@ -487,7 +514,8 @@ impl Recording {
         }
         let tensors = tensors_in(&result);
         if tensors.is_empty() && !callee.is_in_place(&name, &node_kwargs) {
-            return self.plain_result(&name, result);
+            let value = self.plain_result(&name, result)?;
+            return Ok(self.sized_result(&name, args, value.obj));
         }
         self.enter_grad_mode(state.grad)?;
         let node = match callee {
@@ -502,6 +530,7 @@ impl Recording {
         meta.bind().set_item("example_value", result.bind())?;
         meta.bind().set_item("requires_grad", grad::any_requires_grad(&tensors)?)?;
         meta.bind().set_item("stack_trace", location)?;
+        self.follow(&node);
         self.ops += 1;
         Ok(self.wrap(&result, &node)?.into())
     }
@@ -635,6 +664,7 @@ impl Recording {
             let part = self.call_node("call_function", &getitem, &[node.clone(), Obj::int(n as i64)], kwargs)?;
             part.attr("meta")?.bind().set_item("example_value", item.bind())?;
             part.attr("meta")?.bind().set_item("requires_grad", grad::requires_grad(&item)?)?;
+            self.follow(&part);
             items.push(self.wrap_tensor(&item, &part)?);
         }
         let made = if result.class_is(types.tuple) {

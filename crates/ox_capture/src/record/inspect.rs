@@ -1,6 +1,6 @@
 //! Recipes by looking at the objects themselves: what was made here is described as it is when the segment ends.
 
-use super::{Origin, Rec, Recording, Val, abandon};
+use super::{Abandon, Origin, Rec, Recording, Val, abandon};
 use crate::obj::{Obj, entries_of, items_of};
 use crate::recipe::{Build, Recipe, Shape};
 use crate::source::{generic_attr, instance_dict};
@@ -104,7 +104,10 @@ impl Recording {
             return Ok(Shape::Call(self.all(&parts(&["__func__", "__self__"]), found)?));
         }
         if object.class_is(t.slice) {
-            return Ok(Shape::Call(self.all(&parts(&["start", "stop", "step"]), found)?));
+            let part = |name: &&str| {
+                self.recipe_in(object, &Obj::str(name), &object.attr(name).map_err(|e| Abandon(e.to_string()))?, found)
+            };
+            return Ok(Shape::Call(["start", "stop", "step"].iter().map(part).collect::<Rec<_>>()?));
         }
         if object.class_is(t.super_) {
             return Ok(Shape::Call(self.all(&parts(&["__thisclass__", "__self__"]), found)?));

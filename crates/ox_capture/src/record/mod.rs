@@ -11,10 +11,12 @@ mod inspect;
 mod meta_kernels;
 mod number;
 mod segment;
+mod sizes;
 
 pub use describe::referents;
 pub use graph::{DONE_FOR_REAL, NotRecorded, Shadow, tensors_in};
 pub use inspect::{Inspection, is_plain_instance, is_python_instance};
+pub use number::DEPTH;
 pub use segment::Closing;
 
 use crate::backend::Backend;
@@ -26,6 +28,7 @@ use crate::state::TorchState;
 use crate::tree::Tree;
 use crate::types::types;
 use graph::GraphRecord;
+use ox_ops::{Fact, Sym};
 use pyo3::ffi;
 use pyo3::prelude::*;
 use rustc_hash::{FxHashMap, FxHashSet};
@@ -111,6 +114,7 @@ pub struct Recording {
     apart: FxHashSet<usize>,
     /// Free numbers inside of containers.
     stowed: number::Stowed,
+    pub sizing: sizes::Sizing,
     /// Sources of optimizers.
     optimizers: FxHashSet<SourceId>,
     /// What hangs on tensors was changed.
@@ -166,6 +170,7 @@ impl Recording {
             whole: FxHashSet::default(),
             apart: FxHashSet::default(),
             stowed: number::Stowed::default(),
+            sizing: sizes::Sizing::default(),
             optimizers: FxHashSet::default(),
             changes_tensors: false,
             originals: FxHashMap::default(),
@@ -354,6 +359,9 @@ impl Recording {
     }
 
     pub fn check_equal(&mut self, source: SourceId, object: &Obj) {
+        if let (Some(size), Ok(value)) = (self.expr_of(source), object.bind().extract::<i64>()) {
+            return self.rely_on_fact(Fact::Equal(size, Sym::from(value)));
+        }
         let singleton = object.is_none() || object.class_is(types().bool);
         self.check_once(4, source, 0, || match singleton {
             true => Check::Is(source, object.clone()),

@@ -16,7 +16,7 @@ use rustc_hash::FxHashMap;
 pub struct Stowed(FxHashMap<usize, Vec<(Key, Obj, SourceId)>>);
 
 /// How deep containers are searched for numbers whose values are relied on.
-const DEPTH: usize = 4;
+pub const DEPTH: usize = 4;
 
 impl Recording {
     /// Notes that a free number was put into a container of this segment's.
@@ -51,10 +51,16 @@ impl Recording {
         if self.stowed.0.is_empty() || depth == 0 {
             return;
         }
-        for (_, value, source) in self.stowed.0.remove(&container.id()).unwrap_or_default() {
+        let places = self.stowed.0.remove(&container.id());
+        let types = types();
+        // A tuple of numbers that are all relied on is a constant again.
+        let is_flat = container.class_is(types.tuple) || container.class_is(types.slice);
+        if places.is_some() && is_flat && self.origin(container) == Origin::Made {
+            self.ids.remove(&container.id());
+        }
+        for (_, value, source) in places.unwrap_or_default() {
             self.check_equal(source, &value);
         }
-        let types = types();
         if container.is_instance_of(types.list) || container.is_instance_of(types.tuple) {
             items_of(container).iter().for_each(|item| self.settle_inside(item, depth - 1));
         } else if container.is_instance_of(types.dict) {
@@ -62,8 +68,53 @@ impl Recording {
         }
     }
 
+    /// The same for all but expressions of sizes, which stay free.
+    pub fn settle_but_sizes(&mut self, container: &Obj, depth: usize) {
+        if self.stowed.0.is_empty() || depth == 0 {
+            return;
+        }
+        let places = self.stowed.0.remove(&container.id()).unwrap_or_default();
+        let (sizes, others): (Vec<_>, Vec<_>) = places.into_iter().partition(|(.., source)| self.expr_of(*source).is_some());
+        others.iter().for_each(|(_, value, source)| self.check_equal(*source, value));
+        if !sizes.is_empty() {
+            self.stowed.0.insert(container.id(), sizes);
+        }
+        let types = types();
+        if container.is_instance_of(types.list) || container.is_instance_of(types.tuple) {
+            items_of(container).iter().for_each(|item| self.settle_but_sizes(item, depth - 1));
+        } else if container.is_instance_of(types.dict) {
+            entries_of(container).iter().for_each(|(_, value)| self.settle_but_sizes(value, depth - 1));
+        }
+    }
+
+    pub fn has_stowed(&self, container: &Obj) -> bool {
+        self.stowed.0.contains_key(&container.id())
+    }
+
+    /// What stands at this place is replaced.
+    pub fn forget_place(&mut self, container: &Obj, key: &Obj) {
+        // A list has other names for its places: from the end, and slices.
+        if container.is_instance_of(types().list) && !key.bind().extract::<usize>().is_ok_and(|_| key.class_is(types().int)) {
+            return self.forget_places(container);
+        }
+        if let Some(places) = self.stowed.0.get_mut(&container.id()) {
+            let wanted = Key(key.clone());
+            places.retain(|(key, ..)| *key != wanted);
+        }
+    }
+
+    /// What stands at places is replaced or moved.
+    pub fn forget_places(&mut self, container: &Obj) {
+        self.settle_inside(container, 1);
+    }
+
     pub(super) fn settle_container(&mut self, container: &Obj) {
         self.settle_inside(container, DEPTH);
+    }
+
+    /// Containers that nobody holds any more: another object may get the address.
+    pub(super) fn forget_stowed_garbage(&mut self) {
+        self.stowed.0.retain(|id, _| self.ids.contains_key(id));
     }
 
     pub(super) fn forget_stowed(&mut self) {
@@ -83,7 +134,7 @@ impl Recording {
         (fits && (self.is_of_optimizer(source) || varies())).then_some(source)
     }
 
-    fn is_of_optimizer(&self, source: SourceId) -> bool {
+    pub(super) fn is_of_optimizer(&self, source: SourceId) -> bool {
         if self.optimizers.contains(&source) {
             return true;
         }

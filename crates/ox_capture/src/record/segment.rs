@@ -5,6 +5,7 @@ use super::grad::{GradMode, alias};
 use super::graph::{GraphRecord, LazyEntry};
 use super::inspect::{Inspection, is_machine};
 use super::{Origin, Rec, Recording, Val};
+use crate::backend::Compiled;
 use crate::lazy::become_real;
 use crate::log::{Topic, log};
 use crate::obj::{Obj, items_of, list_of, py, tuple_of};
@@ -51,7 +52,8 @@ impl Recording {
         call.call(&[output.clone(), output, tuple_of(&[tuple_of(&nodes)?])?], None)?;
         let (start, thread_start) = (std::time::Instant::now(), crate::callable::thread_time());
         let grad = record.grad.map_or(self.state.grad, |(first, _)| first);
-        let callable = self.compile_in(grad, &record.fx, record.device.as_ref())?;
+        let Compiled { callable, facts } = self.compile_in(grad, &record.fx, record.device.as_ref())?;
+        facts.into_iter().for_each(|fact| self.rely_on_fact(fact));
         self.stages.extend(self.backend.stages());
         let inputs: Vec<Obj> = record.inputs.iter().map(|input| input.object.clone()).collect();
         let autocast = TorchState::now()?.autocast.is_some() || self.state.autocast.is_some();
@@ -83,7 +85,7 @@ impl Recording {
     }
 
     /// Compiles a graph in the grad mode in which it begins.
-    fn compile_in(&self, grad: bool, fx: &Obj, device: Option<&Obj>) -> PyResult<Obj> {
+    fn compile_in(&self, grad: bool, fx: &Obj, device: Option<&Obj>) -> PyResult<Compiled> {
         let _mode = GradMode::set(grad)?;
         let _autocast = NoAutocast::new()?;
         match self.backend.compile(fx, device) {
@@ -111,6 +113,7 @@ impl Recording {
             }
         }
         self.machines.retain(|id, _| self.ids.contains_key(id));
+        self.forget_stowed_garbage();
     }
 
     /// Whether the result had to be given an object of its own.
@@ -202,6 +205,7 @@ impl Recording {
         self.resized.clear();
         self.apart.clear();
         self.forget_stowed();
+        self.sizing.begin_segment();
         self.whole.clear();
         self.tokens.clear();
         self.built_now.clear();

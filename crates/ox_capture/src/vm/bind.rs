@@ -168,9 +168,11 @@ impl Vm {
     }
 
     pub fn tuple(&mut self, values: Vec<Val>) -> R<Val> {
-        let items: Vec<Obj> = values.iter().map(|v| self.settled(v)).collect();
+        let items = self.all_but_sizes(&values);
         let tuple = tuple_of(&items)?;
-        Ok(self.made(tuple))
+        let made = self.made(tuple.clone());
+        self.keep_sizes(&tuple, 0, &values);
+        Ok(made)
     }
 
     /// As `tuple`, of what is on its way to somebody who asks: numbers in it stay free.

@@ -164,8 +164,8 @@ impl Vm {
         let this = &object.obj;
         if is_tensor(this) {
             let shape = self.now(|vm| vm.tensor_field(object, &Obj::str("shape")))?;
-            return match crate::obj::items_of(&shape.obj).first() {
-                Some(first) => Ok(Called::Value(first.clone().into())),
+            return match self.items_made_here(&shape.obj).first() {
+                Some(first) => Ok(Called::Value(first.clone())),
                 None => Err(PyTypeError::new_err("len() of a 0-d tensor")),
             };
         }
@@ -177,6 +177,9 @@ impl Vm {
         }
         if let Some(dict) = self.rec.as_ref().and_then(|rec| rec.viewed(this)) {
             return self.len(callable, &dict.into());
+        }
+        if self.holds_sizes(this) {
+            return Ok(Called::Value(Obj::int(this.bind().len()? as i64).into()));
         }
         let counted = [t.list, t.tuple, t.dict, t.set, t.frozenset, t.str, t.bytes, t.range, t.mapping_proxy];
         if counted.iter().any(|c| this.is_instance_of(*c)) {
@@ -556,6 +559,9 @@ impl Vm {
             rec.mark_written(&owner.obj, &index);
         }
         let value = self.settled(&value);
+        if let Some(rec) = &mut self.rec {
+            rec.forget_place(&owner.obj, &index);
+        }
         function.call(&[owner.obj.clone(), index, value], None).map(drop)
     }
 

@@ -60,14 +60,21 @@ impl Vm {
             return self.new_native(callable, args).map(Some);
         }
         let value = if ptr == t.list && plain && positional.len() <= 1 {
-            let items = self.all_of_first(positional)?;
-            self.made(list_of(&items)?)
+            let values = self.values_of_first(positional)?;
+            self.list(&values)?
+        } else if ptr == t.int && plain && positional.len() == 1 && self.is_size(&positional[0]) {
+            positional[0].clone()
+        } else if ptr == t.slice && plain && positional.iter().any(|part| self.is_size(part)) {
+            match &positional[..] {
+                [stop] => self.slice(&[Obj::none().into(), stop.clone()])?,
+                parts => self.slice(parts)?,
+            }
         } else if ptr == t.tuple && plain && positional.len() <= 1 {
             match &positional[..] {
                 [only] if only.obj.class_is(t.tuple) => only.clone(),
                 _ => {
-                    let items = self.all_of_first(positional)?;
-                    self.made(tuple_of(&items)?)
+                    let values = self.values_of_first(positional)?;
+                    self.tuple(values)?
                 }
             }
         } else if (ptr == t.set || ptr == t.frozenset) && plain && positional.len() <= 1 {
@@ -99,9 +106,10 @@ impl Vm {
         } else if builtins::is_combinatoric(&callable.obj) {
             return self.combinations(callable, args).map(Some);
         } else if ptr == t.size {
-            let items = self.all_of_first(positional)?;
+            let values = self.values_of_first(positional)?;
+            let items = self.all_but_sizes(&values);
             let made = callable.obj.call(&[tuple_of(&items)?], None)?;
-            self.made(made)
+            self.made_of_sizes(made, &values)?
         } else if [t.super_, t.property, t.classmethod, t.staticmethod, t.method, t.partial].contains(&ptr) {
             let objects: Vec<Obj> = positional.iter().map(|a| self.settled(a)).collect();
             let made = callable.obj.call(&objects, super::native::keywords(&args.keywords)?.as_ref())?;
@@ -159,9 +167,12 @@ impl Vm {
         Ok(Called::Value(made.into()))
     }
 
+    fn values_of_first(&mut self, positional: &[Val]) -> R<Vec<Val>> {
+        positional.first().map_or(Ok(Vec::new()), |first| self.iterate_all(first))
+    }
+
     fn all_of_first(&mut self, positional: &[Val]) -> R<Vec<Obj>> {
-        let Some(first) = positional.first() else { return Ok(Vec::new()) };
-        let values = self.iterate_all(first)?;
+        let values = self.values_of_first(positional)?;
         Ok(values.iter().map(|v| self.settled(v)).collect())
     }
 

@@ -20,6 +20,7 @@ mod mark;
 mod native;
 mod operators;
 mod read;
+mod sizes;
 pub mod snapshot;
 mod step;
 mod store;

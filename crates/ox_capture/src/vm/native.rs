@@ -28,6 +28,12 @@ impl Vm {
     /// A function of the operator module, on data.
     pub fn pure_call(&mut self, name: &str, args: &[Val]) -> R<Val> {
         let function = self.operator(name)?;
+        if args.iter().any(|arg| self.is_size(arg))
+            && let Ok(result) = function.call(&args.iter().map(|arg| arg.obj.clone()).collect::<Vec<_>>(), None)
+            && let Some(value) = self.rec.as_mut().and_then(|rec| rec.size_call(name, args, &result))
+        {
+            return Ok(value);
+        }
         self.pure(&function, args, &[])
     }
 
@@ -41,6 +47,13 @@ impl Vm {
         let objects: Vec<Obj> = args.iter().map(|a| a.obj.clone()).collect();
         if self.rec.is_none() {
             return Ok(function.call(&objects, keywords(kwargs)?.as_ref())?.into());
+        }
+        // `int(size)`
+        if let [size] = args
+            && self.is_size(size)
+            && function.ptr() == types().int.cast()
+        {
+            return Ok(size.clone());
         }
         let sources = if kwargs.is_empty() { self.pure_sources(args) } else { None };
         let Some(sources) = sources else { return self.pure_on_known(function, args, kwargs) };
@@ -147,6 +160,9 @@ impl Vm {
 
     /// An argument of a torch call. The value of a number is relied on, unless the graph can be given it with every call.
     fn for_graph(&mut self, function: &str, place: Place<'_>, arg: &Val) -> Val {
+        if let Some(value) = self.size_for_graph(arg) {
+            return value;
+        }
         let is_free = arg.free.is_some() && takes_number(function, place);
         // Whole powers are computed by other means than a general one.
         let is_whole_power = arg.obj.class_is(types().int) && function.contains("pow");

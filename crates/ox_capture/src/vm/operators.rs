@@ -144,6 +144,11 @@ impl Vm {
     }
 
     fn data_operator(&mut self, name: &str, function: &str, in_place: bool, left: &Val, right: &Val) -> R<Called> {
+        if name == "add"
+            && let Some(joined) = self.joined_sizes(&left.obj, &right.obj)?
+        {
+            return Ok(Called::Value(joined));
+        }
         let t = types();
         let changes = in_place && [t.list, t.set, t.dict].iter().any(|c| left.obj.class_is(*c));
         if !changes {
@@ -151,6 +156,9 @@ impl Vm {
         }
         if matches!(self.origin(&left.obj), Origin::Made) {
             let right = self.known_data(right)?;
+            if let Some(rec) = &mut self.rec {
+                rec.forget_places(&left.obj);
+            }
             let result = self.operator(function)?.call(&[left.obj.clone(), right], None)?;
             return Ok(Called::Value(result.into()));
         }
@@ -259,6 +267,9 @@ impl Vm {
                 return Ok(Called::Value(Obj::bool(function == "ne").into()));
             }
             return self.torch_operator(function, &[left.clone(), right.clone()]);
+        }
+        if let Some(answer) = self.compare_sizes(op, &left.obj, &right.obj)? {
+            return Ok(Called::Value(Obj::bool(answer).into()));
         }
         let is_fixed = |vm: &Vm, o: &Obj| t.is_pinnable(o) || t.is_enum(o) || vm.is_data(o);
         if is_fixed(self, &left.obj) && is_fixed(self, &right.obj) {

@@ -592,6 +592,9 @@ impl Vm {
         {
             return self.call_library("indexed", vec![method, object.clone(), key.clone()]);
         }
+        if let Some(value) = self.slice_of_sizes(&plain, &index)? {
+            return Ok(Called::Value(value));
+        }
         let is_data = is_sequence || types.is_scalar(&plain) || plain.class_is(types.mapping_proxy);
         if is_data && (types.is_scalar(&index) || index.class_is(types.slice)) {
             return self.pure_call("getitem", &[object.clone(), key.clone()]).map(Called::Value);

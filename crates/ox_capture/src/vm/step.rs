@@ -161,8 +161,8 @@ impl Vm {
                 self.push(tuple);
             }
             BuildList(n) => {
-                let items: Vec<Obj> = self.pop_settled(n as usize);
-                let list = self.made(list_of(&items)?);
+                let values = self.pop_many(n as usize);
+                let list = self.list(&values)?;
                 self.push(list);
             }
             BuildSet(n) => {
@@ -194,8 +194,8 @@ impl Vm {
             }
             ListAppend(n) => {
                 let value = self.pop();
-                let (list, item) = (self.peek(n as usize), self.settled(&value));
-                self.grow(&list, "append", &[item])?;
+                let list = self.peek(n as usize);
+                self.append(&list, &value)?;
             }
             SetAdd(n) => {
                 let value = self.pop();
@@ -215,8 +215,7 @@ impl Vm {
                 let items = self.iterate_all(&iterable)?;
                 let list = self.peek(n as usize);
                 for item in &items {
-                    let item = self.settled(item);
-                    self.grow(&list, "append", &[item])?;
+                    self.append(&list, item)?;
                 }
             }
             SetUpdate(n) => {
@@ -344,6 +343,26 @@ impl Vm {
 
     /// A container that this code is filling gets something. If it lived through a break, later calls find it as it was there, and do this
     /// again.
+    pub fn list(&mut self, values: &[Val]) -> R<Val> {
+        let items = self.all_but_sizes(values);
+        let list = list_of(&items)?;
+        let made = self.made(list.clone());
+        self.keep_sizes(&list, 0, values);
+        Ok(made)
+    }
+
+    /// `list.append`. What others see is given the number itself.
+    fn append(&mut self, list: &Obj, value: &Val) -> R<()> {
+        let is_ours = self.is_ours(list);
+        let item = if is_ours { self.settled_but_sizes(value) } else { self.settled(value) };
+        let at = list.bind().len()?;
+        self.grow(list, "append", &[item])?;
+        if is_ours {
+            self.keep_sizes(list, at, std::slice::from_ref(value));
+        }
+        Ok(())
+    }
+
     fn grow(&mut self, container: &Obj, method: &str, args: &[Obj]) -> R<()> {
         let function = container.class().attr(method)?;
         let objects = [std::slice::from_ref(container), args].concat();
@@ -464,14 +483,24 @@ impl Vm {
     }
 
     fn build_slice(&mut self, n: usize) -> R<()> {
-        let mut parts = self.pop_settled(n);
-        if n == 2 {
-            parts.push(Obj::none());
-        }
-        // SAFETY: three live objects.
-        let slice = unsafe { Obj::owned(ffi::PySlice_New(parts[0].ptr(), parts[1].ptr(), parts[2].ptr()))? };
+        let values = self.pop_many(n);
+        let slice = self.slice(&values)?;
         self.push(slice);
         Ok(())
+    }
+
+    /// Of a start, an end, and perhaps a step.
+    pub fn slice(&mut self, values: &[Val]) -> R<Val> {
+        let mut parts = self.all_but_sizes(values);
+        parts.resize(3, Obj::none());
+        // SAFETY: three live objects.
+        let slice = unsafe { Obj::owned(ffi::PySlice_New(parts[0].ptr(), parts[1].ptr(), parts[2].ptr()))? };
+        for (name, value) in ["start", "stop", "step"].iter().zip(values) {
+            if self.is_size(value) {
+                self.stow(&slice, Obj::str(name), value);
+            }
+        }
+        Ok(slice.into())
     }
 
     fn dict_merge(&mut self, n: usize) -> R<()> {
@@ -523,9 +552,9 @@ impl Vm {
             return Err(pyo3::exceptions::PyValueError::new_err(text));
         }
         let tail = items.split_off(items.len() - after);
-        let middle: Vec<Obj> = items.split_off(before).iter().map(|v| self.settled(v)).collect();
+        let middle = items.split_off(before);
         tail.into_iter().rev().for_each(|item| self.push(item));
-        let middle = self.made(list_of(&middle)?);
+        let middle = self.list(&middle)?;
         self.push(middle);
         items.into_iter().rev().for_each(|item| self.push(item));
         Ok(())

@@ -242,8 +242,9 @@ impl Vm {
                     false => rec.mark_opaque(&this),
                 }
                 rec.mark_written(&this, &index);
-                if is_dict {
-                    rec.stow_outside(&this, &index, &value);
+                match is_dict {
+                    true => rec.stow_outside(&this, &index, &value),
+                    false => rec.forget_place(&this, &index),
                 }
             }
             this.bind().set_item(index.bind(), value.obj.bind())?;
@@ -289,6 +290,10 @@ impl Vm {
                     false => rec.mark_opaque(&this),
                 }
                 rec.mark_written(&this, &index);
+                match is_dict {
+                    true => rec.forget_place(&this, &index),
+                    false => rec.forget_places(&this),
+                }
             }
             this.bind().del_item(index.bind())?;
             return nothing();

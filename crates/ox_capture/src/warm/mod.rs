@@ -16,8 +16,9 @@ pub use words::{Depth, Words};
 use crate::backend::BoundGraph;
 use crate::guard::{Check, Context};
 use crate::obj::Obj;
-use crate::source::{SourceId, Values, instance_dict};
+use crate::source::{Source, SourceId, Values, instance_dict};
 use crate::tree::{Effect, GraphCall};
+use pyo3::prelude::*;
 use signal::Signal;
 use slot::Slot;
 use std::cell::{Cell, RefCell};
@@ -76,7 +77,10 @@ pub struct Trace<'a> {
 fn bind(study: &mut Study<'_, '_>, graph: &GraphCall) -> Option<Binding> {
     let mut known = Vec::with_capacity(graph.inputs.len());
     let mut varying = Vec::new();
+    let mut sizes = Vec::new();
     for id in &graph.inputs {
+        let is_size = matches!(study.sources.get(*id), Source::Expr(_));
+        sizes.push(if is_size { study.values.get(study.sources, *id)?.bind().extract().ok() } else { None });
         let fixed = match study.is_stable(*id) {
             true => study.values.get(study.sources, *id).filter(|tensor| study.portrayed.contains(&tensor.id())),
             false => None,
@@ -86,7 +90,7 @@ fn bind(study: &mut Study<'_, '_>, graph: &GraphCall) -> Option<Binding> {
         }
         known.push(fixed);
     }
-    let graph = study.backend.bind(&graph.callable, known)?;
+    let graph = study.backend.bind(&graph.callable, known, &sizes)?;
     Some(Binding { graph, varying })
 }
 

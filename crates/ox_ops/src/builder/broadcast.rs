@@ -1,6 +1,7 @@
 //! Broadcasting, made explicit.
 
 use super::Builder;
+use crate::decide::undecided;
 use crate::error::{OpError, OpResult};
 use ox_ir::Sym;
 use ox_ir::graph::{NodeId, Op, Shape};
@@ -30,7 +31,7 @@ fn mismatch(a: &Sym, b: &Sym, dim: usize) -> OpError {
         (Some(_), Some(_)) => OpError::runtime(format!(
             "The size of tensor a ({a}) must match the size of tensor b ({b}) at non-singleton dimension {dim}"
         )),
-        _ => OpError::unsupported(format!("broadcast of sizes {a} and {b}, which may or may not be equal")),
+        _ => undecided(a, b, format!("broadcast of sizes {a} and {b}, which may or may not be equal")),
     }
 }
 

@@ -1,6 +1,7 @@
 //! Views. A view that changes nothing adds no node.
 
 use super::Builder;
+use crate::decide::undecided;
 use crate::error::{OpError, OpResult};
 use crate::infer::{differ, same_shape, shape_text};
 use ox_ir::Sym;
@@ -46,7 +47,7 @@ impl Builder {
                     true => OpError::runtime(format!(
                         "The expanded size of the tensor ({new}) must match the existing size ({own}) at non-singleton dimension {d}."
                     )),
-                    false => OpError::unsupported(format!("expand of size {own} to {new}, which may or may not be equal")),
+                    false => undecided(own, new, format!("expand of size {own} to {new}, which may or may not be equal")),
                 });
             }
         }

@@ -4,6 +4,7 @@ mod contract;
 mod index;
 mod view;
 
+use crate::decide;
 use crate::error::{OpError, OpResult};
 use ox_ir::graph::{Op, ReduceOp, Shape};
 use ox_ir::point::PointClass;
@@ -141,10 +142,18 @@ fn require(condition: bool, message: impl FnOnce() -> String) -> OpResult<()> {
     if condition { Ok(()) } else { Err(OpError::Bug(message())) }
 }
 
-/// Whether two sizes certainly differ (they may still differ at run time if this is false).
+/// As `differ`, for others.
+pub fn are_different(a: &Sym, b: &Sym) -> bool {
+    differ(a, b)
+}
+
+/// Whether two sizes certainly differ (they may still differ at run time if this is false), or do at the hints.
 pub(crate) fn differ(a: &Sym, b: &Sym) -> bool {
     let gap = a - b;
-    gap.is_positive() || (-&gap).is_positive()
+    if gap.is_zero() {
+        return false;
+    }
+    gap.is_positive() || (-&gap).is_positive() || decide::differ_here(a, b) == Some(true)
 }
 
 /// Whether two shapes are equal; `Unsupported` if that depends on sizes that are not known.
@@ -155,7 +164,15 @@ pub(crate) fn same_shape(a: &[Sym], b: &[Sym]) -> OpResult<bool> {
     if a.len() != b.len() || a.iter().zip(b).any(|(a, b)| differ(a, b)) {
         return Ok(false);
     }
-    Err(OpError::unsupported(format!("shapes {a:?} and {b:?}, which may or may not be equal")))
+    Err(unequal(a, b, format!("shapes {a:?} and {b:?}, which may or may not be equal")))
+}
+
+/// The error of shapes that do not certainly differ, by the first sizes that are not the same.
+pub(crate) fn unequal(a: &[Sym], b: &[Sym], what: String) -> OpError {
+    match a.iter().zip(b).find(|(a, b)| a != b) {
+        Some((a, b)) => decide::undecided(a, b, what),
+        None => OpError::unsupported(what),
+    }
 }
 
 pub(crate) fn shape_text(shape: &Shape) -> String {

@@ -2,6 +2,7 @@
 
 use super::{Bound, Operand, Surface, fresh};
 use crate::builder::Builder;
+use crate::decide::assured;
 use crate::error::{OpError, OpResult};
 use crate::infer::shape_text;
 use crate::value::{Value, ValueOf};
@@ -140,7 +141,7 @@ fn int_range(b: &mut Builder, start: &Sym, end: &Sym, step: &Sym, dtype: DType) 
     if room.bounds().1 < 0 {
         return Err(wrong_range(start, end));
     }
-    if !room.is_nonneg() {
+    if !assured(&room) {
         return Err(OpError::unsupported(format!("arange whose length {room} may be negative")));
     }
     let len = room.div_ceil(&Sym::from(by.unsigned_abs() as i64));

@@ -2,6 +2,7 @@
 
 use super::{Bound, Operand, Surface, fresh};
 use crate::builder::{Builder, broadcast_shapes};
+use crate::decide::exceeds;
 use crate::error::{OpError, OpResult};
 use crate::value::Value;
 use ox_ir::graph::{Bounds, NodeId, Op, Shape};
@@ -133,7 +134,7 @@ pub(super) fn gather(b: &mut Builder, x: NodeId, dim: usize, index: NodeId, boun
     }
     let (own, want) = (b.shape(x), b.shape(index));
     for d in (0..own.len()).filter(|d| *d != dim) {
-        if (&want[d] - &own[d]).is_positive() {
+        if exceeds(&want[d], &own[d]) {
             return Err(OpError::runtime(format!(
                 "Size does not match at dimension {d} expected index {} to be no larger than self {} apart from dimension {dim}",
                 crate::infer::shape_text(&want),

@@ -2,6 +2,7 @@
 
 use super::{Bound, Operand, Surface, each, fresh, wrap_dim, wrap_dims};
 use crate::builder::Builder;
+use crate::decide::undecided;
 use crate::error::{OpError, OpResult};
 use crate::infer::{same_shape, shape_text};
 use crate::value::{Value, ValueOf};
@@ -94,7 +95,7 @@ fn check_joinable(first: &Shape, other: &Shape, dim: usize, place: usize) -> OpR
                 "Sizes of tensors must match except in dimension {dim}. Expected size {a} but got size {b} for tensor number {place} \
                  in the list (dimension {d})."
             )),
-            false => OpError::unsupported(format!("cat of sizes {a} and {b}, which may or may not be equal")),
+            false => undecided(a, b, format!("cat of sizes {a} and {b}, which may or may not be equal")),
         });
     }
     Ok(())

@@ -4,6 +4,7 @@ use super::gather::{Along, along, at_least_1d, check_index};
 use super::view::{select, slice};
 use super::{Bound, Operand, Surface, fresh};
 use crate::builder::Builder;
+use crate::decide::exceeds;
 use crate::error::{OpError, OpResult};
 use crate::functional::{chain_between, write_through};
 use crate::infer::same_shape;
@@ -117,7 +118,7 @@ fn scatter(b: &mut Builder, x: NodeId, dim: usize, index: NodeId, src: Operand, 
 
 fn cover(b: &mut Builder, src: NodeId, covered: &Shape, dim: usize, own: &Shape) -> OpResult<NodeId> {
     let have = b.shape(src);
-    let beyond = |d: usize| (&covered[d] - &have[d]).is_positive() || (d != dim && (&covered[d] - &own[d]).is_positive());
+    let beyond = |d: usize| exceeds(&covered[d], &have[d]) || (d != dim && exceeds(&covered[d], &own[d]));
     if (0..covered.len()).any(beyond) {
         return Err(OpError::runtime(format!(
             "Expected index {} to be no larger than self {} apart from dimension {dim} and to be no larger size than src {}",
@@ -159,7 +160,7 @@ fn scatter_reduce(b: &mut Builder, a: &mut Bound) -> OpResult<Value> {
     let dtype = b.dtype(x);
     let start = match include_self {
         true => x,
-        false => scatter(b, x, dim, index, Operand::Scalar(reduce.neutral(dtype)), Combine::Set)?,
+        false => scatter(b, x, dim, index, Operand::Scalar(identity(reduce, dtype)?), Combine::Set)?,
     };
     let total = scatter(b, start, dim, index, src, Combine::With(reduce))?;
     if a.str("reduce")? != "mean" {
@@ -173,6 +174,17 @@ fn scatter_reduce(b: &mut Builder, a: &mut Bound) -> OpResult<Value> {
     let counts = b.binary(PointOp::Maximum, counts, 1.0)?;
     let mean = b.point(PointOp::Div, &[total, counts])?;
     back(b, a, mean)
+}
+
+/// What changes nothing when it is combined.
+fn identity(reduce: ReduceOp, dtype: DType) -> OpResult<Scalar> {
+    match reduce {
+        ReduceOp::Sum => Ok(Scalar::Int(0)),
+        ReduceOp::Prod => Ok(Scalar::Int(1)),
+        ReduceOp::Max if dtype.is_float() => Ok(Scalar::Float(f64::NEG_INFINITY)),
+        ReduceOp::Min if dtype.is_float() => Ok(Scalar::Float(f64::INFINITY)),
+        _ => Err(OpError::unsupported("scatter_reduce of integers without self")),
+    }
 }
 
 /// The vector of row numbers, and `source` checked against it.

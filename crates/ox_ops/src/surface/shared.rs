@@ -3,7 +3,7 @@
 use super::bound::{Bound, Operand};
 use crate::builder::Builder;
 use crate::error::{ExceptionKind, OpError, OpResult};
-use crate::infer::differ;
+use crate::infer::{differ, unequal};
 use crate::promote::torch_name;
 use crate::value::{Value, ValueOf};
 use ox_ir::graph::{NodeId, ReduceOp};
@@ -158,5 +158,5 @@ pub fn same_sizes(a: &[Sym], b: &[Sym]) -> OpResult<bool> {
     if a.len() != b.len() || a.iter().zip(b).any(|(x, y)| differ(x, y)) {
         return Ok(false);
     }
-    Err(OpError::unsupported(format!("whether {a:?} equals {b:?}")))
+    Err(unequal(a, b, format!("whether {a:?} equals {b:?}")))
 }

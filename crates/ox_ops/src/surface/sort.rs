@@ -4,6 +4,7 @@
 use super::operator::{Operator, int, one};
 use super::{Bound, Surface, fresh, wrap_dim};
 use crate::builder::Builder;
+use crate::decide::exceeds;
 use crate::error::{OpError, OpResult};
 use crate::value::Value;
 use ox_ir::graph::{Arg, NodeId, Shape};
@@ -73,7 +74,7 @@ fn topk(b: &mut Builder, args: &mut Bound) -> OpResult<Value> {
     let ((at, dim), k) = (dim_arg(b, args, x)?, args.int("k")?);
     let mut shape = b.shape(x);
     if let Some(size) = shape.get_mut(at) {
-        if (&k - &*size).is_positive() || k.bounds().1 < 0 {
+        if exceeds(&k, size) || k.bounds().1 < 0 {
             return Err(OpError::runtime("selected index k out of range"));
         }
         *size = k.clone();

@@ -2,6 +2,7 @@
 
 use super::{Bound, Surface, fresh, maybe, view, wrap_dim, wrap_dims};
 use crate::builder::Builder;
+use crate::decide::{assured, lesser};
 use crate::error::{OpError, OpResult};
 use crate::infer::{differ, shape_text};
 use crate::value::{Value, ValueOf};
@@ -265,7 +266,7 @@ pub(super) fn select(b: &mut Builder, x: NodeId, dim: usize, index: &Sym) -> OpR
     if at.bounds().1 < 0 || (&at - &size).is_nonneg() {
         return Err(OpError::index(format!("index {index} is out of bounds for dimension {dim} with size {size}")));
     }
-    if !at.is_nonneg() || !(&size - &at).is_positive() {
+    if !assured(&at) || !assured(&(&(&size - &at) - 1)) {
         return Err(OpError::unsupported(format!("index {index} of a dimension of size {size}: it may be out of range")));
     }
     b.select(x, dim, &at)
@@ -275,12 +276,20 @@ pub(super) fn select(b: &mut Builder, x: NodeId, dim: usize, index: &Sym) -> OpR
 fn bound(at: Sym, size: &Sym) -> OpResult<Sym> {
     let (low, high) = at.bounds();
     if high < 0 {
-        return Ok((size + &at).greater(&Sym::ZERO));
+        return Ok(least_zero(size + &at));
     }
-    if low < 0 {
+    if low < 0 && assured(&(&-&at - 1)) {
+        return Ok(least_zero(size + &at));
+    }
+    if low < 0 && !assured(&at) {
         return Err(OpError::unsupported(format!("slice bound {at} of unknown sign")));
     }
-    Ok(at.lesser(size))
+    Ok(lesser(&at, size))
+}
+
+/// The size, or 0 where it is negative.
+fn least_zero(size: Sym) -> Sym {
+    if assured(&size) { size } else { size.greater(&Sym::ZERO) }
 }
 
 pub(super) fn slice(
@@ -301,7 +310,7 @@ pub(super) fn slice(
     let size = b.shape(x)[dim].clone();
     let start = bound(start.unwrap_or(Sym::ZERO), &size)?;
     let end = bound(end.unwrap_or(size.clone()), &size)?;
-    let len = (&end - &start).greater(&Sym::ZERO).div_ceil(&Sym::from(step));
+    let len = least_zero(&end - &start).div_ceil(&Sym::from(step));
     b.slice_dim(x, dim, &start, &len, step)
 }
 
@@ -326,7 +335,7 @@ fn narrow(b: &mut Builder, a: &mut Bound) -> OpResult<Value> {
     if room.bounds().1 < 0 {
         return Err(OpError::runtime(format!("start ({begin}) + length ({length}) exceeds dimension size ({size}).")));
     }
-    if !room.is_nonneg() || !begin.is_nonneg() {
+    if !assured(&room) || !assured(&begin) {
         return Err(OpError::unsupported("narrow that may be out of range"));
     }
     Ok(b.slice_dim(x, dim, &begin, &length, 1)?.into())
@@ -358,7 +367,7 @@ fn unfold(b: &mut Builder, a: &mut Bound) -> OpResult<Value> {
     if step <= 0 {
         return Err(OpError::runtime(format!("step is {step} but must be > 0")));
     }
-    if !room.is_nonneg() {
+    if !assured(&room) {
         return Err(OpError::unsupported("unfold of a dimension that may be too small"));
     }
     let count = &room.div(&Sym::from(step)) + 1;

@@ -45,6 +45,7 @@ fn run_once(case: &Case, symbolic: bool) -> Result<(), Failure> {
         match runner.step(case, statement) {
             Ok(()) => {}
             Err(OpError::Unsupported(message)) => return Err(Failure::Unsupported(message)),
+            Err(error @ OpError::Undecided(..)) => return Err(Failure::Unsupported(error.to_string())),
             Err(OpError::User { kind, message }) => return expect_error(case, &format!("{kind:?}"), &message),
             Err(OpError::Bug(message)) => return wrong(format!("bug: {message}")),
         }

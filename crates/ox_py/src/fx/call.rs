@@ -7,7 +7,7 @@ use super::refusal::{Import, Refusal};
 use crate::error::bugs_are_fatal;
 use ox_ir::TensorType;
 use ox_ops::surface::{Sharing, lookup};
-use ox_ops::{FrontValue, OpError, TensorRef, ValueOf};
+use ox_ops::{Fact, FrontValue, OpError, TensorRef, ValueOf};
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyList, PyTuple};
@@ -67,16 +67,23 @@ impl<'py> Importer<'py> {
         let written = self.recorder.writes();
         let reason = match self.recorder.call(&name.namespace, &name.name, args, kwargs, shares) {
             Ok(value) => match self.mismatch(&value, example.as_ref())? {
-                None => return Ok(value),
-                Some(problem) if bugs_are_fatal() => return Err(Refusal::Bug(format!("{name}: {problem} ({})", self.location))),
+                None => {
+                    self.note_made(&value, example.as_ref())?;
+                    return Ok(value);
+                }
+                Some(problem) if bugs_are_fatal() && !self.has_sizes(&request) => {
+                    return Err(Refusal::Bug(format!("{name}: {problem} ({})", self.location)));
+                }
                 Some(problem) => problem,
             },
-            Err(OpError::Bug(problem)) if bugs_are_fatal() => {
+            Err(OpError::Bug(problem)) if bugs_are_fatal() && !self.has_sizes(&request) => {
                 return Err(Refusal::Bug(format!("{name}: {problem} ({})", self.location)));
             }
+            Err(OpError::Undecided(a, b)) => return Err(Refusal::Undecided(Fact::Equal(a, b))),
             // What eager's own shape rules let pass is not for us to refuse: it will raise at run time if it must.
             Err(error) => error.to_string(),
         };
+        self.refuse_sizes(&request, &reason)?;
         if self.recorder.writes() != written {
             return Err(Refusal::unsupported(format!("{name} was recorded in part: {reason}")));
         }
@@ -196,7 +203,8 @@ impl<'py> Importer<'py> {
         }
         let sizes = example.getattr(intern!(self.py, "shape"))?.cast_into::<PyTuple>()?;
         for (size, theirs) in ours.shape.iter().zip(sizes.iter()) {
-            if !self.symbols.is_equal(size, &theirs)? {
+            let is_hint = self.known.hint(size).is_some_and(|hint| theirs.extract::<i64>().is_ok_and(|n| n == hint));
+            if !is_hint && !self.symbols.is_equal(size, &theirs)? {
                 return Ok(false);
             }
         }

@@ -7,14 +7,15 @@ use super::grad::Grad;
 use super::names::{Name, Names};
 use super::outputs::OutTree;
 use super::refusal::{Import, Refusal};
+use super::sizes::Known;
 use super::stale::Stale;
 use super::symint::Symbols;
 use crate::host::HostTable;
 use crate::report::PythonCall;
 use crate::torch::Torch;
-use ox_ir::graph::{Graph, GraphInput};
+use ox_ir::graph::{Graph, GraphInput, Shape};
 use ox_ir::{DType, Device};
-use ox_ops::{FrontValue, Recorder, TensorRef, ValueOf};
+use ox_ops::{Fact, FrontValue, Recorder, TensorRef, ValueOf};
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyFloat};
@@ -45,6 +46,8 @@ pub struct Imported {
     pub python_calls: Vec<PythonCall>,
     pub pinned: Vec<Pinned>,
     pub gradients: Gradients,
+    /// What was relied on of the sizes of a captured graph.
+    pub facts: Vec<Fact>,
 }
 
 /// What autograd must know of an imported graph.
@@ -80,6 +83,10 @@ pub struct Importer<'py> {
     pub(super) gm: Bound<'py, PyAny>,
     pub(super) recorder: Recorder,
     pub(super) symbols: Symbols,
+    /// The sizes of a captured graph.
+    pub(super) known: Known,
+    /// Strides of what was made first in each memory, by its number.
+    pub(super) made: FxHashMap<usize, Vec<i64>>,
     pub(super) names: Names,
     /// Values by the address of their node, which the graph keeps alive.
     pub(super) env: FxHashMap<usize, FrontValue>,
@@ -108,41 +115,54 @@ pub struct Importer<'py> {
 const STEERING: &[&str] =
     &["_log_api_usage_once", "_set_deterministic_algorithms", "_assert_scalar", "_check", "sym_constrain_range"];
 
-pub fn import<'py>(
-    gm: &Bound<'py, PyAny>,
-    examples: &Bound<'py, PyAny>,
-    freezing: bool,
-    device: Option<Device>,
-) -> Import<Imported> {
-    let py = gm.py();
-    let mut importer = Importer {
-        py,
-        torch: Torch::get(py)?,
-        gm: gm.clone(),
-        recorder: Recorder::new(),
-        symbols: Symbols::default(),
-        names: Names::default(),
-        env: FxHashMap::default(),
-        host: HostTable::default(),
-        slots: Vec::new(),
-        inputs: Vec::new(),
-        constants: Vec::new(),
-        python_calls: Vec::new(),
-        location: String::new(),
-        freezing,
-        device,
-        opaque_views: FxHashMap::default(),
-        pinned: Vec::new(),
-        autocast: Autocast::ambient(py)?,
-        stale: Stale::default(),
-        grad: Grad::ambient(py)?,
-        training: false,
-    };
-    importer.prepare()?;
-    importer.walk(examples)
+/// One attempt, with what is known of the sizes.
+pub(super) fn attempt<'py>(gm: &Bound<'py, PyAny>, examples: &Bound<'py, PyAny>, how: How, known: &Known) -> Import<Imported> {
+    Importer::new(gm, how, known)?.walk(examples)
+}
+
+/// How a graph is imported.
+#[derive(Clone, Copy)]
+pub struct How {
+    /// Whether parameters may be taken as never changing.
+    pub freezing: bool,
+    /// What the meta device of the examples stands for.
+    pub device: Option<Device>,
+    /// Whether all sizes are taken as they are now.
+    pub fixed: bool,
 }
 
 impl<'py> Importer<'py> {
+    pub(super) fn new(gm: &Bound<'py, PyAny>, how: How, known: &Known) -> Import<Importer<'py>> {
+        let py = gm.py();
+        let mut importer = Importer {
+            py,
+            torch: Torch::get(py)?,
+            gm: gm.clone(),
+            recorder: Recorder::new(),
+            symbols: Symbols::default(),
+            known: known.clone(),
+            made: FxHashMap::default(),
+            names: Names::default(),
+            env: FxHashMap::default(),
+            host: HostTable::default(),
+            slots: Vec::new(),
+            inputs: Vec::new(),
+            constants: Vec::new(),
+            python_calls: Vec::new(),
+            location: String::new(),
+            freezing: how.freezing,
+            device: how.device,
+            opaque_views: FxHashMap::default(),
+            pinned: Vec::new(),
+            autocast: Autocast::ambient(py)?,
+            stale: Stale::default(),
+            grad: Grad::ambient(py)?,
+            training: false,
+        };
+        importer.prepare()?;
+        Ok(importer)
+    }
+
     fn prepare(&mut self) -> Import<()> {
         let torch = self.py.import(intern!(self.py, "torch"))?;
         let default = torch.call_method0(intern!(self.py, "get_default_dtype"))?;
@@ -159,25 +179,49 @@ impl<'py> Importer<'py> {
         self.stale = self.find_stale(&nodes)?;
         self.training = self.is_training(&nodes, examples)?;
         for (place, node) in nodes.iter().enumerate() {
-            self.stale.arrive(node);
-            self.grad.place = place;
-            let op = node.getattr(intern!(py, "op"))?;
-            let op: &str = op.extract()?;
-            let value = match op {
-                "placeholder" => self.placeholder(node, examples)?,
-                "get_attr" => self.get_attr(node)?,
-                "call_function" | "call_method" | "call_module" => {
-                    self.set_location(node)?;
-                    let location = self.location.clone();
-                    self.call_node(node, op).map_err(|e| e.at(&location))?
-                }
-                "output" => return self.finish(node),
-                other => return Err(Refusal::unsupported(format!("an FX node of kind {other}"))),
-            };
-            self.note_origin(place);
-            self.env.insert(node.as_ptr() as usize, value);
+            if node.getattr(intern!(py, "op"))?.extract::<&str>()? == "output" {
+                return self.finish(node);
+            }
+            self.step(place, node, examples)?;
         }
         Err(Refusal::Bug("an FX graph without an output node".into()))
+    }
+
+    /// Before nodes that were all recorded already.
+    pub(super) fn find_stale_of(&mut self, nodes: &[Bound<'py, PyAny>]) -> Import<()> {
+        self.stale = self.find_stale(nodes)?;
+        Ok(())
+    }
+
+    /// The value of the node at an address.
+    pub(super) fn value_of(&self, node: usize) -> Option<&FrontValue> {
+        self.env.get(&node)
+    }
+
+    pub(super) fn shape_now(&self, tensor: TensorRef) -> Vec<ox_ir::Sym> {
+        self.recorder.ty(tensor).shape.to_vec()
+    }
+
+    /// Any node but the output.
+    pub(super) fn step(&mut self, place: usize, node: &Bound<'py, PyAny>, examples: &Bound<'py, PyAny>) -> Import<()> {
+        let py = self.py;
+        self.stale.arrive(node);
+        self.grad.place = place;
+        let op = node.getattr(intern!(py, "op"))?;
+        let op: &str = op.extract()?;
+        let value = match op {
+            "placeholder" => self.placeholder(node, examples)?,
+            "get_attr" => self.get_attr(node)?,
+            "call_function" | "call_method" | "call_module" => {
+                self.set_location(node)?;
+                let location = self.location.clone();
+                self.call_node(node, op).map_err(|e| e.at(&location))?
+            }
+            other => return Err(Refusal::unsupported(format!("an FX node of kind {other}"))),
+        };
+        self.note_origin(place);
+        self.env.insert(node.as_ptr() as usize, value);
+        Ok(())
     }
 
     pub(super) fn meta(&self, node: &Bound<'py, PyAny>) -> Import<Option<Bound<'py, PyAny>>> {
@@ -209,6 +253,9 @@ impl<'py> Importer<'py> {
         if example.is_instance(self.torch.sym_int.bind(self.py))? {
             return self.size_placeholder(&example);
         }
+        if let Some(size) = self.captured_size(node)? {
+            return self.captured_size_placeholder(size);
+        }
         if self.is_run_time_number(node)? {
             return self.number_placeholder(node, &example);
         }
@@ -224,7 +271,8 @@ impl<'py> Importer<'py> {
         self.grad.inputs.push(requires_grad);
         self.slots.push(Slot::Tensor);
         let is_weight = self.freezing && self.hangs_on_a_module(node)?;
-        Ok(ValueOf::Tensor(self.tensor_input(&example, name, is_weight)?))
+        let sizes = self.captured_sizes(node)?;
+        Ok(ValueOf::Tensor(self.tensor_input(&example, sizes, name, is_weight)?))
     }
 
     /// Whether a placeholder stands for a parameter or buffer of a module, by where Dynamo found it. An argument may be another tensor
@@ -273,8 +321,17 @@ impl<'py> Importer<'py> {
         Ok(ValueOf::Number(tensor))
     }
 
-    fn tensor_input(&mut self, example: &Bound<'py, PyAny>, name: String, frozen: bool) -> Import<TensorRef> {
-        let fake = self.describe(example)?;
+    fn tensor_input(
+        &mut self,
+        example: &Bound<'py, PyAny>,
+        sizes: Option<(Shape, Shape)>,
+        name: String,
+        frozen: bool,
+    ) -> Import<TensorRef> {
+        let mut fake = self.describe(example)?;
+        if let Some((shape, strides)) = sizes {
+            (fake.ty.shape, fake.strides) = (shape, strides);
+        }
         if let Some(foreign) = lazy_bit(example)? {
             return Err(Refusal::unsupported(foreign.to_string()));
         }
@@ -324,13 +381,16 @@ impl<'py> Importer<'py> {
         let example = self.meta(node)?.unwrap_or_else(|| object.clone());
         let is_weight = self.freezing && object.is_instance(self.torch.parameter.bind(self.py))?;
         self.grad.inputs.push(object.getattr(intern!(self.py, "requires_grad"))?.is_truthy()?);
-        let tensor = self.tensor_input(&example, target, is_weight)?;
+        let tensor = self.tensor_input(&example, None, target, is_weight)?;
         self.constants.push((object.unbind(), tensor));
         Ok(ValueOf::Tensor(tensor))
     }
 
     fn call_node(&mut self, node: &Bound<'py, PyAny>, op: &str) -> Import<FrontValue> {
         let py = self.py;
+        if let Some(size) = self.captured_size(node)? {
+            return Ok(ValueOf::Int(size));
+        }
         let target = node.getattr(intern!(py, "target"))?;
         let (mut args, kwargs) = self.arguments(node)?;
         let (name, callee) = match op {

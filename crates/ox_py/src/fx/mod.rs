@@ -11,6 +11,7 @@
 //! - `memory_order`: where torch's fake kernels foretell another than eager's.
 //! - `stale`: examples that show what a tensor becomes later.
 //! - `outputs`: what the graph returns.
+//! - `sizes`, `follow`: captured graphs with sizes that are not constants.
 
 mod args;
 mod as_strided;
@@ -18,6 +19,7 @@ mod autocast;
 mod call;
 mod dispatch;
 mod fake;
+mod follow;
 mod grad;
 mod importer;
 mod library;
@@ -25,11 +27,14 @@ mod memory_order;
 mod names;
 mod outputs;
 mod refusal;
+mod sizes;
 mod stale;
 mod symint;
 mod undeclared;
 
 pub use call::Callee;
-pub use importer::{Gradients, Imported, Pinned, Slot, import};
+pub use follow::Follower;
+pub use importer::{Gradients, How, Imported, Pinned, Slot};
 pub use outputs::OutTree;
 pub use refusal::Refusal;
+pub use sizes::import;

@@ -5,7 +5,7 @@ use super::importer::{Gradients, Imported, Importer, Slot};
 use super::refusal::{Import, Refusal};
 use ox_ir::Sym;
 use ox_ir::graph::Alias;
-use ox_ops::{OpError, OutputSpec, TensorRef, ValueOf};
+use ox_ops::{Layout, OpError, OutputSpec, TensorRef, ValueOf};
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyList, PyTuple};
@@ -63,7 +63,7 @@ impl<'py> Importer<'py> {
         let constants = self.constants.into_iter().map(|(object, _)| object).collect();
         let Importer { slots, host, python_calls, pinned, grad, .. } = self;
         let gradients = Gradients { inputs: grad.inputs, outputs: collected.grads, origins: grad.origins, ambient: grad.ambient };
-        Ok(Imported { graph, slots, constants, outputs, host, python_calls, pinned, gradients })
+        Ok(Imported { graph, slots, constants, outputs, host, python_calls, pinned, gradients, facts: Vec::new() })
     }
 
     fn out_tree(&mut self, object: &Bound<'py, PyAny>, collected: &mut Collected) -> Import<OutTree> {
@@ -109,7 +109,9 @@ impl<'py> Importer<'py> {
         if let (None, Some(name)) = (input, self.opaque_views.get(&place.storage)) {
             return Err(Refusal::unsupported(format!("an output in memory of which {name} returned a view")));
         }
-        collected.specs.push(OutputSpec { tensor, strides: fake.strides, offset: place.offset });
+        let layout = self.captured_layout(tensor, &fake, &place.offset)?;
+        let Layout { strides, offset } = layout.unwrap_or(Layout { strides: fake.strides, offset: place.offset });
+        collected.specs.push(OutputSpec { tensor, strides, offset });
         collected.inputs.push(input.map(|n| n as u32));
         collected.grads.push(requires_grad);
         Ok(OutTree::Tensor(collected.specs.len() - 1))

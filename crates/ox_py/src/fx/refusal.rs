@@ -1,5 +1,7 @@
 //! Why a graph is not compiled.
 
+use ox_ir::Var;
+use ox_ops::Fact;
 use pyo3::PyErr;
 use pyo3::exceptions::PyRuntimeError;
 
@@ -9,6 +11,10 @@ pub enum Refusal {
     Unsupported { what: String, location: String },
     /// Eager must make this one call: autograd has to see it.
     Cut { place: usize, what: String },
+    /// The graph can be imported if this holds of its sizes, as it does now.
+    Undecided(Fact),
+    /// These sizes must be constants.
+    Fixed { sizes: Vec<Var>, why: String },
     /// A mistake of ours.
     Bug(String),
     /// Python raised while we read the graph.

@@ -3,7 +3,7 @@
 use super::{TrainingCallable, unwrap_all};
 use crate::error::{Verdict, judge};
 use crate::tensor::Crossing;
-use crate::torch::{Torch, device_object};
+use crate::torch::Torch;
 use ox_driver::{CompileError, Options, Program, Source};
 use ox_ir::Graph;
 use ox_ir::Scalar;
@@ -12,7 +12,7 @@ use ox_runtime::{HostCalls, TensorRef};
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::intern;
 use pyo3::prelude::*;
-use pyo3::types::{PyDict, PyTuple};
+use pyo3::types::{IntoPyDict, PyTuple};
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// Programs for gradients. Which results have one is seen when they come.
@@ -95,9 +95,7 @@ impl Backward {
         let value = |var: &ox_ir::Var| self.graph.sizes.iter().position(|known| known == var).map(|n| sizes[n]);
         let shape: Option<Vec<i64>> = ty.shape.iter().map(|size| size.eval(&value)).collect();
         let shape = shape.ok_or_else(|| PyRuntimeError::new_err("oxytorch: the size of a gradient cannot be computed"))?;
-        let kwargs = PyDict::new(py);
-        kwargs.set_item(intern!(py, "dtype"), Torch::get(py)?.dtype_object(py, ty.dtype))?;
-        kwargs.set_item(intern!(py, "device"), device_object(py, ty.device)?)?;
+        let kwargs = [("dtype", Torch::get(py)?.dtype_object(py, ty.dtype))].into_py_dict(py)?;
         py.import(intern!(py, "torch"))?.call_method(intern!(py, "zeros"), (PyTuple::new(py, shape)?,), Some(&kwargs))
     }
 

@@ -1,0 +1,391 @@
+//! Sizes that are variables, and the numbers that are computed of them.
+//!
+//! A tensor that comes in may have sizes that later calls bring anew: its check binds variables. The numbers that the program makes of sizes
+//! carry the expression as their source (`Source::Expr`); the machine computes with expressions as it does with the numbers. What a
+//! comparison says is relied on as a fact of the trace, and whoever needs the number itself relies on its value.
+
+use super::graph::{NotRecorded, Recorded};
+use super::{Origin, Recording, Val};
+use crate::backend::TensorSpec;
+use crate::guard::Check;
+use crate::obj::{Obj, items_of, py, tuple_of};
+use crate::policy::Marks;
+use crate::sizes::{Size, SizeObject, SizedSpec};
+use crate::source::{Source, SourceId};
+use crate::types::types;
+use ox_ops::decide::{are_different, assured};
+use ox_ops::{Atom, Fact, Hints, Sym, Var, at_hints};
+use pyo3::prelude::*;
+use pyo3::types::PyDict;
+use rustc_hash::FxHashMap;
+
+/// The sizes of a recording.
+#[derive(Default)]
+pub struct Sizing {
+    /// `dynamic=` of the user's.
+    pub dynamic: Option<bool>,
+    /// What each variable is in this call.
+    hints: Hints,
+    /// Shapes of tensors from outside that have variables, by address.
+    shapes: FxHashMap<usize, Vec<Sym>>,
+    /// Variables by what they are now and may be: equal sizes are taken for one until a call says otherwise.
+    shared: FxHashMap<(i64, i64, i64), Var>,
+    /// Facts that stand in the checks already.
+    facts: rustc_hash::FxHashSet<Fact>,
+}
+
+impl Sizing {
+    /// Behind an action nothing is known of what tensors are; numbers of earlier segments keep their expressions.
+    pub fn begin_segment(&mut self) {
+        self.shapes.clear();
+        self.shared.clear();
+        self.facts.clear();
+    }
+}
+
+/// Sizes below are not told apart from constants: broadcasting and memory orders depend on them.
+const LEAST: i64 = 2;
+
+impl Recording {
+    /// The check of a tensor: with variables in the place of sizes that may be others in later calls.
+    pub(super) fn tensor_check(&mut self, tensor: &Obj, source: SourceId, spec: TensorSpec) -> Check {
+        let place = self.tree.sources.borrow().show(source);
+        let ranges: Vec<Option<(i64, i64)>> = self.variable_dims(tensor, source, &place, &spec);
+        if ranges.iter().all(Option::is_none) {
+            return Check::Tensor(source, spec);
+        }
+        let dims: Vec<(usize, Option<(i64, i64)>)> = ranges.into_iter().enumerate().collect();
+        let sizes = dims.into_iter().map(|(d, range)| match range {
+            Some(range) => self.variable(&place, d, spec.sizes[d], range),
+            None => Size::Known(spec.sizes[d]),
+        });
+        let sizes = sizes.collect();
+        let sized = SizedSpec::new(spec, sizes);
+        self.sizing.shapes.insert(tensor.id(), sized.shape());
+        Check::Sized(source, sized)
+    }
+
+    /// For each dimension that is a variable, its range.
+    fn variable_dims(&self, tensor: &Obj, source: SourceId, place: &str, spec: &TensorSpec) -> Vec<Option<(i64, i64)>> {
+        let none = || vec![None; spec.sizes.len()];
+        if self.sizing.dynamic == Some(false) {
+            return none();
+        }
+        let marks = Marks::of(tensor);
+        let all = self.sizing.dynamic == Some(true) && !self.belongs_to_model(tensor, source);
+        let varying = self.tree.varying_sizes.borrow();
+        let is_variable = |d: usize| match marks.of_dim(d) {
+            Some(marked) => marked,
+            None => all || varying.contains(&(place.to_string(), d)),
+        };
+        let range = |d: usize| (spec.sizes[d] >= LEAST && is_variable(d)).then(|| marks.range(d, LEAST));
+        (0..spec.sizes.len()).map(range).collect()
+    }
+
+    /// Parameters and buffers, what hangs on them, and what is no argument at all: their sizes rarely change.
+    fn belongs_to_model(&self, tensor: &Obj, source: SourceId) -> bool {
+        let sources = self.tree.sources.borrow();
+        let place = sources.show(source);
+        tensor.class_is(types().parameter)
+            || ["._parameters[", "._buffers["].iter().any(|table| place.contains(table))
+            || place.ends_with(".grad")
+            || sources.is_of_surroundings(source)
+            || self.is_of_optimizer(source)
+    }
+
+    fn variable(&mut self, place: &str, dim: usize, size: i64, (lo, hi): (i64, i64)) -> Size {
+        let alone = self.tree.lone_sizes.borrow().contains(&(place.to_string(), dim));
+        let key = (size, lo, hi);
+        if let Some(var) = self.sizing.shared.get(&key).filter(|_| !alone) {
+            return Size::Same(var.clone());
+        }
+        let var = Var::size(self.tree.next_variable(), lo, hi, 1);
+        self.sizing.hints.insert(var.clone(), size);
+        if !alone {
+            self.sizing.shared.insert(key, var.clone());
+        }
+        Size::Bind(var)
+    }
+
+    /// What variables of earlier segments are in this call.
+    pub fn adopt_sizes(&mut self, known: impl Iterator<Item = (u32, i64)>) {
+        // A variable is told by its number alone.
+        self.sizing.hints.extend(known.map(|(id, size)| (Var::size(id, i64::MIN, i64::MAX, 1), size)));
+    }
+
+    /// The expression that a source stands for.
+    pub fn expr_of(&self, source: SourceId) -> Option<Sym> {
+        match self.tree.sources.borrow().get(source) {
+            Source::Expr(sym) => Some(sym.clone()),
+            _ => None,
+        }
+    }
+
+    /// A number with the expression that it is the value of.
+    fn number(&mut self, value: i64, sym: Sym) -> Val {
+        let free = sym.as_const().is_none().then(|| self.source(Source::Expr(sym)));
+        Val { obj: Obj::int(value), free }
+    }
+
+    /// Sizes of a tensor that may be variables; None if none is.
+    fn sizes_of(&mut self, tensor: &Obj) -> Option<Vec<Sym>> {
+        let sizes = match self.origin(tensor) {
+            Origin::Lazy(n) => {
+                let follower = self.graph.follower.as_ref()?;
+                match follower.of(&self.graph.lazies[n].node) {
+                    Some(sizes) => sizes,
+                    None => {
+                        self.fix_sizes();
+                        return None;
+                    }
+                }
+            }
+            _ => self.sizing.shapes.get(&tensor.id())?.clone(),
+        };
+        sizes.iter().any(|size| size.as_const().is_none()).then_some(sizes)
+    }
+
+    /// Something depends on sizes in a way that is not known: they must be what they are.
+    fn fix_sizes(&mut self) {
+        let hints: Vec<(Var, i64)> = self.sizing.hints.iter().map(|(var, hint)| (var.clone(), *hint)).collect();
+        for (var, hint) in hints {
+            self.rely_on_fact(Fact::Equal(Sym::var(&var), Sym::from(hint)));
+        }
+    }
+
+    pub fn rely_on_fact(&mut self, fact: Fact) {
+        if self.sizing.facts.insert(fact.clone()) {
+            self.checks.push(Check::Fact(fact));
+        }
+    }
+
+    /// What a function that returns no tensor says of a tensor, with the expressions of sizes in it.
+    pub(super) fn sized_result(&mut self, name: &str, args: &[Val], result: Obj) -> Val {
+        let sizes = args.first().and_then(|tensor| self.sizes_of(&tensor.obj));
+        let Some(sizes) = sizes else { return result.into() };
+        let number = |rec: &mut Recording, sym: Sym| match result.bind().extract::<i64>() {
+            Ok(value) => rec.number(value, sym),
+            Err(_) => result.clone().into(),
+        };
+        match name {
+            "shape" | "size" if result.is_instance_of(types().tuple) => {
+                for (n, (item, sym)) in items_of(&result).into_iter().zip(sizes).enumerate() {
+                    let free = sym.as_const().is_none().then(|| self.source(Source::Expr(sym)));
+                    self.stow(&result, Obj::int(n as i64), &Val { obj: item, free });
+                }
+                result.into()
+            }
+            "size" => {
+                let dim: Option<i64> = args.get(1).and_then(|dim| dim.obj.bind().extract().ok());
+                let place = dim.map(|dim| if dim < 0 { dim + sizes.len() as i64 } else { dim });
+                match place.and_then(|place| sizes.get(place as usize)) {
+                    Some(sym) => number(self, sym.clone()),
+                    None => self.fixed_result(&result),
+                }
+            }
+            "__len__" => number(self, sizes[0].clone()),
+            "numel" | "nelement" => number(self, sizes.iter().product()),
+            "__get__" | "is_contiguous" | "dim" | "ndim" | "ndimension" | "dtype" | "device" | "layout" | "requires_grad"
+            | "is_floating_point" | "is_complex" | "element_size" | "itemsize" | "get_device" | "is_leaf" | "type" => {
+                result.into()
+            }
+            _ if name.starts_with("is_") => result.into(),
+            _ => self.fixed_result(&result),
+        }
+    }
+
+    fn fixed_result(&mut self, result: &Obj) -> Val {
+        self.fix_sizes();
+        result.clone().into()
+    }
+
+    /// The node of a size expression, for calls that are given the number.
+    pub(super) fn size_node(&mut self, sym: &Sym) -> Recorded<Obj> {
+        if let Some(node) = self.graph.size_nodes.get(sym) {
+            return Ok(node.clone());
+        }
+        let node = match sym.as_var() {
+            Some(var) => self.size_input(var)?,
+            None => self.expression_node(sym)?,
+        };
+        self.graph.size_nodes.insert(sym.clone(), node.clone());
+        Ok(node)
+    }
+
+    fn size_input(&mut self, var: &Var) -> Recorded<Obj> {
+        let sym = Sym::var(var);
+        let hint = Obj::int(self.sizing.hints.get(var).copied().unwrap_or(LEAST));
+        let source = self.source(Source::Expr(sym.clone()));
+        let name = format!("in{}_{sym}", self.graph.inputs.len());
+        let node = self.graph.node("placeholder", &Obj::str(&name), &[], None, &name)?;
+        let entry = super::graph::InputEntry { object: hint.clone(), source, node: node.clone(), shadow: hint.clone() };
+        self.graph.inputs.push(entry);
+        self.note_size(&node, &sym, &hint)?;
+        Ok(node)
+    }
+
+    fn note_size(&mut self, node: &Obj, sym: &Sym, value: &Obj) -> PyResult<()> {
+        let meta = node.attr("meta")?;
+        meta.bind().set_item("example_value", value.bind())?;
+        meta.bind().set_item("size", pyo3::Bound::new(py(), SizeObject(sym.clone()))?)?;
+        self.follow(node);
+        Ok(())
+    }
+
+    /// A sum of products, each factor a node.
+    fn expression_node(&mut self, sym: &Sym) -> Recorded<Obj> {
+        let constant = Some(Sym::from(sym.constant())).filter(|constant| !constant.is_zero());
+        let mut sum: Option<(Sym, Obj)> = constant.map(|constant| (constant, Obj::int(sym.constant())));
+        for (factors, times) in sym.terms().to_vec() {
+            let mut term: Option<(Sym, Obj)> = (times != 1).then(|| (Sym::from(times), Obj::int(times)));
+            for factor in &factors {
+                let node = self.atom_node(factor)?;
+                term = Some(match term {
+                    Some(term) => self.integer_node("mul", term, node)?,
+                    None => node,
+                });
+            }
+            let term = term.expect("a term has a factor");
+            sum = Some(match sum {
+                Some(sum) => self.integer_node("add", sum, term)?,
+                None => term,
+            });
+        }
+        Ok(sum.expect("an expression has a term").1)
+    }
+
+    fn atom_node(&mut self, atom: &Atom) -> Recorded<(Sym, Obj)> {
+        let (name, parts) = match atom {
+            Atom::Var(var) => return Ok((Sym::var(var), self.size_node(&Sym::var(var))?)),
+            Atom::Div(parts) => ("floordiv", parts),
+            Atom::Mod(parts) => ("mod", parts),
+            Atom::Min(parts) => ("min", parts),
+            Atom::Max(parts) => ("max", parts),
+        };
+        let mut operand = |sym: &Sym| match sym.as_const() {
+            Some(known) => Ok((sym.clone(), Obj::int(known))),
+            None => Ok::<_, NotRecorded>((sym.clone(), self.size_node(sym)?)),
+        };
+        let (left, right) = (operand(&parts.0)?, operand(&parts.1)?);
+        self.integer_node(name, left, right)
+    }
+
+    fn integer_node(&mut self, name: &str, left: (Sym, Obj), right: (Sym, Obj)) -> Recorded<(Sym, Obj)> {
+        let (a, b) = (&left.0, &right.0);
+        let sym = match name {
+            "add" => a + b,
+            "mul" => a * b,
+            "floordiv" => a.div(b),
+            "mod" => a.rem(b),
+            "min" => a.lesser(b),
+            _ => a.greater(b),
+        };
+        let module = if matches!(name, "min" | "max") { "builtins" } else { "operator" };
+        let function: Obj = py().import(module)?.getattr(name)?.into();
+        self.graph.size_calls += 1;
+        let label = format!("z{}", self.graph.size_calls);
+        let node = self.graph.node("call_function", &function, &[left.1, right.1], Some(&PyDict::new(py()).into()), &label)?;
+        let value = Obj::int(sym.eval(&|var| self.sizing.hints.get(var).copied()).unwrap_or(0));
+        self.note_size(&node, &sym, &value)?;
+        Ok((sym, node))
+    }
+
+    /// The graph's node of an input tensor says which of its sizes are variables.
+    pub(super) fn note_shape(&mut self, tensor: &Obj, source: SourceId, node: &Obj) -> Recorded<()> {
+        let sized = self.checks.iter().find_map(|check| match check {
+            Check::Sized(of, sized) if *of == source => Some(sized.clone()),
+            _ => None,
+        });
+        let Some(sized) = sized.filter(|_| self.sizing.shapes.contains_key(&tensor.id())) else { return Ok(()) };
+        let meta = node.attr("meta")?;
+        meta.bind().set_item("sizes", size_tuple(&sized.shape())?.bind())?;
+        meta.bind().set_item("strides", size_tuple(&sized.stride_syms())?.bind())?;
+        Ok(())
+    }
+
+    /// Before the tensor's own placeholder: those of its sizes.
+    pub(super) fn size_inputs(&mut self, tensor: &Obj) -> Recorded<()> {
+        let Some(shape) = self.sizing.shapes.get(&tensor.id()).cloned() else { return Ok(()) };
+        self.begin_following()?;
+        for size in shape.iter().filter(|size| size.as_const().is_none()) {
+            self.size_node(size)?;
+        }
+        Ok(())
+    }
+
+    fn begin_following(&mut self) -> PyResult<()> {
+        if self.graph.follower.is_some() {
+            return Ok(());
+        }
+        let device = self.device()?;
+        self.graph.follower = self.backend.sizes(&self.graph.fx, &device);
+        // What was recorded before had no variables.
+        let nodes: Vec<Obj> = self.graph.fx.attr("nodes")?.bind().try_iter()?.flatten().map(Obj::from).collect();
+        nodes.iter().for_each(|node| self.follow(node));
+        Ok(())
+    }
+
+    /// Tells the follower of a node.
+    pub(super) fn follow(&mut self, node: &Obj) {
+        if let Some(follower) = &mut self.graph.follower {
+            follower.follow(node);
+        }
+    }
+
+    /// Integer arithmetic and comparisons of sizes. None if something else is at hand.
+    pub fn size_call(&mut self, name: &str, args: &[Val], result: &Obj) -> Option<Val> {
+        if !args.iter().any(|arg| arg.free.is_some_and(|free| self.expr_of(free).is_some())) {
+            return None;
+        }
+        let syms = args.iter().map(|arg| self.integer(arg)).collect::<Option<Vec<Sym>>>()?;
+        let (a, b) = (syms.first()?, syms.get(1).unwrap_or(&Sym::ZERO));
+        let value = match (name, syms.len()) {
+            ("add", 2) => a + b,
+            ("sub", 2) => a - b,
+            ("mul", 2) => a * b,
+            ("floordiv", 2) if b.is_positive() => a.div(b),
+            ("mod", 2) if b.is_positive() => a.rem(b),
+            ("neg", 1) => -a,
+            ("pos" | "index", 1) => a.clone(),
+            ("eq" | "ne" | "lt" | "le" | "gt" | "ge", 2) => {
+                self.rely_on_comparison(name, a, b);
+                return Some(result.clone().into());
+            }
+            ("truth", 1) => {
+                self.rely_on_comparison("ne", a, &Sym::ZERO);
+                return Some(result.clone().into());
+            }
+            _ => return None,
+        };
+        Some(self.number(result.bind().extract().ok()?, value))
+    }
+
+    /// An int that is an expression of sizes, or a constant.
+    fn integer(&self, arg: &Val) -> Option<Sym> {
+        match arg.free {
+            Some(source) => self.expr_of(source),
+            None => arg.obj.class_is(types().int).then(|| arg.obj.bind().extract::<i64>().ok().map(Sym::from)).flatten(),
+        }
+    }
+
+    /// What a comparison says stays so.
+    fn rely_on_comparison(&mut self, name: &str, a: &Sym, b: &Sym) {
+        let gap = a - b;
+        let (_, facts) = at_hints(self.sizing.hints.clone(), || match name {
+            "lt" | "ge" => assured(&gap) || assured(&(&-&gap - 1)),
+            "gt" | "le" => assured(&(&gap - 1)) || assured(&-&gap),
+            _ => are_different(a, b),
+        });
+        facts.into_iter().for_each(|fact| self.rely_on_fact(fact));
+    }
+}
+
+fn size_tuple(sizes: &[Sym]) -> PyResult<Obj> {
+    let object = |sym: &Sym| -> PyResult<Obj> {
+        Ok(match sym.as_const() {
+            Some(known) => Obj::int(known),
+            None => pyo3::Bound::new(py(), SizeObject(sym.clone()))?.into(),
+        })
+    };
+    tuple_of(&sizes.iter().map(object).collect::<PyResult<Vec<Obj>>>()?)
+}

@@ -1,0 +1,130 @@
+//! Sizes inside of containers: tuples, lists and slices that the program builds of sizes keep the expressions of what is in them, as far as
+//! the machine does the building.
+
+use super::{R, Vm};
+use crate::obj::Obj;
+use crate::record::{DEPTH, Val};
+use crate::state::TorchState;
+use crate::types::types;
+use ox_bytecode::CompareOp;
+use pyo3::prelude::*;
+
+impl Vm {
+    /// Whether the value is an expression of sizes.
+    pub fn is_size(&self, value: &Val) -> bool {
+        let source = value.free.zip(self.rec.as_ref());
+        source.is_some_and(|(source, rec)| rec.expr_of(source).is_some())
+    }
+
+    /// The object, its value relied on unless that is an expression of sizes, or has some inside.
+    pub fn settled_but_sizes(&mut self, value: &Val) -> Obj {
+        if self.is_size(value) {
+            return value.obj.clone();
+        }
+        match (&mut self.rec, value.free) {
+            (Some(rec), None) => {
+                rec.settle_but_sizes(&value.obj, DEPTH);
+                value.obj.clone()
+            }
+            _ => self.settled(value),
+        }
+    }
+
+    pub fn all_but_sizes(&mut self, values: &[Val]) -> Vec<Obj> {
+        values.iter().map(|value| self.settled_but_sizes(value)).collect()
+    }
+
+    /// Notes which items of a container of ours, from the first on, are expressions.
+    pub fn keep_sizes(&mut self, container: &Obj, first: usize, values: &[Val]) {
+        for (n, value) in values.iter().enumerate() {
+            if self.is_size(value) {
+                self.stow(container, Obj::int((first + n) as i64), value);
+            }
+        }
+    }
+
+    /// An argument of a torch call, if the graph takes it as an expression. Autocast looks at the arguments by itself.
+    pub fn size_for_graph(&mut self, value: &Val) -> Option<Val> {
+        if self.rec.is_none() || TorchState::now().ok()?.autocast.is_some() {
+            return None;
+        }
+        match value.free {
+            Some(_) => self.is_size(value).then(|| value.clone()),
+            None => Some(self.settled_but_sizes(value).into()),
+        }
+    }
+
+    /// A tuple or list of ours with expressions in it.
+    pub fn holds_sizes(&self, object: &Obj) -> bool {
+        let is_sequence = object.is_instance_of(types().tuple) || object.class_is(types().list);
+        is_sequence && self.rec.as_ref().is_some_and(|rec| rec.has_stowed(object))
+    }
+
+    /// `shape[:-1]`
+    pub fn slice_of_sizes(&mut self, object: &Obj, index: &Obj) -> R<Option<Val>> {
+        if !index.class_is(types().slice) || !object.is_instance_of(types().tuple) || !self.holds_sizes(object) {
+            return Ok(None);
+        }
+        let values = self.items_made_here(object);
+        let places: (isize, isize, isize) = index.bind().call_method1("indices", (values.len(),))?.extract()?;
+        let mut taken = Vec::new();
+        let mut at = places.0;
+        while (places.2 > 0 && at < places.1) || (places.2 < 0 && at > places.1) {
+            taken.push(values[at as usize].clone());
+            at += places.2;
+        }
+        let cut = Obj::from(object.bind().get_item(index.bind())?);
+        self.made_of_sizes(cut, &taken).map(Some)
+    }
+
+    /// `shape + (1, n)`
+    pub fn joined_sizes(&mut self, left: &Obj, right: &Obj) -> R<Option<Val>> {
+        let are_tuples = left.is_instance_of(types().tuple) && right.is_instance_of(types().tuple);
+        if !are_tuples || !(self.holds_sizes(left) || self.holds_sizes(right)) {
+            return Ok(None);
+        }
+        let is_ours = |vm: &Vm, object: &Obj| !matches!(vm.origin(object), crate::record::Origin::Outside(_));
+        if !is_ours(self, left) || !is_ours(self, right) {
+            return Ok(None);
+        }
+        let values = [self.items_made_here(left), self.items_made_here(right)].concat();
+        let joined = Obj::from(left.bind().add(right.bind())?);
+        self.made_of_sizes(joined, &values).map(Some)
+    }
+
+    /// Items that were not looked at: all numbers among them are as free as they were.
+    pub fn made_of_sizes(&mut self, container: Obj, values: &[Val]) -> R<Val> {
+        let made = self.made(container.clone());
+        values.iter().enumerate().for_each(|(n, value)| self.stow(&container, Obj::int(n as i64), value));
+        Ok(made)
+    }
+
+    /// `shape == (b, n)`: size by size, up to the first that differs.
+    pub fn compare_sizes(&mut self, op: CompareOp, left: &Obj, right: &Obj) -> R<Option<bool>> {
+        let wanted = match op {
+            CompareOp::Equal => true,
+            CompareOp::NotEqual => false,
+            _ => return Ok(None),
+        };
+        let are_tuples = left.is_instance_of(types().tuple) && right.is_instance_of(types().tuple);
+        if !are_tuples || !(self.holds_sizes(left) || self.holds_sizes(right)) {
+            return Ok(None);
+        }
+        let (ours, theirs) = (self.items_made_here(left), self.items_made_here(right));
+        let is_int = |value: &Val| value.obj.class_is(types().int);
+        let is_ours = |vm: &Vm, object: &Obj| !matches!(vm.origin(object), crate::record::Origin::Outside(_));
+        if !ours.iter().chain(&theirs).all(is_int) || !is_ours(self, left) || !is_ours(self, right) {
+            return Ok(None);
+        }
+        if ours.len() != theirs.len() {
+            return Ok(Some(!wanted));
+        }
+        for (a, b) in ours.iter().zip(&theirs) {
+            let same = self.pure_call("eq", &[a.clone(), b.clone()])?;
+            if !same.obj.truth()? {
+                return Ok(Some(!wanted));
+            }
+        }
+        Ok(Some(wanted))
+    }
+}

@@ -1,0 +1,232 @@
+//! Decisions about sizes that are not known.
+//!
+//! A front end that has seen a program run knows what each size was then: its hint. Where a rule asks whether two sizes are equal, and that
+//! does not follow from what is known of them, the answer is taken at the hints and noted as a fact: the graph is right for all sizes for
+//! which the facts hold. Without hints (`at_hints` is not running on this thread) nothing is decided.
+
+use crate::error::OpError;
+pub use crate::infer::are_different;
+use ox_ir::sym::Atom;
+use ox_ir::{Sym, Var};
+use rustc_hash::FxHashMap;
+use std::cell::RefCell;
+use std::fmt;
+
+/// What must hold of sizes for a recorded graph to be right.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub enum Fact {
+    Equal(Sym, Sym),
+    Unequal(Sym, Sym),
+    AtLeast(Sym, i64),
+}
+
+impl Fact {
+    /// Whether it holds under an assignment. What cannot be computed does not.
+    pub fn holds(&self, value: &dyn Fn(&Var) -> Option<i64>) -> bool {
+        match self {
+            Fact::Equal(a, b) => a.eval(value).is_some_and(|a| b.eval(value) == Some(a)),
+            Fact::Unequal(a, b) => a.eval(value).is_some_and(|a| b.eval(value).is_some_and(|b| a != b)),
+            Fact::AtLeast(a, least) => a.eval(value).is_some_and(|a| a >= *least),
+        }
+    }
+
+    /// The variable that an equation decides, and what it is then.
+    pub fn solved(&self) -> Option<(Var, Sym)> {
+        let Fact::Equal(a, b) = self else { return None };
+        let gap = a - b;
+        // The youngest variable goes: it is defined by older ones.
+        gap.vars().into_iter().rev().find_map(|var| {
+            let rest = |sign: i64| &(&gap - &(&Sym::var(&var) * sign)) * -sign;
+            match gap.coeff(&var)?.as_const()? {
+                factor @ (1 | -1) => Some((var.clone(), rest(factor))),
+                factor => {
+                    let rest = &gap - &(&Sym::var(&var) * factor);
+                    let value = rest.as_const().filter(|c| c % factor == 0)?;
+                    Some((var.clone(), Sym::from(-value / factor)))
+                }
+            }
+        })
+    }
+
+    /// The sizes that stand inside of divisions, remainders, minima and maxima of an equation; if there are none, all.
+    pub fn knots(&self) -> std::collections::BTreeSet<Var> {
+        let Fact::Equal(a, b) = self else { return self.vars() };
+        let gap = a - b;
+        let atoms = gap.terms().iter().flat_map(|(factors, _)| factors);
+        let inside = |atom: &Atom| match atom {
+            Atom::Var(_) => Vec::new(),
+            Atom::Div(p) | Atom::Mod(p) | Atom::Min(p) | Atom::Max(p) => p.0.vars().into_iter().chain(p.1.vars()).collect(),
+        };
+        let knots: std::collections::BTreeSet<Var> = atoms.flat_map(inside).collect();
+        if knots.is_empty() { self.vars() } else { knots }
+    }
+
+    pub fn vars(&self) -> std::collections::BTreeSet<Var> {
+        match self {
+            Fact::Equal(a, b) | Fact::Unequal(a, b) => a.vars().into_iter().chain(b.vars()).collect(),
+            Fact::AtLeast(a, _) => a.vars(),
+        }
+    }
+}
+
+impl fmt::Display for Fact {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Fact::Equal(a, b) => write!(f, "{a} == {b}"),
+            Fact::Unequal(a, b) => write!(f, "{a} != {b}"),
+            Fact::AtLeast(a, least) => write!(f, "{a} >= {least}"),
+        }
+    }
+}
+
+/// What sizes were when the program ran.
+pub type Hints = FxHashMap<Var, i64>;
+
+struct Deciding {
+    hints: Hints,
+    facts: Vec<Fact>,
+}
+
+impl Deciding {
+    fn hint(&self, sym: &Sym) -> Option<i64> {
+        sym.eval(&|var| self.hints.get(var).copied())
+    }
+
+    fn note(&mut self, fact: Fact) {
+        if !self.facts.contains(&fact) {
+            self.facts.push(fact);
+        }
+    }
+}
+
+thread_local! {
+    static DECIDING: RefCell<Option<Deciding>> = const { RefCell::new(None) };
+}
+
+/// Puts back what was there, also if the work panics.
+struct Restore(Option<Deciding>);
+
+impl Drop for Restore {
+    fn drop(&mut self) {
+        DECIDING.with(|now| *now.borrow_mut() = self.0.take());
+    }
+}
+
+/// Runs `f` with these hints; its value, and what was relied on.
+pub fn at_hints<T>(hints: Hints, f: impl FnOnce() -> T) -> (T, Vec<Fact>) {
+    let _restore = Restore(DECIDING.with(|now| now.borrow_mut().replace(Deciding { hints, facts: Vec::new() })));
+    let value = f();
+    let facts = DECIDING.with(|now| now.borrow_mut().as_mut().map(|deciding| std::mem::take(&mut deciding.facts)));
+    (value, facts.unwrap_or_default())
+}
+
+fn decide<T>(f: impl FnOnce(&mut Deciding) -> Option<T>) -> Option<T> {
+    DECIDING.with(|now| now.borrow_mut().as_mut().and_then(f))
+}
+
+/// Whether two sizes differ, by their hints. None without hints.
+pub(crate) fn differ_here(a: &Sym, b: &Sym) -> Option<bool> {
+    decide(|deciding| {
+        let same = deciding.hint(a)? == deciding.hint(b)?;
+        let (a, b) = (a.clone(), b.clone());
+        deciding.note(if same { Fact::Equal(a, b) } else { Fact::Unequal(a, b) });
+        Some(!same)
+    })
+}
+
+/// True if `sym >= 0` is certain, or is so at the hints, which is relied on then.
+pub fn assured(sym: &Sym) -> bool {
+    sym.is_nonneg()
+        || decide(|deciding| {
+            let holds = deciding.hint(sym)? >= 0;
+            holds.then(|| deciding.note(Fact::AtLeast(sym.clone(), 0)))
+        })
+        .is_some()
+}
+
+/// Whether `a > b`: certainly, or at the hints. Either answer is relied on.
+pub(crate) fn exceeds(a: &Sym, b: &Sym) -> bool {
+    let gap = a - b;
+    if gap.is_positive() || (-&gap).is_nonneg() {
+        return gap.is_positive();
+    }
+    decide(|deciding| {
+        let more = deciding.hint(&gap)? > 0;
+        deciding.note(if more { Fact::AtLeast(gap.clone(), 1) } else { Fact::AtLeast(-&gap, 0) });
+        Some(more)
+    })
+    .unwrap_or(false)
+}
+
+/// The lesser of two sizes: the one that is so at the hints, where there are some.
+pub(crate) fn lesser(a: &Sym, b: &Sym) -> Sym {
+    let known = a.lesser(b);
+    if known == *a || known == *b {
+        return known;
+    }
+    match (assured(&(b - a)), assured(&(a - b))) {
+        (true, _) => a.clone(),
+        (_, true) => b.clone(),
+        _ => known,
+    }
+}
+
+/// A shape that a tensor gets: none of its sizes is negative, and none is 0 that was not when the program ran.
+pub fn rely_on_shape(shape: &[Sym]) {
+    for size in shape.iter().filter(|size| !size.is_positive()) {
+        decide(|deciding| {
+            match deciding.hint(size)? {
+                0 if size.is_zero() => {}
+                0 => deciding.note(Fact::Equal(size.clone(), Sym::ZERO)),
+                _ => deciding.note(Fact::AtLeast(size.clone(), 1)),
+            }
+            Some(())
+        });
+    }
+}
+
+/// Two sizes must be one for an operation to have a type.
+pub(crate) fn undecided(a: &Sym, b: &Sym, what: impl Into<String>) -> OpError {
+    match decide(|deciding| Some(deciding.hint(a)? == deciding.hint(b)?)) {
+        Some(true) => OpError::Undecided(a.clone(), b.clone()),
+        _ => OpError::unsupported(what),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sizes() -> (Var, Var) {
+        (Var::size(0, 2, i64::MAX, 1), Var::size(1, 2, i64::MAX, 1))
+    }
+
+    #[test]
+    fn what_follows_is_no_fact() {
+        let (a, _) = sizes();
+        let (answer, facts) = at_hints(Hints::from_iter([(a.clone(), 5)]), || exceeds(&Sym::var(&a), &Sym::ONE));
+        assert!(answer && facts.is_empty());
+    }
+
+    #[test]
+    fn what_does_not_follow_is_decided_once() {
+        let (a, b) = sizes();
+        let hints = Hints::from_iter([(a.clone(), 5), (b.clone(), 7)]);
+        let (a, b) = (Sym::var(&a), Sym::var(&b));
+        let (answers, facts) = at_hints(hints, || [differ_here(&a, &b), differ_here(&a, &b), differ_here(&a, &Sym::from(5i64))]);
+        assert_eq!(answers, [Some(true), Some(true), Some(false)]);
+        assert_eq!(facts, [Fact::Unequal(a.clone(), b.clone()), Fact::Equal(a.clone(), Sym::from(5i64))]);
+        assert_eq!(differ_here(&a, &b), None);
+    }
+
+    #[test]
+    fn equations_are_solved_for_one_variable() {
+        let (a, b) = sizes();
+        let (x, y) = (Sym::var(&a), Sym::var(&b));
+        assert_eq!(Fact::Equal(x.clone(), y.clone()).solved(), Some((b.clone(), x.clone())));
+        assert_eq!(Fact::Equal(&x * 4, Sym::from(64i64)).solved(), Some((a.clone(), Sym::from(16i64))));
+        assert_eq!(Fact::Equal(&x * 2, &y * 3).solved(), None);
+        assert_eq!(Fact::Equal(&x + 1, &y * 3).solved(), Some((a, &(&y * 3) - 1)));
+        assert_eq!(Fact::Unequal(x, y).solved(), None);
+    }
+}

@@ -1,0 +1,89 @@
+//! A graph imported while it is captured, for the sizes of its tensors.
+
+use super::importer::{How, Importer};
+use super::refusal::{Import, Refusal};
+use super::sizes::{Known, hint_of};
+use crate::recorded::Recorded;
+use ox_capture::{Obj, Sizes};
+use ox_driver::guarded;
+use ox_ir::{Device, Sym};
+use ox_ops::{ValueOf, at_hints};
+use pyo3::prelude::*;
+use pyo3::types::PyTuple;
+
+pub struct Follower {
+    graph: Bound<'static, PyAny>,
+    nodes: Vec<Bound<'static, PyAny>>,
+    known: Known,
+    device: Device,
+    /// None before the first node, and when something could not be followed.
+    importer: Option<Importer<'static>>,
+    lost: bool,
+}
+
+impl Follower {
+    pub fn new(graph: &Obj, device: Device) -> PyResult<Follower> {
+        let recorded = Bound::new(ox_capture::py(), Recorded::new(graph.bind().clone().unbind(), None))?;
+        Ok(Follower {
+            graph: recorded.into_any(),
+            nodes: Vec::new(),
+            known: Known::default(),
+            device,
+            importer: None,
+            lost: false,
+        })
+    }
+
+    fn take(&mut self, node: Bound<'static, PyAny>) -> Import<()> {
+        if let Some((var, hint)) = hint_of(&node)? {
+            self.known.hints.insert(var.clone(), hint);
+            if let Some(importer) = &mut self.importer {
+                importer.known.hints.insert(var, hint);
+            }
+        }
+        self.nodes.push(node);
+        let mut from = self.nodes.len() - 1;
+        loop {
+            let (result, _) = at_hints(self.known.hints.clone(), || self.step_from(from));
+            match result {
+                Ok(()) => return Ok(()),
+                Err(refusal) => self.known.learn_from(refusal)?,
+            }
+            (self.importer, from) = (None, 0);
+        }
+    }
+
+    fn step_from(&mut self, from: usize) -> Import<()> {
+        let how = How { freezing: false, device: Some(self.device), fixed: false };
+        let mut from = from;
+        let importer = match &mut self.importer {
+            Some(importer) => importer,
+            None => {
+                from = 0;
+                let mut importer = Importer::new(&self.graph, how, &self.known)?;
+                importer.find_stale_of(&self.nodes)?;
+                self.importer.insert(importer)
+            }
+        };
+        let examples = PyTuple::empty(ox_capture::py()).into_any();
+        (from..self.nodes.len()).try_for_each(|place| importer.step(place, &self.nodes[place], &examples))
+    }
+}
+
+impl Sizes for Follower {
+    fn follow(&mut self, node: &Obj) {
+        if self.lost {
+            return;
+        }
+        let taken = guarded(|| self.take(node.bind().clone()));
+        self.lost = !matches!(taken, Ok(Ok(())) | Ok(Err(Refusal::Cut { .. })));
+    }
+
+    fn of(&self, node: &Obj) -> Option<Vec<Sym>> {
+        let importer = self.importer.as_ref().filter(|_| !self.lost)?;
+        match importer.value_of(node.id())? {
+            ValueOf::Tensor(tensor) => Some(importer.shape_now(*tensor)),
+            _ => None,
+        }
+    }
+}

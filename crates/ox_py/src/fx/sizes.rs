@@ -1,0 +1,269 @@
+//! The sizes of a captured graph that are not constants.
+//!
+//! The examples of such a graph have the sizes of the call that was captured: the hints. Its placeholders say which sizes stand for
+//! variables. The recorder computes with those; every result is compared with its example at the hints. What cannot be decided without the
+//! hints is a fact that later calls must meet, and a size that an operation cannot take as a variable is fixed: the import is then
+//! begun again, knowing more.
+
+use super::call::Request;
+use super::fake::Fake;
+use super::importer::{How, Imported, Importer, Slot, attempt};
+use super::refusal::{Import, Refusal};
+use ox_capture::SizeObject;
+use ox_ir::graph::Shape;
+use ox_ir::{Sym, Var};
+use ox_ops::decide::rely_on_shape;
+use ox_ops::{Fact, FrontValue, Hints, Layout, TensorRef, ValueOf, at_hints};
+use pyo3::intern;
+use pyo3::prelude::*;
+use pyo3::types::{PyDict, PyTuple};
+use rustc_hash::FxHashMap;
+use std::collections::BTreeSet;
+
+/// What is known of the sizes of a graph.
+#[derive(Clone, Default)]
+pub struct Known {
+    pub hints: Hints,
+    /// Sizes that are no variables of their own.
+    values: FxHashMap<Var, Sym>,
+    pub facts: Vec<Fact>,
+}
+
+impl Known {
+    /// The value of an expression when the graph was captured. None for expressions of other graphs than captured ones.
+    pub fn hint(&self, sym: &Sym) -> Option<i64> {
+        if self.hints.is_empty() { None } else { sym.eval(&|var| self.hints.get(var).copied()) }
+    }
+
+    pub fn resolve(&self, sym: &Sym) -> Sym {
+        if self.values.is_empty() { sym.clone() } else { sym.subst(&|var| self.values.get(var).cloned()) }
+    }
+
+    /// Takes over what must hold. Where that does not decide a size, those that are divided or compared in it are fixed; else all.
+    pub fn learn(&mut self, fact: Fact) {
+        match fact.solved() {
+            Some((var, value)) => {
+                self.facts.push(fact);
+                self.set(var, value);
+            }
+            None => fact.knots().into_iter().for_each(|var| self.fix(var)),
+        }
+    }
+
+    pub fn fix(&mut self, var: Var) {
+        if let Some(hint) = self.hints.get(&var).copied() {
+            self.facts.push(Fact::Equal(Sym::var(&var), Sym::from(hint)));
+            self.set(var, Sym::from(hint));
+        }
+    }
+
+    pub fn fix_all(&mut self) {
+        let vars: BTreeSet<Var> = self.hints.keys().filter(|var| !self.values.contains_key(*var)).cloned().collect();
+        vars.into_iter().for_each(|var| self.fix(var));
+    }
+
+    fn set(&mut self, var: Var, value: Sym) {
+        for known in self.values.values_mut() {
+            *known = known.subst(&|v| (*v == var).then(|| value.clone()));
+        }
+        self.values.insert(var, value);
+    }
+
+    /// What an attempt says of the sizes. Ok with the error back if that is of another kind.
+    pub fn learn_from(&mut self, refusal: Refusal) -> Result<(), Refusal> {
+        match refusal {
+            Refusal::Undecided(fact) => self.learn(fact),
+            Refusal::Fixed { sizes, .. } => sizes.into_iter().for_each(|var| self.fix(var)),
+            other => return Err(other),
+        }
+        Ok(())
+    }
+}
+
+/// Imports a graph; one with sizes that are variables as often as it takes to know enough of them.
+pub fn import<'py>(gm: &Bound<'py, PyAny>, examples: &Bound<'py, PyAny>, how: How) -> Import<Imported> {
+    let mut known = Known { hints: hints_of(gm)?, ..Known::default() };
+    if known.hints.is_empty() {
+        return attempt(gm, examples, how, &known);
+    }
+    if how.fixed {
+        known.fix_all();
+    }
+    loop {
+        let (result, facts) = at_hints(known.hints.clone(), || attempt(gm, examples, how, &known));
+        match result {
+            Ok(imported) => match facts.iter().find(|fact| fact.solved().is_some()) {
+                Some(fact) => known.learn(fact.clone()),
+                None => return Ok(Imported { facts: [known.facts, facts].concat(), ..imported }),
+            },
+            Err(refusal) => known.learn_from(refusal)?,
+        }
+    }
+}
+
+fn hints_of(gm: &Bound<'_, PyAny>) -> Import<Hints> {
+    let py = gm.py();
+    let mut hints = Hints::default();
+    for node in gm.getattr(intern!(py, "graph"))?.getattr(intern!(py, "nodes"))?.try_iter()? {
+        hints.extend(hint_of(&node?)?);
+    }
+    Ok(hints)
+}
+
+/// Of a placeholder of a size.
+pub fn hint_of(node: &Bound<'_, PyAny>) -> Import<Option<(Var, i64)>> {
+    let py = node.py();
+    if node.getattr(intern!(py, "op"))?.extract::<&str>()? != "placeholder" {
+        return Ok(None);
+    }
+    let meta = node.getattr(intern!(py, "meta"))?;
+    let meta = meta.cast::<PyDict>()?;
+    let (Some(size), Some(example)) = (meta.get_item(intern!(py, "size"))?, meta.get_item(intern!(py, "example_value"))?) else {
+        return Ok(None);
+    };
+    let size = size.cast::<SizeObject>()?.get().0.clone();
+    Ok(size.as_var().map(|var| Ok::<_, PyErr>((var.clone(), example.extract()?))).transpose()?)
+}
+
+impl<'py> Importer<'py> {
+    fn note(&self, node: &Bound<'py, PyAny>, name: &str) -> Import<Option<Bound<'py, PyAny>>> {
+        if self.known.hints.is_empty() {
+            return Ok(None);
+        }
+        let meta = node.getattr(intern!(self.py, "meta"))?;
+        Ok(meta.cast::<PyDict>()?.get_item(name)?)
+    }
+
+    /// The size that a node stands for.
+    pub(super) fn captured_size(&self, node: &Bound<'py, PyAny>) -> Import<Option<Sym>> {
+        let Some(size) = self.note(node, "size")? else { return Ok(None) };
+        Ok(Some(self.known.resolve(&size.cast::<SizeObject>()?.get().0)))
+    }
+
+    pub(super) fn captured_size_placeholder(&mut self, size: Sym) -> Import<FrontValue> {
+        let var = size.as_var().filter(|var| !self.recorder.builder().graph().sizes.contains(var)).cloned();
+        self.slots.push(if var.is_some() { Slot::Size } else { Slot::Ignored });
+        if let Some(var) = var {
+            self.recorder.builder().size(var);
+        }
+        Ok(ValueOf::Int(size))
+    }
+
+    /// Shape and strides of an input.
+    pub(super) fn captured_sizes(&self, node: &Bound<'py, PyAny>) -> Import<Option<(Shape, Shape)>> {
+        match (self.note(node, "sizes")?, self.note(node, "strides")?) {
+            (Some(sizes), Some(strides)) => Ok(Some((self.shape_of(&sizes)?, self.shape_of(&strides)?))),
+            _ => Ok(None),
+        }
+    }
+
+    fn shape_of(&self, sizes: &Bound<'py, PyAny>) -> Import<Shape> {
+        let mut shape = Shape::new();
+        for size in sizes.cast::<PyTuple>()?.iter() {
+            shape.push(match size.cast::<SizeObject>() {
+                Ok(size) => self.known.resolve(&size.get().0),
+                Err(_) => Sym::from(size.extract::<i64>()?),
+            });
+        }
+        Ok(shape)
+    }
+
+    /// Sizes that the arguments of a call depend on.
+    fn sizes_in(&self, request: &Request<'py>) -> BTreeSet<Var> {
+        let mut found = BTreeSet::new();
+        let values = request.args.iter().chain(request.kwargs.iter().map(|(_, value)| value));
+        values.for_each(|value| self.collect_sizes(value, &mut found));
+        found
+    }
+
+    fn collect_sizes(&self, value: &FrontValue, found: &mut BTreeSet<Var>) {
+        match value {
+            ValueOf::Int(size) => found.extend(size.vars()),
+            ValueOf::Tensor(tensor) => found.extend(self.recorder.ty(*tensor).shape.iter().flat_map(Sym::vars)),
+            ValueOf::List(items) | ValueOf::Tuple(items) => items.iter().for_each(|item| self.collect_sizes(item, found)),
+            ValueOf::Slice(parts) => parts.iter().for_each(|part| self.collect_sizes(part, found)),
+            _ => {}
+        }
+    }
+
+    pub(super) fn has_sizes(&self, request: &Request<'py>) -> bool {
+        !self.known.hints.is_empty() && !self.sizes_in(request).is_empty()
+    }
+
+    /// A call that is left to torch has results of the sizes that its example shows.
+    pub(super) fn refuse_sizes(&self, request: &Request<'py>, why: &str) -> Import<()> {
+        if !self.has_sizes(request) {
+            return Ok(());
+        }
+        let sizes = self.sizes_in(request).into_iter().collect();
+        Err(Refusal::Fixed { sizes, why: format!("{}: {why} ({})", request.name, self.location) })
+    }
+
+    /// After a call: its results are as large as they are now, or larger than nothing; and how they lie in memory.
+    pub(super) fn note_made(&mut self, value: &FrontValue, example: Option<&Bound<'py, PyAny>>) -> Import<()> {
+        let Some(example) = example.filter(|_| !self.known.hints.is_empty()) else { return Ok(()) };
+        match value {
+            ValueOf::Tensor(tensor) => {
+                rely_on_shape(&self.recorder.ty(*tensor).shape);
+                let (memory, _, whole) = self.recorder.memory(*tensor);
+                if whole && !self.made.contains_key(&memory) {
+                    let strides = example.call_method0(intern!(self.py, "stride"))?;
+                    self.made.insert(memory, strides.extract()?);
+                }
+                Ok(())
+            }
+            ValueOf::Tuple(items) | ValueOf::List(items) => {
+                items.iter().zip(example.try_iter()?).try_for_each(|(item, example)| self.note_made(item, Some(&example?)))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Where an output lies, in terms of sizes. None where its example says all.
+    pub(super) fn captured_layout(&self, tensor: TensorRef, fake: &Fake, offset: &Sym) -> Import<Option<Layout>> {
+        if self.known.hints.is_empty() {
+            return Ok(None);
+        }
+        let (memory, shape, _) = self.recorder.memory(tensor);
+        let own = self.recorder.ty(tensor).shape.clone();
+        let sizes: BTreeSet<Var> = shape.iter().chain(&own).flat_map(Sym::vars).collect();
+        if sizes.is_empty() {
+            return Ok(None);
+        }
+        let strides = match self.recorder.input_strides(tensor) {
+            Some(strides) => Some(strides),
+            None => self.made.get(&memory).and_then(|strides| self.dense_strides(&shape, strides)),
+        };
+        let layout = strides.and_then(|strides| self.recorder.layout(tensor, &strides));
+        match layout.filter(|layout| self.is_at(layout, &own, fake, offset)) {
+            Some(layout) => Ok(Some(layout)),
+            None => {
+                let why = format!("where an output lies in memory ({})", self.location);
+                Err(Refusal::Fixed { sizes: sizes.into_iter().collect(), why })
+            }
+        }
+    }
+
+    /// Whether the layout is that of the example; where a dimension has one element, its stride reaches nothing.
+    fn is_at(&self, layout: &Layout, shape: &[Sym], fake: &Fake, offset: &Sym) -> bool {
+        let strides = shape.iter().zip(&layout.strides).zip(&fake.strides);
+        let same = |((size, ours), theirs): ((&Sym, &Sym), &Sym)| size.is_one() || self.known.hint(ours) == theirs.as_const();
+        strides.into_iter().all(same) && self.known.hint(&layout.offset) == offset.as_const()
+    }
+
+    /// Strides of a tensor without gaps whose dimensions lie in the order of these.
+    fn dense_strides(&self, shape: &[Sym], strides: &[i64]) -> Option<Shape> {
+        let mut order: Vec<usize> = (0..shape.len()).collect();
+        order.sort_by_key(|d| std::cmp::Reverse((strides[*d], !shape[*d].is_one())));
+        let mut out: Shape = smallvec::smallvec![Sym::ONE; shape.len()];
+        let mut next = Sym::ONE;
+        for d in order.into_iter().rev() {
+            if !shape[d].is_one() && self.known.hint(&next) != Some(strides[d]) {
+                return None;
+            }
+            out[d] = next.clone();
+            next = &next * &shape[d];
+        }
+        Some(out)
+    }
+}

@@ -1,0 +1,352 @@
+"""One compile, many sizes: functions and models called with sizes in random order, compared with eager at each."""
+
+import random
+
+import oxytorch
+import pytest
+import torch
+import torch.nn as nn
+import torch.nn.functional as F
+from compare import assert_same
+
+
+def compiled(function, dynamic=None, **options):
+    return oxytorch.compile(function, dynamic=dynamic, **options)
+
+
+def traced(wrapped):
+    report = oxytorch.explain(wrapped)
+    return report.traced if hasattr(report, "traced") else wrapped.report()["traced"]
+
+
+def check(function, calls, dynamic=True, compiles=1):
+    """Each call is made twice."""
+    captured = oxytorch._oxytorch.capture(function, dynamic=dynamic)
+    with torch.no_grad():
+        for args in calls:
+            for _ in range(2):
+                assert_same(captured(*args), function(*args))
+    assert captured.stats()["traced"] == compiles, captured.show()
+    assert captured.stats()["breaks"] == []
+    return captured
+
+
+def rand(*shape):
+    return torch.randn(*shape)
+
+
+# Sizes as numbers.
+
+
+def test_pointwise_takes_any_size():
+    check(lambda x: (x * 2 + 1).relu(), [(rand(n, 7),) for n in (3, 8, 64, 2, 1000)])
+
+
+def test_equal_sizes_are_one_variable():
+    check(lambda x, y: x + y, [(rand(n, m), rand(n, m)) for n, m in ((3, 4), (5, 6), (9, 2))])
+
+
+def test_sizes_that_were_equal_by_chance_are_told_apart():
+    check(lambda x: x.sum(0) + x.sum(1).mean(), [(rand(4, 4),), (rand(4, 5),), (rand(7, 9),), (rand(2, 3),)], compiles=2)
+
+
+def test_what_must_be_equal_is_relied_on():
+    f = lambda x, w: x @ w
+    w = rand(6, 3)
+    captured = check(f, [(rand(n, 6), w) for n in (4, 5, 9)])
+    with pytest.raises(RuntimeError):
+        captured(rand(4, 7), w)
+
+
+def test_shapes_are_numbers_with_a_source():
+    def f(x):
+        b, n, d = x.shape
+        return x.view(b, n, 2, d // 2).transpose(1, 2).reshape(b * 2, n, -1) + x.size(-2) * len(x)
+
+    check(f, [(rand(b, n, 8),) for b, n in ((2, 3), (5, 7), (3, 2), (4, 4))])
+
+
+def test_parts_of_shapes():
+    def f(x):
+        front = x.shape[:-1]
+        return x.view(*front, 4, -1).transpose(-2, -3), x.new_zeros(front + (2,)), torch.ones([*front, 3])
+
+    check(f, [(rand(b, n, 8),) for b, n in ((2, 3), (5, 7), (3, 2))])
+
+
+def test_slices_by_sizes():
+    def f(x, y):
+        n = y.shape[0]
+        return x[:n] + y, x[-n:], x[n // 2 : n], x[: n - 1]
+
+    check(f, [(rand(20, 3), rand(n, 3)) for n in (4, 5, 19, 7)])
+
+
+def test_arange_and_masks():
+    def f(x):
+        n = x.shape[1]
+        places = torch.arange(n)
+        mask = torch.full((n, n), float("-inf")).triu(1)
+        return x + places[None, :] + torch.softmax(mask, -1).sum(0) + torch.tril(torch.ones(n, n)).sum()
+
+    check(f, [(rand(2, n),) for n in (5, 3, 17)])
+
+
+def test_expand_and_numel():
+    def f(x):
+        return x[:, None].expand(x.shape[0], 3, x.shape[1]).sum() / x.numel(), x.unsqueeze(0).expand(2, -1, -1)
+
+    check(f, [(rand(n, m),) for n, m in ((5, 3), (2, 7), (9, 8))])
+
+
+def test_comparisons_split_traces():
+    def f(x):
+        return x.sum(1) if x.shape[1] > 8 else x.mean(1)
+
+    check(f, [(rand(3, n),) for n in (4, 5, 8, 9, 20, 3)], compiles=2)
+
+
+def test_loops_fix_sizes():
+    def f(x):
+        total = x[:, 0]
+        for n in range(1, x.shape[1]):
+            total = total + x[:, n] * n
+        return total
+
+    check(f, [(rand(b, 3),) for b in (4, 5, 9)] + [(rand(4, 5),)], compiles=2)
+
+
+def test_sizes_leave_the_function():
+    def f(x):
+        return x.shape, x.shape[0] * 2, {"n": x.shape[1], "s": slice(0, x.shape[0])}, [x.numel(), f"{len(x.shape)}"]
+
+    check(f, [(rand(n, m),) for n, m in ((5, 3), (2, 7), (9, 8))])
+
+
+def test_a_replaced_size_is_not_the_size():
+    def f(x):
+        places = [x.shape[0], 1]
+        places[0] = 5
+        entries = {"n": x.shape[0]}
+        entries["n"] = 5
+        return x + places[0] + entries["n"]
+
+    check(f, [(rand(5, 2),), (rand(6, 2),)])
+
+
+def test_sizes_as_keys_are_fixed():
+    def f(x, table={3: 1.0, 4: 2.0, (4, 2): 3.0}):
+        return x * table[x.shape[0]] * table.get((x.shape[0], x.shape[1]), 1.0)
+
+    check(f, [(rand(3, 2),), (rand(4, 2),)], compiles=2)
+
+
+def test_sizes_0_and_1_are_constants():
+    check(lambda x, y: x + y, [(rand(n, 3), rand(4, 3)) for n in (4, 1)], compiles=2)
+    check(lambda x: x.sum(0), [(rand(n, 3),) for n in (4, 0, 1, 7)], compiles=3)
+
+
+# Memory.
+
+
+def test_views_of_inputs_are_views():
+    def f(x):
+        return x[:, 1:], x.transpose(0, 1), x.view(-1)
+
+    captured = check(f, [(rand(n, m),) for n, m in ((5, 3), (2, 7), (9, 8))])
+    x = rand(4, 6)
+    part, turned, flat = captured(x)
+    x.zero_()
+    assert not part.any() and not turned.any() and not flat.any()
+
+
+def test_outputs_lie_as_eagers_do():
+    def f(x):
+        y = x.relu()
+        return y[:, 0], y[:, -1], y.transpose(1, 2), y.permute(2, 0, 1) * 2, y[:, :, :2]
+
+    check(f, [(rand(b, n, 4),) for b, n in ((2, 3), (5, 7), (3, 2))])
+
+
+def test_inputs_in_other_orders():
+    f = lambda x: (x * 2, x.reshape(-1), x.contiguous())
+    check(f, [(rand(m, n).t(),) for n, m in ((5, 3), (2, 7), (9, 8))])
+    check(f, [(rand(n, 9)[:, 2:6],) for n in (5, 3, 7)])
+    check(f, [(rand(n, 1).expand(n, 6),) for n in (5, 3, 7)])
+
+
+def test_inputs_are_written():
+    def f(x):
+        x.add_(1)
+        x[:, 0] = x.shape[0]
+        return x * 2
+
+    wrapped = oxytorch._oxytorch.capture(f, dynamic=True)
+    with torch.no_grad():
+        for n in (3, 5, 9, 3):
+            x = rand(n, 4)
+            y = x.clone()
+            assert_same(wrapped(x), f(y))
+            assert_same(x, y)
+    assert wrapped.stats()["traced"] == 1
+
+
+# Policy.
+
+
+def test_first_static_then_all_that_changes():
+    shapes = [(3, 4), (5, 6), (7, 4), (3, 9), (3, 4)]
+    check(lambda x: torch.softmax(x @ x.t(), -1), [(rand(*s),) for s in shapes], dynamic=None, compiles=2)
+
+
+def test_never():
+    check(lambda x: x * 2, [(rand(n, 3),) for n in (2, 3, 4, 5)], dynamic=False, compiles=4)
+
+
+def test_marked_dimensions():
+    captured = oxytorch._oxytorch.capture(lambda x: x * 2)
+    for n in (4, 9, 5):
+        x = rand(n, 3)
+        torch._dynamo.mark_dynamic(x, 0)
+        assert_same(captured(x), x * 2)
+    assert captured.stats()["traced"] == 1
+    captured = oxytorch._oxytorch.capture(lambda x: x * 2, dynamic=True)
+    for n in (4, 9):
+        x = rand(n, 3)
+        torch._dynamo.mark_static(x, 0)
+        assert_same(captured(x), x * 2)
+    assert captured.stats()["traced"] == 2
+
+
+def test_parameters_stay_constants():
+    layer = nn.Linear(4, 6)
+    captured = oxytorch._oxytorch.capture(layer, dynamic=True)
+    with torch.no_grad():
+        for n in (2, 9, 5):
+            x = rand(n, 4)
+            assert_same(captured(x), layer(x))
+    assert captured.stats()["traced"] == 1
+    assert "Parameter" in captured.show() or "weight" in captured.show()
+
+
+# Models: sizes in random order, at most two compiles.
+
+
+def sweep(model, make, cases, compiles=2):
+    torch.manual_seed(0)
+    captured = oxytorch._oxytorch.capture(model.eval())
+    with torch.no_grad():
+        for case in cases:
+            given = make(*case)
+            got, want = captured(**given), model(**given)
+            assert_same(tensors(got), tensors(want))
+    assert captured.stats()["traced"] <= compiles, captured.report()["recompiles"]
+    assert captured.stats()["breaks"] == []
+
+
+def tensors(result):
+    return [v for v in result.values() if isinstance(v, torch.Tensor)] if isinstance(result, dict) else result
+
+
+def sequences(seed, count=8):
+    """Batches and lengths; the first two differ in both."""
+    rng = random.Random(seed)
+    return [(3, 7), (2, 12)] + [(rng.randint(2, 8), rng.randint(2, 32)) for _ in range(count)]
+
+
+def token_ids(batch, length):
+    return torch.randint(0, 50, (batch, length))
+
+
+SMALL = dict(vocab_size=50, hidden_size=32, num_hidden_layers=2, num_attention_heads=4, intermediate_size=64, max_position_embeddings=64)
+
+
+def test_bert():
+    from transformers import BertConfig, BertModel
+
+    def make(b, n):
+        mask = (torch.arange(n) < n - torch.randint(0, n // 2 + 1, (b, 1))).long()
+        return dict(input_ids=token_ids(b, n), attention_mask=mask)
+
+    sweep(BertModel(BertConfig(**SMALL)), make, sequences(1))
+
+
+def test_gpt2():
+    from transformers import GPT2Config, GPT2LMHeadModel
+
+    config = GPT2Config(vocab_size=50, n_embd=32, n_layer=2, n_head=4, n_positions=64, bos_token_id=0, eos_token_id=0)
+    sweep(GPT2LMHeadModel(config), lambda b, n: dict(input_ids=token_ids(b, n), use_cache=False), sequences(2))
+
+
+def test_llama():
+    from transformers import LlamaConfig, LlamaForCausalLM
+
+    config = LlamaConfig(**SMALL, num_key_value_heads=2)
+    sweep(LlamaForCausalLM(config), lambda b, n: dict(input_ids=token_ids(b, n), use_cache=False), sequences(3))
+
+
+def test_resnet():
+    import timm
+
+    sizes = [(2, 32, 32), (3, 48, 40), (2, 64, 64), (4, 40, 56), (5, 33, 47), (2, 71, 32)]
+    sweep(timm.create_model("resnet18", num_classes=10), lambda b, h, w: dict(x=rand(b, 3, h, w)), sizes)
+
+
+class Sage(nn.Module):
+    """GraphSAGE with the mean of neighbours, by index_add."""
+
+    def __init__(self):
+        super().__init__()
+        self.own = nn.ModuleList([nn.Linear(5, 8), nn.Linear(8, 3)])
+        self.others = nn.ModuleList([nn.Linear(5, 8, bias=False), nn.Linear(8, 3, bias=False)])
+
+    def forward(self, x, edges):
+        source, target = edges
+        for own, others in zip(self.own, self.others):
+            count = x.new_zeros(x.size(0)).index_add(0, target, torch.ones_like(target, dtype=x.dtype)).clamp(min=1)
+            mean = torch.zeros_like(x).index_add(0, target, x[source]) / count[:, None]
+            x = F.relu(own(x) + others(mean))
+        return x.log_softmax(-1)
+
+
+def test_graphs():
+    def make(nodes, edges):
+        return dict(x=rand(nodes, 5), edges=torch.randint(0, nodes, (2, edges)))
+
+    rng = random.Random(4)
+    sweep(Sage(), make, [(9, 20), (30, 50)] + [(rng.randint(3, 60), rng.randint(3, 200)) for _ in range(10)])
+
+
+# Training.
+
+
+def test_a_short_last_batch():
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(8, 16), nn.LayerNorm(16), nn.GELU(), nn.Linear(16, 4))
+    step = lambda x, y: F.cross_entropy(model(x), y)
+    captured = oxytorch._oxytorch.capture(step)
+    for n in (16, 16, 7, 16, 5, 9):
+        x, y = rand(n, 8), torch.randint(0, 4, (n,))
+        results = []
+        for function in (captured, step):
+            model.zero_grad()
+            loss = function(x, y)
+            loss.backward()
+            results.append((loss.detach(), [p.grad.clone() for p in model.parameters()]))
+        assert_same(*results)
+    assert captured.stats()["traced"] == 2
+
+
+def test_convolutions_train_with_any_batch():
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Conv2d(3, 8, 3, padding=1), nn.BatchNorm2d(8), nn.ReLU(), nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(8, 3))
+    captured = oxytorch._oxytorch.capture(model, dynamic=True)
+    for n in (6, 3, 8):
+        x = rand(n, 3, 10, 12)
+        gradients = []
+        for function in (captured, model):
+            model.zero_grad()
+            function(x).square().sum().backward()
+            gradients.append([p.grad.clone() for p in model.parameters()])
+        assert_same(*gradients)
+    assert captured.stats()["traced"] == 1
