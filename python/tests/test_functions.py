@@ -54,7 +54,7 @@ def test_attention_with_a_mask_that_is_causal_too_and_with_dropout():
     q, mask = torch.randn(2, 4, 8, 16), torch.randn(8, 8)
     check_native(lambda q, mask: F.scaled_dot_product_attention(q, q, q, mask, is_causal=True), q, mask)
     runs = []
-    for wrap in (torch.compile(backend="oxytorch"), lambda f: f):
+    for wrap in (torch.compile(backend="oxytorch", options={"fallback_random": True}), lambda f: f):
         torch.manual_seed(1)
         runs.append(wrap(lambda q: F.scaled_dot_product_attention(q, q, q, dropout_p=0.3) * 2)(q))
     compare.assert_same(*runs)

@@ -146,6 +146,24 @@ template <typename T> __device__ inline T int_shr(T a, T by) {
   return fits ? T(a >> by) : T(0);
 }
 
+//@ random_bits
+/// Philox 4x32-10: two of its four words, from `first` on.
+template <int first> __device__ inline long long random_bits(unsigned long long key, unsigned long long low, unsigned long long high) {
+  unsigned k0 = (unsigned)key, k1 = (unsigned)(key >> 32);
+  unsigned w[4] = {(unsigned)low, (unsigned)(low >> 32), (unsigned)high, (unsigned)(high >> 32)};
+#pragma unroll
+  for (int round = 0; round < 10; ++round) {
+    const unsigned long long a = 0xd2511f53ull * w[0], b = 0xcd9e8d57ull * w[2];
+    w[0] = (unsigned)(b >> 32) ^ w[1] ^ k0;
+    w[2] = (unsigned)(a >> 32) ^ w[3] ^ k1;
+    w[1] = (unsigned)b;
+    w[3] = (unsigned)a;
+    k0 += 0x9e3779b9u;
+    k1 += 0xbb67ae85u;
+  }
+  return (long long)(w[first] | (unsigned long long)w[first + 1] << 32);
+}
+
 //@ Pack load_pack store_pack
 /// Neighbours in memory, moved in accesses of up to 16 bytes.
 template <typename T, int N> struct alignas(sizeof(T) * N < 16 ? sizeof(T) * N : 16) Pack {

@@ -80,6 +80,9 @@ pub struct Options {
     /// How much of what the backward pass needs may be kept, in thousandths: 1000 keeps all that is not cheap to compute again,
     /// less computes more of it again.
     pub activation_memory_budget: u32,
+    /// Random numbers are eager's very own: drawn by torch's functions, which nothing is fused with. Otherwise they are our own, from seeds
+    /// that torch's generator gives.
+    pub fallback_random: bool,
     /// How many threads compile kernels; 0 is one for each core.
     pub compile_threads: usize,
     /// Every program of every stage is written here as text.
@@ -96,6 +99,7 @@ impl Default for Options {
             round_intermediates: true,
             freezing: false,
             activation_memory_budget: 1000,
+            fallback_random: false,
             compile_threads: 0,
             overwrite_inputs: false,
             debug_dir: std::env::var_os("OXYTORCH_DEBUG_DIR").filter(|d| !d.is_empty()).map(PathBuf::from),
@@ -104,8 +108,8 @@ impl Default for Options {
 }
 
 impl Options {
-    pub const NAMES: [&'static str; 5] =
-        ["activation_memory_budget", "compile_threads", "debug_dir", "freezing", "round_intermediates"];
+    pub const NAMES: [&'static str; 6] =
+        ["activation_memory_budget", "compile_threads", "debug_dir", "fallback_random", "freezing", "round_intermediates"];
 
     /// All that may be given as an option.
     pub fn known() -> impl Iterator<Item = &'static str> {
@@ -124,6 +128,7 @@ impl Options {
         match name {
             "round_intermediates" => self.round_intermediates = want_bool(name, value)?,
             "activation_memory_budget" => self.activation_memory_budget = want_share(name, value)?,
+            "fallback_random" => self.fallback_random = want_bool(name, value)?,
             "freezing" => self.freezing = want_bool(name, value)?,
             "compile_threads" => self.compile_threads = want_count(name, value)?,
             "debug_dir" => self.debug_dir = Some(PathBuf::from(want_str(name, value)?)),

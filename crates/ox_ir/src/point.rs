@@ -25,6 +25,8 @@ pub enum PointClass {
     Logic,
     /// (bool, T, T) in, T out.
     Select,
+    /// i64 in, i64 out: 64 bits each.
+    Word,
 }
 
 macro_rules! point_ops {
@@ -147,6 +149,12 @@ point_ops! {
 
     /// `where(condition, a, b)`.
     Where "where" 3 Select;
+
+    // Random bits: Philox 4x32-10 of (key, low half of the counter, high half of the counter). Equal arguments give equal bits.
+    /// The low half of its 128 bits.
+    Random "random" 3 Word;
+    /// The high half.
+    RandomHigh "random_high" 3 Word;
 }
 
 impl PointOp {
@@ -174,6 +182,7 @@ impl PointOp {
             PointClass::Bits if matches!(self, PointOp::Shl | PointOp::Shr) => dtype.is_int(),
             PointClass::Bits => dtype.is_int() || dtype == DType::Bool,
             PointClass::Logic => dtype == DType::Bool,
+            PointClass::Word => dtype == DType::I64,
             PointClass::Any | PointClass::Compare | PointClass::Select => true,
         }
     }

@@ -89,7 +89,12 @@ impl Job<'_> {
     fn whole<'py>(self, gm: &Bound<'py, PyAny>, example_inputs: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
         let py = gm.py();
         let start = Instant::now();
-        let how = How { freezing: self.options.freezing, device: self.device, fixed: self.fixed };
+        let how = How {
+            freezing: self.options.freezing,
+            fallback_random: self.options.fallback_random,
+            device: self.device,
+            fixed: self.fixed,
+        };
         let mut imported = match guarded(|| import(gm, example_inputs, how)) {
             Ok(Ok(imported)) => imported,
             Ok(Err(Refusal::Cut { place, what })) => return self.around(gm, example_inputs, place, &what),

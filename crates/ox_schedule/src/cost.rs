@@ -37,6 +37,8 @@ pub fn point_cost(op: PointOp) -> i64 {
         Exp | Exp2 | Log | Log2 | Log10 | Sigmoid | Sin | Cos => 10,
         Expm1 | Log1p | Tanh | Erf | Tan | Sinh | Cosh => 16,
         Pow | Atan2 | Asin | Acos | Atan | Asinh | Acosh | Atanh | Erfc | Lgamma => 30,
+        // Ten rounds, on vectors of twice the width.
+        Random | RandomHigh => 120,
         _ => 1,
     }
 }

@@ -1,5 +1,6 @@
 """Runs cases one after the other and writes a line of JSON for each: the process that may crash."""
 
+import functools
 import json
 import os
 import sys
@@ -14,7 +15,7 @@ def capture_named(name):
         return lambda function: function
     from oxytorch import _oxytorch
 
-    return _oxytorch.capture
+    return functools.partial(_oxytorch.capture, options={"fallback_random": True})
 
 
 def report(case, capture):

@@ -3,6 +3,7 @@
 use super::convert::compute_elem;
 use super::point::{less, maximum, minimum};
 use crate::ir::{Elem, V};
+use crate::math;
 use ox_ir::{DType, PointOp};
 
 pub fn apply<'a>(op: PointOp, args: &[V<'a>], dtype: DType) -> Option<V<'a>> {
@@ -40,6 +41,8 @@ pub fn apply<'a>(op: PointOp, args: &[V<'a>], dtype: DType) -> Option<V<'a>> {
         (Le, [a, b]) => !less(*b, *a, dtype),
         (Ge, [a, b]) => !less(*a, *b, dtype),
         (Where, [c, a, b]) => c.select(*a, *b),
+        (Random, [key, low, high]) => math::random(*key, *low, *high, math::Half::Low),
+        (RandomHigh, [key, low, high]) => math::random(*key, *low, *high, math::Half::High),
         _ => return None,
     })
 }

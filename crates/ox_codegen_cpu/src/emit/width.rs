@@ -50,5 +50,6 @@ fn weight(inst: &Inst) -> u32 {
 }
 
 fn is_function(op: PointOp) -> bool {
-    op >= PointOp::Exp && op <= PointOp::Lgamma || matches!(op, PointOp::Pow | PointOp::Fmod | PointOp::Remainder)
+    op >= PointOp::Exp && op <= PointOp::Lgamma
+        || matches!(op, PointOp::Pow | PointOp::Fmod | PointOp::Remainder | PointOp::Random | PointOp::RandomHigh)
 }

@@ -11,10 +11,12 @@ mod inverse;
 pub mod libm;
 mod log;
 mod power;
+mod random;
 mod trig;
 
 pub use inverse::atan2;
 pub use power::{fmod, pow};
+pub use random::{Half, random};
 
 use crate::ir::{Elem, V};
 use ox_ir::PointOp;

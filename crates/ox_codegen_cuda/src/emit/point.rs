@@ -158,6 +158,8 @@ fn integer(op: PointOp, args: &[String], dtype: DType) -> Option<String> {
         (Minimum, [a, b]) => format!("{a} < {b} ? {a} : {b}"),
         (Shl, [a, b]) => format!("int_shl<{ty}>({a}, {b})"),
         (Shr, [a, b]) => format!("int_shr<{ty}>({a}, {b})"),
+        (Random, [key, low, high]) => format!("random_bits<0>({key}, {low}, {high})"),
+        (RandomHigh, [key, low, high]) => format!("random_bits<2>({key}, {low}, {high})"),
         _ => return None,
     })
 }

@@ -3,6 +3,7 @@
 mod broadcast;
 mod compute;
 mod pointwise;
+mod random;
 mod view;
 
 use crate::error::{OpError, OpResult};
@@ -12,6 +13,7 @@ use ox_ir::{DType, Device, PointOp, Scalar, Sym, TensorType, Var};
 use rustc_hash::FxHashMap;
 
 pub use broadcast::broadcast_shapes;
+pub use random::Draw;
 
 pub struct Builder {
     graph: Graph,
@@ -21,6 +23,9 @@ pub struct Builder {
     pub default_dtype: DType,
     /// The device of constants and of created tensors that name none.
     pub device: Device,
+    /// Random numbers are eager's very own: its functions are called for them.
+    pub fallback_random: bool,
+    draws: random::Draws,
 }
 
 impl Default for Builder {
@@ -32,7 +37,15 @@ impl Default for Builder {
 impl Builder {
     pub fn new() -> Builder {
         let graph = Graph { locations: vec![String::new()], ..Graph::default() };
-        Builder { graph, location: 0, locations: FxHashMap::default(), default_dtype: DType::F32, device: Device::Cpu }
+        Builder {
+            graph,
+            location: 0,
+            locations: FxHashMap::default(),
+            default_dtype: DType::F32,
+            device: Device::Cpu,
+            fallback_random: false,
+            draws: random::Draws::default(),
+        }
     }
 
     /// Goes on with a graph that was built before.

@@ -96,7 +96,7 @@ fn rows_stand_in_the_order_of_the_ops() {
     assert_eq!(order, PointOp::ALL);
     for row in rows() {
         assert_eq!(row.float.is_some() || row.op == Where, row.op.accepts(DType::F32), "{} on floats", row.op.name());
-        assert_eq!(row.int.is_some() || row.op == Where, row.op.accepts(DType::I32), "{} on integers", row.op.name());
+        assert_eq!(row.int.is_some() || row.op == Where, row.op.accepts(DType::I64), "{} on integers", row.op.name());
         assert!(row.domain.len() >= row.op.arity() || row.op == Where, "{} has no domain", row.op.name());
     }
 }

@@ -11,6 +11,7 @@ mod compare;
 mod convert;
 mod domain;
 mod power;
+mod random;
 mod rounding;
 mod special;
 
@@ -40,6 +41,7 @@ pub enum IntMeaning {
     /// The second argument must not be zero.
     Division(fn(i64, i64) -> i64),
     Compare(fn(i64, i64) -> bool),
+    Three(fn(i64, i64, i64) -> i64),
 }
 
 /// What a derivative is made of. Half types are computed in f32, as eager does it.
@@ -116,7 +118,7 @@ impl PointRow {
             float: None,
             int: Some(int),
             exact: true,
-            domain: &[Domain::Real, Domain::Real],
+            domain: &[Domain::Real, Domain::Real, Domain::Real],
             derivative: Derivative::None,
         }
     }
@@ -143,7 +145,7 @@ impl PointRow {
 }
 
 const TABLES: &[&[PointRow]] =
-    &[arithmetic::ROWS, rounding::ROWS, power::ROWS, circular::ROWS, special::ROWS, compare::ROWS, bits::ROWS];
+    &[arithmetic::ROWS, rounding::ROWS, power::ROWS, circular::ROWS, special::ROWS, compare::ROWS, bits::ROWS, random::ROWS];
 
 /// All rows, in the order of `PointOp::ALL`.
 pub fn rows() -> impl Iterator<Item = &'static PointRow> {
@@ -192,6 +194,7 @@ fn apply_int(meaning: &IntMeaning, dtype: DType, args: &[Scalar]) -> Result<Scal
         IntMeaning::Division(_) if x(1) == 0 => return Err(DivisionByZero),
         IntMeaning::Division(f) => Scalar::Int(f(x(0), x(1))),
         IntMeaning::Compare(f) => Scalar::Bool(f(x(0), x(1))),
+        IntMeaning::Three(f) => Scalar::Int(f(x(0), x(1), x(2))),
     })
 }
 

@@ -2,7 +2,7 @@
 //! end; the few that eager composes of tensor operations are composed here too, so that they round alike.
 
 use super::slope::{gated, sloped};
-use super::{Bound, Operand, Surface, fresh, maybe};
+use super::{Bound, Operand, Surface, fresh};
 use crate::builder::Builder;
 use crate::error::{OpError, OpResult};
 use crate::formula::Expr;
@@ -46,15 +46,6 @@ pub const ROWS: &[Surface] = &[
     fresh(&["hardshrink"], "input, lambd=0.5", hardshrink),
     fresh(&["threshold"], "input, threshold, value, inplace=False", threshold),
     fresh(&["glu"], "input, dim=-1", glu),
-    maybe(&["dropout", "dropout1d", "dropout2d", "dropout3d"], "input, p=0.5, training=True, inplace=False", |_, a| {
-        dropout(a, "training")
-    }),
-    maybe(&["torch.dropout", "aten.dropout", "torch.alpha_dropout", "torch.feature_dropout"], "input, p, train", |_, a| {
-        dropout(a, "train")
-    }),
-    maybe(&["F.alpha_dropout", "F.feature_alpha_dropout"], "input, p=0.5, training=False, inplace=False", |_, a| {
-        dropout(a, "training")
-    }),
 ];
 
 /// A float tensor, or an error as eager's kernels give it.
@@ -323,17 +314,4 @@ fn glu(b: &mut Builder, a: &mut Bound) -> OpResult<Value> {
     let gate = b.cast(gate, b.dtype(x).compute());
     let gate = b.unary(PointOp::Sigmoid, gate)?;
     Ok(b.in_compute_type(value, |b, value| b.binary(PointOp::Mul, value, gate))?.into())
-}
-
-/// The input itself when nothing is dropped. In training it draws random numbers: left to torch.
-fn dropout(a: &Bound, flag: &str) -> OpResult<Value> {
-    let p = a.float("p")?;
-    if !(0.0..=1.0).contains(&p) {
-        let text = format!("dropout probability has to be between 0 and 1, but got {p}");
-        return Err(if flag == "train" { OpError::runtime(text) } else { OpError::value(text) });
-    }
-    if a.boolean(flag)? {
-        return Err(OpError::unsupported("dropout in training"));
-    }
-    Ok(a.tensor("input")?.into())
 }

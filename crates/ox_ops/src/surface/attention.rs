@@ -1,13 +1,15 @@
 //! `scaled_dot_product_attention`.
 
+use super::dropout::scaled;
 use super::shared::{float, opt_real};
+use super::softmax::softmax_along;
 use super::{Bound, Surface, fresh};
 use crate::builder::{Builder, broadcast_shapes};
 use crate::error::{OpError, OpResult};
 use crate::infer::differ;
 use crate::value::Value;
-use ox_ir::graph::{NodeId, Shape};
-use ox_ir::{DType, Scalar, Sym};
+use ox_ir::graph::{NodeId, ReduceOp, Shape};
+use ox_ir::{DType, PointOp, Scalar, Sym};
 
 pub const ROWS: &[Surface] = &[fresh(
     &["scaled_dot_product_attention"],
@@ -19,8 +21,9 @@ fn attention(b: &mut Builder, args: &mut Bound) -> OpResult<Value> {
     let [q, k, v] = ["query", "key", "value"].map(|name| float(b, args, name, "scaled_dot_product_attention"));
     let [q, mut k, mut v] = [q?, k?, v?];
     check(b, [q, k, v])?;
-    if args.float("dropout_p")? != 0.0 {
-        return Err(OpError::unsupported("attention with dropout"));
+    let dropped = args.float("dropout_p")?;
+    if !(0.0..1.0).contains(&dropped) {
+        return Err(OpError::unsupported("attention that drops everything"));
     }
     if args.boolean("enable_gqa")? {
         (k, v) = (repeat_heads(b, k, q)?, repeat_heads(b, v, q)?);
@@ -33,8 +36,80 @@ fn attention(b: &mut Builder, args: &mut Bound) -> OpResult<Value> {
         Some(mask) => Some(fit_mask(b, mask, q, k)?),
         None => None,
     };
-    let scale = args.opt_float("scale")?.map(Scalar::Float);
-    Ok(b.attention([q, k, v], mask, causal, scale)?.into())
+    let scale = args.opt_float("scale")?;
+    if dropped > 0.0 {
+        return Ok(with_dropout(b, [q, k, v], mask, causal, scale, dropped)?.into());
+    }
+    Ok(b.attention([q, k, v], mask, causal, scale.map(Scalar::Float))?.into())
+}
+
+/// As eager composes it of tensor operations, the half types in f32: weights are drawn that count.
+fn with_dropout(
+    b: &mut Builder,
+    qkv: [NodeId; 3],
+    mask: Option<NodeId>,
+    causal: bool,
+    scale: Option<f64>,
+    p: f64,
+) -> OpResult<NodeId> {
+    let dtype = b.dtype(qkv[0]);
+    let [q, k, v] = qkv.map(|t| b.cast(t, dtype.compute()));
+    let (shape, last) = (b.shape(q), b.rank(q) - 1);
+    let factor = match (scale, shape[last].as_const()) {
+        (Some(scale), _) if scale >= 0.0 => scale.sqrt(),
+        (None, Some(size)) if size > 0 => 1.0 / (size as f64).sqrt().sqrt(),
+        _ => return Err(OpError::unsupported("attention with dropout, scaled by what is not known")),
+    };
+    let (q, k) = (b.binary(PointOp::Mul, q, factor)?, b.binary(PointOp::Mul, k, factor)?);
+    let k = b.transpose(k, last - 1, last)?;
+    let scores = b.matmul(q, k)?;
+    let seen = seen(b, scores, mask, causal)?;
+    let weights = match seen {
+        Seen::All => softmax_along(b, scores, last)?,
+        Seen::Added(mask) => {
+            let mask = b.cast(mask, dtype.compute());
+            let scores = b.binary(PointOp::Add, scores, mask)?;
+            safe_softmax(b, scores, last)?
+        }
+        Seen::Where(mask) => {
+            let scores = b.choose(mask, scores, f64::NEG_INFINITY)?;
+            safe_softmax(b, scores, last)?
+        }
+    };
+    let shape = b.shape(weights);
+    let keep = b.draw(None, &shape)?.chance(b, 1.0 - p)?;
+    let weights = scaled(b, weights, keep, p)?;
+    let result = b.matmul(weights, v)?;
+    Ok(b.cast(result, dtype))
+}
+
+enum Seen {
+    All,
+    Added(NodeId),
+    Where(NodeId),
+}
+
+fn seen(b: &mut Builder, scores: NodeId, mask: Option<NodeId>, causal: bool) -> OpResult<Seen> {
+    let shape = b.shape(scores);
+    let last = shape.len() - 1;
+    Ok(match mask {
+        Some(mask) if b.dtype(mask) == DType::Bool => Seen::Where(mask),
+        Some(mask) => Seen::Added(mask),
+        None if causal => {
+            let (row, column) = (b.iota(&shape, last - 1)?, b.iota(&shape, last)?);
+            Seen::Where(b.point(PointOp::Le, &[column, row])?)
+        }
+        None => Seen::All,
+    })
+}
+
+/// A row that sees nothing has weights of 0, and no gradient.
+fn safe_softmax(b: &mut Builder, scores: NodeId, dim: usize) -> OpResult<NodeId> {
+    let most = b.reduce(ReduceOp::Max, scores, &[dim])?;
+    let blind = b.binary(PointOp::Eq, most, f64::NEG_INFINITY)?;
+    let finite = b.choose(blind, 0.0, scores)?;
+    let weights = softmax_along(b, finite, dim)?;
+    b.choose(blind, 0.0, weights)
 }
 
 fn check(b: &Builder, [q, k, v]: [NodeId; 3]) -> OpResult<()> {

@@ -51,7 +51,7 @@ pub const ROWS: &[Surface] = &[
     fresh(&["one_hot"], "input, num_classes=-1", one_hot),
 ];
 
-fn check_device(b: &Builder, a: &Bound, like: Option<NodeId>) -> OpResult<()> {
+pub(super) fn check_device(b: &Builder, a: &Bound, like: Option<NodeId>) -> OpResult<()> {
     // torch's default, unless the user has set another: then torch's own function makes the tensor.
     let here = like.map_or(ox_ir::Device::Cpu, |x| b.ty(x).device);
     let fits = match a.value("device") {
@@ -63,7 +63,7 @@ fn check_device(b: &Builder, a: &Bound, like: Option<NodeId>) -> OpResult<()> {
     if fits { Ok(()) } else { Err(OpError::unsupported("a new tensor on another device")) }
 }
 
-fn sizes(a: &Bound) -> OpResult<Shape> {
+pub(super) fn sizes(a: &Bound) -> OpResult<Shape> {
     let shape: Shape = a.ints("size")?.into_iter().collect();
     let numel = shape.iter().try_fold(1i64, |n, s| s.as_const().map_or(Some(n), |s| n.checked_mul(s)));
     if shape.iter().any(|s| s.bounds().1 < 0) {

@@ -19,6 +19,7 @@ mod convert;
 mod create;
 mod cross_entropy;
 mod diagonal;
+mod dropout;
 mod einsum;
 mod gather;
 mod inspect;
@@ -32,6 +33,7 @@ mod numbers;
 mod operator;
 mod pad;
 mod pool;
+mod random;
 mod reduce;
 mod resize;
 mod scan;
@@ -121,6 +123,7 @@ const TABLES: &[&[Surface]] = &[
     convert::ROWS,
     create::ROWS,
     diagonal::ROWS,
+    dropout::ROWS,
     cross_entropy::ROWS,
     einsum::ROWS,
     gather::ROWS,
@@ -133,6 +136,7 @@ const TABLES: &[&[Surface]] = &[
     norm::ROWS,
     pad::ROWS,
     pool::ROWS,
+    random::ROWS,
     reduce::ROWS,
     resize::ROWS,
     scan::ROWS,

@@ -125,6 +125,8 @@ pub(super) fn attempt<'py>(gm: &Bound<'py, PyAny>, examples: &Bound<'py, PyAny>,
 pub struct How {
     /// Whether parameters may be taken as never changing.
     pub freezing: bool,
+    /// Whether random numbers are eager's.
+    pub fallback_random: bool,
     /// What the meta device of the examples stands for.
     pub device: Option<Device>,
     /// Whether all sizes are taken as they are now.
@@ -159,6 +161,7 @@ impl<'py> Importer<'py> {
             grad: Grad::ambient(py)?,
             training: false,
         };
+        importer.recorder.builder().fallback_random = how.fallback_random;
         importer.prepare()?;
         Ok(importer)
     }

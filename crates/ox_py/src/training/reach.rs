@@ -1,8 +1,8 @@
 //! Between which inputs and results of a graph gradients flow.
 
 use crate::fx::Gradients;
-use ox_ir::Graph;
 use ox_ir::graph::{NodeId, Op};
+use ox_ir::{Graph, PointOp};
 
 /// For each result, which inputs its gradient flows to.
 pub fn reach(graph: &Graph, gradients: &Gradients) -> Vec<Vec<bool>> {
@@ -40,10 +40,13 @@ fn inputs_below(graph: &Graph, from: NodeId, step: &dyn Fn(NodeId) -> bool) -> V
     found
 }
 
-/// Whether eager, computing the graph once more behind it, comes to the same gradients: nothing that the results depend on is written,
-/// and all that a gradient is asked for is an argument. The last `constants` inputs are none: eager takes those from the module, where
+/// Whether eager, computing the graph once more behind it, comes to the same gradients: its random numbers are eager's, nothing that the
+/// results depend on is written, and all that a gradient is asked for is an argument. The last `constants` inputs are none: eager takes those from the module, where
 /// what flows to them here cannot be told from what flows to them by way of arguments.
 pub fn is_repeatable(graph: &Graph, gradients: &Gradients, constants: usize) -> bool {
+    if draws_itself(graph) {
+        return false;
+    }
     if gradients.inputs.iter().rev().take(constants).any(|wanted| *wanted) {
         return false;
     }
@@ -55,4 +58,9 @@ pub fn is_repeatable(graph: &Graph, gradients: &Gradients, constants: usize) -> 
 /// Whether it calls functions that may draw random numbers.
 pub fn has_effects(graph: &Graph) -> bool {
     graph.nodes.iter().any(|node| matches!(&node.op, Op::Library(library) if library.effect))
+}
+
+/// Whether it has random numbers that eager has not.
+fn draws_itself(graph: &Graph) -> bool {
+    graph.nodes.iter().any(|node| matches!(node.op, Op::Point(PointOp::Random | PointOp::RandomHigh)))
 }

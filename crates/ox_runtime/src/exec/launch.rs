@@ -172,7 +172,7 @@ fn point_weight(op: PointOp) -> i64 {
     match op {
         Neg | Abs | Add | Sub | Mul | Maximum | Minimum | Fma | Eq | Ne | Lt | Le | Gt | Ge | And | Or | Xor | Not | Where => 1,
         Div | Sqrt | Rsqrt | Reciprocal | Floor | Ceil | Round | Trunc => 4,
-        Pow | Lgamma | Atan2 | Fmod | Remainder => 40,
+        Pow | Lgamma | Atan2 | Fmod | Remainder | Random | RandomHigh => 40,
         _ => 12,
     }
 }
