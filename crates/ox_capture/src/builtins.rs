@@ -377,6 +377,12 @@ pub fn does_nothing(function: &Obj) -> bool {
         && function.attr("__name__").ok().and_then(|n| n.to_str()).as_deref() == Some("graph_break")
 }
 
+/// `torch.utils.checkpoint.checkpoint`
+pub fn is_checkpoint(function: &Obj) -> bool {
+    module_of(function) == "torch.utils.checkpoint"
+        && function.attr("__name__").ok().and_then(|n| n.to_str()).as_deref() == Some("checkpoint")
+}
+
 /// Functions in Python that are called as they are: what they do concerns the process, not the program's values.
 pub fn not_inlined(function: &Obj) -> Option<String> {
     let module = module_of(function);

@@ -15,7 +15,7 @@ use ox_runtime::HostCalls;
 use pyo3::exceptions::PyException;
 use pyo3::intern;
 use pyo3::prelude::*;
-use pyo3::types::{PyBool, PyDict, PyFloat, PyInt, PyString};
+use pyo3::types::{IntoPyDict, PyBool, PyCFunction, PyDict, PyFloat, PyInt, PyString, PyTuple};
 use std::cell::RefCell;
 use std::fmt::Display;
 use std::sync::atomic::AtomicBool;
@@ -32,6 +32,7 @@ pub fn compile_fx<'py>(
     options: Option<&Bound<'py, PyDict>>,
 ) -> PyResult<Bound<'py, PyAny>> {
     let options = parse_options(mode, options)?;
+    pieces::inline_checkpoints(gm)?;
     watched(gm, example_inputs, compile_graph(gm, example_inputs, &options, None)?.0)
 }
 
@@ -43,8 +44,11 @@ pub fn compile_graph<'py>(
     device: Option<Device>,
 ) -> PyResult<(Bound<'py, PyAny>, Vec<Fact>)> {
     let facts = RefCell::default();
-    let job = Job { options, device, fixed: false, facts: &facts };
-    let cuts = pieces::visible_cuts(&pieces::ordered(gm)?)?;
+    let job = Job { options, device, fixed: false, recomputed: false, facts: &facts };
+    let nodes = pieces::ordered(gm)?;
+    let mut cuts = pieces::visible_cuts(&nodes)?;
+    cuts.extend(pieces::region_cuts(&nodes)?);
+    cuts.sort_unstable();
     let compiled = match cuts.is_empty() {
         true => job.whole(gm, example_inputs)?,
         false => job.in_pieces(gm, example_inputs, &cuts, None)?,
@@ -61,6 +65,8 @@ struct Job<'a> {
     fixed: bool,
     /// What was relied on of sizes.
     facts: &'a RefCell<Vec<Fact>>,
+    /// Nothing but arguments is kept for backward, as `torch.utils.checkpoint` does it.
+    recomputed: bool,
 }
 
 impl Job<'_> {
@@ -79,11 +85,24 @@ impl Job<'_> {
         for piece in cut.pieces {
             let callable = match by_eager == Some(piece.start) {
                 true => piece.module.getattr(intern!(py, "forward"))?,
-                false => job.whole(&piece.module, piece.examples.as_any())?,
+                false => job.within(piece.recomputed).whole(&piece.module, piece.examples.as_any())?,
             };
             steps.push(Step { callable: callable.unbind(), inputs: piece.inputs, outputs: piece.outputs, last: Vec::new() });
         }
         Ok(Bound::new(py, Pieces::new(cut.values, steps, cut.result))?.into_any())
+    }
+
+    fn within(self, region: bool) -> Self {
+        Job { recomputed: self.recomputed || region, ..self }
+    }
+
+    /// A graph that is left to eager.
+    fn refused<'py>(self, gm: &Bound<'py, PyAny>, refusal: Refusal) -> PyResult<Bound<'py, PyAny>> {
+        let eager = refused(gm, refusal)?;
+        if !self.recomputed {
+            return Ok(eager);
+        }
+        checkpointed(&eager)
     }
 
     fn whole<'py>(self, gm: &Bound<'py, PyAny>, example_inputs: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
@@ -98,14 +117,18 @@ impl Job<'_> {
         let mut imported = match guarded(|| import(gm, example_inputs, how)) {
             Ok(Ok(imported)) => imported,
             Ok(Err(Refusal::Cut { place, what })) => return self.around(gm, example_inputs, place, &what),
-            Ok(Err(refusal)) => return refused(gm, refusal),
-            Err(Panic(message)) => return refused(gm, Refusal::Bug(message)),
+            Ok(Err(refusal)) => return self.refused(gm, refusal),
+            Err(Panic(message)) => return self.refused(gm, Refusal::Bug(message)),
         };
         let import = start.elapsed();
         self.facts.borrow_mut().append(&mut imported.facts);
+        if self.recomputed && !imported.graph.mutations.is_empty() {
+            // Done once more when it is computed again.
+            return self.refused(gm, Refusal::unsupported("writes in a checkpointed function"));
+        }
         if imported.gradients.outputs.contains(&true) {
             if imported.graph.inputs.iter().any(|input| input.ty.device != Device::Cpu) {
-                return refused(gm, Refusal::unsupported("training on a GPU is not compiled yet"));
+                return self.refused(gm, Refusal::unsupported("training on a GPU is not compiled yet"));
             }
             return self.training(gm, example_inputs, imported, import);
         }
@@ -140,11 +163,13 @@ impl Job<'_> {
         let py = gm.py();
         let Imported { mut graph, slots, constants, outputs, host, python_calls, pinned, mut gradients, .. } = imported;
         let Some(views) = Views::take(&mut graph, &gradients.inputs, &mut gradients.outputs) else {
-            return refused(gm, Refusal::unsupported("results that share memory in part"));
+            return self.refused(gm, Refusal::unsupported("results that share memory in part"));
         };
         let wanted = Wanted { inputs: gradients.inputs.clone(), outputs: gradients.outputs.clone() };
         let host: Arc<dyn HostCalls> = Arc::new(host.into_host());
-        let compiled = match py.detach(|| ox_driver::compile_training(&graph, &wanted, self.options, host.clone())) {
+        let budget = if self.recomputed { 0 } else { self.options.activation_memory_budget };
+        let options = Options { freezing: false, activation_memory_budget: budget, ..self.options.clone() };
+        let compiled = match py.detach(|| ox_driver::compile_training(&graph, &wanted, &options, host.clone())) {
             Ok(compiled) => compiled,
             Err(TrainingError::Undifferentiable(at)) => {
                 let place = gradients.origins.get(at.node.index()).map_or(0, |place| *place as usize);
@@ -158,7 +183,6 @@ impl Job<'_> {
         remember(LastCompile { import, report: compiled.forward.report.clone(), python_calls, eager: None });
         let reach = reach(&graph, &gradients);
         let repeatable = is_repeatable(&graph, &gradients, constants.len());
-        let options = Options { freezing: false, ..self.options.clone() };
         let Training { forward, backward, graph: of_gradients, sources, gradients: places, .. } = compiled;
         let backward = Backward {
             graph: of_gradients,
@@ -188,11 +212,29 @@ impl Job<'_> {
         let nodes = pieces::ordered(gm)?;
         let is_call = nodes.get(place).is_some_and(|node| pieces::is_computed(node).unwrap_or(false));
         if !is_call || pieces::computed(&nodes)? == 1 {
-            return refused(gm, Refusal::unsupported(what));
+            return self.refused(gm, Refusal::unsupported(what));
         }
         warn_once(gm.py(), &format!("oxytorch: one operation is left to eager for its gradient: {what}"))?;
         self.in_pieces(gm, examples, &[place, place + 1], Some(place))
     }
+}
+
+/// The function under torch's own checkpoint.
+fn checkpointed<'py>(function: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+    let (py, function) = (function.py(), function.clone().unbind());
+    let call = move |args: &Bound<'_, PyTuple>, _: Option<&Bound<'_, PyDict>>| -> PyResult<Py<PyAny>> {
+        let py = args.py();
+        let checkpoint = py.import(intern!(py, "torch.utils.checkpoint"))?.getattr(intern!(py, "checkpoint"))?;
+        // Arguments would be saved, and must not be written then.
+        let given = std::iter::once(function.bind(py).clone()).chain(args.iter());
+        let whole = py
+            .import(intern!(py, "functools"))?
+            .getattr(intern!(py, "partial"))?
+            .call1(PyTuple::new(py, given.collect::<Vec<_>>())?)?;
+        let kwargs = [("use_reentrant", false)].into_py_dict(py)?;
+        Ok(checkpoint.call((whole,), Some(&kwargs))?.unbind())
+    };
+    Ok(PyCFunction::new_closure(py, None, None, call)?.into_any())
 }
 
 fn not_compiled<'py>(gm: &Bound<'py, PyAny>, error: CompileError, graph: &Graph) -> PyResult<Bound<'py, PyAny>> {

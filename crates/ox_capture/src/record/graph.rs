@@ -39,6 +39,8 @@ pub struct GraphRecord {
     pub inputs: Vec<InputEntry>,
     pub lazies: Vec<LazyEntry>,
     pub calls: usize,
+    /// The part of the program that the next call belongs to, if that is to be computed again in backward.
+    pub region: Option<Obj>,
     /// Where its tensors lie; None before the first.
     pub device: Option<Obj>,
     /// The grad mode in which its first call is made, and the one in which the next would be.
@@ -192,6 +194,7 @@ impl GraphRecord {
             inputs,
             lazies,
             calls: 0,
+            region: None,
             device: None,
             grad: None,
             conversions,
@@ -560,7 +563,11 @@ impl Recording {
     pub(super) fn call_node(&mut self, op: &str, target: &Obj, args: &[Obj], kwargs: Obj) -> PyResult<Obj> {
         self.graph.calls += 1;
         let name = format!("n{}", self.graph.calls);
-        self.graph.node(op, target, args, Some(&kwargs), &name)
+        let node = self.graph.node(op, target, args, Some(&kwargs), &name)?;
+        if let Some(region) = &self.graph.region {
+            node.attr("meta")?.bind().set_item("checkpoint", region.bind())?;
+        }
+        Ok(node)
     }
 
     fn device_by_name(&mut self, name: &Obj) -> Recorded<Obj> {

@@ -208,6 +208,9 @@ impl Vm {
             let init = self.pinned(init);
             return self.call_function(&init, args);
         }
+        if let Some(called) = self.call_checkpoint(callable, &args)? {
+            return Ok(called);
+        }
         if let Some(called) = self.call_marked(callable, &args)? {
             return Ok(called);
         }

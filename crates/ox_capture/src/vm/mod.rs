@@ -8,6 +8,7 @@ mod break_;
 mod breathe;
 mod builtin;
 mod call;
+mod checkpoint;
 mod code;
 mod construct;
 mod copy;

@@ -145,8 +145,9 @@ impl Vm {
             let place = key.to_str().unwrap_or_default();
             keywords.push((key.clone(), self.for_graph(&name, Place::Keyword(&place), arg)));
         }
-        let location = self.torch_location();
+        let (location, region) = (self.torch_location(), self.region());
         let Some(rec) = self.rec.as_mut() else { return self.opaque_call(callable, args, "") };
+        rec.graph.region = region;
         match rec.torch_call(&callee, &positional, &keywords, &location) {
             Ok(value) => Ok(Called::Value(value)),
             Err(NotRecorded::Raise(error)) => Err(error),
@@ -182,10 +183,11 @@ impl Vm {
 
     /// `x.shape`, `x.T`
     pub fn tensor_field(&mut self, object: &Val, name: &Obj) -> R<Called> {
-        let location = self.torch_location();
+        let (location, region) = (self.torch_location(), self.region());
         let getattr = self.builtin("getattr")?;
         let args = Args::positional(vec![object.clone(), name.clone().into()]);
         let Some(rec) = self.rec.as_mut() else { return self.opaque_call(&getattr.into(), args, "") };
+        rec.graph.region = region;
         match rec.tensor_attribute(&object.obj, name, &location) {
             Ok(value) => Ok(Called::Value(value)),
             Err(NotRecorded::Raise(error)) => Err(error),

@@ -1,7 +1,7 @@
 //! An FX graph into a row of FX graphs. The order of the nodes stays: neither writes nor random numbers change places.
 
 use super::Tree;
-use super::places::{example, requires_grad};
+use super::places::{example, region, requires_grad};
 use crate::recorded::Recorded;
 use crate::torch::Torch;
 use pyo3::intern;
@@ -22,6 +22,8 @@ pub struct Cut<'py> {
 pub struct Piece<'py> {
     /// The place of its first node in the whole.
     pub start: usize,
+    /// Nothing that it computes is kept for backward.
+    pub recomputed: bool,
     pub module: Bound<'py, PyAny>,
     pub examples: Bound<'py, PyList>,
     pub inputs: Vec<usize>,
@@ -200,8 +202,13 @@ impl<'py> Cutter<'py> {
             .collect::<PyResult<_>>()?;
         graph.call_method1(intern!(py, "output"), (PyTuple::new(py, outputs)?,))?;
         let module = Bound::new(py, Recorded::part_of(&self.gm, graph.unbind()))?.into_any();
+        let mut recomputed = false;
+        for place in members {
+            recomputed |= region(&self.nodes[*place])?.is_some();
+        }
         Ok(Piece {
             start: range.start,
+            recomputed,
             module,
             examples,
             inputs,

@@ -1,13 +1,16 @@
 //! A graph in several pieces, one behind the other, which autograd joins.
 //!
 //! - `cut`: an FX graph into FX graphs.
+//! - `inline`: checkpointed functions into the graph around them.
 //! - `places`: where a graph is cut so that gradients are seen where eager shows them.
 
 mod cut;
+mod inline;
 mod places;
 
 pub use cut::{cut, ordered};
-pub use places::{computed, is_computed, visible_cuts};
+pub use inline::inline_checkpoints;
+pub use places::{computed, is_computed, region_cuts, visible_cuts};
 
 use pyo3::prelude::*;
 use pyo3::types::{PyList, PyTuple};

@@ -60,6 +60,14 @@ def until(function, sentinel):
         yield item
 
 
+# torch.
+
+
+def recomputed(region, function, /, *args, **names):
+    """`torch.utils.checkpoint.checkpoint`: what is recorded while this frame stands belongs to the region."""
+    return function(*args, **names)
+
+
 # Built-in functions.
 
 

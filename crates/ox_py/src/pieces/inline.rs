@@ -1,0 +1,96 @@
+//! Checkpointed functions as TorchDynamo shows them: one node with a graph of its own. Its nodes take that node's place, marked as what is to be
+//! computed again.
+
+use super::ordered;
+use pyo3::intern;
+use pyo3::prelude::*;
+use pyo3::types::{PyCFunction, PyDict, PyTuple};
+
+type Node<'py> = Bound<'py, PyAny>;
+
+/// Changes the graph module in place.
+pub fn inline_checkpoints(gm: &Bound<'_, PyAny>) -> PyResult<()> {
+    let py = gm.py();
+    let mut changed = false;
+    for (region, node) in ordered(gm)?.iter().enumerate() {
+        if let Some(body) = body_of(gm, node)? {
+            inline(gm, node, &body, region)?;
+            changed = true;
+        }
+    }
+    if changed {
+        gm.call_method0(intern!(py, "recompile"))?;
+    }
+    Ok(())
+}
+
+/// The nodes of the checkpointed function that the node calls. None if it is another call, or one that only torch can make.
+fn body_of<'py>(gm: &Bound<'py, PyAny>, node: &Node<'py>) -> PyResult<Option<Vec<Node<'py>>>> {
+    let py = gm.py();
+    let name = node.getattr(intern!(py, "target"))?.getattr_opt(intern!(py, "__name__"))?;
+    let is_checkpoint = name.is_some_and(|name| name.extract::<&str>().is_ok_and(|name| name == "tag_activation_checkpoint"));
+    if !is_checkpoint || node.getattr(intern!(py, "kwargs"))?.contains("context_fn")? {
+        return Ok(None);
+    }
+    let function = arguments(node)?.get_item(0)?.getattr(intern!(py, "target"))?;
+    let Some(module) = gm.getattr_opt(function.extract::<&str>()?)? else { return Ok(None) };
+    let body = ordered(&module)?;
+    for part in &body {
+        if part.getattr(intern!(py, "op"))?.extract::<&str>()? == "get_attr" {
+            return Ok(None);
+        }
+    }
+    Ok(Some(body))
+}
+
+fn arguments<'py>(node: &Node<'py>) -> PyResult<Bound<'py, PyTuple>> {
+    Ok(node.getattr(intern!(node.py(), "args"))?.cast_into::<PyTuple>()?)
+}
+
+fn inline<'py>(gm: &Bound<'py, PyAny>, node: &Node<'py>, body: &[Node<'py>], region: usize) -> PyResult<()> {
+    let py = gm.py();
+    let graph = gm.getattr(intern!(py, "graph"))?;
+    let place = graph.call_method1(intern!(py, "inserting_before"), (node,))?;
+    place.call_method0(intern!(py, "__enter__"))?;
+    let mut given = arguments(node)?.iter().skip(1);
+    let map = PyDict::new(py);
+    for part in body {
+        match part.getattr(intern!(py, "op"))?.extract::<&str>()? {
+            "placeholder" => map.set_item(part, given.next())?,
+            "output" => replace(&graph, node, &arguments(part)?.get_item(0)?, &map)?,
+            _ => {
+                let made = graph.call_method1(intern!(py, "node_copy"), (part, look_up(&map)?))?;
+                made.getattr(intern!(py, "meta"))?.set_item("checkpoint", region)?;
+                map.set_item(part, made)?;
+            }
+        }
+    }
+    place.call_method1(intern!(py, "__exit__"), (py.None(), py.None(), py.None()))?;
+    graph.call_method1(intern!(py, "erase_node"), (node,)).map(drop)
+}
+
+fn look_up<'py>(map: &Bound<'py, PyDict>) -> PyResult<Bound<'py, PyCFunction>> {
+    let known = map.clone().unbind();
+    PyCFunction::new_closure(map.py(), None, None, move |args, _| -> PyResult<Py<PyAny>> {
+        let node = args.get_item(0)?;
+        Ok(known.bind(args.py()).get_item(&node)?.unwrap_or(node).unbind())
+    })
+}
+
+/// Whoever used the call, or an item of what it returned, uses what the function returns.
+fn replace<'py>(
+    graph: &Bound<'py, PyAny>,
+    node: &Node<'py>,
+    returned: &Bound<'py, PyAny>,
+    map: &Bound<'py, PyDict>,
+) -> PyResult<()> {
+    let py = graph.py();
+    let users: Vec<Node<'py>> = node.getattr(intern!(py, "users"))?.try_iter()?.collect::<PyResult<_>>()?;
+    let value = |found: Bound<'py, PyAny>| -> PyResult<Bound<'py, PyAny>> { Ok(map.get_item(&found)?.unwrap_or(found)) };
+    for user in users {
+        let index = arguments(&user)?.get_item(1)?;
+        user.call_method1(intern!(py, "replace_all_uses_with"), (value(returned.get_item(index)?)?,))?;
+        graph.call_method1(intern!(py, "erase_node"), (user,))?;
+    }
+    Ok(())
+}

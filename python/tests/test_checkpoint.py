@@ -1,0 +1,197 @@
+"""torch.utils.checkpoint inside of compiled functions: eager's gradients, and its saving of memory."""
+
+import copy
+import functools
+
+import compare
+import oxytorch
+import pytest
+import torch
+import torch.nn as nn
+import torch.nn.functional as F
+from torch.utils.checkpoint import checkpoint, checkpoint_sequential
+from training import DOORS, check
+
+both = pytest.mark.parametrize("door", DOORS)
+variants = pytest.mark.parametrize("reentrant", [False, True], ids=["new", "reentrant"])
+
+
+class Block(nn.Module):
+    def __init__(self, width=32, p=0.0):
+        super().__init__()
+        self.norm, self.up, self.down, self.drop = nn.LayerNorm(width), nn.Linear(width, 4 * width), nn.Linear(4 * width, width), nn.Dropout(p)
+
+    def forward(self, x):
+        return x + self.drop(self.down(F.gelu(self.up(self.norm(x)))))
+
+
+class Stack(nn.Module):
+    def __init__(self, checkpointed=True, reentrant=False, p=0.0, layers=3):
+        super().__init__()
+        self.blocks = nn.ModuleList(Block(p=p) for _ in range(layers))
+        self.head = nn.Linear(32, 5)
+        self.checkpointed, self.reentrant = checkpointed, reentrant
+
+    def forward(self, x):
+        for block in self.blocks:
+            x = checkpoint(block, x, use_reentrant=self.reentrant) if self.checkpointed else block(x)
+        return self.head(x)
+
+
+def saved_bytes(called, *args):
+    """What autograd keeps of one call, parameters and arguments aside."""
+    called(*args)
+    given = {leaf.untyped_storage().data_ptr() for leaf in args if isinstance(leaf, torch.Tensor)}
+    kept = {}
+
+    def pack(tensor):
+        if not tensor.is_leaf and tensor.untyped_storage().data_ptr() not in given:
+            kept[tensor.untyped_storage().data_ptr()] = tensor.untyped_storage().nbytes()
+        elif tensor.is_leaf and not tensor.requires_grad:
+            kept.setdefault(tensor.untyped_storage().data_ptr(), tensor.untyped_storage().nbytes())
+        return tensor
+
+    with torch.autograd.graph.saved_tensors_hooks(pack, lambda t: t):
+        out = called(*args)
+    return sum(size for place, size in kept.items() if place not in given), out
+
+
+@both
+@variants
+def test_gradients(door, reentrant):
+    check(Stack(reentrant=reentrant), torch.randn(4, 32, requires_grad=True), door=door)
+
+
+def test_the_parts_are_compiled():
+    model = Stack()
+    called = oxytorch.compile(model, fullgraph=True)
+    out = called(torch.randn(4, 32, requires_grad=True))
+    names, stack = set(), [out.grad_fn]
+    while stack:
+        function = stack.pop()
+        names.add(type(function).__name__)
+        stack += [following for following, _ in function.next_functions if following is not None]
+    assert names == {"CompiledFunctionBackward", "AccumulateGrad"}
+
+
+@both
+@variants
+def test_nothing_inside_is_kept(door, reentrant):
+    x = torch.randn(64, 32, requires_grad=True)
+    model = Stack(reentrant=reentrant)
+    plain = copy.deepcopy(model)
+    plain.checkpointed = False
+    kept, _ = saved_bytes(DOORS[door](model), x)
+    all_of_it, _ = saved_bytes(DOORS[door](plain), x)
+    # The inputs of the blocks behind the first, and of the head: that of a block is (64, 32).
+    assert kept <= 4 * x.nbytes, (kept, x.nbytes)
+    assert all_of_it > 3 * kept
+
+
+@both
+@variants
+def test_dropout_inside_has_one_mask(door, reentrant):
+    model = Block(p=0.5)
+    called = DOORS[door](lambda x: checkpoint(lambda t: F.dropout(t * t, 0.5), x, use_reentrant=reentrant))
+    for _ in range(2):
+        x = torch.ones(300, requires_grad=True)
+        y = called(x)
+        y.backward(torch.ones_like(y))
+        compare.assert_same(x.grad, 2 * y.detach())
+        assert 0 < int((y == 0).sum()) < 300
+
+
+def test_names_and_several_results():
+    def f(x, y):
+        def inner(a, *, scale, b):
+            return (a * scale).sin(), {"sum": a + b}
+
+        first, rest = checkpoint(inner, x, scale=2.0, b=y, use_reentrant=False)
+        return first * rest["sum"]
+
+    check(f, torch.randn(5, requires_grad=True), torch.randn(5, requires_grad=True))
+
+
+def test_without_grad_it_is_a_call():
+    model = Stack()
+    called = oxytorch.compile(model, fullgraph=True)
+    x = torch.randn(4, 32)
+    with torch.no_grad():
+        compare.assert_same(called(x), model(x))
+
+
+@variants
+def test_inputs_that_require_no_grad(reentrant):
+    """With the older variant nothing then has a gradient, and torch says so."""
+    model = Stack(reentrant=reentrant)
+    check(model, torch.randn(4, 32))
+
+
+def test_statistics_are_updated_as_often_as_in_eager():
+    class Norm(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.norm, self.linear = nn.BatchNorm1d(8), nn.Linear(8, 8)
+
+        def forward(self, x):
+            return checkpoint(lambda t: self.linear(self.norm(t)), x, use_reentrant=False)
+
+    check(Norm(), torch.randn(6, 8, requires_grad=True))
+
+
+def test_a_break_inside():
+    def inner(t):
+        t = t.sin()
+        torch._dynamo.graph_break() if t.sum().item() > 1e9 else None
+        return t.cos()
+
+    check(lambda x: checkpoint(inner, x * 2, use_reentrant=False) * 3, torch.randn(4, requires_grad=True))
+
+
+def test_sequences():
+    layers = nn.Sequential(*(Block() for _ in range(4)))
+    check(lambda x: checkpoint_sequential(layers, 2, x, use_reentrant=False), torch.randn(4, 32, requires_grad=True))
+
+
+def test_nested():
+    block, inner = Block(), Block()
+    f = lambda x: checkpoint(lambda t: checkpoint(inner, block(t), use_reentrant=False) * 2, x, use_reentrant=False)
+    check(f, torch.randn(4, 32, requires_grad=True))
+
+
+def test_what_only_torch_can_do():
+    """A context of the user's, around the first run and the second."""
+    entered = []
+
+    class Counted:
+        def __enter__(self):
+            entered.append(1)
+
+        def __exit__(self, *_):
+            pass
+
+    f = lambda x: checkpoint(lambda t: t.sin().exp(), x, use_reentrant=False, context_fn=lambda: (Counted(), Counted()))
+    check(f, torch.randn(4, requires_grad=True), calls=1)
+    assert len(entered) >= 4
+
+
+@pytest.mark.parametrize("name", ["gpt2", "bert", "llama"])
+def test_huggingface(name):
+    import zoo
+
+    made = zoo.build(name, sizes=zoo.TEST_SIZES)
+    model = made.model.train()
+    plain = copy.deepcopy(model)
+    for each in (model, plain):
+        each.gradient_checkpointing_enable()
+    called = functools.partial(oxytorch.compile(model), *made.args, **made.kwargs)
+    eager = functools.partial(plain, *made.args, **made.kwargs)
+    kept, out = saved_bytes(called)
+    kept_by_eager, want = saved_bytes(eager)
+    zoo.main_output(out).float().square().mean().backward()
+    zoo.main_output(want).float().square().mean().backward()
+    for (label, ours), theirs in zip(model.named_parameters(), plain.parameters()):
+        assert (ours.grad is None) == (theirs.grad is None), label
+        if ours.grad is not None:
+            torch.testing.assert_close(ours.grad, theirs.grad, rtol=1e-3, atol=1e-5 * float(theirs.grad.abs().max()) + 1e-9)
+    assert kept <= kept_by_eager, (kept, kept_by_eager)
