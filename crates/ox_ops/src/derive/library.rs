@@ -12,12 +12,12 @@ type Rule = fn(&mut Builder, &Site<'_>, &Library) -> OpResult<Gradients>;
 
 const RULES: &[(&str, Rule)] = &[
     (attention::FORWARD, attention::flash_backward),
-    ("aten::sort", |b, site, call| selection(b, site, dim_of(call, 1))),
-    ("aten::topk", |b, site, call| selection(b, site, dim_of(call, 2))),
-    ("aten::kthvalue", |b, site, call| selection(b, site, dim_of(call, 2))),
-    ("aten::mode", |b, site, call| selection(b, site, dim_of(call, 1))),
-    ("aten::cummax", |b, site, call| selection(b, site, dim_of(call, 1))),
-    ("aten::cummin", |b, site, call| selection(b, site, dim_of(call, 1))),
+    ("aten::sort", |b, site, call| selection(b, site, dim_of(call, 1)?)),
+    ("aten::topk", |b, site, call| selection(b, site, dim_of(call, 2)?)),
+    ("aten::kthvalue", |b, site, call| selection(b, site, dim_of(call, 2)?)),
+    ("aten::mode", |b, site, call| selection(b, site, dim_of(call, 1)?)),
+    ("aten::cummax", |b, site, call| selection(b, site, dim_of(call, 1)?)),
+    ("aten::cummin", |b, site, call| selection(b, site, dim_of(call, 1)?)),
     ("aten::max_pool1d_with_indices", operators::max_pool),
     ("aten::max_pool2d_with_indices", operators::max_pool),
     ("aten::max_pool3d_with_indices", operators::max_pool),
@@ -44,13 +44,18 @@ pub fn library(b: &mut Builder, site: &Site<'_>, call: &Library) -> OpResult<Gra
     }
 }
 
-/// The dimension that an operator works along: the n-th argument, or by name.
-fn dim_of(call: &Library, at: usize) -> i64 {
+/// The dimension that an operator works along: the n-th argument, or by name, or the last.
+fn dim_of(call: &Library, at: usize) -> OpResult<i64> {
     let named = || call.kwargs.iter().find(|(name, _)| name == "dim").map(|(_, arg)| arg);
     match call.args.get(at).or_else(named) {
-        Some(Arg::Int(dim)) => dim.as_const().unwrap_or(-1),
-        _ => -1,
+        None => Ok(-1),
+        Some(Arg::Int(dim)) => dim.as_const().ok_or_else(|| unknown_dim(call)),
+        Some(_) => Err(unknown_dim(call)),
     }
+}
+
+fn unknown_dim(call: &Library) -> OpError {
+    OpError::unsupported(format!("the derivative of {} along a dimension that is not known", call.callee.name()))
 }
 
 /// (values, indices) along a dimension: each value's gradient belongs where its index says.

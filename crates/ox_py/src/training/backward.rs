@@ -1,9 +1,10 @@
 //! The backward program.
 
+use super::chosen::Choice;
 use super::{TrainingCallable, unwrap_all};
 use crate::error::{Verdict, judge};
 use crate::tensor::Crossing;
-use crate::torch::Torch;
+use crate::torch::{Torch, device_object};
 use ox_driver::{CompileError, Options, Program, Source};
 use ox_ir::Graph;
 use ox_ir::Scalar;
@@ -32,7 +33,7 @@ pub struct Backward {
     pub others: Mutex<Vec<Other>>,
 }
 
-type Other = (Vec<bool>, Option<Arc<Program>>);
+type Other = (Choice, Option<Arc<Program>>);
 
 impl Backward {
     pub fn run<'py>(
@@ -42,9 +43,11 @@ impl Backward {
         sizes: &[i64],
         saved: &Bound<'py, PyTuple>,
         grads: &Bound<'py, PyTuple>,
+        asked: Option<Vec<bool>>,
     ) -> PyResult<Bound<'py, PyTuple>> {
         let present: Vec<bool> = grads.iter_borrowed().map(|grad| !grad.is_none()).collect();
-        let special = self.special(py, &present);
+        let choice = Choice { present, asked };
+        let special = self.special(py, &choice);
         let objects = self.operands(py, sizes, saved, grads, special.is_none())?;
         let program = special.as_ref().unwrap_or(&self.program);
         let crossing = Crossing::get(py)?;
@@ -54,11 +57,13 @@ impl Backward {
             Ok(tensors) => tensors,
             Err(error) => return Err(self.failed(py, callable, judge(py, error))?),
         };
+        // A program of its own gives only what was asked for.
+        let is_given = |n: &u32| special.is_none() || choice.asks_for(&self.gradients, *n);
         let mut out = Vec::with_capacity(self.gradients.len());
         for (input, place) in self.gradients.iter().enumerate() {
-            let flows = self.reach.iter().zip(&present).any(|(reach, present)| *present && reach[input]);
-            out.push(match place.filter(|_| flows) {
-                Some(n) => crossing.wrap(py, tensors[n as usize].as_ref())?,
+            let flows = self.reach.iter().zip(&choice.present).any(|(reach, present)| *present && reach[input]);
+            out.push(match place.filter(|n| flows && is_given(n)) {
+                Some(n) => crossing.wrap(py, tensors[(0..n).filter(is_given).count()].as_ref())?,
                 None => py.None().into_bound(py),
             });
         }
@@ -95,30 +100,32 @@ impl Backward {
         let value = |var: &ox_ir::Var| self.graph.sizes.iter().position(|known| known == var).map(|n| sizes[n]);
         let shape: Option<Vec<i64>> = ty.shape.iter().map(|size| size.eval(&value)).collect();
         let shape = shape.ok_or_else(|| PyRuntimeError::new_err("oxytorch: the size of a gradient cannot be computed"))?;
-        let kwargs = [("dtype", Torch::get(py)?.dtype_object(py, ty.dtype))].into_py_dict(py)?;
+        let (dtype, device) = (Torch::get(py)?.dtype_object(py, ty.dtype), device_object(py, ty.device)?);
+        let kwargs = [("dtype", dtype), ("device", device)].into_py_dict(py)?;
         py.import(intern!(py, "torch"))?.call_method(intern!(py, "zeros"), (PyTuple::new(py, shape)?,), Some(&kwargs))
     }
 
-    /// The program for these gradients, if it is another than that for all of them.
-    fn special(&self, py: Python<'_>, present: &[bool]) -> Option<Arc<Program>> {
-        let has_all = self.sources.iter().all(|source| !matches!(source, Source::Gradient(n) if !present[*n as usize]));
-        if has_all {
+    /// The program for this choice, if it is another than that for everything.
+    fn special(&self, py: Python<'_>, choice: &Choice) -> Option<Arc<Program>> {
+        let has_all = self.sources.iter().all(|source| !choice.lacks(source));
+        if has_all && choice.asked.is_none() {
             return None;
         }
         let lock = || self.others.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some((_, program)) = lock().iter().find(|(known, _)| known == present) {
+        if let Some((_, program)) = lock().iter().find(|(known, _)| known == choice) {
             return program.clone();
         }
-        let made = py.detach(|| self.compile(present)).ok().map(Arc::new);
-        lock().push((present.to_vec(), made.clone()));
+        let made = py.detach(|| self.compile(choice)).ok().map(Arc::new);
+        lock().push((choice.clone(), made.clone()));
         made
     }
 
-    /// Compiles the program for the gradients that there are; the others are zero.
-    fn compile(&self, present: &[bool]) -> Result<Program, CompileError> {
-        let is_missing = |source: &Source| matches!(source, Source::Gradient(n) if !present[*n as usize]);
-        let missing: Vec<bool> = self.sources.iter().map(is_missing).collect();
-        let graph = without_inputs(&self.graph, &missing);
+    /// Compiles the program for the gradients that there are, the others being zero, and for those that are asked for.
+    fn compile(&self, choice: &Choice) -> Result<Program, CompileError> {
+        let missing: Vec<bool> = self.sources.iter().map(|source| choice.lacks(source)).collect();
+        let mut graph = without_inputs(&self.graph, &missing);
+        let mut n = 0..;
+        graph.outputs.retain(|_| n.next().is_some_and(|n| choice.asks_for(&self.gradients, n)));
         ox_driver::compile(&graph, &self.options, self.host.clone()).map(|compiled| compiled.program)
     }
 

@@ -2,10 +2,13 @@
 //!
 //! - `views`: results that share memory are made outside of that function, by torch, so that autograd knows of it.
 //! - `reach`: between which inputs and results gradients flow.
-//! - `backward`: the program for the gradients that there are.
+//! - `backward`: the program for the gradients that there are; `chosen`: which of them are asked for.
+//! - `again`: second derivatives.
 //! - here: the callable, and its forward.
 
+mod again;
 mod backward;
+mod chosen;
 mod reach;
 mod views;
 
@@ -21,6 +24,7 @@ use ox_capture::GradMode;
 use ox_driver::Source;
 use ox_runtime::TensorRef;
 use pyo3::exceptions::{PyException, PyRuntimeError};
+use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyList, PyTuple};
@@ -71,7 +75,13 @@ impl TrainingCallable {
         }
         inputs.extend(native.constants.iter().map(|c| c.bind(py).clone()));
         let mut call: Vec<Bound<'py, PyAny>> = vec![slf.clone().into_any(), PyTuple::new(py, &sizes)?.into_any()];
-        call.extend(inputs.iter().cloned());
+        for (place, input) in inputs.iter().enumerate() {
+            call.push(match this.gradients.inputs[place] && !this.backward.is_reached(place) {
+                // autograd would walk on behind it, to a graph that may be gone.
+                true => input.call_method0(intern!(py, "detach"))?,
+                false => input.clone(),
+            });
+        }
         // Where a result requires grad, grad was on when it was computed; what was on before belongs to other results.
         let outcome = {
             let _mode = GradMode::set(true)?;
@@ -125,45 +135,30 @@ impl TrainingCallable {
         sizes: Vec<i64>,
         saved: &Bound<'py, PyTuple>,
         grads: &Bound<'py, PyTuple>,
+        following: &Bound<'py, PyTuple>,
     ) -> PyResult<Bound<'py, PyTuple>> {
-        self.backward.run(py, self, &sizes, saved, grads)
+        let asked = self.backward.asked(following)?;
+        self.backward.run(py, self, &sizes, saved, grads, asked)
     }
 
-    /// The computation as torch does it.
-    #[getter]
-    fn eager(&self, py: Python<'_>) -> Py<PyAny> {
-        self.native.eager.clone_ref(py)
-    }
-
-    /// Which inputs require grad.
-    #[getter]
-    fn wanted(&self) -> Vec<bool> {
-        self.gradients.inputs.clone()
-    }
-
-    /// The grad mode in which the eager computation is called.
-    #[getter]
-    fn grad_mode(&self) -> bool {
-        self.gradients.ambient
-    }
-
-    #[getter]
-    fn repeatable(&self) -> bool {
-        self.repeatable
-    }
-
-    /// Whether random numbers may be drawn.
+    /// Whether random numbers may be drawn that eager would draw again.
     #[getter]
     fn draws(&self) -> bool {
-        has_effects(&self.native.graph)
+        self.repeatable && has_effects(&self.native.graph)
     }
 
-    /// Which inputs the program writes.
-    #[getter]
-    fn written(&self) -> Vec<u32> {
-        self.native.graph.mutations.iter().map(|mutation| mutation.input).collect()
+    /// The gradients of all inputs as functions of them, for a second derivative.
+    fn again<'py>(&self, ctx: &Bound<'py, PyAny>, grads: &Bound<'py, PyTuple>) -> PyResult<Vec<Option<Bound<'py, PyAny>>>> {
+        self.differentiably(ctx, grads)
     }
 
+    fn __repr__(&self) -> String {
+        let plan = self.native.program.plan();
+        format!("<oxytorch graph with gradients: {} inputs, {} steps>", self.native.graph.inputs.len(), plan.steps.len())
+    }
+}
+
+impl TrainingCallable {
     /// The arguments of the eager computation, with other tensors and these sizes in them.
     fn arguments<'py>(&self, py: Python<'py>, sizes: Vec<i64>, inputs: &Bound<'py, PyTuple>) -> PyResult<Bound<'py, PyTuple>> {
         let (mut tensors, mut sizes) = (inputs.iter(), sizes.into_iter());
@@ -189,13 +184,6 @@ impl TrainingCallable {
         PyList::new(py, found)
     }
 
-    fn __repr__(&self) -> String {
-        let plan = self.native.program.plan();
-        format!("<oxytorch graph with gradients: {} inputs, {} steps>", self.native.graph.inputs.len(), plan.steps.len())
-    }
-}
-
-impl TrainingCallable {
     /// The exception for a failed run.
     fn failed(&self, py: Python<'_>, verdict: Verdict) -> PyResult<PyErr> {
         Ok(match verdict {

@@ -1,0 +1,131 @@
+//! Second derivatives: the gradients as functions of the inputs and of the results' gradients, by eager, which computes everything again.
+
+use super::TrainingCallable;
+use ox_capture::GradMode;
+use pyo3::exceptions::PyRuntimeError;
+use pyo3::intern;
+use pyo3::prelude::*;
+use pyo3::types::{IntoPyDict, PyList, PyTuple};
+
+const NOT_AGAIN: &str = "oxytorch: a second derivative (create_graph=True) needs the graph to be computed again by eager, and this one \
+    changes what it reads, holds parameters as constants, was checkpointed or has random numbers of its own; compile the function without \
+    that part, or run it in eager; options={\"fallback_random\": True} takes random numbers from eager";
+
+impl TrainingCallable {
+    /// `ctx` is the autograd function's, of the call that is differentiated.
+    pub(super) fn differentiably<'py>(
+        &self,
+        ctx: &Bound<'py, PyAny>,
+        grads: &Bound<'py, PyTuple>,
+    ) -> PyResult<Vec<Option<Bound<'py, PyAny>>>> {
+        let py = ctx.py();
+        // Whoever has let go of the graph gets torch's own words for it.
+        ctx.getattr(intern!(py, "saved_tensors"))?;
+        let given = ctx.getattr(intern!(py, "inputs"))?;
+        if !self.repeatable || given.is_none() {
+            return Err(PyRuntimeError::new_err(NOT_AGAIN));
+        }
+        let text = "oxytorch: create_graph=True: this backward pass is computed by eager";
+        py.import(intern!(py, "warnings"))?.call_method1(intern!(py, "warn"), (text,))?;
+        let versions: Vec<Option<i64>> = ctx.getattr(intern!(py, "versions"))?.extract()?;
+        let inputs = self.inputs_again(given.cast::<PyTuple>()?, &versions)?;
+        let results = self.results_again(ctx, &inputs)?;
+        self.gradients_again(&inputs, &results, grads)
+    }
+
+    /// Tensors of their own: what other inputs were computed of must not be differentiated a second time.
+    fn inputs_again<'py>(&self, given: &Bound<'py, PyTuple>, versions: &[Option<i64>]) -> PyResult<Bound<'py, PyTuple>> {
+        let py = given.py();
+        let mut inputs = Vec::with_capacity(given.len());
+        for (place, tensor) in given.iter().enumerate() {
+            if self.native.graph.mutations.iter().any(|mutation| mutation.input as usize == place) {
+                inputs.push(tensor.call_method0(intern!(py, "detach"))?.call_method0(intern!(py, "clone"))?);
+                continue;
+            }
+            let now = match tensor.call_method0(intern!(py, "is_inference"))?.is_truthy()? {
+                true => None,
+                false => Some(tensor.getattr(intern!(py, "_version"))?.extract::<i64>()?),
+            };
+            if let (Some(now), Some(then)) = (now, versions[place])
+                && now != then
+            {
+                return Err(PyRuntimeError::new_err(format!(
+                    "one of the variables needed for gradient computation has been modified by an inplace operation: \
+                     an input of a compiled graph is at version {now}; expected version {then} instead"
+                )));
+            }
+            inputs.push(match self.gradients.inputs[place] {
+                true => tensor.call_method1(intern!(py, "view_as"), (&tensor,))?,
+                false => tensor,
+            });
+        }
+        PyTuple::new(py, inputs)
+    }
+
+    /// In the grad mode, under the autocast and with the random numbers of the call.
+    fn results_again<'py>(&self, ctx: &Bound<'py, PyAny>, inputs: &Bound<'py, PyTuple>) -> PyResult<Bound<'py, PyList>> {
+        let py = ctx.py();
+        let sizes: Vec<i64> = ctx.getattr(intern!(py, "sizes"))?.extract()?;
+        let args = self.arguments(py, sizes, inputs)?;
+        let _numbers = RandomState::set(&ctx.getattr(intern!(py, "random"))?)?;
+        let _mode = GradMode::set(self.gradients.ambient)?;
+        let dtype = ctx.getattr(intern!(py, "autocast"))?;
+        let kwargs = [("enabled", !dtype.is_none()), ("cache_enabled", false)].into_py_dict(py)?;
+        let autocast = py.import(intern!(py, "torch"))?.getattr(intern!(py, "autocast"))?.call(("cpu", dtype), Some(&kwargs))?;
+        autocast.call_method0(intern!(py, "__enter__"))?;
+        let returned = self.native.eager.bind(py).call1(args);
+        autocast.call_method1(intern!(py, "__exit__"), (py.None(), py.None(), py.None()))?;
+        self.roots(py, &returned?)
+    }
+
+    fn gradients_again<'py>(
+        &self,
+        inputs: &Bound<'py, PyTuple>,
+        results: &Bound<'py, PyList>,
+        grads: &Bound<'py, PyTuple>,
+    ) -> PyResult<Vec<Option<Bound<'py, PyAny>>>> {
+        let py = inputs.py();
+        let (mut of, mut weights) = (Vec::new(), Vec::new());
+        for (result, grad) in results.iter().zip(grads.iter()).filter(|(_, grad)| !grad.is_none()) {
+            of.push(result);
+            weights.push(grad);
+        }
+        let is_wanted = |place: usize| self.gradients.inputs[place];
+        let wanted: Vec<_> = inputs.iter().enumerate().filter(|(place, _)| is_wanted(*place)).map(|(_, input)| input).collect();
+        let kwargs = [("create_graph", true), ("allow_unused", true)].into_py_dict(py)?;
+        let grad = py.import(intern!(py, "torch.autograd"))?.getattr(intern!(py, "grad"))?;
+        let found = grad.call((of, wanted, weights), Some(&kwargs))?;
+        let mut found = found.try_iter()?;
+        (0..inputs.len())
+            .map(|place| Ok(if is_wanted(place) { found.next().transpose()?.filter(|grad| !grad.is_none()) } else { None }))
+            .collect()
+    }
+}
+
+/// The state of torch's generator, until it is dropped.
+struct RandomState<'py> {
+    before: Option<Bound<'py, PyAny>>,
+}
+
+impl<'py> RandomState<'py> {
+    /// None leaves it as it is.
+    fn set(state: &Bound<'py, PyAny>) -> PyResult<RandomState<'py>> {
+        let py = state.py();
+        let torch = py.import(intern!(py, "torch"))?;
+        let before = torch.call_method0(intern!(py, "get_rng_state"))?;
+        if !state.is_none() {
+            torch.call_method1(intern!(py, "set_rng_state"), (state,))?;
+        }
+        Ok(RandomState { before: Some(before) })
+    }
+}
+
+impl Drop for RandomState<'_> {
+    fn drop(&mut self) {
+        if let Some(before) = self.before.take() {
+            let py = before.py();
+            // It was the state before.
+            let _ = py.import(intern!(py, "torch")).and_then(|torch| torch.call_method1(intern!(py, "set_rng_state"), (before,)));
+        }
+    }
+}

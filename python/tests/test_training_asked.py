@@ -1,0 +1,113 @@
+"""Gradients that are asked for one at a time, or by way of what is left of an earlier graph."""
+
+import compare
+import oxytorch
+import pytest
+import torch
+import torch.nn as nn
+import torch.nn.functional as F
+from training import DOORS
+
+both = pytest.mark.parametrize("door", DOORS)
+
+
+@both
+def test_one_gradient_of_several(door):
+    def f(a, b, c):
+        return (torch.sin(a @ b) * c).sum()
+
+    called = DOORS[door](f)
+    args = [torch.randn(6, 6, requires_grad=True) for _ in range(3)]
+    want = torch.autograd.grad(f(*args), args)
+    for n, arg in enumerate(args):
+        compare.assert_same(torch.autograd.grad(called(*args), arg)[0], want[n])
+        loss = called(*args)
+        loss.backward(inputs=[arg])
+        compare.assert_same(arg.grad, want[n])
+        arg.grad = None
+    compare.assert_same(torch.autograd.grad(called(*args), args[:2]), want[:2])
+    compare.assert_same(torch.autograd.grad(called(*args), args), want)
+
+
+def test_what_is_not_asked_for_is_not_computed(tmp_path):
+    def f(x, *weights):
+        for weight in weights:
+            x = torch.relu(x @ weight)
+        return x.sum()
+
+    called = oxytorch.compile(f, options={"debug_dir": str(tmp_path)})
+    x, *weights = [torch.rand(8, 8, requires_grad=True) for _ in range(5)]
+
+    def products(inputs):
+        """In the plan that was made last."""
+        torch.autograd.grad(called(x, *weights), inputs)
+        plan = max(tmp_path.glob("**/3-plan.txt"), key=lambda path: path.stat().st_mtime_ns)
+        return plan.read_text().count(" matmul")
+
+    assert (products([x, *weights]), products(weights[-1]), products(weights[-2])) == (8, 1, 2)
+
+
+def test_gradients_of_what_was_computed_before_the_function():
+    """Inputs that are no leaves, of which one is asked for."""
+    called = oxytorch.compile(lambda a, b: (a * b).sin().sum())
+    x, y = torch.randn(5, requires_grad=True), torch.randn(5, requires_grad=True)
+    f = lambda called: torch.autograd.grad(called(x.exp(), y.cos()), y)[0]
+    compare.assert_same(f(called), f(lambda a, b: (a * b).sin().sum()))
+
+
+@both
+def test_a_loss_of_an_earlier_graph_that_is_only_detached(door):
+    model = nn.Linear(4, 4)
+    called = DOORS[door](lambda x, loss: (model(x) * (1 + loss.detach())).sum())
+    x = torch.randn(3, 4)
+    loss = model(x).square().sum()
+    loss.backward()
+    model.zero_grad()
+    called(x, loss).backward()
+    got = [p.grad.clone() for p in model.parameters()]
+    model.zero_grad()
+    (model(x) * (1 + loss.detach())).sum().backward()
+    compare.assert_same(got, [p.grad for p in model.parameters()])
+
+
+def test_two_steps_in_one_function_of_which_the_second_reads_the_first_loss():
+    model = nn.Linear(4, 2)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+
+    def step(x, y):
+        losses = []
+        previous = None
+        for part in (x, y):
+            optimizer.zero_grad()
+            out = model(part)
+            loss = F.mse_loss(out, torch.ones_like(out))
+            if previous is not None:
+                loss = loss / (1 + previous.detach())
+            loss.backward()
+            optimizer.step()
+            losses.append(loss.detach())
+            previous = loss
+        return losses
+
+    state = {k: v.clone() for k, v in model.state_dict().items()}
+    x, y = torch.randn(3, 4), torch.randn(3, 4)
+    results = []
+    for called in (step, oxytorch.compile(step)):
+        model.load_state_dict(state)
+        results.append([called(x, y) for _ in range(3)] + [[p.detach().clone() for p in model.parameters()]])
+    compare.assert_same(results[1], results[0])
+
+
+def test_second_derivatives_of_random_numbers_are_refused_or_eagers():
+    x = torch.ones(50, requires_grad=True)
+    f = lambda x: F.dropout(x.exp(), 0.5)
+    called = oxytorch.compile(f)
+    with pytest.raises(RuntimeError, match="fallback_random"):
+        torch.autograd.grad(called(x).sum(), x, create_graph=True)
+    called = oxytorch.compile(f, options={"fallback_random": True})
+    with pytest.warns(UserWarning, match="create_graph"):
+        y = called(x)
+        (first,) = torch.autograd.grad(y.sum(), x, create_graph=True)
+    (second,) = torch.autograd.grad(first.sum(), x)
+    # The exponential function is its own derivative, with one mask.
+    compare.assert_same([first.detach(), second], [y.detach(), y.detach()])
