@@ -279,3 +279,26 @@ def test_a_transformer_in_train_mode_is_one_graph():
     assert following == {"AccumulateGrad"}
     out.sum().backward()
     assert all(torch.isfinite(p.grad).all() for p in layer.parameters())
+
+
+def test_equal_layers_are_equal_kernels():
+    counts = []
+    for layers in (2, 6):
+        model = nn.Sequential(*(nn.Sequential(nn.Linear(16, 16), nn.GELU(), nn.Dropout(0.1)) for _ in range(layers)))
+        out = oxytorch.compile(model, fullgraph=True)(torch.randn(4, 16))
+        counts.append(oxytorch.last_compile()["kernels"])
+        saved = [t for t in out.grad_fn.saved_tensors if t.dtype in (torch.int64, torch.bool)]
+        assert sum(t.numel() for t in saved) <= layers, [t.shape for t in saved]
+    assert counts[0] == counts[1], counts
+
+
+def test_many_dropouts_save_no_mask():
+    def f(x, weight):
+        for _ in range(40):
+            x = F.dropout(x @ weight, 0.1)
+        return x
+
+    x, weight = torch.randn(4, 16, requires_grad=True), torch.randn(16, 16, requires_grad=True)
+    out = oxytorch.compile(f, fullgraph=True)(x, weight)
+    saved = [t for t in out.grad_fn.saved_tensors if t.dtype in (torch.int64, torch.bool)]
+    assert all(t.numel() == 1 for t in saved), [t.shape for t in saved]

@@ -96,7 +96,8 @@ impl<'a> Fixed<'a> {
 
     fn depth_of(&self, id: NodeId) -> u32 {
         let node = self.graph.node(id);
-        if node.args.is_empty() || self.is_computed_once(id) {
+        // A single number costs nothing to compute, however it came about.
+        if node.args.is_empty() || self.is_computed_once(id) || node.ty.numel().is_one() {
             return 0;
         }
         let below = node.args.iter().map(|arg| self.depth[arg.index()]).max().unwrap_or(0);

@@ -1,6 +1,7 @@
-//! Random numbers. A graph draws one seed from torch's generator, by a call that keeps its place among other effects; every element of every
-//! random tensor is then a function of the seed, of the number of the tensor in the graph, and of the element's place in it. So random
-//! numbers are computed in any order, fused with what reads them, and computed again where gradients need them.
+//! Random numbers. A graph draws one seed from torch's generator, by a call that keeps its place among other effects. It is the key of the first
+//! random tensor; each further one has a key that follows from the last. An element is a function of the key and of its place. So random
+//! numbers are computed in any order, fused with what reads them, and computed again where gradients need them; and as keys are values, not
+//! constants, equal layers are equal kernels.
 
 use super::Builder;
 use crate::error::{OpError, OpResult};
@@ -11,9 +12,11 @@ use ox_ir::{DType, Device, PointOp, Scalar, Sym, TensorType};
 /// What a graph has drawn so far.
 #[derive(Default)]
 pub(super) struct Draws {
-    seed: Option<NodeId>,
-    count: i64,
+    key: Option<NodeId>,
 }
+
+/// The counter at which a key gives the next one. Elements have others.
+const NEXT: Scalar = Scalar::Int(-1);
 
 /// 128 random bits for each element of a shape.
 pub struct Draw {
@@ -29,20 +32,28 @@ impl Builder {
         if generator.is_some_and(|args| args.has("generator")) {
             return Err(OpError::unsupported("random numbers of a generator of one's own"));
         }
-        let seed = self.seed()?;
-        let key = self.broadcast_to(seed, shape)?;
+        let key = self.next_key()?;
+        let key = self.broadcast_to(key, shape)?;
         let count: Sym = shape.iter().product();
         let places = self.iota(&[count], 0)?;
         let low = self.reshape(places, shape)?;
-        let high = self.full(Scalar::Int(self.draws.count), DType::I64, shape);
-        self.draws.count += 1;
+        let high = self.full(Scalar::Int(0), DType::I64, shape);
         Ok(Draw { key_and_counter: [key, low, high] })
     }
 
+    fn next_key(&mut self) -> OpResult<NodeId> {
+        let key = match self.draws.key {
+            None => self.seed()?,
+            Some(last) => {
+                let next = self.full(NEXT, DType::I64, &[]);
+                self.point(PointOp::Random, &[last, next, next])?
+            }
+        };
+        self.draws.key = Some(key);
+        Ok(key)
+    }
+
     fn seed(&mut self) -> OpResult<NodeId> {
-        if let Some(seed) = self.draws.seed {
-            return Ok(seed);
-        }
         let ty = TensorType { dtype: DType::I64, device: self.device, shape: Shape::new() };
         let device = (self.device != Device::Cpu).then(|| ("device".to_string(), Arg::Device(self.device)));
         let library = Library {
@@ -53,9 +64,7 @@ impl Builder {
             mutates: Vec::new(),
             effect: true,
         };
-        let seed = self.library(library, &[])?[0];
-        self.draws.seed = Some(seed);
-        Ok(seed)
+        Ok(self.library(library, &[])?[0])
     }
 }
 
