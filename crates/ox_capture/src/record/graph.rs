@@ -10,7 +10,7 @@ use crate::backend::Sizes;
 use crate::guard::Check;
 use crate::lazy::{is_lazy, make_lazy, reshape_lazy};
 use crate::obj::{Obj, entries_of, items_of, list_of, py, tuple_of};
-use crate::source::SourceId;
+use crate::source::{Source, SourceId};
 use crate::state::TorchState;
 use crate::types::types;
 use ox_ops::Sym;
@@ -389,7 +389,11 @@ impl Recording {
 
     /// The same in every call, or made in each.
     fn is_of_this_call(&self, object: &Obj) -> bool {
-        matches!(self.origin(object), Origin::Const | Origin::Made)
+        match self.origin(object) {
+            Origin::Const | Origin::Made => true,
+            Origin::Outside(id) => matches!(self.tree.sources.borrow().get(id), Source::Pinned(_)),
+            _ => false,
+        }
     }
 
     /// What stands in a container: a size that is a variable is its node.
@@ -475,6 +479,13 @@ impl Recording {
         let reshapes = RESHAPING.contains(&name.as_str());
         if reshapes && !args.first().is_some_and(|arg| is_lazy(&arg.obj)) {
             return Err(NotRecorded::Break(format!("{name} gives a tensor from outside another shape")));
+        }
+        if let ("is_inference", [tensor]) = (name.as_str(), args)
+            && let Origin::Outside(source) = self.origin(&tensor.obj)
+        {
+            // Its dispatch keys tell.
+            self.rely_on_tensor(&tensor.obj, source)?;
+            return Ok(Obj::from(tensor.obj.bind().call_method0("is_inference")?).into());
         }
         if name == "as_tensor" && args.len() == 1 && kwargs.is_empty() && self.is_tensor(&args[0].obj) {
             return Ok(args[0].clone());

@@ -70,6 +70,9 @@ impl Vm {
         if this.class_is(types.lru_cache) {
             return self.call_cached(&this, args);
         }
+        if is_ufunc(&this) && self.are_scalars(&args) {
+            return self.pure(&this, &args.positional, &args.keywords).map(Called::Value);
+        }
         if let Some(called) = self.call_getter(&this, &args)? {
             return Ok(called);
         }
@@ -472,6 +475,10 @@ impl Vm {
         false
     }
 
+    fn are_scalars(&self, args: &Args) -> bool {
+        args.keywords.is_empty() && args.positional.iter().all(|arg| types().is_scalar(&arg.obj))
+    }
+
     fn call_descriptor(&mut self, callable: &Val, args: Args) -> R<Called> {
         let this = callable.obj.clone();
         let (Some(owner), Ok(class), Ok(name)) =
@@ -519,6 +526,12 @@ impl Vm {
         let found = crate::obj::dict_get(dict, key)?;
         Some(self.found_at(dict, key, found, |of| Source::Value(of, Key(key.clone()))))
     }
+}
+
+/// One of NumPy's functions of numbers.
+fn is_ufunc(object: &Obj) -> bool {
+    let class = object.class();
+    object.class_name() == "ufunc" && class.attr("__module__").is_ok_and(|module| module.to_str().as_deref() == Some("numpy"))
 }
 
 fn unary_operator(name: &str) -> Option<ox_bytecode::UnaryOp> {

@@ -120,6 +120,9 @@ impl Vm {
     pub fn made_group(&mut self, exception: &Obj) {
         let Some(rec) = self.rec.as_mut().filter(|_| !exception.is_none()) else { return };
         rec.made_exception(exception);
+        if let Ok(args) = exception.attr("args") {
+            rec.made(&args);
+        }
         let inner = exception.attr("exceptions").map(|inner| items_of(&inner)).unwrap_or_default();
         inner.iter().for_each(|exception| self.made_group(exception));
     }

@@ -295,6 +295,9 @@ impl Vm {
             }
             _ => {
                 let get = descriptor.obj.attr("__get__")?;
+                if let Some(rec) = &mut self.rec {
+                    rec.register(&get, Origin::Made);
+                }
                 let args = Args::positional(vec![object.clone(), class.clone().into()]);
                 Ok(Found::Called(self.opaque_call(&get.into(), args, "a descriptor written in C")?))
             }
@@ -326,6 +329,7 @@ impl Vm {
         };
         let value = match text.as_str() {
             "__class__" => self.pinned(found),
+            "__traceback__" if this.is_instance_of(types().base_exception) && self.is_ours(this) => self.traceback_of(this)?,
             "__dict__" if instance_dict(this).is_some_and(|d| d.is(&found)) => {
                 if let Some(rec) = &mut self.rec {
                     rec.note_dict(this, &found);
