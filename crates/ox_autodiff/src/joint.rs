@@ -2,8 +2,8 @@
 
 use crate::active::{reached, requires_grad};
 use crate::prepare::prepare;
-use ox_ir::graph::{Args, GraphInput, GraphOutput, Node, NodeId, Op, Shape, contiguous_strides};
-use ox_ir::{Device, Graph, Scalar, Sym};
+use ox_ir::graph::{Args, Combine, GraphInput, GraphOutput, Node, NodeId, Op, ReduceOp, Shape, contiguous_strides};
+use ox_ir::{DType, Device, Graph, Scalar, Sym};
 use ox_ops::derive::{Gradients, Site, derive};
 use ox_ops::{Builder, OpError, OpResult};
 
@@ -147,6 +147,20 @@ pub fn refuse(node: NodeId, error: OpError) -> Undifferentiable {
     Undifferentiable { node, why }
 }
 
+/// A gradient that is summed up in zeros (rows of a table) is summed up in the one that is there instead: a tied table is large, and neither
+/// the zeros nor the sum of two of its size need to be written. Half types round the sum of the rows by itself.
+fn scattered(graph: &Graph, known: NodeId, grad: NodeId) -> Option<(Node, Args)> {
+    let node = graph.node(grad);
+    let sums = matches!(node.op, Op::IndexPut { combine: Combine::With(ReduceOp::Sum), .. });
+    let into_zeros = || matches!(graph.node(node.args[0]).op, Op::Full(value) if value.as_f64() == 0.0);
+    if !sums || !matches!(node.ty.dtype, DType::F32 | DType::F64) || !into_zeros() {
+        return None;
+    }
+    let mut args = node.args.clone();
+    args[0] = known;
+    Some((node.clone(), args))
+}
+
 /// The strides, if a tensor of its own can have them.
 fn dense(shape: &[Sym], strides: &Shape) -> Shape {
     let mut dims: Vec<(&Sym, &Sym)> = shape.iter().zip(strides).filter(|(size, _)| !size.is_one()).map(|(n, s)| (s, n)).collect();
@@ -177,9 +191,10 @@ impl Work<'_> {
     }
 
     fn sum(&mut self, known: Option<NodeId>, grad: NodeId) -> NodeId {
-        match known {
-            None => grad,
-            Some(known) => self.b.point(ox_ir::PointOp::Add, &[known, grad]).expect("gradients of one value have one type"),
+        let Some(known) = known else { return grad };
+        match scattered(self.b.graph(), known, grad) {
+            Some((node, args)) => self.b.copy(&node, args),
+            None => self.b.point(ox_ir::PointOp::Add, &[known, grad]).expect("gradients of one value have one type"),
         }
     }
 
