@@ -324,8 +324,10 @@ impl Vm {
     /// A field that the type keeps in C: `__slots__`, `__dict__`, `__class__`, `__func__`.
     fn c_member(&mut self, _object: &Val, this: &Obj, name: &Obj) -> R<Found> {
         let text = name.to_str().unwrap_or_default();
-        let Some(found) = generic_attr(this, name) else {
-            return Err(PyAttributeError::new_err(format!("'{}' object has no attribute '{text}'", this.class_name())));
+        let found = match generic_attr(this, name) {
+            Some(found) => found,
+            // An empty slot: CPython has the right words, which are others in each version.
+            None => this.get_attr(name)?,
         };
         let value = match text.as_str() {
             "__class__" => self.pinned(found),
