@@ -2,7 +2,7 @@
 
 use crate::obj::Obj;
 use crate::warm::Words;
-use ox_ops::{Fact, Sym};
+use ox_ops::{Noted, Sym};
 use pyo3::prelude::*;
 use std::fmt;
 
@@ -34,7 +34,7 @@ pub trait BoundGraph {
 /// A compiled graph, and what must hold of its sizes.
 pub struct Compiled {
     pub callable: Obj,
-    pub facts: Vec<Fact>,
+    pub facts: Vec<Noted>,
 }
 
 /// The sizes of the tensors of a graph that is being recorded.

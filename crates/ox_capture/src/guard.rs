@@ -6,7 +6,7 @@ use crate::sizes::SizedSpec;
 use crate::source::{SourceId, Sources, Values, generic_attr, instance_dict, same_value, short};
 use crate::state::TorchState;
 use crate::types::types;
-use ox_ops::Fact;
+use ox_ops::{Fact, Var};
 use pyo3::ffi;
 use pyo3::prelude::*;
 
@@ -42,8 +42,8 @@ pub enum Check {
     Tensor(SourceId, TensorSpec),
     /// A tensor of which some sizes are variables: bound here.
     Sized(SourceId, SizedSpec),
-    /// Something that must hold of variables.
-    Fact(Fact),
+    /// Something that must hold of variables, and the user's line that relies on it.
+    Fact(Fact, String),
     RequiresGrad(SourceId, bool),
     /// Whether the action before returned (or raised).
     Returned(bool),
@@ -98,7 +98,7 @@ impl Check {
                 }
                 None => false,
             },
-            Check::Fact(fact) => fact.holds(&|var| values.sizes.get(var)),
+            Check::Fact(fact, _) => fact.holds(&|var| values.sizes.get(var)),
             Check::RequiresGrad(id, wanted) => values
                 .get(sources, *id)
                 .and_then(|v| generic_attr(&v, &Obj::str("requires_grad")))
@@ -119,7 +119,7 @@ impl Check {
             Check::NoAttr(id, _) | Check::EmptyCell(id) | Check::Tensor(id, _) | Check::RequiresGrad(id, _) => Some(*id),
             Check::Sized(id, _) => Some(*id),
             Check::Call(..) | Check::State(_) | Check::Version(..) | Check::Code(..) | Check::Returned(_) => None,
-            Check::Fact(_) => None,
+            Check::Fact(..) => None,
             Check::Apart(ids) => ids.first().copied(),
         }
     }
@@ -141,6 +141,11 @@ impl Check {
             Check::Tensor(id, _) | Check::Sized(id, _) => {
                 let tensor = values.get(context.sources, *id);
                 tensor.and_then(|v| context.backend.describe(&v)).map(|spec| spec.to_string())
+            }
+            Check::Fact(fact, _) => {
+                let value = |var: &Var| Some(format!("{var} is {}", values.sizes.get(var)?));
+                let text = fact.vars().iter().filter_map(value).collect::<Vec<_>>().join(" and ");
+                Some(context.sources.with_names(&text))
             }
             _ => None,
         };
@@ -170,7 +175,8 @@ impl Check {
             Check::Code(function, _) => format!("{} has its code", short(function)),
             Check::Tensor(id, spec) => format!("{} is {spec}", of(id)),
             Check::Sized(id, spec) => format!("{} is {spec}", of(id)),
-            Check::Fact(fact) => fact.to_string(),
+            Check::Fact(fact, line) if line.is_empty() => sources.with_names(&fact.to_string()),
+            Check::Fact(fact, line) => format!("{} ({line})", sources.with_names(&fact.to_string())),
             Check::RequiresGrad(id, wanted) => format!("{}.requires_grad is {wanted}", of(id)),
             Check::Returned(returned) => (if *returned { "it returned" } else { "it raised" }).into(),
         }

@@ -1,6 +1,8 @@
 //! What is done with a call that no trace fits: `torch.compiler.set_stance`, and the settings of `oxytorch.config`.
 
-use crate::obj::{Obj, dict_get, py};
+use crate::obj::{Obj, dict_get, entries_of, items_of, py};
+use crate::types::types;
+use pyo3::exceptions::PyValueError;
 use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
@@ -65,6 +67,8 @@ pub fn error_on_graph_break() -> bool {
 #[derive(Default)]
 pub struct Marks {
     dynamic: Vec<usize>,
+    /// Those that must not be constants.
+    pub strict: Vec<usize>,
     fixed: Vec<usize>,
     ranges: Vec<(usize, Option<i64>, Option<i64>)>,
 }
@@ -82,6 +86,7 @@ impl Marks {
         let range = |range: &Obj| Some((part(range, "dim")? as usize, part(range, "min"), part(range, "max")));
         Marks {
             dynamic: [dims("_dynamo_dynamic_indices"), dims("_dynamo_weak_dynamic_indices")].concat(),
+            strict: dims("_dynamo_dynamic_indices"),
             fixed: dims("_dynamo_static_indices"),
             ranges: set("_dynamo_dynamic_range").iter().filter_map(range).collect(),
         }
@@ -94,6 +99,48 @@ impl Marks {
             (_, true) => Some(false),
             _ => None,
         }
+    }
+
+    /// What is wrong with them on a tensor of these sizes.
+    fn objection(&self, sizes: &[i64]) -> Option<String> {
+        if let Some(dim) = self.strict.iter().find(|dim| self.fixed.contains(dim)) {
+            return Some(format!("dimension {dim} is marked both as one that varies and as one that does not"));
+        }
+        self.ranges.iter().find_map(|(dim, lo, hi)| {
+            let (lo, hi, size) = (lo.unwrap_or(0), hi.unwrap_or(i64::MAX), *sizes.get(*dim)?);
+            let text = if hi == i64::MAX { format!("{lo} or more") } else { format!("{lo} to {hi}") };
+            let declared = format!("dimension {dim} is declared by mark_dynamic to be {text}");
+            match (lo > hi, (lo..=hi).contains(&size)) {
+                (true, _) => Some(format!("{declared}, which nothing is")),
+                (_, false) => Some(format!("{declared}, but its size is {size}")),
+                _ => None,
+            }
+        })
+    }
+
+    /// Raises for marks of arguments that cannot be kept.
+    pub fn check(arguments: &[(String, Obj)]) -> PyResult<()> {
+        for (name, argument) in arguments {
+            if types().is_tensor(argument) {
+                let marks = Marks::of(argument);
+                let sizes = || argument.attr("shape").and_then(|shape| shape.bind().extract::<Vec<i64>>()).unwrap_or_default();
+                let is_plain = marks.dynamic.is_empty() && marks.ranges.is_empty();
+                if let Some(why) = (!is_plain).then(|| marks.objection(&sizes())).flatten() {
+                    return Err(PyValueError::new_err(format!("oxytorch: {name}: {why}")));
+                }
+                continue;
+            }
+            let inside: Vec<(String, Obj)> = match argument.class_is(types().dict) {
+                true => entries_of(argument).into_iter().map(|(key, value)| (format!("{name}[{}]", key.text()), value)).collect(),
+                false if argument.class_is(types().list) || argument.class_is(types().tuple) => {
+                    let item = |(n, item): (usize, Obj)| (format!("{name}[{n}]"), item);
+                    items_of(argument).into_iter().enumerate().map(item).collect()
+                }
+                false => continue,
+            };
+            Marks::check(&inside)?;
+        }
+        Ok(())
     }
 
     /// The range of a dimension's size.

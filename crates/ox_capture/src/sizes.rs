@@ -121,9 +121,10 @@ impl SizedSpec {
                 return false;
             }
         }
-        self.strides.iter().zip(strides).all(|(stride, found)| match stride {
-            Stride::Known(known) => known == found,
-            Stride::Behind(inner) => strides[*inner].checked_mul(sizes[*inner]) == Some(*found),
+        // The stride of a dimension of size 1 reaches nothing.
+        (0..sizes.len()).filter(|d| sizes[*d] != 1).all(|d| match self.strides[d] {
+            Stride::Known(known) => known == strides[d],
+            Stride::Behind(inner) => strides[inner].checked_mul(sizes[inner]) == Some(strides[d]),
         })
     }
 

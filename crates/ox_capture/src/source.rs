@@ -95,6 +95,8 @@ pub enum Source {
 pub struct Sources {
     list: Vec<(u32, Source)>,
     known: FxHashMap<(u32, Source), SourceId>,
+    /// What people call the variables among sizes, by number.
+    names: Vec<String>,
 }
 
 impl Sources {
@@ -125,6 +127,28 @@ impl Sources {
             Source::Compute(_, args) => args.iter().all(|arg| self.is_behind_the_arguments(*arg)),
             Source::Root | Source::Pinned(_) | Source::Output(..) | Source::Built(..) => true,
         }
+    }
+
+    pub fn name_variable(&mut self, id: u32, name: String) {
+        let at = id as usize;
+        self.names.resize(self.names.len().max(at + 1), String::new());
+        self.names[at] = name;
+    }
+
+    /// A text with the names of variables in the place of their numbers: `s3` is `arg0.shape[1]`.
+    pub fn with_names(&self, text: &str) -> String {
+        let mut out = String::new();
+        let mut rest = text;
+        while let Some(at) = rest.find('s') {
+            let digits: String = rest[at + 1..].chars().take_while(char::is_ascii_digit).collect();
+            let is_word = rest[..at].chars().next_back().is_some_and(|c| c.is_ascii_alphanumeric());
+            let name = digits.parse::<usize>().ok().and_then(|id| self.names.get(id)).filter(|name| !is_word && !name.is_empty());
+            out.push_str(&rest[..at]);
+            out.push_str(name.map_or(&rest[at..at + 1 + digits.len()], String::as_str));
+            rest = &rest[at + 1 + digits.len()..];
+        }
+        out.push_str(rest);
+        out
     }
 
     /// Whether it is found without what the function was called with, and was not computed on the way.

@@ -115,6 +115,8 @@ pub struct Tree {
     /// Dimensions that were not what others of their size were, in some call.
     pub lone_sizes: RefCell<FxHashSet<(String, usize)>>,
     variables: Cell<u32>,
+    /// Past the limit of traces: one more, with all sizes variable, and that is the last.
+    pub general: Cell<bool>,
 }
 
 impl Tree {

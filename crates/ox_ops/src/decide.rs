@@ -79,12 +79,16 @@ impl fmt::Display for Fact {
     }
 }
 
+/// A fact, and the user's line where it was relied on ("" if that is not known).
+pub type Noted = (Fact, String);
+
 /// What sizes were when the program ran.
 pub type Hints = FxHashMap<Var, i64>;
 
 struct Deciding {
     hints: Hints,
-    facts: Vec<Fact>,
+    facts: Vec<Noted>,
+    location: String,
 }
 
 impl Deciding {
@@ -93,8 +97,8 @@ impl Deciding {
     }
 
     fn note(&mut self, fact: Fact) {
-        if !self.facts.contains(&fact) {
-            self.facts.push(fact);
+        if !self.facts.iter().any(|(known, _)| *known == fact) {
+            self.facts.push((fact, self.location.clone()));
         }
     }
 }
@@ -113,8 +117,9 @@ impl Drop for Restore {
 }
 
 /// Runs `f` with these hints; its value, and what was relied on.
-pub fn at_hints<T>(hints: Hints, f: impl FnOnce() -> T) -> (T, Vec<Fact>) {
-    let _restore = Restore(DECIDING.with(|now| now.borrow_mut().replace(Deciding { hints, facts: Vec::new() })));
+pub fn at_hints<T>(hints: Hints, f: impl FnOnce() -> T) -> (T, Vec<Noted>) {
+    let deciding = Deciding { hints, facts: Vec::new(), location: String::new() };
+    let _restore = Restore(DECIDING.with(|now| now.borrow_mut().replace(deciding)));
     let value = f();
     let facts = DECIDING.with(|now| now.borrow_mut().as_mut().map(|deciding| std::mem::take(&mut deciding.facts)));
     (value, facts.unwrap_or_default())
@@ -122,6 +127,14 @@ pub fn at_hints<T>(hints: Hints, f: impl FnOnce() -> T) -> (T, Vec<Fact>) {
 
 fn decide<T>(f: impl FnOnce(&mut Deciding) -> Option<T>) -> Option<T> {
     DECIDING.with(|now| now.borrow_mut().as_mut().and_then(f))
+}
+
+/// The user's line of the facts that follow.
+pub fn stand_at(location: &str) {
+    decide(|deciding| {
+        deciding.location = location.to_string();
+        Some(())
+    });
 }
 
 /// Whether two sizes differ, by their hints. None without hints.
@@ -156,6 +169,14 @@ pub(crate) fn exceeds(a: &Sym, b: &Sym) -> bool {
         Some(more)
     })
     .unwrap_or(false)
+}
+
+/// Whether a size is 1: certainly, or at the hints. Either answer is relied on.
+pub(crate) fn is_one(size: &Sym) -> bool {
+    match size.as_const() {
+        Some(known) => known == 1,
+        None => !(size - 1).is_positive() && differ_here(size, &Sym::ONE) == Some(false),
+    }
 }
 
 /// The lesser of two sizes: the one that is so at the hints, where there are some.
@@ -215,6 +236,7 @@ mod tests {
         let (a, b) = (Sym::var(&a), Sym::var(&b));
         let (answers, facts) = at_hints(hints, || [differ_here(&a, &b), differ_here(&a, &b), differ_here(&a, &Sym::from(5i64))]);
         assert_eq!(answers, [Some(true), Some(true), Some(false)]);
+        let facts: Vec<Fact> = facts.into_iter().map(|(fact, _)| fact).collect();
         assert_eq!(facts, [Fact::Unequal(a.clone(), b.clone()), Fact::Equal(a.clone(), Sym::from(5i64))]);
         assert_eq!(differ_here(&a, &b), None);
     }

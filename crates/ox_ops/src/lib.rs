@@ -14,7 +14,7 @@ pub mod surface;
 pub mod value;
 
 pub use builder::Builder;
-pub use decide::{Fact, Hints, at_hints};
+pub use decide::{Fact, Hints, Noted, at_hints};
 pub use error::{ExceptionKind, OpError, OpResult};
 pub use functional::are_apart;
 pub use infer::{check, infer};

@@ -10,7 +10,7 @@ use crate::training::{Backward, TrainingCallable, Views, is_repeatable, reach};
 use crate::watched::watched;
 use ox_driver::{CompileError, OptionValue, Options, Panic, Training, TrainingError, Wanted, guarded};
 use ox_ir::{Device, Graph};
-use ox_ops::Fact;
+use ox_ops::Noted;
 use ox_runtime::HostCalls;
 use pyo3::exceptions::PyException;
 use pyo3::intern;
@@ -42,7 +42,7 @@ pub fn compile_graph<'py>(
     example_inputs: &Bound<'py, PyAny>,
     options: &Options,
     device: Option<Device>,
-) -> PyResult<(Bound<'py, PyAny>, Vec<Fact>)> {
+) -> PyResult<(Bound<'py, PyAny>, Vec<Noted>)> {
     let facts = RefCell::default();
     let job = Job { options, device, fixed: false, recomputed: false, facts: &facts };
     let nodes = pieces::ordered(gm)?;
@@ -64,7 +64,7 @@ struct Job<'a> {
     /// Whether sizes are constants: those of values between pieces are not known otherwise.
     fixed: bool,
     /// What was relied on of sizes.
-    facts: &'a RefCell<Vec<Fact>>,
+    facts: &'a RefCell<Vec<Noted>>,
     /// Nothing but arguments is kept for backward, as `torch.utils.checkpoint` does it.
     recomputed: bool,
 }
@@ -286,7 +286,7 @@ fn refused<'py>(gm: &Bound<'py, PyAny>, refusal: Refusal) -> PyResult<Bound<'py,
         Refusal::Python(error) if !error.is_instance_of::<PyException>(py) => return Err(error),
         Refusal::Python(error) => return bug(gm, &format!("reading the graph raised {error}"), None),
         Refusal::Cut { what, .. } | Refusal::Fixed { why: what, .. } => what,
-        Refusal::Undecided(fact) => format!("it is not known whether {fact}"),
+        Refusal::Undecided((fact, _)) => format!("it is not known whether {fact}"),
         Refusal::Unsupported { what, location } if location.is_empty() => what,
         Refusal::Unsupported { what, location } => format!("{what} (at {location})"),
     };

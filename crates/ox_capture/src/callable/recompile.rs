@@ -57,7 +57,11 @@ impl Inner {
     /// Whether no more traces may be added: here, or to the whole tree.
     pub(super) fn is_full(&self, tree: &Tree, branches: &Branches) -> PyResult<bool> {
         let here = branches.len() as i64 >= self.setting("recompile_limit")?;
-        Ok(here || i64::from(tree.traces.get()) >= self.setting("accumulated_recompile_limit")?)
+        let full = here || i64::from(tree.traces.get()) >= self.setting("accumulated_recompile_limit")?;
+        // Where sizes were the reason, a last trace takes them all as they come.
+        let is_root = std::ptr::eq(branches, &tree.branches);
+        let may_generalise = is_root && self.settings.dynamic != Some(false) && !tree.varying_sizes.borrow().is_empty();
+        if full && may_generalise { Ok(tree.general.replace(true)) } else { Ok(full) }
     }
 
     pub(super) fn tell_of_limit(&self) -> PyResult<()> {

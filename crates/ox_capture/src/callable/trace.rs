@@ -4,12 +4,13 @@ use super::Inner;
 use crate::guard::Check;
 use crate::log::place_of;
 use crate::obj::{Obj, entries_of, py};
+use crate::policy::Marks;
 use crate::record::{Closing, Inspection, Origin, Rec, Recording, Val};
 use crate::source::{Key, Source, Values};
 use crate::state::TorchState;
 use crate::tree::{Action, End, Segment, Tree};
 use crate::vm::{Args, Attach, Called, Escape, Refused, Vm, VmIterator};
-use pyo3::exceptions::{PyException, PyMemoryError, PyRuntimeError};
+use pyo3::exceptions::{PyException, PyMemoryError, PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::rc::Rc;
@@ -82,7 +83,7 @@ impl Inner {
         tree.traces.set(tree.traces.get() + 1);
         let mut rec = Recording::new(tree.clone(), self.backend.clone(), state)?;
         rec.place = place_of(&self.function);
-        rec.sizing.dynamic = self.settings.dynamic;
+        rec.sizing.dynamic = if tree.general.get() { Some(true) } else { self.settings.dynamic };
         Ok(Some(rec))
     }
 
@@ -97,6 +98,7 @@ impl Inner {
             return self.plainly(args, kwargs);
         }
         let Some(mut rec) = self.recording(tree)? else { return self.plainly(args, kwargs) };
+        Marks::check(&named_arguments(args, kwargs))?;
         let arguments = begin(&mut rec, args, kwargs);
         let root = rec.source(Source::Root);
         let function: Val = rec.meet(self.function.clone(), root);
@@ -167,6 +169,9 @@ impl Inner {
             }
         };
         let graph = rec.compute()?;
+        if let Some(error) = rec.broken_mark() {
+            return Err(PyValueError::new_err(error));
+        }
         let (traced, computed) = self.counts.seconds.get();
         self.counts.seconds.set((traced, computed + rec.computing.as_secs_f64()));
         let (traced, computed) = self.counts.thread_seconds.get();
@@ -246,6 +251,13 @@ fn makes_generator(function: &Obj) -> bool {
     const GENERATOR_COROUTINE_OR_BOTH: u32 = 0x20 | 0x80 | 0x200;
     let flags = function.attr("__code__").and_then(|code| code.attr("co_flags"));
     flags.is_ok_and(|flags| flags.bind().extract::<u32>().is_ok_and(|f| f & GENERATOR_COROUTINE_OR_BOTH != 0))
+}
+
+/// With what people call them.
+fn named_arguments(args: &[Obj], kwargs: Option<&Obj>) -> Vec<(String, Obj)> {
+    let positional = args.iter().enumerate().map(|(n, arg)| (format!("argument {n}"), arg.clone()));
+    let named = kwargs.map(entries_of).unwrap_or_default().into_iter().map(|(name, arg)| (name.bind().to_string(), arg));
+    positional.chain(named).collect()
 }
 
 /// What every trace relies on, and the arguments with their sources.

@@ -360,7 +360,8 @@ impl Recording {
 
     pub fn check_equal(&mut self, source: SourceId, object: &Obj) {
         if let (Some(size), Ok(value)) = (self.expr_of(source), object.bind().extract::<i64>()) {
-            return self.rely_on_fact(Fact::Equal(size, Sym::from(value)));
+            let line = self.sizing.line.clone();
+            return self.rely_on_fact(Fact::Equal(size, Sym::from(value)), &line);
         }
         let singleton = object.is_none() || object.class_is(types().bool);
         self.check_once(4, source, 0, || match singleton {

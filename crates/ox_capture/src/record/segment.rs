@@ -53,7 +53,7 @@ impl Recording {
         let (start, thread_start) = (std::time::Instant::now(), crate::callable::thread_time());
         let grad = record.grad.map_or(self.state.grad, |(first, _)| first);
         let Compiled { callable, facts } = self.compile_in(grad, &record.fx, record.device.as_ref())?;
-        facts.into_iter().for_each(|fact| self.rely_on_fact(fact));
+        facts.into_iter().for_each(|(fact, at)| self.rely_on_fact(fact, &at));
         self.stages.extend(self.backend.stages());
         let inputs: Vec<Obj> = record.inputs.iter().map(|input| input.object.clone()).collect();
         let autocast = TorchState::now()?.autocast.is_some() || self.state.autocast.is_some();

@@ -32,9 +32,17 @@ pub struct Sizing {
     shared: FxHashMap<(i64, i64, i64), Var>,
     /// Facts that stand in the checks already.
     facts: rustc_hash::FxHashSet<Fact>,
+    /// Variables whose dimensions the user has marked, with their places.
+    marked: FxHashMap<Var, (String, usize)>,
+    /// The user's line.
+    pub line: String,
 }
 
 impl Sizing {
+    pub fn is_in_use(&self) -> bool {
+        !self.hints.is_empty()
+    }
+
     /// Behind an action nothing is known of what tensors are; numbers of earlier segments keep their expressions.
     pub fn begin_segment(&mut self) {
         self.shapes.clear();
@@ -43,8 +51,9 @@ impl Sizing {
     }
 }
 
-/// Sizes below are not told apart from constants: broadcasting and memory orders depend on them.
-const LEAST: i64 = 2;
+/// A size that is a variable may be 1 in later calls, but is not when the trace is made: what broadcasting does could not be told.
+const LEAST: i64 = 1;
+const LEAST_HINT: i64 = 2;
 
 impl Recording {
     /// The check of a tensor: with variables in the place of sizes that may be others in later calls.
@@ -54,9 +63,10 @@ impl Recording {
         if ranges.iter().all(Option::is_none) {
             return Check::Tensor(source, spec);
         }
+        let strict = Marks::of(tensor).strict;
         let dims: Vec<(usize, Option<(i64, i64)>)> = ranges.into_iter().enumerate().collect();
         let sizes = dims.into_iter().map(|(d, range)| match range {
-            Some(range) => self.variable(&place, d, spec.sizes[d], range),
+            Some(range) => self.variable(&place, d, spec.sizes[d], range, strict.contains(&d)),
             None => Size::Known(spec.sizes[d]),
         });
         let sizes = sizes.collect();
@@ -78,7 +88,7 @@ impl Recording {
             Some(marked) => marked,
             None => all || varying.contains(&(place.to_string(), d)),
         };
-        let range = |d: usize| (spec.sizes[d] >= LEAST && is_variable(d)).then(|| marks.range(d, LEAST));
+        let range = |d: usize| (spec.sizes[d] >= LEAST_HINT && is_variable(d)).then(|| marks.range(d, LEAST));
         (0..spec.sizes.len()).map(range).collect()
     }
 
@@ -93,14 +103,21 @@ impl Recording {
             || self.is_of_optimizer(source)
     }
 
-    fn variable(&mut self, place: &str, dim: usize, size: i64, (lo, hi): (i64, i64)) -> Size {
+    fn variable(&mut self, place: &str, dim: usize, size: i64, (lo, hi): (i64, i64), strict: bool) -> Size {
         let alone = self.tree.lone_sizes.borrow().contains(&(place.to_string(), dim));
         let key = (size, lo, hi);
-        if let Some(var) = self.sizing.shared.get(&key).filter(|_| !alone) {
-            return Size::Same(var.clone());
+        if let Some(var) = self.sizing.shared.get(&key).filter(|_| !alone).cloned() {
+            if strict {
+                self.sizing.marked.entry(var.clone()).or_insert_with(|| (place.to_string(), dim));
+            }
+            return Size::Same(var);
         }
         let var = Var::size(self.tree.next_variable(), lo, hi, 1);
         self.sizing.hints.insert(var.clone(), size);
+        self.tree.sources.borrow_mut().name_variable(var.id(), format!("{place}.shape[{dim}]"));
+        if strict {
+            self.sizing.marked.insert(var.clone(), (place.to_string(), dim));
+        }
         if !alone {
             self.sizing.shared.insert(key, var.clone());
         }
@@ -148,15 +165,30 @@ impl Recording {
     /// Something depends on sizes in a way that is not known: they must be what they are.
     fn fix_sizes(&mut self) {
         let hints: Vec<(Var, i64)> = self.sizing.hints.iter().map(|(var, hint)| (var.clone(), *hint)).collect();
+        let line = self.sizing.line.clone();
         for (var, hint) in hints {
-            self.rely_on_fact(Fact::Equal(Sym::var(&var), Sym::from(hint)));
+            self.rely_on_fact(Fact::Equal(Sym::var(&var), Sym::from(hint)), &line);
         }
     }
 
-    pub fn rely_on_fact(&mut self, fact: Fact) {
+    pub fn rely_on_fact(&mut self, fact: Fact, line: &str) {
         if self.sizing.facts.insert(fact.clone()) {
-            self.checks.push(Check::Fact(fact));
+            self.checks.push(Check::Fact(fact, line.to_string()));
         }
+    }
+
+    /// A dimension that the user has marked as one that varies, although the program needs it as it is.
+    pub fn broken_mark(&self) -> Option<String> {
+        self.checks.iter().find_map(|check| {
+            let Check::Fact(fact, line) = check else { return None };
+            let (var, value) = fact.solved().filter(|(_, value)| value.as_const().is_some())?;
+            let (place, dim) = self.sizing.marked.get(&var)?;
+            let at = if line.is_empty() { String::new() } else { format!(" ({line})") };
+            Some(format!(
+                "oxytorch: dimension {dim} of {place} is marked as one that varies, but the program needs it to be {value}{at}; \
+                 drop the mark, or use maybe_mark_dynamic"
+            ))
+        })
     }
 
     /// What a function that returns no tensor says of a tensor, with the expressions of sizes in it.
@@ -185,6 +217,13 @@ impl Recording {
             }
             "__len__" => number(self, sizes[0].clone()),
             "numel" | "nelement" => number(self, sizes.iter().product()),
+            // Dimensions of size 1 have no part in a memory order.
+            "is_contiguous" if !result.truth().unwrap_or(true) => {
+                let line = self.sizing.line.clone();
+                let variable = sizes.into_iter().filter(|size| size.as_const().is_none());
+                variable.for_each(|size| self.rely_on_fact(Fact::AtLeast(size, 2), &line));
+                result.into()
+            }
             "__get__" | "is_contiguous" | "dim" | "ndim" | "ndimension" | "dtype" | "device" | "layout" | "requires_grad"
             | "is_floating_point" | "is_complex" | "element_size" | "itemsize" | "get_device" | "is_leaf" | "type" => {
                 result.into()
@@ -376,7 +415,8 @@ impl Recording {
             "gt" | "le" => assured(&(&gap - 1)) || assured(&-&gap),
             _ => are_different(a, b),
         });
-        facts.into_iter().for_each(|fact| self.rely_on_fact(fact));
+        let line = self.sizing.line.clone();
+        facts.into_iter().for_each(|(fact, _)| self.rely_on_fact(fact, &line));
     }
 }
 

@@ -95,7 +95,10 @@ impl Vm {
         } else if [t.none, t.ellipsis, t.not_implemented].contains(&ptr) && plain && positional.is_empty() {
             callable.obj.call(&[], None)?.into()
         } else if [t.range, t.slice, t.device].contains(&ptr) || ptr == t.object && positional.is_empty() {
-            let result = self.pure(&callable.obj, positional, &args.keywords)?;
+            // A number of steps, or a place in a container, is relied on.
+            let positional: Vec<Val> =
+                positional.iter().map(|arg| if self.is_size(arg) { self.settled(arg).into() } else { arg.clone() }).collect();
+            let result = self.pure(&callable.obj, &positional, &args.keywords)?;
             self.made(result.obj)
         } else if [t.finfo, t.iinfo].contains(&ptr) && self.is_plain_data(args) {
             let objects: Vec<Obj> = positional.iter().map(|a| self.settled(a)).collect();

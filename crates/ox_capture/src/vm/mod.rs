@@ -222,9 +222,20 @@ impl Vm {
 
     /// The object, its value relied on.
     pub fn settled(&mut self, value: &Val) -> Obj {
+        self.note_line();
         match &mut self.rec {
             Some(rec) => rec.settle(value),
             None => value.obj.clone(),
+        }
+    }
+
+    /// Whoever relies on a size is named.
+    pub fn note_line(&mut self) {
+        if self.rec.as_ref().is_some_and(|rec| rec.sizing.is_in_use()) {
+            let line = self.location();
+            if let Some(rec) = &mut self.rec {
+                rec.sizing.line = line;
+            }
         }
     }
 

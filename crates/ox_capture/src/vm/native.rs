@@ -28,6 +28,9 @@ impl Vm {
     /// A function of the operator module, on data.
     pub fn pure_call(&mut self, name: &str, args: &[Val]) -> R<Val> {
         let function = self.operator(name)?;
+        if args.iter().any(|arg| self.is_size(arg)) {
+            self.note_line();
+        }
         if args.iter().any(|arg| self.is_size(arg))
             && let Ok(result) = function.call(&args.iter().map(|arg| arg.obj.clone()).collect::<Vec<_>>(), None)
             && let Some(value) = self.rec.as_mut().and_then(|rec| rec.size_call(name, args, &result))
@@ -183,6 +186,7 @@ impl Vm {
 
     /// `x.shape`, `x.T`
     pub fn tensor_field(&mut self, object: &Val, name: &Obj) -> R<Called> {
+        self.note_line();
         let (location, region) = (self.torch_location(), self.region());
         let getattr = self.builtin("getattr")?;
         let args = Args::positional(vec![object.clone(), name.clone().into()]);

@@ -5,6 +5,7 @@ use super::shared::{real, wide};
 use super::slope::standardised_slope;
 use super::{Bound, Surface, fresh};
 use crate::builder::Builder;
+use crate::decide::is_one;
 use crate::error::{OpError, OpResult};
 use crate::formula::Expr;
 use crate::value::Value;
@@ -108,7 +109,7 @@ fn scale_and_shift(b: &mut Builder, args: &Bound, mean: NodeId, variance: NodeId
 fn batch_statistics(b: &mut Builder, args: &mut Bound, x: NodeId) -> OpResult<(NodeId, NodeId)> {
     let dims: Vec<usize> = (0..b.rank(x)).filter(|d| *d != 1).collect();
     let count = count_in(b, x, &dims);
-    if count.is_one() {
+    if is_one(&count) {
         return Err(OpError::value("Expected more than 1 value per channel when training"));
     }
     let x = wide(b, x);

@@ -11,6 +11,7 @@ use super::shared::{
 use super::slope::standardised_slope;
 use super::{Bound, Surface, fresh};
 use crate::builder::{Builder, broadcast_shapes};
+use crate::decide::is_one;
 use crate::error::{OpError, OpResult};
 use crate::value::Value;
 use ox_ir::graph::{Arg, NodeId};
@@ -148,7 +149,7 @@ fn instance_norm(b: &mut Builder, args: &mut Bound) -> OpResult<Value> {
         return normalise_by_running(b, args, x);
     }
     let dims: Vec<usize> = (2..rank).collect();
-    if count_in(b, x, &dims).is_one() {
+    if is_one(&count_in(b, x, &dims)) {
         return Err(OpError::value("Expected more than 1 spatial element when training"));
     }
     let x = wide(b, x);

@@ -2,7 +2,7 @@
 
 use super::{Bound, Surface, fresh, maybe, view, wrap_dim, wrap_dims};
 use crate::builder::Builder;
-use crate::decide::{assured, lesser};
+use crate::decide::{assured, is_one, lesser};
 use crate::error::{OpError, OpResult};
 use crate::infer::{differ, shape_text};
 use crate::value::{Value, ValueOf};
@@ -252,7 +252,7 @@ fn squeeze(b: &mut Builder, a: &mut Bound) -> OpResult<Value> {
         false => (0..shape.len()).collect(),
         true => wrap_dims(&a.const_ints("dim")?, shape.len())?,
     };
-    let ones: Vec<usize> = dims.into_iter().filter(|d| shape.get(*d).is_some_and(|s| s.is_one())).collect();
+    let ones: Vec<usize> = dims.into_iter().filter(|d| shape.get(*d).is_some_and(is_one)).collect();
     Ok(b.squeeze(x, &ones)?.into())
 }
 

@@ -64,6 +64,9 @@ impl<'py> Importer<'py> {
             return Ok(value);
         }
         let shares = self.shares(&request)?;
+        if shares == Some(false) {
+            self.note_copied(&request);
+        }
         let written = self.recorder.writes();
         let reason = match self.recorder.call(&name.namespace, &name.name, args, kwargs, shares) {
             Ok(value) => match self.mismatch(&value, example.as_ref())? {
@@ -79,7 +82,9 @@ impl<'py> Importer<'py> {
             Err(OpError::Bug(problem)) if bugs_are_fatal() && !self.has_sizes(&request) => {
                 return Err(Refusal::Bug(format!("{name}: {problem} ({})", self.location)));
             }
-            Err(OpError::Undecided(a, b)) => return Err(Refusal::Undecided(Fact::Equal(a, b))),
+            Err(OpError::Undecided(a, b)) => {
+                return Err(Refusal::Undecided((Fact::Equal(a, b), self.location.clone())));
+            }
             // What eager's own shape rules let pass is not for us to refuse: it will raise at run time if it must.
             Err(error) => error.to_string(),
         };

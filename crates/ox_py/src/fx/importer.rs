@@ -15,7 +15,7 @@ use crate::report::PythonCall;
 use crate::torch::Torch;
 use ox_ir::graph::{Graph, GraphInput, Shape};
 use ox_ir::{DType, Device};
-use ox_ops::{Fact, FrontValue, Recorder, TensorRef, ValueOf};
+use ox_ops::{FrontValue, Noted, Recorder, TensorRef, ValueOf};
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyFloat};
@@ -47,7 +47,7 @@ pub struct Imported {
     pub pinned: Vec<Pinned>,
     pub gradients: Gradients,
     /// What was relied on of the sizes of a captured graph.
-    pub facts: Vec<Fact>,
+    pub facts: Vec<Noted>,
 }
 
 /// What autograd must know of an imported graph.
@@ -87,6 +87,8 @@ pub struct Importer<'py> {
     pub(super) known: Known,
     /// Strides of what was made first in each memory, by its number.
     pub(super) made: FxHashMap<usize, Vec<i64>>,
+    /// Sizes of what eager copied because of how it lay in memory, and whether that was an input's: with a size of 1 it might not be.
+    pub(super) copied: Vec<(ox_ir::Sym, bool)>,
     pub(super) names: Names,
     /// Values by the address of their node, which the graph keeps alive.
     pub(super) env: FxHashMap<usize, FrontValue>,
@@ -144,6 +146,7 @@ impl<'py> Importer<'py> {
             symbols: Symbols::default(),
             known: known.clone(),
             made: FxHashMap::default(),
+            copied: Vec::new(),
             names: Names::default(),
             env: FxHashMap::default(),
             host: HostTable::default(),
@@ -245,6 +248,7 @@ impl<'py> Importer<'py> {
         let trace = trace.and_then(|t| t.extract::<String>().ok());
         self.location = trace.as_deref().and_then(last_frame).unwrap_or_default();
         self.recorder.set_location(&self.location);
+        ox_ops::decide::stand_at(&self.location);
         Ok(())
     }
 

@@ -1,7 +1,7 @@
 //! Why a graph is not compiled.
 
 use ox_ir::Var;
-use ox_ops::Fact;
+use ox_ops::Noted;
 use pyo3::PyErr;
 use pyo3::exceptions::PyRuntimeError;
 
@@ -12,7 +12,7 @@ pub enum Refusal {
     /// Eager must make this one call: autograd has to see it.
     Cut { place: usize, what: String },
     /// The graph can be imported if this holds of its sizes, as it does now.
-    Undecided(Fact),
+    Undecided(Noted),
     /// These sizes must be constants.
     Fixed { sizes: Vec<Var>, why: String },
     /// A mistake of ours.

@@ -12,8 +12,8 @@ use super::refusal::{Import, Refusal};
 use ox_capture::SizeObject;
 use ox_ir::graph::Shape;
 use ox_ir::{Sym, Var};
-use ox_ops::decide::rely_on_shape;
-use ox_ops::{Fact, FrontValue, Hints, Layout, TensorRef, ValueOf, at_hints};
+use ox_ops::decide::{assured, rely_on_shape};
+use ox_ops::{Fact, FrontValue, Hints, Layout, Noted, TensorRef, ValueOf, at_hints};
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
@@ -26,7 +26,7 @@ pub struct Known {
     pub hints: Hints,
     /// Sizes that are no variables of their own.
     values: FxHashMap<Var, Sym>,
-    pub facts: Vec<Fact>,
+    pub facts: Vec<Noted>,
 }
 
 impl Known {
@@ -40,26 +40,26 @@ impl Known {
     }
 
     /// Takes over what must hold. Where that does not decide a size, those that are divided or compared in it are fixed; else all.
-    pub fn learn(&mut self, fact: Fact) {
+    pub fn learn(&mut self, (fact, at): Noted) {
         match fact.solved() {
             Some((var, value)) => {
-                self.facts.push(fact);
+                self.facts.push((fact, at));
                 self.set(var, value);
             }
-            None => fact.knots().into_iter().for_each(|var| self.fix(var)),
+            None => fact.knots().into_iter().for_each(|var| self.fix(var, &at)),
         }
     }
 
-    pub fn fix(&mut self, var: Var) {
+    pub fn fix(&mut self, var: Var, why: &str) {
         if let Some(hint) = self.hints.get(&var).copied() {
-            self.facts.push(Fact::Equal(Sym::var(&var), Sym::from(hint)));
+            self.facts.push((Fact::Equal(Sym::var(&var), Sym::from(hint)), why.to_string()));
             self.set(var, Sym::from(hint));
         }
     }
 
-    pub fn fix_all(&mut self) {
+    pub fn fix_all(&mut self, why: &str) {
         let vars: BTreeSet<Var> = self.hints.keys().filter(|var| !self.values.contains_key(*var)).cloned().collect();
-        vars.into_iter().for_each(|var| self.fix(var));
+        vars.into_iter().for_each(|var| self.fix(var, why));
     }
 
     fn set(&mut self, var: Var, value: Sym) {
@@ -72,8 +72,8 @@ impl Known {
     /// What an attempt says of the sizes. Ok with the error back if that is of another kind.
     pub fn learn_from(&mut self, refusal: Refusal) -> Result<(), Refusal> {
         match refusal {
-            Refusal::Undecided(fact) => self.learn(fact),
-            Refusal::Fixed { sizes, .. } => sizes.into_iter().for_each(|var| self.fix(var)),
+            Refusal::Undecided(noted) => self.learn(noted),
+            Refusal::Fixed { sizes, why } => sizes.into_iter().for_each(|var| self.fix(var, &why)),
             other => return Err(other),
         }
         Ok(())
@@ -87,13 +87,13 @@ pub fn import<'py>(gm: &Bound<'py, PyAny>, examples: &Bound<'py, PyAny>, how: Ho
         return attempt(gm, examples, how, &known);
     }
     if how.fixed {
-        known.fix_all();
+        known.fix_all("the graph is computed in pieces");
     }
     loop {
         let (result, facts) = at_hints(known.hints.clone(), || attempt(gm, examples, how, &known));
         match result {
-            Ok(imported) => match facts.iter().find(|fact| fact.solved().is_some()) {
-                Some(fact) => known.learn(fact.clone()),
+            Ok(imported) => match facts.iter().find(|(fact, _)| fact.solved().is_some()) {
+                Some(noted) => known.learn(noted.clone()),
                 None => return Ok(Imported { facts: [known.facts, facts].concat(), ..imported }),
             },
             Err(refusal) => known.learn_from(refusal)?,
@@ -197,6 +197,27 @@ impl<'py> Importer<'py> {
         }
         let sizes = self.sizes_in(request).into_iter().collect();
         Err(Refusal::Fixed { sizes, why: format!("{}: {why} ({})", request.name, self.location) })
+    }
+
+    /// The first argument was copied because of its memory order, which sizes of 1 have no part in.
+    pub(super) fn note_copied(&mut self, request: &Request<'py>) {
+        const BY_LAYOUT: &[&str] = &["reshape", "contiguous", "flatten", "ravel", "reshape_as", "unflatten"];
+        if self.known.hints.is_empty() || !BY_LAYOUT.contains(&request.name.name.as_str()) {
+            return;
+        }
+        if let Some(ValueOf::Tensor(tensor)) = request.args.first() {
+            let of_input = self.recorder.input_strides(*tensor).is_some();
+            let sizes = self.recorder.ty(*tensor).shape.iter().filter(|size| size.as_const().is_none());
+            self.copied.extend(sizes.map(|size| (size.clone(), of_input)));
+        }
+    }
+
+    /// Whether something is a copy or a view can be seen if it is written, or if it may be an input.
+    pub(super) fn rely_on_copies(&self) {
+        let writes = self.recorder.writes() > 0;
+        for (size, _) in self.copied.iter().filter(|(_, of_input)| writes || *of_input) {
+            assured(&(size - 2));
+        }
     }
 
     /// After a call: its results are as large as they are now, or larger than nothing; and how they lie in memory.
