@@ -4,13 +4,14 @@
     python scripts/gpu_report.py --parts cases,bandwidth       # some of it
 
 Writes gpu.md and gpu.json into `--out` (docs/, unless told otherwise). Parts: `cases` (programs against eager), `ops` (torch's OpInfo database on CUDA),
-`bandwidth` (kernels over 1 GB against a copy), `models` (the workloads of benches/ in bf16).
+`bandwidth` (kernels over 1 GB against a copy), `models` and `train` (the workloads of benches/ in bf16: inference; forward, backward, AdamW).
 """
 
 from __future__ import annotations
 
 import argparse
 import collections
+import functools
 import itertools
 import json
 import os
@@ -36,6 +37,7 @@ GPU_SIZES = {
     "llama": dict(layers=8, hidden=2048, batch=4, seq=512),
     "graphsage": dict(nodes=20000, edges=200000, feat=256, hidden=256),
 }
+MODEL_PARTS = {"models": "inference", "train": "training step"}
 OP_DTYPES = {"f32": torch.float32, "bf16": torch.bfloat16, "f16": torch.float16, "i64": torch.int64}
 
 
@@ -229,13 +231,16 @@ def run_bandwidth(result):
 # The workloads.
 
 
-def model_worker(name, run, mode, iters):
+def model_worker(name, run, mode, iters, train):
+    import measure
     import zoo
 
     torch.set_float32_matmul_precision("high")
     work = zoo.build(name, torch.float32, GPU_SIZES)
     work = zoo.Workload(name, work.model.cuda(), tuple(cuda(a) for a in work.args), {k: cuda(v) for k, v in work.kwargs.items()})
     work = work.to(torch.bfloat16)
+    if train:
+        work = measure.Steps(work)
     model = {"eager": lambda m: m, "inductor": lambda m: torch.compile(m, mode=mode), "oxyfx": compiled, "oxytorch": captured}[run](work.model)
     start = time.perf_counter()
     first = work.run(model).float().cpu()
@@ -256,14 +261,26 @@ def model_worker(name, run, mode, iters):
     row = dict(model=name, run=run, mode=mode or "default", cold_s=cold, ms=1e3 * sorted(times)[iters // 2], cpu_ms=1e3 * sorted(calls)[iters // 2])
     row["peak_mb"] = torch.cuda.max_memory_allocated() / 1e6
     if run != "eager":
-        expected = work.run(work.model).float().cpu()
-        exact = work.to(torch.float32).run(work.model).float().cpu()
+        expected, exact = (r.float().cpu() for r in references(work, train))
         row["error"], row["eagers_error"] = distance(first, exact), distance(expected, exact)
     if run.startswith("oxy"):
         import oxytorch
 
         row["report"] = {k: v for k, v in oxytorch.last_compile().items() if k in ("outcome", "reason", "kernels", "launches", "stages", "library_calls", "python_calls")}
     print("RESULT " + json.dumps(row, default=str), flush=True)
+
+
+def references(work, train):
+    """What eager gives for the first call, and what it gives in float32."""
+    import measure
+    import zoo
+
+    if not train:
+        return work.run(work.model), work.to(torch.float32).run(work.model)
+    expected = work.first()
+    work.untouched.zero_grad(set_to_none=True)
+    wide = zoo.Workload(work.workload.name, work.untouched, work.workload.args, work.workload.kwargs)
+    return expected, measure.Steps(wide.to(torch.float32)).first()
 
 
 def captured(model):
@@ -280,15 +297,15 @@ def distance(a, exact):
     return float((a - exact).norm() / exact.norm())
 
 
-def run_models(result, given):
+def run_models(result, given, part):
     rows = []
     runs = [tuple(run.partition(":")[::2]) for run in given.runs.split(",")]
     for name in given.models.split(","):
         for run, mode in runs:
-            row = one_model(name, run, mode, given.iters)
+            row = one_model(name, run, mode, given.iters, train=part == "train")
             rows.append(row)
             print("  model", json.dumps(row, default=str)[:700], flush=True)
-    result["models"] = rows
+    result[part] = rows
     eager = {row["model"]: row["ms"] for row in rows if row["run"] == "eager" and "ms" in row}
     print(f"\n{'model':10} {'run':9} {'mode':16} {'cold s':>7} {'ms':>8} {'cpu ms':>7} {'x eager':>7} {'peak MB':>8} {'error':>9} {'eager':>9}")
     for row in rows:
@@ -300,10 +317,10 @@ def run_models(result, given):
         print(f"{row['model']:10} {row['run']:9} {row['mode']:16} {row['cold_s']:7.2f} {row['ms']:8.3f} {row['cpu_ms']:7.3f} {times:7.2f} {row['peak_mb']:8.0f} {errors}")
 
 
-def one_model(name, run, mode, iters):
+def one_model(name, run, mode, iters, train):
     with tempfile.TemporaryDirectory() as cache:
         env = dict(os.environ, TORCHINDUCTOR_CACHE_DIR=cache, TORCHINDUCTOR_FX_GRAPH_CACHE="0", TORCHINDUCTOR_AUTOGRAD_CACHE="0")
-        command = [sys.executable, __file__, "--worker", name, run, mode, "--iters", str(iters)]
+        command = [sys.executable, __file__, "--worker", name, run, mode, "--iters", str(iters)] + ["--train"] * train
         try:
             done = subprocess.run(command, capture_output=True, text=True, env=env, timeout=200)
         except subprocess.TimeoutExpired:
@@ -327,11 +344,11 @@ def write(result, out):
     if "bandwidth" in result:
         lines += ["| TB/s | eager | torch.compile | oxytorch | of a copy |", "|---|---|---|---|---|"]
         for r in result["bandwidth"]:
-            lines.append(f"| {r['name']} | {speed(r, "eager")} | {speed(r, "inductor")} | {speed(r, "ours")} | {r['of_copy']:.0%} |")
+            lines.append(f"| {r['name']} | {speed(r, 'eager')} | {speed(r, 'inductor')} | {speed(r, 'ours')} | {r['of_copy']:.0%} |")
         lines.append("")
-    if "models" in result:
-        lines += ["| model (bf16) | run | first call s | ms | CPU ms | peak MB | error (eager's) |", "|---|---|---|---|---|---|---|"]
-        for r in result["models"]:
+    for part in [part for part in MODEL_PARTS if part in result]:
+        lines += ["", f"| {MODEL_PARTS[part]} (bf16) | run | first call s | ms | CPU ms | peak MB | error (eager's) |", "|---|---|---|---|---|---|---|"]
+        for r in result[part]:
             errors = f"{r['error']:.1e} ({r['eagers_error']:.1e})" if "error" in r else ""
             cells = [f"{r['cold_s']:.2f}", f"{r['ms']:.2f}", f"{r['cpu_ms']:.2f}", f"{r['peak_mb']:.0f}", errors] if "ms" in r else ["failed"]
             lines.append(f"| {r['model']} | {r['run']} {r['mode']} | {' | '.join(cells)} |")
@@ -340,7 +357,7 @@ def write(result, out):
 
 def arguments():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--parts", default="cases,ops,bandwidth,models")
+    parser.add_argument("--parts", default="cases,ops,bandwidth,models,train")
     parser.add_argument("--models", default=",".join(GPU_SIZES))
     parser.add_argument("--runs", default="eager,inductor,inductor:reduce-overhead,oxyfx,oxytorch")
     parser.add_argument("--iters", type=int, default=30)
@@ -349,6 +366,7 @@ def arguments():
     parser.add_argument("--out", type=pathlib.Path, default=ROOT / "docs")
     parser.add_argument("--shard")
     parser.add_argument("--worker", nargs=3)
+    parser.add_argument("--train", action="store_true")
     return parser.parse_args()
 
 
@@ -359,11 +377,12 @@ def main():
         shard, shards = map(int, given.shard.split("/"))
         return ops_shard(shard, shards, given.samples)
     if given.worker:
-        return model_worker(*given.worker[:2], given.worker[2] or None, given.iters)
+        return model_worker(*given.worker[:2], given.worker[2] or None, given.iters, given.train)
     if not torch.cuda.is_available():
         return print("there is no GPU here")
     result = dict(gpu=torch.cuda.get_device_name(), command=["python", *sys.argv])
-    parts = dict(cases=lambda: run_cases(result), ops=lambda: run_ops(result, given), bandwidth=lambda: run_bandwidth(result), models=lambda: run_models(result, given))
+    parts = dict(cases=lambda: run_cases(result), ops=lambda: run_ops(result, given), bandwidth=lambda: run_bandwidth(result))
+    parts |= {part: functools.partial(run_models, result, given, part) for part in MODEL_PARTS}
     for part in given.parts.split(","):
         start = time.perf_counter()
         parts[part]()

@@ -81,6 +81,18 @@ impl DType {
         !matches!(self, DType::Bool | DType::U8)
     }
 
+    /// The least and the greatest of the integers (and bools) of this type; of other types those of i64.
+    pub fn int_range(self) -> (i64, i64) {
+        match self {
+            DType::Bool => (0, 1),
+            DType::U8 => (0, u8::MAX as i64),
+            DType::I8 => (i8::MIN as i64, i8::MAX as i64),
+            DType::I16 => (i16::MIN as i64, i16::MAX as i64),
+            DType::I32 => (i32::MIN as i64, i32::MAX as i64),
+            _ => (i64::MIN, i64::MAX),
+        }
+    }
+
     /// The type in which torch computes on values of this type: f32 for the half types, itself otherwise.
     pub fn compute(self) -> DType {
         match self {

@@ -99,6 +99,19 @@ impl ReduceOp {
     pub fn is_arg(self) -> bool {
         matches!(self, ReduceOp::ArgMax | ReduceOp::ArgMin)
     }
+
+    /// What changes nothing when it is combined with a value of type `dtype`.
+    pub fn neutral(self, dtype: DType) -> Scalar {
+        let (least, most) = dtype.int_range();
+        match self {
+            ReduceOp::Sum | ReduceOp::Any => Scalar::Int(0),
+            ReduceOp::Prod | ReduceOp::All => Scalar::Int(1),
+            ReduceOp::Max | ReduceOp::ArgMax if dtype.is_float() => Scalar::Float(f64::NEG_INFINITY),
+            ReduceOp::Min | ReduceOp::ArgMin if dtype.is_float() => Scalar::Float(f64::INFINITY),
+            ReduceOp::Max | ReduceOp::ArgMax => Scalar::Int(least),
+            ReduceOp::Min | ReduceOp::ArgMin => Scalar::Int(most),
+        }
+    }
 }
 
 /// What a scatter does where it writes.

@@ -8,22 +8,11 @@ use smallvec::SmallVec;
 pub fn cast(value: Scalar, from: DType, to: DType) -> Option<Scalar> {
     let value = convert(value, from);
     if let (Scalar::Float(x), true) = (value, to.is_int()) {
-        let (low, high) = int_range(to);
+        let (low, high) = to.int_range();
         let inside = x.trunc() >= low as f64 && x.trunc() <= high as f64 && x.abs() < 9.0e18;
         return inside.then_some(Scalar::Int(x as i64));
     }
     (!to.is_complex()).then(|| convert(value, to))
-}
-
-pub fn int_range(dtype: DType) -> (i64, i64) {
-    match dtype {
-        DType::Bool => (0, 1),
-        DType::U8 => (0, 255),
-        DType::I8 => (i8::MIN as i64, i8::MAX as i64),
-        DType::I16 => (i16::MIN as i64, i16::MAX as i64),
-        DType::I32 => (i32::MIN as i64, i32::MAX as i64),
-        _ => (i64::MIN, i64::MAX),
-    }
 }
 
 /// `op` on elements of type `dtype` (for `where`: of its two values); None where implementations may differ, and for divisions

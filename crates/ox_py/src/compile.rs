@@ -127,6 +127,7 @@ impl Job<'_> {
             return self.refused(gm, Refusal::unsupported("writes in a checkpointed function"));
         }
         if imported.gradients.outputs.contains(&true) {
+            // It would be right, but slower than eager: reductions of backward passes and calls that cut the graph are in the way.
             if imported.graph.inputs.iter().any(|input| input.ty.device != Device::Cpu) {
                 return self.refused(gm, Refusal::unsupported("training on a GPU is not compiled yet"));
             }

@@ -17,7 +17,7 @@ pub fn replace_empty(graph: &Graph) -> Graph {
         }
         let constant = match &node.op {
             _ if is_empty(&node.ty) => Some(Scalar::Int(0)),
-            Op::Reduce { op, .. } if is_empty(graph.ty(node.args[0])) => neutral(*op, node.ty.dtype),
+            Op::Reduce { op, .. } if is_empty(graph.ty(node.args[0])) => of_nothing(*op, node.ty.dtype),
             Op::Matmul { bias: false, add: false, .. } if is_empty(graph.ty(node.args[0])) => Some(Scalar::Int(0)),
             _ => None,
         };
@@ -33,14 +33,7 @@ pub fn replace_empty(graph: &Graph) -> Graph {
 }
 
 /// What a reduction over no elements gives, where torch defines it.
-fn neutral(op: ReduceOp, dtype: DType) -> Option<Scalar> {
-    match op {
-        ReduceOp::Sum => Some(Scalar::Int(0)),
-        ReduceOp::Prod => Some(Scalar::Int(1)),
-        ReduceOp::Any => Some(Scalar::Bool(false)),
-        ReduceOp::All => Some(Scalar::Bool(true)),
-        ReduceOp::Max if dtype.is_float() => Some(Scalar::Float(f64::NEG_INFINITY)),
-        ReduceOp::Min if dtype.is_float() => Some(Scalar::Float(f64::INFINITY)),
-        _ => None,
-    }
+fn of_nothing(op: ReduceOp, dtype: DType) -> Option<Scalar> {
+    let undefined = op.is_arg() || (matches!(op, ReduceOp::Max | ReduceOp::Min) && !dtype.is_float());
+    (!undefined).then(|| op.neutral(dtype))
 }

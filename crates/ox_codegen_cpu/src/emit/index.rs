@@ -213,16 +213,5 @@ impl<'a> Emitter<'a> {
 }
 
 fn monomial(mono: &Monomial, factor: i64) -> Sym {
-    mono.iter().fold(Sym::from(factor), |product, atom| &product * &atom_sym(atom))
-}
-
-/// Rebuilding goes through the simplifying constructors, which leave a canonical atom as it is.
-fn atom_sym(atom: &Atom) -> Sym {
-    match atom {
-        Atom::Var(v) => Sym::var(v),
-        Atom::Div(p) => p.0.div(&p.1),
-        Atom::Mod(p) => p.0.rem(&p.1),
-        Atom::Min(p) => p.0.lesser(&p.1),
-        Atom::Max(p) => p.0.greater(&p.1),
-    }
+    mono.iter().fold(Sym::from(factor), |product, atom| &product * &atom.sym())
 }

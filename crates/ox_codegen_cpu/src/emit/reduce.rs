@@ -155,28 +155,8 @@ impl<'a> Emitter<'a> {
 }
 
 fn identity(ir: &crate::ir::Ir, op: ReduceOp, dtype: DType) -> V<'_> {
-    let elem = compute_elem(dtype);
-    let number = |x: i64| if elem.is_float() { ir.float(elem, x as f64) } else { ir.int(elem, x) };
-    let (least, most) = integer_range(dtype);
-    match op {
-        ReduceOp::Sum | ReduceOp::Any => number(0),
-        ReduceOp::Prod | ReduceOp::All => number(1),
-        ReduceOp::Max | ReduceOp::ArgMax if elem.is_float() => ir.float(elem, f64::NEG_INFINITY),
-        ReduceOp::Min | ReduceOp::ArgMin if elem.is_float() => ir.float(elem, f64::INFINITY),
-        ReduceOp::Max | ReduceOp::ArgMax => ir.int(elem, least),
-        ReduceOp::Min | ReduceOp::ArgMin => ir.int(elem, most),
-    }
-}
-
-fn integer_range(dtype: DType) -> (i64, i64) {
-    match dtype {
-        DType::Bool => (0, 1),
-        DType::U8 => (0, u8::MAX as i64),
-        DType::I8 => (i8::MIN as i64, i8::MAX as i64),
-        DType::I16 => (i16::MIN as i64, i16::MAX as i64),
-        DType::I32 => (i32::MIN as i64, i32::MAX as i64),
-        _ => (i64::MIN, i64::MAX),
-    }
+    let (elem, value) = (compute_elem(dtype), op.neutral(dtype));
+    if elem.is_float() { ir.float(elem, value.as_f64()) } else { ir.int(elem, value.as_i64()) }
 }
 
 /// A result as a value of its type: only sums and products make new numbers.

@@ -74,7 +74,7 @@ fn fits(sym: &Sym) -> bool {
     let reach = |(lo, hi): (i64, i64)| lo.unsigned_abs().max(hi.unsigned_abs());
     let mut sum = sym.constant().unsigned_abs();
     for (mono, factor) in sym.terms() {
-        let whole = mono.iter().fold(Sym::from(*factor), |product, a| &product * &atom_sym(a));
+        let whole = mono.iter().fold(Sym::from(*factor), |product, a| &product * &a.sym());
         sum = sum.saturating_add(reach(whole.bounds()));
         if !mono.iter().all(parts_fit) {
             return false;
@@ -87,16 +87,5 @@ fn parts_fit(atom: &Atom) -> bool {
     match atom {
         Atom::Var(var) => var.lo() > -NARROW && var.hi() < NARROW,
         Atom::Div(p) | Atom::Mod(p) | Atom::Min(p) | Atom::Max(p) => fits(&p.0) && fits(&p.1),
-    }
-}
-
-/// Rebuilding goes through the simplifying constructors, which leave a canonical atom as it is.
-fn atom_sym(atom: &Atom) -> Sym {
-    match atom {
-        Atom::Var(v) => Sym::var(v),
-        Atom::Div(p) => p.0.div(&p.1),
-        Atom::Mod(p) => p.0.rem(&p.1),
-        Atom::Min(p) => p.0.lesser(&p.1),
-        Atom::Max(p) => p.0.greater(&p.1),
     }
 }

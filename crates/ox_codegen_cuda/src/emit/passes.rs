@@ -8,6 +8,9 @@ use ox_ir::DType;
 use ox_ir::graph::ReduceOp;
 use ox_ir::kernel::{Inst, Pass, Val};
 
+/// The loop of a row around a body this short is unrolled: several loads of a thread are then under way at once.
+const SHORT_BODY: usize = 16;
+
 impl Emitter<'_> {
     pub fn pass(&mut self, pass: &Pass) -> Result<(), CodegenError> {
         self.wait_for_writes(pass);
@@ -73,6 +76,9 @@ impl Emitter<'_> {
             }
             None => {
                 let start = if lanes > 1 { format!("y * {lanes}") } else { "y".into() };
+                if self.g.spread == Spread::Rows && pass.body.len() <= SHORT_BODY {
+                    self.line("#pragma unroll 4");
+                }
                 self.open(format!("for (idx r = {start}; r < {limit}; r += {}) {{", y * lanes));
             }
         }

@@ -1,34 +1,14 @@
 //! Reductions and scans: what they start with and how they combine.
 
 use super::ctype::{self, held};
+use ox_ir::DType;
 use ox_ir::graph::ReduceOp;
-use ox_ir::{DType, Scalar};
 
 /// What a reduction of nothing has.
 pub fn identity(op: ReduceOp, dtype: DType) -> String {
-    let (least, most) = range(dtype);
-    let scalar = match op {
-        ReduceOp::Sum | ReduceOp::Any => Scalar::Int(0),
-        ReduceOp::Prod | ReduceOp::All => Scalar::Int(1),
-        ReduceOp::Max | ReduceOp::ArgMax if dtype.is_float() => Scalar::Float(f64::NEG_INFINITY),
-        ReduceOp::Min | ReduceOp::ArgMin if dtype.is_float() => Scalar::Float(f64::INFINITY),
-        ReduceOp::Max | ReduceOp::ArgMax => Scalar::Int(least),
-        ReduceOp::Min | ReduceOp::ArgMin => Scalar::Int(most),
-    };
-    let value = ctype::constant(scalar, dtype);
+    let value = ctype::constant(op.neutral(dtype), dtype);
     // No position yet: behind every other.
     if op.is_arg() { format!("{{{value}, {}}}", ctype::long(i64::MAX)) } else { value }
-}
-
-fn range(dtype: DType) -> (i64, i64) {
-    match dtype {
-        DType::Bool => (0, 1),
-        DType::U8 => (0, u8::MAX as i64),
-        DType::I8 => (i8::MIN as i64, i8::MAX as i64),
-        DType::I16 => (i16::MIN as i64, i16::MAX as i64),
-        DType::I32 => (i32::MIN as i64, i32::MAX as i64),
-        _ => (i64::MIN, i64::MAX),
-    }
 }
 
 /// The type that is accumulated in; for argmax a value with its position.

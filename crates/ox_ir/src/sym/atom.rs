@@ -111,6 +111,11 @@ impl Atom {
         }
     }
 
+    /// The expression that is this atom. The simplifying constructors leave a canonical atom as it is.
+    pub fn sym(&self) -> Sym {
+        self.subst(&|_| None)
+    }
+
     pub(super) fn subst(&self, f: &dyn Fn(&Var) -> Option<Sym>) -> Sym {
         match self {
             Atom::Var(v) => f(v).unwrap_or_else(|| Sym::var(v)),

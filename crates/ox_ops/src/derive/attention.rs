@@ -3,16 +3,19 @@
 
 use super::{Gradients, Site};
 use crate::builder::Builder;
-use crate::error::OpResult;
+use crate::error::{OpError, OpResult};
 use crate::surface::{Operand, softmax_along};
 use ox_ir::graph::{Arg, AttentionAttrs, Callee, Library, LibraryOut, NodeId, ReduceOp, Shape, contiguous_strides};
-use ox_ir::{DType, PointOp, Scalar, Sym, TensorType};
+use ox_ir::{DType, Device, PointOp, Scalar, Sym, TensorType};
 
 pub const FORWARD: &str = "aten::_scaled_dot_product_flash_attention_for_cpu";
 const BACKWARD: &str = "aten::_scaled_dot_product_flash_attention_for_cpu_backward";
 
 /// The same attention, of ops that have derivatives. `mask_grad`: the mask's gradient is asked for.
 pub fn differentiable(b: &mut Builder, attrs: &AttentionAttrs, args: &[NodeId], mask_grad: bool) -> OpResult<NodeId> {
+    if b.ty(args[0]).device != Device::Cpu {
+        return Err(OpError::unsupported("the derivative of attention on a GPU is torch's"));
+    }
     if mask_grad || !flash_takes(b, args) { spelt_out(b, attrs, args) } else { flash(b, attrs, args) }
 }
 
@@ -21,7 +24,7 @@ fn flash_takes(b: &Builder, args: &[NodeId]) -> bool {
     let [q, k, v] = [b.ty(args[0]), b.ty(args[1]), b.ty(args[2])];
     let last = q.rank() - 1;
     let sizes = q.shape[last] == v.shape[last] && [q, k].iter().all(|t| t.shape.iter().all(Sym::is_positive));
-    sizes && q.rank() == 4 && q.device == ox_ir::Device::Cpu
+    sizes && q.rank() == 4
 }
 
 /// A mask as a number that is added: 0 or minus infinity.

@@ -8,7 +8,7 @@ use crate::builder::Builder;
 use crate::error::{OpError, OpResult};
 use crate::value::Value;
 use ox_ir::graph::{Arg, Bounds, NodeId, ReduceOp};
-use ox_ir::{DType, PointOp, Scalar, Sym};
+use ox_ir::{PointOp, Scalar, Sym};
 
 const MAX: &str = "input, kernel_size, stride=None, padding=0, dilation=1, ceil_mode=False, return_indices=False";
 const WITH_INDICES: &str = "input, kernel_size, stride=None, padding=0, dilation=1, ceil_mode=False, return_indices=True";
@@ -116,26 +116,13 @@ fn reduce_windows(b: &mut Builder, spread: NodeId, n: usize, op: ReduceOp) -> Op
     b.squeeze(y, &dims)
 }
 
-/// What no maximum picks unless there is nothing else.
-fn least(dtype: DType) -> Scalar {
-    match dtype {
-        DType::Bool => Scalar::Bool(false),
-        DType::U8 => Scalar::Int(0),
-        DType::I8 => Scalar::Int(i8::MIN as i64),
-        DType::I16 => Scalar::Int(i16::MIN as i64),
-        DType::I32 => Scalar::Int(i32::MIN as i64),
-        DType::I64 => Scalar::Int(i64::MIN),
-        _ => Scalar::Float(f64::NEG_INFINITY),
-    }
-}
-
 fn max_pool(b: &mut Builder, args: &mut Bound, n: usize) -> OpResult<Value> {
     let x = real(b, args, "input")?;
     let windows = windows_of(b, args, x, n)?;
     if args.boolean("return_indices")? {
         return with_indices(b, args, x, &windows);
     }
-    let value = least(b.dtype(x));
+    let value = ReduceOp::Max.neutral(b.dtype(x));
     let spread = spread_windows(b, x, &windows, value)?;
     let y = reduce_windows(b, spread, n, ReduceOp::Max)?;
     if !b.dtype(x).is_float() {

@@ -160,7 +160,7 @@ fn scatter_reduce(b: &mut Builder, a: &mut Bound) -> OpResult<Value> {
     let dtype = b.dtype(x);
     let start = match include_self {
         true => x,
-        false => scatter(b, x, dim, index, Operand::Scalar(identity(reduce, dtype)?), Combine::Set)?,
+        false => scatter(b, x, dim, index, Operand::Scalar(reduce.neutral(dtype)), Combine::Set)?,
     };
     let total = scatter(b, start, dim, index, src, Combine::With(reduce))?;
     if a.str("reduce")? != "mean" {
@@ -174,17 +174,6 @@ fn scatter_reduce(b: &mut Builder, a: &mut Bound) -> OpResult<Value> {
     let counts = b.binary(PointOp::Maximum, counts, 1.0)?;
     let mean = b.point(PointOp::Div, &[total, counts])?;
     back(b, a, mean)
-}
-
-/// What changes nothing when it is combined.
-fn identity(reduce: ReduceOp, dtype: DType) -> OpResult<Scalar> {
-    match reduce {
-        ReduceOp::Sum => Ok(Scalar::Int(0)),
-        ReduceOp::Prod => Ok(Scalar::Int(1)),
-        ReduceOp::Max if dtype.is_float() => Ok(Scalar::Float(f64::NEG_INFINITY)),
-        ReduceOp::Min if dtype.is_float() => Ok(Scalar::Float(f64::INFINITY)),
-        _ => Err(OpError::unsupported("scatter_reduce of integers without self")),
-    }
 }
 
 /// The vector of row numbers, and `source` checked against it.

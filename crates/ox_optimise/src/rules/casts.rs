@@ -47,11 +47,11 @@ fn cast_of_expand(graph: &mut Rewriter, node: &Node) -> Option<NodeId> {
 
 /// Whether every value of `from` is a value of `to`.
 pub fn is_lossless(from: DType, to: DType) -> bool {
-    let (low, high) = scalar::int_range(from);
+    let (low, high) = from.int_range();
     match (from, to) {
         _ if from == to => true,
         (DType::Bool, _) => !to.is_complex(),
-        _ if from.is_int() && to.is_int() => low >= scalar::int_range(to).0 && high <= scalar::int_range(to).1,
+        _ if from.is_int() && to.is_int() => low >= to.int_range().0 && high <= to.int_range().1,
         _ if from.is_int() && to.is_float() => high.unsigned_abs().max(low.unsigned_abs()) <= 1 << digits(to),
         (DType::F16 | DType::BF16, DType::F32 | DType::F64) | (DType::F32, DType::F64) => true,
         _ => false,

@@ -19,7 +19,7 @@ pub(crate) struct Accumulator {
 impl Accumulator {
     /// For elements of type `dtype`. Without any element, the result is the operation's neutral value (for positions: 0).
     pub fn new(op: ReduceOp, dtype: DType) -> Accumulator {
-        Accumulator { op, dtype, value: neutral(op, dtype), position: None }
+        Accumulator { op, dtype, value: convert(op.neutral(dtype), dtype), position: None }
     }
 
     pub fn push(&mut self, element: Scalar, position: i64) {
@@ -72,24 +72,6 @@ impl Accumulator {
 
 fn accumulate_dtype(dtype: DType) -> DType {
     if dtype.is_float() { DType::F64 } else { dtype }
-}
-
-fn neutral(op: ReduceOp, dtype: DType) -> Scalar {
-    let least = match dtype {
-        DType::Bool | DType::U8 => 0,
-        _ => i64::MIN >> (64 - 8 * dtype.size().min(8)),
-    };
-    let value = match op {
-        ReduceOp::Sum | ReduceOp::Any => Scalar::Int(0),
-        ReduceOp::Prod | ReduceOp::All => Scalar::Int(1),
-        ReduceOp::Max | ReduceOp::ArgMax if dtype.is_float() => Scalar::Float(f64::NEG_INFINITY),
-        ReduceOp::Min | ReduceOp::ArgMin if dtype.is_float() => Scalar::Float(f64::INFINITY),
-        ReduceOp::Max | ReduceOp::ArgMax => Scalar::Int(least),
-        ReduceOp::Min | ReduceOp::ArgMin if dtype == DType::U8 => Scalar::Int(255),
-        ReduceOp::Min | ReduceOp::ArgMin if dtype == DType::Bool => Scalar::Int(1),
-        ReduceOp::Min | ReduceOp::ArgMin => Scalar::Int(!least),
-    };
-    convert(value, dtype)
 }
 
 impl Eval<'_> {
