@@ -32,10 +32,14 @@ class Worker:
         self.line = self._next_line()
 
     def turn(self) -> None:
-        if self.line == measure.READY:
+        if self.line != measure.READY:
+            return
+        try:
             self.process.stdin.write("\n")
             self.process.stdin.flush()
-            self.line = self._next_line()
+        except BrokenPipeError:
+            pass
+        self.line = self._next_line()
 
     def result(self) -> dict:
         if self.line == measure.READY:

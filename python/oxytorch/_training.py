@@ -22,9 +22,9 @@ class CompiledFunction(torch.autograd.Function):
         ctx.set_materialize_grads(False)
         ctx.graph, ctx.sizes = graph, sizes
         # Likewise. Hooks that save memory would be thwarted by them.
-        hooked = _autograd._top_saved_tensors_default_hooks(True) is not None
-        ctx.inputs = None if hooked else inputs
-        ctx.versions = None if hooked else [_version(tensor) for tensor in inputs]
+        kept = graph.repeatable and _autograd._top_saved_tensors_default_hooks(True) is None
+        ctx.inputs = inputs if kept else None
+        ctx.versions = [_version(tensor) for tensor in inputs] if kept else None
         return results
 
     @staticmethod

@@ -71,6 +71,9 @@ pub(crate) fn compile_into(
 fn device_of(graph: &Graph) -> Result<Device, CompileError> {
     let mut devices = graph.nodes.iter().map(|node| node.ty.device);
     let device = devices.next().unwrap_or_default();
+    if device == Device::Other {
+        return Err(CompileError::Unsupported("tensors on a device that is neither CPU nor CUDA".into()));
+    }
     match devices.find(|other| *other != device) {
         Some(other) => Err(CompileError::Unsupported(format!("tensors on {device} and on {other} in one graph"))),
         None => Ok(device),

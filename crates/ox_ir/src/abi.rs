@@ -8,7 +8,7 @@ use std::sync::atomic::AtomicI64;
 #[repr(C)]
 #[derive(Debug, Default)]
 pub struct KernelError {
-    /// 0: none; otherwise the number of the failed check plus one.
+    /// 0: none; -1: one that is being written; otherwise the number of the failed check plus one.
     pub check: AtomicI64,
     pub value: AtomicI64,
     pub extent: AtomicI64,

@@ -98,11 +98,12 @@ impl Job<'_> {
 
     /// A graph that is left to eager.
     fn refused<'py>(self, gm: &Bound<'py, PyAny>, refusal: Refusal) -> PyResult<Bound<'py, PyAny>> {
-        let eager = refused(gm, refusal)?;
-        if !self.recomputed {
-            return Ok(eager);
-        }
-        checkpointed(&eager)
+        self.as_it_was(refused(gm, refusal)?)
+    }
+
+    /// What eager runs, under the checkpoint that it was under.
+    fn as_it_was<'py>(self, eager: Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+        if self.recomputed { checkpointed(&eager) } else { Ok(eager) }
     }
 
     fn whole<'py>(self, gm: &Bound<'py, PyAny>, example_inputs: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
@@ -138,7 +139,7 @@ impl Job<'_> {
         let options = Options { overwrite_inputs: true, ..self.options.clone() };
         let compiled = match py.detach(|| ox_driver::compile(&graph, &options, host)) {
             Ok(compiled) => compiled,
-            Err(error) => return not_compiled(gm, error, &graph),
+            Err(error) => return self.not_compiled(gm, error, &graph),
         };
         self.note(py, &compiled.report)?;
         log_kernels(&graph, compiled.program.plan());
@@ -176,7 +177,7 @@ impl Job<'_> {
                 let place = gradients.origins.get(at.node.index()).map_or(0, |place| *place as usize);
                 return self.around(gm, examples, place, &at.why);
             }
-            Err(TrainingError::Compile(error)) => return not_compiled(gm, error, &graph),
+            Err(TrainingError::Compile(error)) => return self.not_compiled(gm, error, &graph),
         };
         self.note(py, &compiled.forward.report)?;
         log_kernels(&graph, compiled.forward.program.plan());
@@ -202,6 +203,13 @@ impl Job<'_> {
         Ok(Bound::new(py, callable)?.into_any())
     }
 
+    fn not_compiled<'py>(self, gm: &Bound<'py, PyAny>, error: CompileError, graph: &Graph) -> PyResult<Bound<'py, PyAny>> {
+        match error {
+            CompileError::Unsupported(what) => self.refused(gm, Refusal::unsupported(what)),
+            error @ CompileError::Bug { .. } => self.as_it_was(bug(gm, &error.to_string(), Some(graph))?),
+        }
+    }
+
     /// A graph with a node that only torch can differentiate: eager does that one, between two compiled pieces.
     fn around<'py>(
         self,
@@ -212,7 +220,8 @@ impl Job<'_> {
     ) -> PyResult<Bound<'py, PyAny>> {
         let nodes = pieces::ordered(gm)?;
         let is_call = nodes.get(place).is_some_and(|node| pieces::is_computed(node).unwrap_or(false));
-        if !is_call || pieces::computed(&nodes)? == 1 {
+        // Pieces of a checkpointed part would keep what goes from one to the next.
+        if !is_call || self.recomputed || pieces::computed(&nodes)? == 1 {
             return self.refused(gm, Refusal::unsupported(what));
         }
         warn_once(gm.py(), &format!("oxytorch: one operation is left to eager for its gradient: {what}"))?;
@@ -236,13 +245,6 @@ fn checkpointed<'py>(function: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>
         Ok(checkpoint.call((whole,), Some(&kwargs))?.unbind())
     };
     Ok(PyCFunction::new_closure(py, None, None, call)?.into_any())
-}
-
-fn not_compiled<'py>(gm: &Bound<'py, PyAny>, error: CompileError, graph: &Graph) -> PyResult<Bound<'py, PyAny>> {
-    match error {
-        CompileError::Unsupported(what) => refused(gm, Refusal::unsupported(what)),
-        error @ CompileError::Bug { .. } => bug(gm, &error.to_string(), Some(graph)),
-    }
 }
 
 /// Raises ValueError for an unknown mode or option.

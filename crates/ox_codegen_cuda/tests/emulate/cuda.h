@@ -30,6 +30,8 @@ static unsigned short to_f16(float x) { return bits_as<_Float16, unsigned short>
 static float rsqrtf(float x) { return 1.0f / sqrtf(x); }
 static double rsqrt(double x) { return 1.0 / sqrt(x); }
 template <typename T> T atomicCAS(T* to, T seen, T fresh) { T old = *to; if (old == seen) *to = fresh; return old; }
+template <typename T> T atomicExch(T* to, T fresh) { return std::exchange(*to, fresh); }
+static void __threadfence_system() {}
 template <typename T, typename U> T atomicAdd(T* to, U value) { T old = *to; *to += value; return old; }
 
 namespace emulate {

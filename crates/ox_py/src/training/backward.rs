@@ -2,7 +2,7 @@
 
 use super::chosen::Choice;
 use super::{TrainingCallable, unwrap_all};
-use crate::error::{Verdict, judge};
+use crate::error::{Verdict, judge, report_bug};
 use crate::tensor::Crossing;
 use crate::torch::{Torch, device_object};
 use ox_driver::{CompileError, Options, Program, Source};
@@ -35,6 +35,9 @@ pub struct Backward {
 
 type Other = (Choice, Option<Arc<Program>>);
 
+/// A program that asks for gradients in more ways than this has them all computed.
+const MOST_OTHERS: usize = 64;
+
 impl Backward {
     pub fn run<'py>(
         &self,
@@ -47,7 +50,7 @@ impl Backward {
     ) -> PyResult<Bound<'py, PyTuple>> {
         let present: Vec<bool> = grads.iter_borrowed().map(|grad| !grad.is_none()).collect();
         let choice = Choice { present, asked };
-        let special = self.special(py, &choice);
+        let special = self.special(py, &choice)?;
         let objects = self.operands(py, sizes, saved, grads, special.is_none())?;
         let program = special.as_ref().unwrap_or(&self.program);
         let crossing = Crossing::get(py)?;
@@ -106,18 +109,28 @@ impl Backward {
     }
 
     /// The program for this choice, if it is another than that for everything.
-    fn special(&self, py: Python<'_>, choice: &Choice) -> Option<Arc<Program>> {
+    fn special(&self, py: Python<'_>, choice: &Choice) -> PyResult<Option<Arc<Program>>> {
         let has_all = self.sources.iter().all(|source| !choice.lacks(source));
         if has_all && choice.asked.is_none() {
-            return None;
+            return Ok(None);
         }
         let lock = || self.others.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some((_, program)) = lock().iter().find(|(known, _)| known == choice) {
-            return program.clone();
+            return Ok(program.clone());
         }
-        let made = py.detach(|| self.compile(choice)).ok().map(Arc::new);
+        if lock().len() >= MOST_OTHERS {
+            return Ok(None);
+        }
+        let made = match py.detach(|| self.compile(choice)) {
+            Ok(program) => Some(Arc::new(program)),
+            Err(CompileError::Unsupported(_)) => None,
+            Err(bug) => {
+                report_bug(py, &bug.to_string(), &[("backward graph", &self.graph)])?;
+                None
+            }
+        };
         lock().push((choice.clone(), made.clone()));
-        made
+        Ok(made)
     }
 
     /// Compiles the program for the gradients that there are, the others being zero, and for those that are asked for.

@@ -1,4 +1,4 @@
-//! Which gradients come in and which are asked for. `torch.autograd.grad`, and `backward` with `inputs=`, ask for some.
+//! Which gradients come in and which are asked for: `torch.autograd.grad` asks for some.
 
 use super::Backward;
 use ox_driver::Source;
@@ -49,7 +49,8 @@ impl Backward {
             }
             let leaf = node.getattr(intern!(py, "next_functions"))?.len()? == 0;
             let answer = will.call1((&node,)).and_then(|will| will.is_truthy());
-            // Of a leaf, it says yes only if everything is asked for, and raises if that one is.
+            // Of a leaf, it says yes if everything is asked for (or that one, by `backward(inputs=...)`: then all are computed), and
+            // raises if `autograd.grad` asks for it.
             if leaf && matches!(answer, Ok(true)) {
                 return Ok(None);
             }

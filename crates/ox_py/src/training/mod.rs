@@ -142,6 +142,12 @@ impl TrainingCallable {
     }
 
     /// Whether random numbers may be drawn that eager would draw again.
+    /// Whether eager could compute it again: then its inputs are kept for a second derivative.
+    #[getter]
+    fn repeatable(&self) -> bool {
+        self.repeatable
+    }
+
     #[getter]
     fn draws(&self) -> bool {
         self.repeatable && has_effects(&self.native.graph)

@@ -48,6 +48,7 @@ driver! {
     launch "cuLaunchKernel" (Handle, c_uint, c_uint, c_uint, c_uint, c_uint, c_uint, c_uint, Handle, *mut *mut c_void, *mut *mut c_void);
     host_memory "cuMemHostAlloc" (*mut *mut c_void, usize, c_uint);
     wait "cuStreamSynchronize" (Handle);
+    wait_for_all "cuCtxSynchronize" ();
 }
 
 const MAJOR: c_int = 75;
@@ -198,8 +199,11 @@ impl Driver {
         let Some(image) = images.get_mut(&key) else { return };
         image.users -= 1;
         if image.users == 0 {
-            // SAFETY: loaded once, and nobody has a kernel of it any more. (The driver waits for launches under way.)
-            unsafe { (self.unload_image)(image.library) };
+            // SAFETY: loaded once, and nobody has a kernel of it any more; launches under way are waited for.
+            unsafe {
+                (self.wait_for_all)();
+                (self.unload_image)(image.library);
+            }
             images.remove(&key);
         }
     }

@@ -72,7 +72,7 @@ impl GpuLaunch {
     pub fn failure(&self) -> Option<(i64, i64, i64)> {
         let error = self.report.as_ref()?.error();
         let check = error.check.load(Ordering::Acquire);
-        if check == 0 {
+        if check <= 0 {
             return None;
         }
         let found = (self.first_check + check - 1, error.value.load(Ordering::Acquire), error.extent.load(Ordering::Acquire));
