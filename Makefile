@@ -17,7 +17,7 @@ help:
 	@echo "make pythons the tests of capture with the other Pythons that are installed (3.11, 3.13)"
 	@echo "make bench   seven workloads, fresh process and caches for each; writes benches/results/"
 	@echo "make soak    10,000 calls while everything around them changes, against eager; memory must be flat"
-	@echo "make models  88 models of transformers, timm, torchvision and others against eager; writes docs/models.md"
+	@echo "make models  90 models of transformers, timm, torchvision and others against eager; writes docs/models.md"
 	@echo "make gpu     correctness, bandwidth and workloads on this machine's GPU; writes docs/gpu.md"
 	@echo "make check   formatting, lints, dependency edges"
 	@echo "make clean   removes what was built (not .venv)"

@@ -63,6 +63,35 @@ def decoding(name: str, config: str, model: str, cache: str, **options: Any) -> 
     return Entry(name, "decoding", f"greedy, {cache}", make)
 
 
+class Generating(nn.Module):
+    """The library's own loop."""
+
+    def __init__(self, model: nn.Module, **options: Any):
+        super().__init__()
+        self.model, self.options = model, options
+
+    def forward(self, tokens):
+        return self.model.generate(tokens, do_sample=False, max_new_tokens=10, min_new_tokens=10, **self.options)
+
+
+def compile_forward(model: nn.Module, compiler: Callable[..., Any]) -> nn.Module:
+    model.model.forward = compiler(model.model.forward)
+    return model
+
+
+def generating(name: str, config: str, model: str, **options: Any) -> Entry:
+    """`generate` around a compiled forward."""
+
+    def make():
+        import transformers
+
+        inner = getattr(transformers, model)(getattr(transformers, config)(**DECODER))
+        draw = lambda: ((torch.randint(3, VOCABULARY, (2, 8)),), {})
+        return Generating(inner, **options), draw
+
+    return Entry(name, "decoding", f"generate, {options.get('cache_implementation', 'dynamic')} cache", make, compile_forward)
+
+
 MORE = [
     *map(workload, zoo.NAMES),
     on_graph("GraphSAGE"),
@@ -71,6 +100,8 @@ MORE = [
     decoding("llama_dynamic", "LlamaConfig", "LlamaForCausalLM", "DynamicCache"),
     decoding("llama_static", "LlamaConfig", "LlamaForCausalLM", "StaticCache", max_cache_len=16),
     decoding("qwen3_dynamic", "Qwen3Config", "Qwen3ForCausalLM", "DynamicCache"),
+    generating("llama_generate", "LlamaConfig", "LlamaForCausalLM"),
+    generating("llama_generate_static", "LlamaConfig", "LlamaForCausalLM", cache_implementation="static"),
 ]
 
 ENTRIES = {f"{entry.library}/{entry.name}": entry for entry in MORE}

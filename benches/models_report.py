@@ -20,25 +20,33 @@ builds {count} models from their configurations with random weights and small si
 `oxytorch.compile` and under TorchDynamo with a backend that runs its graphs as they are. **{summary}.**
 
 *Equal*: two calls with the same inputs and one with other values give eager's structure, dtypes, shapes, strides and values, by the
-rule of `python/tests/compare.py`. *Trace* is what capture needs from Python function to graph, *Dynamo's trace* its first call less its
-second, both in seconds of the processor, so that others on the machine do not count; *ratio* is the second by the first. The first call
-is in seconds of the clock. One measurement each, on a busy machine: {machine}.
+rule of `python/tests/compare.py`. *Graphs* and *breaks* are those of the first call; *traced* says for how many of the three calls something
+had to be traced, in `generate` for how many steps. *Trace* is what capture needs from Python function to graph, *Dynamo's trace* its first
+call less its second, both in seconds of the processor, so that others on the machine do not count; *ratio* is the second by the first.
+The first call is in seconds of the clock. One measurement each, on {machine}.
 
-**Dynamo's tracing takes {ratio} times as long as ours in the median.**
+**Dynamo's tracing takes {ratio} times as long as ours in the median**; less than ten times in {slow} of {compared}.
 
-"""
+{builds}"""
 
 
 def page(results: dict[str, dict], summary: str) -> str:
     ratios = sorted(r for r in map(ratio, results.values()) if r is not None)
     middle = f"{ratios[len(ratios) // 2]:.0f}" if ratios else "?"
-    parts = [HEAD.format(count=len(results), summary=summary, machine=machine(), ratio=middle)]
+    slow = sum(r < 10 for r in ratios)
+    facts = dict(ratio=middle, slow=slow, compared=len(ratios), builds=builds(results))
+    parts = [HEAD.format(count=len(results), summary=summary, machine=machine(), **facts)]
     for library in LIBRARIES:
         entries = [result for result in results.values() if result["library"] == library]
         if entries:
             parts += [f"## {library}\n\n", table(entries), "\n"]
     parts += ["## What is not one graph, and why\n\n", reasons(results)]
     return "".join(parts)
+
+
+def builds(results: dict[str, dict]) -> str:
+    count = len({result["oxytorch"].get("of") for result in results.values()})
+    return "" if count == 1 else f"Put together from runs of {count} builds.\n\n"
 
 
 def machine() -> str:
@@ -49,18 +57,23 @@ def machine() -> str:
 
 
 def table(entries: list[dict]) -> str:
-    names = "model kind equal graphs breaks trace first_call Dynamo's_graphs Dynamo's_trace ratio".split()
-    head = f"| {' | '.join(names)} |\n|---|---|---{'|--:' * 7}|\n".replace("_", " ")
+    names = "model kind equal graphs breaks traced trace first_call Dynamo's_graphs Dynamo's_trace ratio".split()
+    head = f"| {' | '.join(names)} |\n|---|---|---{'|--:' * 8}|\n".replace("_", " ")
     return head + "".join(map(row, entries))
 
 
 def row(result: dict) -> str:
     ours, dynamo = result["oxytorch"], result.get("dynamo", {})
-    cells = [result["name"], result["kind"], verdict(ours), ours.get("graphs"), breaks(ours)]
+    cells = [result["name"], result["kind"], verdict(ours), ours.get("graphs"), breaks(ours), ours.get("traced")]
     cells += [seconds(trace(ours)), seconds(ours.get("first_s"))]
-    cells += [dynamo.get("graphs") if dynamo.get("ended", "fine") == "fine" else "fails", seconds(dynamo_trace(dynamo))]
+    cells += [dynamo_graphs(dynamo), seconds(dynamo_trace(dynamo))]
     cells += [None if ratio(result) is None else f"{ratio(result):.0f}"]
     return "| " + " | ".join("" if cell is None else str(cell) for cell in cells) + " |\n"
+
+
+def dynamo_graphs(dynamo: dict) -> int | str | None:
+    ended = dynamo.get("ended", "fine")
+    return dynamo.get("graphs") if ended == "fine" else "too slow" if ended.startswith("too slow") else "fails"
 
 
 def verdict(ours: dict) -> str:

@@ -24,6 +24,8 @@ class Entry:
     library: str
     kind: str
     make: Make
+    # How a compiler is put on the model.
+    compile: Callable[[nn.Module, Callable[..., Any]], Any] = lambda model, compiler: compiler(model)
 
     def build(self) -> tuple[nn.Module, Callable[[int], Inputs]]:
         """The model, for inference, and its inputs by seed."""
@@ -433,7 +435,6 @@ def photographs() -> Inputs:
 
 # Few classes, so that random weights find objects.
 DETECTOR = dict(weights_backbone=None, num_classes=4, min_size=96, max_size=160)
-
 
 
 def retinanet():

@@ -8,7 +8,7 @@
 //! - `lazy`: tensors that are computed later.
 //! - `source`, `guard`, `recipe`, `tree`: what a trace is, and how it runs without the machine.
 //! - `sizes`: sizes that are no constants.
-//! - `builtins`, `attr`, `types`, `state`: what is known of CPython and torch.
+//! - `builtins`, `attr`, `types`, `state`, `numpy`: what is known of CPython, torch and NumPy.
 //! - `warm`: which checks need not be made again.
 //! - `backend`: what the rest of oxytorch does for capture.
 //! - `callable`: what the user calls; `policy`: what is done with a call that no trace fits.
@@ -23,6 +23,7 @@ mod explain;
 mod guard;
 mod lazy;
 mod log;
+mod numpy;
 mod obj;
 mod policy;
 mod recipe;

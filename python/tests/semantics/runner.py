@@ -18,6 +18,9 @@ NEED_TORCH = "torch_"
 SEEN = ("outcome", "value", "arguments", "function", "globals", "printed", "warned", "ambient")
 MISSING = "a name that is not there"
 
+if torch is not None:
+    import numpy
+
 
 def load():
     """All cases that this interpreter can run."""
@@ -113,15 +116,17 @@ def torch_mode(case):
         yield
         return
     torch.manual_seed(0)
+    numpy.random.seed(0)
     with torch.set_grad_enabled(case.grad):
         yield
 
 
 def torch_state():
-    """Modes that a call may leave behind, and how far it drew from the generator."""
+    """Modes that a call may leave behind, and how far it drew from the generators."""
     if torch is None:
         return ()
-    drawn = hash(torch.get_rng_state().numpy().tobytes())
+    _, words, place, *_ = numpy.random.get_state()
+    drawn = hash(torch.get_rng_state().numpy().tobytes()), hash(words.tobytes()), place
     return torch.is_grad_enabled(), torch.is_inference_mode_enabled(), str(torch.get_default_dtype()), drawn
 
 

@@ -19,6 +19,9 @@ impl Recording {
     }
 
     pub(super) fn native_shape(&self, object: &Obj, found: &mut Inspection) -> Rec<Shape> {
+        if let Some(shape) = self.array_shape(object, found)? {
+            return Ok(shape);
+        }
         let t = types();
         let class = object.class();
         if object.class_is(t.builtin) || object.class_is(t.method_wrapper) {

@@ -3,6 +3,7 @@
 use super::Recording;
 use super::graph::{NotRecorded, Recorded};
 use crate::obj::{Obj, py};
+use crate::types::types;
 use pyo3::prelude::*;
 
 impl Recording {
@@ -42,4 +43,17 @@ fn settled(device: &Obj) -> Recorded<Obj> {
         "cuda" => Ok(device.clone()),
         _ => Err(NotRecorded::Abandon(format!("a device that is neither CPU nor CUDA: {kind}"))),
     }
+}
+
+/// The type of tensors that torch means by one of Python's classes of numbers.
+pub(super) fn dtype_of_class(class: &Obj) -> PyResult<Option<Obj>> {
+    let t = types();
+    let name = match class.ptr().cast() {
+        class if class == t.int => "int64",
+        class if class == t.float => "float64",
+        class if class == t.bool => "bool",
+        class if class == t.complex => "complex128",
+        _ => return Ok(None),
+    };
+    Ok(Some(py().import("torch")?.getattr(name)?.into()))
 }

@@ -344,6 +344,9 @@ impl Recording {
         if is_number && let Some(number) = super::describe::plain_value(object).filter(|_| self.is_of_this_call(object)) {
             return Ok((number.clone(), number));
         }
+        if let Some(dtype) = device::dtype_of_class(object)? {
+            return Ok((dtype.clone(), dtype));
+        }
         if let Origin::Outside(_) = self.origin(object) {
             self.know_whole(object, &mut 4096)?;
         }
@@ -473,6 +476,16 @@ impl Recording {
         state: &TorchState,
     ) -> Recorded<Val> {
         let name = callee.name();
+        if name == "tensor"
+            && let Some((args, kwargs)) = self.numbers_of_array(args, kwargs)?
+        {
+            return self.torch_call_as_is(callee, &args, &kwargs, location, state);
+        }
+        if matches!(name.as_str(), "tensor" | "as_tensor" | "asarray")
+            && let Some((args, kwargs)) = self.type_of_numbers(args, kwargs)?
+        {
+            return self.torch_call_as_is(callee, &args, &kwargs, location, state);
+        }
         if DONE_FOR_REAL.contains(&name.as_str()) {
             return Err(NotRecorded::Break(format!("{name} looks at a tensor's values or memory")));
         }

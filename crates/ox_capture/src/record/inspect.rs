@@ -50,7 +50,7 @@ impl Recording {
         }
     }
 
-    fn recipe_of_made(&self, object: &Obj, found: &mut Inspection) -> Rec<Recipe> {
+    pub(super) fn recipe_of_made(&self, object: &Obj, found: &mut Inspection) -> Rec<Recipe> {
         if let Some(n) = found.known.get(&object.id()) {
             return Ok(Recipe::Built(*n));
         }

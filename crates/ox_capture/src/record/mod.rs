@@ -1,5 +1,6 @@
 //! What is recorded while the machine runs: where objects came from, what was relied on, what was computed, what was done to others.
 
+mod array;
 pub mod autocast;
 mod conv;
 mod describe;

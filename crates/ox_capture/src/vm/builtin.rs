@@ -370,6 +370,9 @@ impl Vm {
         if containers.contains(&ptr) || ptr == t.deque {
             return self.changing_method(callable, name, args);
         }
+        if let Some(called) = self.call_array_method(callable, class, name, &args)? {
+            return Ok(called);
+        }
         if self.is_own_data(&owner.obj) && crate::builtins::is_data_class(class) {
             return self.native_method(callable, args);
         }

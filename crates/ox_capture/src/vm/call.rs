@@ -32,6 +32,9 @@ impl Vm {
         if let Some(called) = self.call_stand_in(&this, &args)? {
             return Ok(called);
         }
+        if let Some(called) = self.call_numpy(callable, &args)? {
+            return Ok(called);
+        }
         if let Some(known) = builtins::known(&this) {
             return self.call_known(known, callable, args);
         }
@@ -451,6 +454,9 @@ impl Vm {
         }
         if depth == 0 {
             return false;
+        }
+        if self.is_own_array(object) || crate::numpy::is_dtype(object) {
+            return true;
         }
         // SAFETY: a live type.
         let built_in = unsafe { ffi::PyType_HasFeature(object.class_ptr(), ffi::Py_TPFLAGS_IMMUTABLETYPE) != 0 };

@@ -13,7 +13,7 @@ use std::cell::RefCell;
 
 #[derive(Clone, Debug)]
 pub enum Kind {
-    /// A list, tuple or range, read as it is when its turn comes.
+    /// A list, tuple, range or array, read as it is when its turn comes.
     Sequence {
         of: Obj,
         at: usize,
@@ -264,6 +264,11 @@ impl Vm {
             let len = items.len();
             return Ok(Some(Kind::Items { items, at: 0, of: Some((this.clone(), len)) }));
         }
+        if self.is_own_array(this) {
+            // A number in an array has no items, in NumPy's words.
+            this.bind().try_iter()?;
+            return Ok(Some(Kind::Sequence { of: this.clone(), at: 0 }));
+        }
         // The names in a class, which its version covers.
         if this.class_is(t.mapping_proxy) && self.is_pinned(this) {
             let items: Vec<Val> = this.bind().try_iter()?.map(|i| i.map(|i| Obj::from(i).into())).collect::<R<_>>()?;
@@ -399,6 +404,7 @@ impl Vm {
                 }
                 let item = match is_range {
                     true => Obj::from(of.bind().get_item(at)?).into(),
+                    false if crate::numpy::is_array(&of) => self.next_row(&of, at)?,
                     false => {
                         let item = item_of(&of, at).expect("the length was just asked for");
                         self.found_at(&of, &Obj::int(at as i64), item, |id| Source::Item(id, at as u32))

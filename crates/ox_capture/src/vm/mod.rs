@@ -3,6 +3,7 @@
 //! With a recording it also notes where objects come from and what it relies on. Without one (`rec` is None) it is a plain interpreter:
 //! whatever cannot be recorded ends the recording, and the call goes on all the same.
 
+mod array;
 mod bind;
 mod break_;
 mod breathe;

@@ -114,6 +114,9 @@ impl Vm {
         if is_tensor(&value.obj) {
             return self.torch_operator(function, std::slice::from_ref(value));
         }
+        if self.is_own_array(&value.obj) {
+            return self.on_arrays(&native, &Args::positional(vec![value.clone()])).map(Called::Value);
+        }
         if self.is_data(&value.obj) {
             return self.pure_call(function, std::slice::from_ref(value)).map(Called::Value);
         }
@@ -400,7 +403,7 @@ impl Vm {
             self.know_emptiness(object);
             return object.truth();
         }
-        if t.is_pinnable(object) || t.is_enum(object) {
+        if t.is_pinnable(object) || t.is_enum(object) || self.is_own_array(object) {
             return object.truth();
         }
         if let Some(called) = self.truth_by_method(value)? {

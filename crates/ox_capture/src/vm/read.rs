@@ -10,6 +10,7 @@ use crate::types::types;
 use ox_bytecode::{Local, Name};
 use pyo3::exceptions::{PyAttributeError, PyIndexError, PyKeyError, PyNameError, PyUnboundLocalError};
 use pyo3::prelude::*;
+use pyo3::sync::PyOnceLock;
 
 /// What a lookup found.
 enum Found {
@@ -339,6 +340,7 @@ impl Vm {
                 self.found_at(this, name, found, Source::Dict)
             }
             _ if types().is_pinnable(this) => self.member_of_pinned(this, name, found),
+            _ if self.is_own_array(this) => self.array_field(found),
             _ => self.found_at(this, name, found, |of| Source::Attr(of, Key(name.clone()))),
         };
         Ok(Found::Called(Called::Value(value)))
@@ -601,6 +603,9 @@ impl Vm {
         if let Some(value) = self.slice_of_sizes(&plain, &index)? {
             return Ok(Called::Value(value));
         }
+        if let Some(item) = self.array_item(&plain, key)? {
+            return Ok(Called::Value(item));
+        }
         let is_data = is_sequence || types.is_scalar(&plain) || plain.class_is(types.mapping_proxy);
         if is_data && (types.is_scalar(&index) || index.class_is(types.slice)) {
             return self.pure_call("getitem", &[object.clone(), key.clone()]).map(Called::Value);
@@ -737,11 +742,13 @@ impl Vm {
     }
 
     pub fn builtin(&self, name: &str) -> R<Obj> {
-        Ok(py().import("builtins")?.getattr(name)?.into())
+        static MODULE: PyOnceLock<Obj> = PyOnceLock::new();
+        MODULE.get_or_try_init(py(), || py().import("builtins").map(Obj::from))?.attr(name)
     }
 
     pub fn operator(&self, name: &str) -> R<Obj> {
-        Ok(py().import("operator")?.getattr(name)?.into())
+        static MODULE: PyOnceLock<Obj> = PyOnceLock::new();
+        MODULE.get_or_try_init(py(), || py().import("operator").map(Obj::from))?.attr(name)
     }
 }
 

@@ -259,8 +259,12 @@ impl Vm {
             }
             // CPython's words.
             None => this.bind().set_item(index.bind(), value.obj.bind()).and_then(|()| nothing()),
+            Some(_) if self.is_own_array(&this) && !self.is_plain_data(&Args::positional(vec![key.clone(), value.clone()])) => {
+                self.store_for_real("operator.setitem", vec![object.clone(), key.clone(), value])
+            }
             Some(_) if self.is_own_data(&this) => {
-                self.settled(&value);
+                self.known_data(key)?;
+                self.known_data(&value)?;
                 this.bind().set_item(index.bind(), value.obj.bind()).and_then(|()| nothing())
             }
             Some(_) => self.store_for_real("operator.setitem", vec![object.clone(), key.clone(), value]),
@@ -318,7 +322,7 @@ impl Vm {
 
     /// An object of this segment's, of a class in C that keeps what it is given.
     pub fn is_own_data(&self, object: &Obj) -> bool {
-        self.is_ours(object) && crate::builtins::is_data_class(&object.class())
+        (self.is_ours(object) && crate::builtins::is_data_class(&object.class())) || self.is_own_array(object)
     }
 
     pub fn store_cell(&mut self, n: Local) -> R<()> {

@@ -442,3 +442,9 @@ def compile_questions(a):
         torch.is_tensor(a), torch.is_storage(a), torch.numel(a), torch.is_floating_point(a), torch.is_grad_enabled(),
         a.is_shared() if False else None,
     )  # fmt: skip
+
+
+@case(x)
+def classes_for_types(a):
+    made = [torch.zeros(2, dtype=int), torch.tensor(0, dtype=bool), torch.ones(1, dtype=float)]
+    return made, a.to(float), a > 0
