@@ -20,6 +20,7 @@ mod backend;
 mod builtins;
 mod callable;
 mod explain;
+mod gc;
 mod guard;
 mod lazy;
 mod log;

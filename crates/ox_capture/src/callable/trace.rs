@@ -1,6 +1,7 @@
 //! Calls that the machine runs: the first of their kind, and those that leave known traces behind an action.
 
 use super::Inner;
+use crate::gc::Rest;
 use crate::guard::Check;
 use crate::log::place_of;
 use crate::obj::{Obj, entries_of, py};
@@ -118,10 +119,12 @@ impl Inner {
         let (start, thread_start) = (Instant::now(), super::thread_time());
         self.counts.traced.set(self.counts.traced.get() + 1);
         let entered = vm.entered.clone();
+        let rest = Rest::new();
         let result = catch_unwind(AssertUnwindSafe(|| {
             let result = run(&mut vm).map_err(refused);
             self.close(&mut vm, result)
         }));
+        drop(rest);
         crate::vm::set_handled(&entered);
         let (traced, computed) = self.counts.seconds.get();
         self.counts.seconds.set((traced + start.elapsed().as_secs_f64(), computed));

@@ -24,6 +24,11 @@ impl Recording {
     pub(super) fn device(&self) -> PyResult<Obj> {
         self.graph.device.clone().map_or_else(|| named("cpu"), Ok)
     }
+
+    pub(super) fn is_on_cpu(&self) -> PyResult<bool> {
+        let Some(device) = &self.graph.device else { return Ok(true) };
+        Ok(device.attr("type")?.to_str().as_deref() == Some("cpu"))
+    }
 }
 
 /// The device that torch means by this name.

@@ -527,7 +527,7 @@ impl Recording {
         {
             return Err(NotRecorded::Break(format!("{name} gives its out= a size")));
         }
-        let result = match self.do_on_shadows(callee, &name, &shadow_args, &shadow_kwargs.clone().into()) {
+        let result = match self.do_on_shadows(callee, &name, &shadow_args, &shadow_kwargs, state.grad) {
             Ok(result) => self.memory_order(&name, &shadow_args, &shadow_kwargs, result)?,
             Err(error) => return Err(NotRecorded::failed(&format!("{name}: "), error)),
         };
@@ -626,11 +626,26 @@ impl Recording {
         Ok(())
     }
 
-    fn do_on_shadows(&self, callee: &Shadow, name: &str, args: &[Obj], kwargs: &Obj) -> PyResult<Obj> {
+    fn do_on_shadows(
+        &self,
+        callee: &Shadow,
+        name: &str,
+        args: &[Obj],
+        named: &Bound<'static, PyDict>,
+        grad: bool,
+    ) -> PyResult<Obj> {
         let _hooks = grad::NoHooks::new()?;
+        let is_call = !matches!(callee, Shadow::Attribute(_));
+        if is_call
+            && self.is_on_cpu()?
+            && let Some(known) = super::quick::shadow(name, args, named, grad)?
+        {
+            return Ok(known);
+        }
+        let kwargs = &Obj::from(named);
         match callee {
             Shadow::Function(function) if name == "arange" => {
-                let known = super::factory::arange(args, kwargs.bind().cast::<PyDict>().map_err(PyErr::from)?)?;
+                let known = super::factory::arange(args, named)?;
                 known.map_or_else(|| function.call(args, Some(kwargs)), Ok)
             }
             Shadow::Function(function) => function.call(args, Some(kwargs)),

@@ -3,6 +3,7 @@
 use super::native::keywords;
 use super::{Args, Attach, Break, Called, Frame, R, Vm};
 use crate::advice::advice;
+use crate::gc::Work;
 use crate::log::{Topic, log};
 use crate::obj::Obj;
 use crate::policy::error_on_graph_break;
@@ -48,7 +49,11 @@ impl Vm {
             return Err(error);
         }
         let positional: Vec<Obj> = args.positional.iter().map(|a| a.obj.clone()).collect();
-        let outcome = callable.obj.call(&positional, keywords(&args.keywords)?.as_ref());
+        let keywords = keywords(&args.keywords)?;
+        let outcome = {
+            let _work = Work::new();
+            callable.obj.call(&positional, keywords.as_ref())
+        };
         if !closed {
             return outcome.map(|object| Called::Value(object.into()));
         }

@@ -1,0 +1,266 @@
+//! Shadows of the calls that models are made of. For many of them torch's meta kernels are Python programs that decompose the call, which
+//! takes a hundred times as long as saying what comes out. What is said here is said of plain cases only: tensors of one floating type on
+//! the CPU that no gradient flows through, dense and in shapes that fit; everything else, all mistakes among it, is left to torch.
+
+use super::grad;
+use crate::obj::{Obj, items_of, py};
+use crate::types::types;
+use pyo3::prelude::*;
+use pyo3::sync::PyOnceLock;
+use pyo3::types::PyDict;
+
+/// Elementwise functions of one tensor, and others whose result is laid out like their argument. What stands behind the tensor are numbers.
+const ALIKE: &[&str] = &[
+    "relu",
+    "relu6",
+    "gelu",
+    "silu",
+    "mish",
+    "elu",
+    "leaky_relu",
+    "hardswish",
+    "hardsigmoid",
+    "hardtanh",
+    "softplus",
+    "sigmoid",
+    "tanh",
+    "exp",
+    "sqrt",
+    "rsqrt",
+    "neg",
+    "abs",
+    "sin",
+    "cos",
+    "clamp",
+];
+
+/// Operators and functions of two tensors, or of a tensor and a number.
+const BINARY: &[&str] = &["add", "sub", "mul", "truediv", "div", "__add__", "__sub__", "__mul__", "__truediv__"];
+
+struct Tensor {
+    object: Obj,
+    shape: Vec<i64>,
+    strides: Vec<i64>,
+    dtype: usize,
+}
+
+impl Tensor {
+    fn of(object: &Obj) -> PyResult<Option<Tensor>> {
+        if !types().is_tensor(object) || !object.attr("is_floating_point")?.call(&[], None)?.truth()? {
+            return Ok(None);
+        }
+        let shape = object.bind().getattr("shape")?.extract()?;
+        let strides = object.bind().call_method0("stride")?.extract()?;
+        Ok(Some(Tensor { object: object.clone(), shape, strides, dtype: object.attr("dtype")?.id() }))
+    }
+
+    fn is_contiguous(&self) -> bool {
+        self.is_dense_in(&(0..self.shape.len()).collect::<Vec<_>>())
+    }
+
+    /// Whether it fills its memory in some order of its dimensions.
+    fn is_dense(&self) -> bool {
+        let mut order: Vec<usize> = (0..self.shape.len()).collect();
+        order.sort_by_key(|n| std::cmp::Reverse((self.strides[*n], self.shape[*n])));
+        self.is_dense_in(&order)
+    }
+
+    fn is_dense_in(&self, order: &[usize]) -> bool {
+        let mut step = 1;
+        for n in order.iter().rev() {
+            if self.shape[*n] != 1 && self.strides[*n] != step {
+                return false;
+            }
+            step *= self.shape[*n];
+        }
+        // What is empty has strides of its own.
+        step > 0
+    }
+
+    fn is_channels_last(&self) -> bool {
+        self.shape.len() == 4 && self.is_dense_in(&[0, 2, 3, 1])
+    }
+
+    /// A result for which the library keeps no other order than these two.
+    fn in_its_format(&self) -> PyResult<Option<Obj>> {
+        match self.is_channels_last() && !self.is_contiguous() {
+            true => made(&self.shape, &self.strides, &self.object),
+            false => made(&self.shape, &contiguous_strides(&self.shape), &self.object),
+        }
+    }
+
+    /// Whether it can be spread over a shape.
+    fn fits_into(&self, shape: &[i64]) -> bool {
+        self.shape.len() <= shape.len()
+            && self.shape.iter().rev().zip(shape.iter().rev()).all(|(own, all)| own == all || *own == 1)
+    }
+}
+
+/// The shadow of a call's result. None where torch must be asked. `grad`: the grad mode.
+pub fn shadow(name: &str, args: &[Obj], kwargs: &Bound<'_, PyDict>, grad: bool) -> PyResult<Option<Obj>> {
+    let known = match name {
+        "linear" | "layer_norm" | "batch_norm" | "group_norm" | "scaled_dot_product_attention" => true,
+        _ => ALIKE.contains(&name) || BINARY.contains(&name),
+    };
+    if !known || (grad && requires_grad(args, kwargs)?) {
+        return Ok(None);
+    }
+    let Some(first) = args.first().map(Tensor::of).transpose()?.flatten() else { return Ok(None) };
+    let like = |tensor: &Tensor| made(&tensor.shape, &tensor.strides, &tensor.object);
+    match name {
+        "linear" => linear(&first, args, kwargs),
+        "layer_norm" if is_layer_norm(&first, args, kwargs)? => like(&first),
+        "batch_norm" if is_batch_norm(&first, args, kwargs)? => first.in_its_format(),
+        "group_norm" if is_group_norm(&first, args, kwargs)? => first.in_its_format(),
+        "scaled_dot_product_attention" if is_attention(&first, args, kwargs)? => like(&first),
+        _ if ALIKE.contains(&name) && first.is_dense() && are_numbers(&args[1..], kwargs)? => like(&first),
+        _ if BINARY.contains(&name) => binary(&first, args, kwargs),
+        _ => Ok(None),
+    }
+}
+
+fn requires_grad(args: &[Obj], kwargs: &Bound<'_, PyDict>) -> PyResult<bool> {
+    let named = kwargs.values().iter().map(Obj::from).collect::<Vec<_>>();
+    let tensors = args.iter().chain(&named).filter(|arg| types().is_tensor(arg)).cloned().collect::<Vec<_>>();
+    grad::any_requires_grad(&tensors)
+}
+
+fn made(shape: &[i64], strides: &[i64], like: &Obj) -> PyResult<Option<Obj>> {
+    static MAKE: PyOnceLock<Obj> = PyOnceLock::new();
+    let make =
+        MAKE.get_or_try_init(py(), || py().import("torch").and_then(|torch| torch.getattr("empty_strided")).map(Obj::from))?;
+    let options = PyDict::new(py());
+    options.set_item("dtype", like.attr("dtype")?.bind())?;
+    options.set_item("device", "meta")?;
+    let shape = shape.into_pyobject(py())?.into_any().into();
+    let strides = strides.into_pyobject(py())?.into_any().into();
+    make.call(&[shape, strides], Some(&options.into())).map(Some)
+}
+
+fn contiguous_strides(shape: &[i64]) -> Vec<i64> {
+    let mut strides = vec![1; shape.len()];
+    for n in (1..shape.len()).rev() {
+        strides[n - 1] = strides[n] * shape[n].max(1);
+    }
+    strides
+}
+
+/// An argument by its place or its name; None if it is not given or None.
+fn argument(args: &[Obj], kwargs: &Bound<'_, PyDict>, place: usize, name: &str) -> PyResult<Option<Obj>> {
+    let given = args.get(place).cloned().or(kwargs.get_item(name)?.map(Obj::from));
+    Ok(given.filter(|value| !value.is_none()))
+}
+
+fn is_number(object: &Obj) -> bool {
+    object.class_is(types().int) || object.class_is(types().float)
+}
+
+/// Numbers and words, no tensors and nothing that asks for the memory of the argument.
+fn are_numbers(rest: &[Obj], kwargs: &Bound<'_, PyDict>) -> PyResult<bool> {
+    let is_plain =
+        |value: &Obj| is_number(value) || value.is_none() || value.class_is(types().str) || value.is(&Obj::bool(false));
+    let named = kwargs.iter().all(|(name, value)| name.extract::<&str>().is_ok_and(|n| n != "out") && is_plain(&value.into()));
+    Ok(named && rest.iter().all(is_plain))
+}
+
+/// A vector of the given type and size; what is not there is fine.
+fn is_vector(value: Option<Obj>, of: &Tensor, size: i64) -> PyResult<bool> {
+    let Some(value) = value else { return Ok(true) };
+    Ok(Tensor::of(&value)?.is_some_and(|vector| vector.dtype == of.dtype && vector.shape == [size]))
+}
+
+fn linear(x: &Tensor, args: &[Obj], kwargs: &Bound<'_, PyDict>) -> PyResult<Option<Obj>> {
+    let Some(weight) = argument(args, kwargs, 1, "weight")?.map(|w| Tensor::of(&w)).transpose()?.flatten() else {
+        return Ok(None);
+    };
+    let ([.., width], [out, inner]) = (&x.shape[..], &weight.shape[..]) else { return Ok(None) };
+    let fits = width == inner && weight.dtype == x.dtype && x.shape.len() >= 2 && x.is_contiguous();
+    if !fits || !is_vector(argument(args, kwargs, 2, "bias")?, x, *out)? || *out == 0 {
+        return Ok(None);
+    }
+    let mut shape = x.shape.clone();
+    *shape.last_mut().expect("two dimensions at least") = *out;
+    made(&shape, &contiguous_strides(&shape), &x.object)
+}
+
+fn is_layer_norm(x: &Tensor, args: &[Obj], kwargs: &Bound<'_, PyDict>) -> PyResult<bool> {
+    let Some(sizes) = argument(args, kwargs, 1, "normalized_shape")? else { return Ok(false) };
+    let sizes: Vec<i64> = items_of(&sizes).iter().map(|size| size.bind().extract()).collect::<PyResult<_>>()?;
+    let mut fits = x.is_contiguous() && !sizes.is_empty() && x.shape.ends_with(&sizes);
+    for (place, name) in [(2, "weight"), (3, "bias")] {
+        if let Some(given) = argument(args, kwargs, place, name)? {
+            fits &= Tensor::of(&given)?.is_some_and(|given| given.dtype == x.dtype && given.shape == sizes);
+        }
+    }
+    Ok(fits)
+}
+
+/// With the statistics that are given.
+fn is_batch_norm(x: &Tensor, args: &[Obj], kwargs: &Bound<'_, PyDict>) -> PyResult<bool> {
+    let trains = argument(args, kwargs, 5, "training")?.map_or(Ok(false), |training| training.truth())?;
+    let channels = x.shape.get(1).copied().unwrap_or(0);
+    let mut fits = !trains && x.is_dense() && argument(args, kwargs, 1, "running_mean")?.is_some();
+    for (place, name) in [(1, "running_mean"), (2, "running_var"), (3, "weight"), (4, "bias")] {
+        fits &= is_vector(argument(args, kwargs, place, name)?, x, channels)?;
+    }
+    Ok(fits)
+}
+
+fn is_group_norm(x: &Tensor, args: &[Obj], kwargs: &Bound<'_, PyDict>) -> PyResult<bool> {
+    let Some(groups) = argument(args, kwargs, 1, "num_groups")? else { return Ok(false) };
+    let groups: i64 = groups.bind().extract()?;
+    let channels = x.shape.get(1).copied().unwrap_or(0);
+    let mut fits = (x.is_contiguous() || x.is_channels_last()) && groups > 0 && channels % groups == 0;
+    for (place, name) in [(2, "weight"), (3, "bias")] {
+        fits &= is_vector(argument(args, kwargs, place, name)?, x, channels)?;
+    }
+    Ok(fits)
+}
+
+/// The library's own attention: its result lies in memory like the queries, of which torch's meta kernel knows nothing.
+fn is_attention(query: &Tensor, args: &[Obj], kwargs: &Bound<'_, PyDict>) -> PyResult<bool> {
+    let tensor = |place, name| argument(args, kwargs, place, name)?.map(|t| Tensor::of(&t)).transpose().map(Option::flatten);
+    let (Some(key), Some(value)) = (tensor(1, "key")?, tensor(2, "value")?) else { return Ok(false) };
+    let ([batch, heads, rows, width], [_, _, columns, _]) = (&query.shape[..], &key.shape[..]) else { return Ok(false) };
+    let number = |place, name| -> PyResult<f64> { argument(args, kwargs, place, name)?.map_or(Ok(0.0), |n| n.bind().extract()) };
+    let asked = |place, name| -> PyResult<bool> { argument(args, kwargs, place, name)?.map_or(Ok(false), |flag| flag.truth()) };
+    let all = [query, &key, &value];
+    let mut fits = query.is_dense() && number(4, "dropout_p")? == 0.0 && !asked(7, "enable_gqa")?;
+    fits &= all.iter().all(|t| t.dtype == query.dtype && t.strides.last() == Some(&1) && t.shape.iter().all(|n| *n > 0));
+    fits &= key.shape == [*batch, *heads, *columns, *width] && value.shape == key.shape;
+    if let Some(mask) = argument(args, kwargs, 3, "attn_mask")? {
+        fits &= !asked(5, "is_causal")? && is_mask(&mask, query, &[*batch, *heads, *rows, *columns])?;
+    }
+    Ok(fits)
+}
+
+fn is_mask(mask: &Obj, query: &Tensor, shape: &[i64]) -> PyResult<bool> {
+    let is_bool = mask.attr("dtype")?.is(&Obj::from(py().import("torch")?.getattr("bool")?));
+    let sizes: Vec<i64> = mask.bind().getattr("shape")?.extract()?;
+    let same_type = mask.attr("dtype")?.id() == query.dtype;
+    let spread = Tensor { object: mask.clone(), shape: sizes, strides: vec![], dtype: query.dtype };
+    Ok((is_bool || same_type) && [2, 4].contains(&spread.shape.len()) && spread.fits_into(shape))
+}
+
+/// One of the two has the result's shape, and lies in its order.
+fn binary(left: &Tensor, args: &[Obj], kwargs: &Bound<'_, PyDict>) -> PyResult<Option<Obj>> {
+    let [_, right] = args else { return Ok(None) };
+    if !kwargs.is_empty() {
+        return Ok(None);
+    }
+    let like = |tensor: &Tensor| made(&tensor.shape, &tensor.strides, &tensor.object);
+    if is_number(right) {
+        return if left.is_dense() { like(left) } else { Ok(None) };
+    }
+    let Some(right) = Tensor::of(right)?.filter(|right| right.dtype == left.dtype) else { return Ok(None) };
+    if left.shape == right.shape && left.strides == right.strides && left.is_dense() {
+        return like(left);
+    }
+    // Both in the usual order: so is the result.
+    let usual = left.is_contiguous() && right.is_contiguous();
+    match (usual && right.fits_into(&left.shape), usual && left.fits_into(&right.shape)) {
+        (true, _) => like(left),
+        (_, true) => like(&right),
+        _ => Ok(None),
+    }
+}

@@ -1,0 +1,147 @@
+"""What capture says of results without asking torch's meta kernels: sizes, strides and types as in eager, and eager's complaints."""
+
+import gc
+import itertools
+
+import pytest
+import torch
+import torch.nn.functional as F
+from capturing import check, x
+from compare import assert_same
+from oxytorch import _oxytorch
+
+UNARY = [F.relu, F.relu6, F.gelu, F.silu, F.mish, F.elu, F.leaky_relu, F.hardswish, F.hardsigmoid, torch.sigmoid, torch.tanh]
+UNARY += [torch.exp, torch.sqrt, torch.rsqrt, torch.neg, torch.abs, torch.sin, F.softplus, F.hardtanh]
+UNARY += [lambda t: t.clamp(0, 1), lambda t: t.clamp(min=0.5), lambda t: F.gelu(t, approximate="tanh")]
+
+LAYOUTS = {
+    "contiguous": lambda: x(2, 3, 4, 5),
+    "channels_last": lambda: x(2, 3, 4, 5).to(memory_format=torch.channels_last),
+    "transposed": lambda: x(2, 4, 3, 5).transpose(1, 2),
+    "sliced": lambda: x(2, 3, 4, 10)[..., ::2],
+    "expanded": lambda: x(2, 1, 4, 5).expand(2, 3, 4, 5),
+    "one": lambda: x(1, 3, 1, 5),
+    "empty": lambda: x(2, 0, 4, 5),
+    "half": lambda: x(2, 3, 4, 5).bfloat16(),
+    "ints": lambda: torch.arange(120).reshape(2, 3, 4, 5),
+}
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_functions_of_one_tensor(layout):
+    ints = layout == "ints"
+    functions = [f for f in UNARY if not ints or f in (F.relu, torch.exp, torch.neg, torch.abs)]
+    for function in functions:
+        check(lambda t, function=function: function(t), (LAYOUTS[layout](),))
+
+
+@pytest.mark.parametrize("left, right", itertools.product(LAYOUTS, LAYOUTS))
+def test_operators(left, right):
+    a, b = LAYOUTS[left](), LAYOUTS[right]()
+    try:
+        a + b
+    except RuntimeError:
+        pytest.skip("shapes that do not fit")
+    check(lambda a, b: (a + b, a * b, a - b), (a, b))
+
+
+@pytest.mark.parametrize("shapes", [((3, 1), (1, 4)), ((3, 4), (4,)), ((4,), (3, 4)), ((), (3, 4)), ((2, 3, 4), (3, 1)), ((1,), ())])
+def test_spread_operands(shapes):
+    check(lambda a, b: (a + b, a / b, 2 + a, b * 0.5, a + 1), (x(*shapes[0]) if shapes[0] else torch.tensor(2.0), torch.ones(shapes[1])))
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_norms(layout):
+    t = LAYOUTS[layout]()
+    if layout in ("ints", "empty"):
+        pytest.skip("no norm of those")
+    v, w = torch.ones(3, dtype=t.dtype), torch.ones(5, dtype=t.dtype)
+    check(lambda t, v: F.batch_norm(t, v, v, v, v), (t, v))
+    check(lambda t, v: F.batch_norm(t, v, v), (t, v))
+    check(lambda t, w: F.layer_norm(t, (5,), w, w), (t, w))
+    check(lambda t: F.layer_norm(t, t.shape[2:]), (t,))
+    check(lambda t, v: F.group_norm(t, 3, v, bias=v), (t, v))
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_linear(layout):
+    t = LAYOUTS[layout]()
+    if layout in ("ints", "empty"):
+        pytest.skip("no product of those")
+    w, b = torch.randn(7, 5).to(t.dtype), torch.randn(7).to(t.dtype)
+    check(lambda t, w, b: (F.linear(t, w, b), F.linear(t, w), F.linear(t[0, 0], w, bias=b), F.linear(t[0, :1, 0], w)), (t, w, b))
+
+
+@pytest.mark.parametrize("mask", [None, torch.zeros(6, 6), torch.ones(2, 1, 6, 6, dtype=torch.bool)])
+@pytest.mark.parametrize("transposed", [False, True])
+def test_attention(mask, transposed):
+    make = lambda heads=4: x(2, 6, heads, 8).transpose(1, 2) if transposed else x(2, heads, 6, 8)
+
+    def attend(q, k, v, mask):
+        return F.scaled_dot_product_attention(q, k, v, attn_mask=mask)
+
+    check(attend, (make(), make(), make(), mask))
+    check(lambda q, k, v: F.scaled_dot_product_attention(q, k, v, is_causal=True), (make(), make(), make()))
+    check(lambda q, k, v: F.scaled_dot_product_attention(q, k, v[..., :4]), (make(), make(), make()))
+    check(lambda q, k, v: F.scaled_dot_product_attention(q[0], k[0], v[0]), (make(), make(), make()))
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        lambda t: F.linear(t, x(3, 7)),
+        lambda t: F.layer_norm(t, (4,)),
+        lambda t: F.layer_norm(t, (5,), x(4)),
+        lambda t: t + x(2, 3, 3, 5),
+        lambda t: F.group_norm(t, 2),
+        lambda t: F.batch_norm(t, x(4), x(4)),
+        lambda t: F.scaled_dot_product_attention(t, t, t[:1, :2]),
+    ],
+)
+def test_complaints_are_eagers(wrong):
+    t = x(2, 3, 4, 5)
+    captured = _oxytorch.capture(lambda t: wrong(t) * 2)
+    for _ in range(2):
+        with pytest.raises((RuntimeError, ValueError)) as mine, torch.no_grad():
+            captured(t)
+        with pytest.raises((RuntimeError, ValueError)) as eagers, torch.no_grad():
+            wrong(t)
+        assert type(mine.value) is type(eagers.value) and str(mine.value) == str(eagers.value)
+
+
+def test_gradients_flow_as_in_eager():
+    layer = torch.nn.Sequential(torch.nn.Linear(5, 7), torch.nn.GELU(), torch.nn.LayerNorm(7))
+    captured = _oxytorch.capture(layer)
+    t = x(2, 5)
+    for _ in range(2):
+        assert captured(t).requires_grad
+        assert_same(captured(t).detach(), layer(t).detach())
+
+
+def test_the_collector_works_behind_a_trace_and_in_actions():
+    seen = []
+
+    def watched(t):
+        t = t + 1
+        seen.append(gc.isenabled())
+        return t * 2
+
+    assert gc.isenabled()
+    captured = _oxytorch.capture(watched)
+    for _ in range(2):
+        captured(x())
+    assert seen == [True, True] and gc.isenabled()
+
+
+def test_a_function_may_turn_the_collector_off():
+    def turns_off(t):
+        t = t + 1
+        gc.disable()
+        return t * 2
+
+    captured = _oxytorch.capture(turns_off)
+    try:
+        captured(x())
+        assert not gc.isenabled()
+    finally:
+        gc.enable()
