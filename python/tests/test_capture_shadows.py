@@ -12,6 +12,7 @@ from oxytorch import _oxytorch
 
 UNARY = [F.relu, F.relu6, F.gelu, F.silu, F.mish, F.elu, F.leaky_relu, F.hardswish, F.hardsigmoid, torch.sigmoid, torch.tanh]
 UNARY += [torch.exp, torch.sqrt, torch.rsqrt, torch.neg, torch.abs, torch.sin, F.softplus, F.hardtanh]
+UNARY += [lambda t: t**2, lambda t: t.pow(0.5), lambda t: 1 - t, lambda t: F.relu(t + 0.5, inplace=True), lambda t: torch.relu_(t * 2)]
 UNARY += [lambda t: t.clamp(0, 1), lambda t: t.clamp(min=0.5), lambda t: F.gelu(t, approximate="tanh")]
 
 LAYOUTS = {
@@ -42,7 +43,7 @@ def test_operators(left, right):
         a + b
     except RuntimeError:
         pytest.skip("shapes that do not fit")
-    check(lambda a, b: (a + b, a * b, a - b), (a, b))
+    check(lambda a, b: (a + b, a * b, a - b, torch.maximum(a, b)), (a, b))
 
 
 @pytest.mark.parametrize("shapes", [((3, 1), (1, 4)), ((3, 4), (4,)), ((4,), (3, 4)), ((), (3, 4)), ((2, 3, 4), (3, 1)), ((1,), ())])
@@ -70,6 +71,12 @@ def test_linear(layout):
         pytest.skip("no product of those")
     w, b = torch.randn(7, 5).to(t.dtype), torch.randn(7).to(t.dtype)
     check(lambda t, w, b: (F.linear(t, w, b), F.linear(t, w), F.linear(t[0, 0], w, bias=b), F.linear(t[0, :1, 0], w)), (t, w, b))
+
+
+@pytest.mark.parametrize("layout", ["contiguous", "channels_last", "transposed", "one"])
+def test_samples_on_a_grid(layout):
+    t = LAYOUTS[layout]()
+    check(lambda t, grid: F.grid_sample(t, grid, align_corners=True), (t, x(t.shape[0], 6, 2, 2)))
 
 
 @pytest.mark.parametrize("mask", [None, torch.zeros(6, 6), torch.ones(2, 1, 6, 6, dtype=torch.bool)])
@@ -107,6 +114,16 @@ def test_complaints_are_eagers(wrong):
         with pytest.raises((RuntimeError, ValueError)) as eagers, torch.no_grad():
             wrong(t)
         assert type(mine.value) is type(eagers.value) and str(mine.value) == str(eagers.value)
+
+
+def test_written_in_place_through_a_view():
+    def writes(t):
+        t = t.clone()
+        F.relu(t[1], inplace=True)
+        torch.relu_(t[:, 0])
+        return t
+
+    check(writes, (x(2, 3),))
 
 
 def test_gradients_flow_as_in_eager():

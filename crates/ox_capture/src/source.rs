@@ -196,6 +196,10 @@ pub fn short(object: &Obj) -> String {
     if let Ok(name) = object.attr("__qualname__").or_else(|_| object.attr("__name__")) {
         return name.to_str().unwrap_or_else(|| object.class_name());
     }
+    // A model's text is as long as the model.
+    if object.is_instance_of(types().nn_module) {
+        return format!("a {}", object.class_name());
+    }
     let text = object.text();
     if text.len() <= 40 { text } else { format!("a {}", object.class_name()) }
 }

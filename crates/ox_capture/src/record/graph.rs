@@ -527,7 +527,7 @@ impl Recording {
         {
             return Err(NotRecorded::Break(format!("{name} gives its out= a size")));
         }
-        let result = match self.do_on_shadows(callee, &name, &shadow_args, &shadow_kwargs, state.grad) {
+        let result = match self.do_on_shadows(callee, &name, &shadow_args, &shadow_kwargs, state) {
             Ok(result) => self.memory_order(&name, &shadow_args, &shadow_kwargs, result)?,
             Err(error) => return Err(NotRecorded::failed(&format!("{name}: "), error)),
         };
@@ -632,13 +632,15 @@ impl Recording {
         name: &str,
         args: &[Obj],
         named: &Bound<'static, PyDict>,
-        grad: bool,
+        state: &TorchState,
     ) -> PyResult<Obj> {
         let _hooks = grad::NoHooks::new()?;
         let is_call = !matches!(callee, Shadow::Attribute(_));
+        // Under autocast the versions of shadows count.
         if is_call
+            && state.autocast.is_none()
             && self.is_on_cpu()?
-            && let Some(known) = super::quick::shadow(name, args, named, grad)?
+            && let Some(known) = super::quick::shadow(name, args, named, state.grad)?
         {
             return Ok(known);
         }

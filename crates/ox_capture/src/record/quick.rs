@@ -32,10 +32,15 @@ const ALIKE: &[&str] = &[
     "sin",
     "cos",
     "clamp",
+    "pow",
 ];
 
+/// The same, written over the argument.
+const IN_PLACE: &[&str] = &["relu_", "silu_", "hardswish_", "sigmoid_", "tanh_", "clamp_", "leaky_relu_", "elu_"];
+
 /// Operators and functions of two tensors, or of a tensor and a number.
-const BINARY: &[&str] = &["add", "sub", "mul", "truediv", "div", "__add__", "__sub__", "__mul__", "__truediv__"];
+const BINARY: &[&str] =
+    &["add", "sub", "mul", "truediv", "div", "maximum", "minimum", "__add__", "__sub__", "__mul__", "__truediv__", "__rsub__"];
 
 struct Tensor {
     object: Obj,
@@ -99,11 +104,18 @@ impl Tensor {
 /// The shadow of a call's result. None where torch must be asked. `grad`: the grad mode.
 pub fn shadow(name: &str, args: &[Obj], kwargs: &Bound<'_, PyDict>, grad: bool) -> PyResult<Option<Obj>> {
     let known = match name {
-        "linear" | "layer_norm" | "batch_norm" | "group_norm" | "scaled_dot_product_attention" => true,
-        _ => ALIKE.contains(&name) || BINARY.contains(&name),
+        "linear" | "layer_norm" | "batch_norm" | "group_norm" | "scaled_dot_product_attention" | "grid_sample" => true,
+        _ => [ALIKE, IN_PLACE, BINARY].iter().any(|list| list.contains(&name)),
     };
     if !known || (grad && requires_grad(args, kwargs)?) {
         return Ok(None);
+    }
+    // `1 - x`
+    if let [number, tensor] = args
+        && is_number(number)
+        && BINARY.contains(&name)
+    {
+        return binary(&[tensor.clone(), number.clone()], kwargs);
     }
     let Some(first) = args.first().map(Tensor::of).transpose()?.flatten() else { return Ok(None) };
     let like = |tensor: &Tensor| made(&tensor.shape, &tensor.strides, &tensor.object);
@@ -113,8 +125,13 @@ pub fn shadow(name: &str, args: &[Obj], kwargs: &Bound<'_, PyDict>, grad: bool) 
         "batch_norm" if is_batch_norm(&first, args, kwargs)? => first.in_its_format(),
         "group_norm" if is_group_norm(&first, args, kwargs)? => first.in_its_format(),
         "scaled_dot_product_attention" if is_attention(&first, args, kwargs)? => like(&first),
-        _ if ALIKE.contains(&name) && first.is_dense() && are_numbers(&args[1..], kwargs)? => like(&first),
-        _ if BINARY.contains(&name) => binary(&first, args, kwargs),
+        "grid_sample" => grid_sample(&first, args, kwargs),
+        _ if BINARY.contains(&name) => binary(args, kwargs),
+        _ if !first.is_dense() => Ok(None),
+        _ if is_in_place(args, kwargs)? => Ok(ALIKE.contains(&name).then(|| args[0].clone())),
+        _ if !are_numbers(&args[1..], kwargs)? => Ok(None),
+        _ if IN_PLACE.contains(&name) => Ok(Some(args[0].clone())),
+        _ if ALIKE.contains(&name) => like(&first),
         _ => Ok(None),
     }
 }
@@ -161,6 +178,13 @@ fn are_numbers(rest: &[Obj], kwargs: &Bound<'_, PyDict>) -> PyResult<bool> {
         |value: &Obj| is_number(value) || value.is_none() || value.class_is(types().str) || value.is(&Obj::bool(false));
     let named = kwargs.iter().all(|(name, value)| name.extract::<&str>().is_ok_and(|n| n != "out") && is_plain(&value.into()));
     Ok(named && rest.iter().all(is_plain))
+}
+
+/// `F.relu(x, inplace=True)`, with nothing else beside it.
+fn is_in_place(args: &[Obj], kwargs: &Bound<'_, PyDict>) -> PyResult<bool> {
+    let named = kwargs.get_item("inplace")?.map(Obj::from).filter(|_| args.len() == 1 && kwargs.len() == 1);
+    let flag = args.get(1).cloned().filter(|_| args.len() == 2 && kwargs.is_empty()).or(named);
+    Ok(flag.is_some_and(|flag| flag.is(&Obj::bool(true))))
 }
 
 /// A vector of the given type and size; what is not there is fine.
@@ -242,12 +266,20 @@ fn is_mask(mask: &Obj, query: &Tensor, shape: &[i64]) -> PyResult<bool> {
     Ok((is_bool || same_type) && [2, 4].contains(&spread.shape.len()) && spread.fits_into(shape))
 }
 
+fn grid_sample(x: &Tensor, args: &[Obj], kwargs: &Bound<'_, PyDict>) -> PyResult<Option<Obj>> {
+    let grid = argument(args, kwargs, 1, "grid")?.map(|grid| Tensor::of(&grid)).transpose()?.flatten();
+    let Some(grid) = grid.filter(|grid| grid.dtype == x.dtype) else { return Ok(None) };
+    let ([batch, channels, _, _], [same, rows, columns, 2]) = (&x.shape[..], &grid.shape[..]) else { return Ok(None) };
+    let shape = [*batch, *channels, *rows, *columns];
+    let fits = batch == same && x.is_contiguous() && shape.iter().all(|n| *n > 0);
+    if fits { made(&shape, &contiguous_strides(&shape), &x.object) } else { Ok(None) }
+}
+
 /// One of the two has the result's shape, and lies in its order.
-fn binary(left: &Tensor, args: &[Obj], kwargs: &Bound<'_, PyDict>) -> PyResult<Option<Obj>> {
-    let [_, right] = args else { return Ok(None) };
-    if !kwargs.is_empty() {
-        return Ok(None);
-    }
+fn binary(args: &[Obj], kwargs: &Bound<'_, PyDict>) -> PyResult<Option<Obj>> {
+    let [left, right] = args else { return Ok(None) };
+    let Some(left) = Tensor::of(left)?.filter(|_| kwargs.is_empty()) else { return Ok(None) };
+    let left = &left;
     let like = |tensor: &Tensor| made(&tensor.shape, &tensor.strides, &tensor.object);
     if is_number(right) {
         return if left.is_dense() { like(left) } else { Ok(None) };
