@@ -102,6 +102,13 @@ def test_attention(mask, transposed):
         lambda t: t + x(2, 3, 3, 5),
         lambda t: F.group_norm(t, 2),
         lambda t: F.batch_norm(t, x(4), x(4)),
+        lambda t: F.batch_norm(t, x(3), x(3), eps=0.0),
+        lambda t: F.group_norm(t[:1, :1, 0, 0], 1),
+        lambda t: t.clamp(),
+        lambda t: F.gelu(t, approximate="exact"),
+        lambda t: F.hardtanh(t, 1, -1),
+        lambda t: torch.maximum(t, 2),
+        lambda t: F.grid_sample(t, x(2, 1, 1, 2), mode="cubic", align_corners=True),
         lambda t: F.scaled_dot_product_attention(t, t, t[:1, :2]),
     ],
 )
@@ -109,9 +116,9 @@ def test_complaints_are_eagers(wrong):
     t = x(2, 3, 4, 5)
     captured = _oxytorch.capture(lambda t: wrong(t) * 2)
     for _ in range(2):
-        with pytest.raises((RuntimeError, ValueError)) as mine, torch.no_grad():
+        with pytest.raises((RuntimeError, ValueError, TypeError)) as mine, torch.no_grad():
             captured(t)
-        with pytest.raises((RuntimeError, ValueError)) as eagers, torch.no_grad():
+        with pytest.raises((RuntimeError, ValueError, TypeError)) as eagers, torch.no_grad():
             wrong(t)
         assert type(mine.value) is type(eagers.value) and str(mine.value) == str(eagers.value)
 

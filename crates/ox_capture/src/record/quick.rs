@@ -20,7 +20,6 @@ const ALIKE: &[&str] = &[
     "leaky_relu",
     "hardswish",
     "hardsigmoid",
-    "hardtanh",
     "softplus",
     "sigmoid",
     "tanh",
@@ -36,7 +35,7 @@ const ALIKE: &[&str] = &[
 ];
 
 /// The same, written over the argument.
-const IN_PLACE: &[&str] = &["relu_", "silu_", "hardswish_", "sigmoid_", "tanh_", "clamp_", "leaky_relu_", "elu_"];
+const IN_PLACE: &[&str] = &["relu_", "silu_", "hardswish_", "sigmoid_", "tanh_", "leaky_relu_", "elu_"];
 
 /// Operators and functions of two tensors, or of a tensor and a number.
 const BINARY: &[&str] =
@@ -115,7 +114,7 @@ pub fn shadow(name: &str, args: &[Obj], kwargs: &Bound<'_, PyDict>, grad: bool) 
         && is_number(number)
         && BINARY.contains(&name)
     {
-        return binary(&[tensor.clone(), number.clone()], kwargs);
+        return binary(name, &[tensor.clone(), number.clone()], kwargs);
     }
     let Some(first) = args.first().map(Tensor::of).transpose()?.flatten() else { return Ok(None) };
     let like = |tensor: &Tensor| made(&tensor.shape, &tensor.strides, &tensor.object);
@@ -126,12 +125,12 @@ pub fn shadow(name: &str, args: &[Obj], kwargs: &Bound<'_, PyDict>, grad: bool) 
         "group_norm" if is_group_norm(&first, args, kwargs)? => first.in_its_format(),
         "scaled_dot_product_attention" if is_attention(&first, args, kwargs)? => like(&first),
         "grid_sample" => grid_sample(&first, args, kwargs),
-        _ if BINARY.contains(&name) => binary(args, kwargs),
+        _ if BINARY.contains(&name) => binary(name, args, kwargs),
         _ if !first.is_dense() => Ok(None),
         _ if is_in_place(args, kwargs)? => Ok(ALIKE.contains(&name).then(|| args[0].clone())),
         _ if !are_numbers(&args[1..], kwargs)? => Ok(None),
         _ if IN_PLACE.contains(&name) => Ok(Some(args[0].clone())),
-        _ if ALIKE.contains(&name) => like(&first),
+        _ if ALIKE.contains(&name) && is_told(name, &args[1..], kwargs)? => like(&first),
         _ => Ok(None),
     }
 }
@@ -180,6 +179,14 @@ fn are_numbers(rest: &[Obj], kwargs: &Bound<'_, PyDict>) -> PyResult<bool> {
     Ok(named && rest.iter().all(is_plain))
 }
 
+/// Whether the function has what it asks for: a bound, a power, the name of a way to compute.
+fn is_told(name: &str, rest: &[Obj], kwargs: &Bound<'_, PyDict>) -> PyResult<bool> {
+    let given: Vec<Obj> = rest.iter().cloned().chain(kwargs.values().iter().map(Obj::from)).collect();
+    let words = given.iter().filter_map(Obj::to_str).collect::<Vec<_>>();
+    let known = words.iter().all(|word| name == "gelu" && ["none", "tanh"].contains(&word.as_str()));
+    Ok(known && (!matches!(name, "clamp" | "pow") || given.iter().any(is_number)))
+}
+
 /// `F.relu(x, inplace=True)`, with nothing else beside it.
 fn is_in_place(args: &[Obj], kwargs: &Bound<'_, PyDict>) -> PyResult<bool> {
     let named = kwargs.get_item("inplace")?.map(Obj::from).filter(|_| args.len() == 1 && kwargs.len() == 1);
@@ -223,7 +230,8 @@ fn is_layer_norm(x: &Tensor, args: &[Obj], kwargs: &Bound<'_, PyDict>) -> PyResu
 fn is_batch_norm(x: &Tensor, args: &[Obj], kwargs: &Bound<'_, PyDict>) -> PyResult<bool> {
     let trains = argument(args, kwargs, 5, "training")?.map_or(Ok(false), |training| training.truth())?;
     let channels = x.shape.get(1).copied().unwrap_or(0);
-    let mut fits = !trains && x.is_dense() && argument(args, kwargs, 1, "running_mean")?.is_some();
+    let eps = argument(args, kwargs, 7, "eps")?.map_or(Ok(1e-5), |eps| eps.bind().extract::<f64>())?;
+    let mut fits = !trains && eps > 0.0 && x.is_dense() && argument(args, kwargs, 1, "running_mean")?.is_some();
     for (place, name) in [(1, "running_mean"), (2, "running_var"), (3, "weight"), (4, "bias")] {
         fits &= is_vector(argument(args, kwargs, place, name)?, x, channels)?;
     }
@@ -234,7 +242,9 @@ fn is_group_norm(x: &Tensor, args: &[Obj], kwargs: &Bound<'_, PyDict>) -> PyResu
     let Some(groups) = argument(args, kwargs, 1, "num_groups")? else { return Ok(false) };
     let groups: i64 = groups.bind().extract()?;
     let channels = x.shape.get(1).copied().unwrap_or(0);
-    let mut fits = (x.is_contiguous() || x.is_channels_last()) && groups > 0 && channels % groups == 0;
+    // One number for each group is refused.
+    let is_more = groups > 0 && x.shape.iter().product::<i64>() / groups > 1;
+    let mut fits = (x.is_contiguous() || x.is_channels_last()) && is_more && channels % groups == 0;
     for (place, name) in [(2, "weight"), (3, "bias")] {
         fits &= is_vector(argument(args, kwargs, place, name)?, x, channels)?;
     }
@@ -271,18 +281,24 @@ fn grid_sample(x: &Tensor, args: &[Obj], kwargs: &Bound<'_, PyDict>) -> PyResult
     let Some(grid) = grid.filter(|grid| grid.dtype == x.dtype) else { return Ok(None) };
     let ([batch, channels, _, _], [same, rows, columns, 2]) = (&x.shape[..], &grid.shape[..]) else { return Ok(None) };
     let shape = [*batch, *channels, *rows, *columns];
-    let fits = batch == same && x.is_contiguous() && shape.iter().all(|n| *n > 0);
+    // Without a word on corners torch warns; some modes it does not know.
+    let is_told = argument(args, kwargs, 4, "align_corners")?.is_some()
+        && [(2, "mode", "bilinear"), (3, "padding_mode", "zeros")].iter().all(|(place, name, usual)| {
+            argument(args, kwargs, *place, name)
+                .is_ok_and(|word| word.is_none_or(|word| word.to_str().as_deref() == Some(*usual)))
+        });
+    let fits = is_told && batch == same && x.is_contiguous() && shape.iter().all(|n| *n > 0);
     if fits { made(&shape, &contiguous_strides(&shape), &x.object) } else { Ok(None) }
 }
 
 /// One of the two has the result's shape, and lies in its order.
-fn binary(args: &[Obj], kwargs: &Bound<'_, PyDict>) -> PyResult<Option<Obj>> {
+fn binary(name: &str, args: &[Obj], kwargs: &Bound<'_, PyDict>) -> PyResult<Option<Obj>> {
     let [left, right] = args else { return Ok(None) };
     let Some(left) = Tensor::of(left)?.filter(|_| kwargs.is_empty()) else { return Ok(None) };
-    let left = &left;
+    let (left, takes_number) = (&left, !matches!(name, "maximum" | "minimum"));
     let like = |tensor: &Tensor| made(&tensor.shape, &tensor.strides, &tensor.object);
     if is_number(right) {
-        return if left.is_dense() { like(left) } else { Ok(None) };
+        return if takes_number && left.is_dense() { like(left) } else { Ok(None) };
     }
     let Some(right) = Tensor::of(right)?.filter(|right| right.dtype == left.dtype) else { return Ok(None) };
     if left.shape == right.shape && left.strides == right.strides && left.is_dense() {

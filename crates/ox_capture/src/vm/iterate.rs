@@ -397,14 +397,14 @@ impl Vm {
         match kind {
             Kind::Items { .. } => unreachable!("done above"),
             Kind::Sequence { of, at } => {
-                let is_range = of.class_is(types().range);
-                let len = if is_range { of.bind().len()? } else { crate::guard::length(&of).unwrap_or(0) };
+                let (is_range, is_array) = (of.class_is(types().range), crate::numpy::is_array(&of));
+                let len = if is_range || is_array { of.bind().len()? } else { crate::guard::length(&of).unwrap_or(0) };
                 if at >= len {
                     return Ok(None);
                 }
                 let item = match is_range {
                     true => Obj::from(of.bind().get_item(at)?).into(),
-                    false if crate::numpy::is_array(&of) => self.next_row(&of, at)?,
+                    false if is_array => self.next_row(&of, at)?,
                     false => {
                         let item = item_of(&of, at).expect("the length was just asked for");
                         self.found_at(&of, &Obj::int(at as i64), item, |id| Source::Item(id, at as u32))

@@ -124,10 +124,6 @@ impl Vm {
         self.torch_call(Shadow::Function(function.clone()), &function.into(), Args::positional(args.to_vec()))
     }
 
-    pub fn torch_operator_now(&mut self, name: &str, args: &[Val]) -> R<Val> {
-        self.now(|vm| vm.torch_operator(name, args))
-    }
-
     /// Records a torch call, or does it behind a break.
     pub fn torch_call(&mut self, callee: Shadow, callable: &Val, args: Args) -> R<Called> {
         let name = callee.name();
@@ -139,6 +135,15 @@ impl Vm {
         if DONE_FOR_REAL.contains(&name.as_str()) {
             return self.opaque_call(callable, args, &format!("{name} looks at a tensor's values or memory"));
         }
+        match self.record_torch(&callee, &args)? {
+            Ok(value) => Ok(Called::Value(value)),
+            Err(why) => self.opaque_call(callable, args, &why),
+        }
+    }
+
+    /// Records a torch call, or says why it cannot be.
+    pub fn record_torch(&mut self, callee: &Shadow, args: &Args) -> R<Result<Val, String>> {
+        let name = callee.name();
         let mut positional = Vec::with_capacity(args.positional.len());
         for (n, arg) in args.positional.iter().enumerate() {
             positional.push(self.for_graph(&name, Place::Position(n), arg));
@@ -149,15 +154,15 @@ impl Vm {
             keywords.push((key.clone(), self.for_graph(&name, Place::Keyword(&place), arg)));
         }
         let (location, region) = (self.torch_location(), self.region());
-        let Some(rec) = self.rec.as_mut() else { return self.opaque_call(callable, args, "") };
+        let Some(rec) = self.rec.as_mut() else { return Ok(Err(String::new())) };
         rec.graph.region = region;
-        match rec.torch_call(&callee, &positional, &keywords, &location) {
-            Ok(value) => Ok(Called::Value(value)),
+        match rec.torch_call(callee, &positional, &keywords, &location) {
+            Ok(value) => Ok(Ok(value)),
             Err(NotRecorded::Raise(error)) => Err(error),
-            Err(NotRecorded::Break(why)) => self.opaque_call(callable, args, &why),
+            Err(NotRecorded::Break(why)) => Ok(Err(why)),
             Err(NotRecorded::Abandon(why)) => {
                 self.give_up(&why);
-                self.opaque_call(callable, args, &why)
+                Ok(Err(why))
             }
         }
     }

@@ -4,7 +4,7 @@ use super::{Args, Called, R, Vm};
 use crate::attr::{is_data_descriptor, is_generic_store, type_lookup};
 use crate::lazy::is_lazy;
 use crate::obj::Obj;
-use crate::record::{Origin, Val};
+use crate::record::{Origin, Shadow, Val};
 use crate::source::instance_dict;
 use crate::types::types;
 use ox_bytecode::Local;
@@ -222,7 +222,7 @@ impl Vm {
         }
         let types = types();
         if is_lazy(&this) || types.is_tensor(&this) {
-            return self.torch_operator_now("setitem", &[object.clone(), key.clone(), value]).and_then(|_| nothing());
+            return self.store_tensor_item(object, key, value);
         }
         let index = self.settled(key);
         let is_dict = this.is_instance_of(types.dict) && self.uses_slot(&this, "__setitem__", types.dict);
@@ -268,6 +268,18 @@ impl Vm {
                 this.bind().set_item(index.bind(), value.obj.bind()).and_then(|()| nothing())
             }
             Some(_) => self.store_for_real("operator.setitem", vec![object.clone(), key.clone(), value]),
+        }
+    }
+
+    fn store_tensor_item(&mut self, object: &Val, key: &Val, value: Val) -> R<Called> {
+        let setitem = Shadow::Function(self.operator("setitem")?);
+        let args = Args::positional(vec![object.clone(), key.clone(), value]);
+        match self.record_torch(&setitem, &args)? {
+            Ok(_) => nothing(),
+            Err(_) if self.rec.is_none() => {
+                args.positional[0].obj.bind().set_item(key.obj.bind(), args.positional[2].obj.bind()).and_then(|()| nothing())
+            }
+            Err(_) => self.store_for_real("operator.setitem", args.positional),
         }
     }
 
