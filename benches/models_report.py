@@ -23,7 +23,8 @@ builds {count} models from their configurations with random weights and small si
 rule of `python/tests/compare.py`. *Graphs* and *breaks* are those of the first call; *traced* says for how many of the three calls something
 had to be traced, in `generate` for how many steps. *Trace* is what capture needs from Python function to graph, *Dynamo's trace* its first
 call less its second, both in seconds of the processor, so that others on the machine do not count; *ratio* is the second by the first.
-The first call is in seconds of the clock. One measurement each, on {machine}.
+The first call is in seconds of the clock. One measurement each, on {machine}, which others used too;
+TorchDynamo's are kept from run to run as long as the versions of the libraries are the same.
 
 **Dynamo's tracing takes {ratio} times as long as ours in the median**; less than ten times in {slow} of {compared}.
 
@@ -123,7 +124,7 @@ def objections(ours: dict) -> list[str]:
     ended = [first_line(ours["ended"])] if ours["ended"] != "fine" else []
     wrong = [f"wrong on the {step} call: {first_line(ours[step])}" for step in ("first", "second", "changed") if ours.get(step)]
     broken = [f"{first_line(why)} ({short(where)})" for where, why in ours.get("breaks", [])[:3]]
-    again = ["traced anew in every call"] if ours.get("traced", 1) > 1 and not broken else []
+    again = ["traced more than once"] if ours.get("traced", 1) > 1 and not broken else []
     return ended + wrong + broken + again + [first_line(text) for text in ours.get("fallbacks", [])]
 
 
