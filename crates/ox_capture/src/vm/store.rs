@@ -271,15 +271,14 @@ impl Vm {
         }
     }
 
+    /// Where it cannot be recorded, the rest of the call is Python's: such stores stand in loops over what was found, and a graph for each
+    /// turn costs more than it is worth.
     fn store_tensor_item(&mut self, object: &Val, key: &Val, value: Val) -> R<Called> {
         let setitem = Shadow::Function(self.operator("setitem")?);
         let args = Args::positional(vec![object.clone(), key.clone(), value]);
         match self.record_torch(&setitem, &args)? {
             Ok(_) => nothing(),
-            Err(_) if self.rec.is_none() => {
-                args.positional[0].obj.bind().set_item(key.obj.bind(), args.positional[2].obj.bind()).and_then(|()| nothing())
-            }
-            Err(_) => self.store_for_real("operator.setitem", args.positional),
+            Err(why) => self.opaque_now("setitem", &args.positional, &why).and_then(|_| nothing()),
         }
     }
 

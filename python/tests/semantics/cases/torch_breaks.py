@@ -455,11 +455,3 @@ def numpy_array_argument(a, array):
 @case(lambda: (x(), numpy.float64(0.5)))
 def numpy_times_tensor(a, s):
     return a * s, float(numpy.sqrt(4.0)), numpy.pi
-
-
-@case(lambda: (x(4, 4), torch.tensor([1, 3])), lambda: (x(4, 4), torch.tensor([0, 2])), graphs=6)
-def a_store_at_places_that_tensors_say(a, places):
-    b = a + 1
-    low, high = places[0], places[1]
-    b[low:high, 0] = a[low:high, 1] * 2
-    return b * 2
