@@ -1,6 +1,6 @@
 //! The loops of an emitted kernel: which axis the lanes run along, in which order the axes are nested, which of them are one.
 
-use ox_ir::kernel::{Axis, Inst, Kernel, Lanes};
+use ox_ir::kernel::{Axis, Inst, Kernel, Lanes, Pass, TypedInst};
 use ox_ir::sym::VarKind;
 use ox_ir::{Sym, Var};
 
@@ -12,13 +12,30 @@ pub fn settle(kernel: &mut Kernel) {
     renumber(kernel);
 }
 
-/// Index expressions of memory accesses with their weight in bytes; stores count double, since a scattered store hurts most.
+/// An inner loop is as good as endless from here on.
+const MANY: i64 = 256;
+
+/// Index expressions of memory accesses with their weight in bytes, as often as their loop runs for one outer point; stores count double,
+/// since a scattered store hurts most.
 fn accesses(kernel: &Kernel) -> impl Iterator<Item = (&Sym, i64)> {
-    kernel.insts.iter().filter_map(|i| match &i.inst {
-        Inst::Load { index, .. } => Some((index, i.dtype.size() as i64)),
-        Inst::Store { index, .. } => Some((index, 2 * i.dtype.size() as i64)),
-        _ => None,
+    kernel.passes.iter().flat_map(move |pass| {
+        let times = trips(pass);
+        pass.body.iter().filter_map(move |v| weigh(kernel.inst(*v)).map(|(index, bytes)| (index, bytes * times)))
     })
+}
+
+fn weigh(inst: &TypedInst) -> Option<(&Sym, i64)> {
+    let bytes = inst.dtype.size() as i64;
+    match &inst.inst {
+        Inst::Load { index, .. } => Some((index, bytes)),
+        Inst::Store { index, .. } => Some((index, 2 * bytes)),
+        _ => None,
+    }
+}
+
+fn trips(pass: &Pass) -> i64 {
+    let points = pass.axes.iter().fold(1i64, |n, axis| n.saturating_mul(axis.extent.bounds().1.max(1)));
+    points.min(MANY)
 }
 
 fn inner_axes(kernel: &Kernel) -> Vec<Axis> {
