@@ -1,6 +1,6 @@
 //! `Source`: how a later call finds an object again that this call read.
 
-use crate::obj::{Obj, dict_get, py};
+use crate::obj::{Obj, dict_get, items_of, py};
 use crate::sizes::Bound;
 use crate::types::types;
 use crate::warm::Warm;
@@ -196,12 +196,12 @@ pub fn short(object: &Obj) -> String {
     if let Ok(name) = object.attr("__qualname__").or_else(|_| object.attr("__name__")) {
         return name.to_str().unwrap_or_else(|| object.class_name());
     }
-    // A model's text is as long as the model.
-    if object.is_instance_of(types().nn_module) {
-        return format!("a {}", object.class_name());
-    }
-    let text = object.text();
-    if text.len() <= 40 { text } else { format!("a {}", object.class_name()) }
+    // Not more than this: the `repr` of a module's globals is that of every tensor in them, and that of an object is the program's code.
+    let types = types();
+    let is_row = object.class_is(types.tuple) || object.class_is(types.list);
+    let is_plain = types.is_scalar(object) || is_row && items_of(object).iter().take(20).all(|item| types.is_scalar(item));
+    let text = if is_plain { object.text() } else { String::new() };
+    if (1..=40).contains(&text.len()) { text } else { format!("a {}", object.class_name()) }
 }
 
 impl Source {
