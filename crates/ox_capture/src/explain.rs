@@ -21,7 +21,7 @@ fn collect<'py>(py: Python<'py>, tree: &Tree, branches: &Branches, out: &Bound<'
         entry.set_item("graph", segment.graph.as_ref().map(|graph| graph.callable.bind().clone()))?;
         let end = match &segment.end {
             End::Return(_) => "returns".to_string(),
-            End::Raise(_) => "raises".to_string(),
+            End::Raise(..) => "raises".to_string(),
             End::GiveUp(why) => format!("left to Python: {why}"),
             End::Action(action) => format!("{} at {}", action.reason, action.location),
         };

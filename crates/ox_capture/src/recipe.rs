@@ -4,7 +4,7 @@ use crate::obj::{Obj, py, tuple_of};
 use crate::source::{SourceId, Sources, Values, instance_dict, short};
 use crate::types::types;
 use crate::vm::snapshot::{FrameShot, value_of};
-use crate::vm::{Kind, State, VmGenerator, VmIterator, at_line};
+use crate::vm::{Kind, Line, State, VmGenerator, VmIterator, with_lines};
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::ffi;
 use pyo3::prelude::*;
@@ -66,7 +66,7 @@ pub enum Shape {
         context: Option<Recipe>,
         suppressed: bool,
         /// The lines of its traceback, outermost first: function, file, line. Empty if it was not raised.
-        lines: Vec<(String, String, u32)>,
+        lines: Vec<Line>,
         /// Fields in C beside the arguments.
         fields: Vec<(&'static str, Recipe)>,
     },
@@ -217,9 +217,7 @@ impl Build {
                 let args = all(args)?;
                 let made = base.attr("__new__")?.call(&[std::slice::from_ref(&self.class), &args].concat(), None)?;
                 base.attr("__init__")?.call(&[std::slice::from_ref(&made), &args].concat(), None)?;
-                let error = PyErr::from_value(made.bind().clone());
-                let error = lines.iter().rev().fold(error, |error, (function, file, line)| at_line(error, function, file, *line));
-                Ok(error.into_value(py()).into())
+                Ok(with_lines(&made, lines).into_value(py()).into())
             }
             Shape::Function { code, globals, name, parts } => {
                 let globals = globals.get(sources, values, built)?;

@@ -6,6 +6,7 @@ use crate::recipe::{Build, Recipe, build_all};
 use crate::record::autocast::NoAutocast;
 use crate::record::grad::{GradMode, alias};
 use crate::source::{SourceId, Sources, Values};
+use crate::vm::Line;
 use crate::vm::snapshot::Snapshot;
 use crate::warm::{Trace, Warmth};
 use pyo3::prelude::*;
@@ -50,7 +51,8 @@ pub struct Action {
 
 pub enum End {
     Return(Recipe),
-    Raise(Recipe),
+    /// With the lines of its traceback when it was raised first.
+    Raise(Recipe, Vec<Line>),
     Action(Box<Action>),
     /// From the beginning of this segment Python does it.
     GiveUp(String),
@@ -164,7 +166,7 @@ impl Tree {
             }
             match &segment.end {
                 End::Return(recipe) => drop(writeln!(out, "{pad}  return {}", recipe.show(&sources))),
-                End::Raise(recipe) => drop(writeln!(out, "{pad}  raise {}", recipe.show(&sources))),
+                End::Raise(recipe, _) => drop(writeln!(out, "{pad}  raise {}", recipe.show(&sources))),
                 End::GiveUp(reason) => drop(writeln!(out, "{pad}  leave to Python: {reason}")),
                 End::Action(action) => {
                     let args: Vec<String> = action.args.iter().map(|a| a.show(&sources)).collect();

@@ -16,6 +16,7 @@ use crate::obj::{Obj, py};
 use crate::policy::Stance;
 use crate::source::Values;
 use crate::tree::{Action, Branches, End, Segment, Tree};
+use crate::vm::with_lines;
 use counts::Counts;
 use pyo3::exceptions::{PyRuntimeError, PyTypeError};
 use pyo3::prelude::*;
@@ -120,7 +121,7 @@ impl Inner {
         loop {
             let built = segment.perform(tree, values)?;
             let recipe = match &segment.end {
-                End::Return(recipe) | End::Raise(recipe) => recipe,
+                End::Return(recipe) | End::Raise(recipe, _) => recipe,
                 End::Action(action) => {
                     let outcome = self.act(tree, action, values, &built)?;
                     let returned = outcome.is_ok();
@@ -143,7 +144,7 @@ impl Inner {
             };
             let object = recipe.get(&tree.sources.borrow(), values, &built)?;
             return match &segment.end {
-                End::Raise(_) => Err(PyErr::from_value(object.bind().clone())),
+                End::Raise(_, lines) => Err(with_lines(&object, lines)),
                 _ => Ok(object),
             };
         }

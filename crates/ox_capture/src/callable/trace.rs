@@ -10,7 +10,7 @@ use crate::record::{Closing, Inspection, Origin, Rec, Recording, Val};
 use crate::source::{Key, Source, Values};
 use crate::state::TorchState;
 use crate::tree::{Action, End, Segment, Tree};
-use crate::vm::{Args, Attach, Called, Escape, Refused, Vm, VmIterator};
+use crate::vm::{Args, Attach, Called, Escape, Refused, Vm, VmIterator, lines_of};
 use pyo3::exceptions::{PyException, PyMemoryError, PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -48,8 +48,9 @@ impl Inner {
             rec.checks.push(Check::Returned(outcome.is_ok()));
             let state = rec.state.clone();
             rec.checks.push(Check::State(state));
-            if let Ok(object) = &outcome {
-                pushed = Some(rec.meet(object.clone(), action.result));
+            match &outcome {
+                Ok(object) => pushed = Some(rec.meet(object.clone(), action.result)),
+                Err(error) => drop(rec.meet(error.value(py()).clone().into(), action.result)),
             }
         }
         let whole = vm.frames.is_empty();
@@ -226,7 +227,7 @@ impl Inner {
                 rec.gave_up(why)
             }
             Ok((recipe, effects)) => {
-                let end = if raised { End::Raise(recipe) } else { End::Return(recipe) };
+                let end = if raised { End::Raise(recipe, lines_of(&value.obj)) } else { End::Return(recipe) };
                 rec.segment(Closing { graph, found, effects }, end)
             }
             Err(error) => {

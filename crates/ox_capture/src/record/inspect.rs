@@ -6,7 +6,7 @@ use crate::recipe::{Build, Recipe, Shape};
 use crate::source::{generic_attr, instance_dict};
 use crate::types::types;
 use crate::vm::snapshot::FrameShot;
-use crate::vm::{Frame, State, VmGenerator, VmIterator};
+use crate::vm::{Frame, State, VmGenerator, VmIterator, lines_of};
 use pyo3::ffi;
 use pyo3::prelude::*;
 use rustc_hash::FxHashMap;
@@ -170,7 +170,7 @@ impl Recording {
         if is_group {
             fields.push(("args", self.recipe_of(&given, found)?));
         }
-        let lines = lines_of(part("__traceback__")?);
+        let lines = lines_of(exception);
         Ok(Shape::Exception { base, args, cause, context, suppressed, lines, fields })
     }
 
@@ -230,23 +230,6 @@ fn fields_of(base: &Obj) -> &'static [&'static str] {
         Some("ImportError" | "ModuleNotFoundError") => &["name", "path"],
         _ => &[],
     }
-}
-
-/// The lines of a traceback, outermost first.
-fn lines_of(traceback: Obj) -> Vec<(String, String, u32)> {
-    let mut lines = Vec::new();
-    let mut next = traceback;
-    while !next.is_none() {
-        let line = || -> PyResult<(String, String, u32)> {
-            let code = next.attr("tb_frame")?.attr("f_code")?;
-            let text = |name: &str| -> PyResult<String> { code.attr(name)?.bind().extract() };
-            Ok((text("co_name")?, text("co_filename")?, next.attr("tb_lineno")?.bind().extract()?))
-        };
-        lines.extend(line());
-        let Ok(inner) = next.attr("tb_next") else { break };
-        next = inner;
-    }
-    lines
 }
 
 pub(super) fn members_of(object: &Obj) -> Vec<Obj> {

@@ -292,3 +292,30 @@ pub fn at_line(error: PyErr, function: &str, file: &str, line: u32) -> PyErr {
     unsafe { _PyTraceback_Add(function.as_ptr(), file.as_ptr(), line as c_int) };
     PyErr::fetch(py())
 }
+
+/// A line of a traceback: function, file, line.
+pub type Line = (String, String, u32);
+
+/// The lines of an exception's traceback, outermost first.
+pub fn lines_of(exception: &Obj) -> Vec<Line> {
+    let mut lines = Vec::new();
+    let mut next = exception.attr("__traceback__").unwrap_or_else(|_| Obj::none());
+    while !next.is_none() {
+        let line = || -> PyResult<Line> {
+            let code = next.attr("tb_frame")?.attr("f_code")?;
+            let text = |name: &str| -> PyResult<String> { code.attr(name)?.bind().extract() };
+            Ok((text("co_name")?, text("co_filename")?, next.attr("tb_lineno")?.bind().extract()?))
+        };
+        lines.extend(line());
+        let Ok(inner) = next.attr("tb_next") else { break };
+        next = inner;
+    }
+    lines
+}
+
+/// The exception with these lines in its traceback. What raised it may have left the innermost of them there already.
+pub fn with_lines(exception: &Obj, lines: &[Line]) -> PyErr {
+    let missing = lines.len().saturating_sub(lines_of(exception).len());
+    let error = PyErr::from_value(exception.bind().clone());
+    lines[..missing].iter().rev().fold(error, |error, (function, file, line)| at_line(error, function, file, *line))
+}
