@@ -32,6 +32,9 @@ def compile_fx(
 def check_options(mode: str | None = None, options: Mapping[str, Any] | None = None) -> None:
     """Raises ValueError for an unknown mode or option, naming what is known."""
 
+def inject_fault(stage: str | None = None) -> None:
+    """For tests: from now on this stage of the compiler panics; None ends that."""
+
 def last_compile() -> CompileReport | None: ...
 def idle_arena_bytes() -> int:
     """The bytes that this process keeps for intermediates between calls of compiled functions."""
@@ -54,7 +57,7 @@ def settings() -> list[tuple[str, str | None, str]]:
     """Name, alias and meaning of every setting of `oxytorch.config`."""
 
 def split_options(options: dict[str, Any] | None = None) -> tuple[list[tuple[str, int]], dict[str, Any]]:
-    """Settings for one function, and the options that are no settings."""
+    """Settings for one function, and what the compiler takes as an option."""
 
 class Captured:
     """What is called in place of a function that our own machine captured."""

@@ -13,6 +13,7 @@ import amx  # noqa: E402
 
 amx.avoid_if_broken()
 
+import entries  # noqa: E402
 import pytest  # noqa: E402
 import torch  # noqa: E402
 
@@ -23,6 +24,13 @@ def fresh_dynamo():
     torch._dynamo.reset()
     torch.manual_seed(0)
     yield
+
+
+@pytest.fixture(params=entries.ENTRIES)
+def entry(request):
+    """Each of the ways to compile a function, for inference."""
+    with torch.no_grad():
+        yield entries.ENTRIES[request.param]
 
 
 def pytest_terminal_summary(terminalreporter, config):

@@ -5,36 +5,7 @@ import oxytorch
 import pytest
 import torch
 import torch.nn.functional as F
-
-ENTRIES = {"capture": oxytorch.compile, "dynamo": lambda f: torch.compile(f, backend=oxytorch.dynamo_backend)}
-
-
-@pytest.fixture(params=ENTRIES)
-def entry(request):
-    torch._dynamo.reset()
-    with torch.no_grad():
-        yield ENTRIES[request.param]
-
-
-def outcome(function, args):
-    try:
-        return function(*args), args
-    except Exception as error:
-        return error
-
-
-def check(entry, function, *args):
-    """Results, or exceptions with type and text, on first and later calls; returns eager's."""
-    wrapped = entry(function)
-    for _ in range(2):
-        got, want = outcome(wrapped, compare.copies(args)), outcome(function, compare.copies(args))
-        if isinstance(want, Exception):
-            assert isinstance(got, type(want)) and str(got).startswith(str(want)), f"{got!r} instead of {want!r}"
-        else:
-            assert not isinstance(got, Exception), got
-            compare.assert_same(got, want)
-    return want
-
+from entries import check
 
 # Writing what is read.
 
@@ -63,6 +34,8 @@ SELF_WRITES = {
     "scatter_add_": lambda x, i: x.scatter_add_(0, rows(i), x),
     "index_select": lambda x, i: torch.index_select(x, 0, i, out=x),
     "take": lambda x, i: torch.take(x, rows(i), out=x),
+    "cat": lambda x, i: torch.cat([x], out=x),
+    "stack": lambda x, i: torch.stack([x[0]], out=x[:1]),
 }
 
 

@@ -181,8 +181,7 @@ def test_index_select_out_of_bounds_raises_121251():
     x = torch.randn(5, 6)
     for dim in (0, 1):
         bad = [(x, torch.tensor([0, i])) for i in (6, -1, 1 << 40)]
-        # Eager raises RuntimeError for some dimensions.
-        check_raises(lambda x, i: x.index_select(dim, i) + 1, (x, torch.tensor([0, 4])), bad, errors=IndexError)
+        check_raises(lambda x, i: x.index_select(dim, i) + 1, (x, torch.tensor([0, 4])), bad)
 
 
 def test_indexing_out_of_bounds_raises_183769():
@@ -213,7 +212,7 @@ def test_gather_and_scatter_out_of_bounds_raise():
 def test_index_add_at_minus_one_raises_185885():
     x, y = torch.zeros(5, 3), torch.randn(2, 3)
     bad = [(x, torch.tensor([0, i]), y) for i in (-1, 5)]
-    check_raises(lambda x, i, y: x.index_add(0, i, y), (x, torch.tensor([0, 4]), y), bad, errors=(IndexError, RuntimeError))
+    check_raises(lambda x, i, y: x.index_add(0, i, y), (x, torch.tensor([0, 4]), y), bad)
 
 
 def test_index_put_out_of_bounds_raises_and_writes_nothing_outside():

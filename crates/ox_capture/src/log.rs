@@ -1,4 +1,4 @@
-//! `OXYTORCH_LOGS=graph_breaks,recompiles,guards,graph,kernels`: one line on stderr for each thing as it happens. `TORCH_LOGS="+oxytorch"` is all.
+//! `OXYTORCH_LOGS=graph_breaks,recompiles,guards,graph,kernels,races`: one line on stderr for each thing as it happens. `TORCH_LOGS="+oxytorch"` is all.
 
 use crate::obj::Obj;
 use crate::types::types;
@@ -12,14 +12,16 @@ pub enum Topic {
     Guards,
     Graph,
     Kernels,
+    Races,
 }
 
-const TOPICS: [(Topic, &str); 5] = [
+const TOPICS: [(Topic, &str); 6] = [
     (Topic::GraphBreaks, "graph_breaks"),
     (Topic::Recompiles, "recompiles"),
     (Topic::Guards, "guards"),
     (Topic::Graph, "graph"),
     (Topic::Kernels, "kernels"),
+    (Topic::Races, "races"),
 ];
 
 fn wanted() -> &'static [Topic] {

@@ -11,6 +11,7 @@ use inkwell::passes::PassBuilderOptions;
 use inkwell::targets::{FileType, TargetMachine};
 use ox_ir::Kernel;
 use ox_ir::abi::KernelFn;
+use ox_ir::failure::{Panic, fault, guarded};
 use rustc_hash::FxHashMap;
 use std::any::Any;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -57,8 +58,17 @@ impl Backend {
     /// Compiles and loads the kernels, each distinct one once, on up to `threads` threads.
     pub fn compile(&self, kernels: &[Kernel], threads: usize) -> Result<Vec<LoadedKernel>, CodegenError> {
         let (distinct, places) = distinct(kernels);
-        let loaded = run_on_threads(&distinct, threads, |kernel| self.load_object(&self.compile_object(kernel)?))?;
+        let loaded = run_on_threads(&distinct, threads, |kernel| self.compile_guarded(kernel))?;
         Ok(places.into_iter().map(|n| loaded[n].clone()).collect())
+    }
+
+    /// A panic belongs to the compile, not to the thread that it happens on.
+    fn compile_guarded(&self, kernel: &Kernel) -> Result<LoadedKernel, CodegenError> {
+        let compile = || {
+            fault("kernel");
+            self.load_object(&self.compile_object(kernel)?)
+        };
+        guarded(compile).unwrap_or_else(|Panic(text)| Err(CodegenError::Panic(text)))
     }
 
     /// Relocatable object code, for `load_object` on a machine with the same `host_key`.

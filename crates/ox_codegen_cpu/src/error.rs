@@ -10,4 +10,6 @@ pub enum CodegenError {
     Malformed { kernel: String, what: String },
     #[error("LLVM: {0}")]
     Llvm(String),
+    #[error("{0}")]
+    Panic(String),
 }

@@ -5,28 +5,29 @@
 //! - `pipeline`: Graph in, Program out, every stage timed.
 //! - `training`: Graph in, two Programs out: forward and backward.
 //! - `program`: what is called.
+//! - `race`: whether eager is faster, by the first calls.
 //! - `cache`: compiled kernels, shared by all graphs of the process.
 //! - `gpu`: the same for kernels of GPUs.
 //! - `dump`: every program of every stage as text, for people.
-//! - `guard`: a panic inside a stage is a Bug of that stage, not the end of the process.
 
 mod cache;
 mod dump;
 mod gpu;
-mod guard;
 mod options;
 mod pipeline;
 mod program;
+mod race;
 mod report;
 pub mod settings;
 mod training;
 
 pub use dump::write_bug;
-pub use guard::{Panic, guarded};
 pub use options::{Mode, OptionValue, Options, OptionsError, nearest};
 pub use ox_autodiff::{Source, Undifferentiable, Wanted};
+pub use ox_ir::failure::{Panic, guarded};
 pub use pipeline::{CompileError, Compiled, compile};
 pub use program::Program;
+pub use race::{Outcome, Race, Turn};
 pub use report::{PythonStep, Report};
 pub use settings::Setting;
 pub use training::{Training, TrainingError, compile_training};

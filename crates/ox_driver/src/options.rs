@@ -85,6 +85,8 @@ pub struct Options {
     pub fallback_random: bool,
     /// How many threads compile kernels; 0 is one for each core.
     pub compile_threads: usize,
+    /// The first calls are timed beside eager's. The setting of that name, for one function.
+    pub race_eager: bool,
     /// Every program of every stage is written here as text.
     pub debug_dir: Option<PathBuf>,
     /// Kernels may write the new value of an input into the input itself. Not for users to say: whoever calls what is compiled then
@@ -101,6 +103,7 @@ impl Default for Options {
             activation_memory_budget: 1000,
             fallback_random: false,
             compile_threads: 0,
+            race_eager: Setting::find("race_eager").is_some_and(|setting| setting.get() != 0),
             overwrite_inputs: false,
             debug_dir: std::env::var_os("OXYTORCH_DEBUG_DIR").filter(|d| !d.is_empty()).map(PathBuf::from),
         }
@@ -108,12 +111,19 @@ impl Default for Options {
 }
 
 impl Options {
-    pub const NAMES: [&'static str; 6] =
-        ["activation_memory_budget", "compile_threads", "debug_dir", "fallback_random", "freezing", "round_intermediates"];
+    pub const NAMES: [&'static str; 7] = [
+        "activation_memory_budget",
+        "compile_threads",
+        "debug_dir",
+        "fallback_random",
+        "freezing",
+        "race_eager",
+        "round_intermediates",
+    ];
 
-    /// All that may be given as an option.
+    /// All that may be given as an option. A setting may be one of the names above: then it is the compiler that reads it.
     pub fn known() -> impl Iterator<Item = &'static str> {
-        Options::NAMES.into_iter().chain(Setting::names())
+        Options::NAMES.into_iter().chain(Setting::names().filter(|name| !Options::NAMES.contains(name)))
     }
 
     pub fn new<'a>(mode: Option<&str>, named: impl IntoIterator<Item = (&'a str, OptionValue)>) -> Result<Options, OptionsError> {
@@ -131,6 +141,7 @@ impl Options {
             "fallback_random" => self.fallback_random = want_bool(name, value)?,
             "freezing" => self.freezing = want_bool(name, value)?,
             "compile_threads" => self.compile_threads = want_count(name, value)?,
+            "race_eager" => self.race_eager = want_bool(name, value)?,
             "debug_dir" => self.debug_dir = Some(PathBuf::from(want_str(name, value)?)),
             _ => return Err(OptionsError::Name { name: name.to_string() }),
         }

@@ -3,11 +3,11 @@
 use crate::cache;
 use crate::dump::Dump;
 use crate::gpu;
-use crate::guard::{Panic, guarded};
 use crate::options::Options;
 use crate::program::{Prelude, Program};
 use crate::report::Report;
 use ox_codegen_cpu::{Backend, CodegenError};
+use ox_ir::failure::{Panic, fault, guarded};
 use ox_ir::{Device, Graph, Kernel, Plan};
 use ox_optimise::{FreeBias, OptimiseOptions, Optimised, PackWeights};
 use ox_runtime::{Executable, HostCalls, Kernels, LoadedFn, Packable, RunError};
@@ -103,6 +103,10 @@ fn finish(
 
 /// One stage; a panic in it is its Bug.
 pub(crate) fn stage<T>(name: &'static str, f: impl FnOnce() -> Result<T, CompileError>) -> Result<T, CompileError> {
+    let f = || {
+        fault(name);
+        f()
+    };
     guarded(f).unwrap_or_else(|Panic(message)| Err(CompileError::Bug { stage: name, message }))
 }
 

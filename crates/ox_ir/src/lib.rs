@@ -1,8 +1,9 @@
 //! The data of oxytorch: element types, size expressions, and the three programs (Graph, Kernel, Plan) with their text forms.
-//! No stage's logic lives here.
+//! No stage's logic lives here. `failure` is what all stages share: a panic is a value.
 
 pub mod abi;
 pub mod dtype;
+pub mod failure;
 pub mod graph;
 pub mod kernel;
 pub mod plan;

@@ -95,6 +95,10 @@ impl BoundGraph for BoundCallable {
             let result = graph.eager.bind(py).call1(args.bind().cast::<PyTuple>()?.clone())?;
             return Ok(items_of(&result.into()));
         };
+        if graph.race.is_open() {
+            let args = self.arguments(varying)?;
+            return Ok(items_of(&graph.call_and_race(py, args.bind().cast::<PyTuple>()?)?.into()));
+        }
         let mut handles: SmallVec<[TensorRef<'_>; 32]> = SmallVec::from_slice(&self.handles);
         let mut sizes = Sizes::new();
         for (place, input) in self.places.iter().zip(varying) {

@@ -1,11 +1,11 @@
 //! `NativeCallable`: what Dynamo calls in place of the graph that it captured.
 
-use crate::error::{Verdict, judge, report_bug, warn_once};
+use crate::error::{Verdict, at_location, judge, report_bug, warn_once};
 use crate::fx::{OutTree, Pinned, Slot};
 use crate::tensor::Crossing;
-use ox_driver::Program;
+use ox_driver::{Program, Race};
 use ox_ir::plan::{Place, WriteBack};
-use ox_ir::{DType, Graph, Sym, Var};
+use ox_ir::{DType, Device, Graph, Sym, Var};
 use ox_ops::are_apart;
 use ox_runtime::{RunError, Tensor, TensorRef};
 use pyo3::exceptions::{PyRuntimeError, PyTypeError};
@@ -31,15 +31,32 @@ pub struct NativeCallable {
     pub(crate) outputs: OutTree,
     /// The same computation, done by torch.
     pub(crate) eager: Py<PyAny>,
-    /// A bug was found: eager does it from now on.
+    /// A bug was found, or eager is faster: eager does it from now on.
     pub(crate) broken: AtomicBool,
     pub(crate) pinned: Vec<Pinned>,
+    pub(crate) race: Race,
 }
 
 #[pymethods]
 impl NativeCallable {
     #[pyo3(signature = (*args))]
     fn __call__<'py>(&self, py: Python<'py>, args: &Bound<'py, PyTuple>) -> PyResult<Bound<'py, PyAny>> {
+        if self.race.is_open() { self.call_and_race(py, args) } else { self.serve(py, args) }
+    }
+
+    fn __repr__(&self) -> String {
+        let plan = self.program.plan();
+        format!(
+            "<oxytorch graph: {} inputs, {} steps, {} kernels>",
+            self.graph.inputs.len(),
+            plan.steps.len(),
+            plan.kernels.len()
+        )
+    }
+}
+
+impl NativeCallable {
+    pub(crate) fn serve<'py>(&self, py: Python<'py>, args: &Bound<'py, PyTuple>) -> PyResult<Bound<'py, PyAny>> {
         if self.is_for_eager(py)? {
             return self.eager.bind(py).call1(args.clone());
         }
@@ -59,18 +76,6 @@ impl NativeCallable {
         }
     }
 
-    fn __repr__(&self) -> String {
-        let plan = self.program.plan();
-        format!(
-            "<oxytorch graph: {} inputs, {} steps, {} kernels>",
-            self.graph.inputs.len(),
-            plan.steps.len(),
-            plan.kernels.len()
-        )
-    }
-}
-
-impl NativeCallable {
     /// Whether the program cannot serve a call: a bug was found in it, or forward derivatives are taken, which it does not know.
     pub(crate) fn is_for_eager(&self, py: Python<'_>) -> PyResult<bool> {
         static FORWARD: PyOnceLock<Py<PyModule>> = PyOnceLock::new();
@@ -155,12 +160,9 @@ impl NativeCallable {
     ) -> PyResult<Bound<'py, PyAny>> {
         match judge(py, error) {
             Verdict::Raise(error) => Err(error),
-            Verdict::Eager(why) => {
-                // Mostly eager raises here, in its own words. Where it does not, the user should know who did the work.
-                let result = self.eager.bind(py).call1(args.clone())?;
-                warn_once(py, &format!("oxytorch: a call was served by eager: {why}"))?;
-                Ok(result)
-            }
+            Verdict::Mistake(error, _) if !self.may_ask_eager() => Err(error),
+            Verdict::Mistake(error, location) => self.serve_by_eager(py, &error.to_string(), &location, args),
+            Verdict::Eager { why, location } => self.serve_by_eager(py, &why, &location, args),
             Verdict::Bug(message) => {
                 self.give_up(py, &message)?;
                 self.eager.bind(py).call1(args.clone())
@@ -170,6 +172,33 @@ impl NativeCallable {
                 Err(PyRuntimeError::new_err(format!("oxytorch: internal error: {message}")))
             }
         }
+    }
+
+    /// On a GPU an index out of range ends eager's use of the device.
+    pub(crate) fn may_ask_eager(&self) -> bool {
+        self.graph.nodes.iter().all(|node| node.ty.device == Device::Cpu)
+    }
+
+    /// Mostly eager raises here, in its own words. Where it does not, the user should know who did the work, unless it was said already.
+    pub(crate) fn serve_by_eager<'py>(
+        &self,
+        py: Python<'py>,
+        why: &str,
+        location: &str,
+        args: &Bound<'py, PyTuple>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let at_user_s_line = |error: PyErr| {
+            if !location.is_empty() {
+                // The lines of the graph's code say nothing to the user.
+                error.set_traceback(py, None);
+            }
+            at_location(error, location)
+        };
+        let result = self.eager.bind(py).call1(args.clone()).map_err(at_user_s_line)?;
+        if !why.is_empty() {
+            warn_once(py, &format!("oxytorch: a call was served by eager: {why}"))?;
+        }
+        Ok(result)
     }
 
     pub(crate) fn give_up(&self, py: Python<'_>, message: &str) -> PyResult<()> {

@@ -8,7 +8,8 @@ use crate::pieces::{self, Pieces, Step};
 use crate::report::{LastCompile, remember};
 use crate::training::{Backward, TrainingCallable, Views, is_repeatable, reach};
 use crate::watched::watched;
-use ox_driver::{CompileError, OptionValue, Options, Panic, Training, TrainingError, Wanted, guarded};
+use ox_driver::{CompileError, OptionValue, Options, Panic, Race, Training, TrainingError, Wanted, guarded};
+use ox_ir::failure::{fault, inject};
 use ox_ir::{Device, Graph};
 use ox_ops::Noted;
 use ox_runtime::HostCalls;
@@ -115,7 +116,11 @@ impl Job<'_> {
             device: self.device,
             fixed: self.fixed,
         };
-        let mut imported = match guarded(|| import(gm, example_inputs, how)) {
+        let read = || {
+            fault("import");
+            import(gm, example_inputs, how)
+        };
+        let mut imported = match guarded(read) {
             Ok(Ok(imported)) => imported,
             Ok(Err(Refusal::Cut { place, what })) => return self.around(gm, example_inputs, place, &what),
             Ok(Err(refusal)) => return self.refused(gm, refusal),
@@ -146,7 +151,9 @@ impl Job<'_> {
         remember(LastCompile { import, report: compiled.report, python_calls, eager: None });
         let eager = gm.getattr(intern!(py, "forward"))?.unbind();
         let broken = AtomicBool::new(false);
-        let callable = NativeCallable { program: compiled.program, graph, slots, constants, outputs, eager, broken, pinned };
+        let race = Race::new(&graph, options.race_eager);
+        let callable =
+            NativeCallable { program: compiled.program, graph, slots, constants, outputs, eager, broken, pinned, race };
         Ok(Bound::new(py, callable)?.into_any())
     }
 
@@ -198,7 +205,8 @@ impl Job<'_> {
         };
         let (results, eager) = (graph.outputs.len(), gm.getattr(intern!(py, "forward"))?.unbind());
         let (program, broken) = (forward.program, AtomicBool::new(false));
-        let native = NativeCallable { program, graph, slots, constants, outputs, eager, broken, pinned };
+        let race = Race::new(&graph, false);
+        let native = NativeCallable { program, graph, slots, constants, outputs, eager, broken, pinned, race };
         let callable = TrainingCallable { native, gradients, results, views, backward, repeatable };
         Ok(Bound::new(py, callable)?.into_any())
     }
@@ -245,6 +253,13 @@ fn checkpointed<'py>(function: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>
         Ok(checkpoint.call((whole,), Some(&kwargs))?.unbind())
     };
     Ok(PyCFunction::new_closure(py, None, None, call)?.into_any())
+}
+
+/// For tests: from now on this stage panics; None ends that.
+#[pyfunction]
+#[pyo3(signature = (stage=None))]
+pub fn inject_fault(stage: Option<&str>) {
+    inject(stage);
 }
 
 /// Raises ValueError for an unknown mode or option.

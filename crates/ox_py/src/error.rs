@@ -29,6 +29,11 @@ pub fn user_error(kind: Exception, message: &str, location: &str) -> PyErr {
         Exception::RuntimeError => PyRuntimeError::new_err(text),
         Exception::ZeroDivisionError => division_error(text),
     };
+    at_location(error, location)
+}
+
+/// The exception with the user's `file:line` in its traceback, if that is known.
+pub fn at_location(error: PyErr, location: &str) -> PyErr {
     match location.rsplit_once(':').and_then(|(file, line)| Some((file, line.parse().ok()?))) {
         Some((file, line)) => ox_capture::at_line(error, "compiled", file, line),
         None => error,
@@ -52,9 +57,15 @@ fn division_error(text: String) -> PyErr {
 /// How a failed run goes on.
 pub enum Verdict {
     Raise(PyErr),
-    /// Eager serves this call: torch refused something and eager has the right words for it, or the inputs are others than the guards
-    /// promised.
-    Eager(String),
+    /// The user's mistake, and where. Eager raises it in its own words, when it has done what stands before; this is for those who cannot
+    /// ask eager.
+    Mistake(PyErr, String),
+    /// Eager serves this call: torch refused something (at this line) and eager has the right words for it, or the inputs are others
+    /// than the guards promised.
+    Eager {
+        why: String,
+        location: String,
+    },
     /// Eager serves this call and all later ones.
     Bug(String),
     /// Eager serves all later calls. It cannot serve this one: some of its effects have been seen already.
@@ -63,16 +74,21 @@ pub enum Verdict {
 
 pub fn judge(py: Python<'_>, error: RunError) -> Verdict {
     match error {
-        RunError::User { kind, message, location } => Verdict::Raise(user_error(kind, &message, &location)),
-        RunError::Host(raised) => match raised.downcast::<PyErr>() {
-            Ok(error) => Verdict::Raise(error.clone_ref(py)),
+        // Eager's exception is none that Python has for this: ours can be caught as both.
+        RunError::User { kind: kind @ Exception::ZeroDivisionError, message, location } => {
+            Verdict::Raise(user_error(kind, &message, &location))
+        }
+        RunError::User { kind, message, location } => Verdict::Mistake(user_error(kind, &message, &location), location),
+        RunError::Host { raised, location } => match raised.downcast::<PyErr>() {
+            Ok(error) => Verdict::Raise(at_location(error.clone_ref(py), &location)),
             Err(_) => Verdict::Bug("a host call failed without an exception".into()),
         },
-        RunError::Mismatch(what) => Verdict::Eager(what),
-        RunError::Torch { message, location } => Verdict::Eager(format!("{message} {location}")),
+        RunError::Mismatch(why) => Verdict::Eager { why, location: String::new() },
+        RunError::Torch { message, location } => Verdict::Eager { why: format!("{message} {location}"), location },
         RunError::Bug(message) => Verdict::Bug(message),
         RunError::Spent(error) => match judge(py, *error) {
-            Verdict::Eager(why) => Verdict::Raise(PyRuntimeError::new_err(why)),
+            Verdict::Mistake(error, _) => Verdict::Raise(error),
+            Verdict::Eager { why, location } => Verdict::Raise(at_location(PyRuntimeError::new_err(why), &location)),
             Verdict::Bug(message) => Verdict::LateBug(message),
             settled => settled,
         },

@@ -74,7 +74,7 @@ impl HostCalls for Host {
         tensors: &[TensorRef<'_>],
         sizes: &dyn Fn(&Var) -> Option<i64>,
     ) -> Result<Vec<Tensor>, RunError> {
-        Python::attach(|py| self.call_python(py, library, tensors, sizes)).map_err(|error| RunError::Host(Box::new(error)))
+        Python::attach(|py| self.call_python(py, library, tensors, sizes)).map_err(RunError::host)
     }
 
     fn schema(&self, name: &str, overload: &str) -> Option<String> {

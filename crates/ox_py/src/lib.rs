@@ -10,6 +10,7 @@ mod fx;
 mod host;
 mod kernels;
 mod pieces;
+mod racing;
 mod recorded;
 mod report;
 mod settings;
@@ -25,6 +26,7 @@ fn _oxytorch(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add("__version__", env!("CARGO_PKG_VERSION"))?;
     m.add_function(wrap_pyfunction!(compile::compile_fx, m)?)?;
     m.add_function(wrap_pyfunction!(compile::check_options, m)?)?;
+    m.add_function(wrap_pyfunction!(compile::inject_fault, m)?)?;
     m.add_function(wrap_pyfunction!(capture::capture, m)?)?;
     ox_driver::settings::load_environment().map_err(error::options_error)?;
     m.add_function(wrap_pyfunction!(settings::get_setting, m)?)?;

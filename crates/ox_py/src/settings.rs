@@ -3,7 +3,7 @@
 use crate::compile::option_value;
 use crate::error::options_error;
 use ox_driver::settings::Kind;
-use ox_driver::{OptionValue, Setting, nearest};
+use ox_driver::{OptionValue, Options, Setting, nearest};
 use pyo3::exceptions::{PyAttributeError, PyTypeError};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
@@ -49,15 +49,18 @@ pub fn settings() -> Vec<(&'static str, Option<&'static str>, &'static str)> {
 /// Settings by name, and options.
 type Split<'py> = (Vec<(&'static str, i64)>, Bound<'py, PyDict>);
 
-/// Settings for one function, and the options that are no settings.
+/// Settings for one function, and what the compiler takes as an option.
 #[pyfunction]
 #[pyo3(signature = (options=None))]
 pub fn split_options<'py>(py: Python<'py>, options: Option<&Bound<'py, PyDict>>) -> PyResult<Split<'py>> {
     let (mut own, rest) = (Vec::new(), PyDict::new(py));
     for (key, value) in options.into_iter().flat_map(|dict| dict.iter()) {
-        match Setting::find(&key.str()?.to_string()) {
-            Some(setting) => own.push((setting.name, setting.check(option_value(&value)?).map_err(options_error)?)),
-            None => rest.set_item(key, value)?,
+        let setting = Setting::find(&key.str()?.to_string());
+        if let Some(setting) = setting {
+            own.push((setting.name, setting.check(option_value(&value)?).map_err(options_error)?));
+        }
+        if setting.is_none_or(|setting| Options::NAMES.contains(&setting.name)) {
+            rest.set_item(key, value)?;
         }
     }
     Ok((own, rest))

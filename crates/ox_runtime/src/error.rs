@@ -24,7 +24,7 @@ pub enum RunError {
     Torch { message: String, location: String },
     /// What the host raised inside `HostCalls::call`, carried through untouched.
     #[error("an exception was raised by a call into the host")]
-    Host(Box<dyn Any + Send>),
+    Host { raised: Box<dyn Any + Send>, location: String },
     /// The run failed when it had already done what must not be done twice (a random number drawn, a call of unknown effect, an input
     /// written): the caller must not run the same function again.
     #[error("{0}")]
@@ -39,13 +39,17 @@ impl RunError {
         RunError::Torch { message: message.into(), location: String::new() }
     }
 
+    pub fn host(raised: impl Any + Send) -> RunError {
+        RunError::Host { raised: Box::new(raised), location: String::new() }
+    }
+
     pub fn bug(message: impl Into<String>) -> RunError {
         RunError::Bug(message.into())
     }
 
     /// Fills in the user's line where the error has a place for it and none yet.
     pub(crate) fn at(mut self, line: &str) -> RunError {
-        if let RunError::User { location, .. } | RunError::Torch { location, .. } = &mut self
+        if let RunError::User { location, .. } | RunError::Torch { location, .. } | RunError::Host { location, .. } = &mut self
             && location.is_empty()
         {
             *location = line.to_string();

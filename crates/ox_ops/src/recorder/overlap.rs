@@ -115,9 +115,14 @@ impl Recorder {
         Ok(())
     }
 
-    /// Whether `value` is computed of what lies in `written` element by element.
+    /// Whether `value` is computed of what lies in `written` element by element. What is given in a list is joined, never in step: eager
+    /// refuses to write over it.
     fn is_in_step(&self, written: TensorRef, call: &Writing<'_>, value: &Value) -> bool {
         let own = self.region(written);
+        let is_joined = |(_, value): &(&str, FrontValue)| value.items().is_some();
+        if call.slots.iter().filter(|slot| is_joined(slot)).flat_map(|(_, v)| v.tensors()).any(|t| self.region(t) == own) {
+            return false;
+        }
         let tensors = call.slots.iter().flat_map(|(_, v)| v.tensors());
         let nodes = call.bound.all_tensors();
         let (same, others): (Vec<_>, Vec<_>) = tensors.zip(nodes).partition(|(tensor, _)| self.region(*tensor) == own);

@@ -228,8 +228,15 @@ fn power(b: &mut Builder, base: Operand, exponent: Operand) -> OpResult<NodeId> 
             let e = b.cast(*e, dtype);
             b.unary(PointOp::Exp2, e)
         }
+        (Operand::Tensor(_), Operand::Sym(e)) if dtype.is_int() && e.bounds().0 < 0 => unknown_sign(),
+        (Operand::Tensor(_), Operand::Number(_)) if dtype.is_int() => unknown_sign(),
         _ => b.pointwise_in(PointOp::Pow, dtype, &[base, exponent]),
     }
+}
+
+/// Eager refuses negative numbers as exponents of integers, but not negative tensors.
+fn unknown_sign() -> OpResult<NodeId> {
+    Err(OpError::unsupported("the power of an integer with an exponent that may be negative"))
 }
 
 /// The exponents that eager computes by other means, each step rounded.

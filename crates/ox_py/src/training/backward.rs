@@ -144,8 +144,8 @@ impl Backward {
 
     fn failed(&self, py: Python<'_>, callable: &TrainingCallable, verdict: Verdict) -> PyResult<PyErr> {
         Ok(match verdict {
-            Verdict::Raise(error) => error,
-            Verdict::Eager(why) => PyRuntimeError::new_err(format!("oxytorch: the backward pass failed: {why}")),
+            Verdict::Raise(error) | Verdict::Mistake(error, _) => error,
+            Verdict::Eager { why, .. } => PyRuntimeError::new_err(format!("oxytorch: the backward pass failed: {why}")),
             Verdict::Bug(message) | Verdict::LateBug(message) => {
                 callable.native.give_up(py, &message)?;
                 PyRuntimeError::new_err(format!("oxytorch: internal error in the backward pass: {message}"))

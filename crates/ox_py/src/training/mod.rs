@@ -17,7 +17,7 @@ pub use reach::{has_effects, is_repeatable, reach};
 pub use views::{Place, Views};
 
 use crate::callable::{NativeCallable, Sizes};
-use crate::error::{Verdict, judge, warn_once};
+use crate::error::{Verdict, judge};
 use crate::fx::{Gradients, OutTree, Slot};
 use crate::tensor::Crossing;
 use ox_capture::GradMode;
@@ -90,9 +90,8 @@ impl TrainingCallable {
         };
         match outcome {
             Err(error) if error.is_instance_of::<Served>(py) => {
-                let result = eager()?;
-                warn_once(py, &format!("oxytorch: a call was served by eager: {}", error.value(py)))?;
-                Ok(result)
+                let (why, location): (String, String) = error.value(py).getattr(intern!(py, "args"))?.extract()?;
+                native.serve_by_eager(py, &why, &location, args)
             }
             outcome => outcome,
         }
@@ -194,10 +193,12 @@ impl TrainingCallable {
     fn failed(&self, py: Python<'_>, verdict: Verdict) -> PyResult<PyErr> {
         Ok(match verdict {
             Verdict::Raise(error) => error,
-            Verdict::Eager(why) => Served::new_err(why),
+            Verdict::Mistake(error, _) if !self.native.may_ask_eager() => error,
+            Verdict::Mistake(error, location) => Served::new_err((error.to_string(), location)),
+            Verdict::Eager { why, location } => Served::new_err((why, location)),
             Verdict::Bug(message) => {
                 self.native.give_up(py, &message)?;
-                Served::new_err(message)
+                Served::new_err((String::new(), String::new()))
             }
             Verdict::LateBug(message) => {
                 self.native.give_up(py, &message)?;

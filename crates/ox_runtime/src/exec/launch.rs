@@ -53,6 +53,7 @@ impl Launch {
         let points = p.env.eval(&kernel.points())?;
         let last = kernel.axes.last().map_or(Ok(1), |axis| p.env.eval(&axis.extent))?;
         let cost = cost_per_point(p, kernel)?;
+        check_extent(p, kernel, points)?;
         let block = block(kernel.lanes, points, last);
         Ok(Launch {
             function,
@@ -136,6 +137,22 @@ fn block(lanes: Lanes, points: i64, last: i64) -> i64 {
         Lanes::Outer => 16,
         Lanes::Inner | Lanes::None => 1,
     }
+}
+
+/// Elements of which eager would refuse to hold as many.
+const TOO_MANY: i64 = 1 << 45;
+
+/// Eager allocates whatever it computes, and refuses what no process can address. A fused kernel needs no memory for it, and would go on for
+/// hours: such a call is eager's. What eager might be given memory for is computed.
+fn check_extent(p: &Preparing<'_>, kernel: &Kernel, points: i64) -> Result<(), RunError> {
+    for pass in &kernel.passes {
+        let sizes = pass.axes.iter().map(|axis| p.env.eval(&axis.extent)).collect::<Result<Vec<i64>, _>>()?;
+        let all = sizes.iter().fold(points, |n, size| n.saturating_mul(*size));
+        if all >= TOO_MANY {
+            return Err(RunError::torch(format!("{all} elements are more than eager can hold")));
+        }
+    }
+    Ok(())
 }
 
 fn cost_per_point(p: &Preparing<'_>, kernel: &Kernel) -> Result<i64, RunError> {

@@ -106,7 +106,11 @@ impl Env<'_> {
     }
 
     pub fn eval(&self, sym: &Sym) -> Result<i64, RunError> {
-        let failed = || RunError::bug(format!("the size {sym} has no value (a variable is missing, or it overflows)"));
+        // A number that the user gave made it overflow: eager has words for that.
+        let failed = || match sym.vars().iter().all(|var| self.value(var).is_some()) {
+            true => RunError::torch(format!("the size {sym} is too large")),
+            false => RunError::bug(format!("the size {sym} has no value")),
+        };
         match sym.as_const() {
             Some(value) => Ok(value),
             None => sym.eval(&|var| self.value(var)).ok_or_else(failed),
@@ -120,9 +124,9 @@ impl Env<'_> {
     /// Checks that no size is negative and that the bytes can be counted, so that later arithmetic cannot overflow.
     pub fn layout(&self, dtype: DType, shape: &[Sym], strides: &[Sym]) -> Result<Layout, RunError> {
         let layout = Layout { dtype, sizes: self.eval_all(shape)?, strides: self.eval_all(strides)? };
-        let too_large = || RunError::bug(format!("a tensor of shape {:?} is too large", layout.sizes));
+        let too_large = || RunError::torch(format!("a tensor of shape {:?} is too large", layout.sizes));
         if layout.sizes.len() != layout.strides.len() || layout.sizes.iter().chain(&layout.strides).any(|&n| n < 0) {
-            return Err(RunError::bug(format!("bad shape {:?} or strides {:?}", layout.sizes, layout.strides)));
+            return Err(RunError::torch(format!("bad shape {:?} or strides {:?}", layout.sizes, layout.strides)));
         }
         let mut bytes = dtype.size() as i64;
         for (&n, &s) in layout.sizes.iter().zip(&layout.strides) {

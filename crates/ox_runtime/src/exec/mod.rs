@@ -17,13 +17,14 @@ use crate::cuda::{CudaGuard, GpuFunction, cuda, driver};
 use crate::error::{Exception, RunError};
 use crate::tensor::{Tensor, TensorRef};
 use arena::Pool;
-pub use arena::idle_arena_bytes;
+pub use arena::{free_idle_arenas, idle_arena_bytes};
 use frame::Run;
 use guards::Guards;
 use known::Known;
 use layout::{Env, Layout};
 use ox_ir::Device;
 use ox_ir::abi::KernelFn;
+use ox_ir::failure::{Panic, fault, guarded};
 use ox_ir::plan::{CheckKind, Plan};
 use prepare::{Action, Prepared, prepare};
 use profile::Profile;
@@ -127,7 +128,7 @@ impl Executable {
             arena,
             spent: false,
         };
-        let results = execute(&mut run, self.profile.as_ref());
+        let results = guarded(|| execute(&mut run, self.profile.as_ref())).unwrap_or_else(|Panic(text)| Err(RunError::Bug(text)));
         let Run { mut frame, arena, spent, .. } = run;
         frame.clear();
         prepared.give_frame(inference, frame);
@@ -213,6 +214,7 @@ fn describe(at: usize, layout: &Layout, device: Device, input: TensorRef<'_>) ->
 
 /// Inputs are written last, when nothing else can fail: a caller that falls back to eager must find them as they were.
 fn execute(run: &mut Run<'_>, profile: Option<&Profile>) -> Result<Vec<Tensor>, RunError> {
+    fault("run");
     let _guards = Guards::new(run.abi, run.device);
     run.report_failures()?;
     run.place_buffers()?;

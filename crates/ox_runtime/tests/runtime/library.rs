@@ -31,7 +31,7 @@ impl HostCalls for Schemas {
         if let Callee::Python { name, .. } = &call.callee
             && name == "raises"
         {
-            return Err(RunError::Host(Box::new("the exception")));
+            return Err(RunError::host("the exception"));
         }
         let x = tensors[0].to_owned()?;
         let doubled: Vec<f32> = floats(&x).iter().map(|v| 2.0 * v).collect();
@@ -219,7 +219,7 @@ fn what_the_abi_cannot_carry_goes_to_the_host() {
     let mut raises = library("", "", vec![Arg::Tensor(0)], &[(DType::F32, &[2])]);
     raises.callee = Callee::Python { object: 0, name: "raises".into() };
     match call(raises, &[(&[2], &[3.0, 4.0])]) {
-        Err(RunError::Host(exception)) => assert_eq!(exception.downcast_ref::<&str>(), Some(&"the exception")),
+        Err(RunError::Host { raised, .. }) => assert_eq!(raised.downcast_ref::<&str>(), Some(&"the exception")),
         other => panic!("{other:?}"),
     }
 }

@@ -1,8 +1,10 @@
-//! Panics as values.
+//! Panics as values: a bug in a stage is no end of the process. And faults on demand, so that tests see what users see of a bug.
 
 use std::cell::RefCell;
 use std::panic::{self, AssertUnwindSafe};
-use std::sync::Once;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, Once, PoisonError};
+use std::time::Duration;
 
 /// What a panic said, with its place in our source.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -41,6 +43,34 @@ fn install_hook() {
     });
 }
 
+/// Whether a fault is wanted somewhere: all that `fault` looks at otherwise.
+static ARMED: AtomicBool = AtomicBool::new(false);
+static WANTED: Mutex<Option<String>> = Mutex::new(None);
+
+/// From now on this stage panics, or with "slow " in front takes long; None ends that.
+pub fn inject(stage: Option<&str>) {
+    *WANTED.lock().unwrap_or_else(PoisonError::into_inner) = stage.map(str::to_string);
+    ARMED.store(stage.is_some(), Ordering::Release);
+}
+
+/// Stands at the beginning of a stage.
+pub fn fault(stage: &str) {
+    if ARMED.load(Ordering::Acquire) {
+        strike(stage);
+    }
+}
+
+#[cold]
+fn strike(stage: &str) {
+    let wanted = WANTED.lock().unwrap_or_else(PoisonError::into_inner).clone().unwrap_or_default();
+    if wanted == stage {
+        panic!("a fault was injected into {stage}");
+    }
+    if wanted.strip_prefix("slow ") == Some(stage) {
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -48,7 +78,15 @@ mod tests {
     #[test]
     fn a_panic_becomes_a_value_with_its_place() {
         let Panic(text) = guarded(|| panic!("seven is {}", 7)).unwrap_err();
-        assert!(text.contains("seven is 7") && text.contains("guard.rs"), "{text}");
+        assert!(text.contains("seven is 7") && text.contains("failure.rs"), "{text}");
+    }
+
+    #[test]
+    fn a_fault_hits_its_stage_alone() {
+        inject(Some("second"));
+        assert!(guarded(|| fault("first")).is_ok() && guarded(|| fault("second")).is_err());
+        inject(None);
+        assert!(guarded(|| fault("second")).is_ok());
     }
 
     #[test]
