@@ -227,6 +227,77 @@ def test_an_interrupt_is_no_part_of_the_trace():
     assert log == ["finally"] * 4
 
 
+@pytest.mark.parametrize("caught", (False, True))
+@pytest.mark.parametrize("kind", (TimeoutError, KeyboardInterrupt))
+def test_what_a_handler_raises_is_raised_once(kind, caught):
+    def alarm(*_):
+        raise kind
+
+    def waits(a):
+        b = a + 1
+        try:
+            for _ in range(10**6):
+                pass
+        except BaseException:
+            if not caught:
+                raise
+            return b * 100
+        return b
+
+    compiled = oxytorch.compile(waits)
+    before = signal.signal(signal.SIGALRM, alarm)
+    try:
+        signal.setitimer(signal.ITIMER_REAL, 0.03)
+        if caught:
+            torch.testing.assert_close(compiled(x()), (x() + 1) * 100)
+        else:
+            with pytest.raises(kind):
+                compiled(x())
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+    for _ in range(3):
+        torch.testing.assert_close(compiled(x()), x() + 1)
+
+
+FACTOR = 1.0
+
+
+def test_what_a_handler_changes_is_in_no_trace():
+    global FACTOR
+
+    def alarm(*_):
+        global FACTOR
+        FACTOR = 5.0
+
+    def waits(a):
+        b = a * FACTOR
+        for _ in range(10**6):
+            pass
+        return b + FACTOR
+
+    compiled = oxytorch.compile(waits)
+    before = signal.signal(signal.SIGALRM, alarm)
+    try:
+        signal.setitimer(signal.ITIMER_REAL, 0.03)
+        torch.testing.assert_close(compiled(x()), x() + 5)
+        for FACTOR in (5.0, 1.0, 2.0):
+            torch.testing.assert_close(compiled(x()), x() * FACTOR + FACTOR)
+    finally:
+        FACTOR = 1.0
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+
+
+@pytest.mark.parametrize("method", ("__repr__", "__hash__", "__str__"))
+def test_methods_that_show_a_tensor(method):
+    tensor = x()
+    function = lambda a: getattr(a, method)()
+    compiled = oxytorch.compile(function)
+    for _ in range(2):
+        assert compiled(tensor) == function(tensor)
+
+
 def test_other_threads_run_while_the_machine_does():
     """A loop in Python lets other threads have their turn, recorded or not."""
     done = threading.Event()

@@ -159,10 +159,11 @@ impl Inner {
             let value: Obj = error.value(py()).clone().into();
             rec.raised.contains(&value.id()) || matches!(rec.origin(&value), Origin::Outside(_))
         };
-        if vm.fatal || result.as_ref().is_err_and(|error| !is_program_s(error) && !is_known(error)) {
+        let is_foreign = result.as_ref().is_err_and(|error| !is_program_s(error) && !is_known(error));
+        if vm.fatal || rec.contradicted || is_foreign {
             // An interrupt is no part of the function: the next call is traced anew.
             rec.interrupted()?;
-            return result.map(|value| value.obj);
+            return result.and_then(|value| Escape::new(&|_| true).outside(&value.obj));
         }
         let (value, error) = match result {
             Ok(value) => (value, None),

@@ -95,6 +95,10 @@ pub struct Recording {
     pub segment: u32,
     pub checks: Vec<Check>,
     seen: FxHashSet<(u8, u32, u32)>,
+    /// Numbers and strings from outside, as they were when they were first read.
+    met: FxHashMap<SourceId, Obj>,
+    /// One of them was another when it was read again: a signal's handler or another thread has changed it, and no trace can say when.
+    pub contradicted: bool,
     versions: FxHashSet<usize>,
     /// By address; the object is held, so that the address stays its own.
     ids: FxHashMap<usize, (Origin, Option<Obj>)>,
@@ -185,6 +189,8 @@ impl Recording {
             tokens: Vec::new(),
             graph: GraphRecord::new()?,
             tainted: None,
+            met: FxHashMap::default(),
+            contradicted: false,
             state,
             ops: 0,
             computing: std::time::Duration::ZERO,
@@ -350,6 +356,8 @@ impl Recording {
 
     fn meet_scalar(&mut self, object: Obj, source: SourceId) -> Val {
         let types = types();
+        let first = self.met.entry(source).or_insert_with(|| object.clone());
+        self.contradicted |= !first.is(&object) && !(first.class().is(&object.class()) && first.text() == object.text());
         let is_answer = object.class_is(types.bool) && matches!(self.tree.sources.borrow().get(source), Source::Result(_));
         if object.class_is(types.int) || object.class_is(types.float) || is_answer {
             let class = object.class();

@@ -193,6 +193,10 @@ impl Recording {
 
     /// What a function that returns no tensor says of a tensor, with the expressions of sizes in it.
     pub(super) fn sized_result(&mut self, name: &str, args: &[Val], result: Obj) -> Val {
+        let others = args.iter().skip(1).any(|arg| types().is_tensor(&arg.obj) && self.sizes_of(&arg.obj).is_some());
+        if others {
+            return self.fixed_result(&result);
+        }
         let sizes = args.first().and_then(|tensor| self.sizes_of(&tensor.obj));
         let Some(sizes) = sizes else { return result.into() };
         let number = |rec: &mut Recording, sym: Sym| match result.bind().extract::<i64>() {
@@ -217,12 +221,9 @@ impl Recording {
             }
             "__len__" => number(self, sizes[0].clone()),
             "numel" | "nelement" => number(self, sizes.iter().product()),
-            // Dimensions of size 1 have no part in a memory order.
-            "is_contiguous" if !result.truth().unwrap_or(true) => {
-                let line = self.sizing.line.clone();
-                let variable = sizes.into_iter().filter(|size| size.as_const().is_none());
-                variable.for_each(|size| self.rely_on_fact(Fact::AtLeast(size, 2), &line));
-                result.into()
+            // The strides of an input that lies densely are checked as products of its sizes. Else sizes decide.
+            "is_contiguous" if !result.truth().unwrap_or(false) || matches!(self.origin(&args[0].obj), Origin::Lazy(_)) => {
+                self.fixed_result(&result)
             }
             "__get__" | "is_contiguous" | "dim" | "ndim" | "ndimension" | "dtype" | "device" | "layout" | "requires_grad"
             | "is_floating_point" | "is_complex" | "element_size" | "itemsize" | "get_device" | "is_leaf" | "type" => {

@@ -27,6 +27,9 @@ struct Wanted {
 impl Vm {
     /// A call that nobody can see into.
     pub fn opaque_call(&mut self, callable: &Val, args: Args, why: &str) -> R<Called> {
+        if self.rec.as_ref().is_some_and(|rec| rec.contradicted) {
+            self.stop_recording()?;
+        }
         if self.rec.is_some() && (self.fullgraph || error_on_graph_break()) {
             return Err(self.refuse(why));
         }

@@ -29,7 +29,11 @@ impl Vm {
             return Ok(());
         }
         self.breath.steps = 0;
-        py().check_signals()?;
+        if let Err(error) = py().check_signals() {
+            // Whatever the handler raised, and whoever catches it: no part of the function.
+            self.stop_recording()?;
+            return Err(error);
+        }
         if self.breath.last.elapsed() >= TURN {
             py().detach(|| ());
             self.breath.last = Instant::now();

@@ -291,6 +291,11 @@ impl Vm {
         computed.map(drop)
     }
 
+    /// Goes on without recording, and keeps nothing of what was recorded: the next call is traced anew.
+    pub fn stop_recording(&mut self) -> R<()> {
+        self.rec.take().map_or(Ok(()), |mut rec| rec.interrupted())
+    }
+
     /// Runs `f` on the recording; where it cannot go on, recording ends.
     pub fn recorded<T>(&mut self, f: impl FnOnce(&mut Recording) -> Rec<T>) -> Option<T> {
         let rec = self.rec.as_mut()?;

@@ -1,6 +1,7 @@
 //! Where a tensor's elements lie in memory, followed through the views that lead to it.
 
 use super::{Recorder, TensorRef};
+use crate::decide::{are_different, differ_here, is_one};
 use crate::functional::ViewStep;
 use ox_ir::Sym;
 use ox_ir::graph::{Op, Shape};
@@ -39,6 +40,27 @@ impl Recorder {
 }
 
 impl Layout {
+    /// Whether a tensor of this shape that lies so needs no copy to get another shape. What decides it is relied on.
+    pub fn takes(&self, shape: &[Sym], new: &[Sym]) -> bool {
+        let long: Vec<usize> = (0..shape.len()).filter(|d| !is_one(&shape[*d])).collect();
+        long.windows(2).all(|pair| {
+            let &[outer, inner] = pair else { return true };
+            let end: Sym = shape[..inner].iter().product();
+            let divided = || (0..=new.len()).any(|n| is_same(&new[..n].iter().product(), &end));
+            is_same(&self.strides[outer], &(&shape[inner] * &self.strides[inner])) || divided()
+        })
+    }
+
+    /// Whether the elements of a tensor of this shape lie side by side in their order. What decides it is relied on.
+    pub fn is_dense(&self, shape: &[Sym]) -> bool {
+        let mut next = Sym::ONE;
+        (0..shape.len()).rev().filter(|d| !is_one(&shape[*d])).all(|d| {
+            let here = is_same(&self.strides[d], &next);
+            next = &next * &shape[d];
+            here
+        })
+    }
+
     fn through(self, shape: &[Sym], step: &ViewStep) -> Option<Layout> {
         let Layout { mut strides, mut offset } = self;
         match &step.op {
@@ -70,6 +92,11 @@ impl Layout {
         }
         Some(Layout { strides, offset })
     }
+}
+
+/// Whether two sizes are equal: certainly, or at the hints. Either answer is relied on.
+fn is_same(a: &Sym, b: &Sym) -> bool {
+    a == b || (!are_different(a, b) && differ_here(a, b) == Some(false))
 }
 
 /// Strides of another shape on the same elements: each run of dimensions that lies densely is divided anew.

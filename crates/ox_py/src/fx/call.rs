@@ -64,14 +64,12 @@ impl<'py> Importer<'py> {
             return Ok(value);
         }
         let shares = self.shares(&request)?;
-        if shares == Some(false) {
-            self.note_copied(&request);
-        }
         let written = self.recorder.writes();
         let reason = match self.recorder.call(&name.namespace, &name.name, args, kwargs, shares) {
             Ok(value) => match self.mismatch(&value, example.as_ref())? {
                 None => {
                     self.note_made(&value, example.as_ref())?;
+                    self.note_by_layout(&request, &value);
                     return Ok(value);
                 }
                 Some(problem) if bugs_are_fatal() && !self.has_sizes(&request) => {

@@ -87,8 +87,8 @@ pub struct Importer<'py> {
     pub(super) known: Known,
     /// Strides of what was made first in each memory, by its number.
     pub(super) made: FxHashMap<usize, Vec<i64>>,
-    /// Sizes of what eager copied because of how it lay in memory, and whether that was an input's: with a size of 1 it might not be.
-    pub(super) copied: Vec<(ox_ir::Sym, bool)>,
+    /// What eager copied or not because of how it lay in memory.
+    pub(super) by_layout: Vec<(TensorRef, super::sizes::Wish)>,
     pub(super) names: Names,
     /// Values by the address of their node, which the graph keeps alive.
     pub(super) env: FxHashMap<usize, FrontValue>,
@@ -146,7 +146,7 @@ impl<'py> Importer<'py> {
             symbols: Symbols::default(),
             known: known.clone(),
             made: FxHashMap::default(),
-            copied: Vec::new(),
+            by_layout: Vec::new(),
             names: Names::default(),
             env: FxHashMap::default(),
             host: HostTable::default(),

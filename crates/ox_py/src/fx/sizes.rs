@@ -12,13 +12,22 @@ use super::refusal::{Import, Refusal};
 use ox_capture::SizeObject;
 use ox_ir::graph::Shape;
 use ox_ir::{Sym, Var};
-use ox_ops::decide::{assured, rely_on_shape};
+use ox_ops::decide::rely_on_shape;
 use ox_ops::{Fact, FrontValue, Hints, Layout, Noted, TensorRef, ValueOf, at_hints};
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
 use rustc_hash::FxHashMap;
 use std::collections::BTreeSet;
+
+/// What decides whether a function copies its argument.
+pub enum Wish {
+    /// The elements side by side in their order.
+    Dense,
+    Shape(Shape),
+    /// Another order of the dimensions in memory.
+    Order,
+}
 
 /// What is known of the sizes of a graph.
 #[derive(Clone, Default)]
@@ -199,25 +208,52 @@ impl<'py> Importer<'py> {
         Err(Refusal::Fixed { sizes, why: format!("{}: {why} ({})", request.name, self.location) })
     }
 
-    /// The first argument was copied because of its memory order, which sizes of 1 have no part in.
-    pub(super) fn note_copied(&mut self, request: &Request<'py>) {
-        const BY_LAYOUT: &[&str] = &["reshape", "contiguous", "flatten", "ravel", "reshape_as", "unflatten"];
-        if self.known.hints.is_empty() || !BY_LAYOUT.contains(&request.name.name.as_str()) {
-            return;
-        }
-        if let Some(ValueOf::Tensor(tensor)) = request.args.first() {
-            let of_input = self.recorder.input_strides(*tensor).is_some();
-            let sizes = self.recorder.ty(*tensor).shape.iter().filter(|size| size.as_const().is_none());
-            self.copied.extend(sizes.map(|size| (size.clone(), of_input)));
-        }
+    /// The first argument was copied or not because of how it lay in memory.
+    pub(super) fn note_by_layout(&mut self, request: &Request<'py>, value: &FrontValue) {
+        let (Some(ValueOf::Tensor(from)), ValueOf::Tensor(to)) = (request.args.first(), value) else { return };
+        let is_plain = request.args.len() == 1 && request.kwargs.is_empty();
+        let wish = match request.name.name.as_str() {
+            _ if self.known.hints.is_empty() => return,
+            "contiguous" | "ravel" if is_plain => Wish::Dense,
+            "contiguous" | "ravel" => Wish::Order,
+            "reshape" | "flatten" | "reshape_as" | "unflatten" => Wish::Shape(self.recorder.ty(*to).shape.clone()),
+            _ => return,
+        };
+        self.by_layout.push((*from, wish));
     }
 
-    /// Whether something is a copy or a view can be seen if it is written, or if it may be an input.
-    pub(super) fn rely_on_copies(&self) {
+    /// Whether something is a copy or a view can be seen if it is written, or if it may be an input. Then the answer is relied on.
+    pub(super) fn rely_on_layouts(&self) -> Import<()> {
         let writes = self.recorder.writes() > 0;
-        for (size, _) in self.copied.iter().filter(|(_, of_input)| writes || *of_input) {
-            assured(&(size - 2));
+        for (tensor, wish) in &self.by_layout {
+            if !writes && self.recorder.input_strides(*tensor).is_none() {
+                continue;
+            }
+            let (sizes, layout) = self.layout_of(*tensor);
+            let own = &self.recorder.ty(*tensor).shape;
+            match (layout, wish) {
+                _ if sizes.is_empty() => {}
+                (Some(layout), Wish::Dense) => drop(layout.is_dense(own)),
+                (Some(layout), Wish::Shape(shape)) => drop(layout.takes(own, shape)),
+                _ => {
+                    let why = "whether a result is a copy depends on how its argument lies in memory".to_string();
+                    return Err(Refusal::Fixed { sizes: sizes.into_iter().collect(), why });
+                }
+            }
         }
+        Ok(())
+    }
+
+    /// The sizes that decide where a tensor lies, and where that is, as far as it is known.
+    fn layout_of(&self, tensor: TensorRef) -> (BTreeSet<Var>, Option<Layout>) {
+        let (memory, shape, _) = self.recorder.memory(tensor);
+        let own = &self.recorder.ty(tensor).shape;
+        let sizes = shape.iter().chain(own).flat_map(Sym::vars).collect();
+        let strides = match self.recorder.input_strides(tensor) {
+            Some(strides) => Some(strides),
+            None => self.made.get(&memory).and_then(|strides| self.dense_strides(&shape, strides)),
+        };
+        (sizes, strides.and_then(|strides| self.recorder.layout(tensor, &strides)))
     }
 
     /// After a call: its results are as large as they are now, or larger than nothing; and how they lie in memory.
@@ -245,17 +281,11 @@ impl<'py> Importer<'py> {
         if self.known.hints.is_empty() {
             return Ok(None);
         }
-        let (memory, shape, _) = self.recorder.memory(tensor);
         let own = self.recorder.ty(tensor).shape.clone();
-        let sizes: BTreeSet<Var> = shape.iter().chain(&own).flat_map(Sym::vars).collect();
+        let (sizes, layout) = self.layout_of(tensor);
         if sizes.is_empty() {
             return Ok(None);
         }
-        let strides = match self.recorder.input_strides(tensor) {
-            Some(strides) => Some(strides),
-            None => self.made.get(&memory).and_then(|strides| self.dense_strides(&shape, strides)),
-        };
-        let layout = strides.and_then(|strides| self.recorder.layout(tensor, &strides));
         match layout.filter(|layout| self.is_at(layout, &own, fake, offset)) {
             Some(layout) => Ok(Some(layout)),
             None => {

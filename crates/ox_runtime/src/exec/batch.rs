@@ -93,7 +93,7 @@ impl Group {
             .bufs
             .iter()
             .zip(&launch.written)
-            .all(|(buf, written)| !self.written.meets(*buf, buffers) && !(*written && self.read.meets(*buf, buffers)))
+            .all(|(buf, written)| !(self.written.meets(*buf, buffers) || *written && self.read.meets(*buf, buffers)))
     }
 
     fn push(&mut self, launch: Launch, buffers: &[Buffer]) {
