@@ -357,7 +357,8 @@ impl Recording {
     fn meet_scalar(&mut self, object: Obj, source: SourceId) -> Val {
         let types = types();
         let first = self.met.entry(source).or_insert_with(|| object.clone());
-        self.contradicted |= !first.is(&object) && !(first.class().is(&object.class()) && first.text() == object.text());
+        let is_same = first.is(&object) || first.class().is(&object.class()) && first.text() == object.text();
+        self.contradicted |= !is_same;
         let is_answer = object.class_is(types.bool) && matches!(self.tree.sources.borrow().get(source), Source::Result(_));
         if object.class_is(types.int) || object.class_is(types.float) || is_answer {
             let class = object.class();
