@@ -10,7 +10,7 @@ from compare import assert_same
 from oxytorch import _oxytorch
 from test_capture_classes import Base
 from test_capture_objects import FrozenKey
-from test_capture_straight import comprehension, nested_containers
+from test_capture_straight import nested_containers
 
 
 def exit_swallows(t):
@@ -71,16 +71,6 @@ def test_workload_in_one_graph(name):
         assert_same(workload.run(captured), want)
     stats = captured.stats()
     assert (stats["traced"], stats["segments"], stats["breaks"]) == (1, 1, [])
-
-
-def test_threads():
-    import concurrent.futures
-
-    captured = _oxytorch.capture(comprehension)
-    inputs = [x(n % 3 + 2, 4) for n in range(24)]
-    with concurrent.futures.ThreadPoolExecutor(4) as pool:
-        for got, t in zip(pool.map(captured, inputs), inputs):
-            assert_same(got, comprehension(t))
 
 
 def test_an_interrupt_leaves_no_trace():

@@ -14,8 +14,8 @@ pub fn report<'py>(py: Python<'py>, tree: &Tree) -> PyResult<Bound<'py, PyDict>>
 }
 
 fn collect<'py>(py: Python<'py>, tree: &Tree, branches: &Branches, out: &Bound<'py, PyList>) -> PyResult<()> {
-    for segment in branches.all() {
-        let sources = tree.sources.borrow();
+    for segment in branches.all().iter() {
+        let sources = tree.sources.read();
         let entry = PyDict::new(py);
         entry.set_item("guards", segment.checks.iter().map(|check| check.show(&sources)).collect::<Vec<_>>())?;
         entry.set_item("graph", segment.graph.as_ref().map(|graph| graph.callable.bind().clone()))?;

@@ -29,6 +29,7 @@ mod obj;
 mod policy;
 mod recipe;
 mod record;
+mod shared;
 mod sizes;
 mod source;
 mod state;

@@ -91,7 +91,7 @@ pub enum Source {
 }
 
 /// All sources of a tree of traces. Locations are told apart by the segment that reads them: an action may change what they hold.
-#[derive(Default)]
+#[derive(Default, Clone)]
 pub struct Sources {
     list: Vec<(u32, Source)>,
     known: FxHashMap<(u32, Source), SourceId>,

@@ -5,6 +5,7 @@ use crate::obj::{Obj, items_of, tuple_of};
 use crate::recipe::{Build, Recipe, build_all};
 use crate::record::autocast::NoAutocast;
 use crate::record::grad::{GradMode, alias};
+use crate::shared::Shared;
 use crate::source::{SourceId, Sources, Values};
 use crate::vm::Line;
 use crate::vm::snapshot::Snapshot;
@@ -12,7 +13,7 @@ use crate::warm::{Trace, Warmth};
 use pyo3::prelude::*;
 use rustc_hash::FxHashSet;
 use smallvec::SmallVec;
-use std::cell::{Cell, RefCell};
+use std::cell::Cell;
 use std::fmt::Write;
 use std::rc::Rc;
 
@@ -75,7 +76,7 @@ pub struct Segment {
 /// What may come next.
 #[derive(Default)]
 pub struct Branches {
-    list: RefCell<Vec<Rc<Segment>>>,
+    list: Shared<Vec<Rc<Segment>>>,
     /// No more are grown here.
     pub full: Cell<bool>,
 }
@@ -83,39 +84,32 @@ pub struct Branches {
 impl Branches {
     pub fn push(&self, segment: Segment) -> Rc<Segment> {
         let segment = Rc::new(segment);
-        self.list.borrow_mut().push(segment.clone());
+        self.list.change(|list| list.push(segment.clone()));
         segment
     }
 
     pub fn len(&self) -> usize {
-        self.list.borrow().len()
+        self.list.read().len()
     }
 
-    /// The first whose checks hold.
-    pub fn choose(&self, context: &Context<'_>, values: &mut Values<'_>) -> Option<Rc<Segment>> {
-        let list = self.list.borrow();
-        let found = list.iter().find(|segment| segment.fits(context, values)).cloned();
-        found.inspect(|segment| segment.used.set(true))
-    }
-
-    pub fn all(&self) -> Vec<Rc<Segment>> {
-        self.list.borrow().clone()
+    pub fn all(&self) -> Rc<Vec<Rc<Segment>>> {
+        self.list.read()
     }
 }
 
 #[derive(Default)]
 pub struct Tree {
-    pub sources: RefCell<Sources>,
+    pub sources: Shared<Sources>,
     pub branches: Branches,
     pub segments: Cell<u32>,
     /// How often the machine has recorded.
     pub traces: Cell<u32>,
     /// Places of numbers that were seen to change from call to call.
-    pub varying: RefCell<FxHashSet<String>>,
+    pub varying: Shared<FxHashSet<String>>,
     /// The same of tensors' dimensions.
-    pub varying_sizes: RefCell<FxHashSet<(String, usize)>>,
+    pub varying_sizes: Shared<FxHashSet<(String, usize)>>,
     /// Dimensions that were not what others of their size were, in some call.
-    pub lone_sizes: RefCell<FxHashSet<(String, usize)>>,
+    pub lone_sizes: Shared<FxHashSet<(String, usize)>>,
     variables: Cell<u32>,
     /// Past the limit of traces: one more, with all sizes variable, and that is the last.
     pub general: Cell<bool>,
@@ -136,7 +130,7 @@ impl Tree {
     }
 
     pub fn source(&self, segment: u32, source: crate::source::Source) -> SourceId {
-        self.sources.borrow_mut().intern(segment, source)
+        self.sources.change(|sources| sources.intern(segment, source))
     }
 
     pub fn show(&self) -> String {
@@ -146,9 +140,10 @@ impl Tree {
     }
 
     fn show_branches(&self, branches: &Branches, depth: usize, out: &mut String) {
-        let sources = self.sources.borrow();
+        let segments = branches.all();
+        let sources = self.sources.read();
         let pad = "  ".repeat(depth);
-        for segment in branches.all() {
+        for segment in segments.iter() {
             let _ = writeln!(out, "{pad}segment {}:", segment.number);
             for check in &segment.checks {
                 let _ = writeln!(out, "{pad}  if {}", check.show(&sources));
@@ -187,7 +182,7 @@ impl Tree {
 
 impl Segment {
     /// Whether all its checks hold.
-    fn fits(&self, context: &Context<'_>, values: &mut Values<'_>) -> bool {
+    pub fn fits(&self, context: &Context<'_>, values: &mut Values<'_>) -> bool {
         // Behind an action the values of the parts before it are needed too.
         if matches!(self.checks.first(), Some(Check::Returned(_))) {
             return self.checks.iter().all(|check| check.holds(context, values));
@@ -234,7 +229,7 @@ impl Segment {
         if let Some(graph) = &self.graph {
             self.compute(graph, tree, values)?;
         }
-        let sources = tree.sources.borrow();
+        let sources = tree.sources.read();
         let built = build_all(&self.builds, &sources, values)?;
         for (id, object) in self.built.iter().zip(&built) {
             values.set(*id, object.clone().expect("all are built"));
@@ -258,7 +253,7 @@ impl Segment {
         let bound = warm.as_ref().and_then(|warm| warm.bound.as_ref());
         let wanted = bound.map_or(&graph.inputs, |bound| &bound.varying);
         let inputs: Option<SmallVec<[Obj; 8]>> = {
-            let sources = tree.sources.borrow();
+            let sources = tree.sources.read();
             wanted.iter().map(|id| values.get(&sources, *id)).collect()
         };
         let inputs = inputs.ok_or_else(|| pyo3::exceptions::PyRuntimeError::new_err("oxytorch: an input is gone"))?;
@@ -290,7 +285,7 @@ pub fn call_graph(callable: &Obj, inputs: &[Obj], grad: Option<bool>, autocast: 
 
 impl Action {
     pub fn perform(&self, tree: &Tree, values: &mut Values<'_>, built: &[Option<Obj>]) -> PyResult<(Obj, Vec<Obj>, Option<Obj>)> {
-        let sources = tree.sources.borrow();
+        let sources = tree.sources.read();
         let function = self.function.get(&sources, values, built)?;
         let args = self.args.iter().map(|a| a.get(&sources, values, built)).collect::<PyResult<Vec<Obj>>>()?;
         let kwargs = match self.kwargs.is_empty() {

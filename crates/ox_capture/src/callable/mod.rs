@@ -46,8 +46,8 @@ struct Inner {
     counts: Counts,
 }
 
-// SAFETY: only attached threads get here, one at a time, and no borrow of a cell is held where the interpreter may switch threads: graphs,
-// actions and effects run with everything that they need taken out before.
+// SAFETY: only attached threads get here, one at a time, and no borrow of a cell is held where the interpreter may switch threads: what is
+// read while Python code runs is `Shared`, and graphs, actions and effects run with everything that they need taken out before.
 unsafe impl Send for Inner {}
 unsafe impl Sync for Inner {}
 
@@ -109,10 +109,13 @@ impl Inner {
         }
     }
 
+    /// The first whose checks hold.
     fn choose(&self, tree: &Tree, branches: &Branches, values: &mut Values<'_>, returned: bool) -> Option<Rc<Segment>> {
-        let sources = tree.sources.borrow();
+        let segments = branches.all();
+        let sources = tree.sources.read();
         let context = Context { sources: &sources, backend: &*self.backend, returned };
-        branches.choose(&context, values)
+        let found = segments.iter().find(|segment| segment.fits(&context, values)).cloned();
+        found.inspect(|segment| segment.used.set(true))
     }
 
     /// Runs known segments until the end, or until nothing known fits.
@@ -142,7 +145,7 @@ impl Inner {
                 }
                 End::GiveUp(_) => return Err(PyRuntimeError::new_err("oxytorch: a trace without an end")),
             };
-            let object = recipe.get(&tree.sources.borrow(), values, &built)?;
+            let object = recipe.get(&tree.sources.read(), values, &built)?;
             return match &segment.end {
                 End::Raise(_, lines) => Err(with_lines(&object, lines)),
                 _ => Ok(object),
@@ -154,7 +157,7 @@ impl Inner {
         let (function, args, kwargs) = action.perform(tree, values, built)?;
         let Some(handled) = &action.snapshot.handled else { return Ok(function.call(&args, kwargs.as_ref())) };
         let before = crate::vm::handled();
-        crate::vm::set_handled(&handled.get(&tree.sources.borrow(), values, built)?);
+        crate::vm::set_handled(&handled.get(&tree.sources.read(), values, built)?);
         let outcome = function.call(&args, kwargs.as_ref());
         crate::vm::set_handled(&before);
         Ok(outcome)

@@ -60,7 +60,7 @@ impl Inner {
         let full = here || i64::from(tree.traces.get()) >= self.setting("accumulated_recompile_limit")?;
         // Where sizes were the reason, a last trace takes them all as they come.
         let is_root = std::ptr::eq(branches, &tree.branches);
-        let may_generalise = is_root && self.settings.dynamic != Some(false) && !tree.varying_sizes.borrow().is_empty();
+        let may_generalise = is_root && self.settings.dynamic != Some(false) && !tree.varying_sizes.read().is_empty();
         if full && may_generalise { Ok(tree.general.replace(true)) } else { Ok(full) }
     }
 
@@ -71,14 +71,16 @@ impl Inner {
 
     /// Numbers that are other ones than a trace was made for: the next trace takes them as inputs where it can.
     fn note_varying(&self, tree: &Tree, branches: &Branches, values: &mut Values<'_>, returned: bool) {
-        let sources = tree.sources.borrow();
+        let segments = branches.all();
+        let sources = tree.sources.read();
         let context = Context { sources: &sources, backend: &*self.backend, returned };
-        for segment in branches.all() {
-            let varying = segment.checks.iter().filter(|check| !check.holds(&context, values)).filter_map(Check::number);
-            tree.varying.borrow_mut().extend(varying.map(|id| sources.show(id)));
+        for segment in segments.iter() {
+            let failed = segment.checks.iter().filter(|check| !check.holds(&context, values));
+            let varying: Vec<String> = failed.filter_map(Check::number).map(|id| sources.show(id)).collect();
+            tree.varying.change(|known| known.extend(varying));
         }
-        for segment in branches.all() {
-            self.note_varying_sizes(tree, &segment, &context, values);
+        for segment in segments.iter() {
+            self.note_varying_sizes(tree, segment, &context, values);
         }
     }
 
@@ -96,7 +98,7 @@ impl Inner {
                         |sizes: &[i64]| (0..sizes.len()).filter(|d| sizes[*d] != spec.sizes[*d]).map(place).collect::<Vec<_>>();
                     let note = &mut |sizes: &[i64], _: &[i64]| {
                         if sizes.len() == spec.sizes.len() {
-                            tree.varying_sizes.borrow_mut().extend(other(sizes));
+                            tree.varying_sizes.change(|known| known.extend(other(sizes)));
                         }
                         true
                     };
@@ -106,9 +108,9 @@ impl Inner {
                     let note = &mut |sizes: &[i64], strides: &[i64]| {
                         if sizes.len() == spec.sizes.len() && !spec.fits(sizes, strides, bound) {
                             let unlike: Vec<_> = spec.unlike(sizes, bound).into_iter().map(place).collect();
-                            tree.varying_sizes.borrow_mut().extend(unlike.iter().cloned());
-                            tree.varying_sizes.borrow_mut().extend(spec.variable_dims().map(place));
-                            tree.lone_sizes.borrow_mut().extend(unlike);
+                            let varying: Vec<_> = spec.variable_dims().map(place).chain(unlike.iter().cloned()).collect();
+                            tree.varying_sizes.change(|known| known.extend(varying));
+                            tree.lone_sizes.change(|known| known.extend(unlike));
                         }
                         true
                     };
@@ -121,9 +123,10 @@ impl Inner {
 
     /// For each trace, what does not hold.
     pub(super) fn why_not(&self, tree: &Tree, branches: &Branches, values: &mut Values<'_>, returned: bool) -> Vec<String> {
-        let sources = tree.sources.borrow();
+        let segments = branches.all();
+        let sources = tree.sources.read();
         let context = Context { sources: &sources, backend: &*self.backend, returned };
-        branches.all().iter().filter_map(|segment| segment.objection(&context, values)).collect()
+        segments.iter().filter_map(|segment| segment.objection(&context, values)).collect()
     }
 
     /// Two traces that no call has ever used again, both for the same place that no argument decides: probably no trace ever will be.
@@ -135,9 +138,10 @@ impl Inner {
         returned: bool,
     ) -> PyResult<()> {
         let places: Vec<String> = {
-            let sources = tree.sources.borrow();
+            let segments = branches.all();
+            let sources = tree.sources.read();
             let context = Context { sources: &sources, backend: &*self.backend, returned };
-            let unused = branches.all().into_iter().filter(|segment| !segment.used.get());
+            let unused = segments.iter().filter(|segment| !segment.used.get());
             unused.filter_map(|segment| segment.strange_objection(&context, values)).collect()
         };
         let twice = places.iter().enumerate().find(|(n, place)| places[..*n].contains(place));

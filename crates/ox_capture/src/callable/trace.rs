@@ -37,7 +37,7 @@ impl Inner {
         };
         let mut vm = self.machine(tree, rec, Attach::Action(segment.clone()))?;
         let sources_values = {
-            let sources = tree.sources.borrow();
+            let sources = tree.sources.read();
             vm.restore(&action.snapshot, &sources, values)?;
             values.all()
         };

@@ -311,7 +311,7 @@ impl Recording {
 
     /// As Dynamo names its placeholders: parameters and buffers can be told by it.
     fn input_name(&self, source: SourceId) -> String {
-        let text = self.tree.sources.borrow().show(source);
+        let text = self.tree.sources.read().show(source);
         let mut name: String = text.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '_' }).collect();
         name = name.replace("__buffers_", "_buffers_");
         format!("in{}_{name}", self.graph.inputs.len())
@@ -397,7 +397,7 @@ impl Recording {
     fn is_of_this_call(&self, object: &Obj) -> bool {
         match self.origin(object) {
             Origin::Const | Origin::Made => true,
-            Origin::Outside(id) => matches!(self.tree.sources.borrow().get(id), Source::Pinned(_)),
+            Origin::Outside(id) => matches!(self.tree.sources.read().get(id), Source::Pinned(_)),
             _ => false,
         }
     }

@@ -304,7 +304,7 @@ impl Recording {
         }
         match self.origin(&object) {
             Origin::Outside(known) => {
-                let fixed = types.is_pinnable(&object) && matches!(self.tree.sources.borrow().get(known), Source::Pinned(_));
+                let fixed = types.is_pinnable(&object) && matches!(self.tree.sources.read().get(known), Source::Pinned(_));
                 if fixed {
                     self.check_once(3, source, 0, || Check::Is(source, object.clone()));
                 } else if known != source {
@@ -345,7 +345,7 @@ impl Recording {
 
     /// A name of a module or class: what is bound there rarely changes.
     fn is_fixed_place(&self, source: SourceId) -> bool {
-        let sources = self.tree.sources.borrow();
+        let sources = self.tree.sources.read();
         let parent = match sources.get(source) {
             Source::Pinned(_) | Source::Root => return true,
             Source::Value(parent, _) | Source::Attr(parent, _) => *parent,
@@ -359,7 +359,7 @@ impl Recording {
         let first = self.met.entry(source).or_insert_with(|| object.clone());
         let is_same = first.is(&object) || first.class().is(&object.class()) && first.text() == object.text();
         self.contradicted |= !is_same;
-        let is_answer = object.class_is(types.bool) && matches!(self.tree.sources.borrow().get(source), Source::Result(_));
+        let is_answer = object.class_is(types.bool) && matches!(self.tree.sources.read().get(source), Source::Result(_));
         if object.class_is(types.int) || object.class_is(types.float) || is_answer {
             let class = object.class();
             self.check_once(2, source, 0, || Check::Type(source, class));
@@ -405,7 +405,7 @@ impl Recording {
     /// Relies on the code of a function that is pinned.
     pub fn rely_on_code(&mut self, function: &Obj, code: &Obj) {
         let fixed = match self.origin(function) {
-            Origin::Outside(id) => matches!(self.tree.sources.borrow().get(id), Source::Pinned(_)),
+            Origin::Outside(id) => matches!(self.tree.sources.read().get(id), Source::Pinned(_)),
             Origin::Const => true,
             _ => false,
         };
@@ -443,7 +443,7 @@ impl Recording {
         }
         let is_ours = match self.origin(object) {
             Origin::Made => true,
-            Origin::Outside(id) => matches!(self.tree.sources.borrow().get(id), Source::Built(..)),
+            Origin::Outside(id) => matches!(self.tree.sources.read().get(id), Source::Built(..)),
             _ => false,
         };
         if is_ours { referents(object).pop().filter(|dict| dict.is_instance_of(t.dict)) } else { None }

@@ -129,8 +129,8 @@ impl Recording {
             return None;
         }
         let fits = number.obj.class_is(types().float) || number.obj.bind().extract::<i64>().is_ok();
-        let sources = self.tree.sources.borrow();
-        let varies = || self.tree.varying.borrow().contains(&sources.show(source));
+        let sources = self.tree.sources.read();
+        let varies = || self.tree.varying.read().contains(&sources.show(source));
         (fits && (self.is_of_optimizer(source) || varies())).then_some(source)
     }
 
@@ -138,7 +138,7 @@ impl Recording {
         if self.optimizers.contains(&source) {
             return true;
         }
-        match self.tree.sources.borrow().get(source) {
+        match self.tree.sources.read().get(source) {
             Source::Attr(of, _) | Source::Item(of, _) | Source::Value(of, _) | Source::Dict(of) => self.is_of_optimizer(*of),
             Source::Compute(_, args) => args.iter().any(|arg| self.is_of_optimizer(*arg)),
             _ => false,

@@ -161,7 +161,7 @@ impl Recording {
         self.check_tensors_apart();
         let checks = std::mem::take(&mut self.checks);
         log(Topic::Guards, || {
-            let sources = self.tree.sources.borrow();
+            let sources = self.tree.sources.read();
             checks.iter().map(|check| format!("{}: {}", self.place, check.show(&sources))).collect::<Vec<_>>().join("\n")
         });
         Segment {

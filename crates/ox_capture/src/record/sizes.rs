@@ -58,7 +58,7 @@ const LEAST_HINT: i64 = 2;
 impl Recording {
     /// The check of a tensor: with variables in the place of sizes that may be others in later calls.
     pub(super) fn tensor_check(&mut self, tensor: &Obj, source: SourceId, spec: TensorSpec) -> Check {
-        let place = self.tree.sources.borrow().show(source);
+        let place = self.tree.sources.read().show(source);
         let ranges: Vec<Option<(i64, i64)>> = self.variable_dims(tensor, source, &place, &spec);
         if ranges.iter().all(Option::is_none) {
             return Check::Tensor(source, spec);
@@ -83,7 +83,7 @@ impl Recording {
         }
         let marks = Marks::of(tensor);
         let all = self.sizing.dynamic == Some(true) && !self.belongs_to_model(tensor, source);
-        let varying = self.tree.varying_sizes.borrow();
+        let varying = self.tree.varying_sizes.read();
         let is_variable = |d: usize| match marks.of_dim(d) {
             Some(marked) => marked,
             None => all || varying.contains(&(place.to_string(), d)),
@@ -94,7 +94,7 @@ impl Recording {
 
     /// Parameters and buffers, what hangs on them, and what is no argument at all: their sizes rarely change.
     fn belongs_to_model(&self, tensor: &Obj, source: SourceId) -> bool {
-        let sources = self.tree.sources.borrow();
+        let sources = self.tree.sources.read();
         let place = sources.show(source);
         tensor.class_is(types().parameter)
             || ["._parameters[", "._buffers["].iter().any(|table| place.contains(table))
@@ -104,7 +104,7 @@ impl Recording {
     }
 
     fn variable(&mut self, place: &str, dim: usize, size: i64, (lo, hi): (i64, i64), strict: bool) -> Size {
-        let alone = self.tree.lone_sizes.borrow().contains(&(place.to_string(), dim));
+        let alone = self.tree.lone_sizes.read().contains(&(place.to_string(), dim));
         let key = (size, lo, hi);
         if let Some(var) = self.sizing.shared.get(&key).filter(|_| !alone).cloned() {
             if strict {
@@ -114,7 +114,7 @@ impl Recording {
         }
         let var = Var::size(self.tree.next_variable(), lo, hi, 1);
         self.sizing.hints.insert(var.clone(), size);
-        self.tree.sources.borrow_mut().name_variable(var.id(), format!("{place}.shape[{dim}]"));
+        self.tree.sources.change(|sources| sources.name_variable(var.id(), format!("{place}.shape[{dim}]")));
         if strict {
             self.sizing.marked.insert(var.clone(), (place.to_string(), dim));
         }
@@ -132,7 +132,7 @@ impl Recording {
 
     /// The expression that a source stands for.
     pub fn expr_of(&self, source: SourceId) -> Option<Sym> {
-        match self.tree.sources.borrow().get(source) {
+        match self.tree.sources.read().get(source) {
             Source::Expr(sym) => Some(sym.clone()),
             _ => None,
         }

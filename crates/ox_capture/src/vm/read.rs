@@ -705,7 +705,7 @@ impl Vm {
     pub fn is_pinned(&self, object: &Obj) -> bool {
         match (self.origin(object), &self.rec) {
             (Origin::Const, _) => true,
-            (Origin::Outside(id), Some(rec)) => matches!(rec.tree.sources.borrow().get(id), Source::Pinned(_)),
+            (Origin::Outside(id), Some(rec)) => matches!(rec.tree.sources.read().get(id), Source::Pinned(_)),
             _ => false,
         }
     }
