@@ -211,6 +211,26 @@ impl<'a> V<'a> {
         Some(self.ir.call(&format!("llvm.x86.avx512.mask.scalef.{kind}.512"), &args, Some((self.elem, self.lanes))))
     }
 
+    /// `1 / self` to 14 bits, where the host has an instruction for it. For what is neither huge nor tiny.
+    pub fn reciprocal_estimate(self) -> Option<V<'a>> {
+        if !self.ir.has_avx512 || self.elem != Elem::F32 {
+            return None;
+        }
+        Some(match self.lanes {
+            // One element gets the very bits that it would get in a vector.
+            1 => self.splat(16).reciprocal_estimate()?.lane(0),
+            2..16 => self.concat(self).reciprocal_estimate()?.halves().0,
+            16 => {
+                let args = [self, self.ir.null(self.elem, self.lanes), self.ir.int(Elem::I16, -1)];
+                self.ir.call("llvm.x86.avx512.rcp14.ps.512", &args, Some((self.elem, self.lanes)))
+            }
+            _ => {
+                let (a, b) = self.halves();
+                a.reciprocal_estimate()?.concat(b.reciprocal_estimate()?)
+            }
+        })
+    }
+
     /// The position of the lowest set bit; the width for zero.
     pub fn trailing_zeros(self) -> V<'a> {
         let args = [self, self.ir.bool(false)];

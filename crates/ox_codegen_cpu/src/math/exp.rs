@@ -44,7 +44,9 @@ fn clamp<'a>(x: V<'a>, low: f64, high: f64) -> V<'a> {
 /// (n, r) with `x = n*ln2 + r`.
 fn reduce(x: V<'_>) -> (V<'_>, V<'_>) {
     let (high, low) = if x.elem == Elem::F32 { LN2_32 } else { LN2_64 };
-    let n = (x * std::f64::consts::LOG2_E).round();
+    // Adding a number whose last place is one rounds; half of its places stay free for n.
+    let rounder = x.float(if x.elem == Elem::F32 { 12582912.0 } else { 6755399441055744.0 });
+    let n = x.fma(x.float(std::f64::consts::LOG2_E), rounder) - rounder;
     let r = n.fma(x.float(-high), x);
     (n, n.fma(x.float(-low), r))
 }
@@ -67,9 +69,20 @@ fn expm1_reduced<'a>(r: V<'a>, q: &[f64]) -> V<'a> {
 
 pub fn exp(x: V<'_>) -> V<'_> {
     let (low, high) = range(x.elem);
-    let (n, r) = reduce(clamp(x, low, high));
+    exp_in_range(clamp(x, low, high))
+}
+
+/// For `x` of at most zero.
+pub fn exp_of_negative(x: V<'_>) -> V<'_> {
+    let low = x.float(range(x.elem).0);
+    exp_in_range(x.lt(low).select(low, x))
+}
+
+fn exp_in_range(x: V<'_>) -> V<'_> {
+    let (n, r) = reduce(x);
     let q: &[f64] = if x.elem == Elem::F32 { &Q32 } else { &Q64 };
-    scale(1.0 + expm1_reduced(r, q), n)
+    let one = r.float(1.0);
+    scale(r.fma(r.fma(polynomial(r, q), one), one), n)
 }
 
 pub fn exp2(x: V<'_>) -> V<'_> {

@@ -1,8 +1,8 @@
 //! sigmoid, tanh: at most 2 ulp. sinh, cosh, asinh, acosh, atanh (f32, computed in f64): at most 1 ulp.
 
-use super::exp::{exp, expm1};
+use super::exp::{exp, exp_of_negative, expm1};
 use super::log::log1p;
-use super::{in_f64, polynomial};
+use super::{in_f64, polynomial, reciprocal};
 use crate::ir::{Elem, V};
 
 /// (tanh(x) - x) / x^3 in powers of x^2, for |x| <= 0.625, to 2^-32.
@@ -11,8 +11,11 @@ const TANH: [f64; 6] = [-0.333333313, 0.133332089, -0.0539471805, 0.0217028335, 
 const SINH: [f64; 5] =
     [0.16666666667069097, 0.008333333276341715, 0.0001984129604538693, 2.755206406847636e-6, 2.5529819698008276e-8];
 
+/// By the exponential of what is below zero: nothing overflows, and small results keep their precision.
 pub fn sigmoid(x: V<'_>) -> V<'_> {
-    1.0 / (1.0 + exp(-x))
+    let small = exp_of_negative(-x.abs());
+    let upper = reciprocal(1.0 + small);
+    x.lt(x.float(0.0)).select(small * upper, upper)
 }
 
 pub fn tanh(x: V<'_>) -> V<'_> {
@@ -24,7 +27,8 @@ pub fn tanh(x: V<'_>) -> V<'_> {
     }
     let z = x * x;
     let small = (x * z).fma(polynomial(z, &TANH), x);
-    let large = 1.0 - 2.0 / (exp(2.0 * a) + 1.0);
+    // Beyond 10 the result is 1.
+    let large = 1.0 - 2.0 * reciprocal(exp(2.0 * a.gt(a.float(10.0)).select(a.float(10.0), a)) + 1.0);
     a.lt(a.float(0.625)).select(small, large).copysign(x)
 }
 
