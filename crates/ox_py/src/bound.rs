@@ -6,7 +6,6 @@ use crate::tensor::Crossing;
 use ox_capture::{BoundGraph, Obj, items_of, tuple_of};
 use ox_runtime::{Known, TensorRef};
 use pyo3::prelude::*;
-use pyo3::types::PyTuple;
 use smallvec::SmallVec;
 use std::sync::atomic::Ordering;
 
@@ -14,10 +13,9 @@ pub struct BoundCallable {
     graph: Py<NativeCallable>,
     /// By argument; None for those that each call brings.
     inputs: Vec<Option<Obj>>,
-    /// Borrowed from `inputs` and the graph's constants, which this holds; those of varying inputs are filled in by each call.
-    handles: Vec<TensorRef<'static>>,
     /// What each argument that varies is.
     places: Vec<Varying>,
+    /// Borrows from `inputs` and the graph's constants, which this holds.
     known: Known,
 }
 
@@ -53,7 +51,7 @@ pub fn bind(callable: &Obj, known: Vec<Option<Obj>>, sizes: &[Option<i64>]) -> P
             places.push(place);
         }
         if *slot == Slot::Tensor {
-            // SAFETY: the result holds the object; a handle that is not known is replaced before it is used.
+            // SAFETY: the result holds the object; a handle that is not known is not used.
             handles.push(match input {
                 Some(input) => unsafe { crossing.unwrap(input.bind())? },
                 None => unsafe { TensorRef::from_handle(std::ptr::null_mut()) },
@@ -68,8 +66,9 @@ pub fn bind(callable: &Obj, known: Vec<Option<Obj>>, sizes: &[Option<i64>]) -> P
     }
     let taken = graph.slots.iter().zip(sizes).filter(|(slot, _)| **slot == Slot::Size).map(|(_, size)| *size);
     let Some(sizes) = taken.collect::<Option<Vec<i64>>>() else { return Ok(None) };
-    let known_inputs = whole.know(&handles, &sizes, |n| fixed[n]);
-    Ok(known_inputs.ok().map(|data| BoundCallable { graph: bound.clone().unbind(), inputs: known, handles, places, known: data }))
+    // SAFETY: the result holds them all.
+    let data = unsafe { whole.know(handles, &sizes, |n| fixed[n]) };
+    Ok(data.ok().map(|data| BoundCallable { graph: bound.clone().unbind(), inputs: known, places, known: data }))
 }
 
 impl BoundCallable {
@@ -89,31 +88,26 @@ impl BoundGraph for BoundCallable {
     fn call(&self, varying: &[Obj]) -> PyResult<Vec<Obj>> {
         let py = ox_capture::py();
         let (graph, crossing) = (self.graph.get(), Crossing::get(py)?);
-        let whole = graph.program.whole().filter(|_| !graph.broken.load(Ordering::Relaxed));
-        let Some(whole) = whole else {
+        let is_settled = !graph.broken.load(Ordering::Relaxed) && !graph.race.is_open();
+        let Some(whole) = graph.program.whole().filter(|_| is_settled) else {
             let args = self.arguments(varying)?;
-            let result = graph.eager.bind(py).call1(args.bind().cast::<PyTuple>()?.clone())?;
-            return Ok(items_of(&result.into()));
+            return Ok(items_of(&graph.__call__(py, args.bind().cast()?)?.into()));
         };
-        if graph.race.is_open() {
-            let args = self.arguments(varying)?;
-            return Ok(items_of(&graph.call_and_race(py, args.bind().cast::<PyTuple>()?)?.into()));
-        }
-        let mut handles: SmallVec<[TensorRef<'_>; 32]> = SmallVec::from_slice(&self.handles);
+        let mut given: SmallVec<[(usize, TensorRef<'_>); 8]> = SmallVec::new();
         let mut sizes = Sizes::new();
         for (place, input) in self.places.iter().zip(varying) {
             match place {
                 // SAFETY: the caller holds the object while this runs.
-                Varying::Tensor(place) => handles[*place] = unsafe { crossing.unwrap(input.bind())? },
+                Varying::Tensor(place) => given.push((*place, unsafe { crossing.unwrap(input.bind())? })),
                 Varying::Size => sizes.push(input.bind().extract()?),
                 Varying::Ignored => {}
             }
         }
         // SAFETY: capture calls this only while the portraits of the known inputs hold.
-        match py.detach(|| unsafe { whole.run_known(&handles, &sizes, &self.known) }) {
+        match py.detach(|| unsafe { whole.run_known(&given, &sizes, &self.known) }) {
             Ok(tensors) => {
-                let given = |n: usize| self.argument(varying, n);
-                let pack = |tree: &OutTree| graph.pack(py, crossing, tree, &given, &tensors, &sizes).map(Obj::from);
+                let argument = |n: usize| self.argument(varying, n);
+                let pack = |tree: &OutTree| graph.pack(py, crossing, tree, &argument, &tensors, &sizes).map(Obj::from);
                 match &graph.outputs {
                     OutTree::Tuple(children) => children.iter().map(pack).collect(),
                     other => Ok(items_of(&pack(other)?)),
@@ -121,7 +115,7 @@ impl BoundGraph for BoundCallable {
             }
             Err(error) => {
                 let args = self.arguments(varying)?;
-                Ok(items_of(&graph.recover(py, error, args.bind().cast::<PyTuple>()?)?.into()))
+                Ok(items_of(&graph.recover(py, error, args.bind().cast()?)?.into()))
             }
         }
     }

@@ -40,7 +40,7 @@ pub struct NativeCallable {
 #[pymethods]
 impl NativeCallable {
     #[pyo3(signature = (*args))]
-    fn __call__<'py>(&self, py: Python<'py>, args: &Bound<'py, PyTuple>) -> PyResult<Bound<'py, PyAny>> {
+    pub(crate) fn __call__<'py>(&self, py: Python<'py>, args: &Bound<'py, PyTuple>) -> PyResult<Bound<'py, PyAny>> {
         if self.race.is_open() { self.call_and_race(py, args) } else { self.serve(py, args) }
     }
 

@@ -11,6 +11,7 @@ use crate::error::RunError;
 use crate::tensor::{Tensor, TensorRef};
 use ox_ir::{Device, Plan};
 use std::ptr::null_mut;
+use std::sync::{Mutex, PoisonError};
 
 /// What is kept from one run to the next of the same Prepared: above all the tensor handles of operands. Such a handle only
 /// describes memory, it does not own it, so it stays right for as long as the memory is at the same address.
@@ -20,21 +21,71 @@ pub struct Frame {
     /// The tensors of owned buffers.
     pub owned: Vec<Option<Tensor>>,
     operands: Vec<(*mut u8, Option<Tensor>)>,
+    /// What kernels are called with, by number of the launch.
+    pub arguments: Vec<Vec<*mut u8>>,
+    /// Whether the buffers of known inputs have their places, which stay (see `known`).
+    pub is_settled: bool,
 }
 
 // SAFETY: the pointers are addresses that are set anew in every run.
 unsafe impl Send for Frame {}
 
 impl Frame {
-    pub fn new(buffers: usize, operands: usize) -> Frame {
-        let operands = (0..operands).map(|_| (null_mut(), None)).collect();
-        Frame { data: vec![null_mut(); buffers], owned: (0..buffers).map(|_| None).collect(), operands }
+    pub fn new(prepared: &Prepared) -> Frame {
+        let buffers = prepared.buffers.len();
+        Frame {
+            data: vec![null_mut(); buffers],
+            owned: (0..buffers).map(|_| None).collect(),
+            operands: prepared.windows.iter().map(|_| (null_mut(), None)).collect(),
+            arguments: vec![Vec::new(); prepared.launches],
+            is_settled: false,
+        }
+    }
+
+    pub fn forget(&mut self, buffer: usize) {
+        self.owned[buffer] = None;
+        self.data[buffer] = null_mut();
     }
 
     /// Forgets the buffers of the last run.
     pub fn clear(&mut self) {
         self.owned.iter_mut().for_each(|t| *t = None);
         self.data.iter_mut().for_each(|p| *p = null_mut());
+    }
+}
+
+/// Frames that no run uses now, by inference mode.
+#[derive(Default)]
+pub struct Idle([Mutex<Vec<Frame>>; 2]);
+
+/// Kept of each kind.
+const KEEP_FRAMES: usize = 4;
+
+impl Idle {
+    pub fn take(&self, inference: bool) -> Option<Frame> {
+        self.0[inference as usize].lock().unwrap_or_else(PoisonError::into_inner).pop()
+    }
+
+    pub fn give(&self, inference: bool, frame: Frame) {
+        let mut frames = self.0[inference as usize].lock().unwrap_or_else(PoisonError::into_inner);
+        if frames.len() < KEEP_FRAMES {
+            frames.push(frame);
+        }
+    }
+}
+
+/// The tensors that a run works on, by number.
+#[derive(Clone, Copy)]
+pub struct Inputs<'a> {
+    pub all: &'a [TensorRef<'a>],
+    /// Few, which take the place of some of them.
+    pub given: &'a [(usize, TensorRef<'a>)],
+}
+
+impl<'a> Inputs<'a> {
+    pub fn get(self, n: usize) -> TensorRef<'a> {
+        let given = self.given.iter().find(|(at, _)| *at == n);
+        given.map_or_else(|| self.all[n], |(_, tensor)| *tensor)
     }
 }
 
@@ -47,7 +98,7 @@ pub struct Run<'a> {
     /// On a GPU: what kernels are launched on.
     pub stream: Option<Stream>,
     pub host: &'a dyn HostCalls,
-    pub inputs: &'a [TensorRef<'a>],
+    pub inputs: Inputs<'a>,
     pub known: Option<&'a Known>,
     pub env: Env<'a>,
     pub threads: usize,
@@ -58,20 +109,11 @@ pub struct Run<'a> {
 }
 
 impl Run<'_> {
-    /// Points the buffers that lie in inputs and in the arena to their memory.
-    pub fn place_buffers(&mut self) -> Result<(), RunError> {
-        let Some(known) = self.known.filter(|known| known.buffers.len() == self.frame.data.len()) else {
-            return (0..self.frame.data.len()).try_for_each(|at| self.place_buffer(at));
-        };
-        self.frame.data.copy_from_slice(&known.buffers);
-        known.placed_anew.iter().try_for_each(|at| self.place_buffer(*at))
-    }
-
-    fn place_buffer(&mut self, at: usize) -> Result<(), RunError> {
+    pub fn place_buffer(&mut self, at: usize) -> Result<(), RunError> {
         let buffer = &self.prepared.buffers[at];
         self.frame.data[at] = match buffer.home {
             Home::Input(_) if buffer.packed => null_mut(),
-            Home::Input(n) => self.inputs[n].data_ptr()?,
+            Home::Input(n) => self.inputs.get(n).data_ptr()?,
             Home::Arena(offset) => self.arena.as_ref().map_or(null_mut(), |arena| arena.start()).wrapping_add(offset),
             Home::Owned => null_mut(),
         };
@@ -104,7 +146,7 @@ impl Run<'_> {
     pub fn lasting_operand(&mut self, operand: Operand) -> Result<Tensor, RunError> {
         let window = &self.prepared.windows[operand.0 as usize];
         let base = match self.prepared.buffers[window.buf].home {
-            Home::Input(n) => self.inputs[n],
+            Home::Input(n) => self.inputs.get(n),
             Home::Owned => self.owned(window.buf)?,
             Home::Arena(_) => {
                 let handle = self.operand(operand)?;
@@ -122,7 +164,7 @@ impl Run<'_> {
     /// The tensor of a packed buffer, as the library made it.
     pub fn packed(&self, buf: usize) -> Result<TensorRef<'_>, RunError> {
         match self.prepared.buffers[buf].home {
-            Home::Input(n) => Ok(self.inputs[n]),
+            Home::Input(n) => Ok(self.inputs.get(n)),
             _ => self.owned(buf),
         }
     }

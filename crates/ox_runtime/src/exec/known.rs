@@ -1,18 +1,33 @@
-//! Inputs that the caller knows: he sees to it that layout and memory stay what they are, so that a run need not ask torch.
+//! Inputs that the caller knows: he sees to it that layout and memory stay what they are, so that a run neither asks torch nor looks at
+//! them one by one. What such a run costs depends on the other inputs alone.
 
-use super::prepare::Home;
+use super::frame::{Idle, Inputs, Run};
+use super::launch::Launch;
+use super::prepare::{Action, Home, Prepared};
 use super::{Executable, check_input};
 use crate::error::RunError;
 use crate::tensor::{Tensor, TensorRef};
 use ox_ir::plan::Place;
+use std::sync::Arc;
 
 pub struct Known {
-    /// The first element of each buffer; null for those that may lie elsewhere in the next run.
-    pub(super) buffers: Vec<*mut u8>,
-    /// Those buffers.
-    pub(super) placed_anew: Vec<usize>,
+    /// For the sizes of the call in which the inputs became known.
+    prepared: Arc<Prepared>,
+    sizes: Box<[i64]>,
+    /// By number; those that each run is given are not used.
+    inputs: Vec<TensorRef<'static>>,
     /// Inputs that may be others in the next run.
     varying: Vec<usize>,
+    /// The first element of each buffer; null for those that may lie elsewhere in the next run.
+    buffers: Vec<*mut u8>,
+    /// Buffers that lie in varying inputs and in the arena.
+    placed_anew: Vec<usize>,
+    /// All buffers that may lie elsewhere.
+    moving: Vec<usize>,
+    /// By number of the launch: its arguments in such buffers, as place and buffer.
+    moving_arguments: Vec<Vec<(usize, usize)>>,
+    /// Idle frames in which everything else has its place.
+    frames: Idle,
 }
 
 // SAFETY: addresses; the caller keeps what they point to.
@@ -22,21 +37,35 @@ unsafe impl Sync for Known {}
 impl Executable {
     /// Looks at the fixed inputs once, and not at the others. `sizes` are those of some call; an input whose layout depends on them is
     /// not fixed.
-    pub fn know(&self, inputs: &[TensorRef<'_>], sizes: &[i64], is_fixed: impl Fn(usize) -> bool) -> Result<Known, RunError> {
+    ///
+    /// # Safety
+    /// The fixed inputs must live as long as the result.
+    pub unsafe fn know(
+        &self,
+        inputs: Vec<TensorRef<'static>>,
+        sizes: &[i64],
+        is_fixed: impl Fn(usize) -> bool,
+    ) -> Result<Known, RunError> {
         let prepared = self.prepared(sizes)?;
+        if inputs.len() < prepared.inputs.len() {
+            return Err(RunError::bug("fewer inputs than the plan has"));
+        }
         let is_fixed = |n: usize| is_fixed(n) && !self.depends_on_sizes(n);
         let (varying, fixed): (Vec<usize>, Vec<usize>) = (0..inputs.len()).partition(|n| !is_fixed(*n));
-        fixed.iter().try_for_each(|n| check_input(self.abi, &prepared.inputs, self.device, inputs, *n))?;
+        fixed.iter().try_for_each(|n| check_input(self.abi, &prepared.inputs, self.device, *n, inputs[*n]))?;
         let mut buffers = vec![std::ptr::null_mut(); prepared.buffers.len()];
-        let mut placed_anew = Vec::new();
+        let (mut placed_anew, mut moving) = (Vec::new(), Vec::new());
         for (at, buffer) in prepared.buffers.iter().enumerate() {
             match buffer.home {
                 Home::Input(n) if is_fixed(n) && !buffer.packed => buffers[at] = inputs[n].data_ptr()?,
-                Home::Owned => {}
-                _ => placed_anew.push(at),
+                Home::Input(_) | Home::Arena(_) => placed_anew.push(at),
+                Home::Owned => moving.push(at),
             }
         }
-        Ok(Known { buffers, placed_anew, varying })
+        moving.extend(&placed_anew);
+        let moving_arguments = moving_arguments(&prepared, |buf| buffers[buf].is_null());
+        let (sizes, frames) = (sizes.into(), Idle::default());
+        Ok(Known { prepared, sizes, inputs, varying, buffers, placed_anew, moving, moving_arguments, frames })
     }
 
     fn depends_on_sizes(&self, input: usize) -> bool {
@@ -44,14 +73,83 @@ impl Executable {
         buffer.is_some_and(|buffer| buffer.shape.iter().chain(&buffer.strides).any(|size| size.as_const().is_none()))
     }
 
+    /// `given` are at least all inputs that were not fixed, by number.
+    ///
     /// # Safety
     /// The inputs that are known must have the layout and the memory that they had when `know` looked at them.
-    pub unsafe fn run_known(&self, inputs: &[TensorRef<'_>], sizes: &[i64], known: &Known) -> Result<Vec<Tensor>, RunError> {
-        let prepared = self.prepared(sizes)?;
-        if inputs.len() < prepared.inputs.len() {
-            return Err(RunError::bug("fewer inputs than were known"));
+    pub unsafe fn run_known(
+        &self,
+        given: &[(usize, TensorRef<'_>)],
+        sizes: &[i64],
+        known: &Known,
+    ) -> Result<Vec<Tensor>, RunError> {
+        let inputs = Inputs { all: &known.inputs, given };
+        let other = if *known.sizes == *sizes { None } else { Some(self.prepared(sizes)?) };
+        let prepared = other.as_deref().unwrap_or(&known.prepared);
+        for at in &known.varying {
+            check_input(self.abi, &prepared.inputs, self.device, *at, inputs.get(*at))?;
         }
-        known.varying.iter().try_for_each(|at| check_input(self.abi, &prepared.inputs, self.device, inputs, *at))?;
-        self.run_prepared(&prepared, inputs, sizes, Some(known))
+        self.run_prepared(prepared, inputs, sizes, Some(known))
+    }
+}
+
+fn moving_arguments(prepared: &Prepared, is_moving: impl Fn(usize) -> bool) -> Vec<Vec<(usize, usize)>> {
+    let mut by_launch = vec![Vec::new(); prepared.launches];
+    for action in &prepared.actions {
+        if let Action::Launch(launch) = action {
+            let places = launch.bufs.iter().map(|buf| *buf as usize).enumerate();
+            by_launch[launch.number] = places.filter(|(_, buf)| is_moving(*buf)).collect();
+        }
+    }
+    by_launch
+}
+
+impl Known {
+    /// Where the frames of a run come from, and go to.
+    pub(super) fn frames_for<'a>(known: Option<&'a Known>, prepared: &'a Prepared) -> &'a Idle {
+        known.filter(|known| known.is_for(prepared)).map_or(&prepared.frames, |known| &known.frames)
+    }
+
+    fn is_for(&self, prepared: &Prepared) -> bool {
+        std::ptr::eq(&*self.prepared, prepared)
+    }
+}
+
+impl Run<'_> {
+    /// Points the buffers that lie in inputs and in the arena to their memory.
+    pub fn place_buffers(&mut self) -> Result<(), RunError> {
+        let Some(known) = self.known.filter(|known| known.buffers.len() == self.frame.data.len()) else {
+            return (0..self.frame.data.len()).try_for_each(|at| self.place_buffer(at));
+        };
+        if !self.frame.is_settled {
+            self.frame.data.copy_from_slice(&known.buffers);
+            self.frame.is_settled = known.is_for(self.prepared);
+        }
+        known.placed_anew.iter().try_for_each(|at| self.place_buffer(*at))
+    }
+
+    /// The memory that a kernel is called with. To be given back (`Frame::arguments`): what stays where it is need not be looked up again.
+    pub fn arguments(&mut self, launch: &Launch) -> Vec<*mut u8> {
+        let mut arguments = std::mem::take(&mut self.frame.arguments[launch.number]);
+        match self.known.filter(|_| self.frame.is_settled && arguments.len() == launch.bufs.len()) {
+            Some(known) => {
+                for (at, buf) in &known.moving_arguments[launch.number] {
+                    arguments[*at] = self.frame.data[*buf];
+                }
+            }
+            None => {
+                arguments.clear();
+                arguments.extend(launch.bufs.iter().map(|buf| self.frame.data[*buf as usize]));
+            }
+        }
+        arguments
+    }
+
+    /// Forgets what this run has put into the frame.
+    pub fn clear_frame(&mut self) {
+        match self.known.filter(|_| self.frame.is_settled) {
+            Some(known) => known.moving.iter().for_each(|at| self.frame.forget(*at)),
+            None => self.frame.clear(),
+        }
     }
 }

@@ -17,6 +17,8 @@ use std::sync::atomic::Ordering;
 pub(super) const SHARE: i64 = 32 * 1024;
 
 pub struct Launch {
+    /// Among the launches of its Plan.
+    pub(super) number: usize,
     pub(super) function: KernelFn,
     pub(super) bufs: SmallVec<[u32; 8]>,
     /// Which of them it writes.
@@ -37,12 +39,14 @@ pub struct Launch {
 
 impl Launch {
     pub fn prepare(
-        p: &Preparing<'_>,
+        p: &mut Preparing<'_>,
         kernel: &Kernel,
         function: KernelFn,
         bufs: &[BufId],
         checks: u32,
     ) -> Result<Launch, RunError> {
+        let number = p.next_launch();
+        let p = &*p;
         let params = kernel.bufs.iter().filter(|b| !matches!(b.role, BufRole::Scratch(_)));
         let written: SmallVec<[bool; 8]> = params.clone().map(|b| b.role != BufRole::In).collect();
         let is_input = |b: &BufId| p.buffers.get(b.index()).is_some_and(|b| matches!(b.home, Home::Input(_)));
@@ -56,6 +60,7 @@ impl Launch {
         check_extent(p, kernel, points)?;
         let block = block(kernel.lanes, points, last);
         Ok(Launch {
+            number,
             function,
             bufs: bufs.iter().map(|b| b.0).collect(),
             writes_input: bufs.iter().zip(&written).any(|(buf, written)| *written && is_input(buf)),
@@ -70,13 +75,19 @@ impl Launch {
         })
     }
 
-    pub fn run(&self, run: &Run<'_>) -> Result<(), RunError> {
+    pub fn run(&self, run: &mut Run<'_>) -> Result<(), RunError> {
         if self.points == 0 {
             return Ok(());
         }
-        let buffers: SmallVec<[*mut u8; 16]> = self.bufs.iter().map(|&b| run.frame.data[b as usize]).collect();
+        let arguments = run.arguments(self);
+        let outcome = self.call(run, &arguments);
+        run.frame.arguments[self.number] = arguments;
+        outcome
+    }
+
+    fn call(&self, run: &Run<'_>, arguments: &[*mut u8]) -> Result<(), RunError> {
         let mut error = KernelError::default();
-        let task = Task { launch: self, buffers: &buffers, error: &mut error };
+        let task = Task { launch: self, buffers: arguments, error: &mut error };
         match (self.grain, run.abi.torch_parallel_for) {
             (Some(grain), Some(parallel_for)) if run.threads > 1 && self.points > grain => {
                 let (blocks, grain) = (blocks(self.points, self.block), grain / self.block);

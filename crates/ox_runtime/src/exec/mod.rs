@@ -18,7 +18,7 @@ use crate::error::{Exception, RunError};
 use crate::tensor::{Tensor, TensorRef};
 use arena::Pool;
 pub use arena::{free_idle_arenas, idle_arena_bytes};
-use frame::Run;
+use frame::{Frame, Inputs, Run};
 use guards::Guards;
 use known::Known;
 use layout::{Env, Layout};
@@ -99,19 +99,20 @@ impl Executable {
     pub fn run(&self, inputs: &[TensorRef<'_>], sizes: &[i64]) -> Result<Vec<Tensor>, RunError> {
         let prepared = self.prepared(sizes)?;
         check_inputs(self.abi, &prepared.inputs, self.device, inputs)?;
-        self.run_prepared(&prepared, inputs, sizes, None)
+        self.run_prepared(&prepared, Inputs { all: inputs, given: &[] }, sizes, None)
     }
 
     fn run_prepared(
         &self,
         prepared: &Prepared,
-        inputs: &[TensorRef<'_>],
+        inputs: Inputs<'_>,
         sizes: &[i64],
         known: Option<&Known>,
     ) -> Result<Vec<Tensor>, RunError> {
         let inference = self.abi.in_inference_mode();
         let (_guard, stream) = self.enter_device()?;
         let arena = if prepared.arena_bytes > 0 { Some(self.pool.take(prepared.arena_bytes, self.device)?) } else { None };
+        let frames = Known::frames_for(known, prepared);
         let mut run = Run {
             abi: self.abi,
             plan: &self.plan,
@@ -124,14 +125,14 @@ impl Executable {
             known,
             env: Env { vars: &self.plan.sizes, values: sizes },
             threads: self.abi.num_threads(),
-            frame: prepared.take_frame(inference),
+            frame: frames.take(inference).unwrap_or_else(|| Frame::new(prepared)),
             arena,
             spent: false,
         };
         let results = guarded(|| execute(&mut run, self.profile.as_ref())).unwrap_or_else(|Panic(text)| Err(RunError::Bug(text)));
-        let Run { mut frame, arena, spent, .. } = run;
-        frame.clear();
-        prepared.give_frame(inference, frame);
+        run.clear_frame();
+        let Run { frame, arena, spent, .. } = run;
+        frames.give(inference, frame);
         if let Some(arena) = arena {
             self.pool.give(arena);
         }
@@ -184,20 +185,14 @@ fn check_inputs(abi: &Abi, expected: &[Option<Layout>], device: Device, inputs: 
     if inputs.len() < expected.len() {
         return Err(RunError::Mismatch(format!("{} inputs for {}", inputs.len(), expected.len())));
     }
-    (0..expected.len()).try_for_each(|at| check_input(abi, expected, device, inputs, at))
+    (0..expected.len()).try_for_each(|at| check_input(abi, expected, device, at, inputs[at]))
 }
 
-fn check_input(
-    abi: &Abi,
-    expected: &[Option<Layout>],
-    device: Device,
-    inputs: &[TensorRef<'_>],
-    at: usize,
-) -> Result<(), RunError> {
+fn check_input(abi: &Abi, expected: &[Option<Layout>], device: Device, at: usize, input: TensorRef<'_>) -> Result<(), RunError> {
     let Some(Some(layout)) = expected.get(at) else { return Ok(()) };
-    match inputs[at].has_layout(abi, layout, device)? {
+    match input.has_layout(abi, layout, device)? {
         true => Ok(()),
-        false => Err(RunError::Mismatch(describe(at, layout, device, inputs[at]))),
+        false => Err(RunError::Mismatch(describe(at, layout, device, input))),
     }
 }
 
@@ -275,8 +270,8 @@ fn perform(run: &mut Run<'_>, action: &Action) -> Result<(), RunError> {
             unsafe { TensorRef::from_handle(to).copy_from(TensorRef::from_handle(from)) }
         }
         Action::Drop(buf) => {
-            run.frame.owned[*buf] = None;
-            run.frame.data[*buf] = std::ptr::null_mut();
+            // Only of the run's own: known inputs stay where they are from run to run.
+            run.frame.forget(*buf);
             Ok(())
         }
     }

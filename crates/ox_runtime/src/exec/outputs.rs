@@ -91,7 +91,7 @@ impl Run<'_> {
         }
         self.spent |= !sources.is_empty();
         for (write, early) in left().zip(sources) {
-            let target = self.inputs[write.input];
+            let target = self.inputs.get(write.input);
             match early {
                 Some(source) => target.copy_from(source.as_ref())?,
                 None => {
@@ -112,16 +112,16 @@ impl Run<'_> {
     fn result(&self, output: &Output) -> Result<Tensor, RunError> {
         match output {
             Output::Buffer(buf) => match self.prepared.buffers[*buf].home {
-                Home::Input(n) => self.inputs[n].to_owned(),
+                Home::Input(n) => self.inputs.get(n).to_owned(),
                 _ => self.owned(*buf)?.to_owned(),
             },
             Output::InputView { input, layout, offset } => {
-                let input = self.inputs[*input];
+                let input = self.inputs.get(*input);
                 alias(input, layout, input.storage_offset()? + offset)
             }
             Output::View { window, shared } => {
                 let home = self.prepared.buffers[window.buf].home;
-                let base = if let Home::Input(n) = home { self.inputs[n] } else { self.owned(window.buf)? };
+                let base = if let Home::Input(n) = home { self.inputs.get(n) } else { self.owned(window.buf)? };
                 let (layout, offset) = (&window.layout, base.storage_offset()? + window.offset);
                 if *shared || matches!(home, Home::Input(_)) {
                     return alias(base, layout, offset);

@@ -3,7 +3,7 @@
 
 use super::Kernels;
 use super::batch::{Batch, together};
-use super::frame::Frame;
+use super::frame::Idle;
 use super::launch::Launch;
 use super::layout::{Env, Layout};
 use crate::calls::library::HostCalls;
@@ -13,7 +13,6 @@ use crate::error::RunError;
 use ox_ir::Device;
 use ox_ir::plan::{BufId, Place, Plan, PlanOutput, Step, View};
 use rustc_hash::FxHashMap;
-use std::sync::{Mutex, PoisonError};
 
 /// Where a buffer's memory comes from, in numbers.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -91,25 +90,9 @@ pub struct Prepared {
     pub outputs: Vec<Output>,
     pub write_backs: Vec<WriteBack>,
     pub arena_bytes: usize,
-    /// Idle frames, by inference mode.
-    frames: [Mutex<Vec<Frame>>; 2],
-}
-
-/// Idle frames kept for each Prepared.
-const KEEP_FRAMES: usize = 4;
-
-impl Prepared {
-    pub fn take_frame(&self, inference: bool) -> Frame {
-        let frame = self.frames[inference as usize].lock().unwrap_or_else(PoisonError::into_inner).pop();
-        frame.unwrap_or_else(|| Frame::new(self.buffers.len(), self.windows.len()))
-    }
-
-    pub fn give_frame(&self, inference: bool, frame: Frame) {
-        let mut frames = self.frames[inference as usize].lock().unwrap_or_else(PoisonError::into_inner);
-        if frames.len() < KEEP_FRAMES {
-            frames.push(frame);
-        }
-    }
+    /// How many there are, those in batches among them.
+    pub launches: usize,
+    pub frames: Idle,
 }
 
 /// What the preparation of one step may ask for.
@@ -122,9 +105,15 @@ pub struct Preparing<'a> {
     pub buffers: Vec<Buffer>,
     windows: Vec<Window>,
     known: FxHashMap<Window, Operand>,
+    launches: usize,
 }
 
 impl Preparing<'_> {
+    pub fn next_launch(&mut self) -> usize {
+        self.launches += 1;
+        self.launches - 1
+    }
+
     pub fn window(&self, view: &View) -> Result<Window, RunError> {
         let buf = view.buf.index();
         let buffer = self.buffers.get(buf).ok_or_else(|| RunError::bug(format!("buffer {buf} does not exist")))?;
@@ -166,7 +155,7 @@ impl Preparing<'_> {
 pub fn prepare(plan: &Plan, kernels: &Kernels, device: Device, env: Env<'_>, host: &dyn HostCalls) -> Result<Prepared, RunError> {
     let buffers = prepare_buffers(plan, device, env)?;
     let arena_bytes = arena_bytes(plan, env, &buffers)?;
-    let mut p = Preparing { plan, env, device, host, buffers, windows: Vec::new(), known: FxHashMap::default() };
+    let mut p = Preparing { plan, env, device, host, buffers, windows: Vec::new(), known: FxHashMap::default(), launches: 0 };
     let actions = prepare_actions(&mut p, kernels)?;
     let outputs = plan.outputs.iter().map(|o| prepare_output(&p, o)).collect::<Result<_, _>>()?;
     let write_backs = prepare_write_backs(&mut p)?;
@@ -179,7 +168,8 @@ pub fn prepare(plan: &Plan, kernels: &Kernels, device: Device, env: Env<'_>, hos
         outputs,
         write_backs,
         arena_bytes,
-        frames: Default::default(),
+        launches: p.launches,
+        frames: Idle::default(),
     })
 }
 
