@@ -2,14 +2,13 @@
 //! business, so each place is found once in a process, by looking for values that torch tells.
 
 use crate::tensor::Crossing;
-use ox_capture::{Depth, Words};
+use ox_capture::{Depth, Portrait, Words};
 use ox_runtime::TensorRef;
 use pyo3::exceptions::PyImportError;
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::PyDict;
-use smallvec::SmallVec;
 
 pub struct Anatomy {
     /// The dispatch keys, which stand last in a TensorImpl.
@@ -28,6 +27,8 @@ const TENSOR_WORDS: usize = 23;
 const STORAGE_WORDS: usize = 8;
 /// The table of virtual functions and the count of references stand first in both.
 const FIRST: usize = 2;
+/// The class stands second in a Python object.
+const CLASS: usize = 1;
 
 impl Anatomy {
     pub fn get(py: Python<'_>) -> PyResult<&Anatomy> {
@@ -78,11 +79,22 @@ impl Anatomy {
             if storage.is_null() {
                 return Ok(false);
             }
-            words.add(Depth::Object, handle.handle().cast(), 1);
-            for (first, len) in self.spans(body, sizes, strides) {
-                words.add(Depth::Body, body.add(first), len);
+            let object = object.as_ptr().cast::<usize>().cast_const();
+            match self.telling(body, sizes, strides) {
+                Some(places) => {
+                    let class = *object.add(CLASS);
+                    let slot = handle.handle().cast::<usize>().cast_const().offset_from(object) as usize;
+                    let known = places.map(|place| (place, *body.add(place))).collect();
+                    let portrait = Portrait { class, body: slot, storage: self.storage, data: self.data, words: known };
+                    words.add_tensor(object, portrait);
+                }
+                None => {
+                    words.add(Depth::Object, object.add(CLASS), 1);
+                    words.add(Depth::Object, handle.handle().cast(), 1);
+                    words.add(Depth::Body, body.add(FIRST), self.keys + 1 - FIRST);
+                    words.add(Depth::Storage, storage.add(self.data), 1);
+                }
             }
-            words.add(Depth::Storage, storage.add(self.data), 1);
         }
         Ok(true)
     }
@@ -90,25 +102,22 @@ impl Anatomy {
 
 impl Anatomy {
     /// The words of a body that say what the tensor is. torch keeps the number of dimensions, room for five sizes, room for five strides, and
-    /// behind them offset, type and keys; of the room only what is in use counts. Where it looks otherwise, all words count.
+    /// behind them offset, type and keys; of the room only what is in use counts. None where it looks otherwise.
     ///
     /// # Safety
     /// A live body with its own sizes and strides.
-    unsafe fn spans(&self, body: *const usize, sizes: &[i64], strides: &[i64]) -> SmallVec<[(usize, usize); 5]> {
+    unsafe fn telling(&self, body: *const usize, sizes: &[i64], strides: &[i64]) -> Option<impl Iterator<Item = usize>> {
         const ROOM: usize = 5;
+        let rank = sizes.len();
+        if !(1..=ROOM).contains(&rank) {
+            return None;
+        }
         // SAFETY: both lie in the body, as the caller has seen.
         let place = |dims: &[i64]| unsafe { dims.as_ptr().cast::<usize>().offset_from(body) as usize };
-        let (first, rank) = (place(sizes), sizes.len());
-        let is_known = (1..=ROOM).contains(&rank)
-            && place(strides) == first + ROOM
-            && first + 2 * ROOM <= self.keys
-            // SAFETY: inside of the body, which begins with other things.
-            && unsafe { *body.add(first - 1) } == rank;
-        if !is_known {
-            return SmallVec::from_slice(&[(FIRST, self.keys + 1 - FIRST)]);
-        }
-        let behind = first + 2 * ROOM;
-        SmallVec::from_slice(&[(self.storage, 1), (first - 1, rank + 1), (first + ROOM, rank), (behind, self.keys + 1 - behind)])
+        let (first, behind) = (place(sizes), place(strides) + ROOM);
+        // SAFETY: inside of the body, which begins with other things.
+        let is_known = behind == first + 2 * ROOM && behind <= self.keys && unsafe { *body.add(first - 1) } == rank;
+        is_known.then(|| (first - 1..first + rank).chain(first + ROOM..first + ROOM + rank).chain(behind..self.keys + 1))
     }
 }
 

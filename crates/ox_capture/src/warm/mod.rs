@@ -5,12 +5,14 @@
 //! What is found out holds for one set of objects (`slot`): a trace that is shared by many modules, which get in as arguments, has one for each.
 //! When something changes, what was kept alive for it is let go (`signal`).
 
+mod portrait;
 mod signal;
 mod slot;
 mod study;
 mod watch;
 mod words;
 
+pub use portrait::Portrait;
 pub use words::{Depth, Words};
 
 use crate::backend::BoundGraph;
@@ -29,8 +31,8 @@ use watch::Watches;
 /// What is known to hold until something changes.
 pub struct Warm {
     signal: Rc<Signal>,
-    #[allow(dead_code)]
-    watches: Watches,
+    /// Ended when this goes.
+    _watches: Watches,
     words: Words,
     owners: Vec<(Obj, usize)>,
     /// The values of sources that stay what they are.
@@ -62,7 +64,7 @@ impl Warm {
         let bound = trace.graph.and_then(|graph| bind(&mut study, graph));
         let base = study.values_that_stay();
         let Study { watches, words, owners, anchors, .. } = study;
-        Some(Slot::new(anchors, Warm { signal, watches, words, owners, base, rest, bound }))
+        Some(Slot::new(anchors, Warm { signal, _watches: watches, words, owners, base, rest, bound }))
     }
 }
 

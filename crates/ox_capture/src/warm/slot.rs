@@ -15,8 +15,8 @@ pub struct Anchor {
     argument: usize,
     address: usize,
     is_module: bool,
-    #[allow(dead_code)]
-    reference: Obj,
+    /// Calls back when the object goes.
+    _reference: Obj,
 }
 
 impl Anchor {
@@ -33,7 +33,7 @@ impl Anchor {
         // SAFETY: live objects; a new reference, or null with an exception.
         let reference = unsafe { Obj::owned(ffi::PyWeakref_NewRef(object.ptr(), gone.ok()?.as_ptr())) };
         let is_module = object.is_instance_of(types().nn_module);
-        Some(Anchor { argument, address: object.id(), is_module, reference: reference.ok()? })
+        Some(Anchor { argument, address: object.id(), is_module, _reference: reference.ok()? })
     }
 
     pub fn is(&self, object: &Obj) -> bool {

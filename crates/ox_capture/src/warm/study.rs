@@ -96,7 +96,7 @@ impl Study<'_, '_> {
                 self.is_stable(*id) && self.value(*id).is_some_and(|d| d.class_is(types().dict)) && self.watch_dict(*id, None)
             }
             Check::NoAttr(id, name) => self.is_stable(*id) && self.watch_attr(*id, name),
-            Check::Tensor(id, _) => self.is_stable(*id) && self.hold_class(*id) && self.portray(*id),
+            Check::Tensor(id, _) => self.is_stable(*id) && self.portray(*id),
             _ => false,
         }
     }
@@ -126,7 +126,7 @@ impl Study<'_, '_> {
         object.class_is(types().tuple) || (object.class_is(types().dict) && self.watches.add(&object, None))
     }
 
-    /// What torch keeps of a tensor (sizes, strides, type, device, where its memory is) stays as it is.
+    /// The class of a tensor, and what torch keeps of it (sizes, strides, type, device, where its memory is), stay as they are.
     fn portray(&mut self, id: SourceId) -> bool {
         let Some(tensor) = self.value(id) else { return false };
         self.portrayed.contains(&tensor.id())

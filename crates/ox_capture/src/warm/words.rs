@@ -1,4 +1,7 @@
-//! Words of memory that must hold what they held: the cheapest check there is, for what CPython and torch do not tell us of.
+//! Words of memory that must hold what they held: the cheapest check there is, for what CPython and torch do not tell us of. All are looked
+//! at in every call, so no branch stands between two.
+
+use super::portrait::{Gallery, Portrait};
 
 /// Where a word lies.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -11,16 +14,11 @@ pub enum Depth {
     Storage,
 }
 
-/// Words by depth. Those of one depth are looked at only if all above are as they were, since they point to them; among themselves they
-/// are looked at all at once, without a branch between two.
+/// Words by depth, and tensors. Words of one depth are looked at only if all above are as they were, since they point to them.
 #[derive(Default)]
 pub struct Words {
-    levels: [Level; 3],
-}
-
-#[derive(Default)]
-struct Level {
-    words: Vec<(*const usize, usize)>,
+    levels: [Vec<(*const usize, usize)>; 3],
+    tensors: Gallery,
 }
 
 impl Words {
@@ -29,28 +27,60 @@ impl Words {
     pub unsafe fn add(&mut self, depth: Depth, at: *const usize, len: usize) {
         // SAFETY: the caller's word.
         let words = (0..len).map(|n| unsafe { (at.add(n), *at.add(n)) });
-        self.levels[depth as usize].words.extend(words);
+        self.levels[depth as usize].extend(words);
+    }
+
+    /// # Safety
+    /// As for `Gallery::add`.
+    pub unsafe fn add_tensor(&mut self, object: *const usize, portrait: Portrait) {
+        // SAFETY: the caller's word.
+        unsafe { self.tensors.add(object, portrait) };
     }
 
     pub fn hold(&self) -> bool {
-        self.levels.iter().all(Level::holds)
+        self.levels.iter().all(|level| holds(level)) && self.tensors.holds()
     }
 }
 
-impl Level {
-    fn holds(&self) -> bool {
-        const LANES: usize = 4;
-        let mut lanes = [0; LANES];
-        let chunks = self.words.chunks_exact(LANES);
-        let rest = chunks.remainder();
-        for chunk in chunks {
-            for (lane, (at, wanted)) in lanes.iter_mut().zip(chunk) {
-                // SAFETY: the words above hold, so these are there: `add` asks for it.
-                *lane |= unsafe { **at } ^ wanted;
+fn holds(words: &[(*const usize, usize)]) -> bool {
+    // SAFETY: the words above hold, so these are there: `add` asks for it.
+    words.iter().fold(0, |found, (at, wanted)| found | (unsafe { **at } ^ wanted)) == 0
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Depth, Words};
+
+    #[test]
+    fn every_word_counts() {
+        for len in 1..12 {
+            for changed in 0..=len {
+                let mut memory: Vec<usize> = (0..len).collect();
+                let mut words = Words::default();
+                // SAFETY: the memory outlives the words.
+                unsafe { words.add(Depth::Object, memory.as_ptr(), len) };
+                assert!(words.hold());
+                if changed < len {
+                    memory[changed] += 1;
+                    assert!(!words.hold(), "word {changed} of {len}");
+                }
             }
         }
-        // SAFETY: as above.
-        let rest = rest.iter().fold(0, |found, (at, wanted)| found | (unsafe { **at } ^ wanted));
-        lanes.iter().fold(rest, |found, lane| found | lane) == 0
+    }
+
+    #[test]
+    fn what_hangs_on_a_changed_word_is_not_looked_at() {
+        let mut pointer = 1usize;
+        let mut words = Words::default();
+        // SAFETY: the second word is not looked at any more when the first has changed.
+        unsafe {
+            let body = Box::into_raw(Box::new(7usize));
+            words.add(Depth::Object, &raw const pointer, 1);
+            words.add(Depth::Body, body, 1);
+            assert!(words.hold());
+            pointer = 2;
+            drop(Box::from_raw(body));
+            assert!(!words.hold());
+        }
     }
 }
