@@ -3,22 +3,31 @@
 //! With a recording it also notes where objects come from and what it relies on. Without one (`rec` is None) it is a plain interpreter:
 //! whatever cannot be recorded ends the recording, and the call goes on all the same.
 
+mod aggregate;
 mod array;
+mod attribute;
+mod attribute_of;
 mod bind;
 mod break_;
 mod breathe;
+mod build;
 mod builtin;
 mod call;
 mod checkpoint;
 mod code;
 mod construct;
+mod container;
 mod copy;
 mod escape;
 mod exception;
+mod flow;
+mod function;
 mod generator;
 mod iterate;
 mod library;
 mod mark;
+mod methods;
+mod names;
 mod native;
 mod operators;
 mod read;

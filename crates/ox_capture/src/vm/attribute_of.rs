@@ -1,0 +1,216 @@
+//! Reading attributes of what is no plain instance: modules, classes, tensors, methods, `super()`.
+
+use super::attribute::Found;
+use super::{Args, Called, Flow, R, Vm};
+use crate::attr::{has_get, is_c_descriptor, is_data_descriptor, super_lookup, type_lookup};
+use crate::lazy::is_lazy;
+use crate::obj::{Obj, dict_get};
+use crate::record::Val;
+use crate::source::{Key, Source, instance_dict};
+use crate::types::types;
+use ox_bytecode::Name;
+use pyo3::exceptions::PyAttributeError;
+
+impl Vm {
+    /// `nn.Module.__getattr__`: parameters, buffers and submodules.
+    pub(super) fn module_part(&mut self, this: &Obj, name: &Obj) -> R<Option<Val>> {
+        for table in ["_parameters", "_buffers", "_modules"] {
+            let table = Obj::str(table);
+            let Some(dict) = instance_dict(this).and_then(|d| dict_get(&d, &table)) else { continue };
+            if !dict.class_is(types().dict) {
+                return Ok(None);
+            }
+            let dict = self.found_at(this, &table, dict, |of| Source::Attr(of, Key(table.clone())));
+            if let Some(found) = dict_get(&dict.obj, name) {
+                return Ok(Some(self.found_at(&dict.obj, name, found, |of| Source::Value(of, Key(name.clone())))));
+            }
+            self.recorded(|rec| rec.check_no_key(&dict.obj, name));
+        }
+        Ok(None)
+    }
+
+    pub(super) fn class_attr(&mut self, object: &Val, name: &Obj) -> R<Found> {
+        let this = &object.obj;
+        let meta = this.class();
+        let relied = self.recorded(|rec| Ok(rec.rely_on_class(this) && rec.rely_on_class(&meta)));
+        if relied == Some(false) {
+            self.give_up("a class whose changes are not counted");
+            return Ok(Found::Called(Called::Value(this.get_attr(name)?.into())));
+        }
+        let on_meta = type_lookup(&meta, name);
+        let found = match (&on_meta, type_lookup(this, name)) {
+            (Some(descriptor), _) if is_data_descriptor(descriptor) && is_c_descriptor(descriptor) => {
+                let value = this.get_attr(name)?;
+                return Ok(Found::Called(Called::Value(self.pinned(value))));
+            }
+            (_, Some(found)) => found,
+            (Some(found), None) => return self.bind_found(object, &meta, found.clone()),
+            (None, None) => match this.get_attr(name) {
+                Ok(value) => return Ok(Found::Called(Called::Value(self.pinned(value)))),
+                Err(error) => return Err(error),
+            },
+        };
+        let types = types();
+        if found.class_is(types.classmethod) {
+            let function = self.pinned(found.attr("__func__")?);
+            if function.obj.class_is(types.function) {
+                return Ok(Found::Method(function));
+            }
+        }
+        if has_get(&found) && !is_c_descriptor(&found) {
+            let found = self.pinned(found);
+            let class = this.clone();
+            return self.call_get(&found, &Obj::none().into(), &class);
+        }
+        let value = this.get_attr(name)?;
+        Ok(Found::Called(Called::Value(self.pinned(value))))
+    }
+
+    pub(super) fn module_attr(&mut self, object: &Val, name: &Obj) -> R<Called> {
+        let this = &object.obj;
+        self.pinned(this.clone());
+        let dict = instance_dict(this).expect("modules have a dict");
+        if dict_get(&dict, name).is_none() {
+            // A lazy module fills its dict when it is first asked.
+            let value = this.get_attr(name)?;
+            if dict_get(&dict, name).is_none() {
+                return Ok(Called::Value(self.pinned(value)));
+            }
+        }
+        let found = dict_get(&dict, name).expect("it is there now");
+        self.pinned(dict.clone());
+        Ok(Called::Value(self.found_at(&dict, name, found, |of| Source::Value(of, Key(name.clone())))))
+    }
+
+    pub(super) fn tensor_attr(&mut self, object: &Val, name: &Obj) -> R<Found> {
+        let this = &object.obj;
+        // SAFETY: types live as long as torch.
+        let class = unsafe { Obj::borrowed(types().tensor.cast()) };
+        let text = name.to_str().unwrap_or_default();
+        if text == "__class__" {
+            let class = if is_lazy(this) { class } else { this.class() };
+            return Ok(Found::Called(Called::Value(self.pinned(class))));
+        }
+        let Some(found) = type_lookup(&class, name) else {
+            if !is_lazy(this) && !this.class_is(types().tensor) && !this.class_is(types().parameter) {
+                return self.opaque_attr(object, name, "an attribute of a tensor subclass");
+            }
+            if let Some(found) = instance_dict(this).and_then(|dict| dict_get(&dict, name)) {
+                let value = self.found_at(this, name, found, |of| Source::Attr(of, Key(name.clone())));
+                return Ok(Found::Called(Called::Value(value)));
+            }
+            if let Some(rec) = &mut self.rec {
+                rec.check_no_attr(this, name);
+            }
+            let message = format!("'Tensor' object has no attribute '{text}'");
+            return Err(PyAttributeError::new_err(message));
+        };
+        if found.class_is(types().function)
+            || found.class_is(types().method_descriptor)
+            || found.class_is(types().wrapper_descriptor)
+        {
+            let found = self.pinned(found);
+            return Ok(Found::Method(found));
+        }
+        if let Some(value) = self.stored_field(object, name)? {
+            return Ok(Found::Called(Called::Value(value)));
+        }
+        self.tensor_field(object, name).map(Found::Called)
+    }
+
+    /// A bound method has its function's attributes.
+    pub(super) fn method_attr(&mut self, object: &Val, name: &Obj) -> R<Found> {
+        let value = match name.to_str().as_deref() {
+            Some("__func__") => self.member(&object.obj, "__func__")?,
+            Some("__self__") => self.member(&object.obj, "__self__")?,
+            _ => {
+                let function = self.member(&object.obj, "__func__")?;
+                return Ok(Found::Called(self.load_attr(&function, name)?));
+            }
+        };
+        Ok(Found::Called(Called::Value(value)))
+    }
+
+    pub(super) fn super_object_attr(&mut self, object: &Val, name: &Obj) -> R<Found> {
+        let this = &object.obj;
+        let (Ok(after), Ok(of), Ok(class)) = (this.attr("__thisclass__"), this.attr("__self__"), this.attr("__self_class__"))
+        else {
+            return self.opaque_attr(object, name, "an unbound super");
+        };
+        self.super_attr(&after, &of.into(), &class, name)
+    }
+
+    fn super_attr(&mut self, after: &Obj, of: &Val, class: &Obj, name: &Obj) -> R<Found> {
+        let relied = self.recorded(|rec| Ok(rec.rely_on_class(class)));
+        if relied == Some(false) {
+            self.give_up("a class whose changes are not counted");
+        }
+        let Some(found) = super_lookup(class, after, name) else {
+            let text = format!("'super' object has no attribute '{}'", name.bind());
+            return Err(PyAttributeError::new_err(text));
+        };
+        if found.class_is(types().property) {
+            let getter = self.pinned(found.attr("fget")?);
+            return Ok(Found::Called(self.call(&getter, Args::positional(vec![of.clone()]))?));
+        }
+        let through_class = of.obj.is_instance_of(types().type_) && of.obj.is(class);
+        if through_class && found.class_is(types().function) {
+            let found = self.pinned(found);
+            return Ok(Found::Called(Called::Value(found)));
+        }
+        self.bind_found(of, class, found)
+    }
+
+    pub fn op_load_super(&mut self, name: Name, method: bool, _arguments: bool) -> R<Flow> {
+        let name = self.frame().code.names[name.index()].clone();
+        let (this, class, function) = (self.pop(), self.pop(), self.pop());
+        if function.obj.ptr() != types().super_.cast() {
+            self.give_up("super is bound to something else");
+            let made = function.obj.call(&[class.obj, this.obj], None)?;
+            if method {
+                self.push_slot(None);
+            }
+            self.push(made.get_attr(&name)?);
+            return Ok(Flow::Next);
+        }
+        let of_class =
+            match this.obj.is_instance_of(types().type_) && crate::recipe::is_subtype(&this.obj, class.obj.ptr().cast()) {
+                true => this.obj.clone(),
+                false => this.obj.class(),
+            };
+        if self.rec.is_none() {
+            let made = function.obj.call(&[class.obj, this.obj], None)?;
+            if method {
+                self.push_slot(None);
+            }
+            self.push(made.get_attr(&name)?);
+            return Ok(Flow::Next);
+        }
+        if method {
+            self.push_slot(None);
+        }
+        match self.super_attr(&class.obj, &this, &of_class, &name)? {
+            Found::Method(function) if method => {
+                self.pop_slot();
+                self.push(function);
+                self.push(this);
+            }
+            Found::Method(function) => {
+                let value = self.bound(&function, &this)?;
+                self.push(value);
+            }
+            Found::Called(Called::Value(value)) => self.push(value),
+            Found::Called(Called::Pushed) => {}
+        }
+        Ok(Flow::Next)
+    }
+}
+
+/// Fields of `list[int]` and `int | str`; the other attributes of the first are those of its class.
+pub(super) fn alias_field(object: &Obj, name: &Obj) -> Option<&'static str> {
+    const FIELDS: &[&str] = &["__args__", "__origin__", "__parameters__"];
+    if !object.class_is(types().generic_alias) && !object.class_is(types().union) {
+        return None;
+    }
+    FIELDS.iter().find(|field| name.to_str().as_deref() == Some(**field)).copied()
+}

@@ -1,0 +1,139 @@
+//! Instructions that make containers, fill them, and take them apart.
+
+use super::flow::called_name;
+use super::{R, Vm};
+use crate::obj::{Obj, list_of};
+use crate::record::Val;
+use crate::types::types;
+use pyo3::ffi;
+use pyo3::prelude::*;
+
+impl Vm {
+    /// A container that this code is filling gets something. If it lived through a break, later calls find it as it was there, and do this
+    /// again.
+    pub fn list(&mut self, values: &[Val]) -> R<Val> {
+        let items = self.all_but_sizes(values);
+        let list = list_of(&items)?;
+        let made = self.made(list.clone());
+        self.keep_sizes(&list, 0, values);
+        Ok(made)
+    }
+
+    /// `list.append`. What others see is given the number itself.
+    pub(super) fn append(&mut self, list: &Obj, value: &Val) -> R<()> {
+        let is_ours = self.is_ours(list);
+        let item = if is_ours { self.settled_but_sizes(value) } else { self.settled(value) };
+        let at = list.bind().len()?;
+        self.grow(list, "append", &[item])?;
+        if is_ours {
+            self.keep_sizes(list, at, std::slice::from_ref(value));
+        }
+        Ok(())
+    }
+
+    pub(super) fn grow(&mut self, container: &Obj, method: &str, args: &[Obj]) -> R<()> {
+        let function = container.class().attr(method)?;
+        let objects = [std::slice::from_ref(container), args].concat();
+        if matches!(self.origin(container), crate::record::Origin::Outside(_))
+            && let Some(rec) = &mut self.rec
+        {
+            rec.tell_apart(container);
+            rec.note_change(function.clone(), objects.iter().cloned().map(Val::from).collect());
+            match method {
+                "__setitem__" => {
+                    rec.mark_keys_changed(container);
+                    rec.mark_written(container, &args[0]);
+                }
+                _ => rec.mark_opaque(container),
+            }
+        }
+        function.call(&objects, None).map(drop)
+    }
+
+    pub(super) fn build_slice(&mut self, n: usize) -> R<()> {
+        let values = self.pop_many(n);
+        let slice = self.slice(&values)?;
+        self.push(slice);
+        Ok(())
+    }
+
+    /// Of a start, an end, and perhaps a step.
+    pub fn slice(&mut self, values: &[Val]) -> R<Val> {
+        let mut parts = self.all_but_sizes(values);
+        parts.resize(3, Obj::none());
+        // SAFETY: three live objects.
+        let slice = unsafe { Obj::owned(ffi::PySlice_New(parts[0].ptr(), parts[1].ptr(), parts[2].ptr()))? };
+        for (name, value) in ["start", "stop", "step"].iter().zip(values) {
+            if self.is_size(value) {
+                self.stow(&slice, Obj::str(name), value);
+            }
+        }
+        Ok(slice.into())
+    }
+
+    pub(super) fn dict_merge(&mut self, n: usize) -> R<()> {
+        let mapping = self.pop();
+        let entries = self.mapping_items(&mapping)?;
+        let dict = self.peek(n);
+        for (key, value) in &entries {
+            if dict.bind().contains(key.bind())? {
+                let function = self.peek(n + 2);
+                let text = format!("{} got multiple values for keyword argument {}", called_name(&function), key.text());
+                return Err(pyo3::exceptions::PyTypeError::new_err(text));
+            }
+            self.grow(&dict, "__setitem__", &[key.clone(), value.obj.clone()])?;
+            self.stow(&dict, key.clone(), value);
+        }
+        Ok(())
+    }
+
+    pub(super) fn unpack(&mut self, n: usize) -> R<()> {
+        if self.collect_first(Some(n + 1))? {
+            return Ok(());
+        }
+        let value = self.pop();
+        let is_scalar = types().is_scalar(&value.obj) && !value.obj.class_is(types().str) && !value.obj.class_is(types().bytes);
+        if is_scalar {
+            let text = format!("cannot unpack non-iterable {} object", value.obj.class_name());
+            return Err(pyo3::exceptions::PyTypeError::new_err(text));
+        }
+        let items = self.iterate_all(&value)?;
+        if items.len() != n {
+            let text = match items.len() < n {
+                true => format!("not enough values to unpack (expected {n}, got {})", items.len()),
+                false => format!("too many values to unpack (expected {n})"),
+            };
+            return Err(pyo3::exceptions::PyValueError::new_err(text));
+        }
+        items.into_iter().rev().for_each(|item| self.push(item));
+        Ok(())
+    }
+
+    pub(super) fn unpack_ex(&mut self, before: usize, after: usize) -> R<()> {
+        if self.collect_first(None)? {
+            return Ok(());
+        }
+        let value = self.pop();
+        let mut items = self.iterate_all(&value)?;
+        if items.len() < before + after {
+            let text = format!("not enough values to unpack (expected at least {}, got {})", before + after, items.len());
+            return Err(pyo3::exceptions::PyValueError::new_err(text));
+        }
+        let tail = items.split_off(items.len() - after);
+        let middle = items.split_off(before);
+        tail.into_iter().rev().for_each(|item| self.push(item));
+        let middle = self.list(&middle)?;
+        self.push(middle);
+        items.into_iter().rev().for_each(|item| self.push(item));
+        Ok(())
+    }
+
+    pub(super) fn match_kind(&mut self, mapping: bool) -> R<()> {
+        let object = self.peek(1);
+        let flag = if mapping { 1 << 6 } else { 1 << 5 };
+        // SAFETY: a live type.
+        let matches = unsafe { ffi::PyType_HasFeature(object.class_ptr(), flag) != 0 };
+        self.push(Obj::bool(matches));
+        Ok(())
+    }
+}

@@ -1,0 +1,249 @@
+//! The methods of containers, as the machine does them.
+
+use super::native::keywords;
+use super::operators::is_tensor;
+use super::{Args, Called, R, Vm, VmGenerator, VmIterator};
+use crate::obj::{Obj, dict_get, list_of};
+use crate::record::{Origin, Val};
+use crate::types::types;
+use pyo3::prelude::*;
+
+impl Vm {
+    pub(super) fn dict_method(&mut self, callable: &Val, name: &str, owner: &Val, rest: &Args) -> R<Option<Called>> {
+        let dict = owner.obj.clone();
+        let value = match (name, &rest.positional[..]) {
+            ("get", [key, default @ ..]) => {
+                let key = self.settled(key);
+                if !types().is_scalar(&key) && !types().is_pinnable(&key) && !types().is_enum(&key) {
+                    return Ok(None);
+                }
+                match dict_get(&dict, &key) {
+                    Some(_) => self.dict_value(&dict, &key).expect("it is there"),
+                    None => {
+                        self.recorded(|rec| rec.check_no_key(&dict, &key));
+                        default.first().cloned().unwrap_or_else(|| Obj::none().into())
+                    }
+                }
+            }
+            ("__getitem__", [key]) if types().is_scalar(&key.obj) || types().is_pinnable(&key.obj) => {
+                let key = self.settled(key);
+                return self.dict_item(&dict, &key).map(Some);
+            }
+            ("__contains__", [key]) => {
+                let key = self.settled(key);
+                let found = dict_get(&dict, &key).is_some();
+                match found {
+                    true => self.recorded(|rec| rec.check_has_key(&dict, &key)),
+                    false => self.recorded(|rec| rec.check_no_key(&dict, &key)),
+                };
+                Obj::bool(found).into()
+            }
+            ("__setitem__", [key, value]) => {
+                self.store_item_plainly(owner, key, value.clone(), &callable.obj)?;
+                Obj::none().into()
+            }
+            ("setdefault", [key, default @ ..]) => {
+                let index = self.settled(key);
+                if let Some(found) = self.dict_value(&dict, &index) {
+                    return Ok(Some(Called::Value(found)));
+                }
+                self.recorded(|rec| rec.check_no_key(&dict, &index));
+                let default = default.first().cloned().unwrap_or_else(|| Obj::none().into());
+                self.now(|vm| vm.store_item(owner, key, default.clone()))?;
+                default
+            }
+            ("update", positional) => {
+                let mut entries = Vec::new();
+                if let Some(first) = positional.first() {
+                    entries = self.entries_to_add(first)?;
+                }
+                entries.extend(rest.keywords.iter().cloned());
+                for (key, value) in entries {
+                    self.now(|vm| vm.store_item(owner, &key.into(), value))?;
+                }
+                Obj::none().into()
+            }
+            ("keys" | "values" | "items", []) => {
+                let view = callable.obj.call(std::slice::from_ref(&dict), None)?;
+                if let Some(rec) = &mut self.rec {
+                    rec.register(&view, Origin::Made);
+                }
+                view.into()
+            }
+            _ => return Ok(None),
+        };
+        Ok(Some(Called::Value(value)))
+    }
+
+    /// `dict.__setitem__(d, k, v)`: the class's own method is not asked.
+    fn store_item_plainly(&mut self, owner: &Val, key: &Val, value: Val, function: &Obj) -> R<()> {
+        let index = self.settled(key);
+        if matches!(self.origin(&owner.obj), Origin::Outside(_))
+            && let Some(rec) = &mut self.rec
+        {
+            rec.tell_apart(&owner.obj);
+            rec.note_change(function.clone(), vec![owner.clone(), key.clone(), value.clone()]);
+            rec.mark_keys_changed(&owner.obj);
+            rec.mark_written(&owner.obj, &index);
+        }
+        let value = self.settled(&value);
+        if let Some(rec) = &mut self.rec {
+            rec.forget_place(&owner.obj, &index);
+        }
+        function.call(&[owner.obj.clone(), index, value], None).map(drop)
+    }
+
+    pub(super) fn read_method(&mut self, callable: &Val, name: &str, args: Args) -> R<Called> {
+        if let Some(called) = self.call_with_list(callable, &args, 1)? {
+            return Ok(called);
+        }
+        // An iterable of ours is no data yet.
+        let mut args = args;
+        if name == "join" || name == "union" {
+            for arg in args.positional.iter_mut().skip(1) {
+                if !self.is_data(&arg.obj) {
+                    let items: Vec<Obj> = self.iterate_all(arg)?.iter().map(|v| self.settled(v)).collect();
+                    *arg = self.made(list_of(&items)?);
+                }
+            }
+        }
+        let shallow = matches!(name, "copy" | "__len__" | "__iter__");
+        if !shallow && !self.is_plain_data(&args) {
+            if let Some(called) = self.search_objects(name, &args)? {
+                return Ok(called);
+            }
+            let why = format!("the method {name} on objects that are no plain data");
+            return self.opaque_call(callable, args, &why);
+        }
+        self.pure(&callable.obj, &args.positional, &args.keywords).map(Called::Value)
+    }
+
+    /// Methods of lists and tuples that compare objects by their own methods.
+    fn search_objects(&mut self, name: &str, args: &Args) -> R<Option<Called>> {
+        let [owner, item, rest @ ..] = &args.positional[..] else { return Ok(None) };
+        let t = types();
+        if ![t.list, t.tuple, t.deque].iter().any(|class| owner.obj.class_is(*class)) || is_tensor(&item.obj) {
+            return Ok(None);
+        }
+        let kind = owner.obj.class_name();
+        let complaint: Val = match (kind.as_str(), name) {
+            ("tuple", _) => Obj::str("tuple.index(x): x not in tuple").into(),
+            (_, "remove") => Obj::str("list.remove(x): x not in list").into(),
+            _ if types().is_scalar(&item.obj) => Obj::str(&format!("{} is not in list", item.obj.text())).into(),
+            _ => Obj::str("list.index(x): x not in list").into(),
+        };
+        let limit = |n: usize| rest.get(n).cloned().unwrap_or_else(|| Obj::none().into());
+        let called = match name {
+            "count" => self.call_library("count", vec![owner.clone(), item.clone()])?,
+            "__contains__" => self.call_library("contains", vec![owner.clone(), item.clone()])?,
+            "index" => self.call_library("index", vec![owner.clone(), item.clone(), complaint, limit(0), limit(1)])?,
+            "remove" => self.call_library("remove", vec![owner.clone(), item.clone(), complaint])?,
+            _ => return Ok(None),
+        };
+        Ok(Some(called))
+    }
+
+    pub(super) fn changing_method(&mut self, callable: &Val, name: &str, args: Args) -> R<Called> {
+        if matches!(name, "extend" | "update" | "__init__" | "extendleft")
+            && let Some(called) = self.call_with_list(callable, &args, 1)?
+        {
+            return Ok(called);
+        }
+        if name == "remove"
+            && !self.is_plain_data(&args)
+            && let Some(called) = self.search_objects(name, &args)?
+        {
+            return Ok(called);
+        }
+        let owner = args.positional[0].clone();
+        let is_outside = !matches!(self.origin(&owner.obj), Origin::Made);
+        let mut values = vec![owner.clone()];
+        for arg in &args.positional[1..] {
+            let takes_iterable = matches!(name, "extend" | "update" | "__init__" | "extendleft") || name.ends_with("_update");
+            values.push(match takes_iterable && !self.is_data(&arg.obj) {
+                true => {
+                    let items: Vec<Obj> = self.iterate_all(arg)?.iter().map(|v| self.settled(v)).collect();
+                    self.made(list_of(&items)?)
+                }
+                false => arg.clone(),
+            });
+            if takes_iterable {
+                let last = values.last().expect("just pushed").clone();
+                self.known_data(&last)?;
+            }
+        }
+        if name == "sort" && (!args.keywords.is_empty() || !self.is_plain_data(&Args::positional(vec![owner.clone()]))) {
+            return self.sort_in_place(&owner, &args);
+        }
+        let blind = matches!(name, "append" | "extend" | "add" | "appendleft");
+        if is_outside {
+            if !blind {
+                self.known_data(&owner)?;
+            }
+            if let Some(rec) = &mut self.rec {
+                rec.tell_apart(&owner.obj);
+                rec.note_change(callable.obj.clone(), values.clone());
+                rec.mark_opaque(&owner.obj);
+            }
+        }
+        let objects: Vec<Obj> = values.iter().map(|v| self.settled(v)).collect();
+        let result = callable.obj.call(&objects, keywords(&args.keywords)?.as_ref())?;
+        Ok(Called::Value(self.made_or_known(result)))
+    }
+
+    fn sort_in_place(&mut self, owner: &Val, args: &Args) -> R<Called> {
+        let option = |name: &str| args.keywords.iter().find(|(k, _)| k.to_str().as_deref() == Some(name)).map(|(_, v)| v.clone());
+        let key = option("key").unwrap_or_else(|| Obj::none().into());
+        let reverse = option("reverse").unwrap_or_else(|| Obj::bool(false).into());
+        let sorted = self.builtin("sorted")?;
+        self.call_library("sort_in_place", vec![sorted.into(), owner.clone(), key, reverse])
+    }
+
+    pub fn made_or_known(&mut self, object: Obj) -> Val {
+        match self.origin(&object) {
+            Origin::Unknown => self.made(object),
+            _ => object.into(),
+        }
+    }
+
+    pub fn is_iterable_here(&self, object: &Obj) -> bool {
+        let ours = object.bind().is_instance_of::<VmGenerator>() || object.bind().is_instance_of::<VmIterator>();
+        ours || self.rec.as_ref().is_some_and(|rec| rec.viewed(object).is_some())
+    }
+}
+
+/// Methods of changeable containers that only look.
+pub(super) fn is_reader(name: &str) -> bool {
+    const READERS: &[&str] = &[
+        "copy",
+        "count",
+        "index",
+        "__len__",
+        "__contains__",
+        "__getitem__",
+        "__eq__",
+        "__ne__",
+        "__iter__",
+        "__add__",
+        "__mul__",
+        "__rmul__",
+        "__or__",
+        "__and__",
+        "__sub__",
+        "__xor__",
+        "union",
+        "intersection",
+        "difference",
+        "symmetric_difference",
+        "issubset",
+        "issuperset",
+        "isdisjoint",
+        "__repr__",
+        "__reversed__",
+        "__le__",
+        "__lt__",
+        "__ge__",
+        "__gt__",
+    ];
+    READERS.contains(&name)
+}

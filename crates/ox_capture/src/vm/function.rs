@@ -1,0 +1,123 @@
+//! Instructions that make functions, and those on names: cells, imports, text.
+
+use super::{Flow, R, Vm};
+use crate::obj::{Obj, py};
+use crate::record::Val;
+use crate::types::types;
+use ox_bytecode::{Conversion, FunctionAttribute, Intrinsic1, Local, Name};
+use pyo3::exceptions::{PyNameError, PyRuntimeError};
+use pyo3::ffi;
+use pyo3::prelude::*;
+use pyo3::types::PyDict;
+
+impl Vm {
+    pub(super) fn make_cell(&mut self, n: Local) -> R<()> {
+        let content = self.frame().locals[n.index()].take();
+        let content = content.map(|value| self.settled(&value));
+        // SAFETY: a new cell with a live object or nothing.
+        let cell = unsafe { Obj::owned(ffi::PyCell_New(content.as_ref().map_or(std::ptr::null_mut(), |c| c.ptr())))? };
+        let cell = self.made(cell);
+        self.frame().locals[n.index()] = Some(cell);
+        Ok(())
+    }
+
+    pub(super) fn op_convert(&mut self, conversion: Conversion) -> R<Flow> {
+        let value = self.pop();
+        let called = self.call_builtin(conversion.text(), vec![value])?;
+        self.take(called)
+    }
+
+    pub(super) fn format(&mut self, value: &Val, spec: Option<&Val>) -> R<Flow> {
+        if spec.is_none() && value.obj.class_is(types().str) {
+            self.push(value.clone());
+            return Ok(Flow::Next);
+        }
+        let mut args = vec![value.clone()];
+        args.extend(spec.cloned());
+        let called = self.call_builtin("format", args)?;
+        self.take(called)
+    }
+
+    pub(super) fn make_function(&mut self) -> R<()> {
+        let code = self.pop();
+        let globals = self.frame().globals.clone();
+        self.pinned(globals.clone());
+        // SAFETY: a code object and a dict.
+        let function = unsafe { Obj::owned(ffi::PyFunction_New(code.obj.ptr(), globals.ptr()))? };
+        if let Some(rec) = &mut self.rec {
+            rec.register(&function, crate::record::Origin::Made);
+        }
+        self.push(function);
+        Ok(())
+    }
+
+    pub(super) fn set_function_attribute(&mut self, attribute: FunctionAttribute) -> R<()> {
+        let (function, value) = (self.pop(), self.pop());
+        let object = self.settled(&value);
+        match attribute {
+            FunctionAttribute::Defaults => crate::recipe::set_function_part(&function.obj, "__defaults__", &object)?,
+            FunctionAttribute::KeywordDefaults => crate::recipe::set_function_part(&function.obj, "__kwdefaults__", &object)?,
+            FunctionAttribute::Closure => crate::recipe::set_function_part(&function.obj, "closure", &object)?,
+            FunctionAttribute::Annotations => {
+                let pairs = crate::obj::items_of(&object);
+                let dict = PyDict::new(py());
+                for pair in pairs.chunks(2) {
+                    dict.set_item(pair[0].bind(), pair[1].bind())?;
+                }
+                function.obj.bind().setattr("__annotations__", dict)?;
+            }
+        }
+        self.push(function);
+        Ok(())
+    }
+
+    pub(super) fn intrinsic(&mut self, intrinsic: Intrinsic1) -> R<()> {
+        let value = self.pop();
+        match intrinsic {
+            Intrinsic1::ListToTuple => {
+                let items = self.items_made_here(&value.obj);
+                let tuple = self.tuple(items)?;
+                self.push(tuple);
+            }
+            Intrinsic1::StopIterationError => {
+                let error = self.stop_iteration_error(&value.obj)?;
+                self.push(error);
+            }
+            other => return Err(PyRuntimeError::new_err(format!("oxytorch: the intrinsic {other} outside of a module"))),
+        }
+        Ok(())
+    }
+
+    pub(super) fn import_name(&mut self, n: Name) -> R<()> {
+        let (names, level, name) = (self.pop(), self.pop(), self.name(n));
+        let globals = self.frame().globals.clone();
+        let import = Obj::from(self.frame().builtins.clone().bind().get_item("__import__")?);
+        let module = import.call(&[name, globals, Obj::none(), names.obj, level.obj], None)?;
+        let module = self.pinned(module);
+        self.push(module);
+        Ok(())
+    }
+
+    pub(super) fn import_from(&mut self, n: Name) -> R<()> {
+        let (module, name) = (self.peek(1), self.name(n));
+        let value = match self.now(|vm| vm.load_attr(&module.clone().into(), &name)) {
+            Ok(value) => value,
+            Err(_) => {
+                let full = format!("{}.{}", module.attr("__name__")?.bind(), name.bind());
+                match py().import("sys")?.getattr("modules")?.get_item(&full) {
+                    Ok(found) => self.pinned(found.into()),
+                    Err(_) => {
+                        let text = format!("cannot import name {} from '{}'", name.text(), module.attr("__name__")?.bind());
+                        return Err(pyo3::exceptions::PyImportError::new_err(text));
+                    }
+                }
+            }
+        };
+        self.push(value);
+        Ok(())
+    }
+
+    pub fn name_error(&self, name: &Obj) -> PyErr {
+        PyNameError::new_err(format!("name '{}' is not defined", name.bind()))
+    }
+}
