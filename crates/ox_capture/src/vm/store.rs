@@ -4,7 +4,7 @@ use super::{Args, Called, R, Vm};
 use crate::attr::{is_data_descriptor, is_generic_store, type_lookup};
 use crate::lazy::is_lazy;
 use crate::obj::Obj;
-use crate::record::{Origin, Shadow, Val};
+use crate::record::{Origin, Recording, Shadow, Val};
 use crate::source::instance_dict;
 use crate::types::types;
 use ox_bytecode::Local;
@@ -236,12 +236,7 @@ impl Vm {
             }
             let stays_free = is_dict && value.free.is_some() && self.is_seen_by_others(&this);
             let value: Val = if stays_free { value } else { self.settled(&value).into() };
-            if let Some(rec) = &mut self.rec {
-                match is_dict {
-                    true => rec.mark_keys_changed(&this),
-                    false => rec.mark_opaque(&this),
-                }
-                rec.mark_written(&this, &index);
+            if let Some(rec) = self.mark_place(&this, &index, is_dict) {
                 match is_dict {
                     true => rec.stow_outside(&this, &index, &value),
                     false => rec.forget_place(&this, &index),
@@ -269,6 +264,17 @@ impl Vm {
             }
             Some(_) => self.store_for_real("operator.setitem", vec![object.clone(), key.clone(), value]),
         }
+    }
+
+    /// To be called before a place of a dict or list is written.
+    fn mark_place(&mut self, container: &Obj, index: &Obj, is_dict: bool) -> Option<&mut Recording> {
+        let rec = self.rec.as_deref_mut()?;
+        match is_dict {
+            true => rec.mark_keys_changed(container),
+            false => rec.mark_opaque(container),
+        }
+        rec.mark_written(container, index);
+        Some(rec)
     }
 
     /// Where it cannot be recorded, the rest of the call is Python's: such stores stand in loops over what was found, and a graph for each
@@ -299,12 +305,7 @@ impl Vm {
             if self.is_seen_by_others(&this) {
                 self.note("operator.delitem", vec![object.clone(), key.clone()])?;
             }
-            if let Some(rec) = &mut self.rec {
-                match is_dict {
-                    true => rec.mark_keys_changed(&this),
-                    false => rec.mark_opaque(&this),
-                }
-                rec.mark_written(&this, &index);
+            if let Some(rec) = self.mark_place(&this, &index, is_dict) {
                 match is_dict {
                     true => rec.forget_place(&this, &index),
                     false => rec.forget_places(&this),
