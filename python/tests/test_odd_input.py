@@ -265,6 +265,41 @@ def test_what_a_handler_raises_is_raised_once(kind, caught):
         torch.testing.assert_close(compiled(x()), x() + 1)
 
 
+@pytest.mark.parametrize("kind", (TimeoutError, KeyboardInterrupt))
+def test_what_a_handler_raises_while_a_graph_is_read(kind, monkeypatch):
+    """It comes when what the program holds is computed: no bug, and no other signal than the one that came."""
+    rung, interrupts, kept = [], [], []
+    plain = torch.fx.Node.all_input_nodes
+
+    def alarm(*_):
+        raise kind
+
+    def inputs(node):
+        if not rung:
+            rung.append(node)
+            signal.raise_signal(signal.SIGALRM)
+        return plain.fget(node)
+
+    def keeps(a):
+        kept.append(a + 1)
+        return kept[-1] * 2
+
+    compiled = oxytorch.compile(keeps)
+    before = [signal.signal(signal.SIGALRM, alarm), signal.signal(signal.SIGINT, lambda *_: interrupts.append(1))]
+    try:
+        with monkeypatch.context() as patched:
+            patched.setattr(torch.fx.Node, "all_input_nodes", property(inputs))
+            with pytest.raises(kind):
+                compiled(x())
+    finally:
+        signal.signal(signal.SIGALRM, before[0])
+        signal.signal(signal.SIGINT, before[1])
+    assert rung and not interrupts
+    torch.testing.assert_close(kept, [x() + 1])
+    for _ in range(3):
+        torch.testing.assert_close(compiled(x()), (x() + 1) * 2)
+
+
 FACTOR = 1.0
 
 

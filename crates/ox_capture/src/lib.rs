@@ -9,6 +9,7 @@
 //! - `source`, `guard`, `recipe`, `tree`: what a trace is, and how it runs without the machine.
 //! - `sizes`: sizes that are no constants.
 //! - `builtins`, `attr`, `types`, `state`, `numpy`: what is known of CPython, torch and NumPy.
+//! - `interrupt`: what signal handlers raise.
 //! - `warm`: which checks need not be made again.
 //! - `backend`: what the rest of oxytorch does for capture.
 //! - `callable`: what the user calls; `policy`: what is done with a call that no trace fits.
@@ -22,6 +23,7 @@ mod callable;
 mod explain;
 mod gc;
 mod guard;
+mod interrupt;
 mod lazy;
 mod log;
 mod numpy;
@@ -40,9 +42,10 @@ mod warm;
 
 pub use backend::{Backend, BoundGraph, Compiled, Sizes, TensorSpec};
 pub use callable::{Captured, Settings};
+pub use interrupt::is_interrupt;
 pub use log::{Topic, log};
 pub use obj::{Obj, items_of, py, tuple_of};
 pub use record::grad::GradMode;
 pub use sizes::SizeObject;
 pub use vm::at_line;
-pub use warm::{Depth, Words};
+pub use warm::{Depth, Portrait, Words};

@@ -8,12 +8,12 @@ use crate::pieces::{self, Pieces, Step};
 use crate::report::{LastCompile, remember};
 use crate::training::{Backward, TrainingCallable, Views, is_repeatable, reach};
 use crate::watched::watched;
+use ox_capture::is_interrupt;
 use ox_driver::{CompileError, OptionValue, Options, Panic, Race, Training, TrainingError, Wanted, guarded};
 use ox_ir::failure::{fault, inject};
 use ox_ir::{Device, Graph};
 use ox_ops::Noted;
 use ox_runtime::HostCalls;
-use pyo3::exceptions::PyException;
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{IntoPyDict, PyBool, PyCFunction, PyDict, PyFloat, PyInt, PyString, PyTuple};
@@ -301,7 +301,7 @@ fn refused<'py>(gm: &Bound<'py, PyAny>, refusal: Refusal) -> PyResult<Bound<'py,
     let reason = match refusal {
         Refusal::Bug(message) => return bug(gm, &message, None),
         // An interrupt says nothing of the graph.
-        Refusal::Python(error) if !error.is_instance_of::<PyException>(py) => return Err(error),
+        Refusal::Python(error) if is_interrupt(&error) => return Err(error),
         Refusal::Python(error) => return bug(gm, &format!("reading the graph raised {error}"), None),
         Refusal::Cut { what, .. } | Refusal::Fixed { why: what, .. } => what,
         Refusal::Undecided((fact, _)) => format!("it is not known whether {fact}"),

@@ -6,6 +6,7 @@ use super::graph::{GraphRecord, LazyEntry};
 use super::inspect::{Inspection, is_machine};
 use super::{Origin, Rec, Recording, Val};
 use crate::backend::Compiled;
+use crate::interrupt::postponing;
 use crate::lazy::become_real;
 use crate::log::{Topic, log};
 use crate::obj::{Obj, items_of, list_of, py, tuple_of};
@@ -13,7 +14,6 @@ use crate::recipe::Recipe;
 use crate::source::{Source, SourceId};
 use crate::state::TorchState;
 use crate::tree::{Effect, End, GraphCall, Segment, call_graph};
-use pyo3::exceptions::PyKeyboardInterrupt;
 use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::types::PyCFunction;
@@ -88,16 +88,8 @@ impl Recording {
     fn compile_in(&self, grad: bool, fx: &Obj, device: Option<&Obj>) -> PyResult<Compiled> {
         let _mode = GradMode::set(grad)?;
         let _autocast = NoAutocast::new()?;
-        match self.backend.compile(fx, device) {
-            // What the program holds must be computed first: the interrupt comes a little later.
-            Err(error) if error.is_instance_of::<PyKeyboardInterrupt>(py()) => {
-                let compiled = self.backend.compile(fx, device);
-                // SAFETY: as if the signal came now.
-                unsafe { ffi::PyErr_SetInterrupt() };
-                compiled
-            }
-            compiled => compiled,
-        }
+        // What the program holds must be computed, whatever comes meanwhile.
+        postponing(|| self.backend.compile(fx, device))
     }
 
     /// Lets go of made objects that nobody else holds, and with them of the lazy tensors inside: those are no results.

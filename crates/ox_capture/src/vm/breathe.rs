@@ -1,7 +1,9 @@
 //! Between instructions: signals are handled, and other threads get their turn, as in CPython's own loop.
 
 use super::{R, Vm};
+use crate::interrupt::take_late;
 use crate::obj::py;
+use pyo3::PyErr;
 use std::time::{Duration, Instant};
 
 /// How many loops and calls may begin between two looks.
@@ -30,14 +32,22 @@ impl Vm {
         }
         self.breath.steps = 0;
         if let Err(error) = py().check_signals() {
-            // Whatever the handler raised, and whoever catches it: no part of the function.
-            self.stop_recording()?;
-            return Err(error);
+            return Err(self.interrupted(error));
         }
         if self.breath.last.elapsed() >= TURN {
             py().detach(|| ());
             self.breath.last = Instant::now();
         }
         Ok(())
+    }
+
+    /// Whatever the handler raised, and whoever catches it: no part of the function.
+    fn interrupted(&mut self, error: PyErr) -> PyErr {
+        self.stop_recording().err().unwrap_or(error)
+    }
+
+    /// What a handler raised while a graph was compiled.
+    pub fn late_interrupt(&mut self) -> Option<PyErr> {
+        take_late().map(|error| self.interrupted(error))
     }
 }

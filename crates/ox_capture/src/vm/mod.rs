@@ -333,9 +333,9 @@ impl Vm {
     pub fn run(&mut self, base: usize) -> R<Val> {
         loop {
             let flow = self.step();
-            let flow = match (flow, PyErr::take(py())) {
-                (Err(error), _) | (_, Some(error)) => Err(error),
-                (flow, None) => flow,
+            let flow = match (flow, PyErr::take(py()), self.late_interrupt()) {
+                (_, _, Some(error)) | (Err(error), ..) | (_, Some(error), _) => Err(error),
+                (flow, ..) => flow,
             };
             self.notice_taint();
             let result = match flow {
