@@ -146,3 +146,32 @@ def test_out_that_gets_its_size():
         return out, out.shape
 
     check(into_empty, (x(),), breaks=1)
+
+
+def first_positive(t):
+    for n in range(20):
+        if t[n] > 0:
+            return t * n
+    return t
+
+
+def at(place):
+    t = -torch.ones(20)
+    t[place] = 1.0
+    return t
+
+
+@pytest.mark.filterwarnings("ignore:.*compiled for too many kinds")
+def test_ways_that_no_call_goes_again_are_not_traced_for_ever():
+    captured = _oxytorch.capture(first_positive, settings=[("recompile_limit", 4)])
+    segments = []
+    for place in reversed(range(20)):
+        assert_same(captured(at(place)), first_positive(at(place)))
+        segments.append(captured.stats()["segments"])
+    assert segments[4] > segments[3] and segments[5] == segments[-1]
+    # What is known serves, and what serves makes room.
+    for place in (19, 18, 17, 16, 15):
+        assert_same(captured(at(place)), first_positive(at(place)))
+    assert captured.stats()["segments"] == segments[-1]
+    assert_same(captured(at(3)), first_positive(at(3)))
+    assert captured.stats()["segments"] > segments[-1]

@@ -104,6 +104,8 @@ pub struct Tree {
     pub segments: Cell<u32>,
     /// How often the machine has recorded.
     pub traces: Cell<u32>,
+    /// Traces that began behind an action, and that no later call has come to.
+    pub unused: Shared<Vec<Rc<Segment>>>,
     /// Places of numbers that were seen to change from call to call.
     pub varying: Shared<FxHashSet<String>>,
     /// The same of tensors' dimensions.
@@ -127,6 +129,13 @@ impl Tree {
         let number = self.variables.get();
         self.variables.set(number + 1);
         number
+    }
+
+    pub fn note_unused<'a>(&self, segments: impl Iterator<Item = &'a Rc<Segment>>) {
+        self.unused.change(|unused| {
+            unused.retain(|segment| !segment.used.get());
+            unused.extend(segments.cloned());
+        });
     }
 
     pub fn source(&self, segment: u32, source: crate::source::Source) -> SourceId {

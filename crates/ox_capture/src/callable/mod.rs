@@ -137,7 +137,8 @@ impl Inner {
                         Some(next) if !matches!(next.end, End::GiveUp(_)) => segment = next,
                         Some(_) => return self.resume(tree, &segment, action, values, outcome, false),
                         None => {
-                            let record = self.may_grow(tree, Stance::now(), &action.branches, values, returned)?;
+                            let record = !self.grows_in_vain(tree)?
+                                && self.may_grow(tree, Stance::now(), &action.branches, values, returned)?;
                             return self.resume(tree, &segment, action, values, outcome, record);
                         }
                     }

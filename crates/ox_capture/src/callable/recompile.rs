@@ -64,6 +64,17 @@ impl Inner {
         if full && may_generalise { Ok(tree.general.replace(true)) } else { Ok(full) }
     }
 
+    /// Whether as many traces behind actions as there may be of one place were used by no later call: what comes there depends on values,
+    /// and each call would be traced.
+    pub(super) fn grows_in_vain(&self, tree: &Tree) -> PyResult<bool> {
+        let in_vain = tree.unused.read().iter().filter(|segment| !segment.used.get()).count() as i64;
+        let is_limit = in_vain >= self.setting("recompile_limit")?;
+        if is_limit {
+            self.tell_of_limit()?;
+        }
+        Ok(is_limit)
+    }
+
     pub(super) fn tell_of_limit(&self) -> PyResult<()> {
         let name = short(&self.function);
         self.backend.warn(&format!("oxytorch: {name} was compiled for too many kinds of calls; others run as they are"))

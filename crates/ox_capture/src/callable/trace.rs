@@ -3,6 +3,7 @@
 use super::Inner;
 use crate::gc::Rest;
 use crate::guard::Check;
+use crate::interrupt::take_late;
 use crate::log::place_of;
 use crate::obj::{Obj, entries_of, py};
 use crate::policy::Marks;
@@ -53,8 +54,8 @@ impl Inner {
                 Err(error) => drop(rec.meet(error.value(py()).clone().into(), action.result)),
             }
         }
-        let whole = vm.frames.is_empty();
-        self.finish(vm, |vm| match outcome {
+        let (whole, before) = (vm.frames.is_empty(), action.branches.len());
+        let result = self.finish(vm, |vm| match outcome {
             // The action was the whole function.
             Ok(object) if whole => Ok(pushed.unwrap_or_else(|| object.into())),
             Err(error) if whole => Err(error),
@@ -66,7 +67,9 @@ impl Inner {
                 Some(value) => Ok(value),
                 None => vm.run(0),
             },
-        })
+        });
+        tree.note_unused(action.branches.all().iter().skip(before));
+        result
     }
 
     pub(super) fn machine(&self, tree: &Rc<Tree>, rec: Option<Recording>, attach: Attach) -> PyResult<Vm> {
@@ -135,6 +138,9 @@ impl Inner {
         if let Some(why) = vm.gave_up.take() {
             let name = crate::source::short(&self.function);
             self.backend.warn(&format!("oxytorch: {name} runs as it is: {why}"))?;
+        }
+        if let Some(late) = take_late() {
+            return Err(late);
         }
         result.unwrap_or_else(|panic| {
             let text = panic.downcast_ref::<String>().cloned();
