@@ -37,17 +37,22 @@ pub struct Joint {
 }
 
 pub fn joint(graph: &Graph, wanted: &Wanted) -> Result<Joint, Undifferentiable> {
+    joined(graph, wanted, |work| work.copy_forward())
+}
+
+/// `copy` brings the original into the new graph.
+pub fn joined(graph: &Graph, wanted: &Wanted, copy: fn(&mut Work<'_>)) -> Result<Joint, Undifferentiable> {
     check_mutations(graph, wanted)?;
     let prepared = prepare(graph, wanted)?;
     let origin = |error: Undifferentiable| Undifferentiable { node: prepared.origin[error.node.index()], ..error };
-    differentiate(&prepared.graph, wanted).map_err(origin)
+    differentiate(&prepared.graph, wanted, copy).map_err(origin)
 }
 
-fn differentiate(graph: &Graph, wanted: &Wanted) -> Result<Joint, Undifferentiable> {
+fn differentiate(graph: &Graph, wanted: &Wanted, copy: fn(&mut Work<'_>)) -> Result<Joint, Undifferentiable> {
     let active = requires_grad(graph, wanted);
     let reached = reached(graph, wanted, &active);
     let mut work = Work::new(graph, active, reached);
-    work.copy_forward();
+    copy(&mut work);
     let tangents = work.seed(wanted);
     work.walk_back()?;
     Ok(work.finish(wanted, tangents))
@@ -65,13 +70,13 @@ fn check_mutations(graph: &Graph, wanted: &Wanted) -> Result<(), Undifferentiabl
     }
 }
 
-struct Work<'a> {
-    old: &'a Graph,
-    b: Builder,
+pub struct Work<'a> {
+    pub old: &'a Graph,
+    pub b: Builder,
     active: Vec<bool>,
     reached: Vec<bool>,
     /// Old nodes in the new graph.
-    renamed: Vec<NodeId>,
+    pub renamed: Vec<NodeId>,
     /// By old node, the sum of the gradients so far.
     grads: Vec<Option<NodeId>>,
     /// By old library call, those of its outputs.

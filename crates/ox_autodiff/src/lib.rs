@@ -1,6 +1,7 @@
 //! Graph to forward and backward Graph.
 //!
 //! - `joint`: the graph, then the gradients of its inputs, given those of its outputs; by the derivatives in `ox_ops::derive`.
+//! - `again`: gradients as a graph of their own, to be differentiated once more.
 //! - `prepare`: attention in a form that has a derivative.
 //! - `active`: which values carry a gradient.
 //! - `partition`: the joint graph cut in two: what the backward graph needs of the forward one is saved or computed again.
@@ -9,6 +10,7 @@
 //! - `text`: both as text.
 
 mod active;
+mod again;
 mod cost;
 mod flow;
 mod joint;
@@ -16,5 +18,6 @@ mod partition;
 mod prepare;
 mod text;
 
+pub use again::gradient_graph;
 pub use joint::{Joint, Undifferentiable, Wanted, joint};
 pub use partition::{Source, Split, partition};

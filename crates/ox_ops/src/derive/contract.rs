@@ -4,9 +4,9 @@ use super::{Gradients, Site, sum};
 use crate::builder::Builder;
 use crate::error::{OpError, OpResult};
 use crate::surface::Operator;
-use ox_ir::graph::{Arg, ConvAttrs, NodeId, Op, Post, Shape};
+use ox_ir::graph::{Arg, ConvAttrs, Library, NodeId, Op, Post, Shape};
 use ox_ir::{PointOp, Scalar, Sym};
-use smallvec::smallvec;
+use smallvec::{SmallVec, smallvec};
 
 pub fn matmul(b: &mut Builder, site: &Site<'_>) -> OpResult<Gradients> {
     let Op::Matmul { bias, add, alpha, beta, post: Post::None } = &site.node.op else {
@@ -114,4 +114,43 @@ fn conv_backward(b: &mut Builder, tensors: [NodeId; 3], attrs: &ConvAttrs, mask:
     let outs = [out(mask[0], tensors[1]), out(mask[1], tensors[2]), (dtype, none)];
     let outs = call.call(b, &tensors, &outs)?;
     Ok([mask[0].then_some(outs[0]), mask[1].then_some(outs[1])])
+}
+
+/// The derivative of that derivative: a convolution is linear in its argument and in its weight.
+pub fn conv_again(b: &mut Builder, site: &Site<'_>, call: &Library) -> OpResult<Gradients> {
+    let attrs = attrs_of(call).ok_or_else(|| OpError::unsupported("the derivative of this form of a convolution is torch's"))?;
+    let [grad, x, weight] = [0, 1, 2].map(|n| site.arg(n));
+    let [of_x, of_weight] = [0, 1].map(|n: usize| site.grads.get(n).copied().flatten());
+    let convolved = |b: &mut Builder, x: NodeId, weight: NodeId| b.add(Op::Conv(Box::new(attrs.clone())), &[x, weight]);
+    site.each(|n| match (n, of_x, of_weight) {
+        (0, Some(of_x), Some(of_weight)) => {
+            let terms = [convolved(b, of_x, weight)?, convolved(b, x, of_weight)?];
+            b.point(PointOp::Add, &terms).map(Some)
+        }
+        (0, Some(of_x), None) => convolved(b, of_x, weight).map(Some),
+        (0, None, Some(of_weight)) => convolved(b, x, of_weight).map(Some),
+        (1, _, Some(of_weight)) => Ok(conv_backward(b, [grad, x, of_weight], &attrs, [true, false])?[0]),
+        (2, Some(of_x), _) => Ok(conv_backward(b, [grad, of_x, weight], &attrs, [false, true])?[1]),
+        _ => Ok(None),
+    })
+}
+
+/// What `conv_backward` was called with.
+fn attrs_of(call: &Library) -> Option<ConvAttrs> {
+    let sizes = |n: usize| -> Option<SmallVec<[Sym; 3]>> {
+        let Some(Arg::List(items)) = call.args.get(n) else { return None };
+        items.iter().map(|item| if let Arg::Int(size) = item { Some(size.clone()) } else { None }).collect()
+    };
+    let (Some(Arg::Bool(transposed)), Some(Arg::Int(groups))) = (call.args.get(7), call.args.get(9)) else { return None };
+    Some(ConvAttrs {
+        stride: sizes(4)?,
+        padding: sizes(5)?,
+        dilation: sizes(6)?,
+        transposed: *transposed,
+        output_padding: sizes(8)?,
+        groups: groups.clone(),
+        bias: false,
+        add: false,
+        post: Post::None,
+    })
 }

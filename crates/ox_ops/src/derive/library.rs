@@ -1,7 +1,7 @@
 //! Calls of torch's operators that have a derivative: by another operator of torch's, or by Ops. The rest is differentiated by torch
 //! itself: the graph is cut there.
 
-use super::{Gradients, Site, attention, operators};
+use super::{Gradients, Site, attention, contract, operators};
 use crate::builder::Builder;
 use crate::error::{OpError, OpResult};
 use crate::surface::wrap_dim;
@@ -33,6 +33,9 @@ const RULES: &[(&str, Rule)] = &[
     ("aten::_upsample_bilinear2d_aa", operators::upsample),
     ("aten::_upsample_bicubic2d_aa", operators::upsample),
     ("aten::col2im", operators::col2im),
+    ("aten::convolution_backward", contract::conv_again),
+    // Eager's derivative of what is drawn is zero.
+    ("aten::bernoulli", |b, site, _| site.each(|n| Ok(Some(b.full_like(Scalar::Float(0.0), site.arg(n)))))),
 ];
 
 pub fn library(b: &mut Builder, site: &Site<'_>, call: &Library) -> OpResult<Gradients> {
