@@ -31,10 +31,12 @@ class CompiledFunction(torch.autograd.Function):
     def backward(ctx: Any, *grads: torch.Tensor | None) -> tuple[Any, ...]:
         if torch.is_grad_enabled():
             return None, None, *ctx.graph.again(ctx, grads)
-        gradients = ctx.graph.backward(ctx.sizes, ctx.saved_tensors, grads, ctx.next_functions)
+        saved = list(ctx.saved_tensors)
         if not _autograd._get_current_graph_task_keep_graph():
+            # From here on the list alone holds what was saved, and the program lets go of it piece by piece.
+            ctx.maybe_clear_saved_tensors()
             ctx.inputs = None
-        return None, None, *gradients
+        return None, None, *ctx.graph.backward(ctx.sizes, saved, grads, ctx.next_functions)
 
 
 def _version(tensor: torch.Tensor) -> int | None:

@@ -7,6 +7,7 @@ import pytest
 import torch
 import torch.autograd.forward_ad as forward_ad
 import torch.nn as nn
+import torch.nn.functional as F
 from training import DOORS
 
 both = pytest.mark.parametrize("door", DOORS)
@@ -114,3 +115,75 @@ def test_a_second_derivative_of_parameters_that_are_constants_of_the_graph_is_re
         result.sum().backward(create_graph=True)
     result.sum().backward()
     assert model.weight.grad is not None
+
+
+def drawn_alike(function, *args, **options):
+    """Value, gradient and second derivative of the compiled function; its random numbers are eager's in none of them, but the same in all."""
+    x = t_of(1, 40).exp().requires_grad_()
+    y = DOORS["capture"](function, **options)(x, *args)
+    (first,) = torch.autograd.grad(y.sum(), x, create_graph=True)
+    (second,) = torch.autograd.grad(first.sum(), x, create_graph=True)
+    (third,) = torch.autograd.grad(second.sum(), x)
+    return x.detach(), y.detach(), first.detach(), second.detach(), third
+
+
+@pytest.mark.parametrize("options", [{}, {"fallback_random": True}], ids=["ours", "eagers"])
+def test_derivatives_of_random_numbers_have_one_mask(options):
+    """The exponential function is its own derivative."""
+    x, y, first, second, third = drawn_alike(lambda x: F.dropout(x.exp(), 0.5), options=options)
+    compare.assert_same([first, second, third], [y, y, y])
+    assert 0 < int((y == 0).sum()) < 40
+
+
+def test_derivatives_stop_where_the_program_stops_them():
+    """In the second derivative as in the first; of what is detached the value counts."""
+    x, y, first, second, third = drawn_alike(lambda x: F.dropout(x.detach() * x**3, 0.5))
+    noise = y / x**4
+    torch.testing.assert_close([first, second, third], [noise * 3 * x**3, noise * 6 * x**2, noise * 6 * x])
+
+
+def convolved(t):
+    return F.conv1d(t.view(1, 2, 20).sin(), t[:12].view(2, 2, 3).cos(), padding=1).view(40)
+
+
+@pytest.mark.parametrize(
+    "function",
+    [torch.tanh, F.gelu, lambda t: F.softmax(t, 0), lambda t: F.layer_norm(t, (40,)), lambda t: F.log_softmax(t, 0).sin(), F.elu, torch.sqrt, convolved],
+    ids=["tanh", "gelu", "softmax", "layer_norm", "log_softmax", "elu", "sqrt", "convolution"],
+)
+def test_second_derivatives_of_ours_are_eagers(function):
+    """With a mask that drops hardly anything: then eager's derivatives are to be compared."""
+    g = lambda t: function(t) * t + F.dropout(torch.ones_like(t), 1e-12)
+    x = t_of(2, 40).double().exp().requires_grad_()
+
+    def derivatives(called):
+        y = called(x)
+        (first,) = torch.autograd.grad(y, x, t_of(3, 40).double(), create_graph=True)
+        (second,) = torch.autograd.grad(first, x, t_of(4, 40).double())
+        return first.detach(), second
+
+    compare.assert_same(derivatives(DOORS["capture"](g)), derivatives(g))
+
+
+def test_a_gradient_penalty_of_a_model_that_drops():
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(8, 16), nn.Tanh(), nn.Dropout(0.5), nn.Linear(16, 1))
+    called = DOORS["capture"](model)
+    x = t_of(1).requires_grad_()
+
+    def penalty(seed, weight):
+        torch.manual_seed(seed)
+        (gradient,) = torch.autograd.grad(called(x).sum(), x, create_graph=True)
+        return gradient.square().sum()
+
+    weight = model[0].weight
+    (slope,) = torch.autograd.grad(penalty(5, weight), weight)
+    direction = torch.randn_like(weight)
+    at = []
+    for step in (1e-3, -1e-3):
+        with torch.no_grad():
+            weight.add_(direction, alpha=step)
+        at.append(penalty(5, weight).detach().double())
+        with torch.no_grad():
+            weight.sub_(direction, alpha=step)
+    torch.testing.assert_close((slope * direction).sum().double(), (at[0] - at[1]) / 2e-3, rtol=2e-2, atol=1e-4)

@@ -52,6 +52,8 @@ pub struct Fixed<'a> {
     /// Read by a call among the primal nodes, and by one among the others; through views.
     read_before: Vec<bool>,
     read_behind: Vec<bool>,
+    /// Made by a kernel of the forward graph, and read by another behind a call.
+    carried: Vec<bool>,
     depth: Vec<u32>,
     level: Level,
 }
@@ -74,10 +76,12 @@ impl Level {
 }
 
 impl<'a> Fixed<'a> {
-    pub fn new(graph: &'a Graph, primal: &[bool], level: Level) -> Fixed<'a> {
+    /// `forward`: the nodes that the user's results are made of.
+    pub fn new(graph: &'a Graph, primal: &[bool], forward: &[bool], level: Level) -> Fixed<'a> {
         let count = graph.nodes.len();
-        let mut fixed =
-            Fixed { graph, read_before: vec![false; count], read_behind: vec![false; count], depth: vec![0; count], level };
+        let none = || vec![false; count];
+        let carried = carried(graph, forward);
+        let mut fixed = Fixed { graph, read_before: none(), read_behind: none(), carried, depth: vec![0; count], level };
         for id in graph.ids().filter(|id| graph.node(*id).op.is_call()) {
             for arg in &graph.node(id).args {
                 let base = view_base(graph, *arg).index();
@@ -108,7 +112,7 @@ impl<'a> Fixed<'a> {
     pub fn is_written(&self, id: NodeId) -> bool {
         let op = &self.graph.node(id).op;
         let in_memory = op.is_call() || matches!(op, Op::Project(_) | Op::Reduce { .. } | Op::Scan { .. } | Op::IndexPut { .. });
-        in_memory || self.read_before[id.index()]
+        in_memory || self.read_before[id.index()] || self.carried[id.index()]
     }
 
     pub fn is_fixed(&self, id: NodeId) -> bool {
@@ -126,6 +130,25 @@ impl<'a> Fixed<'a> {
             _ => self.level == Level::Cheap && self.read_before[id.index()] && self.read_behind[id.index()],
         }
     }
+}
+
+/// A sum that layer after layer is added to is in memory, though no call reads it.
+fn carried(graph: &Graph, forward: &[bool]) -> Vec<bool> {
+    let mut carried = vec![false; graph.nodes.len()];
+    // Calls on the longest way to a value.
+    let mut calls = vec![0u32; graph.nodes.len()];
+    for id in graph.ids() {
+        let node = graph.node(id);
+        let before = node.args.iter().map(|arg| calls[arg.index()]).max().unwrap_or(0);
+        calls[id.index()] = before + u32::from(node.op.is_call());
+        if !forward[id.index()] || node.op.is_view() {
+            continue;
+        }
+        for base in node.args.iter().map(|arg| view_base(graph, *arg)) {
+            carried[base.index()] |= before > calls[base.index()];
+        }
+    }
+    carried
 }
 
 /// What a view looks at.

@@ -115,7 +115,7 @@ impl<'a> Work<'a> {
 
     /// For each node, whether its value crosses from the forward to the backward graph.
     fn choose(&self, level: Level) -> Vec<bool> {
-        let fixed = Fixed::new(self.graph, &self.primal, level);
+        let fixed = Fixed::new(self.graph, &self.primal, &self.forward, level);
         let count = self.graph.nodes.len();
         let (source, sink) = (2 * count, 2 * count + 1);
         let mut network = Network::new(2 * count + 2);
@@ -249,7 +249,7 @@ impl<'a> Work<'a> {
 }
 
 /// Keeps the results, what `stays`, and what they need.
-fn retain(mut graph: Graph, stays: impl Fn(&ox_ir::Node) -> bool) -> Graph {
+pub fn retain(mut graph: Graph, stays: impl Fn(&ox_ir::Node) -> bool) -> Graph {
     let mut live: Vec<bool> = graph.nodes.iter().map(stays).collect();
     graph.roots().for_each(|root| live[root.index()] = true);
     for id in graph.ids().rev() {

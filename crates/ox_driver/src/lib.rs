@@ -23,11 +23,11 @@ mod training;
 
 pub use dump::write_bug;
 pub use options::{Mode, OptionValue, Options, OptionsError, nearest};
-pub use ox_autodiff::{Source, Undifferentiable, Wanted};
+pub use ox_autodiff::{Joint, Source, Undifferentiable, Wanted, gradient_graph};
 pub use ox_ir::failure::{Panic, guarded};
 pub use pipeline::{CompileError, Compiled, compile};
 pub use program::Program;
 pub use race::{Outcome, Race, Turn};
 pub use report::{PythonStep, Report};
 pub use settings::Setting;
-pub use training::{Training, TrainingError, compile_training};
+pub use training::{Training, TrainingError, compile_training, given};

@@ -92,6 +92,8 @@ pub struct Options {
     /// Kernels may write the new value of an input into the input itself. Not for users to say: whoever calls what is compiled then
     /// has to tell torch that the tensor has changed, and to see that it overlaps no other.
     pub overwrite_inputs: bool,
+    /// Inputs that are given away: a run lets go of them after their last use. Not for users to say, either.
+    pub given: Vec<u32>,
 }
 
 impl Default for Options {
@@ -105,6 +107,7 @@ impl Default for Options {
             compile_threads: 0,
             race_eager: Setting::find("race_eager").is_some_and(|setting| setting.get() != 0),
             overwrite_inputs: false,
+            given: Vec::new(),
             debug_dir: std::env::var_os("OXYTORCH_DEBUG_DIR").filter(|d| !d.is_empty()).map(PathBuf::from),
         }
     }

@@ -1,7 +1,7 @@
 //! What a compile gives: the Plan that runs at every call, and for frozen weights the one that runs before the first.
 
 use ox_ir::Plan;
-use ox_runtime::{Executable, RunError, Tensor, TensorRef};
+use ox_runtime::{Executable, Input, RunError, Tensor, TensorRef};
 use std::sync::{Arc, Mutex, PoisonError};
 
 pub struct Program {
@@ -61,6 +61,14 @@ impl Program {
         let mut all: Vec<TensorRef<'_>> = inputs.to_vec();
         all.extend(prepared.iter().map(|tensor| tensor.as_ref()));
         self.main.run(&all, sizes)
+    }
+
+    /// As `run`, with inputs that are let go as soon as they are not needed any more; not for frozen weights.
+    pub fn run_given(&self, inputs: Vec<Input<'_>>, sizes: &[i64]) -> Result<Vec<Tensor>, RunError> {
+        match self.prelude {
+            None => self.main.run_given(inputs, sizes),
+            Some(_) => Err(RunError::bug("inputs are given to a program with frozen weights")),
+        }
     }
 
     /// What runs at every call, if nothing runs before the first.

@@ -51,8 +51,15 @@ pub fn compile_training(
     let options = Options { freezing: false, overwrite_inputs: false, ..options.clone() };
     let forward = compile_into(&forward, &options, host.clone(), dump.inner("forward"))?;
     let graph = backward;
+    let options = Options { given: given(&sources), ..options };
     let backward = compile_into(&graph, &options, host, dump.inner("backward"))?;
     Ok(Training { forward, backward, graph, outputs, sources, gradients })
+}
+
+/// What was saved is nobody else's: the backward program may let go of it.
+pub fn given<'a>(sources: impl IntoIterator<Item = &'a Source>) -> Vec<u32> {
+    let saved = sources.into_iter().zip(0..).filter(|(source, _)| matches!(source, Source::Saved(_)));
+    saved.map(|(_, n)| n).collect()
 }
 
 fn differentiate(graph: &Graph, wanted: &Wanted, options: &Options, dump: &Dump) -> Result<Split, TrainingError> {

@@ -6,7 +6,7 @@ use crate::fx::{How, Imported, Refusal, import};
 use crate::kernels::log_kernels;
 use crate::pieces::{self, Pieces, Step};
 use crate::report::{LastCompile, remember};
-use crate::training::{Backward, TrainingCallable, Views, is_repeatable, reach};
+use crate::training::{Again, Backward, TrainingCallable, Views, reach};
 use crate::watched::watched;
 use ox_capture::is_interrupt;
 use ox_driver::{CompileError, OptionValue, Options, Panic, Race, Training, TrainingError, Wanted, guarded};
@@ -16,6 +16,7 @@ use ox_ops::Noted;
 use ox_runtime::HostCalls;
 use pyo3::intern;
 use pyo3::prelude::*;
+use pyo3::sync::PyOnceLock;
 use pyo3::types::{IntoPyDict, PyBool, PyCFunction, PyDict, PyFloat, PyInt, PyString, PyTuple};
 use std::cell::RefCell;
 use std::fmt::Display;
@@ -45,7 +46,7 @@ pub fn compile_graph<'py>(
     device: Option<Device>,
 ) -> PyResult<(Bound<'py, PyAny>, Vec<Noted>)> {
     let facts = RefCell::default();
-    let job = Job { options, device, fixed: false, recomputed: false, facts: &facts };
+    let job = Job { options, device, fixed: false, recomputed: false, covered: false, facts: &facts };
     let nodes = pieces::ordered(gm)?;
     let mut cuts = pieces::visible_cuts(&nodes)?;
     cuts.extend(pieces::region_cuts(&nodes)?);
@@ -68,6 +69,8 @@ struct Job<'a> {
     facts: &'a RefCell<Vec<Noted>>,
     /// Nothing but arguments is kept for backward, as `torch.utils.checkpoint` does it.
     recomputed: bool,
+    /// It runs under torch's own checkpoint.
+    covered: bool,
 }
 
 impl Job<'_> {
@@ -94,7 +97,7 @@ impl Job<'_> {
     }
 
     fn within(self, region: bool) -> Self {
-        Job { recomputed: self.recomputed || region, ..self }
+        Job { recomputed: self.recomputed || region && !self.covered, ..self }
     }
 
     /// A graph that is left to eager.
@@ -191,7 +194,7 @@ impl Job<'_> {
         log_kernels(&graph, compiled.backward.program.plan());
         remember(LastCompile { import, report: compiled.forward.report.clone(), python_calls, eager: None });
         let reach = reach(&graph, &gradients);
-        let repeatable = is_repeatable(&graph, &gradients, constants.len());
+        let again = Again::of(&graph, &gradients, constants.len());
         let Training { forward, backward, graph: of_gradients, sources, gradients: places, .. } = compiled;
         let backward = Backward {
             graph: of_gradients,
@@ -207,7 +210,8 @@ impl Job<'_> {
         let (program, broken) = (forward.program, AtomicBool::new(false));
         let race = Race::new(&graph, false);
         let native = NativeCallable { program, graph, slots, constants, outputs, eager, broken, pinned, race };
-        let callable = TrainingCallable { native, gradients, results, views, backward, repeatable };
+        let second = PyOnceLock::new();
+        let callable = TrainingCallable { native, gradients, results, views, backward, again, second };
         Ok(Bound::new(py, callable)?.into_any())
     }
 
@@ -228,12 +232,13 @@ impl Job<'_> {
     ) -> PyResult<Bound<'py, PyAny>> {
         let nodes = pieces::ordered(gm)?;
         let is_call = nodes.get(place).is_some_and(|node| pieces::is_computed(node).unwrap_or(false));
-        // Pieces of a checkpointed part would keep what goes from one to the next.
-        if !is_call || self.recomputed || pieces::computed(&nodes)? == 1 {
+        if !is_call || pieces::computed(&nodes)? == 1 {
             return self.refused(gm, Refusal::unsupported(what));
         }
         warn_once(gm.py(), &format!("oxytorch: one operation is left to eager for its gradient: {what}"))?;
-        self.in_pieces(gm, examples, &[place, place + 1], Some(place))
+        // Pieces of a checkpointed part keep what goes from one to the next: torch's own checkpoint takes it from them.
+        let job = Job { recomputed: false, covered: self.recomputed || self.covered, ..self };
+        self.as_it_was(job.in_pieces(gm, examples, &[place, place + 1], Some(place))?)
     }
 }
 

@@ -19,5 +19,5 @@ pub use calls::schema::{Schema, supports};
 pub use cuda::{GpuFunction, Properties, properties};
 pub use error::{Exception, RunError};
 pub use exec::known::Known;
-pub use exec::{Executable, Kernels, LoadedFn, free_idle_arenas, idle_arena_bytes};
+pub use exec::{Executable, Input, Kernels, LoadedFn, free_idle_arenas, idle_arena_bytes};
 pub use tensor::{Tensor, TensorRef};

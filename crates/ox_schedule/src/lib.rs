@@ -18,6 +18,7 @@ mod name;
 mod order;
 mod peak;
 mod prepare;
+mod repeated;
 mod reuse;
 mod roots;
 mod space;
@@ -42,11 +43,13 @@ pub struct ScheduleOptions {
     pub channels_last: bool,
     /// Let kernels write the new value of an input into the input itself.
     pub overwrite_inputs: bool,
+    /// Inputs that the caller gives away: they are let go after their last use.
+    pub given: Vec<u32>,
 }
 
 impl Default for ScheduleOptions {
     fn default() -> ScheduleOptions {
-        ScheduleOptions { target: Target::Cpu, channels_last: true, overwrite_inputs: false }
+        ScheduleOptions { target: Target::Cpu, channels_last: true, overwrite_inputs: false, given: Vec::new() }
     }
 }
 
@@ -76,6 +79,6 @@ pub fn schedule(graph: &Graph, options: &ScheduleOptions) -> Result<Plan, Schedu
     front::numbers_first(&mut plan);
     reuse::reuse(&mut plan, options.overwrite_inputs);
     build::share_kernels(&mut plan);
-    memory::place(&mut plan);
+    memory::place(&mut plan, &options.given);
     Ok(plan)
 }

@@ -2,7 +2,7 @@
 
 use crate::peak::lower_peak;
 use ox_ir::Sym;
-use ox_ir::plan::{BufId, Place, Plan, PlanOutput, Step};
+use ox_ir::plan::{BufId, Buffer, Place, Plan, PlanOutput, Step};
 
 const ALIGN: i64 = 64;
 
@@ -19,12 +19,23 @@ impl Life {
     }
 }
 
-/// Gives every arena buffer its offset and drops library buffers after their last use.
-pub fn place(plan: &mut Plan) {
+/// Gives every arena buffer its offset, and drops library buffers and `given` inputs after their last use.
+pub fn place(plan: &mut Plan, given: &[u32]) {
     let lives = lives(plan);
-    lower_peak(plan, &lives);
+    let given = given_buffers(plan, given);
+    lower_peak(plan, &lives, &given);
     assign_offsets(plan, &lives);
-    insert_drops(plan, &lives);
+    insert_drops(plan, &lives, &given);
+}
+
+/// For each buffer, whether it is an input that is nobody's any more once the last step has read it.
+fn given_buffers(plan: &Plan, given: &[u32]) -> Vec<bool> {
+    let is_seen = |n: u32| {
+        plan.outputs.iter().any(|output| matches!(output, PlanOutput::InputView { input, .. } if *input == n))
+            || plan.write_backs.iter().any(|write| write.input == n)
+    };
+    let is_given = |buffer: &Buffer| matches!(buffer.place, Place::Input(n) if given.contains(&n) && !is_seen(n));
+    plan.buffers.iter().map(is_given).collect()
 }
 
 pub fn lives(plan: &Plan) -> Vec<Option<Life>> {
@@ -119,13 +130,12 @@ fn symbolic_slot(slots: &mut Vec<(Sym, Sym, Vec<Life>)>, end: &mut Sym, life: Li
     at
 }
 
-fn insert_drops(plan: &mut Plan, lives: &[Option<Life>]) {
+fn insert_drops(plan: &mut Plan, lives: &[Option<Life>], given: &[bool]) {
     let mut dying: Vec<Vec<BufId>> = vec![Vec::new(); plan.steps.len()];
     for (k, buffer) in plan.buffers.iter().enumerate() {
         let id = BufId(k as u32);
-        if let (Place::Library, Some(life)) = (&buffer.place, lives[k])
-            && life.last < plan.steps.len()
-        {
+        let ends = given[k] || buffer.place == Place::Library;
+        if let Some(life) = lives[k].filter(|life| ends && life.last < plan.steps.len()) {
             dying[life.last].push(id);
         }
     }

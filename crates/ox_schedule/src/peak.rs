@@ -31,8 +31,8 @@ struct Packing {
 }
 
 /// Makes tensors of intermediates where that lowers the most that a run holds. Nothing is done where sizes are not known.
-pub fn lower_peak(plan: &mut Plan, lives: &[Option<Life>]) {
-    let Some((intermediates, others)) = timeline(plan, lives) else { return };
+pub fn lower_peak(plan: &mut Plan, lives: &[Option<Life>], given: &[bool]) {
+    let Some((intermediates, others)) = timeline(plan, lives, given) else { return };
     let whole = pack(&intermediates, i64::MAX);
     let mut best = (whole.arena + others.iter().max().copied().unwrap_or(0), whole);
     let ideal = peak(&others, intermediates.iter());
@@ -52,13 +52,14 @@ pub fn lower_peak(plan: &mut Plan, lives: &[Option<Life>]) {
     }
 }
 
-/// The arena's buffers, and the bytes of all other memory that is made in each step.
-fn timeline(plan: &Plan, lives: &[Option<Life>]) -> Option<(Vec<Intermediate>, Vec<i64>)> {
+/// The arena's buffers, and the bytes of all other memory that is made in each step, or let go behind it.
+fn timeline(plan: &Plan, lives: &[Option<Life>], given: &[bool]) -> Option<(Vec<Intermediate>, Vec<i64>)> {
     let mut others: Vec<i64> = plan.steps.iter().map(|step| scratch(plan, step)).collect::<Option<_>>()?;
     let mut intermediates = Vec::new();
     for (buf, (buffer, life)) in plan.buffers.iter().zip(lives).enumerate() {
         let Some(life) = *life else { continue };
         match buffer.place {
+            Place::Input(_) if given[buf] => add(&mut others, Life { first: 0, ..life }, bytes_of(buffer)?),
             Place::Input(_) => {}
             Place::Arena(_) => intermediates.push(Intermediate { buf, life, bytes: bytes_of(buffer)? }),
             Place::Output(_) | Place::Library => add(&mut others, life, bytes_of(buffer)?),

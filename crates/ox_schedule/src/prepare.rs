@@ -135,7 +135,7 @@ impl Prepared {
         self.strides[id.index()].clone()
     }
 
-    fn push(&mut self, node: Node, strides: Shape) -> NodeId {
+    pub fn push(&mut self, node: Node, strides: Shape) -> NodeId {
         self.strides.push(strides);
         self.graph.push(node)
     }
@@ -239,7 +239,7 @@ impl Prepared {
         Some(if same_strides(shape, &strides, &dense) { dense } else { strides })
     }
 
-    fn push_copy(&mut self, of: NodeId, strides: Shape) -> NodeId {
+    pub fn push_copy(&mut self, of: NodeId, strides: Shape) -> NodeId {
         let (ty, location) = (self.graph.ty(of).clone(), self.graph.node(of).location);
         self.push(Node { op: Op::Cast, args: [of].into_iter().collect(), ty, location }, strides)
     }
@@ -271,6 +271,11 @@ impl Prepared {
             }
             let base = view_base(&self.graph, output.value);
             if self.can_return(k) && taken.insert(base) {
+                continue;
+            }
+            if let Some(repeated) = self.push_repeated(output.value, &output.strides) {
+                self.graph.outputs[k].value = repeated;
+                taken.insert(view_base(&self.graph, repeated));
                 continue;
             }
             let shape = &self.graph.ty(output.value).shape;

@@ -13,7 +13,7 @@ use ox_ir::{DType, Device, PointOp, Scalar, Sym, TensorType, Var};
 use rustc_hash::FxHashMap;
 
 pub use broadcast::broadcast_shapes;
-pub use random::Draw;
+pub use random::{Draw, is_seed};
 
 pub struct Builder {
     graph: Graph,

@@ -53,6 +53,7 @@ impl Builder {
         Ok(key)
     }
 
+    /// See `is_seed`.
     fn seed(&mut self) -> OpResult<NodeId> {
         let ty = TensorType { dtype: DType::I64, device: self.device, shape: Shape::new() };
         let device = (self.device != Device::Cpu).then(|| ("device".to_string(), Arg::Device(self.device)));
@@ -66,6 +67,12 @@ impl Builder {
         };
         Ok(self.library(library, &[])?[0])
     }
+}
+
+/// Whether a call draws a seed.
+pub fn is_seed(call: &Library) -> bool {
+    let is_generator = |(name, _): &(String, Arg)| name == "generator";
+    call.effect && call.callee.name() == "aten::randint" && call.args.len() == 2 && !call.kwargs.iter().any(is_generator)
 }
 
 impl Draw {

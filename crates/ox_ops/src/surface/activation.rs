@@ -91,10 +91,16 @@ fn leaky_relu(b: &mut Builder, a: &mut Bound) -> OpResult<Value> {
 }
 
 fn rrelu(b: &mut Builder, a: &mut Bound) -> OpResult<Value> {
-    if a.boolean("training")? {
-        return Err(OpError::unsupported("rrelu in training"));
+    let (x, lower, upper) = (float_input(b, a)?, a.float("lower")?, a.float("upper")?);
+    if !a.boolean("training")? {
+        return Ok(b.in_compute_type(x, |b, x| leak(b, x, (lower + upper) / 2.0))?.into());
     }
-    let (x, slope) = (float_input(b, a)?, (a.float("lower")? + a.float("upper")?) / 2.0);
+    if !(lower <= upper && (upper - lower).is_finite()) {
+        return Err(OpError::unsupported(format!("slopes from {lower} to {upper}")));
+    }
+    let (shape, wide) = (b.shape(x), b.dtype(x).compute());
+    let share = b.draw(None, &shape)?.uniform(b, wide)?;
+    let slope = (Expr::Node(share) * (upper - lower) + lower).build(b)?;
     Ok(b.in_compute_type(x, |b, x| leak(b, x, slope))?.into())
 }
 

@@ -1,6 +1,6 @@
 //! Second derivatives: the gradients as functions of the inputs and of the results' gradients, by eager, which computes everything again.
 
-use super::TrainingCallable;
+use super::{Again, TrainingCallable};
 use ox_capture::GradMode;
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::intern;
@@ -8,8 +8,8 @@ use pyo3::prelude::*;
 use pyo3::types::{IntoPyDict, PyList, PyTuple};
 
 const NOT_AGAIN: &str = "oxytorch: a second derivative (create_graph=True) needs the graph to be computed again by eager, and this one \
-    changes what it reads, holds parameters as constants, was checkpointed or has random numbers of its own; compile the function without \
-    that part, or run it in eager; options={\"fallback_random\": True} takes random numbers from eager";
+    changes what it reads, holds parameters as constants, was checkpointed or has random numbers of its own beside others; compile the \
+    function without that part, or run it in eager; options={\"fallback_random\": True} takes random numbers from eager";
 
 impl TrainingCallable {
     /// `ctx` is the autograd function's, of the call that is differentiated.
@@ -22,8 +22,11 @@ impl TrainingCallable {
         // Whoever has let go of the graph gets torch's own words for it.
         ctx.getattr(intern!(py, "saved_tensors"))?;
         let given = ctx.getattr(intern!(py, "inputs"))?;
-        if !self.repeatable || given.is_none() {
+        if self.again == Again::Never || given.is_none() {
             return Err(PyRuntimeError::new_err(NOT_AGAIN));
+        }
+        if self.again == Again::Natively {
+            return self.natively(ctx, given.cast::<PyTuple>()?, grads);
         }
         let text = "oxytorch: create_graph=True: this backward pass is computed by eager";
         py.import(intern!(py, "warnings"))?.call_method1(intern!(py, "warn"), (text,))?;
@@ -103,13 +106,13 @@ impl TrainingCallable {
 }
 
 /// The state of torch's generator, until it is dropped.
-struct RandomState<'py> {
+pub struct RandomState<'py> {
     before: Option<Bound<'py, PyAny>>,
 }
 
 impl<'py> RandomState<'py> {
     /// None leaves it as it is.
-    fn set(state: &Bound<'py, PyAny>) -> PyResult<RandomState<'py>> {
+    pub fn set(state: &Bound<'py, PyAny>) -> PyResult<RandomState<'py>> {
         let py = state.py();
         let torch = py.import(intern!(py, "torch"))?;
         let before = torch.call_method0(intern!(py, "get_rng_state"))?;

@@ -1,7 +1,7 @@
 //! The backward program.
 
+use super::TrainingCallable;
 use super::chosen::Choice;
-use super::{TrainingCallable, unwrap_all};
 use crate::error::{Verdict, judge, report_bug};
 use crate::tensor::Crossing;
 use crate::torch::{Torch, device_object};
@@ -9,11 +9,11 @@ use ox_driver::{CompileError, Options, Program, Source};
 use ox_ir::Graph;
 use ox_ir::Scalar;
 use ox_ir::graph::{Node, Op};
-use ox_runtime::{HostCalls, TensorRef};
+use ox_runtime::{HostCalls, Input};
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::intern;
 use pyo3::prelude::*;
-use pyo3::types::{IntoPyDict, PyTuple};
+use pyo3::types::{IntoPyDict, PyList, PyTuple};
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// Programs for gradients. Which results have one is seen when they come.
@@ -44,22 +44,22 @@ impl Backward {
         py: Python<'py>,
         callable: &TrainingCallable,
         sizes: &[i64],
-        saved: &Bound<'py, PyTuple>,
+        saved: &Bound<'py, PyList>,
         grads: &Bound<'py, PyTuple>,
         asked: Option<Vec<bool>>,
     ) -> PyResult<Bound<'py, PyTuple>> {
         let present: Vec<bool> = grads.iter_borrowed().map(|grad| !grad.is_none()).collect();
         let choice = Choice { present, asked };
         let special = self.special(py, &choice)?;
-        let objects = self.operands(py, sizes, saved, grads, special.is_none())?;
+        let Operands { inputs, _lent } = self.operands(py, sizes, saved, grads, special.is_none())?;
         let program = special.as_ref().unwrap_or(&self.program);
         let crossing = Crossing::get(py)?;
-        let handles = unwrap_all(crossing, objects.into_iter())?;
-        let inputs: Vec<TensorRef<'_>> = handles.iter().map(|(_, handle)| *handle).collect();
-        let tensors = match py.detach(|| program.run(&inputs, sizes)) {
+        let tensors = match py.detach(|| program.run_given(inputs, sizes)) {
             Ok(tensors) => tensors,
             Err(error) => return Err(self.failed(py, callable, judge(py, error))?),
         };
+        // What follows is the optimizer's: it needs as much as the gradients take, and eager holds nothing then.
+        ox_runtime::free_idle_arenas();
         // A program of its own gives only what was asked for.
         let is_given = |n: &u32| special.is_none() || choice.asks_for(&self.gradients, *n);
         let mut out = Vec::with_capacity(self.gradients.len());
@@ -73,28 +73,32 @@ impl Backward {
         PyTuple::new(py, out)
     }
 
-    /// What the program is called with: what was saved, and the gradients that there are, laid out as it expects them.
-    fn operands<'py>(
+    /// What the program is called with: what was saved, which is taken out of the list, and the gradients that there are, laid out as
+    /// it expects them.
+    fn operands<'a, 'py>(
         &self,
         py: Python<'py>,
         sizes: &[i64],
-        saved: &Bound<'py, PyTuple>,
+        saved: &Bound<'py, PyList>,
         grads: &Bound<'py, PyTuple>,
         all: bool,
-    ) -> PyResult<Vec<Bound<'py, PyAny>>> {
-        let mut saved = saved.iter();
-        let mut objects = Vec::with_capacity(self.sources.len());
+    ) -> PyResult<Operands<'a, 'py>> {
+        let crossing = Crossing::get(py)?;
+        let mut operands = Operands { inputs: Vec::with_capacity(self.sources.len()), _lent: Vec::new() };
+        let mut saved = taken(saved)?.into_iter();
+        let mut next = || saved.next().ok_or_else(|| PyRuntimeError::new_err("oxytorch: a saved tensor is missing"));
         for (place, source) in self.sources.iter().enumerate() {
             match source {
                 Source::Gradient(n) => match grads.get_item(*n as usize)? {
-                    grad if !grad.is_none() => objects.push(grad.call_method0(intern!(py, "contiguous"))?),
-                    _ if all => objects.push(self.zeros(py, place, sizes)?),
+                    grad if !grad.is_none() => operands.lend(crossing, grad.call_method0(intern!(py, "contiguous"))?)?,
+                    _ if all => operands.lend(crossing, self.zeros(py, place, sizes)?)?,
                     _ => {}
                 },
-                _ => objects.push(saved.next().ok_or_else(|| PyRuntimeError::new_err("oxytorch: a saved tensor is missing"))?),
+                Source::Saved(_) => operands.inputs.push(Input::Given(crossing.own(&next()?)?)),
+                Source::Input(_) | Source::Output(_) => operands.lend(crossing, next()?)?,
             }
         }
-        Ok(objects)
+        Ok(operands)
     }
 
     /// Zeros for an input of the graph.
@@ -106,6 +110,12 @@ impl Backward {
         let (dtype, device) = (Torch::get(py)?.dtype_object(py, ty.dtype), device_object(py, ty.device)?);
         let kwargs = [("dtype", dtype), ("device", device)].into_py_dict(py)?;
         py.import(intern!(py, "torch"))?.call_method(intern!(py, "zeros"), (PyTuple::new(py, shape)?,), Some(&kwargs))
+    }
+
+    /// Zeros in the place of the gradient of a result.
+    pub fn zeros_of<'py>(&self, py: Python<'py>, result: u32, sizes: &[i64]) -> PyResult<Bound<'py, PyAny>> {
+        let place = self.sources.iter().position(|source| *source == Source::Gradient(result));
+        self.zeros(py, place.ok_or_else(|| PyRuntimeError::new_err("oxytorch: no such gradient"))?, sizes)
     }
 
     /// The program for this choice, if it is another than that for everything.
@@ -139,7 +149,9 @@ impl Backward {
         let mut graph = without_inputs(&self.graph, &missing);
         let mut n = 0..;
         graph.outputs.retain(|_| n.next().is_some_and(|n| choice.asks_for(&self.gradients, n)));
-        ox_driver::compile(&graph, &self.options, self.host.clone()).map(|compiled| compiled.program)
+        let given = ox_driver::given(self.sources.iter().filter(|source| !choice.lacks(source)));
+        let options = Options { given, ..self.options.clone() };
+        ox_driver::compile(&graph, &options, self.host.clone()).map(|compiled| compiled.program)
     }
 
     fn failed(&self, py: Python<'_>, callable: &TrainingCallable, verdict: Verdict) -> PyResult<PyErr> {
@@ -152,6 +164,28 @@ impl Backward {
             }
         })
     }
+}
+
+/// Inputs of a run, and the objects that keep those alive that are not given away.
+struct Operands<'a, 'py> {
+    inputs: Vec<Input<'a>>,
+    _lent: Vec<Bound<'py, PyAny>>,
+}
+
+impl<'py> Operands<'_, 'py> {
+    fn lend(&mut self, crossing: &Crossing, object: Bound<'py, PyAny>) -> PyResult<()> {
+        // SAFETY: the object is kept as long as the handle.
+        self.inputs.push(Input::Lent(unsafe { crossing.unwrap(&object)? }));
+        self._lent.push(object);
+        Ok(())
+    }
+}
+
+/// The items of a list, which is empty then.
+fn taken<'py>(list: &Bound<'py, PyList>) -> PyResult<Vec<Bound<'py, PyAny>>> {
+    let items = list.iter().collect();
+    list.del_slice(0, list.len())?;
+    Ok(items)
 }
 
 /// The graph with zeros in the place of some inputs.

@@ -1,4 +1,4 @@
-//! Which gradients come in and which are asked for: `torch.autograd.grad` asks for some.
+//! Which gradients come in and which are asked for: `torch.autograd.grad` and `backward(inputs=...)` ask for some.
 
 use super::Backward;
 use ox_driver::Source;
@@ -47,15 +47,10 @@ impl Backward {
                 asked.push(false);
                 continue;
             }
-            let leaf = node.getattr(intern!(py, "next_functions"))?.len()? == 0;
-            let answer = will.call1((&node,)).and_then(|will| will.is_truthy());
-            // Of a leaf, it says yes if everything is asked for (or that one, by `backward(inputs=...)`: then all are computed), and
-            // raises if `autograd.grad` asks for it.
-            if leaf && matches!(answer, Ok(true)) {
-                return Ok(None);
-            }
-            asked.push(answer.unwrap_or(true));
-            is_partial |= asked.last() == Some(&false);
+            // It raises for a leaf that `autograd.grad` asks for.
+            let is_asked = will.call1((&node,)).and_then(|will| will.is_truthy()).unwrap_or(true);
+            asked.push(is_asked);
+            is_partial |= !is_asked;
         }
         Ok(is_partial.then_some(asked))
     }

@@ -3,17 +3,19 @@
 //! - `views`: results that share memory are made outside of that function, by torch, so that autograd knows of it.
 //! - `reach`: between which inputs and results gradients flow.
 //! - `backward`: the program for the gradients that there are; `chosen`: which of them are asked for.
-//! - `again`: second derivatives.
+//! - `again`: second derivatives by eager; `second`: those of graphs with random numbers of our own.
 //! - here: the callable, and its forward.
 
 mod again;
 mod backward;
 mod chosen;
 mod reach;
+mod second;
 mod views;
 
 pub use backward::Backward;
-pub use reach::{has_effects, is_repeatable, reach};
+pub use reach::{Again, has_effects, reach};
+pub use second::Second;
 pub use views::{Place, Views};
 
 use crate::callable::{NativeCallable, Sizes};
@@ -41,8 +43,9 @@ pub struct TrainingCallable {
     pub(crate) results: usize,
     pub(crate) views: Views,
     pub(crate) backward: Backward,
-    /// Whether the same gradients come out if eager computes everything again.
-    pub(crate) repeatable: bool,
+    /// How a second derivative is taken.
+    pub(crate) again: Again,
+    pub(crate) second: PyOnceLock<Second>,
 }
 
 #[pymethods]
@@ -127,12 +130,12 @@ impl TrainingCallable {
         Ok((PyTuple::new(py, results)?, saved, PyList::new(py, plain)?))
     }
 
-    /// The gradients of all inputs, None where nothing flows.
+    /// The gradients of all inputs, None where nothing flows. `saved` is empty afterwards.
     fn backward<'py>(
         &self,
         py: Python<'py>,
         sizes: Vec<i64>,
-        saved: &Bound<'py, PyTuple>,
+        saved: &Bound<'py, PyList>,
         grads: &Bound<'py, PyTuple>,
         following: &Bound<'py, PyTuple>,
     ) -> PyResult<Bound<'py, PyTuple>> {
@@ -140,16 +143,16 @@ impl TrainingCallable {
         self.backward.run(py, self, &sizes, saved, grads, asked)
     }
 
-    /// Whether random numbers may be drawn that eager would draw again.
-    /// Whether eager could compute it again: then its inputs are kept for a second derivative.
+    /// Whether it could be computed again: then its inputs are kept for a second derivative.
     #[getter]
     fn repeatable(&self) -> bool {
-        self.repeatable
+        self.again != Again::Never
     }
 
+    /// Whether random numbers may be drawn that would then be drawn again.
     #[getter]
     fn draws(&self) -> bool {
-        self.repeatable && has_effects(&self.native.graph)
+        self.again != Again::Never && has_effects(&self.native.graph)
     }
 
     /// The gradients of all inputs as functions of them, for a second derivative.

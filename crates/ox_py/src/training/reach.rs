@@ -1,8 +1,9 @@
 //! Between which inputs and results of a graph gradients flow.
 
 use crate::fx::Gradients;
-use ox_ir::graph::{NodeId, Op};
+use ox_ir::graph::{Library, NodeId, Op};
 use ox_ir::{Graph, PointOp};
+use ox_ops::is_seed;
 
 /// For each result, which inputs its gradient flows to.
 pub fn reach(graph: &Graph, gradients: &Gradients) -> Vec<Vec<bool>> {
@@ -40,24 +41,44 @@ fn inputs_below(graph: &Graph, from: NodeId, step: &dyn Fn(NodeId) -> bool) -> V
     found
 }
 
-/// Whether eager, computing the graph once more behind it, comes to the same gradients: its random numbers are eager's, nothing that the
-/// results depend on is written, and all that a gradient is asked for is an argument. The last `constants` inputs are none: eager takes those from the module, where
-/// what flows to them here cannot be told from what flows to them by way of arguments.
-pub fn is_repeatable(graph: &Graph, gradients: &Gradients, constants: usize) -> bool {
-    if draws_itself(graph) {
-        return false;
+/// How a graph is computed once more behind it, with gradients that can be differentiated.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Again {
+    ByEager,
+    /// By a graph of ours: its random numbers are our own.
+    Natively,
+    Never,
+}
+
+impl Again {
+    /// Not where the same gradients would not come out: something that the results depend on is written, or something is done that must not be
+    /// done twice. Of the last `constants` inputs eager takes its own from the module, where what flows to them here cannot be told from what
+    /// flows to them by way of arguments.
+    pub fn of(graph: &Graph, gradients: &Gradients, constants: usize) -> Again {
+        let results = graph.outputs.iter().zip(&gradients.outputs).filter(|(_, wanted)| **wanted);
+        let mut read = results.flat_map(|(output, _)| inputs_below(graph, output.value, &|_| true).into_iter().enumerate());
+        if read.any(|(input, read)| read && graph.mutations.iter().any(|mutation| mutation.input as usize == input)) {
+            return Again::Never;
+        }
+        let mut of_constants = gradients.inputs.iter().rev().take(constants);
+        match draws_itself(graph) {
+            true if effects(graph).all(is_seed) => Again::Natively,
+            false if !of_constants.any(|wanted| *wanted) => Again::ByEager,
+            _ => Again::Never,
+        }
     }
-    if gradients.inputs.iter().rev().take(constants).any(|wanted| *wanted) {
-        return false;
-    }
-    let results = graph.outputs.iter().zip(&gradients.outputs).filter(|(_, wanted)| **wanted);
-    let mut read = results.flat_map(|(output, _)| inputs_below(graph, output.value, &|_| true).into_iter().enumerate());
-    !read.any(|(input, read)| read && graph.mutations.iter().any(|mutation| mutation.input as usize == input))
 }
 
 /// Whether it calls functions that may draw random numbers.
 pub fn has_effects(graph: &Graph) -> bool {
-    graph.nodes.iter().any(|node| matches!(&node.op, Op::Library(library) if library.effect))
+    effects(graph).next().is_some()
+}
+
+fn effects(graph: &Graph) -> impl Iterator<Item = &Library> {
+    graph.nodes.iter().filter_map(|node| match &node.op {
+        Op::Library(library) if library.effect => Some(&**library),
+        _ => None,
+    })
 }
 
 /// Whether it has random numbers that eager has not.

@@ -34,13 +34,13 @@ pub fn together(actions: Vec<Action>, buffers: &[Buffer]) -> Vec<Action> {
     for action in actions {
         match action {
             Action::Launch(launch) if !launch.checked => {
-                if !group.admits(&launch, buffers) {
-                    std::mem::take(&mut group).finish(&mut out);
+                match group.admits(&launch, buffers) {
+                    true => group.go_on(&mut out),
+                    false => std::mem::take(&mut group).finish(&mut out),
                 }
                 group.push(launch, buffers);
             }
-            // Memory may as well be made before the launches that wait.
-            Action::Allocate(buf) => out.push(Action::Allocate(buf)),
+            Action::Allocate(_) | Action::Drop(_) if !group.launches.is_empty() => group.behind.push(action),
             other => {
                 std::mem::take(&mut group).finish(&mut out);
                 out.push(other);
@@ -85,6 +85,10 @@ struct Group {
     launches: Vec<Launch>,
     read: Memory,
     written: Memory,
+    /// Buffers that nobody needs behind them.
+    dead: Vec<usize>,
+    /// What is done with memory behind the last of them.
+    behind: Vec<Action>,
 }
 
 impl Group {
@@ -104,12 +108,24 @@ impl Group {
         self.launches.push(launch);
     }
 
+    /// Another launch follows: memory may as well be made before all of them, and let go behind.
+    fn go_on(&mut self, out: &mut Vec<Action>) {
+        for action in self.behind.drain(..) {
+            match action {
+                Action::Drop(buf) => self.dead.push(buf),
+                made => out.push(made),
+            }
+        }
+    }
+
     fn finish(mut self, out: &mut Vec<Action>) {
         match self.launches.len() {
             0 => {}
             1 => out.extend(self.launches.pop().map(Action::Launch)),
             _ => out.push(Action::Batch(Batch::new(self.launches))),
         }
+        out.extend(self.dead.into_iter().map(Action::Drop));
+        out.append(&mut self.behind);
     }
 }
 

@@ -1,6 +1,6 @@
 //! The state of one run.
 
-use super::arena::Room;
+use super::arena::Arena;
 use super::known::Known;
 use super::layout::Env;
 use super::prepare::{Home, Operand, Prepared, Window};
@@ -99,11 +99,13 @@ pub struct Run<'a> {
     pub stream: Option<Stream>,
     pub host: &'a dyn HostCalls,
     pub inputs: Inputs<'a>,
+    /// Those inputs that the run holds itself, until it is done with them.
+    pub held: Vec<Option<Tensor>>,
     pub known: Option<&'a Known>,
     pub env: Env<'a>,
     pub threads: usize,
     pub frame: Frame,
-    pub arena: Option<Room>,
+    pub arena: Option<Arena>,
     /// Something was done that must not be done twice.
     pub spent: bool,
 }

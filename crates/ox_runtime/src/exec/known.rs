@@ -89,7 +89,7 @@ impl Executable {
         for at in &known.varying {
             check_input(self.abi, &prepared.inputs, self.device, *at, inputs.get(*at))?;
         }
-        self.run_prepared(prepared, inputs, sizes, Some(known))
+        self.run_prepared(prepared, inputs, sizes, Some(known), Vec::new())
     }
 }
 

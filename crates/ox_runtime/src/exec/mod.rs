@@ -3,11 +3,13 @@
 mod arena;
 mod batch;
 pub(crate) mod frame;
+mod given;
 mod guards;
 pub mod known;
 mod launch;
 pub(crate) mod layout;
 mod outputs;
+mod pages;
 pub(crate) mod prepare;
 mod profile;
 
@@ -19,13 +21,14 @@ use crate::tensor::{Tensor, TensorRef};
 use arena::Pool;
 pub use arena::{free_idle_arenas, idle_arena_bytes};
 use frame::{Frame, Inputs, Run};
+pub use given::Input;
 use guards::Guards;
 use known::Known;
 use layout::{Env, Layout};
 use ox_ir::Device;
 use ox_ir::abi::KernelFn;
 use ox_ir::failure::{Panic, fault, guarded};
-use ox_ir::plan::{CheckKind, Plan};
+use ox_ir::plan::{CheckKind, Plan, Step};
 use prepare::{Action, Prepared, prepare};
 use profile::Profile;
 use std::any::Any;
@@ -99,7 +102,7 @@ impl Executable {
     pub fn run(&self, inputs: &[TensorRef<'_>], sizes: &[i64]) -> Result<Vec<Tensor>, RunError> {
         let prepared = self.prepared(sizes)?;
         check_inputs(self.abi, &prepared.inputs, self.device, inputs)?;
-        self.run_prepared(&prepared, Inputs { all: inputs, given: &[] }, sizes, None)
+        self.run_prepared(&prepared, Inputs { all: inputs, given: &[] }, sizes, None, Vec::new())
     }
 
     fn run_prepared(
@@ -108,6 +111,7 @@ impl Executable {
         inputs: Inputs<'_>,
         sizes: &[i64],
         known: Option<&Known>,
+        held: Vec<Option<Tensor>>,
     ) -> Result<Vec<Tensor>, RunError> {
         let inference = self.abi.in_inference_mode();
         let (_guard, stream) = self.enter_device()?;
@@ -122,6 +126,7 @@ impl Executable {
             stream,
             host: &*self.host,
             inputs,
+            held,
             known,
             env: Env { vars: &self.plan.sizes, values: sizes },
             threads: self.abi.num_threads(),
@@ -223,9 +228,9 @@ fn execute(run: &mut Run<'_>, profile: Option<&Profile>) -> Result<Vec<Tensor>, 
     Ok(results)
 }
 
-/// As the plain loop; every action but the allocations stands for one step of the Plan, in order.
+/// As the plain loop; every action but those on memory stands for one step of the Plan, in order.
 fn perform_timed(run: &mut Run<'_>, profile: &Profile) -> Result<(), RunError> {
-    let mut steps = run.plan.steps.iter();
+    let mut steps = run.plan.steps.iter().filter(|step| !matches!(step, Step::Drop(_)));
     for action in &run.prepared.actions {
         let begin = Instant::now();
         perform(run, action)?;
@@ -235,6 +240,7 @@ fn perform_timed(run: &mut Run<'_>, profile: &Profile) -> Result<(), RunError> {
         let time = begin.elapsed();
         let label = match action {
             Action::Allocate(_) => "allocate".into(),
+            Action::Drop(_) => "drop".into(),
             Action::Batch(batch) => {
                 let first = steps.next().map_or(String::new(), |step| profile::label(run.plan, step));
                 steps.by_ref().take(batch.len() - 1).for_each(drop);
@@ -270,8 +276,7 @@ fn perform(run: &mut Run<'_>, action: &Action) -> Result<(), RunError> {
             unsafe { TensorRef::from_handle(to).copy_from(TensorRef::from_handle(from)) }
         }
         Action::Drop(buf) => {
-            // Only of the run's own: known inputs stay where they are from run to run.
-            run.frame.forget(*buf);
+            run.let_go(*buf);
             Ok(())
         }
     }

@@ -2,14 +2,20 @@
 
 use super::frame::Run;
 use super::layout::Layout;
+use super::pages::advise_tensor;
 use super::prepare::{Home, Output, Window};
 use crate::calls::dispatch;
 use crate::error::RunError;
 use crate::tensor::{Tensor, TensorRef};
+use ox_ir::Device;
 
 impl Run<'_> {
     pub fn allocate(&mut self, buf: usize) -> Result<(), RunError> {
-        let tensor = self.empty_like(&self.prepared.buffers[buf].layout)?;
+        let layout = &self.prepared.buffers[buf].layout;
+        let tensor = self.empty_like(layout)?;
+        if self.device == Device::Cpu {
+            advise_tensor(tensor.as_ref().data_ptr()?, layout.span() as usize * layout.dtype.size());
+        }
         self.adopt(buf, tensor)
     }
 

@@ -1,0 +1,110 @@
+//! Second derivatives of graphs with random numbers of our own, which eager could not draw again: the graph that computes the gradients is
+//! differentiated itself. It draws the seed of the call once more, from the generator as it was then.
+
+use super::again::RandomState;
+use super::{Again, Backward, Place, TrainingCallable, Views, autograd_function, reach};
+use crate::callable::NativeCallable;
+use crate::fx::{Gradients, OutTree};
+use ox_driver::{CompileError, Joint, Race, Training, TrainingError, Wanted, compile_training, gradient_graph};
+use pyo3::exceptions::PyRuntimeError;
+use pyo3::intern;
+use pyo3::prelude::*;
+use pyo3::sync::PyOnceLock;
+use pyo3::types::PyTuple;
+use std::sync::atomic::AtomicBool;
+use std::sync::{Arc, Mutex};
+
+/// The gradients as a function that can be differentiated.
+pub struct Second {
+    callable: Py<TrainingCallable>,
+    /// Results whose gradients it takes, behind the inputs.
+    tangents: Vec<u32>,
+    /// For each input, which of its results is the gradient.
+    gradients: Vec<Option<u32>>,
+}
+
+impl TrainingCallable {
+    pub(super) fn natively<'py>(
+        &self,
+        ctx: &Bound<'py, PyAny>,
+        inputs: &Bound<'py, PyTuple>,
+        grads: &Bound<'py, PyTuple>,
+    ) -> PyResult<Vec<Option<Bound<'py, PyAny>>>> {
+        let py = ctx.py();
+        let second = self.second.get_or_try_init(py, || self.differentiated(py))?;
+        let sizes: Vec<i64> = ctx.getattr(intern!(py, "sizes"))?.extract()?;
+        let mut call: Vec<Bound<'py, PyAny>> =
+            vec![second.callable.bind(py).clone().into_any(), PyTuple::new(py, &sizes)?.into_any()];
+        call.extend(inputs.iter());
+        for result in &second.tangents {
+            let grad = grads.get_item(*result as usize)?;
+            call.push(match grad.is_none() {
+                true => self.backward.zeros_of(py, *result, &sizes)?,
+                false => grad.call_method0(intern!(py, "contiguous"))?,
+            });
+        }
+        let _numbers = RandomState::set(&ctx.getattr(intern!(py, "random"))?)?;
+        let results = autograd_function(py)?.call1(PyTuple::new(py, call)?)?.cast_into::<PyTuple>()?;
+        let flows =
+            |input: usize| self.backward.reach.iter().zip(grads.iter()).any(|(reach, grad)| !grad.is_none() && reach[input]);
+        let gradient = |(input, place): (usize, &Option<u32>)| {
+            place.filter(|_| flows(input)).map(|n| results.get_item(n as usize)).transpose()
+        };
+        second.gradients.iter().enumerate().map(gradient).collect()
+    }
+
+    fn differentiated(&self, py: Python<'_>) -> PyResult<Second> {
+        let (of, host) = (&self.backward, self.backward.host.clone());
+        let wanted = Wanted { inputs: self.gradients.inputs.clone(), outputs: self.gradients.outputs.clone() };
+        let first = gradient_graph(&self.native.graph, &wanted).map_err(|at| refused(&at.to_string()))?;
+        let Joint { graph, tangents, gradients: places, .. } = first;
+        // All that has a gradient, and the gradients that come in.
+        let mut inputs = wanted.inputs;
+        inputs.resize(graph.inputs.len(), true);
+        let gradients = Gradients { outputs: vec![true; graph.outputs.len()], inputs, origins: Vec::new(), ambient: true };
+        let wanted = Wanted { inputs: gradients.inputs.clone(), outputs: gradients.outputs.clone() };
+        let compiled = py.detach(|| compile_training(&graph, &wanted, &of.options, host.clone())).map_err(failed)?;
+        let Training { forward, backward, graph: of_gradients, sources, gradients: its, .. } = compiled;
+        let backward = Backward {
+            graph: of_gradients,
+            sources,
+            gradients: its,
+            reach: reach(&graph, &gradients),
+            options: of.options.clone(),
+            host,
+            program: Arc::new(backward.program),
+            others: Mutex::default(),
+        };
+        let results = graph.outputs.len();
+        let native = NativeCallable {
+            program: forward.program,
+            race: Race::new(&graph, false),
+            graph,
+            slots: Vec::new(),
+            constants: Vec::new(),
+            outputs: OutTree::Tuple(Vec::new()),
+            eager: py.None(),
+            broken: AtomicBool::new(false),
+            pinned: Vec::new(),
+        };
+        let views = Views { places: (0..results).map(Place::Result).collect() };
+        let callable =
+            TrainingCallable { native, gradients, results, views, backward, again: Again::Natively, second: PyOnceLock::new() };
+        Ok(Second { callable: Py::new(py, callable)?, tangents, gradients: places })
+    }
+}
+
+fn refused(why: &str) -> PyErr {
+    PyRuntimeError::new_err(format!(
+        "oxytorch: create_graph=True: this graph has random numbers of its own, and no second derivative: {why}; \
+         options={{\"fallback_random\": True}} takes random numbers from eager, which then computes it"
+    ))
+}
+
+fn failed(error: TrainingError) -> PyErr {
+    match error {
+        TrainingError::Undifferentiable(at) => refused(&at.to_string()),
+        TrainingError::Compile(CompileError::Unsupported(why)) => refused(&why),
+        TrainingError::Compile(bug) => PyRuntimeError::new_err(format!("oxytorch: internal error: {bug}")),
+    }
+}

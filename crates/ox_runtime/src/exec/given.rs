@@ -1,0 +1,42 @@
+//! Inputs that the caller gives away: the run holds the last reference to them, and drops it where the Plan says so.
+
+use super::frame::{Inputs, Run};
+use super::prepare::Home;
+use super::{Executable, check_inputs};
+use crate::error::RunError;
+use crate::tensor::{Tensor, TensorRef};
+
+pub enum Input<'a> {
+    Lent(TensorRef<'a>),
+    Given(Tensor),
+}
+
+impl Executable {
+    /// As `run`; what is given is let go as soon as the Plan says that it is not needed any more.
+    pub fn run_given(&self, inputs: Vec<Input<'_>>, sizes: &[i64]) -> Result<Vec<Tensor>, RunError> {
+        let prepared = self.prepared(sizes)?;
+        let (mut handles, mut held) = (Vec::with_capacity(inputs.len()), Vec::with_capacity(inputs.len()));
+        for input in inputs {
+            handles.push(match &input {
+                Input::Lent(tensor) => *tensor,
+                // SAFETY: the run holds the tensor until the Plan drops it, and nothing behind that names it.
+                Input::Given(tensor) => unsafe { TensorRef::from_handle(tensor.as_ref().handle()) },
+            });
+            held.push(if let Input::Given(tensor) = input { Some(tensor) } else { None });
+        }
+        check_inputs(self.abi, &prepared.inputs, self.device, &handles)?;
+        self.run_prepared(&prepared, Inputs { all: &handles, given: &[] }, sizes, None, held)
+    }
+}
+
+impl Run<'_> {
+    /// Only of the run's own: known inputs stay where they are from run to run.
+    pub fn let_go(&mut self, buf: usize) {
+        self.frame.forget(buf);
+        if let Home::Input(n) = self.prepared.buffers[buf].home
+            && let Some(held) = self.held.get_mut(n)
+        {
+            *held = None;
+        }
+    }
+}
