@@ -44,6 +44,14 @@ def _converted(tree, dtype):
     return tree_map_only(torch.Tensor, convert, tree)
 
 
+def _without(function, args, kwargs):
+    """The same without autocast; None if the call has no meaning then: that of several types, which autocast makes one."""
+    try:
+        return _operators(function, args, kwargs, None)
+    except RuntimeError:
+        return None
+
+
 def conversion(function, args, kwargs, dtype):
     """The type to which autocast converts the arguments' floating point tensors (not those of float64); None if it does nothing.
     Raises NotImplementedError for a call of which only parts are converted, or whose inside is not seen."""
@@ -51,10 +59,10 @@ def conversion(function, args, kwargs, dtype):
     for operator, _ in wanted[0]:
         if operator.namespace not in ("aten", "prims"):
             raise NotImplementedError(f"autocast may convert inside of {operator}")
-    if _operators(function, args, kwargs, None) == wanted:
+    if _without(function, args, kwargs) == wanted:
         return None
     for target in (dtype, torch.float32):
-        if _operators(function, *_converted((args, kwargs), target), None) == wanted:
+        if _without(function, *_converted((args, kwargs), target)) == wanted:
             return target
     raise NotImplementedError("autocast converts inside of it")
 
