@@ -56,14 +56,17 @@ def block(call, iters: int) -> list[float]:
 
 
 class Steps:
-    """A workload whose run is a training step; the gradients stand for its result. The model is in train mode."""
+    """A workload whose run is a training step; the gradients stand for its result. The model is in train mode, and drops nothing: the masks
+    of two compilers are not to be compared, and neither are their gradients then."""
 
     def __init__(self, workload):
         import copy
 
         import torch
+        import zoo
 
         self.workload, self.model = workload, workload.model.train()
+        zoo.set_dropout(self.model, 0.0)
         self.untouched = copy.deepcopy(self.model)
         self.optimizer = torch.optim.AdamW(self.model.parameters(), lr=1e-4)
 

@@ -70,6 +70,20 @@ def main_output(out: Any) -> torch.Tensor:
     return out[0]
 
 
+def set_dropout(model: nn.Module, p: float) -> None:
+    """Whatever a model drops while it is trained, it drops with this probability."""
+    for module in model.modules():
+        if isinstance(module, nn.Dropout):
+            module.p = p
+        for field in ("dropout", "attention_dropout", "dropout_prob", "attn_dropout"):
+            if isinstance(getattr(module, field, None), float):
+                setattr(module, field, p)
+    config = getattr(model, "config", None)
+    for field in vars(config) if config is not None else ():
+        if "drop" in field and isinstance(getattr(config, field), float):
+            setattr(config, field, p)
+
+
 def build(name: str, dtype: torch.dtype = torch.float32, sizes: dict[str, dict[str, int]] | None = None) -> Workload:
     torch.manual_seed(0)
     model, args, kwargs = BUILDERS[name](**(sizes or CPU_SIZES)[name])

@@ -183,6 +183,7 @@ DRAWN = {
     "normal_": (lambda x: torch.empty_like(x).normal_(2, 0.5), 2, 0.5, (-4, 8)),
     "normal": (lambda x: torch.normal(2.0, 0.5, (COUNT,)), 2, 0.5, (-4, 8)),
     "bernoulli_": (lambda x: torch.empty_like(x).bernoulli_(0.2), 0.2, 0.4, (0, 1.5)),
+    "rrelu": (lambda x: F.rrelu(x - 1, 0.125, 0.5, training=True), -0.3125, 0.375 * UNIFORM_STD, (-0.5, -0.1249)),
     "exponential_": (lambda x: torch.empty_like(x).exponential_(2.0), 0.5, 0.5, (1e-9, 10)),
 }
 
@@ -246,6 +247,30 @@ def test_eagers_numbers_when_asked_for():
     ):
         for seed in range(3):
             compare.assert_same(seeded(compiled, x, seed=seed), seeded(f, x, seed=seed))
+
+
+TORCHS = {
+    "bernoulli": lambda p: torch.bernoulli(p) * p,
+    "bernoulli_": lambda p: torch.empty_like(p).bernoulli_(p.detach()) * p,
+    "multinomial": lambda p: p[torch.multinomial(p, 5)],
+    "randperm": lambda p: p[torch.randperm(50)] * p,
+}
+
+
+@both
+@pytest.mark.parametrize("name", TORCHS)
+def test_what_torch_draws_cuts_no_graph(door, name):
+    """Its numbers are eager's, where no others are drawn beside it."""
+    called, p = DOORS[door](TORCHS[name], fullgraph=True), torch.rand(50, requires_grad=True)
+    for seed in range(3):
+        got, want = seeded(called, p, seed=seed), seeded(TORCHS[name], p, seed=seed)
+        compare.assert_same(got.detach(), want.detach())
+        assert type(got.grad_fn).__name__ == "CompiledFunctionBackward"
+        assert {type(f).__name__ for f, _ in got.grad_fn.next_functions if f is not None} == {"AccumulateGrad"}
+        compare.assert_same(torch.autograd.grad(got.sum(), p), torch.autograd.grad(want.sum(), p))
+    if name != "randperm":
+        with pytest.raises(RuntimeError):
+            called(torch.full((50,), -1.0))
 
 
 @both

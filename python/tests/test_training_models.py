@@ -1,12 +1,13 @@
 """The workloads train with AdamW as in eager: losses and parameters are as near to a float64 run as eager's own, times two."""
 
-import copy
+import functools
 
 import compare
 import pytest
 import torch
 import training
 import zoo
+from torch.utils.checkpoint import checkpoint
 
 # Of one image, batch norm's last statistics are those of four numbers, and a third of a gradient's norm is rounding in either run.
 SIZES = zoo.TEST_SIZES | {"resnet50": dict(batch=4, size=64)}
@@ -29,26 +30,30 @@ def losses_of(workload, called, steps, autocast=None):
     return torch.stack(losses)
 
 
-def copies(name):
-    """The same model three times, the last in float64; nothing random in it."""
+def build(name):
+    """Nothing is random in it, so that every copy is the same."""
     workload = zoo.build(name, sizes=SIZES)
     workload.model.train()
-    set_dropout(workload, 0.0)
-    again = lambda: zoo.Workload(name, copy.deepcopy(workload.model), workload.args, workload.kwargs)
-    return workload, again(), again().to(torch.float64)
+    zoo.set_dropout(workload.model, 0.0)
+    return workload
 
 
-def set_dropout(workload, p):
-    for module in workload.model.modules():
-        if isinstance(module, torch.nn.Dropout):
-            module.p = p
-        for field in ("dropout", "attention_dropout", "dropout_prob", "attn_dropout"):
-            if isinstance(getattr(module, field, None), float):
-                setattr(module, field, p)
-    config = getattr(workload.model, "config", None)
-    for field in vars(config) if config is not None else ():
-        if "drop" in field and isinstance(getattr(config, field), float):
-            setattr(config, field, p)
+def parameters(workload):
+    return torch.cat([p.detach().double().flatten() for p in workload.model.parameters()])
+
+
+def steps_of(name, autocast):
+    return STEPS.get(name, 20) if autocast is None else 3
+
+
+@functools.cache
+def references(name, autocast):
+    """Losses and parameters of eager, and of eager in float64. A checkpoint changes nothing in them."""
+    found, steps = [], steps_of(name, autocast)
+    for dtype, autocast in ((torch.float32, autocast), (torch.float64, None)):
+        workload = build(name).to(dtype)
+        found.append((losses_of(workload, workload.model, steps, autocast), parameters(workload)))
+    return found
 
 
 def assert_follows(ours, eagers, exact, what):
@@ -58,27 +63,43 @@ def assert_follows(ours, eagers, exact, what):
     assert problem is None or own <= 2 * their, f"{what}: error {own:.2e}, eager's {their:.2e}; {problem}"
 
 
+@pytest.mark.parametrize("checkpointed", [False, True], ids=["plain", "checkpointed"])
 @pytest.mark.parametrize("autocast", [None, torch.bfloat16], ids=["f32", "autocast"])
 @pytest.mark.parametrize("name", zoo.NAMES)
-def test_training_follows_eager(name, autocast):
-    ours, eager, exact = copies(name)
-    steps = STEPS.get(name, 20) if autocast is None else 3
+def test_training_follows_eager(name, autocast, checkpointed):
+    ours = build(name)
+    if checkpointed:
+        checkpoint_parts(ours.model)
     called = training.DOORS["capture"](ours.model)
-    got, want = losses_of(ours, called, steps, autocast), losses_of(eager, eager.model, steps, autocast)
-    right = losses_of(exact, exact.model, steps)
-    assert_follows(got, want, right, "losses")
-    pairs = zip(ours.model.parameters(), eager.model.parameters(), exact.model.parameters())
-    assert_follows(*(torch.cat([p.detach().double().flatten() for p in group]) for group in zip(*pairs)), "parameters")
+    losses = losses_of(ours, called, steps_of(name, autocast), autocast)
+    eager, exact = references(name, autocast)
+    assert_follows(losses, eager[0], exact[0], "losses")
+    assert_follows(parameters(ours), eager[1], exact[1], "parameters")
 
 
 @pytest.mark.parametrize("name", zoo.NAMES)
 def test_train_mode_is_one_graph(name):
     workload = zoo.build(name, sizes=zoo.TEST_SIZES)
     workload.model.train()
-    set_dropout(workload, 0.1)
+    zoo.set_dropout(workload.model, 0.1)
     out = zoo.main_output(training.DOORS["capture"](workload.model)(*workload.args, **workload.kwargs))
     assert type(out.grad_fn).__name__ == "CompiledFunctionBackward"
     behind = {type(function).__name__ for function, _ in out.grad_fn.next_functions if function is not None}
     assert behind == {"AccumulateGrad"}
     out.float().square().mean().backward()
     assert all(torch.isfinite(p.grad).all() for p in workload.model.parameters() if p.grad is not None)
+
+
+def checkpoint_parts(model):
+    """As HuggingFace's models do it themselves; of the others, one level of modules."""
+    if hasattr(model, "gradient_checkpointing_enable"):
+        return model.gradient_checkpointing_enable({"use_reentrant": False})
+    for part in PARTS[type(model).__name__](model):
+        part.forward = functools.partial(checkpoint, part.forward, use_reentrant=False)
+
+
+PARTS = {
+    "ResNet": lambda model: [block for block in model.modules() if type(block).__name__ == "Bottleneck"],
+    "UNet": lambda model: [block for block in model.modules() if isinstance(block, zoo.ResBlock)],
+    "GraphSAGE": lambda model: model.convs,
+}
