@@ -108,6 +108,7 @@ types! {
     op_overload = "torch._ops", "OpOverload";
     op_packet = "torch._ops", "OpOverloadPacket";
     type_var = "typing", "TypeVar";
+    special_form = "typing", "_SpecialForm";
 }
 
 // SAFETY: the addresses are only compared, and `keep` holds what they point to.
@@ -191,9 +192,9 @@ impl Types {
         self.numpy.iter().any(|class| object.class_is(class.ptr().cast()))
     }
 
-    /// One of the few that a program has, guarded by identity: functions, classes, modules.
+    /// One of the few that a program has, guarded by identity: functions, classes, modules, and words such as `typing.Union`.
     pub fn is_pinnable(&self, object: &Obj) -> bool {
-        self.pinnable.contains(&(object.class_ptr() as usize)) || object.is_instance_of(self.type_)
+        self.pinnable.contains(&(object.class_ptr() as usize)) || object.is_instance_of(self.type_) || object.is_instance_of(self.special_form)
     }
 
     pub fn is_tensor(&self, object: &Obj) -> bool {
