@@ -194,7 +194,9 @@ impl Types {
 
     /// One of the few that a program has, guarded by identity: functions, classes, modules, and words such as `typing.Union`.
     pub fn is_pinnable(&self, object: &Obj) -> bool {
-        self.pinnable.contains(&(object.class_ptr() as usize)) || object.is_instance_of(self.type_) || object.is_instance_of(self.special_form)
+        self.pinnable.contains(&(object.class_ptr() as usize))
+            || object.is_instance_of(self.type_)
+            || object.is_instance_of(self.special_form)
     }
 
     pub fn is_tensor(&self, object: &Obj) -> bool {

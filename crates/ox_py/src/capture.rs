@@ -44,11 +44,12 @@ fn is_plain(tensor: &Bound<'_, PyAny>) -> PyResult<bool> {
     let py = tensor.py();
     let is_known = tensor.getattr(intern!(py, "is_cpu"))?.is_truthy()? || tensor.getattr(intern!(py, "is_cuda"))?.is_truthy()?;
     let strided = tensor.getattr(intern!(py, "layout"))?.is(&py.import(intern!(py, "torch"))?.getattr(intern!(py, "strided"))?);
+    let nested = tensor.getattr(intern!(py, "is_nested"))?.is_truthy()?;
     let bits =
         tensor.call_method0(intern!(py, "is_conj"))?.is_truthy()? || tensor.call_method0(intern!(py, "is_neg"))?.is_truthy()?;
     let wrapped =
         py.import(intern!(py, "torch._C"))?.getattr("_functorch")?.call_method1("is_functorch_wrapped_tensor", (tensor,))?;
-    Ok(is_known && strided && !bits && !wrapped.is_truthy()?)
+    Ok(is_known && strided && !nested && !bits && !wrapped.is_truthy()?)
 }
 
 impl Rest {

@@ -4,7 +4,7 @@ use super::attribute_of::alias_field;
 use super::{Args, Called, Flow, R, Vm};
 use crate::attr::{has_get, is_c_descriptor, is_data_descriptor, is_generic, type_lookup};
 use crate::lazy::is_lazy;
-use crate::obj::{Obj, dict_get, py};
+use crate::obj::{Obj, dict_get};
 use crate::record::{Origin, Val};
 use crate::source::{Key, Source, generic_attr, instance_dict};
 use crate::types::types;
@@ -131,17 +131,19 @@ impl Vm {
             return self.opaque_attr(object, name, "a class with its own __getattribute__ in C");
         };
         let hook = self.pinned(hook);
-        let args = Args::positional(vec![object.clone(), name.clone().into()]);
-        let Some(fallback) = type_lookup(class, &Obj::str("__getattr__")) else {
-            return Ok(Found::Called(self.call(&hook, args)?));
+        self.get_by(&hook, vec![object.clone(), name.clone().into()], object, class, Some(name))
+    }
+
+    /// What a getter of the program's gives. Where it says that there is no such attribute, `__getattr__` of the class is asked for it by the
+    /// name, if one is given.
+    fn get_by(&mut self, getter: &Val, args: Vec<Val>, object: &Val, class: &Obj, name: Option<&Obj>) -> R<Found> {
+        let asked = name.and_then(|name| Some((name, type_lookup(class, &Obj::str("__getattr__"))?)));
+        let Some((name, hook)) = asked else {
+            return Ok(Found::Called(self.call(getter, Args::positional(args))?));
         };
-        match self.call_now(&hook, args.clone()) {
-            Err(error) if error.is_instance_of::<PyAttributeError>(py()) && !self.fatal => {
-                let fallback = self.pinned(fallback);
-                Ok(Found::Called(self.call(&fallback, args)?))
-            }
-            other => Ok(Found::Called(Called::Value(other?))),
-        }
+        let (args, hook) = (self.tuple(args)?, self.pinned(hook));
+        let args = vec![getter.clone(), args, object.clone(), name.clone().into(), hook];
+        Ok(Found::Called(self.call_library("attribute_or", args)?))
     }
 
     /// `object.__getattribute__(object, name)`
@@ -164,7 +166,7 @@ impl Vm {
         }
         let on_class = type_lookup(&class, name);
         if let Some(descriptor) = on_class.as_ref().filter(|d| is_data_descriptor(d)) {
-            return self.data_descriptor(object, &this, name, descriptor);
+            return self.data_descriptor(object, &this, name, descriptor, fall_back);
         }
         if let Some(found) = instance_dict(&this).and_then(|dict| dict_get(&dict, name)) {
             let value = self.found_at(&this, name, found, |of| Source::Attr(of, Key(name.clone())));
@@ -176,7 +178,7 @@ impl Vm {
             rec.check_no_attr(&this, name);
         }
         match on_class {
-            Some(found) => self.bind_found(object, &class, found),
+            Some(found) => self.bind_found(object, &class, found, fall_back.then_some(name)),
             None if fall_back => self.missing_attr(object, &this, &class, name),
             None => {
                 let text = format!("'{}' object has no attribute '{}'", this.class_name(), name.bind());
@@ -185,8 +187,8 @@ impl Vm {
         }
     }
 
-    /// What a class holds, seen through an instance.
-    pub(super) fn bind_found(&mut self, object: &Val, class: &Obj, found: Obj) -> R<Found> {
+    /// What a class holds, seen through an instance. `name`: as of `get_by`.
+    pub(super) fn bind_found(&mut self, object: &Val, class: &Obj, found: Obj, name: Option<&Obj>) -> R<Found> {
         let types = types();
         let found = self.pinned(found);
         let this = &found.obj;
@@ -209,17 +211,16 @@ impl Vm {
             let value = this.attr("__get__")?.call(&[object.obj.clone(), class.clone()], None)?;
             return Ok(Found::Called(Called::Value(self.made(value))));
         }
-        self.call_get(&found, object, class)
+        self.call_get(&found, object, class, name)
     }
 
-    /// `__get__` of a descriptor that is written in Python.
-    pub(super) fn call_get(&mut self, descriptor: &Val, object: &Val, class: &Obj) -> R<Found> {
+    /// `__get__` of a descriptor that is written in Python. `name`: as of `get_by`.
+    pub(super) fn call_get(&mut self, descriptor: &Val, object: &Val, class: &Obj, name: Option<&Obj>) -> R<Found> {
         let own = descriptor.obj.class();
         match type_lookup(&own, &Obj::str("__get__")) {
             Some(get) if get.class_is(types().function) => {
-                let (get, class) = (self.pinned(get), self.pinned(class.clone()));
-                let args = Args::positional(vec![descriptor.clone(), object.clone(), class]);
-                Ok(Found::Called(self.call(&get, args)?))
+                let (get, owner) = (self.pinned(get), self.pinned(class.clone()));
+                self.get_by(&get, vec![descriptor.clone(), object.clone(), owner], object, class, name)
             }
             _ => {
                 let get = descriptor.obj.attr("__get__")?;
@@ -232,21 +233,21 @@ impl Vm {
         }
     }
 
-    fn data_descriptor(&mut self, object: &Val, this: &Obj, name: &Obj, descriptor: &Obj) -> R<Found> {
-        let types = types();
+    fn data_descriptor(&mut self, object: &Val, this: &Obj, name: &Obj, descriptor: &Obj, fall_back: bool) -> R<Found> {
+        let (types, asked) = (types(), fall_back.then_some(name));
         if descriptor.class_is(types.property) {
             let getter = descriptor.attr("fget")?;
             if getter.is_none() {
                 return Ok(Found::Called(Called::Value(this.get_attr(name)?.into())));
             }
             let getter = self.pinned(getter);
-            return Ok(Found::Called(self.call(&getter, Args::positional(vec![object.clone()]))?));
+            return self.get_by(&getter, vec![object.clone()], object, &this.class(), asked);
         }
         if [types.member, types.getset, types.tuple_getter].iter().any(|class| descriptor.class_is(*class)) {
             return self.c_member(object, this, name);
         }
         let (descriptor, class) = (self.pinned(descriptor.clone()), this.class());
-        self.call_get(&descriptor, object, &class)
+        self.call_get(&descriptor, object, &class, asked)
     }
 
     /// A field that the type keeps in C: `__slots__`, `__dict__`, `__class__`, `__func__`.

@@ -44,7 +44,7 @@ impl Vm {
                 return Ok(Found::Called(Called::Value(self.pinned(value))));
             }
             (_, Some(found)) => found,
-            (Some(found), None) => return self.bind_found(object, &meta, found.clone()),
+            (Some(found), None) => return self.bind_found(object, &meta, found.clone(), None),
             (None, None) => match this.get_attr(name) {
                 Ok(value) => return Ok(Found::Called(Called::Value(self.pinned(value)))),
                 Err(error) => return Err(error),
@@ -60,7 +60,7 @@ impl Vm {
         if has_get(&found) && !is_c_descriptor(&found) {
             let found = self.pinned(found);
             let class = this.clone();
-            return self.call_get(&found, &Obj::none().into(), &class);
+            return self.call_get(&found, &Obj::none().into(), &class, None);
         }
         let value = this.get_attr(name)?;
         Ok(Found::Called(Called::Value(self.pinned(value))))
@@ -158,7 +158,7 @@ impl Vm {
             let found = self.pinned(found);
             return Ok(Found::Called(Called::Value(found)));
         }
-        self.bind_found(of, class, found)
+        self.bind_found(of, class, found, None)
     }
 
     pub fn op_load_super(&mut self, name: Name, method: bool, _arguments: bool) -> R<Flow> {

@@ -142,6 +142,9 @@ impl Vm {
         if in_place && let Some(found) = self.python_method(&left.obj, &format!("__i{method}__")) {
             return self.call(&found, Args::positional(vec![left.clone(), right.clone()]));
         }
+        if function == "iadd" && left.obj.class_is(types().list) {
+            return self.call_library("extended", vec![left.clone(), right.clone()]);
+        }
         let (forward, reflected) = (format!("__{method}__"), format!("__r{method}__"));
         self.by_methods(&native, &forward, &reflected, left, right)
     }

@@ -1,6 +1,7 @@
 """Classes: attributes, methods, super, properties, descriptors, metaclasses, slots, construction."""
 
 import abc
+import contextlib
 import functools
 
 from ..case import case, made
@@ -180,6 +181,62 @@ class Dynamic:
 def getattr_method(a):
     thing = Dynamic(a)
     return thing.plus_3, thing.a, hasattr(thing, "other"), getattr(thing, "other", 7)
+
+
+class Nothing:
+    def __get__(self, owner, kind=None):
+        return self.nothing_of_the_kind
+
+
+class Partly:
+    """Getters that say that there is no such attribute: `__getattr__` is asked then."""
+
+    nothing = Nothing()
+
+    def __init__(self):
+        self.asked = []
+
+    @property
+    def missing(self):
+        self.asked.append("property")
+        return self.no_such_thing
+
+    @property
+    def failing(self):
+        raise ValueError("not an AttributeError")
+
+    @functools.cached_property
+    def cached(self):
+        raise AttributeError("nor this")
+
+    def __getattr__(self, name):
+        self.asked.append(name)
+        if name.startswith("no"):
+            raise AttributeError(name)
+        return len(name)
+
+
+class Guarded(Partly):
+    def __getattribute__(self, name):
+        if name == "hidden":
+            raise AttributeError(name)
+        return super().__getattribute__(name)
+
+
+@case(lambda: (x(), Partly()), lambda: (x(), Guarded()))
+def getters_without_an_attribute(a, thing):
+    found = [thing.missing, thing.cached, thing.hidden]
+    with contextlib.suppress(AttributeError):
+        found.append(thing.nothing)
+    try:
+        thing.failing
+    except ValueError as error:
+        found.append(str(error))
+    try:
+        thing.nothing
+    except AttributeError as error:
+        found.append((str(error), error.__context__))
+    return a * found[0], found, thing.asked
 
 
 @case(x)

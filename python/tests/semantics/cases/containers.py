@@ -451,3 +451,18 @@ def bytes_and_arrays(a):
     b[0] = 122
     b.extend(b"!")
     return a, b, bytes(b), b"x" + b"y", b"abc"[1], memoryview(b)[1:3].tobytes()
+
+
+@case(lambda: (x(), collections.OrderedDict(a=1, b=2)), lambda: (x(), dict(a=3)))
+def list_grows_by_any_iterable(a, names):
+    items = same = [0]
+    items += names.values()
+    items += names.keys()
+    items += (n * 2 for n in range(3))
+    items += {7: 8}
+    items += "xy"
+    try:
+        items += 5
+    except TypeError as error:
+        items += [str(error)]
+    return a + len(items), items, items is same

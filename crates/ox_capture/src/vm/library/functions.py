@@ -10,6 +10,17 @@ CLOSE_GIVES_A_VALUE = sys.version_info >= (3, 13)
 EMPTY = "{}() iterable argument is empty" if sys.version_info >= (3, 12) else "{}() arg is an empty sequence"
 
 
+# Attributes.
+
+
+def attribute_or(get, args, owner, name, hook):
+    try:
+        return get(*args)
+    except AttributeError:
+        pass
+    return hook(owner, name)
+
+
 # Iteration.
 
 
@@ -19,6 +30,11 @@ def collect(iterable, limit):
         items.append(item)
         if len(items) == limit:
             break
+    return items
+
+
+def extended(items, more):
+    items.extend(more)
     return items
 
 
