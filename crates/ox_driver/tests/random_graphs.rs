@@ -1,56 +1,14 @@
 //! Random graphs through all stages: the machine code computes what the graph means.
 
-use ox_codegen_cpu::{Backend, LoadedKernel};
-use ox_ir::abi::KernelError;
-use ox_ir::{Graph, Plan, Sym};
-use ox_testing::{
-    InterpretError, RandomConfig, TensorData, interpret_graph, interpret_plan_with, random_graph, random_inputs, random_sizes,
-};
-use std::sync::atomic::Ordering;
+mod common;
 
-/// Runs a kernel in two pieces, as two threads would.
-fn run(kernel: &LoadedKernel, points: i64, bufs: &mut [&mut [u8]], sizes: &[i64]) -> Result<(), InterpretError> {
-    let pointers: Vec<*mut u8> = bufs.iter_mut().map(|b| b.as_mut_ptr()).collect();
-    let mut error = KernelError::default();
-    for (begin, end) in [(0, points / 2), (points / 2, points)] {
-        // SAFETY: the buffers are as large as the plan says, and the kernel was made for this plan.
-        unsafe { (kernel.function)(pointers.as_ptr(), sizes.as_ptr(), begin, end, &mut error) };
-    }
-    let read = |x: &std::sync::atomic::AtomicI64| x.load(Ordering::Relaxed);
-    match read(&error.check) {
-        0 => Ok(()),
-        n => Err(InterpretError::Check { check: n as u32 - 1, value: read(&error.value), extent: read(&error.extent) }),
-    }
-}
-
-fn points(plan: &Plan, kernel: u32, sizes: &[i64]) -> i64 {
-    let points: Sym = plan.kernels[kernel as usize].points();
-    points.eval(&|v| plan.sizes.iter().position(|s| s == v).map(|k| sizes[k])).expect("the sizes are known")
-}
-
-/// What the compiled graph does differently, in words.
-fn difference(graph: &Graph, plan: &Plan, inputs: &[TensorData], sizes: &[i64]) -> Option<String> {
-    let kernels = match Backend::new().and_then(|backend| backend.compile(&plan.kernels, 1)) {
-        Ok(kernels) => kernels,
-        Err(e) => return Some(format!("code generation: {e}")),
-    };
-    let got = interpret_plan_with(plan, inputs, sizes, &mut |n, bufs, kernel_sizes| {
-        run(&kernels[n as usize], points(plan, n, sizes), bufs, kernel_sizes)
-    });
-    ox_testing::result_difference(&interpret_graph(graph, inputs, sizes), &got, inputs)
-}
-
-/// `SEEDS=1000..2000` looks at others.
-fn seeds() -> std::ops::Range<u64> {
-    let given = std::env::var("SEEDS").ok();
-    let parsed = given.as_deref().and_then(|s| s.split_once("..")).and_then(|(a, b)| Some(a.parse().ok()?..b.parse().ok()?));
-    parsed.unwrap_or(0..80)
-}
+use common::{difference, generate, seeds};
+use ox_testing::{RandomConfig, random_graph, random_inputs, random_sizes};
 
 #[test]
 fn random_graphs() {
     let mut wrong = String::new();
-    for seed in seeds() {
+    for seed in seeds(0..80) {
         let config = RandomConfig { symbolic: seed % 2 == 1, ..RandomConfig::default() };
         let graph = random_graph(seed, &config);
         let optimised = if seed % 4 < 2 { graph.clone() } else { ox_optimise::optimise(graph.clone(), &Default::default()) };
@@ -60,7 +18,8 @@ fn random_graphs() {
         assert_eq!(plan.verify(), Ok(()), "seed {seed}");
         let sizes = random_sizes(&graph, seed);
         let inputs = random_inputs(&graph, seed, &sizes);
-        if let Some(difference) = difference(&graph, &plan, &inputs, &sizes) {
+        let kernels = generate(&plan).unwrap_or_else(|e| panic!("seed {seed}: {e}\n{graph}\n{plan}"));
+        if let Some(difference) = difference(&graph, &plan, &kernels, &inputs, &sizes) {
             wrong += &format!("seed {seed}: {difference}\nsizes {sizes:?}\n{graph}\n{plan}\n");
         }
     }

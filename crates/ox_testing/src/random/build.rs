@@ -2,6 +2,7 @@
 
 use super::RandomConfig;
 use super::rng::Rng;
+use super::sizes::variables;
 use ox_ir::graph::{Args, Graph, GraphInput, Node, NodeId, Op, Shape, SliceDim, TensorType, contiguous_strides};
 use ox_ir::{DType, Scalar, Sym, Var};
 
@@ -27,10 +28,13 @@ const MOST_ELEMENTS: i64 = 300;
 impl<'a> Gen<'a> {
     pub fn new(seed: u64, config: &'a RandomConfig) -> Gen<'a> {
         let mut graph = Graph { locations: vec![String::new()], ..Graph::default() };
-        if config.symbolic {
-            graph.sizes = vec![Var::size(0, 2, 6, 1), Var::size(1, 2, 6, 2)];
-        }
-        Gen { rng: Rng::new(seed), graph, meta: Vec::new(), config }
+        let mut rng = Rng::new(seed);
+        graph.sizes = match (config.symbolic, config.expressions) {
+            (true, true) => variables(&mut rng),
+            (true, false) => vec![Var::size(0, 2, 6, 1), Var::size(1, 2, 6, 2)],
+            (false, _) => Vec::new(),
+        };
+        Gen { rng, graph, meta: Vec::new(), config }
     }
 
     /// None if the result would be too large.
@@ -70,6 +74,9 @@ impl<'a> Gen<'a> {
     }
 
     pub fn size(&mut self) -> Sym {
+        if self.config.expressions && self.rng.percent(60) {
+            return self.expression();
+        }
         if !self.graph.sizes.is_empty() && self.rng.percent(40) {
             return Sym::var(self.rng.pick(&self.graph.sizes));
         }
@@ -111,7 +118,8 @@ impl<'a> Gen<'a> {
             }
             1 if !self.graph.sizes.is_empty() => {
                 let value = &self.size() * 2;
-                self.push(Op::SymValue(value), &[], TensorType::new(DType::I64, []), Meta { fuzzy: false, bound: 20.0 })
+                let bound = (value.bounds().1 as f64).max(20.0);
+                self.push(Op::SymValue(value), &[], TensorType::new(DType::I64, []), Meta { fuzzy: false, bound })
             }
             _ => {
                 let dtype = self.dtype();

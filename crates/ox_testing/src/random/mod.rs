@@ -10,6 +10,7 @@ mod inputs;
 mod point;
 mod reduce;
 mod rng;
+mod sizes;
 mod views;
 
 pub use inputs::{random_inputs, random_sizes};
@@ -27,6 +28,8 @@ pub struct RandomConfig {
     pub dtypes: Vec<DType>,
     /// Whether some sizes are only known at run time.
     pub symbolic: bool,
+    /// Whether those are expressions of variables with random facts.
+    pub expressions: bool,
     /// Products, convolutions and attention too.
     pub calls: bool,
     /// Index and IndexPut too.
@@ -36,7 +39,7 @@ pub struct RandomConfig {
 impl Default for RandomConfig {
     fn default() -> RandomConfig {
         let dtypes = vec![DType::F32, DType::F64, DType::BF16, DType::F16, DType::I64, DType::I32, DType::U8, DType::Bool];
-        RandomConfig { nodes: 12, inputs: 3, dtypes, symbolic: false, calls: true, indexing: true }
+        RandomConfig { nodes: 12, inputs: 3, dtypes, symbolic: false, expressions: false, calls: true, indexing: true }
     }
 }
 

@@ -76,6 +76,7 @@ impl Gen<'_> {
     pub fn slice_dim(&mut self, n: &Sym) -> (SliceDim, Sym) {
         match (n.as_const(), self.rng.below(4)) {
             (_, 0) if n.is_positive() => (SliceDim { start: n - 1, step: -1 }, n.clone()),
+            (None, 2 | 3) if self.config.expressions => self.symbolic_slice(n),
             (None, 1) if (n - 1).is_positive() => (SliceDim { start: Sym::ONE, step: 1 }, n - 1),
             (Some(size), 1 | 2) if size > 0 => {
                 let (start, step) = (self.rng.int(0, size - 1), self.rng.int(1, 3));
@@ -86,29 +87,34 @@ impl Gen<'_> {
         }
     }
 
+    /// The least that a dimension's size can be, where it may be read at places that are constants.
+    fn least(&self, size: &Sym) -> Option<i64> {
+        if self.config.expressions { Some(size.bounds().0) } else { size.as_const() }
+    }
+
     fn unfold(&mut self, x: NodeId) -> Option<NodeId> {
         let mut shape = self.shape_of(x);
-        let dim = (0..shape.len()).find(|d| shape[*d].as_const().is_some_and(|n| n >= 3))?;
-        let size = shape[dim].constant();
+        let dim = (0..shape.len()).find(|d| self.least(&shape[*d]).is_some_and(|n| n >= 3))?;
+        let size = self.least(&shape[dim])?;
         let (window, step) = (self.rng.int(1, 3), self.rng.int(1, 2));
         let dilation = if window > 1 { self.rng.int(1, (size - 1) / (window - 1)) } else { 1 };
-        let windows = (size - (window - 1) * dilation - 1) / step + 1;
-        shape[dim] = Sym::from(windows);
+        let windows = &(&shape[dim] - ((window - 1) * dilation + 1)).div(&Sym::from(step)) + 1;
+        shape[dim] = windows;
         shape.push(Sym::from(window));
         self.rearrange(Op::Unfold { dim, step, dilation }, &[x], shape)
     }
 
     fn diagonal(&mut self, x: NodeId) -> Option<NodeId> {
         let mut shape = self.shape_of(x);
-        let fixed: Vec<usize> = (0..shape.len()).filter(|d| shape[*d].as_const().is_some_and(|n| n > 0)).collect();
-        let [dim1, .., dim2] = fixed[..] else { return None };
+        let usable: Vec<usize> = (0..shape.len()).filter(|d| self.least(&shape[*d]).is_some_and(|n| n > 0)).collect();
+        let [dim1, .., dim2] = usable[..] else { return None };
         let (dim1, dim2) = if self.rng.percent(50) { (dim1, dim2) } else { (dim2, dim1) };
-        let (n1, n2) = (shape[dim1].constant(), shape[dim2].constant());
-        let offset = self.rng.int(1 - n1, n2 - 1);
-        let len = (n1 - (-offset).max(0)).min(n2 - offset.max(0));
+        let (n1, n2) = (shape[dim1].clone(), shape[dim2].clone());
+        let offset = self.rng.int(1 - self.least(&n1)?, self.least(&n2)? - 1);
+        let len = (&n1 - (-offset).max(0)).lesser(&(&n2 - offset.max(0))).greater(&Sym::ZERO);
         shape.remove(dim1.max(dim2));
         shape.remove(dim1.min(dim2));
-        shape.push(Sym::from(len));
+        shape.push(len);
         self.rearrange(Op::Diagonal { offset, dim1, dim2 }, &[x], shape)
     }
 }
