@@ -48,6 +48,16 @@ impl Fact {
         })
     }
 
+    /// What sizes must be multiples of for an equation to hold, where that is all that it says: `2 * (n // 2) == n`. Each size comes back as it
+    /// is known then.
+    pub fn multiples(&self, hints: &Hints) -> Option<Vec<Var>> {
+        let Fact::Equal(a, b) = self else { return None };
+        let (gap, knots) = (a - b, self.knots());
+        let alone = knots.iter().map(|var| vec![var.clone()]);
+        let groups: Vec<Vec<Var>> = alone.chain([knots.iter().cloned().collect()]).collect();
+        FACTORS.iter().find_map(|factor| groups.iter().find_map(|group| multiples_of(*factor, group, &gap, hints)))
+    }
+
     /// The sizes that stand inside of divisions, remainders, minima and maxima of an equation; if there are none, all.
     pub fn knots(&self) -> std::collections::BTreeSet<Var> {
         let Fact::Equal(a, b) = self else { return self.vars() };
@@ -67,6 +77,20 @@ impl Fact {
             Fact::AtLeast(a, _) => a.vars(),
         }
     }
+}
+
+/// By what models divide sizes: patches, strides, blocks.
+const FACTORS: [i64; 16] = [2, 3, 4, 5, 6, 7, 8, 10, 12, 14, 16, 24, 28, 32, 64, 128];
+
+/// These sizes as multiples, if they are now and nothing is left of the gap then.
+fn multiples_of(factor: i64, sizes: &[Var], gap: &Sym, hints: &Hints) -> Option<Vec<Var>> {
+    let multiple = |var: &Var| {
+        let fits = hints.get(var).is_some_and(|hint| hint % factor == 0) && factor % var.divisor() == 0;
+        fits.then(|| Var::size(var.id(), var.lo(), var.hi(), factor))
+    };
+    let known: Vec<Var> = sizes.iter().map(multiple).collect::<Option<_>>()?;
+    let rest = gap.subst(&|var| known.iter().find(|other| *other == var).map(Sym::var));
+    rest.is_zero().then_some(known)
 }
 
 impl fmt::Display for Fact {
@@ -239,6 +263,24 @@ mod tests {
         let facts: Vec<Fact> = facts.into_iter().map(|(fact, _)| fact).collect();
         assert_eq!(facts, [Fact::Unequal(a.clone(), b.clone()), Fact::Equal(a.clone(), Sym::from(5i64))]);
         assert_eq!(differ_here(&a, &b), None);
+    }
+
+    #[test]
+    fn equations_that_ask_for_multiples() {
+        let (a, b) = sizes();
+        let (x, y, two) = (Sym::var(&a), Sym::var(&b), Sym::from(2i64));
+        let halves = Fact::Equal(&x.div(&two) * 2, x.clone());
+        let hints = |x: i64, y: i64| Hints::from_iter([(a.clone(), x), (b.clone(), y)]);
+        let found =
+            |fact: &Fact, hints: &Hints| fact.multiples(hints).map(|vars| vars.iter().map(Var::divisor).collect::<Vec<_>>());
+        assert_eq!(found(&halves, &hints(6, 3)), Some(vec![2]));
+        assert_eq!(found(&halves, &hints(7, 3)), None);
+        // A convolution with stride 2, twice, and its inverse.
+        let half = |size: &Sym| &(size - 1).div(&two) + 1;
+        assert_eq!(found(&Fact::Equal(&half(&half(&x)) * 2, half(&x)), &hints(8, 3)), Some(vec![4]));
+        let area = Fact::Equal(&(&x.div(&two) * &y.div(&two)) * 4, &x * &y);
+        assert_eq!(found(&area, &hints(4, 6)), Some(vec![2, 2]));
+        assert_eq!(found(&Fact::Equal(x.div(&two), y), &hints(6, 3)), None);
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use crate::callable::NativeCallable;
 use crate::error::{options_error, report_bug, warn_once};
-use crate::fx::{How, Imported, Refusal, import};
+use crate::fx::{How, Imported, Refusal, fixed_sizes, import};
 use crate::kernels::log_kernels;
 use crate::pieces::{self, Pieces, Step};
 use crate::report::{LastCompile, remember};
@@ -84,6 +84,10 @@ impl Job<'_> {
     ) -> PyResult<Bound<'py, PyAny>> {
         let py = gm.py();
         let job = Job { fixed: true, ..self };
+        match fixed_sizes(gm) {
+            Ok(facts) => self.facts.borrow_mut().extend(facts),
+            Err(refusal) => return self.refused(gm, refusal),
+        }
         let cut = pieces::cut(gm, examples, cuts)?;
         let mut steps = Vec::with_capacity(cut.pieces.len());
         for piece in cut.pieces {

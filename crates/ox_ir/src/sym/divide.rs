@@ -33,7 +33,19 @@ impl Sym {
         {
             return &q + &inner.div(&(b1 * b2));
         }
+        if let Some(parts) = r.exact_parts(by) {
+            return &q + &parts;
+        }
         &q + &Sym::from_atom(Atom::Div(Arc::new((r, by.clone()))))
+    }
+
+    /// A variable that is a multiple of more than `by`, divided: `s // 2` is `4 * (s // 8)` where s is a multiple of 8, so that all its exact
+    /// quotients are multiples of one.
+    fn exact_parts(&self, by: &Sym) -> Option<Sym> {
+        let (divisor, by) = (self.as_var()?.divisor(), by.as_const().filter(|by| *by > 0)?);
+        let is_exact = divisor > by && divisor % by == 0;
+        let parts = || Sym::from_atom(Atom::Div(Arc::new((self.clone(), Sym::from(divisor)))));
+        is_exact.then(|| &parts() * (divisor / by))
     }
 
     /// `self - by * floor(self / by)`.

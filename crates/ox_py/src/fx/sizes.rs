@@ -48,15 +48,25 @@ impl Known {
         if self.values.is_empty() { sym.clone() } else { sym.subst(&|var| self.values.get(var).cloned()) }
     }
 
-    /// Takes over what must hold. Where that does not decide a size, those that are divided or compared in it are fixed; else all.
+    /// Takes over what must hold. Where that neither decides a size nor asks for multiples of something, those that are divided or compared in it
+    /// are fixed; else all.
     pub fn learn(&mut self, (fact, at): Noted) {
-        match fact.solved() {
-            Some((var, value)) => {
-                self.facts.push((fact, at));
-                self.set(var, value);
-            }
+        if let Some((var, value)) = fact.solved() {
+            self.facts.push((fact, at));
+            return self.set(var, value);
+        }
+        match fact.multiples(&self.hints) {
+            Some(sizes) => sizes.into_iter().for_each(|var| self.take_as_multiple(var, &at)),
             None => fact.knots().into_iter().for_each(|var| self.fix(var, &at)),
         }
+    }
+
+    /// From now on the size is known to be a multiple of the variable's divisor.
+    fn take_as_multiple(&mut self, var: Var, at: &str) {
+        let plain = Sym::var(&Var::size(var.id(), var.lo(), var.hi(), 1));
+        self.facts.push((Fact::Equal(plain.rem(&Sym::from(var.divisor())), Sym::ZERO), at.to_string()));
+        let size = Sym::var(&var);
+        self.set(var, size);
     }
 
     pub fn fix(&mut self, var: Var, why: &str) {
@@ -96,7 +106,7 @@ pub fn import<'py>(gm: &Bound<'py, PyAny>, examples: &Bound<'py, PyAny>, how: Ho
         return attempt(gm, examples, how, &known);
     }
     if how.fixed {
-        known.fix_all("the graph is computed in pieces");
+        known.fix_all(IN_PIECES);
     }
     loop {
         let (result, facts) = at_hints(known.hints.clone(), || attempt(gm, examples, how, &known));
@@ -108,6 +118,15 @@ pub fn import<'py>(gm: &Bound<'py, PyAny>, examples: &Bound<'py, PyAny>, how: Ho
             Err(refusal) => known.learn_from(refusal)?,
         }
     }
+}
+
+const IN_PIECES: &str = "a graph that is computed in pieces";
+
+/// That all sizes of a graph are what they are: pieces of it know only those that they compute with.
+pub fn fixed_sizes(gm: &Bound<'_, PyAny>) -> Import<Vec<Noted>> {
+    let mut known = Known { hints: hints_of(gm)?, ..Known::default() };
+    known.fix_all(IN_PIECES);
+    Ok(known.facts)
 }
 
 fn hints_of(gm: &Bound<'_, PyAny>) -> Import<Hints> {
