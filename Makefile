@@ -7,7 +7,7 @@ unexport VIRTUAL_ENV CONDA_PREFIX PYTHONPATH
 # Tests must not paper over a bug of the compiler by running eager.
 TEST_ENV := OXYTORCH_BUG=fatal
 
-.PHONY: help setup build demo test test-rust test-python pythons bench soak models gpu check fmt clean
+.PHONY: help setup build demo test test-rust test-python pythons bench soak sweep models gpu check fmt clean
 
 help:
 	@echo "make setup   LLVM 19 (apt) and .venv with the pinned packages"
@@ -17,6 +17,7 @@ help:
 	@echo "make pythons the tests of capture with the other Pythons that are installed (3.11, 3.13)"
 	@echo "make bench   seven workloads, fresh process and caches for each; writes benches/results/"
 	@echo "make soak    10,000 calls while everything around them changes, against eager; memory must be flat"
+	@echo "make sweep   models at sequences, batches, images and graphs of all sizes against eager; at most two compiles each"
 	@echo "make models  90 models of transformers, timm, torchvision and others against eager; writes docs/models.md"
 	@echo "make gpu     correctness, bandwidth and workloads on this machine's GPU; writes docs/gpu.md"
 	@echo "make check   formatting, lints, dependency edges"
@@ -51,6 +52,9 @@ bench: build
 
 soak: build
 	@$(TEST_ENV) $(PYTHON) benches/soak.py $(SOAK)
+
+sweep: build
+	@$(TEST_ENV) $(PYTHON) benches/sweeps.py $(SWEEP)
 
 models: build
 	@$(PYTHON) benches/models.py $(MODELS)

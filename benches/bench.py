@@ -6,6 +6,7 @@
     make bench BENCH="--train"                    # training steps: forward, loss, backward, AdamW
     make bench BENCH=--optimizer                  # one step of AdamW over 200 parameters
     make bench BENCH=--overhead                   # what a call costs besides the work, by the depth of the model
+    make bench BENCH=--guards                     # what it costs to look at 1,000 symbolic sizes
 
 Prints a table and writes bench.json and bench.svg into `--out`: results/ next to this file, unless told otherwise. The chart in the
 README is that of `make bench BENCH="--out docs"`.
@@ -18,6 +19,7 @@ import json
 import pathlib
 import platform
 
+import guards
 import optimizer
 import overhead
 import turns
@@ -31,6 +33,8 @@ def main() -> None:
     given = arguments()
     if given.overhead:
         return overhead.main()
+    if given.guards:
+        return guards.main()
     if given.optimizer:
         return optimizer.main()
     rows = []
@@ -57,6 +61,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--iters", type=int, default=20)
     parser.add_argument("--optimizer", action="store_true", help="measure one step of an optimizer instead")
     parser.add_argument("--overhead", action="store_true", help="measure small calls instead")
+    parser.add_argument("--guards", action="store_true", help="measure checks of sizes instead")
     parser.add_argument("--train", action="store_true")
     parser.add_argument("--out", type=pathlib.Path, default=RESULTS)
     return parser.parse_args()

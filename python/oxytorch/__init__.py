@@ -60,15 +60,17 @@ def compile(
     mode: str | None = None,
     options: Mapping[str, Any] | None = None,
     disable: bool = False,
+    shapes: Mapping[str, Mapping[int, tuple[int, int] | None]] | None = None,
 ) -> Callable[..., Any]:
-    """Compiles a function or module; the arguments are those of ``torch.compile``.
+    """Compiles a function or module; the arguments are those of ``torch.compile``, and ``shapes``.
 
     The result is called in place of ``model``. A compiled module is the same module seen through another class: it shares all
     of its attributes, and its ``state_dict`` has the same keys.
 
     ``dynamic``: with ``None`` a function is compiled for the sizes that it is first called with, and sizes that change are variables from then
     on; with ``True`` all sizes of arguments are variables at once, with ``False`` none ever is. ``torch._dynamo.mark_dynamic``,
-    ``maybe_mark_dynamic`` and ``mark_static`` say it for single dimensions.
+    ``maybe_mark_dynamic`` and ``mark_static`` say it for single dimensions. ``shapes={"input_ids": {1: (1, 512)}}`` says it by parameter and
+    dimension, with the least and the most: the first call compiles for all of them, and a size beyond raises ValueError.
 
     With ``options={"freezing": True}`` Python code is captured by torch's own Dynamo for now.
     """
@@ -76,7 +78,7 @@ def compile(
     check_options(mode, rest)
     if backend != "oxytorch":
         raise ValueError(f"oxytorch.compile has one backend, 'oxytorch', not {backend!r}; torch.compile takes others")
-    arguments = dict(fullgraph=fullgraph, dynamic=dynamic, mode=mode, options=options, disable=disable)
+    arguments = dict(fullgraph=fullgraph, dynamic=dynamic, mode=mode, options=options, disable=disable, shapes=shapes)
     if model is None:
         return lambda function: compile(function, **arguments)
     if not callable(model):
@@ -88,9 +90,11 @@ def compile(
     if dynamic is None and not static:
         dynamic = True
     if rest.get("freezing"):
+        if shapes:
+            raise ValueError("oxytorch.compile takes no shapes= with freezing: use torch._dynamo.mark_dynamic")
         # Our own capture does not yet know what is a weight.
         return _by_dynamo(fullgraph, dynamic, mode, rest)(model)
-    capture = _capturer(fullgraph, dynamic, mode, options)
+    capture = _capturer(fullgraph, dynamic, mode, options, shapes)
     if isinstance(model, nn.Module):
         return compiled_module(model, functools.partial(compile, **arguments), capture)
     return functools.update_wrapper(capture(model), model)
@@ -130,14 +134,18 @@ def _by_dynamo(fullgraph: bool, dynamic: bool | None, mode: str | None, options:
 
 
 def _capturer(
-    fullgraph: bool, dynamic: bool | None, mode: str | None, options: Mapping[str, Any] | None
+    fullgraph: bool,
+    dynamic: bool | None,
+    mode: str | None,
+    options: Mapping[str, Any] | None,
+    shapes: Mapping[str, Mapping[int, Any]] | None = None,
 ) -> Callable[..., Callable[..., Any]]:
     settings, rest = _oxytorch.split_options(dict(options or {}))
     check_options(mode, rest)
 
     def capture(function: Callable[..., Any]) -> Callable[..., Any]:
         captured = _oxytorch.capture(
-            function, fullgraph=fullgraph, mode=mode, options=rest, settings=settings, dynamic=dynamic
+            function, fullgraph=fullgraph, mode=mode, options=rest, settings=settings, dynamic=dynamic, shapes=shapes
         )
         return _reset.remember(captured)
 

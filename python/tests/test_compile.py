@@ -213,7 +213,7 @@ def test_error_on_recompile_says_what_changed():
     double = oxytorch.compile(lambda x: x * 2, options={"error_on_recompile": True})
     double(torch.ones(3))
     double(torch.zeros(3))
-    with pytest.raises(RuntimeError, match=r"\[3\].*\[4\]"):
+    with pytest.raises(RuntimeError, match=r"shape\[0\] was 3 and is 4"):
         double(torch.ones(4))
 
 
@@ -293,7 +293,7 @@ def test_logs_name_the_line(tmp_path):
     environment = {**__import__("os").environ, "OXYTORCH_LOGS": "graph_breaks,recompiles"}
     done = subprocess.run([sys.executable, str(script)], capture_output=True, text=True, env=environment)
     assert done.returncode == 0, done.stderr
-    assert "user.py:3" in done.stderr and "traced again" in done.stderr and "[3]" in done.stderr
+    assert "user.py:3" in done.stderr and "traced again" in done.stderr and "was 2 and is 3" in done.stderr
 
 
 # The words of torch.compiler.

@@ -1,6 +1,8 @@
 """One compile, many sizes: functions and models called with sizes in random order, compared with eager at each."""
 
+import collections
 import random
+import warnings
 
 import oxytorch
 import pytest
@@ -201,6 +203,189 @@ def test_a_copy_that_is_a_view_for_size_1():
             y = x.clone()
             assert_same(wrapped(x), f(y))
             assert_same(x, y)
+
+
+# Sizes in what the program builds.
+
+
+Pair = collections.namedtuple("Pair", "rows columns")
+
+
+class Zeros(nn.Module):
+    def forward(self, x, rows=None):
+        return x.new_zeros(rows, 2)
+
+
+ZEROS = Zeros()
+
+
+def in_a_closure(x):
+    rows, columns = x.shape
+    flat = lambda y: y.reshape(rows * columns)
+    return flat(x), sum(y.reshape(columns, rows).sum(1) for y in (x, x + 1))
+
+
+def in_a_changed_closure(x):
+    rows = x.shape[0]
+    make = lambda: x.new_zeros(rows)
+    before = make()
+    rows = 4
+    return before, make(), rows
+
+
+def in_a_cell_that_is_read(x):
+    rows = x.shape[0]
+    inner = lambda: rows
+    return x * inner.__closure__[0].cell_contents, inner()
+
+
+def in_a_named_tuple(x):
+    pair = Pair(x.shape[0], x.shape[1] + 1)
+    return x.reshape(-1, pair.rows) * pair.columns, pair, pair[0], tuple(pair)
+
+
+def in_a_list(x):
+    sizes = [None, 7]
+    sizes[0] = x.size(0)
+    sizes.append(2)
+    sizes[-1] = x.size(1)
+    return x.new_zeros(sizes), sizes, len(sizes)
+
+
+def in_a_dict(x):
+    sizes = {}
+    sizes["n"] = x.shape[0]
+    return x.new_zeros(size=(sizes["n"], 2)), sizes
+
+
+def in_keywords_of_a_module(x):
+    return ZEROS(x, rows=x.shape[0])
+
+
+def divided_by_a_number_of_an_object(x):
+    return x.shape[0] // ZEROS.step, x.shape[1] % ZEROS.step, x + x.shape[1] * ZEROS.step
+
+
+ZEROS.step = 2
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        in_a_closure,
+        in_a_changed_closure,
+        in_a_cell_that_is_read,
+        in_a_named_tuple,
+        in_a_list,
+        in_a_dict,
+        in_keywords_of_a_module,
+        divided_by_a_number_of_an_object,
+    ],
+)
+def test_sizes_stay_sizes(function):
+    check(function, [(rand(n, m),) for n, m in ((4, 6), (5, 3), (4, 9), (9, 4), (4, 4))])
+
+
+def test_what_replaces_a_size_is_no_size():
+    def f(x):
+        rows, sizes, table = x.shape[0], [x.shape[0], 1], {"n": x.shape[0]}
+        show = lambda: rows
+        rows, sizes[0], table["n"] = 4, 4, 4
+        return show(), sizes, table, x * 2
+
+    check(f, [(rand(4, 2),), (rand(6, 2),), (rand(4, 3),)])
+
+
+# Questions about sizes.
+
+
+def masked(x, mask):
+    """As models ask whether attention is causal."""
+    causal = x.shape[0] > 1 and mask is None and True
+    return (x.sum(0) if causal else x.mean(0)), causal
+
+
+def otherwise(x, flag):
+    same = x.shape[0] == 1 or flag is True
+    return x * 2 if same else x + 1, same
+
+
+def nested(x, mask):
+    if x.shape[0] > 1 and mask is None:
+        return x.sum(0)
+    return x.mean(0)
+
+
+@pytest.mark.parametrize("function, flag", [(masked, 0), (otherwise, True), (nested, 0)])
+def test_a_question_that_makes_no_difference(function, flag):
+    check(function, [(rand(n, 3), flag) for n in (5, 1, 4, 1)])
+
+
+@pytest.mark.parametrize("function, flag", [(masked, None), (otherwise, False), (nested, None)])
+def test_a_question_that_makes_a_difference(function, flag):
+    check(function, [(rand(n, 3), flag) for n in (5, 1, 4, 1)], compiles=2)
+
+
+def test_an_expansion_that_one_needs_not():
+    def f(x, rows):
+        count = x.shape[0]
+        if count != rows.shape[0]:
+            rows = rows.expand(count, -1)
+        return x + rows.cumsum(0)
+
+    check(f, [(rand(n, 3), rand(1, 3)) for n in (5, 1, 4, 1)])
+
+    def other(x, rows):
+        count = x.shape[0]
+        if count != rows.shape[0]:
+            rows = rows.expand(count, 3)
+            x = x + 1
+        return x + rows
+
+    check(other, [(rand(n, 3), rand(1, 3)) for n in (5, 1, 4, 1)], compiles=2)
+
+
+def test_a_question_before_a_break():
+    def f(x, y):
+        return 1 if x.shape[0] > 2 and y.sum() > 0 else 2
+
+    captured = oxytorch._oxytorch.capture(f, dynamic=True)
+    for n, sign in ((4, 1), (2, 1), (4, -1), (2, -1), (5, 1)):
+        x, y = rand(n, 3), torch.full((2,), float(sign))
+        assert captured(x, y) == f(x, y)
+
+
+# Multiples.
+
+
+class Hourglass(nn.Module):
+    """Down twice and up again, with what was there before beside it."""
+
+    def __init__(self):
+        super().__init__()
+        self.first, self.second, self.up = nn.Conv2d(2, 2, 3, 2, 1), nn.Conv2d(2, 2, 3, 2, 1), nn.Upsample(scale_factor=2)
+
+    def forward(self, x):
+        half = self.first(x)
+        back = torch.cat([self.up(self.second(half)), half], 1)[:, 1:3]
+        return torch.cat([self.up(back), x], 1)
+
+
+def test_sizes_that_are_halved_and_doubled():
+    model = Hourglass().eval()
+    captured = check(model, [(rand(2, 2, h, w),) for h, w in ((8, 12), (4, 20), (16, 4))])
+    for shape in ((8, 10), (7, 12)):
+        with pytest.raises(RuntimeError):
+            captured(rand(2, 2, *shape))
+
+
+def test_views_that_divide():
+    def f(x):
+        return x.view(x.shape[0] // 2, 2, x.shape[1]).sum(1), x.unflatten(1, (3, -1)), x.reshape(-1, x.shape[1] // 3, 3)
+
+    captured = check(f, [(rand(n, m),) for n, m in ((4, 6), (10, 3), (2, 12))])
+    with pytest.raises(RuntimeError):
+        captured(rand(3, 6))
 
 
 # Memory.
@@ -438,6 +623,21 @@ def test_a_short_last_batch():
             results.append((loss.detach(), [p.grad.clone() for p in model.parameters()]))
         assert_same(*results)
     assert captured.stats()["traced"] == 2
+
+
+def test_pieces_have_the_sizes_that_they_were_made_for():
+    first, second = nn.Linear(4, 4), nn.Linear(4, 4)
+
+    def f(x):
+        hidden = first(x)
+        return hidden, second(hidden).relu()
+
+    captured = oxytorch._oxytorch.capture(f, dynamic=True)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for n in (5, 3, 5, 8):
+            x = rand(n, 4)
+            assert_same(captured(x), f(x))
 
 
 def test_convolutions_train_with_any_batch():

@@ -6,7 +6,7 @@ use crate::sizes::SizedSpec;
 use crate::source::{SourceId, Sources, Values, generic_attr, instance_dict, same_value, short};
 use crate::state::TorchState;
 use crate::types::types;
-use ox_ops::{Fact, Var};
+use ox_ops::Fact;
 use pyo3::ffi;
 use pyo3::prelude::*;
 
@@ -130,26 +130,6 @@ impl Check {
             Check::Equal(id, value) if value.class_is(types().int) || value.class_is(types().float) => Some(*id),
             _ => None,
         }
-    }
-
-    /// What a failed check found instead, where that can be told in a few words.
-    pub fn found(&self, context: &Context<'_>, values: &mut Values<'_>) -> String {
-        let value = match self {
-            Check::Equal(id, _) | Check::Is(id, _) => values.get(context.sources, *id).map(|v| v.text()),
-            Check::Type(id, _) => values.get(context.sources, *id).map(|v| short(&v.class())),
-            Check::Len(id, _) => values.get(context.sources, *id).and_then(|v| length(&v)).map(|n| n.to_string()),
-            Check::Tensor(id, _) | Check::Sized(id, _) => {
-                let tensor = values.get(context.sources, *id);
-                tensor.and_then(|v| context.backend.describe(&v)).map(|spec| spec.to_string())
-            }
-            Check::Fact(fact, _) => {
-                let value = |var: &Var| Some(format!("{var} is {}", values.sizes.get(var)?));
-                let text = fact.vars().iter().filter_map(value).collect::<Vec<_>>().join(" and ");
-                Some(context.sources.with_names(&text))
-            }
-            _ => None,
-        };
-        value.map_or(String::new(), |value| format!(" but {value}"))
     }
 
     pub fn show(&self, sources: &Sources) -> String {

@@ -7,19 +7,20 @@
 //! - `record`: what is noted while it runs.
 //! - `lazy`: tensors that are computed later.
 //! - `source`, `guard`, `recipe`, `tree`: what a trace is, and how it runs without the machine.
-//! - `sizes`: sizes that are no constants.
+//! - `sizes`: sizes that are no constants; `declared`: what the user says of them.
 //! - `builtins`, `attr`, `types`, `state`, `numpy`: what is known of CPython, torch and NumPy.
 //! - `interrupt`: what signal handlers raise.
 //! - `warm`: which checks need not be made again.
 //! - `backend`: what the rest of oxytorch does for capture.
 //! - `callable`: what the user calls; `policy`: what is done with a call that no trace fits.
-//! - `explain`, `advice`, `log`: what people see of all this.
+//! - `explain`, `advice`, `why`, `log`: what people see of all this.
 
 mod advice;
 mod attr;
 mod backend;
 mod builtins;
 mod callable;
+mod declared;
 mod explain;
 mod gc;
 mod guard;
@@ -39,6 +40,7 @@ mod tree;
 mod types;
 mod vm;
 mod warm;
+mod why;
 
 pub use backend::{Backend, BoundGraph, Compiled, Sizes, TensorSpec};
 pub use callable::{Captured, Settings};

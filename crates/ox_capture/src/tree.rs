@@ -3,6 +3,7 @@
 use crate::guard::{Check, Context};
 use crate::obj::{Obj, items_of, tuple_of};
 use crate::recipe::{Build, Recipe, build_all};
+use crate::record::Places;
 use crate::record::autocast::NoAutocast;
 use crate::record::grad::{GradMode, alias};
 use crate::shared::Shared;
@@ -62,6 +63,7 @@ pub enum End {
 pub struct Segment {
     pub number: u32,
     pub checks: Vec<Check>,
+    pub places: Places,
     pub graph: Option<GraphCall>,
     pub builds: Vec<Build>,
     pub built: Vec<SourceId>,
@@ -217,12 +219,6 @@ impl Segment {
         let failed = self.checks.iter().find(|check| !check.holds(context, values))?;
         let place = failed.place()?;
         context.sources.is_behind_the_arguments(place).then(|| context.sources.show(place))
-    }
-
-    /// The first of its checks that does not hold.
-    pub fn objection(&self, context: &Context<'_>, values: &mut Values<'_>) -> Option<String> {
-        let failed = self.checks.iter().find(|check| !check.holds(context, values))?;
-        Some(format!("not {}{}", failed.show(context.sources), failed.found(context, values)))
     }
 
     /// What may come behind its action.

@@ -20,7 +20,7 @@ use std::sync::Arc;
 
 /// Captures a function: the result is called in its place.
 #[pyfunction]
-#[pyo3(signature = (function, fullgraph=false, mode=None, options=None, settings=None, dynamic=None))]
+#[pyo3(signature = (function, fullgraph=false, mode=None, options=None, settings=None, dynamic=None, shapes=None))]
 pub fn capture(
     function: &Bound<'_, PyAny>,
     fullgraph: bool,
@@ -28,10 +28,11 @@ pub fn capture(
     options: Option<&Bound<'_, PyDict>>,
     settings: Option<Vec<(String, i64)>>,
     dynamic: Option<bool>,
+    shapes: Option<&Bound<'_, PyDict>>,
 ) -> PyResult<Captured> {
     let options = parse_options(mode, options)?;
     let settings = Settings { fullgraph, own: settings.unwrap_or_default(), dynamic };
-    Captured::new(Obj::from(function), Arc::new(Rest { options }), settings)
+    Captured::new(Obj::from(function), Arc::new(Rest { options }), settings, shapes)
 }
 
 /// The rest of oxytorch, as capture sees it.

@@ -11,6 +11,7 @@ mod recompile;
 mod trace;
 
 use crate::backend::Backend;
+use crate::declared::Declared;
 use crate::guard::Context;
 use crate::obj::{Obj, py};
 use crate::policy::Stance;
@@ -18,8 +19,9 @@ use crate::source::Values;
 use crate::tree::{Action, Branches, End, Segment, Tree};
 use crate::vm::with_lines;
 use counts::Counts;
-use pyo3::exceptions::{PyRuntimeError, PyTypeError};
+use pyo3::exceptions::{PyRuntimeError, PyTypeError, PyValueError};
 use pyo3::prelude::*;
+use pyo3::types::PyDict;
 use std::cell::RefCell;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -43,6 +45,8 @@ struct Inner {
     tree: RefCell<Rc<Tree>>,
     backend: Arc<dyn Backend>,
     settings: Settings,
+    /// Sizes that are variables at once.
+    declared: Declared,
     counts: Counts,
 }
 
@@ -57,7 +61,12 @@ pub fn inner_function(object: &Obj) -> Option<Obj> {
 }
 
 impl Captured {
-    pub fn new(function: Obj, backend: Arc<dyn Backend>, settings: Settings) -> PyResult<Captured> {
+    pub fn new(
+        function: Obj,
+        backend: Arc<dyn Backend>,
+        settings: Settings,
+        shapes: Option<&Bound<'_, PyDict>>,
+    ) -> PyResult<Captured> {
         let py = py();
         if !function.bind().is_callable() {
             return Err(PyTypeError::new_err(format!("a {} cannot be called", function.class_name())));
@@ -66,7 +75,11 @@ impl Captured {
         crate::builtins::load(py)?;
         crate::vm::load_library(py)?;
         crate::lazy::lazy_class()?;
-        Ok(Captured(Inner { function, tree: RefCell::default(), backend, settings, counts: Counts::default() }))
+        let declared = shapes.map_or(Ok(Declared::default()), |shapes| Declared::new(&function, shapes))?;
+        if settings.dynamic == Some(false) && !declared.is_empty() {
+            return Err(PyValueError::new_err("oxytorch: dynamic=False says that no size varies, and shapes= says which do"));
+        }
+        Ok(Captured(Inner { function, tree: Default::default(), backend, settings, declared, counts: Counts::default() }))
     }
 }
 

@@ -30,10 +30,7 @@ impl Inner {
     ) -> PyResult<bool> {
         let name = short(&self.function);
         self.note_varying(tree, branches, values, returned);
-        let mut why = || match self.why_not(tree, branches, values, returned) {
-            reasons if reasons.is_empty() => "there is no trace of it".to_string(),
-            reasons => reasons.join("; "),
-        };
+        let mut why = || self.why_not(tree, branches, values, returned);
         match stance {
             Stance::EagerOnRecompile => return Ok(false),
             Stance::FailOnRecompile => {
@@ -48,9 +45,10 @@ impl Inner {
             let text = format!("oxytorch: error_on_recompile is set, and {name} would be traced again: {why}");
             return Err(PyRuntimeError::new_err(text));
         }
-        log(Topic::Recompiles, || format!("{}: {name} is traced again: {why}", place_of(&self.function)));
+        let line = format!("{}: {name} is traced again: {why}", place_of(&self.function));
+        log(Topic::Recompiles, || line.clone());
         self.tell_of_repetition(tree, branches, values, returned)?;
-        self.counts.recompiles.borrow_mut().push(why);
+        self.counts.recompiles.borrow_mut().push(line);
         Ok(true)
     }
 
@@ -132,12 +130,17 @@ impl Inner {
         }
     }
 
-    /// For each trace, what does not hold.
-    pub(super) fn why_not(&self, tree: &Tree, branches: &Branches, values: &mut Values<'_>, returned: bool) -> Vec<String> {
+    /// What the trace that comes nearest has against the call: the one of which most checks held, of equal ones the youngest.
+    fn why_not(&self, tree: &Tree, branches: &Branches, values: &mut Values<'_>, returned: bool) -> String {
         let segments = branches.all();
         let sources = tree.sources.read();
         let context = Context { sources: &sources, backend: &*self.backend, returned };
-        segments.iter().filter_map(|segment| segment.objection(&context, values)).collect()
+        let dynamic = self.settings.dynamic;
+        let objections = segments.iter().filter_map(|segment| segment.objection(&context, values, dynamic));
+        match objections.max_by_key(|objection| objection.check) {
+            Some(objection) => objection.to_string(),
+            None => "there is no trace of it".to_string(),
+        }
     }
 
     /// Two traces that no call has ever used again, both for the same place that no argument decides: probably no trace ever will be.

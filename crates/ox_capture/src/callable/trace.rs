@@ -104,6 +104,7 @@ impl Inner {
         }
         let Some(mut rec) = self.recording(tree)? else { return self.plainly(args, kwargs) };
         Marks::check(&named_arguments(args, kwargs))?;
+        rec.sizing.declare(self.declared.of_call(args, kwargs)?);
         let arguments = begin(&mut rec, args, kwargs);
         let root = rec.source(Source::Root);
         let function: Val = rec.meet(self.function.clone(), root);

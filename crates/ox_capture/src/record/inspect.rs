@@ -98,7 +98,8 @@ impl Recording {
         }
         if object.class_is(t.cell) {
             let content = crate::source::cell_contents(object);
-            return Ok(Shape::Cell(content.map(|c| self.recipe_of(&c, found)).transpose()?));
+            let place = Obj::str("cell_contents");
+            return Ok(Shape::Cell(content.map(|c| self.recipe_in(object, &place, &c, found)).transpose()?));
         }
         if object.class_is(t.method) {
             return Ok(Shape::Call(self.all(&parts(&["__func__", "__self__"]), found)?));

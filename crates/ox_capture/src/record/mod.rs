@@ -11,6 +11,7 @@ mod graph;
 mod inspect;
 mod meta_kernels;
 mod number;
+mod places;
 mod quick;
 mod segment;
 mod sizes;
@@ -19,6 +20,7 @@ pub use describe::referents;
 pub use graph::{DONE_FOR_REAL, NotRecorded, Shadow, tensors_in};
 pub use inspect::{Inspection, is_plain_instance, is_python_instance};
 pub use number::DEPTH;
+pub use places::{Place, Places};
 pub use segment::Closing;
 
 use crate::backend::Backend;
@@ -94,6 +96,8 @@ pub struct Recording {
     pub backend: Arc<dyn Backend>,
     pub segment: u32,
     pub checks: Vec<Check>,
+    /// Where they were made, as far as that is known.
+    places: Places,
     seen: FxHashSet<(u8, u32, u32)>,
     /// Numbers and strings from outside, as they were when they were first read.
     met: FxHashMap<SourceId, Obj>,
@@ -167,6 +171,7 @@ impl Recording {
             backend,
             segment,
             checks: Vec::new(),
+            places: Places::new(),
             seen: FxHashSet::default(),
             versions: FxHashSet::default(),
             ids: FxHashMap::default(),

@@ -151,6 +151,7 @@ impl Recording {
             built.push(source);
         }
         self.check_tensors_apart();
+        let places = self.take_places();
         let checks = std::mem::take(&mut self.checks);
         log(Topic::Guards, || {
             let sources = self.tree.sources.read();
@@ -159,6 +160,7 @@ impl Recording {
         Segment {
             number: self.segment,
             checks,
+            places,
             graph,
             builds: found.builds,
             built,
@@ -171,11 +173,13 @@ impl Recording {
 
     /// The end of a recording that could not go on.
     pub fn gave_up(&mut self, why: String) -> Segment {
+        let places = self.take_places();
         let checks = std::mem::take(&mut self.checks);
         let (builds, built, effects) = (Vec::new(), Vec::new(), Vec::new());
         Segment {
             number: self.segment,
             checks,
+            places,
             graph: None,
             builds,
             built,

@@ -7,6 +7,7 @@
 use super::graph::{NotRecorded, Recorded};
 use super::{Origin, Recording, Val};
 use crate::backend::TensorSpec;
+use crate::declared::{Dims, Range};
 use crate::guard::Check;
 use crate::obj::{Obj, items_of, py, tuple_of};
 use crate::policy::Marks;
@@ -14,7 +15,7 @@ use crate::sizes::{Size, SizeObject, SizedSpec};
 use crate::source::{Source, SourceId};
 use crate::types::types;
 use ox_ops::decide::{are_different, assured};
-use ox_ops::{Atom, Fact, Hints, Sym, Var, at_hints};
+use ox_ops::{Atom, Fact, Hints, Noted, Sym, Var, at_hints};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use rustc_hash::FxHashMap;
@@ -34,13 +35,27 @@ pub struct Sizing {
     facts: rustc_hash::FxHashSet<Fact>,
     /// Variables whose dimensions the user has marked, with their places.
     marked: FxHashMap<Var, (String, usize)>,
+    /// What `shapes=` says of arguments, by place and dimension.
+    declared: FxHashMap<(String, usize), Range>,
     /// The user's line.
     pub line: String,
+    /// What a comparison says is put here while its answer is only asked for.
+    pub asked: Option<Vec<Noted>>,
 }
 
 impl Sizing {
     pub fn is_in_use(&self) -> bool {
         !self.hints.is_empty()
+    }
+
+    pub fn declare(&mut self, arguments: Vec<(String, Dims)>) {
+        let dims =
+            arguments.into_iter().flat_map(|(place, dims)| dims.into_iter().map(move |(d, range)| ((place.clone(), d), range)));
+        self.declared.extend(dims);
+    }
+
+    fn declared(&self, place: &str, dim: usize) -> Option<Range> {
+        if self.declared.is_empty() { None } else { self.declared.get(&(place.to_string(), dim)).copied() }
     }
 
     /// Behind an action nothing is known of what tensors are; numbers of earlier segments keep their expressions.
@@ -66,7 +81,10 @@ impl Recording {
         let strict = Marks::of(tensor).strict;
         let dims: Vec<(usize, Option<(i64, i64)>)> = ranges.into_iter().enumerate().collect();
         let sizes = dims.into_iter().map(|(d, range)| match range {
-            Some(range) => self.variable(&place, d, spec.sizes[d], range, strict.contains(&d)),
+            Some(range) => {
+                let strict = strict.contains(&d) || self.sizing.declared(&place, d).is_some();
+                self.variable(&place, d, spec.sizes[d], range, strict)
+            }
             None => Size::Known(spec.sizes[d]),
         });
         let sizes = sizes.collect();
@@ -88,7 +106,11 @@ impl Recording {
             Some(marked) => marked,
             None => all || varying.contains(&(place.to_string(), d)),
         };
-        let range = |d: usize| (spec.sizes[d] >= LEAST_HINT && is_variable(d)).then(|| marks.range(d, LEAST));
+        let range = |d: usize| match self.sizing.declared(place, d) {
+            _ if spec.sizes[d] < LEAST_HINT => None,
+            Some(range) => Some((range.least.max(LEAST), range.most)),
+            None => is_variable(d).then(|| marks.range(d, LEAST)),
+        };
         (0..spec.sizes.len()).map(range).collect()
     }
 
@@ -162,6 +184,35 @@ impl Recording {
         sizes.iter().any(|size| size.as_const().is_none()).then_some(sizes)
     }
 
+    /// Whether one tensor is the other, expanded to sizes that are its own where the variable has this value.
+    pub fn is_expanded(&mut self, larger: &Obj, tensor: &Obj, var: &Var, value: &Sym) -> bool {
+        let Some((method, first)) = self.method_and_owner(larger) else { return false };
+        if method != "expand" || !self.node_of(tensor).is_some_and(|node| node.is(&first)) {
+            return false;
+        }
+        let there = |sizes: Vec<Sym>| -> Vec<Sym> {
+            sizes.iter().map(|size| size.subst(&|v| (v == var).then(|| value.clone()))).collect()
+        };
+        match (self.sizes_of(larger), self.sizes_of(tensor)) {
+            (Some(larger), Some(own)) => there(larger) == there(own),
+            _ => false,
+        }
+    }
+
+    /// The name of the method that gave a lazy tensor, and the node that it was called on.
+    fn method_and_owner(&self, tensor: &Obj) -> Option<(String, Obj)> {
+        let node = self.node_of(tensor)?;
+        let first = items_of(&node.attr("args").ok()?).into_iter().next()?;
+        Some((node.attr("target").ok()?.to_str()?, first))
+    }
+
+    fn node_of(&self, tensor: &Obj) -> Option<Obj> {
+        match self.origin(tensor) {
+            Origin::Lazy(n) => Some(self.graph.lazies[n].node.clone()),
+            _ => self.graph.inputs.iter().find(|input| input.object.is(tensor)).map(|input| input.node.clone()),
+        }
+    }
+
     /// Something depends on sizes in a way that is not known: they must be what they are.
     fn fix_sizes(&mut self) {
         let hints: Vec<(Var, i64)> = self.sizing.hints.iter().map(|(var, hint)| (var.clone(), *hint)).collect();
@@ -172,6 +223,9 @@ impl Recording {
     }
 
     pub fn rely_on_fact(&mut self, fact: Fact, line: &str) {
+        if let Some(asked) = &mut self.sizing.asked {
+            return asked.push((fact, line.to_string()));
+        }
         if self.sizing.facts.insert(fact.clone()) {
             self.checks.push(Check::Fact(fact, line.to_string()));
         }
@@ -400,10 +454,17 @@ impl Recording {
         Some(self.number(result.bind().extract().ok()?, value))
     }
 
-    /// An int that is an expression of sizes, or a constant.
-    fn integer(&self, arg: &Val) -> Option<Sym> {
-        match arg.free {
-            Some(source) => self.expr_of(source),
+    /// An int that is an expression of sizes, or a constant. Numbers from elsewhere are relied on: a size that is divided by one of them would
+    /// be no expression otherwise.
+    fn integer(&mut self, arg: &Val) -> Option<Sym> {
+        match arg.free.map(|source| self.expr_of(source)) {
+            Some(Some(sym)) => Some(sym),
+            Some(None) if arg.obj.class_is(types().int) => {
+                let value = arg.obj.bind().extract::<i64>().ok()?;
+                self.settle(arg);
+                Some(Sym::from(value))
+            }
+            Some(None) => None,
             None => arg.obj.class_is(types().int).then(|| arg.obj.bind().extract::<i64>().ok().map(Sym::from)).flatten(),
         }
     }

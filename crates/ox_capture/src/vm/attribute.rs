@@ -10,6 +10,7 @@ use crate::source::{Key, Source, generic_attr, instance_dict};
 use crate::types::types;
 use ox_bytecode::Name;
 use pyo3::exceptions::PyAttributeError;
+use pyo3::prelude::*;
 
 /// What a lookup found.
 pub(super) enum Found {
@@ -242,6 +243,13 @@ impl Vm {
             }
             let getter = self.pinned(getter);
             return self.get_by(&getter, vec![object.clone()], object, &this.class(), asked);
+        }
+        if descriptor.class_is(types.tuple_getter) && self.holds_sizes(this) {
+            // `(index, doc)`, which is all that there is in it.
+            let (_, (index, _)): (Py<PyAny>, (usize, Py<PyAny>)) = descriptor.bind().call_method0("__reduce__")?.extract()?;
+            if let Some(field) = self.items_made_here(this).into_iter().nth(index) {
+                return Ok(Found::Called(Called::Value(field)));
+            }
         }
         if [types.member, types.getset, types.tuple_getter].iter().any(|class| descriptor.class_is(*class)) {
             return self.c_member(object, this, name);

@@ -349,7 +349,8 @@ impl Vm {
         // SAFETY: a type.
         let plain = unsafe { Obj::borrowed(t.object.cast()) };
         let is_plain = type_lookup(&plain, &Obj::str("__init__")).is_some_and(|own| own.is(&init));
-        if is_plain && (args.positional.is_empty() && args.keywords.is_empty()) {
+        let own_new = type_lookup(&class, &Obj::str("__new__")).is_some_and(|n| n.class_is(t.staticmethod));
+        if is_plain && (own_new || (args.positional.is_empty() && args.keywords.is_empty())) {
             return Ok(Called::Value(object.clone()));
         }
         if is_container || is_plain || object.obj.is_instance_of(t.base_exception) {
@@ -358,10 +359,7 @@ impl Vm {
                 let known = self.known_data(arg)?;
                 objects.push(known);
             }
-            let own_new = type_lookup(&class, &Obj::str("__new__")).is_some_and(|n| n.class_is(t.staticmethod));
-            if !(is_plain && own_new) {
-                init.call(&objects, super::native::keywords(&args.keywords)?.as_ref())?;
-            }
+            init.call(&objects, super::native::keywords(&args.keywords)?.as_ref())?;
         }
         Ok(Called::Value(object.clone()))
     }
@@ -369,6 +367,7 @@ impl Vm {
     /// `__new__` of the built-in bases.
     fn new_by_c(&mut self, class: &Obj, new: &Obj, args: &Args) -> R<Option<Val>> {
         let t = types();
+        let mut sizes = Vec::new();
         let owner = new.attr("__self__").ok();
         let is_of = |base: crate::types::Type| owner.as_ref().is_some_and(|o| o.ptr() == base.cast());
         let made = if is_of(t.object) {
@@ -385,8 +384,8 @@ impl Vm {
         } else if is_of(t.tuple) {
             let mut objects = vec![class.clone()];
             if let Some(first) = args.positional.first() {
-                let items: Vec<Obj> = self.iterate_all(first)?.iter().map(|v| self.settled(v)).collect();
-                objects.push(tuple_of(&items)?);
+                sizes = self.iterate_all(first)?;
+                objects.push(tuple_of(&self.all_but_sizes(&sizes))?);
             }
             new.call(&objects, None)?
         } else if [t.int, t.float, t.str].iter().any(|base| is_of(*base)) && self.is_plain_data(args) {
@@ -402,6 +401,7 @@ impl Vm {
                 rec.register(&made, Origin::Made);
             }
         }
+        self.keep_sizes(&made, 0, &sizes);
         Ok(Some(made.into()))
     }
 

@@ -155,6 +155,9 @@ impl Vm {
         {
             return Ok(called);
         }
+        if name == "append" && self.append_size(&args)? {
+            return Ok(Called::Value(Obj::none().into()));
+        }
         let owner = args.positional[0].clone();
         let is_outside = !matches!(self.origin(&owner.obj), Origin::Made);
         let mut values = vec![owner.clone()];

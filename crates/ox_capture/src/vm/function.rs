@@ -12,11 +12,14 @@ use pyo3::types::PyDict;
 
 impl Vm {
     pub(super) fn make_cell(&mut self, n: Local) -> R<()> {
-        let content = self.frame().locals[n.index()].take();
-        let content = content.map(|value| self.settled(&value));
+        let value = self.frame().locals[n.index()].take();
+        let content = value.as_ref().map(|value| self.settled_but_sizes(value));
         // SAFETY: a new cell with a live object or nothing.
         let cell = unsafe { Obj::owned(ffi::PyCell_New(content.as_ref().map_or(std::ptr::null_mut(), |c| c.ptr())))? };
         let cell = self.made(cell);
+        if let Some(value) = value.filter(|value| self.is_size(value)) {
+            self.stow(&cell.obj, Obj::str("cell_contents"), &value);
+        }
         self.frame().locals[n.index()] = Some(cell);
         Ok(())
     }
@@ -53,7 +56,10 @@ impl Vm {
 
     pub(super) fn set_function_attribute(&mut self, attribute: FunctionAttribute) -> R<()> {
         let (function, value) = (self.pop(), self.pop());
-        let object = self.settled(&value);
+        let object = match attribute {
+            FunctionAttribute::Closure => self.settled_but_sizes(&value),
+            _ => self.settled(&value),
+        };
         match attribute {
             FunctionAttribute::Defaults => crate::recipe::set_function_part(&function.obj, "__defaults__", &object)?,
             FunctionAttribute::KeywordDefaults => crate::recipe::set_function_part(&function.obj, "__kwdefaults__", &object)?,

@@ -30,6 +30,7 @@ mod methods;
 mod names;
 mod native;
 mod operators;
+mod question;
 mod read;
 mod sizes;
 pub mod snapshot;
@@ -48,7 +49,7 @@ pub use library::load as load_library;
 
 use crate::lazy::Pending;
 use crate::obj::{Obj, py};
-use crate::record::{Abandon, Origin, Rec, Recording, Val};
+use crate::record::{Abandon, Origin, Place, Rec, Recording, Val};
 use crate::tree::{Segment, Tree};
 use pyo3::prelude::*;
 use std::rc::Rc;
@@ -168,6 +169,8 @@ pub struct Vm {
     /// Why recording was given up.
     pub gave_up: Option<String>,
     pub breaks: Vec<Break>,
+    /// Comparisons of sizes that the program has not acted upon yet.
+    questions: Vec<question::Question>,
     breath: breathe::Breath,
 }
 
@@ -189,6 +192,7 @@ impl Vm {
             verbose: false,
             gave_up: None,
             breaks,
+            questions: Vec::new(),
             breath: breathe::Breath::new(),
         }
     }
@@ -332,7 +336,10 @@ impl Vm {
     /// Runs frames until the one at depth `base` has returned.
     pub fn run(&mut self, base: usize) -> R<Val> {
         loop {
+            self.settle_questions();
+            let (depth, at) = (self.frames.len(), self.frame().pc);
             let flow = self.step();
+            self.place_checks(depth, at);
             let flow = match (flow, PyErr::take(py()), self.late_interrupt()) {
                 (_, _, Some(error)) | (Err(error), ..) | (_, Some(error), _) => Err(error),
                 (flow, ..) => flow,
@@ -348,6 +355,17 @@ impl Vm {
                 return Ok(value);
             }
         }
+    }
+
+    /// What an instruction relied on, it relied on at the user's line. `depth` and `at`: where the machine stood before it.
+    fn place_checks(&mut self, depth: usize, at: usize) {
+        let Some(rec) = self.rec.as_mut().filter(|rec| rec.has_new_checks()) else { return };
+        let frames = self.frames[..depth.min(self.frames.len())].iter().enumerate().rev();
+        let mut places = frames.filter(|(_, frame)| !frame.code.hidden).map(|(n, frame)| {
+            let pc = if n + 1 == depth { at } else { frame.pc.saturating_sub(1) };
+            Place::new(&frame.code, pc)
+        });
+        rec.place_checks(places.next());
     }
 
     fn notice_taint(&mut self) {

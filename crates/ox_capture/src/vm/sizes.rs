@@ -1,7 +1,7 @@
 //! Sizes inside of containers: tuples, lists and slices that the program builds of sizes keep the expressions of what is in them, as far as
 //! the machine does the building.
 
-use super::{R, Vm};
+use super::{Args, R, Vm};
 use crate::obj::Obj;
 use crate::record::{DEPTH, Val};
 use crate::state::TorchState;
@@ -41,6 +41,20 @@ impl Vm {
                 self.stow(container, Obj::int((first + n) as i64), value);
             }
         }
+    }
+
+    /// `list.append` on a list of ours of which some items are sizes, or this one is. False if it is another call.
+    pub fn append_size(&mut self, args: &Args) -> R<bool> {
+        let [list, item] = &args.positional[..] else { return Ok(false) };
+        let is_ours = list.obj.class_is(types().list) && self.is_ours(&list.obj) && args.keywords.is_empty();
+        if !is_ours || !(self.is_size(item) || self.holds_sizes(&list.obj)) {
+            return Ok(false);
+        }
+        let object = self.settled_but_sizes(item);
+        let at = list.obj.bind().len()?;
+        list.obj.bind().call_method1("append", (object.bind(),))?;
+        self.keep_sizes(&list.obj, at, std::slice::from_ref(item));
+        Ok(true)
     }
 
     /// An argument of a torch call, if the graph takes it as an expression. Autocast looks at the arguments by itself.

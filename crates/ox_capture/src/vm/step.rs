@@ -134,11 +134,7 @@ impl Vm {
                 let called = self.binary(op, in_place, &left, &right)?;
                 return self.take(called);
             }
-            Compare(op) => {
-                let (right, left) = (self.pop(), self.pop());
-                let called = self.compare(op, &left, &right)?;
-                return self.take(called);
-            }
+            Compare(op) => return self.op_compare(op),
             Is { negated } => {
                 let (right, left) = (self.pop(), self.pop());
                 let same = self.is_same(&left, &right);

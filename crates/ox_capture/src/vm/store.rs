@@ -234,12 +234,17 @@ impl Vm {
             if self.is_seen_by_others(&this) {
                 self.note("operator.setitem", vec![object.clone(), key.clone(), value.clone()])?;
             }
-            let stays_free = is_dict && value.free.is_some() && self.is_seen_by_others(&this);
-            let value: Val = if stays_free { value } else { self.settled(&value).into() };
+            let in_own_dict = self.is_ours(&this) && self.is_size(&value);
+            let stays_free = is_dict && value.free.is_some() && (in_own_dict || self.is_seen_by_others(&this));
+            let place = self.place_for_size(&this, &index, &value);
+            let value: Val = if stays_free || place.is_some() { value } else { self.settled(&value).into() };
             if let Some(rec) = self.mark_place(&this, &index, is_dict) {
                 match is_dict {
                     true => rec.stow_outside(&this, &index, &value),
-                    false => rec.forget_place(&this, &index),
+                    false => rec.forget_place(&this, place.as_ref().unwrap_or(&index)),
+                }
+                if let Some(place) = place {
+                    rec.stow(&this, place, &value);
                 }
             }
             this.bind().set_item(index.bind(), value.obj.bind())?;
@@ -275,6 +280,15 @@ impl Vm {
         }
         rec.mark_written(container, index);
         Some(rec)
+    }
+
+    /// The place in a list of ours at which an expression of sizes stays one.
+    fn place_for_size(&mut self, list: &Obj, index: &Obj, value: &Val) -> Option<Obj> {
+        if !self.is_size(value) || !self.is_ours(list) || !list.class_is(types().list) || !index.class_is(types().int) {
+            return None;
+        }
+        let (at, len) = (index.bind().extract::<i64>().ok()?, list.bind().len().ok()? as i64);
+        (-len..len).contains(&at).then(|| Obj::int(if at < 0 { at + len } else { at }))
     }
 
     /// Where it cannot be recorded, the rest of the call is Python's: such stores stand in loops over what was found, and a graph for each
@@ -344,7 +358,10 @@ impl Vm {
         if is_seen {
             self.note("cell.set", vec![cell.clone(), value.clone()])?;
         }
-        if !is_seen || value.free.is_none() {
+        let is_size = !is_seen && self.is_size(&value);
+        if !is_seen {
+            self.settled_but_sizes(&value);
+        } else if value.free.is_none() {
             self.settled(&value);
         }
         // SAFETY: a cell.
@@ -352,8 +369,12 @@ impl Vm {
         let place = Obj::str("cell_contents");
         if let Some(rec) = &mut self.rec {
             rec.mark_written(&cell.obj, &place);
-            if is_seen {
-                rec.stow_outside(&cell.obj, &place, &value);
+            match is_seen {
+                true => rec.stow_outside(&cell.obj, &place, &value),
+                false => rec.forget_place(&cell.obj, &place),
+            }
+            if is_size {
+                rec.stow(&cell.obj, place, &value);
             }
         }
         Ok(())

@@ -1,0 +1,135 @@
+//! `shapes=`: sizes of arguments that vary, by the name of the parameter and the dimension, with their ranges.
+
+use crate::obj::{Obj, entries_of, py};
+use crate::types::types;
+use pyo3::exceptions::{PyTypeError, PyValueError};
+use pyo3::prelude::*;
+use pyo3::types::{PyBool, PyDict};
+use std::fmt;
+
+/// One dimension of one parameter.
+#[derive(Clone, Debug)]
+struct Declaration {
+    parameter: String,
+    /// Counted from the end if negative.
+    dim: i64,
+    range: Range,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Range {
+    pub least: i64,
+    pub most: i64,
+}
+
+impl fmt::Display for Range {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.most {
+            i64::MAX => write!(f, "{} or more", self.least),
+            most => write!(f, "{} to {most}", self.least),
+        }
+    }
+}
+
+/// What the user declares of a function's arguments.
+#[derive(Clone, Default, Debug)]
+pub struct Declared {
+    list: Vec<Declaration>,
+    /// Of the function, in their order.
+    parameters: Vec<String>,
+}
+
+/// The dimensions of an argument that vary.
+pub type Dims = Vec<(usize, Range)>;
+
+impl Declared {
+    /// Raises TypeError or ValueError for what cannot be meant.
+    pub fn new(function: &Obj, shapes: &Bound<'_, PyDict>) -> PyResult<Declared> {
+        let parameters = parameters_of(function)?;
+        let mut list = Vec::new();
+        for (name, dims) in shapes.iter() {
+            let parameter: String =
+                name.extract().map_err(|_| PyTypeError::new_err("oxytorch: shapes= is a dict of parameters' names"))?;
+            if !parameters.contains(&parameter) {
+                let all = parameters.join(", ");
+                return Err(PyValueError::new_err(format!(
+                    "oxytorch: shapes=: there is no parameter {parameter:?}; there are {all}"
+                )));
+            }
+            let wrong = || {
+                PyTypeError::new_err(format!(
+                    "oxytorch: shapes=: {parameter} needs a dict of its dimensions, as in {{1: (1, 512)}}"
+                ))
+            };
+            for (dim, range) in dims.cast::<PyDict>().map_err(|_| wrong())?.iter() {
+                let dim = if dim.is_instance_of::<PyBool>() { Err(wrong()) } else { dim.extract().map_err(|_| wrong()) }?;
+                let range = range_of(&range, &format!("{parameter}, dimension {dim}"))?;
+                list.push(Declaration { parameter: parameter.clone(), dim, range });
+            }
+        }
+        Ok(Declared { list, parameters })
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.list.is_empty()
+    }
+
+    /// For each argument that has declared dimensions: its place as sources show it, and the dimensions. Raises for sizes that were declared
+    /// not to come.
+    pub fn of_call(&self, args: &[Obj], kwargs: Option<&Obj>) -> PyResult<Vec<(String, Dims)>> {
+        if self.is_empty() {
+            return Ok(Vec::new());
+        }
+        let positional =
+            args.iter().enumerate().map(|(n, arg)| (format!("arg{n}"), self.parameters.get(n).cloned(), arg.clone()));
+        let named = kwargs.map(entries_of).unwrap_or_default().into_iter();
+        let named = named.map(|(name, arg)| (format!("kwarg[{}]", name.text()), name.to_str(), arg));
+        let mut found = Vec::new();
+        for (place, name, argument) in positional.chain(named) {
+            let name = name.unwrap_or_default();
+            if types().is_tensor(&argument) && self.list.iter().any(|known| known.parameter == name) {
+                let sizes: Vec<i64> = argument.attr("shape")?.bind().extract()?;
+                found.push((place, self.of_argument(&name, &sizes)?));
+            }
+        }
+        Ok(found)
+    }
+
+    fn of_argument(&self, name: &str, sizes: &[i64]) -> PyResult<Dims> {
+        let refuse = |text: String| Err(PyValueError::new_err(format!("oxytorch: {name}: {text}")));
+        let mut dims = Dims::new();
+        for Declaration { dim, range, .. } in self.list.iter().filter(|known| known.parameter == name) {
+            let rank = sizes.len() as i64;
+            if !(-rank..rank).contains(dim) {
+                return refuse(format!("shapes= declares dimension {dim}, but it has {rank} dimensions"));
+            }
+            let at = (if *dim < 0 { dim + rank } else { *dim }) as usize;
+            if !(range.least..=range.most).contains(&sizes[at]) {
+                return refuse(format!("dimension {dim} is declared by shapes= to be {range}, but its size is {}", sizes[at]));
+            }
+            dims.push((at, *range));
+        }
+        Ok(dims)
+    }
+}
+
+/// `None`, a number that is the most, or the least and the most.
+fn range_of(value: &Bound<'_, PyAny>, place: &str) -> PyResult<Range> {
+    let (least, most): (i64, i64) = match () {
+        _ if value.is_none() => (0, i64::MAX),
+        _ => value
+            .extract()
+            .map_err(|_| PyTypeError::new_err(format!("oxytorch: shapes=: {place}: a range is (least, most) or None")))?,
+    };
+    if least < 0 || least > most {
+        return Err(PyValueError::new_err(format!("oxytorch: shapes=: {place}: no size is {least} to {most}")));
+    }
+    Ok(Range { least, most })
+}
+
+/// Of a function, of a module's `forward`, or of whatever else can be called.
+fn parameters_of(function: &Obj) -> PyResult<Vec<String>> {
+    let target = if function.is_instance_of(types().nn_module) { function.attr("forward")? } else { function.clone() };
+    let signature = py().import("inspect")?.call_method1("signature", (target.bind(),))?;
+    signature.getattr("parameters")?.try_iter()?.map(|name| name?.extract()).collect()
+}

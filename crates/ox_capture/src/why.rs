@@ -1,0 +1,181 @@
+//! Why a trace does not fit a call, for people: what was relied on and what came instead, the user's line that relies on it, and what can be
+//! done about it.
+
+use crate::backend::TensorSpec;
+use crate::guard::{Check, Context, length};
+use crate::sizes::{Bound, Size};
+use crate::source::{SourceId, Sources, Values, short};
+use crate::state::TorchState;
+use crate::tree::Segment;
+use crate::types::types;
+use ox_ops::{Fact, Var};
+use std::fmt;
+
+/// What a trace has against a call.
+pub struct Objection {
+    /// The check that does not hold, by its number.
+    pub check: usize,
+    what: String,
+    /// The user's line, "" if none is known.
+    line: String,
+    advice: &'static str,
+}
+
+impl fmt::Display for Objection {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let line = if self.line.is_empty() { String::new() } else { format!(", relied on at {}", self.line) };
+        write!(f, "{}{line}; {}", self.what, self.advice)
+    }
+}
+
+const SIZES: &str = "sizes that change are variables from now on: mark_dynamic or dynamic=True makes them so at once";
+const RANGE: &str = "the declared range does not hold it: declare a larger one";
+const NEVER: &str = "dynamic=False compiles anew for every size: leave it out";
+const SMALL: &str = "a size of 0 or 1 that a trace begins with is a constant in it: let the first calls have larger ones";
+const APART: &str = "sizes that were equal are told apart from now on: give them different values in the first call";
+const ASKED: &str =
+    "where the program asks for sizes, each answer is compiled for itself: pad the sizes, or do without the question";
+const LAYOUT: &str = "memory is compiled for as it lies: call contiguous() before";
+const DTYPE: &str = "each type is compiled for itself: convert before the call";
+const NUMBER: &str = "numbers that change are inputs from now on where torch takes them: a tensor is one at once";
+const VALUE: &str = "each value is compiled for itself: keep it the same, or choose outside of the compiled function";
+const OBJECT: &str = "each kind of object is compiled for itself: give it the same kind in every call";
+const MODE: &str = "each mode is compiled for itself: call it in the same mode";
+const CODE: &str = "classes and functions were changed after the first call: change them before it";
+const SHARING: &str = "tensors that are one object are compiled for as such: pass copies, or the same in every call";
+
+/// What was there and what is, in words; and what to do.
+type Difference = (String, &'static str);
+
+impl Segment {
+    /// The first of its checks that does not hold. `dynamic`: whether sizes may be variables.
+    pub fn objection(&self, context: &Context<'_>, values: &mut Values<'_>, dynamic: Option<bool>) -> Option<Objection> {
+        let check = self.checks.iter().position(|check| !check.holds(context, values))?;
+        let failed = &self.checks[check];
+        let (what, advice) = difference(failed, context, values, dynamic);
+        let place = || self.places.get(check).and_then(Option::as_ref).map(|place| place.line());
+        let line = match failed {
+            Check::Fact(_, line) if !line.is_empty() => line.clone(),
+            _ => place().unwrap_or_default(),
+        };
+        Some(Objection { check, what, line, advice })
+    }
+}
+
+fn difference(check: &Check, context: &Context<'_>, values: &mut Values<'_>, dynamic: Option<bool>) -> Difference {
+    let sources = context.sources;
+    let of = |id: &SourceId| sources.show(*id);
+    if let Check::Tensor(id, _) | Check::Sized(id, _) = check {
+        return tensor_difference(check, *id, context, values, dynamic);
+    }
+    let mut now = |id: &SourceId| values.get(sources, *id);
+    match check {
+        Check::Equal(id, old) => {
+            let is_number = old.class_is(types().int) || old.class_is(types().float);
+            (changed(&of(id), &old.text(), now(id).map(|v| v.text())), if is_number { NUMBER } else { VALUE })
+        }
+        Check::Is(id, old) => (changed(&of(id), &short(old), now(id).map(|v| short(&v))), VALUE),
+        Check::Type(id, class) => {
+            (changed(&format!("type({})", of(id)), &short(class), now(id).map(|v| short(&v.class()))), OBJECT)
+        }
+        Check::Len(id, len) => {
+            let found = now(id).and_then(|v| length(&v)).map(|n| n.to_string());
+            (changed(&format!("len({})", of(id)), &len.to_string(), found), OBJECT)
+        }
+        Check::RequiresGrad(id, wanted) => {
+            (changed(&format!("{}.requires_grad", of(id)), &wanted.to_string(), Some((!wanted).to_string())), MODE)
+        }
+        Check::Fact(fact, _) => (broken_fact(fact, sources, &values.sizes), ASKED),
+        Check::State(old) => {
+            (changed("the state of torch", &old.to_string(), TorchState::now().ok().map(|now| now.to_string())), MODE)
+        }
+        Check::Version(class, _) => (format!("class {} was changed", short(class)), CODE),
+        Check::Code(function, _) => (format!("{} was given other code", short(function)), CODE),
+        Check::Same(..) | Check::Different(..) | Check::Apart(..) => (not(check, sources), SHARING),
+        _ => (not(check, sources), OBJECT),
+    }
+}
+
+fn not(check: &Check, sources: &Sources) -> String {
+    format!("not {}", check.show(sources))
+}
+
+fn changed(place: &str, old: &str, new: Option<String>) -> String {
+    match new {
+        Some(new) => format!("{place} was {old} and is {new}"),
+        None => format!("{place} was {old} and is gone"),
+    }
+}
+
+fn broken_fact(fact: &Fact, sources: &Sources, bound: &Bound) -> String {
+    let value = |var: &Var| Some(format!("{var} is {}", bound.get(var)?));
+    let found = fact.vars().iter().filter_map(value).collect::<Vec<_>>().join(" and ");
+    sources.with_names(&format!("{fact} does not hold: {found}"))
+}
+
+/// The first in which a tensor is another: its type, its rank, its sizes, how it lies, its kind.
+fn tensor_difference(
+    check: &Check,
+    id: SourceId,
+    context: &Context<'_>,
+    values: &mut Values<'_>,
+    dynamic: Option<bool>,
+) -> Difference {
+    let place = context.sources.show(id);
+    let (old, sizes) = match check {
+        Check::Sized(_, spec) => (&spec.tensor, spec.sizes.clone()),
+        Check::Tensor(_, spec) => (spec, spec.sizes.iter().map(|size| Size::Known(*size)).collect()),
+        _ => return (not(check, context.sources), OBJECT),
+    };
+    let found = values.get(context.sources, id);
+    let Some(new) = found.as_ref().and_then(|tensor| context.backend.describe(tensor)) else {
+        return (changed(&place, &old.to_string(), found.map(|object| format!("a {}", object.class_name()))), OBJECT);
+    };
+    if old.dtype != new.dtype {
+        return (changed(&format!("the type of {place}"), &old.dtype_name, Some(new.dtype_name)), DTYPE);
+    }
+    if old.sizes.len() != new.sizes.len() {
+        return (changed(&format!("{place}.shape"), &format!("{:?}", old.sizes), Some(format!("{:?}", new.sizes))), OBJECT);
+    }
+    size_differences(&place, &sizes, &new, context.sources, &values.sizes, dynamic).unwrap_or_else(|| {
+        match old.keys == new.keys {
+            true => {
+                (changed(&format!("{place}.stride()"), &format!("{:?}", old.strides), Some(format!("{:?}", new.strides))), LAYOUT)
+            }
+            false => (format!("{place} is another kind of tensor, or on another device"), OBJECT),
+        }
+    })
+}
+
+/// All sizes that are others.
+fn size_differences(
+    place: &str,
+    sizes: &[Size],
+    new: &TensorSpec,
+    sources: &Sources,
+    bound: &Bound,
+    dynamic: Option<bool>,
+) -> Option<Difference> {
+    let mut advice = if dynamic == Some(false) { NEVER } else { SIZES };
+    let mut told = Vec::new();
+    for (d, (size, found)) in sizes.iter().zip(&new.sizes).enumerate() {
+        let name = format!("{place}.shape[{d}]");
+        match size {
+            Size::Known(old) if old != found => {
+                told.push(changed(&name, &old.to_string(), Some(found.to_string())));
+                advice = if *old <= 1 && dynamic != Some(false) { SMALL } else { advice };
+            }
+            Size::Bind(var) if !(var.lo()..=var.hi()).contains(found) => {
+                told.push(changed(&name, &format!("{} to {}", var.lo(), var.hi()), Some(found.to_string())));
+                advice = RANGE;
+            }
+            Size::Same(var) if bound.get(var) != Some(*found) => {
+                let other = bound.get(var).map_or(String::new(), |other| format!(", which is {other}"));
+                told.push(sources.with_names(&format!("{name} was {var}{other}, and is {found}")));
+                advice = APART;
+            }
+            _ => {}
+        }
+    }
+    (!told.is_empty()).then(|| (told.join(" and "), advice))
+}

@@ -1,0 +1,111 @@
+"""Every recompile is one line: which function, what was relied on and what came instead, which line relies on it, and what to do about it."""
+
+import os
+import subprocess
+import sys
+
+import oxytorch
+import pytest
+import torch
+
+
+def line_of(function, ahead=1):
+    code = getattr(function, "__code__", None) or function.forward.__code__
+    return f"{os.path.basename(code.co_filename)}:{code.co_firstlineno + ahead}"
+
+
+def doubles(x):
+    return x * 2
+
+
+def branches(x):
+    return x.sum(1) if x.shape[1] > 8 else x.mean(1)
+
+
+def joins(x, y):
+    return x + y
+
+
+def scales(x, factor):
+    return x * factor if factor > 1 else x
+
+
+def named(x, kind):
+    return x.sum() if kind == "sum" else x.mean()
+
+
+def all_of(tensors):
+    return sum(tensors)
+
+
+def rand(*shape, dtype=torch.float32):
+    return torch.randn(*shape).to(dtype)
+
+
+CASES = {
+    "a size": (doubles, (rand(3, 4),), (rand(5, 4),), {}, "arg0.shape[0] was 3 and is 5", "mark_dynamic"),
+    "two sizes": (doubles, (rand(3, 4),), (rand(5, 6),), {}, "arg0.shape[0] was 3 and is 5 and arg0.shape[1] was 4 and is 6", "dynamic=True"),
+    "never": (doubles, (rand(3, 4),), (rand(5, 4),), {"dynamic": False}, "arg0.shape[0] was 3 and is 5", "leave it out"),
+    "one": (doubles, (rand(1, 4),), (rand(5, 4),), {"dynamic": True}, "arg0.shape[0] was 1 and is 5", "0 or 1"),
+    "a branch": (branches, (rand(3, 4),), (rand(3, 12),), {"dynamic": True}, "arg0.shape[1] is 12", "pad"),
+    "equal sizes": (joins, (rand(3, 4), rand(3, 4)), (rand(5, 4), rand(1, 4)), {"dynamic": True}, "arg1.shape[0] was arg0.shape[0], which is 5, and is 1", "told apart"),
+    "a type": (doubles, (rand(3),), (rand(3, dtype=torch.float64),), {}, "the type of arg0 was f32 and is f64", "convert"),
+    "strides": (doubles, (rand(3, 4),), (rand(4, 3).t(),), {}, "arg0.stride() was [4, 1] and is [1, 3]", "contiguous"),
+    "dimensions": (doubles, (rand(3),), (rand(3, 1),), {}, "arg0.shape was [3] and is [3, 1]", "kind"),
+    "a number": (scales, (rand(3), 2), (rand(3), 3), {}, "arg1 was 2 and is 3", "a tensor is one at once"),
+    "a text": (named, (rand(3), "sum"), (rand(3), "mean"), {}, "arg1 was 'sum' and is 'mean'", "each value"),
+    "a length": (all_of, ([rand(3)],), ([rand(3), rand(3)],), {}, "len(arg0) was 1 and is 2", "same kind"),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_a_recompile_is_explained(name):
+    function, first, second, settings, what, advice = CASES[name]
+    explained = oxytorch.explain(function, **settings)
+    with torch.no_grad():
+        assert explained(*first).recompiles == []
+        (line,) = explained(*second).recompiles
+    assert f"{function.__name__} is traced again: " in line and what in line and advice in line, line
+    # A text is relied on as it comes in.
+    place = line_of(function, ahead=0 if name == "a text" else 1)
+    assert f"relied on at {os.path.dirname(__file__)}/{place}" in line, line
+    assert "\n" not in line
+
+
+def test_a_mode():
+    explained = oxytorch.explain(doubles)
+    x = rand(3)
+    with torch.no_grad():
+        explained(x)
+    (line,) = explained(x).recompiles
+    assert "grad mode off" in line and "grad mode on" in line and "same mode" in line
+
+
+def test_the_line_is_that_of_the_code_inside():
+    class Inner(torch.nn.Module):
+        def forward(self, x):
+            y = x + 1
+            return y if x.shape[0] < 4 else y * 2
+
+    explained = oxytorch.explain(torch.nn.Sequential(Inner()), dynamic=True)
+    explained(rand(3))
+    (line,) = explained(rand(5)).recompiles
+    assert line_of(Inner(), 2) in line, line
+
+
+def test_the_log_and_the_explanation_agree(tmp_path):
+    script = tmp_path / "user.py"
+    script.write_text(
+        "import torch, oxytorch\n"
+        "def f(x):\n"
+        "    return x.sum() if len(x) > 3 else x\n"
+        "explained = oxytorch.explain(f)\n"
+        "for n in (2, 3, 5):\n"
+        "    found = explained(torch.ones(n))\n"
+        "print('\\n'.join(found.recompiles))\n"
+    )
+    environment = {**os.environ, "OXYTORCH_LOGS": "recompiles"}
+    done = subprocess.run([sys.executable, str(script)], capture_output=True, text=True, env=environment)
+    logged = [line.removeprefix("oxytorch recompiles: ") for line in done.stderr.splitlines() if line.startswith("oxytorch ")]
+    assert logged == done.stdout.splitlines() and len(logged) == 2, done.stderr
+    assert f"{script}:2: f is traced again: arg0.shape[0] was 2 and is 3, relied on at {script}:3; " in logged[0]
