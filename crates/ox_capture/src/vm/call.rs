@@ -368,6 +368,9 @@ impl Vm {
         if let Some(called) = self.call_by_method(&this, &args)? {
             return Ok(called);
         }
+        if let Some(value) = self.call_on_own(&this, &args)? {
+            return Ok(Called::Value(value));
+        }
         let name = this.attr("__name__").ok().and_then(|n| n.to_str()).unwrap_or_default();
         if matches!(name.as_str(), "abs" | "round") && args.positional.first().is_some_and(|a| is_tensor(&a.obj)) {
             return self.torch_call(Shadow::Method(Obj::str(&name)), callable, args);

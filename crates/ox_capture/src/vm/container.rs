@@ -3,6 +3,7 @@
 use super::native::keywords;
 use super::operators::is_tensor;
 use super::{Args, Called, R, Vm, VmGenerator, VmIterator};
+use crate::attr::type_lookup;
 use crate::obj::{Obj, dict_get, list_of};
 use crate::record::{Origin, Val};
 use crate::types::types;
@@ -202,6 +203,30 @@ impl Vm {
         self.call_library("sort_in_place", vec![sorted.into(), owner.clone(), key, reverse])
     }
 
+    /// Functions of C on objects of this segment's: heaps of data, and the names of an instance.
+    pub fn call_on_own(&mut self, function: &Obj, args: &Args) -> R<Option<Val>> {
+        let Some(first) = args.positional.first().filter(|first| args.keywords.is_empty() && self.is_ours(&first.obj)) else {
+            return Ok(None);
+        };
+        let text = |name: &str| function.attr(name).ok().and_then(|part| part.to_str()).unwrap_or_default();
+        if text("__module__") == "_heapq" && first.obj.class_is(types().list) && self.is_plain_data(args) {
+            let objects = args.positional.iter().map(|arg| self.known_data(arg)).collect::<R<Vec<Obj>>>()?;
+            if let Some(rec) = &mut self.rec {
+                rec.forget_places(&objects[0]);
+            }
+            let result = function.call(&objects, None)?;
+            return Ok(Some(self.made_or_known(result)));
+        }
+        if text("__name__") == "dir" && args.positional.len() == 1 && is_named_by_dict(&first.obj) {
+            let class = first.obj.class();
+            if self.recorded(|rec| Ok(rec.rely_on_class(&class))) == Some(true) {
+                let names = function.call(std::slice::from_ref(&first.obj), None)?;
+                return Ok(Some(self.made(names)));
+            }
+        }
+        Ok(None)
+    }
+
     pub fn made_or_known(&mut self, object: Obj) -> Val {
         match self.origin(&object) {
             Origin::Unknown => self.made(object),
@@ -249,4 +274,13 @@ pub(super) fn is_reader(name: &str) -> bool {
         "__gt__",
     ];
     READERS.contains(&name)
+}
+
+/// Whether its class and its dict say all that `dir` says of it.
+fn is_named_by_dict(object: &Obj) -> bool {
+    // SAFETY: the type lives for ever.
+    let base = unsafe { Obj::borrowed(types().object.cast()) };
+    let hook = |class: &Obj| type_lookup(class, &Obj::str("__dir__"));
+    let is_plain = hook(&object.class()).zip(hook(&base)).is_some_and(|(own, plain)| own.is(&plain));
+    is_plain && crate::record::is_plain_instance(object)
 }

@@ -4,8 +4,9 @@
 
 use super::{Args, Called, R, Vm};
 use crate::attr::type_lookup;
+use crate::lazy::is_lazy;
 use crate::obj::{Obj, dict_get, entries_of, list_of, py, tuple_of};
-use crate::record::{Origin, Val};
+use crate::record::{Origin, Shadow, Val};
 use crate::source::{Key, Source, instance_dict};
 use crate::types::types;
 use pyo3::prelude::*;
@@ -56,6 +57,9 @@ impl Vm {
         if !is_known {
             return Ok(None);
         }
+        if memo.is_some() && super::operators::is_tensor(&object) {
+            return self.copied_tensor(value, memo);
+        }
         if object.class_is(t.list) {
             self.copied_list(value, memo)
         } else if object.class_is(t.tuple) {
@@ -69,6 +73,28 @@ impl Vm {
         } else {
             Ok(None)
         }
+    }
+
+    /// One without a gradient, whose elements lie one behind the other. Two may share their memory, and their copies would too: only the
+    /// library knows.
+    fn copied_tensor(&mut self, tensor: &Val, memo: &mut Option<Memo>) -> R<Option<Obj>> {
+        let others = memo.iter().flat_map(|memo| memo.values()).any(|(original, _)| super::operators::is_tensor(original));
+        let is_plain = is_lazy(&tensor.obj) || tensor.obj.class_is(types().tensor) && has_no_names(&tensor.obj);
+        if others || !is_plain || self.requires_grad(tensor)? || !self.ask_tensor_method(tensor, "is_contiguous")?.obj.truth()? {
+            return Ok(None);
+        }
+        let copy = self.ask_tensor_method(tensor, "clone")?.obj;
+        if let Some(memo) = memo {
+            memo.insert(tensor.obj.id(), (tensor.obj.clone(), copy.clone()));
+        }
+        Ok(Some(copy))
+    }
+
+    fn ask_tensor_method(&mut self, tensor: &Val, name: &str) -> R<Val> {
+        // SAFETY: types live as long as torch.
+        let method = unsafe { Obj::borrowed(types().tensor.cast()) }.attr(name)?;
+        let args = Args::positional(vec![tensor.clone()]);
+        self.now(|vm| vm.torch_call(Shadow::Method(Obj::str(name)), &method.into(), args))
     }
 
     fn part(&mut self, value: &Val, memo: &mut Option<Memo>) -> R<Option<Obj>> {
@@ -155,6 +181,11 @@ impl Vm {
         }
         self.made(copy).obj
     }
+}
+
+/// Whether nothing hangs on the tensor that would be copied with it.
+fn has_no_names(tensor: &Obj) -> bool {
+    instance_dict(tensor).is_none_or(|dict| entries_of(&dict).is_empty()) && tensor.attr("grad").is_ok_and(|grad| grad.is_none())
 }
 
 /// Whether the library copies instances by their dicts, without code of the class's.

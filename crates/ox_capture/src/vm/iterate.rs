@@ -224,6 +224,12 @@ impl Vm {
         if own.is_none() && type_lookup(&class, &Obj::str("__getitem__")).is_some_and(|m| m.class_is(t.function)) {
             return self.iterate_by_items(value);
         }
+        if this.class_is(t.mapping_proxy)
+            && let [mapping] = &crate::record::referents(this)[..]
+            && self.is_ours(mapping)
+        {
+            return self.iter(&mapping.clone().into());
+        }
         // SAFETY: a live type.
         let is_iterator = unsafe { (*this.class_ptr()).tp_iternext.is_some() };
         if is_iterator && self.origin(this) == Origin::Made {

@@ -70,20 +70,24 @@ impl Vm {
         Ok(true)
     }
 
-    /// `requires_grad_(False)` of a tensor that requires none: nothing is done, and the tensor is given back.
-    pub fn stays_without_grad(&mut self, args: &Args) -> R<Option<Val>> {
+    /// `requires_grad_` of a tensor that is so already: nothing is done, and the tensor is given back.
+    pub fn requires_as_wanted(&mut self, args: &Args) -> R<Option<Val>> {
         let wanted = match (&args.positional[..], &args.keywords[..]) {
-            ([_, wanted], []) => wanted,
-            ([_], [(_, wanted)]) => wanted,
+            ([_], []) => Obj::bool(true),
+            ([_, wanted], []) | ([_], [(_, wanted)]) => self.settled(wanted),
             _ => return Ok(None),
         };
-        let is_off = wanted.obj.is(&Obj::bool(false)) && self.rec.is_some();
-        if !is_off {
+        if self.rec.is_none() {
             return Ok(None);
         }
         let tensor = args.positional[0].clone();
-        let now = self.now(|vm| vm.tensor_field(&tensor, &Obj::str("requires_grad")))?;
-        Ok((!now.obj.truth()?).then_some(tensor))
+        let now = self.requires_grad(&tensor)?;
+        Ok(wanted.is(&Obj::bool(now)).then_some(tensor))
+    }
+
+    /// Relied on.
+    pub fn requires_grad(&mut self, tensor: &Val) -> R<bool> {
+        self.now(|vm| vm.tensor_field(tensor, &Obj::str("requires_grad")))?.obj.truth()
     }
 
     /// Lists of tensors by device and type.

@@ -68,7 +68,8 @@ def mappings(a, value):
             return "a mapping"
 
 
-@case(lambda: Point(x(), 1), lambda: Point(0, x()), lambda: Point(2, 3), lambda: 7)
+# A pattern asks whether a tensor is 0.
+@case(lambda: Point(x(), 1), lambda: Point(0, x()), lambda: Point(2, 3), lambda: 7, graphs=2)
 def classes(value):
     match value:
         case Point(x=0, y=y):
@@ -143,7 +144,8 @@ def nested_mappings(a, config):
             return a, name
 
 
-@case(lambda: Positional(x(), 1), lambda: Positional(1, x()))
+# A pattern asks whether a tensor is 1.
+@case(lambda: Positional(x(), 1), lambda: Positional(1, x()), graphs=2)
 def match_args(value):
     match value:
         case Positional(1, q):
