@@ -1,11 +1,13 @@
 """Objects that live through a call: rebuilt whole, read again, the same."""
 
 import collections
+import copy
 import dataclasses
 import functools
 import warnings
 
 import pytest
+import torch
 from capturing import check, x
 from compare import assert_same
 from oxytorch import _oxytorch
@@ -152,3 +154,33 @@ def test_lists_backwards():
         warnings.simplefilter("ignore")
         it = captured([1, 2])
         assert type(it) is type(reversed([])) and list(it) == [2, 1]
+
+
+def copies_two_tensors(t):
+    u = t.view(-1)
+    both = copy.deepcopy([t, u])
+    both[0].add_(1)
+    return both, t
+
+
+def copies_one_twice(t):
+    both = copy.deepcopy({"a": [t], "b": t})
+    both["b"].mul_(2)
+    return both["a"][0], t, both["a"][0] is both["b"]
+
+
+def copies_across(t):
+    return copy.deepcopy([t.t()])[0], copy.deepcopy(t * 2)
+
+
+@pytest.mark.parametrize("function", [copies_two_tensors, copies_one_twice, copies_across])
+def test_deep_copies_of_tensors(function):
+    captured = _oxytorch.capture(function)
+    for _ in range(3):
+        t = torch.randn(3, 4)
+        got, want = captured(t.clone()), function(t.clone())
+        assert_same(got, want)
+    copied = captured(t)
+    shares = lambda a, b: a.untyped_storage().data_ptr() == b.untyped_storage().data_ptr()
+    if function is copies_two_tensors:
+        assert shares(*copied[0]) and not shares(copied[0][0], t)

@@ -70,17 +70,17 @@ mod tests {
 
     #[test]
     fn what_hangs_on_a_changed_word_is_not_looked_at() {
-        let mut pointer = 1usize;
         let mut words = Words::default();
         // SAFETY: the second word is not looked at any more when the first has changed.
         unsafe {
-            let body = Box::into_raw(Box::new(7usize));
-            words.add(Depth::Object, &raw const pointer, 1);
+            let (pointer, body) = (Box::into_raw(Box::new(1usize)), Box::into_raw(Box::new(7usize)));
+            words.add(Depth::Object, pointer, 1);
             words.add(Depth::Body, body, 1);
             assert!(words.hold());
-            pointer = 2;
+            *pointer = 2;
             drop(Box::from_raw(body));
             assert!(!words.hold());
+            drop(Box::from_raw(pointer));
         }
     }
 }
