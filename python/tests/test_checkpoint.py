@@ -2,6 +2,7 @@
 
 import copy
 import functools
+import warnings
 
 import compare
 import oxytorch
@@ -9,6 +10,7 @@ import pytest
 import torch
 import torch.nn as nn
 import torch.nn.functional as F
+from oxytorch import _oxytorch
 from torch.utils.checkpoint import checkpoint, checkpoint_sequential
 from training import DOORS, check
 
@@ -205,3 +207,38 @@ def test_huggingface(name):
         if ours.grad is not None:
             torch.testing.assert_close(ours.grad, theirs.grad, rtol=1e-3, atol=1e-5 * float(theirs.grad.abs().max()) + 1e-9)
     assert kept <= kept_by_eager, (kept, kept_by_eager)
+
+
+def test_a_mask_that_eager_expands_goes_from_part_to_part():
+    """Folded to a constant it would be another size in memory, and the parts behind it eager's."""
+    weight = torch.randn(8, 8, requires_grad=True)
+
+    def part(x, mask):
+        return torch.where(mask, x @ weight, 0.0)
+
+    def function(x):
+        mask = (torch.arange(8) >= 0)[None, None, :, None].expand(2, 1, 8, 8)
+        x = checkpoint(part, x * 2, mask, use_reentrant=False)
+        return checkpoint(part, x, mask, use_reentrant=False), mask
+
+    x = torch.randn(2, 1, 8, 8)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        got, mask = oxytorch.compile(function)(x)
+    want, eager_mask = function(x)
+    torch.testing.assert_close(got, want)
+    torch.testing.assert_close(*(torch.autograd.grad(y.sum(), weight)[0] for y in (got, want)))
+    assert [mask.stride(d) for d in (0, 2, 3)] == [eager_mask.stride(d) for d in (0, 2, 3)]
+
+
+def test_what_requires_grad_may_be_told_to():
+    def function(x, weight):
+        return (x * weight).requires_grad_() * 2, x.requires_grad_(False) + 1
+
+    captured = _oxytorch.capture(function)
+    x, weight = torch.randn(3), torch.randn(3, requires_grad=True)
+    for _ in range(2):
+        got, want = captured(x, weight), function(x, weight)
+        torch.testing.assert_close(got, want)
+        torch.testing.assert_close(*(torch.autograd.grad(y[0].sum(), weight)[0] for y in (got, want)))
+    assert captured.stats()["breaks"] == []

@@ -11,6 +11,7 @@ use crate::passes::fuse_post_ops::fuse_post_ops;
 use crate::passes::pack_weights::pack_weights;
 use crate::passes::remove_dead::remove_dead;
 use crate::passes::simplify::simplify;
+use crate::passes::spread_constants::spread_constants;
 use crate::rewriter::Fired;
 use ox_ir::Graph;
 use std::time::{Duration, Instant};
@@ -56,6 +57,8 @@ pub fn optimise_reported(graph: Graph, options: &OptimiseOptions) -> (Graph, Vec
     }
     // Last: the rules before look for a bias where eager has it.
     line.rules("free_bias", |graph| free_bias(graph, options.free_bias));
+    // Behind all rules, which would undo it.
+    line.pass("spread_constants", spread_constants);
     (line.graph, line.reports)
 }
 

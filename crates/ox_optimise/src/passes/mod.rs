@@ -15,3 +15,4 @@ pub mod pack_weights;
 pub mod remove_dead;
 pub mod simplify;
 pub mod split_frozen;
+pub mod spread_constants;
