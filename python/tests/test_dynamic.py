@@ -653,3 +653,25 @@ def test_convolutions_train_with_any_batch():
             gradients.append([p.grad.clone() for p in model.parameters()])
         assert_same(*gradients)
     assert captured.stats()["traced"] == 1
+
+
+def test_graphs_of_many_sizes_in_pieces():
+    """The number of edges is known only while it runs, and pieces of a graph know only some of its sizes."""
+    from torch_geometric.nn import GATConv, GCNConv, GINConv, global_mean_pool
+
+    class Net(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.first, self.second = GCNConv(4, 8), GATConv(8, 8, heads=2, concat=False)
+            self.third, self.last = GINConv(torch.nn.Linear(8, 8)), torch.nn.Linear(8, 2)
+
+        def forward(self, nodes, edges, batch):
+            nodes = self.second(self.first(nodes, edges).relu(), edges).relu()
+            return self.last(global_mean_pool(self.third(nodes, edges), batch))
+
+    net = Net().eval()
+    compiled = oxytorch.compile(net)
+    for count in (6, 10, 8, 12):
+        nodes, edges = torch.randn(count, 4), torch.randint(0, count, (2, 3 * count))
+        batch = torch.arange(count) // 2
+        assert_same(compiled(nodes, edges, batch), net(nodes, edges, batch))

@@ -2,7 +2,7 @@
 
 use crate::callable::NativeCallable;
 use crate::error::{options_error, report_bug, warn_once};
-use crate::fx::{How, Imported, Refusal, fixed_sizes, import};
+use crate::fx::{How, Imported, Refusal, fixed_sizes, hints_of, import};
 use crate::kernels::log_kernels;
 use crate::pieces::{self, Pieces, Step};
 use crate::report::{LastCompile, remember};
@@ -12,7 +12,7 @@ use ox_capture::is_interrupt;
 use ox_driver::{CompileError, OptionValue, Options, Panic, Race, Training, TrainingError, Wanted, guarded};
 use ox_ir::failure::{fault, inject};
 use ox_ir::{Device, Graph};
-use ox_ops::Noted;
+use ox_ops::{Hints, Noted};
 use ox_runtime::HostCalls;
 use pyo3::intern;
 use pyo3::prelude::*;
@@ -46,7 +46,7 @@ pub fn compile_graph<'py>(
     device: Option<Device>,
 ) -> PyResult<(Bound<'py, PyAny>, Vec<Noted>)> {
     let facts = RefCell::default();
-    let job = Job { options, device, fixed: false, recomputed: false, covered: false, facts: &facts };
+    let job = Job { options, device, fixed: None, recomputed: false, covered: false, facts: &facts };
     let nodes = pieces::ordered(gm)?;
     let mut cuts = pieces::visible_cuts(&nodes)?;
     cuts.extend(pieces::region_cuts(&nodes)?);
@@ -63,8 +63,8 @@ pub fn compile_graph<'py>(
 struct Job<'a> {
     options: &'a Options,
     device: Option<Device>,
-    /// Whether sizes are constants: those of values between pieces are not known otherwise.
-    fixed: bool,
+    /// The sizes of the whole graph, for its pieces: they are constants, since those of values between pieces are not known otherwise.
+    fixed: Option<&'a Hints>,
     /// What was relied on of sizes.
     facts: &'a RefCell<Vec<Noted>>,
     /// Nothing but arguments is kept for backward, as `torch.utils.checkpoint` does it.
@@ -83,11 +83,12 @@ impl Job<'_> {
         by_eager: Option<usize>,
     ) -> PyResult<Bound<'py, PyAny>> {
         let py = gm.py();
-        let job = Job { fixed: true, ..self };
-        match fixed_sizes(gm) {
-            Ok(facts) => self.facts.borrow_mut().extend(facts),
+        let hints = match self.fixed.cloned().map_or_else(|| hints_of(gm), Ok) {
+            Ok(hints) => hints,
             Err(refusal) => return self.refused(gm, refusal),
-        }
+        };
+        self.facts.borrow_mut().extend(fixed_sizes(&hints));
+        let job = Job { fixed: Some(&hints), ..self };
         let cut = pieces::cut(gm, examples, cuts)?;
         let mut steps = Vec::with_capacity(cut.pieces.len());
         for piece in cut.pieces {

@@ -15,7 +15,7 @@ use crate::report::PythonCall;
 use crate::torch::Torch;
 use ox_ir::graph::{Graph, GraphInput, Shape};
 use ox_ir::{DType, Device};
-use ox_ops::{FrontValue, Noted, Recorder, TensorRef, ValueOf};
+use ox_ops::{FrontValue, Hints, Noted, Recorder, TensorRef, ValueOf};
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyFloat};
@@ -118,25 +118,30 @@ const STEERING: &[&str] =
     &["_log_api_usage_once", "_set_deterministic_algorithms", "_assert_scalar", "_check", "sym_constrain_range"];
 
 /// One attempt, with what is known of the sizes.
-pub(super) fn attempt<'py>(gm: &Bound<'py, PyAny>, examples: &Bound<'py, PyAny>, how: How, known: &Known) -> Import<Imported> {
+pub(super) fn attempt<'py>(
+    gm: &Bound<'py, PyAny>,
+    examples: &Bound<'py, PyAny>,
+    how: How<'_>,
+    known: &Known,
+) -> Import<Imported> {
     Importer::new(gm, how, known)?.walk(examples)
 }
 
 /// How a graph is imported.
 #[derive(Clone, Copy)]
-pub struct How {
+pub struct How<'a> {
     /// Whether parameters may be taken as never changing.
     pub freezing: bool,
     /// Whether random numbers are eager's.
     pub fallback_random: bool,
     /// What the meta device of the examples stands for.
     pub device: Option<Device>,
-    /// Whether all sizes are taken as they are now.
-    pub fixed: bool,
+    /// Of a piece: the sizes of the whole graph, all of which are taken as they are now.
+    pub fixed: Option<&'a Hints>,
 }
 
 impl<'py> Importer<'py> {
-    pub(super) fn new(gm: &Bound<'py, PyAny>, how: How, known: &Known) -> Import<Importer<'py>> {
+    pub(super) fn new(gm: &Bound<'py, PyAny>, how: How<'_>, known: &Known) -> Import<Importer<'py>> {
         let py = gm.py();
         let mut importer = Importer {
             py,

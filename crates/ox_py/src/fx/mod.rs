@@ -37,4 +37,4 @@ pub use follow::Follower;
 pub use importer::{Gradients, How, Imported, Pinned, Slot};
 pub use outputs::OutTree;
 pub use refusal::Refusal;
-pub use sizes::{fixed_sizes, import};
+pub use sizes::{fixed_sizes, hints_of, import};

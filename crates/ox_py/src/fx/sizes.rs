@@ -100,15 +100,17 @@ impl Known {
 }
 
 /// Imports a graph; one with sizes that are variables as often as it takes to know enough of them.
-pub fn import<'py>(gm: &Bound<'py, PyAny>, examples: &Bound<'py, PyAny>, how: How) -> Import<Imported> {
-    let mut known = Known { hints: hints_of(gm)?, ..Known::default() };
+pub fn import<'py>(gm: &Bound<'py, PyAny>, examples: &Bound<'py, PyAny>, how: How<'_>) -> Import<Imported> {
+    let hints = how.fixed.cloned().map_or_else(|| hints_of(gm), Ok)?;
+    let mut known = Known { hints, ..Known::default() };
     if known.hints.is_empty() {
         return attempt(gm, examples, how, &known);
     }
-    if how.fixed {
+    if how.fixed.is_some() {
         known.fix_all(IN_PIECES);
     }
-    loop {
+    // A size can be made a multiple, another's expression, and fixed.
+    for _ in 0..=3 * known.hints.len() {
         let (result, facts) = at_hints(known.hints.clone(), || attempt(gm, examples, how, &known));
         match result {
             Ok(imported) => match facts.iter().find(|(fact, _)| fact.solved().is_some()) {
@@ -118,18 +120,20 @@ pub fn import<'py>(gm: &Bound<'py, PyAny>, examples: &Bound<'py, PyAny>, how: Ho
             Err(refusal) => known.learn_from(refusal)?,
         }
     }
+    Err(Refusal::unsupported("sizes that are not settled by what is known of them"))
 }
 
 const IN_PIECES: &str = "a graph that is computed in pieces";
 
-/// That all sizes of a graph are what they are: pieces of it know only those that they compute with.
-pub fn fixed_sizes(gm: &Bound<'_, PyAny>) -> Import<Vec<Noted>> {
-    let mut known = Known { hints: hints_of(gm)?, ..Known::default() };
+/// That all sizes of a graph are what they are.
+pub fn fixed_sizes(hints: &Hints) -> Vec<Noted> {
+    let mut known = Known { hints: hints.clone(), ..Known::default() };
     known.fix_all(IN_PIECES);
-    Ok(known.facts)
+    known.facts
 }
 
-fn hints_of(gm: &Bound<'_, PyAny>) -> Import<Hints> {
+/// The sizes of a graph that are variables, as they were when it was captured.
+pub fn hints_of(gm: &Bound<'_, PyAny>) -> Import<Hints> {
     let py = gm.py();
     let mut hints = Hints::default();
     for node in gm.getattr(intern!(py, "graph"))?.getattr(intern!(py, "nodes"))?.try_iter()? {
