@@ -2,8 +2,10 @@
 
 use crate::CodegenError;
 use crate::emit;
+use crate::error::llvm;
 use crate::host::Host;
-use crate::jit::{self, Code, SYMBOL};
+use crate::load::{self, Code, SYMBOL};
+use crate::tidy;
 use inkwell::OptimizationLevel;
 use inkwell::context::Context;
 use inkwell::module::Module;
@@ -46,6 +48,7 @@ impl Backend {
     }
 
     /// For another architecture, to look at the code or carry it there: `("aarch64-unknown-linux-gnu", "neoverse-n1", "+neon")`.
+    #[cfg(feature = "foreign")]
     pub fn for_target(triple: &str, cpu: &str, features: &str) -> Result<Backend, CodegenError> {
         Ok(Backend { host: Host::foreign(triple, cpu, features)? })
     }
@@ -58,7 +61,9 @@ impl Backend {
     /// Compiles and loads the kernels, each distinct one once, on up to `threads` threads.
     pub fn compile(&self, kernels: &[Kernel], threads: usize) -> Result<Vec<LoadedKernel>, CodegenError> {
         let (distinct, places) = distinct(kernels);
-        let loaded = run_on_threads(&distinct, threads, |kernel| self.compile_guarded(kernel))?;
+        let loaded = run_on_threads(&distinct, threads, |kernel| self.compile_guarded(kernel));
+        tidy::give_back();
+        let loaded = loaded?;
         Ok(places.into_iter().map(|n| loaded[n].clone()).collect())
     }
 
@@ -77,14 +82,14 @@ impl Backend {
         let machine = self.host.machine(OptimizationLevel::Default)?;
         let module = self.build(&context, &machine, kernel)?;
         optimise(&module, &machine)?;
-        let code = machine.write_to_memory_buffer(&module, FileType::Object).map_err(|e| CodegenError::Llvm(e.to_string()))?;
+        let code = machine.write_to_memory_buffer(&module, FileType::Object).map_err(llvm)?;
         Ok(code.as_slice().to_vec())
     }
 
     /// # Safety of the result
     /// The bytes must come from `compile_object` with the same `host_key`: they are machine code.
     pub fn load_object(&self, object: &[u8]) -> Result<LoadedKernel, CodegenError> {
-        let (function, code): (KernelFn, Code) = jit::load(object)?;
+        let (function, code): (KernelFn, Code) = load::load(object)?;
         Ok(LoadedKernel { function, keep: Arc::new(code) })
     }
 
@@ -101,7 +106,7 @@ impl Backend {
         let machine = self.host.machine(OptimizationLevel::Default)?;
         let module = self.build(&context, &machine, kernel)?;
         optimise(&module, &machine)?;
-        let text = machine.write_to_memory_buffer(&module, FileType::Assembly).map_err(|e| CodegenError::Llvm(e.to_string()))?;
+        let text = machine.write_to_memory_buffer(&module, FileType::Assembly).map_err(llvm)?;
         Ok(String::from_utf8_lossy(text.as_slice()).trim_end_matches('\0').to_string())
     }
 
@@ -111,14 +116,14 @@ impl Backend {
         module.set_data_layout(&machine.get_target_data().get_data_layout());
         emit::emit(context, &module, SYMBOL, kernel, &self.host)?;
         if cfg!(debug_assertions) {
-            module.verify().map_err(|e| CodegenError::Llvm(format!("{e}\n{}", module.print_to_string())))?;
+            module.verify().map_err(|e| llvm(format!("{e}\n{}", module.print_to_string())))?;
         }
         Ok(module)
     }
 }
 
 fn optimise(module: &Module<'_>, machine: &TargetMachine) -> Result<(), CodegenError> {
-    module.run_passes(PASSES, machine, PassBuilderOptions::create()).map_err(|e| CodegenError::Llvm(e.to_string()))
+    module.run_passes(PASSES, machine, PassBuilderOptions::create()).map_err(llvm)
 }
 
 /// The kernels without repetition, and for each kernel its place among them.

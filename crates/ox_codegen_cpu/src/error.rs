@@ -1,15 +1,11 @@
-use thiserror::Error;
+pub use ox_ir::CodegenError;
 
-#[derive(Clone, Debug, Error)]
-pub enum CodegenError {
-    /// The kernel asks for something that this backend cannot do.
-    #[error("kernel {kernel}: {what}")]
-    Unsupported { kernel: String, what: String },
-    /// The kernel contradicts itself: a bug in whoever built it.
-    #[error("kernel {kernel} is malformed: {what}")]
-    Malformed { kernel: String, what: String },
-    #[error("LLVM: {0}")]
-    Llvm(String),
-    #[error("{0}")]
-    Panic(String),
+/// What LLVM said.
+pub fn llvm(message: impl ToString) -> CodegenError {
+    CodegenError::Refused { compiler: "LLVM", message: message.to_string() }
+}
+
+/// What is wrong with object code.
+pub fn broken(message: impl ToString) -> CodegenError {
+    CodegenError::Refused { compiler: "object code", message: message.to_string() }
 }

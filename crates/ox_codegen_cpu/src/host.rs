@@ -1,19 +1,20 @@
 //! What the machine that we run on can do.
 
 use crate::CodegenError;
+use crate::error::llvm;
+use crate::targets;
 use inkwell::OptimizationLevel;
-use inkwell::targets::{CodeModel, InitializationConfig, RelocMode, Target, TargetMachine, TargetTriple};
+use inkwell::targets::{CodeModel, RelocMode, Target, TargetMachine, TargetTriple};
 use llvm_sys::support::LLVMParseCommandLineOptions;
-use std::sync::OnceLock;
+use std::sync::Once;
 
 /// Once a process.
-fn initialise() -> Result<(), String> {
-    Target::initialize_native(&InitializationConfig::default())?;
+fn initialise() {
+    targets::initialise_native();
     // The emitter already moves addresses out of loops; LLVM's pass for that takes a quarter of the time and changes nothing.
     let options = [c"ox_codegen_cpu".as_ptr(), c"-disable-lsr".as_ptr()];
     // SAFETY: an argument list as `main` gets it; this copy of LLVM is ours alone.
     unsafe { LLVMParseCommandLineOptions(options.len() as i32, options.as_ptr(), std::ptr::null()) };
-    Ok(())
 }
 
 fn native_triple() -> String {
@@ -36,8 +37,8 @@ pub struct Host {
 
 impl Host {
     pub fn detect() -> Result<Host, CodegenError> {
-        static INITIALISED: OnceLock<Result<(), String>> = OnceLock::new();
-        INITIALISED.get_or_init(initialise).clone().map_err(CodegenError::Llvm)?;
+        static INITIALISED: Once = Once::new();
+        INITIALISED.call_once(initialise);
         let cpu = TargetMachine::get_host_cpu_name().to_string();
         let features = TargetMachine::get_host_cpu_features().to_string();
         Ok(Host::of(native_triple(), cpu, features))
@@ -50,10 +51,11 @@ impl Host {
     }
 
     /// A CPU of any architecture that we know.
+    #[cfg(feature = "foreign")]
     pub fn foreign(triple: &str, cpu: &str, features: &str) -> Result<Host, CodegenError> {
         Host::detect()?;
-        Target::initialize_x86(&InitializationConfig::default());
-        Target::initialize_aarch64(&InitializationConfig::default());
+        targets::initialise_x86();
+        targets::initialise_arm();
         Ok(Host::of(triple.to_string(), cpu.to_string(), features.to_string()))
     }
 
@@ -73,9 +75,9 @@ impl Host {
 
     pub fn machine(&self, level: OptimizationLevel) -> Result<TargetMachine, CodegenError> {
         let triple = TargetTriple::create(&self.triple);
-        let target = Target::from_triple(&triple).map_err(|e| CodegenError::Llvm(e.to_string()))?;
+        let target = Target::from_triple(&triple).map_err(llvm)?;
         target
             .create_target_machine(&triple, &self.cpu, &self.features, level, RelocMode::PIC, CodeModel::Default)
-            .ok_or_else(|| CodegenError::Llvm(format!("no code generator for {}", self.cpu)))
+            .ok_or_else(|| llvm(format!("no code generator for {}", self.cpu)))
     }
 }

@@ -1,17 +1,6 @@
-use thiserror::Error;
+pub use ox_ir::CodegenError;
 
-#[derive(Clone, Debug, Error)]
-pub enum CodegenError {
-    /// The kernel asks for something that this backend cannot do.
-    #[error("kernel {kernel}: {what}")]
-    Unsupported { kernel: String, what: String },
-    /// The kernel contradicts itself: a bug in whoever built it.
-    #[error("kernel {kernel} is malformed: {what}")]
-    Malformed { kernel: String, what: String },
-    /// NVRTC is not there, or is one that we cannot use.
-    #[error("{0}")]
-    Missing(String),
-    /// What NVRTC said to our text.
-    #[error("NVRTC: {0}")]
-    Nvrtc(String),
+/// What NVRTC said to our text.
+pub fn nvrtc(message: impl ToString) -> CodegenError {
+    CodegenError::Refused { compiler: "NVRTC", message: message.to_string() }
 }

@@ -1,6 +1,7 @@
 //! NVIDIA's run-time compiler, found at run time: torch's wheels bring it along.
 
 use crate::CodegenError;
+use crate::error::nvrtc;
 use libloading::os::unix::{Library, RTLD_LOCAL, RTLD_NOW};
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
 use std::path::{Path, PathBuf};
@@ -78,7 +79,7 @@ impl Nvrtc {
 
     /// CUDA C++ to a cubin for GPUs of compute capability `arch` (90 is 9.0).
     pub fn cubin(&self, text: &str, arch: u32) -> Result<Vec<u8>, CodegenError> {
-        let text = CString::new(text).map_err(|_| CodegenError::Nvrtc("the text has a NUL".into()))?;
+        let text = CString::new(text).map_err(|_| nvrtc("the text has a NUL"))?;
         let target = CString::new(format!("--gpu-architecture=sm_{arch}")).expect("no NUL");
         let options: Vec<*const c_char> = OPTIONS.iter().map(|o| o.as_ptr()).chain([target.as_ptr()]).collect();
         let mut program: Program = null_mut();
@@ -87,7 +88,7 @@ impl Nvrtc {
         let program = Owned { nvrtc: self, program };
         // SAFETY: a live program; as many options as said.
         if unsafe { (self.compile)(program.program, options.len() as c_int, options.as_ptr()) } != 0 {
-            return Err(CodegenError::Nvrtc(format!("{}\n{}", program.log()?, text.to_string_lossy())));
+            return Err(nvrtc(format!("{}\n{}", program.log()?, text.to_string_lossy())));
         }
         program.bytes(self.cubin_size, self.cubin)
     }
@@ -98,7 +99,7 @@ impl Nvrtc {
         }
         // SAFETY: a string of the library's own.
         let text = unsafe { CStr::from_ptr((self.error_text)(code)) };
-        Err(CodegenError::Nvrtc(text.to_string_lossy().into_owned()))
+        Err(nvrtc(text.to_string_lossy()))
     }
 }
 

@@ -1,7 +1,7 @@
 //! Compiled kernels, shared by all graphs of the process. Repeated layers, and models that look alike, compile once.
 
-use ox_codegen_cpu::{Backend, CodegenError, LoadedKernel};
-use ox_ir::Kernel;
+use ox_codegen_cpu::{Backend, LoadedKernel};
+use ox_ir::{CodegenError, Kernel};
 use rustc_hash::FxHashMap;
 use std::sync::{Mutex, OnceLock, PoisonError};
 

@@ -1,9 +1,9 @@
 //! Kernels for GPUs: compiled once in a process for each architecture, and loaded.
 
 use crate::cache::Key;
-use crate::pipeline::CompileError;
-use ox_codegen_cuda::{Backend, CodegenError, Options};
-use ox_ir::Kernel;
+use crate::pipeline::{CompileError, codegen_error};
+use ox_codegen_cuda::{Backend, Options};
+use ox_ir::{CodegenError, Kernel};
 use ox_runtime::{GpuFunction, Properties, RunError};
 use rustc_hash::FxHashMap;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
@@ -57,13 +57,6 @@ pub(crate) fn load(kernels: &[Kernel], options: Options, threads: usize) -> Resu
 /// The kernel as a person may read it.
 pub(crate) fn text(kernel: &Kernel, options: Options) -> Option<String> {
     Backend::text(kernel, options).ok()
-}
-
-fn codegen_error(error: CodegenError) -> CompileError {
-    match error {
-        CodegenError::Unsupported { .. } | CodegenError::Missing(_) => CompileError::Unsupported(error.to_string()),
-        _ => CompileError::Bug { stage: "codegen", message: error.to_string() },
-    }
 }
 
 /// Without a driver (or with an old one) the graph runs in eager, which says why in its own words.

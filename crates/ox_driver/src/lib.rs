@@ -24,6 +24,7 @@ mod training;
 pub use dump::write_bug;
 pub use options::{Mode, OptionValue, Options, OptionsError, nearest};
 pub use ox_autodiff::{Joint, Source, Undifferentiable, Wanted, gradient_graph};
+pub use ox_codegen_cpu::forget_code;
 pub use ox_ir::failure::{Panic, guarded};
 pub use pipeline::{CompileError, Compiled, compile};
 pub use program::Program;

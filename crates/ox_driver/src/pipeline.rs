@@ -6,9 +6,9 @@ use crate::gpu;
 use crate::options::Options;
 use crate::program::{Prelude, Program};
 use crate::report::Report;
-use ox_codegen_cpu::{Backend, CodegenError};
+use ox_codegen_cpu::Backend;
 use ox_ir::failure::{Panic, fault, guarded};
-use ox_ir::{Device, Graph, Kernel, Plan};
+use ox_ir::{CodegenError, Device, Graph, Kernel, Plan};
 use ox_optimise::{FreeBias, OptimiseOptions, Optimised, PackWeights};
 use ox_runtime::{Executable, HostCalls, Kernels, LoadedFn, Packable, RunError};
 use ox_schedule::{ScheduleError, ScheduleOptions, Target};
@@ -163,9 +163,10 @@ fn codegen(kernels: &[Kernel], device: Device, options: &Options) -> Result<(Ker
     Ok((Kernels::Cpu(loaded), compiled))
 }
 
-fn codegen_error(error: CodegenError) -> CompileError {
+/// Of either code generator.
+pub(crate) fn codegen_error(error: CodegenError) -> CompileError {
     match error {
-        CodegenError::Unsupported { .. } => CompileError::Unsupported(error.to_string()),
+        CodegenError::Unsupported { .. } | CodegenError::Missing(_) => CompileError::Unsupported(error.to_string()),
         _ => CompileError::Bug { stage: "codegen", message: error.to_string() },
     }
 }

@@ -1,7 +1,9 @@
 //! The data of oxytorch: element types, size expressions, and the three programs (Graph, Kernel, Plan) with their text forms.
-//! No stage's logic lives here. `failure` is what all stages share: a panic is a value.
+//! No stage's logic lives here. `failure` is what all stages share: a panic is a value; and so are the ways in which code
+//! generators fail.
 
 pub mod abi;
+mod codegen_error;
 pub mod dtype;
 pub mod failure;
 pub mod graph;
@@ -12,6 +14,7 @@ pub mod sym;
 pub mod text;
 pub mod verify;
 
+pub use codegen_error::CodegenError;
 pub use dtype::{DType, Device, Scalar};
 pub use graph::{Graph, Node, NodeId, Op, TensorType};
 pub use kernel::Kernel;

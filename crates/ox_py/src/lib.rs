@@ -39,5 +39,8 @@ fn _oxytorch(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_class::<pieces::Pieces>()?;
     m.add_class::<watched::Watched>()?;
     m.add_class::<training::TrainingCallable>()?;
-    m.add_class::<callable::NativeCallable>()
+    m.add_class::<callable::NativeCallable>()?;
+    // LLVM's static constructors have run: what they touched is not needed before the first compile.
+    ox_driver::forget_code();
+    Ok(())
 }
