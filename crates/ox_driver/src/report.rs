@@ -57,7 +57,7 @@ impl Report {
                 Step::Launch { .. } => self.launches += 1,
                 Step::Call { call, location, .. } => self.count_call(plan, call, *location),
                 Step::Copy { .. } => self.count("copy"),
-                Step::Drop(_) => {}
+                Step::Drop(_) | Step::Release => {}
             }
         }
     }

@@ -100,6 +100,8 @@ pub enum Step {
     },
     /// The last use of a Library-placed buffer is over.
     Drop(BufId),
+    /// No buffer in the arena is used any more.
+    Release,
 }
 
 #[derive(Clone, PartialEq, Eq, Debug)]

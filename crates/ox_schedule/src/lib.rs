@@ -3,8 +3,9 @@
 //!
 //! The steps, in order: `split` (reductions that would leave threads idle), `prepare` (copies where memory must not be shared), `roots` (what may be stored), `fuse` (which
 //! roots are one kernel), `emit` + `order` (the kernels), `build` (the Plan), `front` (single numbers), `reuse` (results in the place of operands), `memory`
-//! (the arena) with `peak` (what is better off outside of it).
+//! (where all that lies: `arena`) with `release` (when it goes) and `peak` (what is better off outside of it).
 
+mod arena;
 mod build;
 mod coords;
 mod cost;
@@ -18,6 +19,7 @@ mod name;
 mod order;
 mod peak;
 mod prepare;
+mod release;
 mod repeated;
 mod reuse;
 mod roots;

@@ -1,31 +1,24 @@
 //! Where the intermediates lie: one arena, offsets planned ahead from the buffers' lifetimes.
 
+use crate::arena::{Arena, Life, padded_bytes};
 use crate::peak::lower_peak;
+use crate::release::release_early;
 use ox_ir::Sym;
 use ox_ir::plan::{BufId, Buffer, Place, Plan, PlanOutput, Step};
-
-const ALIGN: i64 = 64;
-
-/// The first and the last step at which a buffer's contents matter.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Life {
-    pub first: usize,
-    pub last: usize,
-}
-
-impl Life {
-    fn meets(self, other: Life) -> bool {
-        self.first <= other.last && other.first <= self.last
-    }
-}
 
 /// Gives every arena buffer its offset, and drops library buffers and `given` inputs after their last use.
 pub fn place(plan: &mut Plan, given: &[u32]) {
     let lives = lives(plan);
     let given = given_buffers(plan, given);
-    lower_peak(plan, &lives, &given);
+    // What was given goes bit by bit, and results take its place: there is no one time at which the arena should go.
+    let release = if given.contains(&true) {
+        lower_peak(plan, &lives, &given);
+        None
+    } else {
+        release_early(plan, &lives)
+    };
     assign_offsets(plan, &lives);
-    insert_drops(plan, &lives, &given);
+    insert_drops(plan, &lives, &given, release);
 }
 
 /// For each buffer, whether it is an input that is nobody's any more once the last step has read it.
@@ -70,6 +63,7 @@ fn buffers_of(step: &Step) -> Vec<BufId> {
         Step::Call { ins, outs, .. } => ins.iter().map(|v| v.buf).chain(outs.iter().copied()).collect(),
         Step::Copy { from, to } => vec![from.buf, to.buf],
         Step::Drop(buf) => vec![*buf],
+        Step::Release => Vec::new(),
     }
 }
 
@@ -83,40 +77,17 @@ fn assign_offsets(plan: &mut Plan, lives: &[Option<Life>]) {
         }
     }
     waiting.sort_by_key(|(k, _, size)| (std::cmp::Reverse(size.as_const().unwrap_or(-1)), *k));
-    let mut placed: Vec<(Life, i64, i64)> = Vec::new();
-    let mut slots: Vec<(Sym, Sym, Vec<Life>)> = Vec::new();
-    let mut end = Sym::ZERO;
+    let unknown = waiting.split_off(waiting.partition_point(|(_, _, size)| size.as_const().is_some()));
+    let mut arena = Arena::default();
     for (k, life, size) in waiting {
-        let offset = match size.as_const() {
-            Some(bytes) => {
-                let at = lowest_gap(&placed, life, bytes);
-                placed.push((life, at, at + bytes));
-                end = Sym::from(end.constant().max(at + bytes));
-                Sym::from(at)
-            }
-            None => symbolic_slot(&mut slots, &mut end, life, size),
-        };
-        plan.buffers[k].place = Place::Arena(offset);
+        plan.buffers[k].place = Place::Arena(Sym::from(arena.place(life, size.constant())));
+    }
+    let mut slots: Vec<(Sym, Sym, Vec<Life>)> = Vec::new();
+    let mut end = Sym::from(arena.bytes);
+    for (k, life, size) in unknown {
+        plan.buffers[k].place = Place::Arena(symbolic_slot(&mut slots, &mut end, life, size));
     }
     plan.arena_bytes = (!end.is_zero()).then_some(end);
-}
-
-fn padded_bytes(shape: &[Sym], element: i64) -> Sym {
-    let bytes = &shape.iter().product::<Sym>() * element;
-    &(bytes + (ALIGN - 1)).div(&Sym::from(ALIGN)) * ALIGN
-}
-
-pub fn lowest_gap(placed: &[(Life, i64, i64)], life: Life, bytes: i64) -> i64 {
-    let mut taken: Vec<(i64, i64)> = placed.iter().filter(|p| p.0.meets(life)).map(|p| (p.1, p.2)).collect();
-    taken.sort_unstable();
-    let mut at = 0;
-    for (begin, end) in taken {
-        if begin - at >= bytes {
-            break;
-        }
-        at = at.max(end);
-    }
-    at
 }
 
 fn symbolic_slot(slots: &mut Vec<(Sym, Sym, Vec<Life>)>, end: &mut Sym, life: Life, size: Sym) -> Sym {
@@ -130,7 +101,8 @@ fn symbolic_slot(slots: &mut Vec<(Sym, Sym, Vec<Life>)>, end: &mut Sym, life: Li
     at
 }
 
-fn insert_drops(plan: &mut Plan, lives: &[Option<Life>], given: &[bool]) {
+/// Before step `release` the arena goes.
+fn insert_drops(plan: &mut Plan, lives: &[Option<Life>], given: &[bool], release: Option<usize>) {
     let mut dying: Vec<Vec<BufId>> = vec![Vec::new(); plan.steps.len()];
     for (k, buffer) in plan.buffers.iter().enumerate() {
         let id = BufId(k as u32);
@@ -140,7 +112,8 @@ fn insert_drops(plan: &mut Plan, lives: &[Option<Life>], given: &[bool]) {
         }
     }
     let steps = std::mem::take(&mut plan.steps);
-    for (step, dead) in steps.into_iter().zip(dying) {
+    for (at, (step, dead)) in steps.into_iter().zip(dying).enumerate() {
+        plan.steps.extend((release == Some(at)).then_some(Step::Release));
         plan.steps.push(step);
         plan.steps.extend(dead.into_iter().map(Step::Drop));
     }

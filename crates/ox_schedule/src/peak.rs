@@ -4,7 +4,7 @@
 //! use, both stand beside each other for nothing: then the intermediates that are in use at other times become tensors of their own,
 //! which torch's allocator makes and takes back.
 
-use crate::memory::{Life, lowest_gap};
+use crate::arena::{Arena, Life, padded_bytes};
 use ox_ir::plan::{Buffer, Call, Place, Plan, Step};
 
 /// Smaller ones stay: making a tensor costs more than their bytes are worth.
@@ -18,10 +18,10 @@ const WORTH: i64 = 2000;
 /// Sizes of the arena that are tried.
 const TRIES: usize = 12;
 
-struct Intermediate {
-    buf: usize,
-    life: Life,
-    bytes: i64,
+pub struct Intermediate {
+    pub buf: usize,
+    pub life: Life,
+    pub bytes: i64,
 }
 
 /// Places of arena buffers, and those that found none.
@@ -53,7 +53,7 @@ pub fn lower_peak(plan: &mut Plan, lives: &[Option<Life>], given: &[bool]) {
 }
 
 /// The arena's buffers, and the bytes of all other memory that is made in each step, or let go behind it.
-fn timeline(plan: &Plan, lives: &[Option<Life>], given: &[bool]) -> Option<(Vec<Intermediate>, Vec<i64>)> {
+pub fn timeline(plan: &Plan, lives: &[Option<Life>], given: &[bool]) -> Option<(Vec<Intermediate>, Vec<i64>)> {
     let mut others: Vec<i64> = plan.steps.iter().map(|step| scratch(plan, step)).collect::<Option<_>>()?;
     let mut intermediates = Vec::new();
     for (buf, (buffer, life)) in plan.buffers.iter().zip(lives).enumerate() {
@@ -61,7 +61,10 @@ fn timeline(plan: &Plan, lives: &[Option<Life>], given: &[bool]) -> Option<(Vec<
         match buffer.place {
             Place::Input(_) if given[buf] => add(&mut others, Life { first: 0, ..life }, bytes_of(buffer)?),
             Place::Input(_) => {}
-            Place::Arena(_) => intermediates.push(Intermediate { buf, life, bytes: bytes_of(buffer)? }),
+            Place::Arena(_) => {
+                let bytes = padded_bytes(&buffer.shape, buffer.dtype.size() as i64).as_const()?;
+                intermediates.push(Intermediate { buf, life, bytes });
+            }
             Place::Output(_) | Place::Library => add(&mut others, life, bytes_of(buffer)?),
         }
     }
@@ -80,7 +83,7 @@ fn scratch(plan: &Plan, step: &Step) -> Option<i64> {
     read.filter(|buffer| !buffer.packed).map(bytes_of).sum()
 }
 
-fn add(steps: &mut [i64], life: Life, bytes: i64) {
+pub fn add(steps: &mut [i64], life: Life, bytes: i64) {
     let end = steps.len().min(life.last + 1);
     steps[life.first..end].iter_mut().for_each(|held| *held += bytes);
 }
@@ -108,16 +111,13 @@ fn limits(intermediates: &[Intermediate], others: &[i64]) -> Vec<i64> {
 
 /// As the arena will be planned, but for what would reach beyond `limit`.
 fn pack(intermediates: &[Intermediate], limit: i64) -> Packing {
-    let mut placed: Vec<(Life, i64, i64)> = Vec::new();
-    let mut packing = Packing { arena: 0, outside: Vec::new() };
+    let (mut arena, mut outside) = (Arena::default(), Vec::new());
     for Intermediate { buf, life, bytes } in intermediates {
-        let at = lowest_gap(&placed, *life, *bytes);
-        if at + bytes > limit && (SMALL..=LARGE).contains(bytes) {
-            packing.outside.push(*buf);
-            continue;
+        if arena.room(*life, *bytes) + bytes > limit && (SMALL..=LARGE).contains(bytes) {
+            outside.push(*buf);
+        } else {
+            arena.place(*life, *bytes);
         }
-        placed.push((*life, at, at + bytes));
-        packing.arena = packing.arena.max(at + bytes);
     }
-    packing
+    Packing { arena: arena.bytes, outside }
 }

@@ -2,7 +2,8 @@
 //! has read the same element of that buffer, the two become one. So do an input and its new value, if nothing that could fail comes
 //! behind: whoever runs the graph in another way instead must find the inputs as they were.
 
-use crate::memory::{Life, lives};
+use crate::arena::Life;
+use crate::memory::lives;
 use ox_ir::graph::Combine;
 use ox_ir::kernel::{BufRole, Inst, Kernel, TypedInst};
 use ox_ir::plan::{BufId, Call, Place, Plan, PlanOutput, Step, View, WriteBack};
@@ -162,6 +163,7 @@ fn for_each_buffer(plan: &mut Plan, f: &mut dyn FnMut(&mut BufId)) {
             }
             Step::Copy { from, to } => [from, to].into_iter().for_each(|v| view(v, f)),
             Step::Drop(buf) => f(buf),
+            Step::Release => {}
         }
     }
     for output in &mut plan.outputs {

@@ -85,6 +85,7 @@ impl Plan {
             }
             Step::Copy { from, to } => writeln!(f, "copy {} to {}", self.view(from), self.view(to)),
             Step::Drop(buf) => writeln!(f, "drop {buf}"),
+            Step::Release => writeln!(f, "release arena"),
         }
     }
 

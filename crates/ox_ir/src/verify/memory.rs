@@ -13,11 +13,15 @@ struct Live {
 impl Plan {
     pub(super) fn verify_memory(&self) -> Result<(), VerifyError> {
         let live: Vec<Live> = (0..self.buffers.len()).filter_map(|buf| self.live(buf)).collect();
+        let released = self.steps.iter().position(|step| *step == Step::Release).unwrap_or(usize::MAX);
         let arena = self.arena_bytes.as_ref().map_or(Some(0), |bytes| bytes.as_const());
         for (n, a) in live.iter().enumerate() {
             let error = |message: String| VerifyError { at: format!("b{}", a.buf), message };
             if arena.is_some_and(|arena| a.bytes.start < 0 || a.bytes.end > arena) {
                 return Err(error(format!("bytes {:?} lie outside of the arena", a.bytes)));
+            }
+            if *a.steps.end() > released {
+                return Err(error(format!("it is used in step {}, when the arena is gone", a.steps.end())));
             }
             for b in &live[..n] {
                 let bytes = a.bytes.start < b.bytes.end && b.bytes.start < a.bytes.end;
@@ -59,5 +63,6 @@ fn mentions(step: &Step, buf: BufId) -> bool {
         Step::Call { ins, outs, .. } => ins.iter().any(|view| view.buf == buf) || outs.contains(&buf),
         Step::Copy { from, to } => from.buf == buf || to.buf == buf,
         Step::Drop(b) => *b == buf,
+        Step::Release => false,
     }
 }

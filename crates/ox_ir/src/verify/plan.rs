@@ -65,6 +65,7 @@ impl State<'_> {
                 self.written[buf.index()] = false;
                 Ok(())
             }
+            Step::Release => Ok(()),
         }
     }
 

@@ -279,6 +279,10 @@ fn perform(run: &mut Run<'_>, action: &Action) -> Result<(), RunError> {
             run.let_go(*buf);
             Ok(())
         }
+        Action::Release => {
+            run.arena = None;
+            Ok(())
+        }
     }
 }
 

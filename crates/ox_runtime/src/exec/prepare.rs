@@ -57,6 +57,8 @@ pub enum Action {
         to: Operand,
     },
     Drop(usize),
+    /// Gives the arena back to the system, not to the next run: something large comes.
+    Release,
 }
 
 pub enum Output {
@@ -249,7 +251,7 @@ fn mentions(step: &Step) -> (impl Iterator<Item = BufId>, impl Iterator<Item = B
         Step::Launch { bufs, .. } => (&[], bufs),
         Step::Call { ins, outs, .. } => (ins, outs),
         Step::Copy { from, to } => (std::slice::from_ref(from), std::slice::from_ref(&to.buf)),
-        Step::Drop(_) => (&[], &[]),
+        Step::Drop(_) | Step::Release => (&[], &[]),
     };
     (reads.iter().map(|v| v.buf), writes.iter().copied())
 }
@@ -274,6 +276,7 @@ fn prepare_step(p: &mut Preparing<'_>, step: &Step, kernels: &Kernels) -> Result
         }
         Step::Copy { from, to } => Action::Copy { from: p.operand_of(from)?, to: p.operand_of(to)? },
         Step::Drop(buf) => Action::Drop(buf.index()),
+        Step::Release => Action::Release,
     })
 }
 

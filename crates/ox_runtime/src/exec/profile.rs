@@ -50,6 +50,7 @@ pub fn label(plan: &Plan, step: &Step) -> String {
         Step::Call { call, ins, .. } => call_label(call, ins),
         Step::Copy { .. } => "copy".into(),
         Step::Drop(_) => "drop".into(),
+        Step::Release => "release".into(),
     }
 }
 

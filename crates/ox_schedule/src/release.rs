@@ -1,0 +1,44 @@
+//! When the arena should go.
+//!
+//! It is held from the beginning of a run. Where results and what the library makes are large at a time at which little of the arena is in use
+//! (the logits behind the last layer), both would stand beside each other for nothing: then it goes before, and the few intermediates that
+//! are needed then or later are tensors of their own. Few, because the C library's heap takes many tensors that come and go badly:
+//! where most intermediates were such tensors, processes held 20 to 40 MB more.
+
+use crate::arena::{Arena, Life};
+use crate::peak::{Intermediate, add, timeline};
+use ox_ir::plan::{Place, Plan};
+
+/// Intermediates that may be tensors of their own.
+const FEW: usize = 4;
+/// The peak must fall by so many bytes, and by so many parts of a hundred: an arena that goes is made anew in the next run.
+const LEAST: i64 = 256 << 10;
+const PERCENT: i64 = 2;
+
+/// The step before which the arena goes, if that lowers the most that a run holds; what is used later is then no longer placed in it.
+/// None where sizes are not known.
+pub fn release_early(plan: &mut Plan, lives: &[Option<Life>]) -> Option<usize> {
+    let (intermediates, others) = timeline(plan, lives, &vec![false; plan.buffers.len()])?;
+    let largest = others.iter().copied().max()?;
+    let at = others.iter().position(|bytes| *bytes == largest)?;
+    let now = arena_bytes(intermediates.iter()) + largest;
+    let (late, early): (Vec<Intermediate>, Vec<Intermediate>) = intermediates.into_iter().partition(|i| i.life.last >= at);
+    let mut held = others;
+    late.iter().for_each(|i| add(&mut held, i.life, i.bytes));
+    let before = held[..at].iter().max().map_or(0, |bytes| bytes + arena_bytes(early.iter()));
+    let then = before.max(held[at..].iter().copied().max()?);
+    if late.len() > FEW || now - then < LEAST.max(now / 100 * PERCENT) {
+        return None;
+    }
+    late.iter().for_each(|i| plan.buffers[i.buf].place = Place::Library);
+    Some(at)
+}
+
+/// Of all intermediates, the largest first.
+fn arena_bytes<'a>(intermediates: impl Iterator<Item = &'a Intermediate>) -> i64 {
+    let mut arena = Arena::default();
+    for Intermediate { life, bytes, .. } in intermediates {
+        arena.place(*life, *bytes);
+    }
+    arena.bytes
+}
