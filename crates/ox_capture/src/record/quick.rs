@@ -116,6 +116,11 @@ pub fn shadow(name: &str, args: &[Obj], kwargs: &Bound<'_, PyDict>, grad: bool) 
     {
         return binary(name, &[tensor.clone(), number.clone()], kwargs);
     }
+    if let [tensor, number] = args
+        && let Some(known) = integers_and_number(name, tensor, number, kwargs)?
+    {
+        return Ok(Some(known));
+    }
     let Some(first) = args.first().map(Tensor::of).transpose()?.flatten() else { return Ok(None) };
     let like = |tensor: &Tensor| made(&tensor.shape, &tensor.strides, &tensor.object);
     match name {
@@ -289,6 +294,25 @@ fn grid_sample(x: &Tensor, args: &[Obj], kwargs: &Bound<'_, PyDict>) -> PyResult
         });
     let fits = is_told && batch == same && x.is_contiguous() && shape.iter().all(|n| *n > 0);
     if fits { made(&shape, &contiguous_strides(&shape), &x.object) } else { Ok(None) }
+}
+
+/// `torch.arange(n) * 0.5`: of the default type. Other combinations with integers are left to torch, for which they are no programs.
+fn integers_and_number(name: &str, tensor: &Obj, number: &Obj, kwargs: &Bound<'_, PyDict>) -> PyResult<Option<Obj>> {
+    let is_asked = BINARY.contains(&name) && !matches!(name, "maximum" | "minimum") && kwargs.is_empty();
+    if !is_asked || !number.class_is(types().float) || !types().is_tensor(tensor) {
+        return Ok(None);
+    }
+    let torch = py().import("torch")?;
+    if !tensor.attr("dtype")?.bind().is(&torch.getattr("int64")?) {
+        return Ok(None);
+    }
+    let (shape, strides) = (tensor.bind().getattr("shape")?.extract()?, tensor.bind().call_method0("stride")?.extract()?);
+    let integers = Tensor { object: tensor.clone(), shape, strides, dtype: 0 };
+    let options = PyDict::new(py());
+    options.set_item("dtype", torch.call_method0("get_default_dtype")?)?;
+    options.set_item("device", "meta")?;
+    let made = || torch.getattr("empty_strided")?.call((&integers.shape, &integers.strides), Some(&options));
+    if integers.is_dense() { made().map(|made| Some(made.into())) } else { Ok(None) }
 }
 
 /// One of the two has the result's shape, and lies in its order.
