@@ -71,8 +71,6 @@ def compile(
     on; with ``True`` all sizes of arguments are variables at once, with ``False`` none ever is. ``torch._dynamo.mark_dynamic``,
     ``maybe_mark_dynamic`` and ``mark_static`` say it for single dimensions. ``shapes={"input_ids": {1: (1, 512)}}`` says it by parameter and
     dimension, with the least and the most: the first call compiles for all of them, and a size beyond raises ValueError.
-
-    With ``options={"freezing": True}`` Python code is captured by torch's own Dynamo for now.
     """
     settings, rest = _oxytorch.split_options(dict(options or {}))
     check_options(mode, rest)
@@ -89,11 +87,6 @@ def compile(
     static = dict(settings).get("assume_static_by_default", config.assume_static_by_default)
     if dynamic is None and not static:
         dynamic = True
-    if rest.get("freezing"):
-        if shapes:
-            raise ValueError("oxytorch.compile takes no shapes= with freezing: use torch._dynamo.mark_dynamic")
-        # Our own capture does not yet know what is a weight.
-        return _by_dynamo(fullgraph, dynamic, mode, rest)(model)
     capture = _capturer(fullgraph, dynamic, mode, options, shapes)
     if isinstance(model, nn.Module):
         return compiled_module(model, functools.partial(compile, **arguments), capture)
@@ -129,10 +122,6 @@ def _is_disabled() -> bool:
     return os.environ.get("TORCH_COMPILE_DISABLE") == "1"
 
 
-def _by_dynamo(fullgraph: bool, dynamic: bool | None, mode: str | None, options: Mapping[str, Any]) -> Callable[..., Any]:
-    return functools.partial(torch.compile, fullgraph=fullgraph, dynamic=dynamic, backend=_Backend(mode, options))
-
-
 def _capturer(
     fullgraph: bool,
     dynamic: bool | None,
@@ -150,22 +139,3 @@ def _capturer(
         return _reset.remember(captured)
 
     return capture
-
-
-class _Backend:
-    """`dynamo_backend` with its mode and options. Two are equal if they would compile alike: Dynamo caches by this."""
-
-    __name__ = "oxytorch"
-
-    def __init__(self, mode: str | None, options: Mapping[str, Any] | None) -> None:
-        self.mode = mode
-        self.options = dict(options or {})
-
-    def __call__(self, gm: torch.fx.GraphModule, example_inputs: Sequence[Any]) -> Callable[..., Any]:
-        return dynamo_backend(gm, example_inputs, mode=self.mode, options=self.options)
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, _Backend) and (self.mode, self.options) == (other.mode, other.options)
-
-    def __hash__(self) -> int:
-        return hash((self.mode, tuple(sorted(self.options))))

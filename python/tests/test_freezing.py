@@ -3,8 +3,10 @@
 import copy
 import pathlib
 import re
+import weakref
 
 import compare
+import oxytorch
 import pytest
 import torch
 import torch.nn as nn
@@ -13,8 +15,17 @@ import torch.nn.functional as F
 DTYPES = [torch.float32, torch.bfloat16]
 
 
-def freeze(model, **kwargs):
-    return torch.compile(model, backend="oxytorch", fullgraph=True, options={"freezing": True} | kwargs.pop("options", {}), **kwargs)
+ENTRIES = {"capture": oxytorch.compile, "dynamo": lambda model, **kwargs: torch.compile(model, backend="oxytorch", **kwargs)}
+entered = oxytorch.compile
+
+
+@pytest.fixture(autouse=True, params=ENTRIES)
+def entered_by(request, monkeypatch):
+    monkeypatch.setitem(globals(), "entered", ENTRIES[request.param])
+
+
+def freeze(model, options=None):
+    return entered(model, fullgraph=True, options={"freezing": True} | (options or {}))
 
 
 def check(model, *inputs, dtype=torch.float32, packs=None, folder=None):
@@ -158,3 +169,38 @@ def test_inference_mode_and_no_grad_share_packed_weights():
     for mode in (torch.inference_mode, torch.no_grad, torch.inference_mode):
         with mode():
             compare.assert_same(compiled(x), model(x))
+
+
+class Block(nn.Module):
+    def __init__(self, width=64):
+        super().__init__()
+        self.norm, self.up, self.down = nn.LayerNorm(width), nn.Linear(width, 128), nn.Linear(128, width)
+
+    def forward(self, x):
+        return x + self.down(F.gelu(self.up(self.norm(x))))
+
+
+def test_blocks_that_share_code_have_their_own_packed_weights():
+    model, x = nn.Sequential(*(Block() for _ in range(3))).eval(), torch.randn(16, 64)
+    compiled = oxytorch.compile_regions(copy.deepcopy(model), options={"freezing": True})
+    with torch.no_grad():
+        for _ in range(4):
+            compare.assert_same(compiled(x), model(x))
+        for each in (model, compiled):
+            torch.manual_seed(1)
+            each[1].up.weight = nn.Parameter(torch.randn(128, 64))
+        for _ in range(3):
+            compare.assert_same(compiled(x), model(x))
+
+
+def test_what_is_prepared_is_let_go_with_the_weights():
+    model, x = nn.Linear(512, 256).eval(), torch.randn(16, 512)
+    compiled = freeze(model)
+    with torch.no_grad():
+        for _ in range(4):
+            compare.assert_same(compiled(x), model(x))
+        gone = weakref.ref(model.weight)
+        model.weight = nn.Parameter(torch.randn(256, 512))
+        for _ in range(4):
+            compare.assert_same(compiled(x), model(x))
+    assert gone() is None

@@ -129,6 +129,17 @@ impl Sources {
         }
     }
 
+    /// Whether it is a parameter or buffer, found where a module keeps them.
+    pub fn is_of_a_module(&self, id: SourceId) -> bool {
+        let Source::Value(table, _) = self.get(id) else { return false };
+        let name = match self.get(*table) {
+            Source::Attr(_, name) => name,
+            Source::Value(dict, name) if matches!(self.get(*dict), Source::Dict(_)) => name,
+            _ => return false,
+        };
+        name.0.to_str().is_some_and(|name| name == "_parameters" || name == "_buffers")
+    }
+
     pub fn name_variable(&mut self, id: u32, name: String) {
         let at = id as usize;
         self.names.resize(self.names.len().max(at + 1), String::new());

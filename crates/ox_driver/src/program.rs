@@ -1,6 +1,8 @@
 //! What a compile gives: the Plan that runs at every call, and for frozen weights the one that runs before the first.
 
 use ox_ir::Plan;
+use ox_ir::graph::Callee;
+use ox_ir::plan::{Call, Step};
 use ox_runtime::{Executable, Input, RunError, Tensor, TensorRef};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -29,6 +31,15 @@ struct Results {
 impl Prelude {
     pub(crate) fn new(executable: Executable, inputs: Vec<u32>) -> Prelude {
         Prelude { executable, inputs, results: Mutex::new(None) }
+    }
+
+    /// Whether no code of Python's runs in it.
+    fn is_native(&self) -> bool {
+        let is_python = |step: &Step| match step {
+            Step::Call { call: Call::Library(library), .. } => matches!(library.callee, Callee::Python { .. }),
+            _ => false,
+        };
+        !self.executable.plan().steps.iter().any(is_python)
     }
 
     fn results(&self, inputs: &[TensorRef<'_>], sizes: &[i64]) -> Result<Arc<Vec<Tensor>>, RunError> {
@@ -71,8 +82,23 @@ impl Program {
         }
     }
 
-    /// What runs at every call, if nothing runs before the first.
-    pub fn whole(&self) -> Option<&Executable> {
-        if self.prelude.is_some() { None } else { Some(&self.main) }
+    /// What runs at every call: it takes the inputs, and what is prepared of them.
+    pub fn main(&self) -> &Executable {
+        &self.main
+    }
+
+    /// What is computed of frozen weights, for calls in which the fixed inputs stay what they are. None if it depends on others, or if
+    /// Python would be asked.
+    pub fn prepare(
+        &self,
+        inputs: &[TensorRef<'_>],
+        sizes: &[i64],
+        is_fixed: impl Fn(usize) -> bool,
+    ) -> Result<Option<Arc<Vec<Tensor>>>, RunError> {
+        let Some(prelude) = &self.prelude else { return Ok(Some(Arc::default())) };
+        if !prelude.is_native() || !prelude.inputs.iter().all(|n| is_fixed(*n as usize)) {
+            return Ok(None);
+        }
+        prelude.results(inputs, sizes).map(Some)
     }
 }

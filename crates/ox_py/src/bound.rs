@@ -4,9 +4,10 @@ use crate::callable::{NativeCallable, Sizes};
 use crate::fx::{OutTree, Slot};
 use crate::tensor::Crossing;
 use ox_capture::{BoundGraph, Obj, items_of, tuple_of};
-use ox_runtime::{Known, TensorRef};
+use ox_runtime::{Known, Tensor, TensorRef};
 use pyo3::prelude::*;
 use smallvec::SmallVec;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 pub struct BoundCallable {
@@ -15,8 +16,10 @@ pub struct BoundCallable {
     inputs: Vec<Option<Obj>>,
     /// What each argument that varies is.
     places: Vec<Varying>,
-    /// Borrows from `inputs` and the graph's constants, which this holds.
+    /// Borrows from `inputs`, from what is prepared and from the graph's constants, which this holds.
     known: Known,
+    /// What was computed of frozen weights: inputs behind all others.
+    _prepared: Arc<Vec<Tensor>>,
 }
 
 /// What an argument that each call brings is to the graph.
@@ -34,7 +37,6 @@ pub fn bind(callable: &Obj, known: Vec<Option<Obj>>, sizes: &[Option<i64>]) -> P
     let py = ox_capture::py();
     let Ok(bound) = callable.bind().cast::<NativeCallable>() else { return Ok(None) };
     let graph = bound.get();
-    let Some(whole) = graph.program.whole() else { return Ok(None) };
     if !graph.graph.mutations.is_empty() || !graph.pinned.is_empty() || known.len() != graph.slots.len() {
         return Ok(None);
     }
@@ -66,9 +68,13 @@ pub fn bind(callable: &Obj, known: Vec<Option<Obj>>, sizes: &[Option<i64>]) -> P
     }
     let taken = graph.slots.iter().zip(sizes).filter(|(slot, _)| **slot == Slot::Size).map(|(_, size)| *size);
     let Some(sizes) = taken.collect::<Option<Vec<i64>>>() else { return Ok(None) };
+    let Ok(Some(prepared)) = graph.program.prepare(&handles, &sizes, |n| fixed[n]) else { return Ok(None) };
+    // SAFETY: the result holds them.
+    handles.extend(prepared.iter().map(|tensor| unsafe { TensorRef::from_handle(tensor.as_ref().handle()) }));
+    fixed.resize(handles.len(), true);
     // SAFETY: the result holds them all.
-    let data = unsafe { whole.know(handles, &sizes, |n| fixed[n]) };
-    Ok(data.ok().map(|data| BoundCallable { graph: bound.clone().unbind(), inputs: known, places, known: data }))
+    let Ok(data) = (unsafe { graph.program.main().know(handles, &sizes, |n| fixed[n]) }) else { return Ok(None) };
+    Ok(Some(BoundCallable { graph: bound.clone().unbind(), inputs: known, places, known: data, _prepared: prepared }))
 }
 
 impl BoundCallable {
@@ -88,11 +94,10 @@ impl BoundGraph for BoundCallable {
     fn call(&self, varying: &[Obj]) -> PyResult<Vec<Obj>> {
         let py = ox_capture::py();
         let (graph, crossing) = (self.graph.get(), Crossing::get(py)?);
-        let is_settled = !graph.broken.load(Ordering::Relaxed) && !graph.race.is_open();
-        let Some(whole) = graph.program.whole().filter(|_| is_settled) else {
+        if graph.broken.load(Ordering::Relaxed) || graph.race.is_open() {
             let args = self.arguments(varying)?;
             return Ok(items_of(&graph.__call__(py, args.bind().cast()?)?.into()));
-        };
+        }
         let mut given: SmallVec<[(usize, TensorRef<'_>); 8]> = SmallVec::new();
         let mut sizes = Sizes::new();
         for (place, input) in self.places.iter().zip(varying) {
@@ -104,7 +109,7 @@ impl BoundGraph for BoundCallable {
             }
         }
         // SAFETY: capture calls this only while the portraits of the known inputs hold.
-        match py.detach(|| unsafe { whole.run_known(&given, &sizes, &self.known) }) {
+        match py.detach(|| unsafe { graph.program.main().run_known(&given, &sizes, &self.known) }) {
             Ok(tensors) => {
                 let argument = |n: usize| self.argument(varying, n);
                 let pack = |tree: &OutTree| graph.pack(py, crossing, tree, &argument, &tensors, &sizes).map(Obj::from);

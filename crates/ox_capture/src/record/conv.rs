@@ -82,9 +82,9 @@ fn padding_order(args: &[Obj], kwargs: &Bound<'_, PyDict>, result: Obj) -> PyRes
     result.attr("contiguous")?.call(&[], Some(&options.into()))
 }
 
-/// A list of as many ints as there are dimensions. None for what is no number, like "same".
+/// A list of as many ints as there are dimensions. None for what is no number. How much padding "same" means does not matter to the order.
 fn ints(value: Option<Obj>, default: i64, count: usize) -> PyResult<Option<Obj>> {
-    let value = value.unwrap_or_else(|| Obj::int(default));
+    let value = value.filter(|value| !value.class_is(types().str)).unwrap_or_else(|| Obj::int(default));
     let mut items = match value.is_instance_of(types().tuple) || value.is_instance_of(types().list) {
         true => items_of(&value),
         false => vec![value],

@@ -287,10 +287,13 @@ impl<'py> Importer<'py> {
         Ok(ValueOf::Tensor(self.tensor_input(&example, sizes, name, is_weight)?))
     }
 
-    /// Whether a placeholder stands for a parameter or buffer of a module, by where Dynamo found it. An argument may be another tensor
-    /// in every call, whatever its type and name.
+    /// Whether a placeholder stands for a parameter or buffer of a module, by where our capture or Dynamo found it. An argument may be
+    /// another tensor in every call, whatever its type and name.
     fn hangs_on_a_module(&self, node: &Bound<'py, PyAny>) -> Import<bool> {
         let py = self.py;
+        if let Some(captured) = node.getattr(intern!(py, "meta"))?.cast::<PyDict>()?.get_item(intern!(py, "weight"))? {
+            return Ok(captured.is_truthy()?);
+        }
         let Some(source) = node.getattr_opt(intern!(py, "_dynamo_source"))? else { return Ok(false) };
         let sources = py.import(intern!(py, "torch._dynamo.source"))?;
         let kinds =
