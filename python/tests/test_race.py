@@ -15,11 +15,10 @@ ENOUGH = 14
 
 
 @pytest.fixture(autouse=True)
-def racing():
-    oxytorch.config.race_eager = True
+def racing(monkeypatch):
+    monkeypatch.setattr(oxytorch.config, "race_eager", True)
     with torch.no_grad():
         yield
-    oxytorch.config.race_eager = False
     inject(None)
 
 
@@ -95,7 +94,7 @@ def test_sizes_that_vary_are_no_race():
     assert is_compiled(wrapped, torch.randn(3, 5))
 
 
-def test_the_outcome_is_logged(tmp_path):
+def test_it_is_on_by_default_and_the_outcome_is_logged(tmp_path):
     script = tmp_path / "user.py"
     script.write_text(
         "import torch, oxytorch\n"
@@ -104,6 +103,8 @@ def test_the_outcome_is_logged(tmp_path):
         "with torch.no_grad():\n"
         "    for _ in range(14): f(torch.ones(2))\n"
     )
-    done = subprocess.run([sys.executable, str(script)], capture_output=True, text=True, env={**os.environ, "OXYTORCH_LOGS": "races", "OXYTORCH_RACE_EAGER": "1"})
+    env = {**os.environ, "OXYTORCH_LOGS": "races"}
+    del env["OXYTORCH_RACE_EAGER"]
+    done = subprocess.run([sys.executable, str(script)], capture_output=True, text=True, env=env)
     (line,) = [line for line in done.stderr.splitlines() if line.startswith("oxytorch races:")]
     assert "user.py:2" in line and line.endswith("eager it is"), done.stderr

@@ -15,7 +15,12 @@ impl NativeCallable {
     pub(crate) fn call_and_race<'py>(&self, py: Python<'py>, args: &Bound<'py, PyTuple>) -> PyResult<Bound<'py, PyAny>> {
         let Some(mut tally) = self.race.enter() else { return self.serve(py, args) };
         match tally.next_turn() {
-            Turn::Untimed => self.serve(py, args),
+            Turn::First => {
+                let begin = Instant::now();
+                let result = self.serve(py, args);
+                self.race.count_first(begin.elapsed());
+                result
+            }
             Turn::Own => {
                 let begin = Instant::now();
                 let result = self.serve(py, args);
@@ -27,8 +32,8 @@ impl NativeCallable {
                 let begin = Instant::now();
                 match self.eager.bind(py).call1(args.clone()) {
                     Ok(_) => {
-                        let eager = begin.elapsed();
-                        self.settle(self.race.count_eagers(&mut tally, eager), tally.own(), eager);
+                        let outcome = self.race.count_eagers(&mut tally, begin.elapsed());
+                        self.settle(outcome, tally.times());
                     }
                     Err(error) if error.is_instance_of::<PyException>(py) => {
                         // If ours does not raise as well, eager has no memory for it: then it is not asked again.
@@ -43,7 +48,7 @@ impl NativeCallable {
         }
     }
 
-    fn settle(&self, outcome: Outcome, own: Duration, eager: Duration) {
+    fn settle(&self, outcome: Outcome, (own, eager): (Duration, Duration)) {
         let winner = match outcome {
             Outcome::Open => return,
             Outcome::Ours => "compiled",
