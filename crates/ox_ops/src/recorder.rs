@@ -177,6 +177,11 @@ impl Recorder {
         }
         let (outs, kwargs): (Vec<_>, Vec<_>) = kwargs.iter().cloned().partition(|(k, v)| k == "out" && !v.is_none());
         let slots = surface::bind(target.row.signature, &args, &kwargs)?;
+        if let Some(first) = Self::first_tensor(&slots)
+            && surface::refuses(target.row, self.ty(first))
+        {
+            return Err(OpError::unsupported(format!("{name} of {}, which eager refuses", self.ty(first).dtype)));
+        }
         let mut bound = self.read_slots(&slots)?;
         let in_place = target.in_place || (bound.knows("inplace") && *bound.value("inplace") == Value::Bool(true));
         let value = (target.row.build)(&mut self.builder, &mut bound)?;

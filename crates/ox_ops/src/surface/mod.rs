@@ -46,6 +46,7 @@ mod softmax;
 mod sort;
 mod split;
 mod subscript;
+mod types;
 mod unary;
 mod view;
 
@@ -61,6 +62,7 @@ pub use operator::Operator;
 pub(crate) use signature::{Slots, bind};
 pub use softmax::softmax_along;
 pub(crate) use subscript::assigned;
+pub(crate) use types::refuses;
 
 /// Whether what a row returns shares memory with its first argument.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -34,6 +34,7 @@ fn pad(b: &mut Builder, a: &mut Bound) -> OpResult<Value> {
             let value = if a.has("value") { a.scalar("value")? } else { Scalar::Int(0) };
             constant(b, x, &sizes, value)
         }
+        "reflect" if b.dtype(x) == DType::Bool => Err(OpError::unsupported("reflection of bools, which eager refuses")),
         "reflect" => around(b, x, &sizes, reflect),
         "replicate" => around(b, x, &sizes, replicate),
         "circular" => {

@@ -49,7 +49,7 @@ pub const ROWS: &[Surface] = &[
     fresh(&["floor"], "input", |b, a| rounding(b, a, PointOp::Floor)),
     fresh(&["ceil"], "input", |b, a| rounding(b, a, PointOp::Ceil)),
     fresh(&["trunc", "fix"], "input", |b, a| rounding(b, a, PointOp::Trunc)),
-    fresh(&["round", "special.round"], "input, *, decimals=0", round),
+    fresh(&["round", "special.round"], "input, *, decimals=None", round),
     fresh(&["frac"], "input", frac),
     fresh(&["abs", "absolute"], "input", abs),
     fresh(&["neg", "negative"], "input", neg),
@@ -101,13 +101,15 @@ fn rounding(b: &mut Builder, a: &mut Bound, op: PointOp) -> OpResult<Value> {
 }
 
 fn round(b: &mut Builder, a: &mut Bound) -> OpResult<Value> {
-    let decimals = a.const_int("decimals")?;
-    if decimals == 0 {
+    if !a.has("decimals") {
         return rounding(b, a, PointOp::Round);
     }
-    let x = a.tensor("input")?;
+    let (x, decimals) = (a.tensor("input")?, a.const_int("decimals")?);
     if !b.dtype(x).is_float() {
         return Err(OpError::unsupported("round to decimals of a tensor that is not float"));
+    }
+    if decimals == 0 {
+        return rounding(b, a, PointOp::Round);
     }
     let (before, after) = if decimals > 0 { (PointOp::Mul, PointOp::Div) } else { (PointOp::Div, PointOp::Mul) };
     let ten = 10f64.powi(decimals.unsigned_abs() as i32);
