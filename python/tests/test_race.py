@@ -15,10 +15,12 @@ ENOUGH = 14
 
 
 @pytest.fixture(autouse=True)
-def racing(monkeypatch):
-    monkeypatch.setattr(oxytorch.config, "race_eager", True)
+def racing():
+    before = oxytorch.config.race_eager
+    oxytorch.config.race_eager = True
     with torch.no_grad():
         yield
+    oxytorch.config.race_eager = before
     inject(None)
 
 

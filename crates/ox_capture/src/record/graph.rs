@@ -301,7 +301,7 @@ impl Recording {
         let node = self.graph.node("placeholder", &Obj::str(&name), &[], None, &name)?;
         node.attr("meta")?.bind().set_item("example_value", shadow.bind())?;
         node.attr("meta")?.bind().set_item("requires_grad", needs_grad)?;
-        node.attr("meta")?.bind().set_item("weight", self.tree.sources.borrow().is_of_a_module(source))?;
+        node.attr("meta")?.bind().set_item("weight", self.tree.sources.read().is_of_a_module(source))?;
         self.note_shape(tensor, source, &node)?;
         self.follow(&node);
         self.graph.by_input.insert(tensor.id(), self.graph.inputs.len());

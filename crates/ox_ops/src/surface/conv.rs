@@ -114,6 +114,10 @@ fn check(b: &Builder, attrs: &ConvAttrs, x: NodeId, weight: NodeId, bias: Option
         let (n, size) = (attrs.stride.len(), shape_text(&size));
         return Err(OpError::runtime(format!("Expected {}D or {}D input to conv{n}d, but got {size}", n + 1, n + 2)));
     }
+    if size[1].is_zero() {
+        // Eager's result has no channels either, whatever the weight says.
+        return Err(OpError::unsupported("convolution of no channels"));
+    }
     check_types(b, x, weight)?;
     bias.map_or(Ok(()), |bias| check_types(b, x, bias))?;
     let channels = if attrs.transposed { kernel[0].clone() } else { &kernel[1] * &attrs.groups };

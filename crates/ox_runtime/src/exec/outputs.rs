@@ -39,6 +39,10 @@ impl Run<'_> {
     /// those planned, else by a copy.
     pub fn deliver(&mut self, buf: usize, result: Tensor) -> Result<(), RunError> {
         let layout = &self.prepared.buffers[buf].layout;
+        // Of what operators return besides their result, torch's word is sometimes another than its kernels'.
+        if !self.prepared.buffers[buf].read {
+            return Ok(());
+        }
         // What a call was told to leave out comes back undefined: without a type, and without memory.
         if layout.sizes[..] == [0] && result.as_ref().dtype()?.is_none() {
             return Ok(());

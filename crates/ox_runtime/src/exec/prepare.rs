@@ -29,6 +29,8 @@ pub struct Buffer {
     pub home: Home,
     /// In the library's own format: a tensor without memory that we could look at.
     pub packed: bool,
+    /// Whether anybody looks at it.
+    pub read: bool,
 }
 
 /// A window on a buffer that a library call gets as a tensor.
@@ -176,7 +178,8 @@ pub fn prepare(plan: &Plan, kernels: &Kernels, device: Device, env: Env<'_>, hos
 }
 
 fn prepare_buffers(plan: &Plan, device: Device, env: Env<'_>) -> Result<Vec<Buffer>, RunError> {
-    let prepare_one = |b: &ox_ir::plan::Buffer| {
+    let read = read_buffers(plan);
+    let prepare_one = |(n, b): (usize, &ox_ir::plan::Buffer)| {
         if b.device != device {
             return Err(RunError::bug(format!("a buffer on {} in a plan for {device}", b.device)));
         }
@@ -187,9 +190,24 @@ fn prepare_buffers(plan: &Plan, device: Device, env: Env<'_>) -> Result<Vec<Buff
             }
             Place::Output(_) | Place::Library => Home::Owned,
         };
-        Ok(Buffer { layout: env.layout(b.dtype, &b.shape, &b.strides)?, home, packed: b.packed })
+        Ok(Buffer { layout: env.layout(b.dtype, &b.shape, &b.strides)?, home, packed: b.packed, read: read[n] })
     };
-    plan.buffers.iter().map(prepare_one).collect()
+    plan.buffers.iter().enumerate().map(prepare_one).collect()
+}
+
+/// Which buffers are looked at after they were made.
+fn read_buffers(plan: &Plan) -> Vec<bool> {
+    let mut read = vec![false; plan.buffers.len()];
+    let steps = plan.steps.iter().flat_map(|step| match step {
+        Step::Launch { bufs, .. } => bufs.clone(),
+        step => mentions(step).0.collect(),
+    });
+    let returned = plan.outputs.iter().filter_map(|output| match output {
+        PlanOutput::Buffer(buf) | PlanOutput::View(View { buf, .. }) => Some(*buf),
+        PlanOutput::InputView { .. } => None,
+    });
+    steps.chain(returned).chain(plan.write_backs.iter().map(|write| write.from.buf)).for_each(|buf| read[buf.index()] = true);
+    read
 }
 
 fn arena_bytes(plan: &Plan, env: Env<'_>, buffers: &[Buffer]) -> Result<usize, RunError> {
