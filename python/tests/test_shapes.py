@@ -97,5 +97,3 @@ def test_what_cannot_be_meant(shapes, kind, text):
 def test_contradictions():
     with pytest.raises(ValueError, match="dynamic=False"):
         oxytorch.compile(scaled, dynamic=False, shapes={"x": {0: None}})
-    with pytest.raises(ValueError, match="freezing"):
-        oxytorch.compile(scaled, options={"freezing": True}, shapes={"x": {0: None}})
