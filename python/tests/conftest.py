@@ -5,8 +5,6 @@ import pathlib
 import sys
 
 os.environ.setdefault("OXYTORCH_BUG", "fatal")
-# Which of two programs serves a call must not depend on how fast they are today. test_race.py asks for it.
-os.environ.setdefault("OXYTORCH_RACE_EAGER", "0")
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 sys.path[:0] = [str(ROOT / "benches"), str(pathlib.Path(__file__).parent)]

@@ -42,7 +42,7 @@ pub static SETTINGS: [Setting; 7] = [
         true,
         "sizes are constants unless told otherwise; otherwise they vary from the first call",
     ),
-    flag("race_eager", None, true, "the first calls of a graph are timed beside eager's, which gets the graph if it is faster"),
+    flag("race_eager", None, false, "the first calls of a graph are timed beside eager's, which gets the graph if it is faster"),
 ];
 
 static VALUES: [AtomicI64; SETTINGS.len()] = [const { AtomicI64::new(0) }; SETTINGS.len()];

@@ -67,7 +67,7 @@ fn strike(stage: &str) {
         panic!("a fault was injected into {stage}");
     }
     if wanted.strip_prefix("slow ") == Some(stage) {
-        std::thread::sleep(Duration::from_millis(5));
+        std::thread::sleep(Duration::from_millis(30));
     }
 }
 
