@@ -187,3 +187,44 @@ def test_a_gradient_penalty_of_a_model_that_drops():
         with torch.no_grad():
             weight.sub_(direction, alpha=step)
     torch.testing.assert_close((slope * direction).sum().double(), (at[0] - at[1]) / 2e-3, rtol=2e-2, atol=1e-4)
+
+
+def after_the_call(change):
+    """The first gradient, as something to differentiate, of random numbers of ours: with `change` made to the input behind the call."""
+    t = t_of(1, 8, 8).requires_grad_()
+    y = DOORS["capture"](lambda t: F.dropout(torch.cumsum(t, 0).softmax(-1), 0.5))(t)
+    with torch.no_grad():
+        change(t)
+    return torch.autograd.grad(y.square().sum(), t, create_graph=True)
+
+
+def test_an_input_changed_in_place_before_a_second_derivative():
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        after_the_call(lambda t: t.mul_(3))
+
+
+def test_a_second_derivative_that_cannot_be_computed_is_a_runtime_error():
+    """To another tensor in its place the version says nothing; the graph does not fit it."""
+
+    def change(t):
+        t.data = t_of(1, 8, 4)
+
+    with pytest.raises(RuntimeError, match="backward pass failed: input 0"):
+        after_the_call(change)
+
+
+def test_gradients_hang_on_those_inputs_that_they_depend_on():
+    """And on no other: behind those the graph may be gone."""
+
+    def f(z, s):
+        return F.dropout(z, 0.5) * 2 + s.sin()
+
+    for called in (f, DOORS["capture"](f)):
+        x, s = t_of(1, 6).requires_grad_(), t_of(2, 6).requires_grad_()
+        z = x.exp()
+        of_z, of_s = torch.autograd.grad(called(z, s).sum(), (z, s), create_graph=True)
+        assert (of_z.requires_grad, of_s.requires_grad) == (False, True)
+        # Lets go of the graph behind z.
+        z.sum().backward()
+        of_s.sum().backward()
+        compare.assert_same(s.grad, -s.detach().sin())

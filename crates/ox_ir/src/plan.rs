@@ -98,7 +98,7 @@ pub enum Step {
         from: View,
         to: View,
     },
-    /// The last use of a Library-placed buffer is over.
+    /// The last use of a Library-placed buffer is over, or that of an input that the caller gives away.
     Drop(BufId),
     /// No buffer in the arena is used any more.
     Release,

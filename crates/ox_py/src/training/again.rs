@@ -8,8 +8,8 @@ use pyo3::prelude::*;
 use pyo3::types::{IntoPyDict, PyList, PyTuple};
 
 const NOT_AGAIN: &str = "oxytorch: a second derivative (create_graph=True) needs the graph to be computed again by eager, and this one \
-    changes what it reads, holds parameters as constants, was checkpointed or has random numbers of its own beside others; compile the \
-    function without that part, or run it in eager; options={\"fallback_random\": True} takes random numbers from eager";
+    changes what it reads, holds parameters as constants, was checkpointed or has random numbers of its own beside others or on a GPU; \
+    compile the function without that part, or run it in eager; options={\"fallback_random\": True} takes random numbers from eager";
 
 impl TrainingCallable {
     /// `ctx` is the autograd function's, of the call that is differentiated.
@@ -25,26 +25,27 @@ impl TrainingCallable {
         if self.again == Again::Never || given.is_none() {
             return Err(PyRuntimeError::new_err(NOT_AGAIN));
         }
+        let given = given.cast::<PyTuple>()?;
+        self.ensure_unchanged(given, &ctx.getattr(intern!(py, "versions"))?.extract::<Vec<_>>()?)?;
         if self.again == Again::Natively {
-            return self.natively(ctx, given.cast::<PyTuple>()?, grads);
+            return self.natively(ctx, given, grads);
         }
         let text = "oxytorch: create_graph=True: this backward pass is computed by eager";
         py.import(intern!(py, "warnings"))?.call_method1(intern!(py, "warn"), (text,))?;
-        let versions: Vec<Option<i64>> = ctx.getattr(intern!(py, "versions"))?.extract()?;
-        let inputs = self.inputs_again(given.cast::<PyTuple>()?, &versions)?;
+        let inputs = self.inputs_again(given)?;
         let results = self.results_again(ctx, &inputs)?;
         self.gradients_again(&inputs, &results, grads)
     }
 
-    /// Tensors of their own: what other inputs were computed of must not be differentiated a second time.
-    fn inputs_again<'py>(&self, given: &Bound<'py, PyTuple>, versions: &[Option<i64>]) -> PyResult<Bound<'py, PyTuple>> {
+    fn is_written(&self, input: usize) -> bool {
+        self.native.graph.mutations.iter().any(|mutation| mutation.input as usize == input)
+    }
+
+    /// What is computed again is computed of the inputs as they are now: somebody else may have written to them since the call. What the
+    /// graph writes itself, no gradient depends on.
+    fn ensure_unchanged(&self, given: &Bound<'_, PyTuple>, versions: &[Option<i64>]) -> PyResult<()> {
         let py = given.py();
-        let mut inputs = Vec::with_capacity(given.len());
-        for (place, tensor) in given.iter().enumerate() {
-            if self.native.graph.mutations.iter().any(|mutation| mutation.input as usize == place) {
-                inputs.push(tensor.call_method0(intern!(py, "detach"))?.call_method0(intern!(py, "clone"))?);
-                continue;
-            }
+        for (place, tensor) in given.iter().enumerate().filter(|(place, _)| !self.is_written(*place)) {
             let now = match tensor.call_method0(intern!(py, "is_inference"))?.is_truthy()? {
                 true => None,
                 false => Some(tensor.getattr(intern!(py, "_version"))?.extract::<i64>()?),
@@ -57,7 +58,17 @@ impl TrainingCallable {
                      an input of a compiled graph is at version {now}; expected version {then} instead"
                 )));
             }
+        }
+        Ok(())
+    }
+
+    /// Tensors of their own: what other inputs were computed of must not be differentiated a second time.
+    fn inputs_again<'py>(&self, given: &Bound<'py, PyTuple>) -> PyResult<Bound<'py, PyTuple>> {
+        let py = given.py();
+        let mut inputs = Vec::with_capacity(given.len());
+        for (place, tensor) in given.iter().enumerate() {
             inputs.push(match self.gradients.inputs[place] {
+                _ if self.is_written(place) => tensor.call_method0(intern!(py, "detach"))?.call_method0(intern!(py, "clone"))?,
                 true => tensor.call_method1(intern!(py, "view_as"), (&tensor,))?,
                 false => tensor,
             });

@@ -58,7 +58,8 @@ impl Backward {
             Ok(tensors) => tensors,
             Err(error) => return Err(self.failed(py, callable, judge(py, error))?),
         };
-        // What follows is the optimizer's: it needs as much as the gradients take, and eager holds nothing then.
+        // Behind the last backward program the optimizer needs as much as the gradients take, and eager holds nothing then. Which one is the
+        // last is not known here.
         ox_runtime::free_idle_arenas();
         // A program of its own gives only what was asked for.
         let is_given = |n: &u32| special.is_none() || choice.asks_for(&self.gradients, *n);

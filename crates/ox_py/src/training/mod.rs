@@ -77,19 +77,11 @@ impl TrainingCallable {
             }
         }
         inputs.extend(native.constants.iter().map(|c| c.bind(py).clone()));
-        let mut call: Vec<Bound<'py, PyAny>> = vec![slf.clone().into_any(), PyTuple::new(py, &sizes)?.into_any()];
-        for (place, input) in inputs.iter().enumerate() {
-            call.push(match this.gradients.inputs[place] && !this.backward.is_reached(place) {
-                // autograd would walk on behind it, to a graph that may be gone.
-                true => input.call_method0(intern!(py, "detach"))?,
-                false => input.clone(),
-            });
-        }
         // Where a result requires grad, grad was on when it was computed; what was on before belongs to other results.
         let outcome = {
             let _mode = GradMode::set(true)?;
-            let results = autograd_function(py)?.call1(PyTuple::new(py, call)?);
-            results.and_then(|results| this.pack(py, &native.outputs, args, &inputs, results.cast::<PyTuple>()?, &sizes))
+            let results = Self::apply(slf, &sizes, &inputs);
+            results.and_then(|results| this.pack(py, &native.outputs, args, &inputs, &results, &sizes))
         };
         match outcome {
             Err(error) if error.is_instance_of::<Served>(py) => {
@@ -167,6 +159,20 @@ impl TrainingCallable {
 }
 
 impl TrainingCallable {
+    /// The results of the autograd function.
+    fn apply<'py>(slf: &Bound<'py, Self>, sizes: &[i64], inputs: &[Bound<'py, PyAny>]) -> PyResult<Bound<'py, PyTuple>> {
+        let (py, this) = (slf.py(), slf.get());
+        let mut call: Vec<Bound<'py, PyAny>> = vec![slf.clone().into_any(), PyTuple::new(py, sizes)?.into_any()];
+        for (place, input) in inputs.iter().enumerate() {
+            call.push(match this.gradients.inputs[place] && !this.backward.is_reached(place) {
+                // autograd would walk on behind it, to a graph that may be gone.
+                true => input.call_method0(intern!(py, "detach"))?,
+                false => input.clone(),
+            });
+        }
+        Ok(autograd_function(py)?.call1(PyTuple::new(py, call)?)?.cast_into()?)
+    }
+
     /// The arguments of the eager computation, with other tensors and these sizes in them.
     fn arguments<'py>(&self, py: Python<'py>, sizes: Vec<i64>, inputs: &Bound<'py, PyTuple>) -> PyResult<Bound<'py, PyTuple>> {
         let (mut tensors, mut sizes) = (inputs.iter(), sizes.into_iter());

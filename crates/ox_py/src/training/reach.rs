@@ -62,7 +62,8 @@ impl Again {
         }
         let mut of_constants = gradients.inputs.iter().rev().take(constants);
         match draws_itself(graph) {
-            true if effects(graph).all(is_seed) => Again::Natively,
+            // Only the CPU's generator is set back to draw a seed again.
+            true if effects(graph).all(|call| is_seed(call) && !names_device(call)) => Again::Natively,
             false if !of_constants.any(|wanted| *wanted) => Again::ByEager,
             _ => Again::Never,
         }
@@ -79,6 +80,10 @@ fn effects(graph: &Graph) -> impl Iterator<Item = &Library> {
         Op::Library(library) if library.effect => Some(&**library),
         _ => None,
     })
+}
+
+fn names_device(call: &Library) -> bool {
+    call.kwargs.iter().any(|(name, _)| name == "device")
 }
 
 /// Whether it has random numbers that eager has not.

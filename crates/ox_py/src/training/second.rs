@@ -2,7 +2,7 @@
 //! differentiated itself. It draws the seed of the call once more, from the generator as it was then.
 
 use super::again::RandomState;
-use super::{Again, Backward, Place, TrainingCallable, Views, autograd_function, reach};
+use super::{Again, Backward, Place, Served, TrainingCallable, Views, reach};
 use crate::callable::NativeCallable;
 use crate::fx::{Gradients, OutTree};
 use ox_driver::{CompileError, Joint, Race, Training, TrainingError, Wanted, compile_training, gradient_graph};
@@ -23,6 +23,24 @@ pub struct Second {
     gradients: Vec<Option<u32>>,
 }
 
+impl Second {
+    /// One of the results. To autograd all of them depend on all inputs.
+    fn gradient<'py>(
+        &self,
+        n: usize,
+        inputs: &[Bound<'py, PyAny>],
+        results: &Bound<'py, PyTuple>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let (py, result) = (results.py(), results.get_item(n)?);
+        for (input, _) in inputs.iter().zip(&self.callable.get().backward.reach[n]).filter(|(_, reached)| **reached) {
+            if input.getattr(intern!(py, "requires_grad"))?.is_truthy()? {
+                return Ok(result);
+            }
+        }
+        result.call_method0(intern!(py, "detach"))
+    }
+}
+
 impl TrainingCallable {
     pub(super) fn natively<'py>(
         &self,
@@ -33,22 +51,20 @@ impl TrainingCallable {
         let py = ctx.py();
         let second = self.second.get_or_try_init(py, || self.differentiated(py))?;
         let sizes: Vec<i64> = ctx.getattr(intern!(py, "sizes"))?.extract()?;
-        let mut call: Vec<Bound<'py, PyAny>> =
-            vec![second.callable.bind(py).clone().into_any(), PyTuple::new(py, &sizes)?.into_any()];
-        call.extend(inputs.iter());
+        let mut inputs: Vec<Bound<'py, PyAny>> = inputs.iter().collect();
         for result in &second.tangents {
             let grad = grads.get_item(*result as usize)?;
-            call.push(match grad.is_none() {
+            inputs.push(match grad.is_none() {
                 true => self.backward.zeros_of(py, *result, &sizes)?,
                 false => grad.call_method0(intern!(py, "contiguous"))?,
             });
         }
         let _numbers = RandomState::set(&ctx.getattr(intern!(py, "random"))?)?;
-        let results = autograd_function(py)?.call1(PyTuple::new(py, call)?)?.cast_into::<PyTuple>()?;
+        let results = TrainingCallable::apply(second.callable.bind(py), &sizes, &inputs).map_err(|error| unserved(py, error))?;
         let flows =
             |input: usize| self.backward.reach.iter().zip(grads.iter()).any(|(reach, grad)| !grad.is_none() && reach[input]);
         let gradient = |(input, place): (usize, &Option<u32>)| {
-            place.filter(|_| flows(input)).map(|n| results.get_item(n as usize)).transpose()
+            place.filter(|_| flows(input)).map(|n| second.gradient(n as usize, &inputs, &results)).transpose()
         };
         second.gradients.iter().enumerate().map(gradient).collect()
     }
@@ -99,6 +115,18 @@ fn refused(why: &str) -> PyErr {
         "oxytorch: create_graph=True: this graph has random numbers of its own, and no second derivative: {why}; \
          options={{\"fallback_random\": True}} takes random numbers from eager, which then computes it"
     ))
+}
+
+/// Here eager cannot serve the call.
+fn unserved(py: Python<'_>, error: PyErr) -> PyErr {
+    if !error.is_instance_of::<Served>(py) {
+        return error;
+    }
+    let why = match error.value(py).getattr(intern!(py, "args")).and_then(|args| args.extract::<(String, String)>()) {
+        Ok((why, _)) if !why.is_empty() => why,
+        _ => "internal error".into(),
+    };
+    PyRuntimeError::new_err(format!("oxytorch: create_graph=True: the backward pass failed: {why}"))
 }
 
 fn failed(error: TrainingError) -> PyErr {

@@ -1,7 +1,8 @@
 //! Memory for the intermediates of a run: torch's own, so that whoever watches torch's memory sees it.
 //!
 //! One pool serves all Executables of the process: runs one after the other use the same warm pages, whichever Plan they belong to,
-//! and what the process holds is the largest need, not the sum. It is freed with the last Executable, and at the end of a training step.
+//! and what the process holds is the largest need, not the sum. What is idle is freed when an Executable is dropped, and after every backward
+//! program.
 
 use super::pages::{HUGE_PAGE, advise};
 use crate::error::RunError;
@@ -29,10 +30,10 @@ unsafe impl Sync for Arena {}
 
 impl Arena {
     fn new(bytes: usize, device: Device) -> Result<Arena, RunError> {
-        let size = bytes.checked_next_multiple_of(STEP).and_then(|size| i64::try_from(size).ok());
-        let made = size.and_then(|size| Tensor::empty_strided(&[size], &[1], DType::U8, device).ok());
-        let tensor = made.ok_or_else(|| out_of_memory(bytes))?;
-        let (start, bytes, pooled) = (tensor.as_ref().data_ptr()?, bytes.next_multiple_of(STEP), device == Device::Cpu);
+        let rounded = bytes.checked_next_multiple_of(STEP).ok_or_else(|| out_of_memory(bytes))?;
+        let size = i64::try_from(rounded).map_err(|_| out_of_memory(bytes))?;
+        let tensor = Tensor::empty_strided(&[size], &[1], DType::U8, device)?;
+        let (start, bytes, pooled) = (tensor.as_ref().data_ptr()?, rounded, device == Device::Cpu);
         if pooled && bytes >= 2 * HUGE_PAGE {
             advise(start, bytes);
         }

@@ -30,13 +30,13 @@ impl Executable {
 }
 
 impl Run<'_> {
-    /// Only of the run's own: known inputs stay where they are from run to run.
+    /// Only of the run's own: an input that was lent stays the caller's, and a known one stays where it is from run to run.
     pub fn let_go(&mut self, buf: usize) {
-        self.frame.forget(buf);
         if let Home::Input(n) = self.prepared.buffers[buf].home
-            && let Some(held) = self.held.get_mut(n)
+            && self.held.get_mut(n).and_then(Option::take).is_none()
         {
-            *held = None;
+            return;
         }
+        self.frame.forget(buf);
     }
 }
