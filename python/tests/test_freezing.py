@@ -204,3 +204,68 @@ def test_what_is_prepared_is_let_go_with_the_weights():
         for _ in range(4):
             compare.assert_same(compiled(x), model(x))
     assert gone() is None
+
+
+class Table(nn.Module):
+    """Reads its table at a place that a size of the input tells."""
+
+    def __init__(self, read):
+        super().__init__()
+        self.read, self.rows = read, nn.Parameter(torch.randn(32, 8))
+
+    def forward(self, x):
+        return x + self.read(self.rows, x.shape[0])
+
+
+READS = {
+    "slice": lambda rows, n: rows[n : n + 2].sin().sum(0),
+    "item": lambda rows, n: rows[n - 1].sin(),
+    "narrow": lambda rows, n: rows.narrow(0, n, 1).exp(),
+    "roll": lambda rows, n: torch.roll(rows, n, 0).sin()[0],
+    "pad": lambda rows, n: F.pad(rows, (0, 0, n, -n)).exp().cumsum(0)[-1],
+}
+
+
+@pytest.mark.parametrize("read", READS)
+def test_what_a_size_chooses_of_a_weight_is_chosen_in_every_call(read):
+    torch._dynamo.reset()
+    model = Table(READS[read]).eval()
+    compiled = entered(model, dynamic=True, options={"freezing": True})
+    with torch.no_grad():
+        for n in (3, 5, 5, 7, 3, 9):
+            x = torch.randn(n, 8)
+            compare.assert_same(compiled(x), model(x))
+
+
+def test_other_memory_at_the_same_address_is_packed_again():
+    # Large enough that the system hands the memory out again at the same address.
+    model, x = nn.Linear(3072, 3072).eval(), torch.randn(16, 3072)
+    compiled = freeze(model)
+    with torch.no_grad():
+        for _ in range(4):
+            compare.assert_same(compiled(x), model(x))
+        for _ in range(3):
+            model.weight.data = torch.empty(0)
+            model.weight.data = torch.randn(3072, 3072)
+            for _ in range(3):
+                compare.assert_same(compiled(x), model(x))
+
+
+class NoModule:
+    def __init__(self):
+        self._buffers = {"k": torch.zeros(512, 512)}
+        self._parameters = {"w": torch.ones(512)}
+
+
+def test_an_object_that_only_looks_like_a_module_has_no_weights():
+    def use(x, cache):
+        return x @ cache._buffers["k"] + cache._parameters["w"].exp()
+
+    torch._dynamo.reset()
+    cache, x = NoModule(), torch.randint(3, (16, 512)).float()
+    compiled = freeze(use)
+    with torch.no_grad():
+        for _ in range(4):
+            compare.assert_same(compiled(x, cache), use(x, cache))
+            cache._buffers["k"].add_(1)
+            cache._parameters["w"].add_(1)

@@ -129,15 +129,19 @@ impl Sources {
         }
     }
 
-    /// Whether it is a parameter or buffer, found where a module keeps them.
-    pub fn is_of_a_module(&self, id: SourceId) -> bool {
-        let Source::Value(table, _) = self.get(id) else { return false };
-        let name = match self.get(*table) {
-            Source::Attr(_, name) => name,
-            Source::Value(dict, name) if matches!(self.get(*dict), Source::Dict(_)) => name,
-            _ => return false,
+    /// For a value where a module would keep its parameters and buffers: whose it is.
+    pub fn owner_of_weight(&self, id: SourceId) -> Option<SourceId> {
+        let Source::Value(table, _) = self.get(id) else { return None };
+        let (owner, name) = match self.get(*table) {
+            Source::Attr(owner, name) => (*owner, name),
+            Source::Value(dict, name) => match self.get(*dict) {
+                Source::Dict(owner) => (*owner, name),
+                _ => return None,
+            },
+            _ => return None,
         };
-        name.0.to_str().is_some_and(|name| name == "_parameters" || name == "_buffers")
+        let is_table = name.0.to_str().is_some_and(|name| name == "_parameters" || name == "_buffers");
+        is_table.then_some(owner)
     }
 
     pub fn name_variable(&mut self, id: u32, name: String) {

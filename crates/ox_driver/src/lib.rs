@@ -27,7 +27,7 @@ pub use ox_autodiff::{Joint, Source, Undifferentiable, Wanted, gradient_graph};
 pub use ox_codegen_cpu::forget_code;
 pub use ox_ir::failure::{Panic, guarded};
 pub use pipeline::{CompileError, Compiled, compile};
-pub use program::Program;
+pub use program::{Prepared, Program};
 pub use race::{Outcome, Race, Turn};
 pub use report::{PythonStep, Report};
 pub use settings::Setting;

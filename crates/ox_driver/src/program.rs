@@ -1,8 +1,6 @@
 //! What a compile gives: the Plan that runs at every call, and for frozen weights the one that runs before the first.
 
 use ox_ir::Plan;
-use ox_ir::graph::Callee;
-use ox_ir::plan::{Call, Step};
 use ox_runtime::{Executable, Input, RunError, Tensor, TensorRef};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -16,16 +14,36 @@ pub(crate) struct Prelude {
     executable: Executable,
     /// Its n-th input is this one of the whole.
     inputs: Vec<u32>,
-    results: Mutex<Option<Results>>,
+    results: Mutex<Option<Arc<Prepared>>>,
 }
 
-#[derive(Clone)]
-struct Results {
-    /// The weights that they were made of: tensor and memory.
+/// What was computed of frozen weights.
+#[derive(Default)]
+pub struct Prepared {
+    /// The weights that it was made of: tensor and memory.
     key: Vec<(usize, usize)>,
-    /// The same, held: as long as they live nothing else can have their addresses.
-    _weights: Arc<Vec<Tensor>>,
-    tensors: Arc<Vec<Tensor>>,
+    _held: Vec<Held>,
+    tensors: Vec<Tensor>,
+}
+
+/// As long as this lives no other tensor has the weight's address, and no other storage that of its storage or of its memory: a tensor may be
+/// given other memory (`weight.data = ...`), and would let the first go.
+struct Held {
+    _tensor: Tensor,
+    _memory: Tensor,
+}
+
+impl Held {
+    fn new(weight: TensorRef<'_>) -> Result<Held, RunError> {
+        let memory = weight.reinterpret(weight.sizes()?, weight.strides()?, weight.storage_offset()?)?;
+        Ok(Held { _tensor: weight.to_owned()?, _memory: memory })
+    }
+}
+
+impl Prepared {
+    pub fn tensors(&self) -> &[Tensor] {
+        &self.tensors
+    }
 }
 
 impl Prelude {
@@ -33,16 +51,7 @@ impl Prelude {
         Prelude { executable, inputs, results: Mutex::new(None) }
     }
 
-    /// Whether no code of Python's runs in it.
-    fn is_native(&self) -> bool {
-        let is_python = |step: &Step| match step {
-            Step::Call { call: Call::Library(library), .. } => matches!(library.callee, Callee::Python { .. }),
-            _ => false,
-        };
-        !self.executable.plan().steps.iter().any(is_python)
-    }
-
-    fn results(&self, inputs: &[TensorRef<'_>], sizes: &[i64]) -> Result<Arc<Vec<Tensor>>, RunError> {
+    fn results(&self, inputs: &[TensorRef<'_>]) -> Result<Arc<Prepared>, RunError> {
         let own: Vec<TensorRef<'_>> = self.inputs.iter().map(|n| inputs[*n as usize]).collect();
         let mut key = Vec::with_capacity(own.len());
         for tensor in &own {
@@ -50,13 +59,13 @@ impl Prelude {
         }
         let known = self.results.lock().unwrap_or_else(PoisonError::into_inner).clone();
         if let Some(known) = known.filter(|known| known.key == key) {
-            return Ok(known.tensors);
+            return Ok(known);
         }
-        let tensors = Arc::new(self.executable.run(&own, sizes)?);
-        let weights = Arc::new(own.iter().copied().map(|weight| weight.to_owned()).collect::<Result<Vec<_>, _>>()?);
-        let fresh = Results { key, _weights: weights, tensors: tensors.clone() };
-        *self.results.lock().unwrap_or_else(PoisonError::into_inner) = Some(fresh);
-        Ok(tensors)
+        let held = own.iter().map(|weight| Held::new(*weight)).collect::<Result<_, _>>()?;
+        let fresh = Arc::new(Prepared { key, _held: held, tensors: self.executable.run(&own, &[])? });
+        // Let go behind the lock: the last reference to a tensor may wait for Python's.
+        let _old = self.results.lock().unwrap_or_else(PoisonError::into_inner).replace(fresh.clone());
+        Ok(fresh)
     }
 }
 
@@ -68,9 +77,9 @@ impl Program {
     /// Runs it. Many threads may do so at once.
     pub fn run(&self, inputs: &[TensorRef<'_>], sizes: &[i64]) -> Result<Vec<Tensor>, RunError> {
         let Some(prelude) = &self.prelude else { return self.main.run(inputs, sizes) };
-        let prepared = prelude.results(inputs, sizes)?;
+        let prepared = prelude.results(inputs)?;
         let mut all: Vec<TensorRef<'_>> = inputs.to_vec();
-        all.extend(prepared.iter().map(|tensor| tensor.as_ref()));
+        all.extend(prepared.tensors.iter().map(|tensor| tensor.as_ref()));
         self.main.run(&all, sizes)
     }
 
@@ -87,18 +96,12 @@ impl Program {
         &self.main
     }
 
-    /// What is computed of frozen weights, for calls in which the fixed inputs stay what they are. None if it depends on others, or if
-    /// Python would be asked.
-    pub fn prepare(
-        &self,
-        inputs: &[TensorRef<'_>],
-        sizes: &[i64],
-        is_fixed: impl Fn(usize) -> bool,
-    ) -> Result<Option<Arc<Vec<Tensor>>>, RunError> {
+    /// What is computed of frozen weights, for calls in which the fixed inputs stay what they are. None if it depends on others.
+    pub fn prepare(&self, inputs: &[TensorRef<'_>], is_fixed: impl Fn(usize) -> bool) -> Result<Option<Arc<Prepared>>, RunError> {
         let Some(prelude) = &self.prelude else { return Ok(Some(Arc::default())) };
-        if !prelude.is_native() || !prelude.inputs.iter().all(|n| is_fixed(*n as usize)) {
+        if !prelude.inputs.iter().all(|n| is_fixed(*n as usize)) {
             return Ok(None);
         }
-        prelude.results(inputs, sizes).map(Some)
+        prelude.results(inputs).map(Some)
     }
 }

@@ -8,6 +8,7 @@ pub mod dtype;
 pub mod failure;
 pub mod graph;
 pub mod kernel;
+mod op_sizes;
 pub mod plan;
 pub mod point;
 pub mod sym;

@@ -103,6 +103,23 @@ fn views_and_positions_are_not_worth_a_prelude() {
 }
 
 #[test]
+fn what_depends_on_a_size_runs_every_time() {
+    let attributes = ["slice(%1, [s0, 0]) : f32[4, 3]", "pad(%1, low=[s0, 0], value=0) : f32[4, 3]"];
+    for attribute in attributes {
+        let text = format!(
+            r#"sizes s0 in 0..5
+graph(%0: f32[s0, 3] "x", %1: f32[8, 3] "weight" frozen) {{
+  %2 = {attribute}
+  %3 = exp(%2) : f32[4, 3]
+  return %3
+}}"#
+        );
+        let graph = Graph::parse(&text).unwrap_or_else(|error| panic!("{error}\n{text}"));
+        assert!(split_frozen(graph).prelude.is_none(), "{text}");
+    }
+}
+
+#[test]
 fn an_input_that_is_written_is_not_frozen() {
     let text = r#"graph(%0: f32[4] "x", %1: f32[4] "mean" frozen) {
   %2 = exp(%1) : f32[4]

@@ -4,7 +4,8 @@ use crate::callable::{NativeCallable, Sizes};
 use crate::fx::{OutTree, Slot};
 use crate::tensor::Crossing;
 use ox_capture::{BoundGraph, Obj, items_of, tuple_of};
-use ox_runtime::{Known, Tensor, TensorRef};
+use ox_driver::Prepared;
+use ox_runtime::{Known, TensorRef};
 use pyo3::prelude::*;
 use smallvec::SmallVec;
 use std::sync::Arc;
@@ -18,8 +19,8 @@ pub struct BoundCallable {
     places: Vec<Varying>,
     /// Borrows from `inputs`, from what is prepared and from the graph's constants, which this holds.
     known: Known,
-    /// What was computed of frozen weights: inputs behind all others.
-    _prepared: Arc<Vec<Tensor>>,
+    /// What was computed of frozen weights: inputs behind all others. It holds their memory, so that a portrait is of no other.
+    _prepared: Arc<Prepared>,
 }
 
 /// What an argument that each call brings is to the graph.
@@ -68,9 +69,9 @@ pub fn bind(callable: &Obj, known: Vec<Option<Obj>>, sizes: &[Option<i64>]) -> P
     }
     let taken = graph.slots.iter().zip(sizes).filter(|(slot, _)| **slot == Slot::Size).map(|(_, size)| *size);
     let Some(sizes) = taken.collect::<Option<Vec<i64>>>() else { return Ok(None) };
-    let Ok(Some(prepared)) = graph.program.prepare(&handles, &sizes, |n| fixed[n]) else { return Ok(None) };
+    let Ok(Some(prepared)) = graph.program.prepare(&handles, |n| fixed[n]) else { return Ok(None) };
     // SAFETY: the result holds them.
-    handles.extend(prepared.iter().map(|tensor| unsafe { TensorRef::from_handle(tensor.as_ref().handle()) }));
+    handles.extend(prepared.tensors().iter().map(|tensor| unsafe { TensorRef::from_handle(tensor.as_ref().handle()) }));
     fixed.resize(handles.len(), true);
     // SAFETY: the result holds them all.
     let Ok(data) = (unsafe { graph.program.main().know(handles, &sizes, |n| fixed[n]) }) else { return Ok(None) };

@@ -301,13 +301,18 @@ impl Recording {
         let node = self.graph.node("placeholder", &Obj::str(&name), &[], None, &name)?;
         node.attr("meta")?.bind().set_item("example_value", shadow.bind())?;
         node.attr("meta")?.bind().set_item("requires_grad", needs_grad)?;
-        node.attr("meta")?.bind().set_item("weight", self.tree.sources.read().is_of_a_module(source))?;
+        node.attr("meta")?.bind().set_item("weight", self.is_of_a_module(source))?;
         self.note_shape(tensor, source, &node)?;
         self.follow(&node);
         self.graph.by_input.insert(tensor.id(), self.graph.inputs.len());
         self.graph.by_shadow.insert(shadow.id(), (tensor.clone(), layout_of(&shadow)));
         self.graph.inputs.push(InputEntry { object: tensor.clone(), source, node: node.clone(), shadow: shadow.clone() });
         Ok((shadow, node))
+    }
+
+    /// Whether it is a parameter or buffer of a module.
+    fn is_of_a_module(&self, source: SourceId) -> bool {
+        self.tree.sources.read().owner_of_weight(source).is_some_and(|owner| self.modules.contains(&owner))
     }
 
     /// As Dynamo names its placeholders: parameters and buffers can be told by it.

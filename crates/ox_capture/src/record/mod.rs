@@ -127,6 +127,8 @@ pub struct Recording {
     pub sizing: sizes::Sizing,
     /// Sources of optimizers.
     optimizers: FxHashSet<SourceId>,
+    /// Sources of torch's modules.
+    modules: FxHashSet<SourceId>,
     /// What hangs on tensors was changed.
     changes_tensors: bool,
     pub changes: Vec<Change>,
@@ -183,6 +185,7 @@ impl Recording {
             stowed: number::Stowed::default(),
             sizing: sizes::Sizing::default(),
             optimizers: FxHashSet::default(),
+            modules: FxHashSet::default(),
             changes_tensors: false,
             originals: FxHashMap::default(),
             built_now: FxHashMap::default(),
@@ -245,7 +248,16 @@ impl Recording {
     }
 
     pub fn register(&mut self, object: &Obj, origin: Origin) {
+        self.note_module(object, origin);
         self.ids.insert(object.id(), (origin, Some(object.clone())));
+    }
+
+    fn note_module(&mut self, object: &Obj, origin: Origin) {
+        if let Origin::Outside(source) = origin
+            && object.is_instance_of(types().nn_module)
+        {
+            self.modules.insert(source);
+        }
     }
 
     fn register_lazy(&mut self, object: &Obj, n: usize) {

@@ -23,8 +23,8 @@ impl Frozen {
     pub fn new(graph: &Graph) -> Frozen {
         let is_written = |n: usize| graph.mutations.iter().any(|m| m.input as usize == n);
         let changes = |(n, input): (usize, &GraphInput)| match input.frozen && !is_written(n) {
-            true => Changes::IfThawed,
-            false => Changes::EveryRun,
+            true if input.strides.iter().all(|s| s.as_const().is_some()) => Changes::IfThawed,
+            _ => Changes::EveryRun,
         };
         Frozen { inputs: graph.inputs.iter().enumerate().map(changes).collect(), nodes: Vec::new() }
     }
@@ -48,12 +48,12 @@ impl Frozen {
         self.nodes[id.index()]
     }
 
-    /// Sizes that are not constants may change from run to run.
+    /// Sizes that are not constants, in the shape or among the attributes, may change from run to run.
     fn add(&mut self, node: &Node) {
         let changes = match node.op {
-            _ if node.ty.shape.iter().any(|s| s.as_const().is_none()) => Changes::EveryRun,
+            _ if node.ty.shape.iter().any(|s| s.as_const().is_none()) || node.op.varies_with_sizes() => Changes::EveryRun,
             Op::Input(n) => self.inputs[n as usize],
-            Op::SymValue(_) | Op::Library(_) | Op::Project(_) => Changes::EveryRun,
+            Op::Library(_) | Op::Project(_) => Changes::EveryRun,
             _ => node.args.iter().map(|a| self.nodes[a.index()]).max().unwrap_or(Changes::Never),
         };
         self.nodes.push(changes);

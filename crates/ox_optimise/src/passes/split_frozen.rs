@@ -16,6 +16,7 @@ pub struct Optimised {
 /// The part that needs to run only once, and again if a frozen weight has been replaced by another tensor.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Prelude {
+    /// It has no sizes: what depends on one is computed at every call.
     pub graph: Graph,
     /// Its n-th input is this one of the whole.
     pub inputs: Vec<u32>,
@@ -31,8 +32,17 @@ pub fn split_frozen(graph: Graph) -> Optimised {
     let outputs = cuts.iter().map(|id| result(&graph, *id)).collect();
     let mut once = keep_results(Graph { outputs, mutations: vec![], ..graph.clone() });
     let inputs = keep_used_inputs(&mut once);
+    check_sizeless(&mut once);
     let prelude = Some(Prelude { graph: once, inputs, first: graph.inputs.len() as u32 });
     Optimised { graph: remove_dead(replace(graph, &cuts)), prelude }
+}
+
+/// A prelude that asked for a size would give its first answer for ever: rather no compiled graph than that one.
+fn check_sizeless(prelude: &mut Graph) {
+    let varies = prelude.nodes.iter().find(|node| node.op.varies_with_sizes());
+    assert!(varies.is_none(), "what runs once depends on a size: {varies:?}");
+    prelude.sizes.clear();
+    prelude.verify().unwrap_or_else(|error| panic!("what runs once depends on a size: {error}\n{prelude}"));
 }
 
 /// The frozen values that the rest needs and that take work: below views, which are free, and not what already lies in memory.
