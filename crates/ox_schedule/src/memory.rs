@@ -68,7 +68,7 @@ fn buffers_of(step: &Step) -> Vec<BufId> {
 }
 
 /// Largest first, each at the lowest offset where nothing that lives at the same time is in the way. Sizes that are not known
-/// come last, one behind the other, shared only where they are equal.
+/// come last, in slots one behind the other.
 fn assign_offsets(plan: &mut Plan, lives: &[Option<Life>]) {
     let mut waiting: Vec<(usize, Life, Sym)> = Vec::new();
     for (k, buffer) in plan.buffers.iter().enumerate() {
@@ -76,29 +76,46 @@ fn assign_offsets(plan: &mut Plan, lives: &[Option<Life>]) {
             waiting.push((k, life, padded_bytes(&buffer.shape, buffer.dtype.size() as i64)));
         }
     }
-    waiting.sort_by_key(|(k, _, size)| (std::cmp::Reverse(size.as_const().unwrap_or(-1)), *k));
+    waiting.sort_by_cached_key(|(k, _, size)| (size.as_const().is_none(), std::cmp::Reverse(typical(size)), *k));
     let unknown = waiting.split_off(waiting.partition_point(|(_, _, size)| size.as_const().is_some()));
     let mut arena = Arena::default();
     for (k, life, size) in waiting {
         plan.buffers[k].place = Place::Arena(Sym::from(arena.place(life, size.constant())));
     }
-    let mut slots: Vec<(Sym, Sym, Vec<Life>)> = Vec::new();
+    let mut slots: Vec<Slot> = Vec::new();
     let mut end = Sym::from(arena.bytes);
     for (k, life, size) in unknown {
-        plan.buffers[k].place = Place::Arena(symbolic_slot(&mut slots, &mut end, life, size));
+        let bytes = &plan.buffers[k].shape.iter().product::<Sym>() * plan.buffers[k].dtype.size() as i64;
+        let found = slots.iter().position(|slot| slot.has_room(life, &bytes));
+        let slot = found.unwrap_or_else(|| {
+            slots.push(Slot { at: end.clone(), bytes, tenants: Vec::new() });
+            end = &end + &size;
+            slots.len() - 1
+        });
+        slots[slot].tenants.push(life);
+        plan.buffers[k].place = Place::Arena(slots[slot].at.clone());
     }
     plan.arena_bytes = (!end.is_zero()).then_some(end);
 }
 
-fn symbolic_slot(slots: &mut Vec<(Sym, Sym, Vec<Life>)>, end: &mut Sym, life: Life, size: Sym) -> Sym {
-    if let Some((at, _, tenants)) = slots.iter_mut().find(|(_, s, t)| *s == size && !t.iter().any(|l| l.meets(life))) {
-        tenants.push(life);
-        return at.clone();
+/// A place for buffers that are never in use at the same time, as large as the first of them.
+struct Slot {
+    at: Sym,
+    bytes: Sym,
+    tenants: Vec<Life>,
+}
+
+impl Slot {
+    /// Whether a buffer of so many bytes fits, whatever its sizes are.
+    fn has_room(&self, life: Life, bytes: &Sym) -> bool {
+        !self.tenants.iter().any(|tenant| tenant.meets(life)) && (&self.bytes - bytes).is_nonneg()
     }
-    let at = end.clone();
-    *end = &*end + &size;
-    slots.push((at.clone(), size, vec![life]));
-    at
+}
+
+/// A size as it may be, to tell large ones from small ones.
+fn typical(size: &Sym) -> i64 {
+    const USUAL: i64 = 64;
+    size.eval(&|var| Some(USUAL.clamp(var.lo(), var.hi()))).unwrap_or(0)
 }
 
 /// Before step `release` the arena goes.

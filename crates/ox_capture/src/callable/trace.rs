@@ -82,7 +82,7 @@ impl Inner {
     pub(super) fn recording(&self, tree: &Rc<Tree>) -> PyResult<Option<Recording>> {
         let state = TorchState::now()?;
         if let Some(objection) = state.objection() {
-            self.backend.warn(&format!("oxytorch: {objection} is not captured; the function runs as it is"))?;
+            self.backend.warn(&format!("oxytorch: nothing is captured while {objection}; the function runs as it is"))?;
             return Ok(None);
         }
         tree.traces.set(tree.traces.get() + 1);
