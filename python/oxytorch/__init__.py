@@ -70,7 +70,7 @@ def compile(
     ``dynamic``: with ``None`` a function is compiled for the sizes that it is first called with, and sizes that change are variables from then
     on; with ``True`` all sizes of arguments are variables at once, with ``False`` none ever is. ``torch._dynamo.mark_dynamic``,
     ``maybe_mark_dynamic`` and ``mark_static`` say it for single dimensions. ``shapes={"input_ids": {1: (1, 512)}}`` says it by parameter and
-    dimension, with the least and the most: the first call compiles for all of them, and a size beyond raises ValueError.
+    dimension, with the least and the most: the first call compiles for all of them, unless a size is 1 in it, and a size beyond raises ValueError.
     """
     settings, rest = _oxytorch.split_options(dict(options or {}))
     check_options(mode, rest)

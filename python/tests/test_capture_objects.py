@@ -184,3 +184,12 @@ def test_deep_copies_of_tensors(function):
     shares = lambda a, b: a.untyped_storage().data_ptr() == b.untyped_storage().data_ptr()
     if function is copies_two_tensors:
         assert shares(*copied[0]) and not shares(copied[0][0], t)
+
+
+def test_what_hangs_on_a_tensor_is_copied_with_it():
+    captured = _oxytorch.capture(lambda t: copy.deepcopy(t))
+    captured(torch.ones(3))
+    tagged, graded = torch.ones(3), torch.ones(3)
+    tagged.tag, graded.grad = "a", torch.ones(3)
+    assert captured(tagged).tag == "a"
+    assert_same(captured(graded).grad, torch.ones(3))

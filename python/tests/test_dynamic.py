@@ -1,6 +1,7 @@
 """One compile, many sizes: functions and models called with sizes in random order, compared with eager at each."""
 
 import collections
+import enum
 import random
 import warnings
 
@@ -675,3 +676,46 @@ def test_graphs_of_many_sizes_in_pieces():
         nodes, edges = torch.randn(count, 4), torch.randint(0, count, (2, 3 * count))
         batch = torch.arange(count) // 2
         assert_same(compiled(nodes, edges, batch), net(nodes, edges, batch))
+
+
+class Word(str, enum.Enum):
+    A = "a"
+
+
+def keys_that_are_equal(x):
+    n = x.shape[0]
+    pairs = {}
+    for i in range(2):
+        pairs[(i, i + 1)] = n + i
+    numbers, words = {1: n}, {"a": n}
+    before = numbers[1.0], words[Word.A]
+    numbers[True] = n * 2
+    words[Word.A] = n + 5
+    gone = {1: n}
+    del gone[True]
+    gone[1.0] = 5
+    return [pairs[(i, i + 1)] for i in range(2)], before, numbers, words, words["a"], gone, gone[1]
+
+
+def test_sizes_under_keys_that_are_equal_but_others():
+    calls = [(rand(n),) for n in (4, 5, 9, 2)]
+    captured = oxytorch._oxytorch.capture(keys_that_are_equal, dynamic=True)
+    for args in calls:
+        assert captured(*args) == keys_that_are_equal(*args)
+
+
+def expands_unless_one(x, n):
+    y = x
+    if n.shape[0] != 1:
+        y = x.expand(n.shape[0], -1)
+    return y
+
+
+def test_an_expansion_that_is_seen_is_no_other_tensor():
+    captured = oxytorch._oxytorch.capture(expands_unless_one, dynamic=True)
+    asks = oxytorch._oxytorch.capture(lambda x, n: (expands_unless_one(x, n) is x, x + 1), dynamic=True)
+    x = torch.zeros(1, 3)
+    for n in (4, 1, 7, 1):
+        got = captured(x, rand(n))
+        assert_same(got, expands_unless_one(x, rand(n)))
+        assert (got is x) == (n == 1) == asks(x, rand(n))[0]

@@ -97,3 +97,24 @@ def test_what_cannot_be_meant(shapes, kind, text):
 def test_contradictions():
     with pytest.raises(ValueError, match="dynamic=False"):
         oxytorch.compile(scaled, dynamic=False, shapes={"x": {0: None}})
+
+
+def test_places_are_those_of_parameters_that_have_some():
+    def first(a, *rest, b=None):
+        return a * 2
+
+    compiled = oxytorch.compile(first, shapes={"b": {0: (2, 8)}})
+    t = torch.ones(50)
+    assert_same(compiled(t, t, t), first(t))
+    with pytest.raises(ValueError, match="b: dimension 0"):
+        compiled(t, b=t)
+    with pytest.raises(ValueError, match='no parameter "rest"'):
+        oxytorch.compile(first, shapes={"rest": {0: (2, 8)}})
+
+
+def test_declared_sizes_are_apart():
+    captured = oxytorch.compile(lambda x: x.sum(0) + 1, shapes={"x": {0: (2, 9), 1: (2, 9)}})
+    for shape in ((4, 4), (6, 3), (3, 8)):
+        t = torch.randn(shape)
+        assert_same(captured(t), t.sum(0) + 1)
+    assert captured.stats()["traced"] == 1

@@ -35,8 +35,9 @@ impl fmt::Display for Range {
 #[derive(Clone, Default, Debug)]
 pub struct Declared {
     list: Vec<Declaration>,
-    /// Of the function, in their order.
+    /// Of the function, in their order: those that are given by their places come first.
     parameters: Vec<String>,
+    by_place: usize,
 }
 
 /// The dimensions of an argument that vary.
@@ -45,7 +46,7 @@ pub type Dims = Vec<(usize, Range)>;
 impl Declared {
     /// Raises TypeError or ValueError for what cannot be meant.
     pub fn new(function: &Obj, shapes: &Bound<'_, PyDict>) -> PyResult<Declared> {
-        let parameters = parameters_of(function)?;
+        let (parameters, by_place) = parameters_of(function)?;
         let mut list = Vec::new();
         for (name, dims) in shapes.iter() {
             let parameter: String =
@@ -67,7 +68,7 @@ impl Declared {
                 list.push(Declaration { parameter: parameter.clone(), dim, range });
             }
         }
-        Ok(Declared { list, parameters })
+        Ok(Declared { list, parameters, by_place })
     }
 
     pub fn is_empty(&self) -> bool {
@@ -80,8 +81,8 @@ impl Declared {
         if self.is_empty() {
             return Ok(Vec::new());
         }
-        let positional =
-            args.iter().enumerate().map(|(n, arg)| (format!("arg{n}"), self.parameters.get(n).cloned(), arg.clone()));
+        let names = self.parameters[..self.by_place].iter().cloned().map(Some).chain(std::iter::repeat(None));
+        let positional = args.iter().zip(names).enumerate().map(|(n, (arg, name))| (format!("arg{n}"), name, arg.clone()));
         let named = kwargs.map(entries_of).unwrap_or_default().into_iter();
         let named = named.map(|(name, arg)| (format!("kwarg[{}]", name.text()), name.to_str(), arg));
         let mut found = Vec::new();
@@ -113,7 +114,7 @@ impl Declared {
     }
 }
 
-/// `None`, a number that is the most, or the least and the most.
+/// `None`, or the least and the most.
 fn range_of(value: &Bound<'_, PyAny>, place: &str) -> PyResult<Range> {
     let (least, most): (i64, i64) = match () {
         _ if value.is_none() => (0, i64::MAX),
@@ -127,9 +128,19 @@ fn range_of(value: &Bound<'_, PyAny>, place: &str) -> PyResult<Range> {
     Ok(Range { least, most })
 }
 
-/// Of a function, of a module's `forward`, or of whatever else can be called.
-fn parameters_of(function: &Obj) -> PyResult<Vec<String>> {
+/// Of a function, of a module's `forward`, or of whatever else can be called: those that stand for one argument, and how many of them are given
+/// by their places.
+fn parameters_of(function: &Obj) -> PyResult<(Vec<String>, usize)> {
     let target = if function.is_instance_of(types().nn_module) { function.attr("forward")? } else { function.clone() };
     let signature = py().import("inspect")?.call_method1("signature", (target.bind(),))?;
-    signature.getattr("parameters")?.try_iter()?.map(|name| name?.extract()).collect()
+    let (mut names, mut by_place) = (Vec::new(), 0);
+    for parameter in signature.getattr("parameters")?.call_method0("values")?.try_iter()? {
+        let parameter = parameter?;
+        let kind = parameter.getattr("kind")?.getattr("name")?.extract::<String>()?;
+        if !kind.starts_with("VAR_") {
+            names.push(parameter.getattr("name")?.extract()?);
+            by_place += usize::from(kind.starts_with("POSITIONAL"));
+        }
+    }
+    Ok((names, by_place))
 }

@@ -1,5 +1,6 @@
 //! Exceptions that say nothing of the code in which they came: those of signal handlers.
 
+use crate::attr::type_lookup;
 use crate::obj::{Obj, py};
 use pyo3::exceptions::PyException;
 use pyo3::prelude::*;
@@ -37,7 +38,9 @@ fn handlers() -> PyResult<Vec<Obj>> {
 
 /// Of a function, a method, a partial, or an object that can be called. None for what is written in C.
 fn code_of(handler: &Obj) -> Option<Obj> {
-    let called = [Some(handler.clone()), handler.attr("func").ok(), handler.class().attr("__call__").ok()];
+    // Of the class itself: `SIG_DFL` is a member of an enumeration, whose class can be called.
+    let method = type_lookup(&handler.class(), &Obj::str("__call__"));
+    let called = [Some(handler.clone()), handler.attr("func").ok(), method];
     called.into_iter().flatten().find_map(|function| function.attr("__code__").ok())
 }
 

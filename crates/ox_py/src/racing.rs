@@ -1,9 +1,8 @@
 //! The first calls of a graph, timed beside eager's.
 
 use crate::callable::NativeCallable;
-use ox_capture::{Topic, log};
+use ox_capture::{Topic, is_interrupt, log};
 use ox_driver::{Outcome, Turn};
-use pyo3::exceptions::PyException;
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
 use std::sync::atomic::Ordering;
@@ -35,7 +34,7 @@ impl NativeCallable {
                         let outcome = self.race.count_eagers(&mut tally, begin.elapsed());
                         self.settle(outcome, tally.times());
                     }
-                    Err(error) if error.is_instance_of::<PyException>(py) => {
+                    Err(error) if !is_interrupt(&error) => {
                         // If ours does not raise as well, eager has no memory for it: then it is not asked again.
                         let result = self.serve(py, args)?;
                         self.race.close();

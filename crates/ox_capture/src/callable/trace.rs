@@ -3,7 +3,7 @@
 use super::Inner;
 use crate::gc::Rest;
 use crate::guard::Check;
-use crate::interrupt::take_late;
+use crate::interrupt::{is_interrupt, take_late};
 use crate::log::place_of;
 use crate::obj::{Obj, entries_of, py};
 use crate::policy::Marks;
@@ -159,8 +159,7 @@ impl Inner {
     pub(super) fn close(&self, vm: &mut Vm, result: PyResult<Val>) -> PyResult<Obj> {
         let Some(mut rec) = vm.rec.take() else { return result.and_then(|value| Escape::new(&|_| true).outside(&value.obj)) };
         self.counts.ops.set(self.counts.ops.get() + rec.ops);
-        let is_program_s =
-            |error: &PyErr| error.is_instance_of::<PyException>(py()) && !error.is_instance_of::<PyMemoryError>(py());
+        let is_program_s = |error: &PyErr| !is_interrupt(error) && !error.is_instance_of::<PyMemoryError>(py());
         // What the program raised itself, or what an action raised.
         let is_known = |error: &PyErr| {
             let value: Obj = error.value(py()).clone().into();

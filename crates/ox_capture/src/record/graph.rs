@@ -8,6 +8,7 @@ use super::device;
 use super::{Origin, Rec, Recording, Val, abandon, grad};
 use crate::backend::Sizes;
 use crate::guard::Check;
+use crate::interrupt::is_interrupt;
 use crate::lazy::{is_lazy, make_lazy, reshape_lazy};
 use crate::obj::{Obj, entries_of, items_of, list_of, py, tuple_of};
 use crate::source::{Source, SourceId};
@@ -15,7 +16,6 @@ use crate::state::TorchState;
 use crate::types::types;
 use ox_ops::Sym;
 use ox_ops::surface::{Place, reads_number};
-use pyo3::exceptions::PyException;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyDict, PySlice};
@@ -241,11 +241,11 @@ impl From<PyErr> for NotRecorded {
 }
 
 impl NotRecorded {
-    /// What was tried raised. Only exceptions are about what was tried.
+    /// What was tried raised, or an interrupt came meanwhile, which is not about what was tried.
     pub(super) fn failed(what: &str, error: PyErr) -> NotRecorded {
-        match error.is_instance_of::<PyException>(py()) {
-            true => NotRecorded::Break(format!("{what}{error}")),
-            false => NotRecorded::Raise(error),
+        match is_interrupt(&error) {
+            true => NotRecorded::Raise(error),
+            false => NotRecorded::Break(format!("{what}{error}")),
         }
     }
 }

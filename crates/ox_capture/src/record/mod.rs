@@ -480,7 +480,7 @@ impl Recording {
     // Locations.
 
     pub fn is_written(&self, object: &Obj, key: &Obj) -> bool {
-        self.written.contains(&(object.id(), Key(key.clone())))
+        self.written.contains(&(object.id(), written_key(object, key)))
     }
 
     /// Whether a later call finds other attributes or items first than the program sees now.
@@ -490,7 +490,7 @@ impl Recording {
     }
 
     pub fn mark_written(&mut self, object: &Obj, key: &Obj) {
-        self.written.insert((object.id(), Key(key.clone())));
+        self.written.insert((object.id(), written_key(object, key)));
     }
 
     pub fn is_opaque(&self, object: &Obj) -> bool {
@@ -738,6 +738,7 @@ impl Recording {
     /// `a is b`, relied on in later calls.
     pub fn is_same(&mut self, a: &Val, b: &Val) -> bool {
         let (left, right) = (self.settle(a), self.settle(b));
+        [&left, &right].into_iter().for_each(|object| self.rely_on_expansion(object));
         let same = left.is(&right);
         if let (Origin::Outside(x), Origin::Outside(y)) = (self.origin(&left), self.origin(&right))
             && !same
@@ -779,4 +780,9 @@ impl Recording {
 
 fn is_set(object: &Obj) -> bool {
     object.is_instance_of(types().set) || object.is_instance_of(types().frozenset)
+}
+
+/// Names are most keys, and equal ones are one object or equal texts.
+fn written_key(object: &Obj, key: &Obj) -> Key {
+    if key.class_is(types().str) { Key(key.clone()) } else { number::own_key(object, key) }
 }

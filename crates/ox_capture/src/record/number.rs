@@ -21,16 +21,16 @@ pub const DEPTH: usize = 4;
 impl Recording {
     /// Notes that a free number was put into a container of this segment's.
     pub fn stow(&mut self, container: &Obj, key: Obj, value: &Val) {
-        if let Some(source) = value.free {
+        if value.free.is_some() {
             self.register(container, Origin::Made);
-            self.stowed.0.entry(container.id()).or_default().push((Key(key), value.obj.clone(), source));
+            self.stow_outside(container, &key, value);
         }
     }
 
     /// Notes what was stored at a place that others see: a free number is still free when it is read there again. What stood there before is
     /// forgotten.
     pub fn stow_outside(&mut self, object: &Obj, key: &Obj, value: &Val) {
-        let key = Key(key.clone());
+        let key = own_key(object, key);
         if let Some(places) = self.stowed.0.get_mut(&object.id()) {
             places.retain(|(known, ..)| *known != key);
         }
@@ -42,7 +42,7 @@ impl Recording {
     /// The source of a number at this place, if it is the one that was put there.
     pub fn stowed_at(&self, container: &Obj, key: &Obj, object: &Obj) -> Option<SourceId> {
         let places = self.stowed.0.get(&container.id())?;
-        let wanted = Key(key.clone());
+        let wanted = own_key(container, key);
         places.iter().find(|(key, value, _)| *key == wanted && value.is(object)).map(|(.., source)| *source)
     }
 
@@ -98,7 +98,7 @@ impl Recording {
             return self.forget_places(container);
         }
         if let Some(places) = self.stowed.0.get_mut(&container.id()) {
-            let wanted = Key(key.clone());
+            let wanted = own_key(container, key);
             places.retain(|(key, ..)| *key != wanted);
         }
     }
@@ -144,4 +144,14 @@ impl Recording {
             _ => false,
         }
     }
+}
+
+/// The key under which a dict holds what it finds by an equal one: `d[True]` is the place of `d[1]`.
+pub(super) fn own_key(container: &Obj, key: &Obj) -> Key {
+    let types = types();
+    let is_plain = |key: &Obj| types.is_scalar(key) || types.is_enum(key) || key.is_instance_of(types.tuple);
+    let is_it = |own: &Obj| own.is(key) || (is_plain(own) && is_plain(key) && own.bind().eq(key.bind()).unwrap_or(false));
+    let keys = || entries_of(container).into_iter().map(|(own, _)| own);
+    let own = if container.is_instance_of(types.dict) { keys().find(is_it) } else { None };
+    Key(own.unwrap_or_else(|| key.clone()))
 }

@@ -46,6 +46,7 @@ impl Recording {
         if record.calls == 0 {
             return Ok(None);
         }
+        live.iter().for_each(|lazy| self.rely_on_expansion(&lazy.object));
         let nodes: Vec<Obj> = live.iter().map(|lazy| lazy.node.clone()).collect();
         let output = Obj::str("output");
         let call = record.fx.attr("create_node")?;

@@ -41,6 +41,8 @@ pub struct Sizing {
     pub line: String,
     /// What a comparison says is put here while its answer is only asked for.
     pub asked: Option<Vec<Noted>>,
+    /// Lazy tensors that are another tensor itself where a fact does not hold, by address.
+    expansions: Vec<(usize, Vec<Noted>)>,
 }
 
 impl Sizing {
@@ -126,7 +128,8 @@ impl Recording {
     }
 
     fn variable(&mut self, place: &str, dim: usize, size: i64, (lo, hi): (i64, i64), strict: bool) -> Size {
-        let alone = self.tree.lone_sizes.read().contains(&(place.to_string(), dim));
+        let key = (place.to_string(), dim);
+        let alone = self.sizing.declared.contains_key(&key) || self.tree.lone_sizes.read().contains(&key);
         let key = (size, lo, hi);
         if let Some(var) = self.sizing.shared.get(&key).filter(|_| !alone).cloned() {
             if strict {
@@ -197,6 +200,20 @@ impl Recording {
             (Some(larger), Some(own)) => there(larger) == there(own),
             _ => false,
         }
+    }
+
+    /// The tensor is another one itself unless these facts hold, which makes no difference to what is computed of it.
+    pub fn note_expansion(&mut self, tensor: &Obj, facts: &[Noted]) {
+        self.sizing.expansions.push((tensor.id(), facts.to_vec()));
+    }
+
+    /// Somebody sees which object it is, or how it lies in memory.
+    pub(super) fn rely_on_expansion(&mut self, tensor: &Obj) {
+        let expansions = std::mem::take(&mut self.sizing.expansions);
+        let (seen, others) = expansions.into_iter().partition(|(id, _)| *id == tensor.id());
+        self.sizing.expansions = others;
+        let facts = Vec::into_iter(seen).flat_map(|(_, facts)| facts);
+        facts.for_each(|(fact, line)| self.rely_on_fact(fact, &line));
     }
 
     /// The name of the method that gave a lazy tensor, and the node that it was called on.

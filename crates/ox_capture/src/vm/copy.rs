@@ -75,12 +75,15 @@ impl Vm {
         }
     }
 
-    /// One without a gradient, whose elements lie one behind the other. Two may share their memory, and their copies would too: only the
-    /// library knows.
+    /// One of this trace's without a gradient, whose elements lie one behind the other: nothing hangs on it that would be copied with it. Two may
+    /// share their memory, and their copies would too: only the library knows.
     fn copied_tensor(&mut self, tensor: &Val, memo: &mut Option<Memo>) -> R<Option<Obj>> {
         let others = memo.iter().flat_map(|memo| memo.values()).any(|(original, _)| super::operators::is_tensor(original));
-        let is_plain = is_lazy(&tensor.obj) || tensor.obj.class_is(types().tensor) && has_no_names(&tensor.obj);
-        if others || !is_plain || self.requires_grad(tensor)? || !self.ask_tensor_method(tensor, "is_contiguous")?.obj.truth()? {
+        if others
+            || !is_lazy(&tensor.obj)
+            || self.requires_grad(tensor)?
+            || !self.ask_tensor_method(tensor, "is_contiguous")?.obj.truth()?
+        {
             return Ok(None);
         }
         let copy = self.ask_tensor_method(tensor, "clone")?.obj;
@@ -181,11 +184,6 @@ impl Vm {
         }
         self.made(copy).obj
     }
-}
-
-/// Whether nothing hangs on the tensor that would be copied with it.
-fn has_no_names(tensor: &Obj) -> bool {
-    instance_dict(tensor).is_none_or(|dict| entries_of(&dict).is_empty()) && tensor.attr("grad").is_ok_and(|grad| grad.is_none())
 }
 
 /// Whether the library copies instances by their dicts, without code of the class's.

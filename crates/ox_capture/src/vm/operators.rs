@@ -142,7 +142,8 @@ impl Vm {
         if in_place && let Some(found) = self.python_method(&left.obj, &format!("__i{method}__")) {
             return self.call(&found, Args::positional(vec![left.clone(), right.clone()]));
         }
-        if function == "iadd" && left.obj.class_is(types().list) {
+        let is_asked = crate::attr::type_lookup(&right.obj.class(), &Obj::str("__radd__")).is_some();
+        if function == "iadd" && left.obj.class_is(types().list) && !is_asked {
             return self.call_library("extended", vec![left.clone(), right.clone()]);
         }
         let (forward, reflected) = (format!("__{method}__"), format!("__r{method}__"));

@@ -4,7 +4,8 @@
 //! program goes another way than it would with the other answer: as long as nothing but harmless instructions come, it may still arrive at the very
 //! place, with the same on its stack. `n > 1` is not a fact of the trace then.
 //!
-//! Nor is `n != 1` where `x = x.expand(n, -1)` is all that the program does about it: where n is 1 that is x itself.
+//! Nor is `n != 1` where `x = x.expand(n, -1)` is all that the program does about it: where n is 1 that is x itself. It is one again where
+//! somebody sees which of the two it is.
 
 use super::operators::is_tensor;
 use super::{R, Vm};
@@ -128,10 +129,12 @@ impl Vm {
         locals.iter().zip(&question.locals).all(|pair| match pair {
             (Some(now), Some(then)) if now.obj.is(&then.obj) => now.free == then.free,
             (Some(now), Some(then)) => {
-                let solved = question.other_answer();
-                solved
-                    .zip(self.rec.as_mut())
-                    .is_some_and(|((var, value), rec)| rec.is_expanded(&now.obj, &then.obj, &var, &value))
+                let Some(((var, value), rec)) = question.other_answer().zip(self.rec.as_mut()) else { return false };
+                let is_expanded = rec.is_expanded(&now.obj, &then.obj, &var, &value);
+                if is_expanded {
+                    rec.note_expansion(&now.obj, &question.facts);
+                }
+                is_expanded
             }
             (None, None) => true,
             _ => false,

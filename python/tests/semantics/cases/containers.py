@@ -467,3 +467,18 @@ def list_grows_by_any_iterable(a, names):
     except TypeError as error:
         items += [str(error)]
     return a + len(items), items, items is same
+
+
+class Joins:
+    def __iter__(self):
+        return iter((1, 2))
+
+    def __radd__(self, other):
+        return ("joined", other)
+
+
+@case(x)
+def list_asks_the_other_side_first(a):
+    items = [0]
+    items += Joins()
+    return a, items
