@@ -107,7 +107,7 @@ fn views_stay_inside_of_their_buffers() {
     plan.steps[2] = Step::Copy { from: view(2, 2, 0), to: view(3, 2, -1) };
     wrong(&plan, "a view of b3");
     plan.steps[2] = Step::Drop(BufId(2));
-    wrong(&plan, "b2 is not a library's");
+    wrong(&plan, "b2 is neither a library's nor an input");
 }
 
 #[test]

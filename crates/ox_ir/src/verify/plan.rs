@@ -60,7 +60,8 @@ impl State<'_> {
                 self.writes(to.buf)
             }
             Step::Drop(buf) => {
-                ensure(self.buffer(*buf)?.place == Place::Library, || format!("{buf} is not a library's"))?;
+                let may_go = matches!(self.buffer(*buf)?.place, Place::Library | Place::Input(_));
+                ensure(may_go, || format!("{buf} is neither a library's nor an input"))?;
                 self.reads(*buf)?;
                 self.written[buf.index()] = false;
                 Ok(())
