@@ -19,6 +19,7 @@ find_python() {
 
 tests=(test_capture*.py test_nothing_twice.py test_semantics.py test_semantics_itself.py test_compile.py)
 
+failed=
 for version in "$@"; do
     python=$(find_python "$version")
     if [ -z "$python" ]; then
@@ -40,5 +41,6 @@ for version in "$@"; do
     suffix=$("$home/venv/bin/python" -c 'import sysconfig; print(sysconfig.get_config_var("EXT_SUFFIX"))')
     cp "$home/build/quick/lib_oxytorch.so" "python/oxytorch/_oxytorch$suffix"
     say "testing with $version"
-    (cd python/tests && PYTHONPATH=.. OXYTORCH_BUG=fatal "$home/venv/bin/python" -m pytest -q -p no:cacheprovider ${tests[@]})
+    (cd python/tests && PYTHONPATH=.. OXYTORCH_BUG=fatal "$home/venv/bin/python" -m pytest -q -p no:cacheprovider ${tests[@]}) || failed="$failed $version"
 done
+[ -z "$failed" ] || { say "failed with$failed"; exit 1; }
