@@ -15,6 +15,10 @@ const BLOCK: i64 = 256;
 const MOST_THREADS: i64 = 1024;
 /// Packs of a row that a thread holds in registers.
 const MOST_ITEMS: i64 = 4;
+/// A long row leaves room for no other one on its multiprocessor if its threads hold what they computed, and nothing is read while it is
+/// being worked on: so fewer threads hold more of what they read, and compute the rest again.
+const MOST_ITEMS_OF_LONG: i64 = 8;
+const THREADS_OF_LONG: i64 = 512;
 /// A body this long is not repeated for many lanes: registers run out, and compiling takes long.
 const LONG_BODY: usize = 48;
 
@@ -47,6 +51,11 @@ pub struct Geometry {
 impl Geometry {
     pub fn threads(&self) -> i64 {
         self.x * self.y
+    }
+
+    /// Whether a thread holds as much of its row as it can.
+    pub fn is_long_row(&self) -> bool {
+        self.items.is_some_and(|items| items > MOST_ITEMS)
     }
 
     pub fn points_per_block(&self) -> i64 {
@@ -158,13 +167,15 @@ fn rows(kernel: &Kernel, inner: &[Axis], enough: i64) -> Geometry {
     let packs = (length / lanes).max(1);
     let few = kernel.points().as_const().is_some_and(|n| n < enough);
     let each = if few { 1 } else { MOST_ITEMS };
+    let has_scratch = kernel.bufs.iter().any(|b| matches!(b.role, BufRole::Scratch(_)));
+    let (most_threads, most_items) = if has_scratch { (MOST_THREADS, MOST_ITEMS) } else { (THREADS_OF_LONG, MOST_ITEMS_OF_LONG) };
     let mut y = 1;
-    while y * each < packs && y < MOST_THREADS {
+    while (y * each < packs && y < most_threads) || (y * most_items < packs && y < MOST_THREADS) {
         y *= 2;
     }
     let x = if y >= 128 { 1 } else { (BLOCK / y).min(BLOCK) };
     let items = packs.div_euclid(y) + i64::from(packs % y != 0);
-    Geometry { spread: Spread::Rows, x, y, lanes, items: (items <= MOST_ITEMS).then_some(items) }
+    Geometry { spread: Spread::Rows, x, y, lanes, items: (items <= most_items).then_some(items) }
 }
 
 fn columns(kernel: &Kernel, inner: &[Axis], enough: i64) -> Geometry {

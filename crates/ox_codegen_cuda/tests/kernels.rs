@@ -34,6 +34,28 @@ const CASES: &[Case] = &[
         }",
         &[3000, 3000],
     ),
+    // A long row: held as it was read, with shorter forms of functions since 16 bits are written.
+    Case(
+        "kernel long_softmax(b0: bf16 in, b1: bf16 out, i0 < 2) lanes=inner parallel {
+          pass i1 < 18000 { v0 = load b0[18000*i0 + i1] v1 = cast v0 : f32 v2 = reduce max v1 }
+          pass i1 < 18000 { v3 = load b0[18000*i0 + i1] v4 = cast v3 : f32 v5 = sub v4 v2 v6 = exp v5 v7 = reduce sum v6 }
+          pass i1 < 18000 {
+            v8 = load b0[18000*i0 + i1] v9 = cast v8 : f32 v10 = sub v9 v2 v11 = exp v10 v12 = div v11 v7 v13 = cast v12 : bf16
+            store b1[18000*i0 + i1] v13
+          }
+        }",
+        &[36000, 36000],
+    ),
+    // 1 + erf.
+    Case(
+        "kernel gelu(b0: bf16 in, b1: bf16 out, i0 < 4096) lanes=outer parallel {
+          pass {
+            v0 = load b0[i0] v1 = cast v0 : f32 v2 = const 0.70710678 : f32 v3 = mul v1 v2 v4 = erf v3 v5 = const 1.0 : f32 v6 = add v4 v5
+            v7 = const 0.5 : f32 v8 = mul v1 v7 v9 = mul v8 v6 v10 = cast v9 : bf16 store b1[i0] v10
+          }
+        }",
+        &[4096, 4096],
+    ),
     // Many short rows in a block.
     Case(
         "kernel means(b0: bf16 in, b1: bf16 out, i0 < 77) lanes=inner parallel {

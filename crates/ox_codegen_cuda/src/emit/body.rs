@@ -5,7 +5,7 @@
 
 use super::cache::Cached;
 use super::ctype::{self, held, stored};
-use super::{Emitter, index, point, reduce};
+use super::{Emitter, index, point, quick, reduce};
 use crate::CodegenError;
 use ox_ir::kernel::{Inst, Val};
 use ox_ir::sym::{Sym, Var};
@@ -123,8 +123,12 @@ impl Emitter<'_> {
         if !op.accepts(operand) {
             return Err(self.malformed(format!("{} of {operand}", op.name())));
         }
+        let is_quick = operand.size() == 2 || self.is_quick;
+        if let (true, Some(x)) = (self.is_quick, quick::erf_and_one(self.kernel, op, args)) {
+            return Ok(format!("one_plus_erf({})", self.value(x)));
+        }
         let names: Vec<String> = args.iter().map(|arg| self.value(*arg)).collect();
-        point::apply(op, &names, operand, dtype).ok_or_else(|| self.unsupported(format!("{} of {operand}", op.name())))
+        point::apply(op, &names, operand, dtype, is_quick).ok_or_else(|| self.unsupported(format!("{} of {operand}", op.name())))
     }
 
     /// One element into its accumulator.
@@ -192,6 +196,9 @@ impl Emitter<'_> {
                 let text = format!("load_pack<{lanes}>(b{buf} + {}, {whole})", index::factor(index));
                 match (self.cache.load(val), item) {
                     (Some(Cached::Fill(slot)), Some(k)) => self.line(format!("c{slot}[{k}] = {text};")),
+                    (Some(Cached::Use(slot)), Some(k)) if self.g.is_long_row() => {
+                        self.line(format!("keep_packed(c{slot}[{k}], report);"))
+                    }
                     (Some(Cached::Use(_)), Some(_)) => {}
                     _ => self.line(format!("const auto q{} = {text};", val.0)),
                 }

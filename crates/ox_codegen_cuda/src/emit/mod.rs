@@ -11,6 +11,7 @@ mod memory;
 mod outline;
 mod passes;
 mod point;
+mod quick;
 mod reduce;
 
 use crate::flatten::flatten;
@@ -49,6 +50,8 @@ pub(crate) struct Emitter<'k> {
     g: Geometry,
     /// Writes that combine may meet: they must be atomic.
     atomic: bool,
+    /// All that the kernel computes in f32 is rounded to 16 bits in the end.
+    is_quick: bool,
     scratch: FxHashMap<u32, Scratch>,
     shared_bytes: i64,
     cache: Cache,
@@ -100,6 +103,7 @@ impl<'k> Emitter<'k> {
             kernel,
             g,
             atomic,
+            is_quick: quick::is_quick(kernel),
             scratch: FxHashMap::default(),
             shared_bytes: 0,
             cache: Cache::of(kernel, &g),

@@ -15,7 +15,12 @@ impl Emitter<'_> {
         }
         self.line(format!("// {}: {}", kernel.name, self.in_words()));
         let params = self.parameters();
-        self.open(format!("extern \"C\" __global__ void __launch_bounds__({}) {symbol}({params}) {{", self.g.threads()));
+        // Two rows for each multiprocessor: one is read while the other one is worked on.
+        let bounds = match self.g.threads() {
+            threads if self.g.is_long_row() => format!("{threads}, {}", 1024 / threads),
+            threads => threads.to_string(),
+        };
+        self.open(format!("extern \"C\" __global__ void __launch_bounds__({bounds}) {symbol}({params}) {{"));
         self.line(format!("using idx = {};", if index::is_narrow(kernel) { "int" } else { "long long" }));
         for var in &kernel.sizes {
             let name = index::name(var);

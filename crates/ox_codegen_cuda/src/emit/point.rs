@@ -3,8 +3,12 @@
 use super::ctype::{held, rounded};
 use ox_ir::{DType, PointOp};
 
-/// `op` on values of type `operand`, as a value of type `dtype`; None if it is not defined there.
-pub fn apply(op: PointOp, args: &[String], operand: DType, dtype: DType) -> Option<String> {
+/// `op` on values of type `operand`, as a value of type `dtype`; None if it is not defined there. `quick`: what it comes to is rounded to
+/// 16 bits in the end.
+pub fn apply(op: PointOp, args: &[String], operand: DType, dtype: DType, quick: bool) -> Option<String> {
+    if let (true, Some(text)) = (quick && operand.compute() == DType::F32, quick_form(op, args)) {
+        return Some(rounded(text, dtype));
+    }
     let text = match operand {
         _ if op == PointOp::Where => format!("{} ? {} : {}", args[0], args[1], args[2]),
         DType::Bool => boolean(op, args)?,
@@ -19,6 +23,19 @@ fn is_exact(op: PointOp) -> bool {
     use PointOp::*;
     matches!(op, Neg | Abs | Sign | Maximum | Minimum | Fmax | Fmin | Floor | Ceil | Round | Trunc | Copysign | Where)
         || op.result(DType::F32) == DType::Bool
+}
+
+/// Forms that are a few units in the last place of a float off, and much shorter.
+fn quick_form(op: PointOp, args: &[String]) -> Option<String> {
+    use PointOp::*;
+    Some(match (op, args) {
+        (Exp, [a]) => format!("quick_exp({a})"),
+        (Sqrt, [a]) => format!("quick_sqrt({a})"),
+        (Div, [a, b]) => format!("quick_div({a}, {b})"),
+        (Reciprocal, [a]) => format!("quick_div(1.0f, {a})"),
+        (Sigmoid, [a]) => format!("quick_div(1.0f, 1.0f + quick_exp(-{a}))"),
+        _ => return None,
+    })
 }
 
 fn boolean(op: PointOp, args: &[String]) -> Option<String> {

@@ -12,7 +12,7 @@
 #define __device__
 #define __shared__
 #define __align__(n)
-#define __launch_bounds__(n)
+#define __launch_bounds__(...)
 
 struct Dim { unsigned x; };
 static Dim threadIdx, blockIdx;
