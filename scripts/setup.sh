@@ -36,12 +36,20 @@ find_python() {
     die "no Python 3.11 to 3.13 found: install one, or set OXYTORCH_PYTHON"
 }
 
+# torch with its CUDA libraries is 5 GB, and 3 GB more while it is being unpacked; what is built comes to 4 GB.
+ask_for_room() {
+    local free
+    free=$(df --output=avail -BG . 2>/dev/null | tail -1 | tr -dc 0-9) || true
+    if [ -n "$free" ] && [ "$free" -lt 13 ]; then say "$free GB are free here: .venv and the build need about 13"; fi
+}
+
 make_venv() {
     local python
     python=$(find_python)
+    ask_for_room
     say "creating .venv with $("$python" -V) and the packages of requirements-dev.txt (a few minutes, once)"
     "$python" -m venv --clear .venv
-    .venv/bin/python -m pip install --quiet --disable-pip-version-check -r requirements-dev.txt
+    .venv/bin/python -m pip install --quiet --no-cache-dir --disable-pip-version-check -r requirements-dev.txt
 }
 
 if ! { [ -n "${LLVM_SYS_191_PREFIX:-}" ] && [ -x "$LLVM_SYS_191_PREFIX/bin/llvm-config" ]; } && ! command -v llvm-config-19 >/dev/null; then
