@@ -4,7 +4,8 @@
     python scripts/gpu_report.py --parts cases,bandwidth       # some of it
 
 Writes gpu.md and gpu.json into `--out` (docs/, unless told otherwise). Parts: `cases` (programs against eager), `ops` (torch's OpInfo database on CUDA),
-`bandwidth` (kernels over 1 GB against a copy), `models` and `train` (the workloads of benches/ in bf16: inference; forward, backward, AdamW).
+`bandwidth` (kernels over 1 GB against a copy), `models` and `train` (the workloads of benches/ in bf16: inference; forward, backward, AdamW),
+`modes` (inference with recorded graphs, next to torch.compile's). A run is `who` or `who:mode`.
 """
 
 from __future__ import annotations
@@ -37,7 +38,8 @@ GPU_SIZES = {
     "llama": dict(layers=8, hidden=2048, batch=4, seq=512),
     "graphsage": dict(nodes=20000, edges=200000, feat=256, hidden=256),
 }
-MODEL_PARTS = {"models": "inference", "train": "training step"}
+MODEL_PARTS = {"models": "inference", "train": "training step", "modes": "inference, recorded graphs"}
+MODE_RUNS = "eager,inductor:reduce-overhead,oxytorch,oxytorch:reduce-overhead"
 OP_DTYPES = {"f32": torch.float32, "bf16": torch.bfloat16, "f16": torch.float16, "i64": torch.int64}
 
 
@@ -241,12 +243,13 @@ def model_worker(name, run, mode, iters, train):
     work = work.to(torch.bfloat16)
     if train:
         work = measure.Steps(work)
-    model = {"eager": lambda m: m, "inductor": lambda m: torch.compile(m, mode=mode), "oxyfx": compiled, "oxytorch": captured}[run](work.model)
+    inductor, own = functools.partial(torch.compile, mode=mode), functools.partial(captured, mode=mode)
+    model = {"eager": lambda m: m, "inductor": inductor, "oxyfx": compiled, "oxytorch": own}[run](work.model)
     start = time.perf_counter()
     first = work.run(model).float().cpu()
     torch.cuda.synchronize()
     cold = time.perf_counter() - start
-    for _ in range(3):
+    for _ in range(10 if mode else 3):
         work.run(model)
     torch.cuda.synchronize()
     torch.cuda.reset_peak_memory_stats()
@@ -266,7 +269,7 @@ def model_worker(name, run, mode, iters, train):
     if run.startswith("oxy"):
         import oxytorch
 
-        row["report"] = {k: v for k, v in oxytorch.last_compile().items() if k in ("outcome", "reason", "kernels", "launches", "stages", "library_calls", "python_calls")}
+        row["report"] = {k: v for k, v in oxytorch.last_compile().items() if k in ("outcome", "reason", "kernels", "launches", "stages", "library_calls", "python_calls", "cuda_graphs")}
     print("RESULT " + json.dumps(row, default=str), flush=True)
 
 
@@ -283,10 +286,10 @@ def references(work, train):
     return expected, measure.Steps(wide.to(torch.float32)).first()
 
 
-def captured(model):
+def captured(model, mode=None):
     import oxytorch
 
-    return oxytorch.compile(model)
+    return oxytorch.compile(model, mode=mode)
 
 
 def cuda(value):
@@ -299,7 +302,7 @@ def distance(a, exact):
 
 def run_models(result, given, part):
     rows = []
-    runs = [tuple(run.partition(":")[::2]) for run in given.runs.split(",")]
+    runs = [tuple(run.partition(":")[::2]) for run in (MODE_RUNS if part == "modes" else given.runs).split(",")]
     for name in given.models.split(","):
         for run, mode in runs:
             row = one_model(name, run, mode, given.iters, train=part == "train")
@@ -357,7 +360,7 @@ def write(result, out):
 
 def arguments():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--parts", default="cases,ops,bandwidth,models,train")
+    parser.add_argument("--parts", default="cases,ops,bandwidth,models,train,modes")
     parser.add_argument("--models", default=",".join(GPU_SIZES))
     parser.add_argument("--runs", default="eager,inductor,inductor:reduce-overhead,oxyfx,oxytorch")
     parser.add_argument("--iters", type=int, default=30)

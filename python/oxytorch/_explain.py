@@ -8,6 +8,7 @@ from typing import Any, Callable
 import torch.nn as nn
 
 from oxytorch._module import original_module
+from oxytorch._oxytorch import last_compile
 
 
 @dataclasses.dataclass(frozen=True)
@@ -46,11 +47,15 @@ class Explanation:
     """By stage: tracing, the stages of the compiler, the first run."""
     result: Any
     """What the function returned."""
+    cuda_graphs: str | None = None
+    """What becomes of the last graph in a mode that records graphs on a GPU: why not, where it cannot be recorded."""
 
     def __str__(self) -> str:
         counts = f"graphs: {len(self.graphs)}, operations: {self.ops}, breaks: {len(self.breaks)}, guards: {len(self.guards)}"
         times = ", ".join(f"{name} {seconds:.3f} s" for name, seconds in self.seconds.items())
         lines = [counts, f"time: {times}"]
+        if self.cuda_graphs:
+            lines.append(f"recorded graphs: {self.cuda_graphs}")
         for title, items in (
             ("breaks", self.breaks),
             ("left to Python", self.left_to_python),
@@ -92,4 +97,5 @@ def _explanation(report: dict[str, Any], result: Any) -> Explanation:
         left_to_python=[s["end"] for s in segments if s["end"].startswith("left to Python")],
         seconds=report["seconds"],
         result=result,
+        cuda_graphs=(last_compile() or {}).get("cuda_graphs"),
     )

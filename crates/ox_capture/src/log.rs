@@ -1,4 +1,4 @@
-//! `OXYTORCH_LOGS=graph_breaks,recompiles,guards,graph,kernels,races`: one line on stderr for each thing as it happens. `TORCH_LOGS="+oxytorch"` is all.
+//! `OXYTORCH_LOGS=graph_breaks,recompiles,guards,graph,kernels,races,cudagraphs`: one line on stderr for each thing as it happens. `TORCH_LOGS="+oxytorch"` is all.
 
 use crate::obj::Obj;
 use crate::types::types;
@@ -13,15 +13,17 @@ pub enum Topic {
     Graph,
     Kernels,
     Races,
+    CudaGraphs,
 }
 
-const TOPICS: [(Topic, &str); 6] = [
+const TOPICS: [(Topic, &str); 7] = [
     (Topic::GraphBreaks, "graph_breaks"),
     (Topic::Recompiles, "recompiles"),
     (Topic::Guards, "guards"),
     (Topic::Graph, "graph"),
     (Topic::Kernels, "kernels"),
     (Topic::Races, "races"),
+    (Topic::CudaGraphs, "cudagraphs"),
 ];
 
 fn wanted() -> &'static [Topic] {

@@ -31,4 +31,4 @@ pub use program::{Prepared, Program};
 pub use race::{Outcome, Race, Turn};
 pub use report::{PythonStep, Report};
 pub use settings::Setting;
-pub use training::{Training, TrainingError, compile_training, given};
+pub use training::{Training, TrainingError, compile_training, for_backward};

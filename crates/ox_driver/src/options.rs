@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::str::FromStr;
 
 /// The modes of `torch.compile`. On the CPU they share one pipeline: there are no CUDA graphs to record, and matrix products are
-/// already chosen by the library.
+/// already chosen by the library. On a GPU two of them record graphs.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub enum Mode {
     #[default]
@@ -26,6 +26,11 @@ impl Mode {
             Mode::MaxAutotune => "max-autotune",
             Mode::MaxAutotuneNoCudagraphs => "max-autotune-no-cudagraphs",
         }
+    }
+
+    /// Whether calls on a GPU are recorded and replayed.
+    pub fn has_graphs(self) -> bool {
+        matches!(self, Mode::ReduceOverhead | Mode::MaxAutotune)
     }
 }
 
@@ -94,6 +99,12 @@ pub struct Options {
     pub overwrite_inputs: bool,
     /// Inputs that are given away: a run lets go of them after their last use. Not for users to say, either.
     pub given: Vec<u32>,
+    /// By input: it is a parameter or buffer of a module. Nor this.
+    pub weights: Vec<bool>,
+    /// So many results are the user's; all if it is None. Nor this.
+    pub visible: Option<usize>,
+    /// Graphs are recorded on the CPU as well, where replays are the steps themselves: for tests.
+    pub emulate_graphs: bool,
 }
 
 impl Default for Options {
@@ -108,6 +119,9 @@ impl Default for Options {
             race_eager: Setting::find("race_eager").is_some_and(|setting| setting.get() != 0),
             overwrite_inputs: false,
             given: Vec::new(),
+            weights: Vec::new(),
+            visible: None,
+            emulate_graphs: std::env::var("OXYTORCH_EMULATE_GRAPHS").is_ok_and(|value| value == "1"),
             debug_dir: std::env::var_os("OXYTORCH_DEBUG_DIR").filter(|d| !d.is_empty()).map(PathBuf::from),
         }
     }
@@ -237,6 +251,12 @@ mod tests {
         for mode in Mode::ALL {
             assert!(error.contains(mode.name()), "{error}");
         }
+    }
+
+    #[test]
+    fn two_modes_record_graphs() {
+        let recording: Vec<&str> = Mode::ALL.into_iter().filter(|mode| mode.has_graphs()).map(Mode::name).collect();
+        assert_eq!(recording, ["reduce-overhead", "max-autotune"]);
     }
 
     #[test]

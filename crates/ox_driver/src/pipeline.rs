@@ -10,7 +10,7 @@ use ox_codegen_cpu::Backend;
 use ox_ir::failure::{Panic, fault, guarded};
 use ox_ir::{CodegenError, Device, Graph, Kernel, Plan};
 use ox_optimise::{FreeBias, OptimiseOptions, Optimised, PackWeights};
-use ox_runtime::{Executable, HostCalls, Kernels, LoadedFn, Packable, RunError};
+use ox_runtime::{Executable, GraphSettings, HostCalls, Kernels, LoadedFn, Packable, RunError};
 use ox_schedule::{ScheduleError, ScheduleOptions, Target};
 use std::sync::{Arc, OnceLock};
 
@@ -54,6 +54,7 @@ pub(crate) fn compile_into(
     dump.write("2-optimised.txt", &optimised);
 
     let main = finish(&optimised, device, options, host.clone(), &mut report, &dump)?;
+    let main = if options.mode.has_graphs() { main.with_graphs(graph_settings(graph, options)) } else { main };
     let prelude = match prelude {
         Some(split) => {
             let dump = dump.inner("prelude");
@@ -65,6 +66,14 @@ pub(crate) fn compile_into(
     };
     report.notes = dump.into_notes();
     Ok(Compiled { program: Program { main, prelude }, report })
+}
+
+/// What is made of frozen weights comes behind the inputs of the graph, and stays where it is.
+fn graph_settings(graph: &Graph, options: &Options) -> GraphSettings {
+    let mut weights = options.weights.clone();
+    weights.resize(graph.inputs.len(), false);
+    let visible = options.visible.unwrap_or(graph.outputs.len());
+    GraphSettings { weights, visible, emulated: options.emulate_graphs }
 }
 
 /// Where the whole graph is computed.

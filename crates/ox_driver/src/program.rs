@@ -1,7 +1,7 @@
 //! What a compile gives: the Plan that runs at every call, and for frozen weights the one that runs before the first.
 
 use ox_ir::Plan;
-use ox_runtime::{Executable, Input, RunError, Tensor, TensorRef};
+use ox_runtime::{Executable, GraphStatus, Input, RunError, Tensor, TensorRef};
 use std::sync::{Arc, Mutex, PoisonError};
 
 pub struct Program {
@@ -89,6 +89,11 @@ impl Program {
             None => self.main.run_given(inputs, sizes),
             Some(_) => Err(RunError::bug("inputs are given to a program with frozen weights")),
         }
+    }
+
+    /// What became of recorded graphs; None where none are recorded.
+    pub fn graph_status(&self) -> Option<GraphStatus> {
+        self.main.graph_status().cloned()
     }
 
     /// What runs at every call: it takes the inputs, and what is prepared of them.

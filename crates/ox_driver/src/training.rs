@@ -49,15 +49,23 @@ pub fn compile_training(
     let Split { forward, backward, outputs, sources, gradients } = differentiate(graph, wanted, options, &dump)?;
     // Weights that are trained are not frozen.
     let options = Options { freezing: false, overwrite_inputs: false, ..options.clone() };
+    let options = Options { visible: Some(outputs), ..options };
     let forward = compile_into(&forward, &options, host.clone(), dump.inner("forward"))?;
     let graph = backward;
-    let options = Options { given: given(&sources), ..options };
+    let options = for_backward(&options, &sources);
     let backward = compile_into(&graph, &options, host, dump.inner("backward"))?;
     Ok(Training { forward, backward, graph, outputs, sources, gradients })
 }
 
+/// The options of a program for gradients that is called with these. Gradients are not the user's: torch's autograd takes them over.
+pub fn for_backward<'a>(forward: &Options, sources: impl IntoIterator<Item = &'a Source> + Clone) -> Options {
+    let is_weight = |source: &Source| matches!(source, Source::Input(n) if forward.weights.get(*n as usize) == Some(&true));
+    let weights = sources.clone().into_iter().map(is_weight).collect();
+    Options { given: given(sources), weights, visible: Some(0), ..forward.clone() }
+}
+
 /// What was saved is nobody else's: the backward program may let go of it.
-pub fn given<'a>(sources: impl IntoIterator<Item = &'a Source>) -> Vec<u32> {
+fn given<'a>(sources: impl IntoIterator<Item = &'a Source>) -> Vec<u32> {
     let saved = sources.into_iter().zip(0..).filter(|(source, _)| matches!(source, Source::Saved(_)));
     saved.map(|(_, n)| n).collect()
 }

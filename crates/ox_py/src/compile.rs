@@ -147,16 +147,17 @@ impl Job<'_> {
             }
             return self.training(gm, example_inputs, imported, import);
         }
-        let Imported { graph, slots, constants, outputs, host, python_calls, pinned, .. } = imported;
+        let Imported { graph, slots, constants, outputs, host, python_calls, pinned, weights, .. } = imported;
         let host = Arc::new(host.into_host());
-        let options = Options { overwrite_inputs: true, ..self.options.clone() };
+        let options = Options { overwrite_inputs: true, weights, ..self.options.clone() };
         let compiled = match py.detach(|| ox_driver::compile(&graph, &options, host)) {
             Ok(compiled) => compiled,
             Err(error) => return self.not_compiled(gm, error, &graph),
         };
         self.note(py, &compiled.report)?;
         log_kernels(&graph, compiled.program.plan());
-        remember(LastCompile { import, report: compiled.report, python_calls, eager: None });
+        let graphs = compiled.program.graph_status();
+        remember(LastCompile { import, report: compiled.report, python_calls, eager: None, graphs });
         let eager = gm.getattr(intern!(py, "forward"))?.unbind();
         let broken = AtomicBool::new(false);
         let race = Race::new(&graph, options.race_eager);
@@ -178,14 +179,14 @@ impl Job<'_> {
         import: Duration,
     ) -> PyResult<Bound<'py, PyAny>> {
         let py = gm.py();
-        let Imported { mut graph, slots, constants, outputs, host, python_calls, pinned, mut gradients, .. } = imported;
+        let Imported { mut graph, slots, constants, outputs, host, python_calls, pinned, weights, mut gradients, .. } = imported;
         let Some(views) = Views::take(&mut graph, &gradients.inputs, &mut gradients.outputs) else {
             return self.refused(gm, Refusal::unsupported("results that share memory in part"));
         };
         let wanted = Wanted { inputs: gradients.inputs.clone(), outputs: gradients.outputs.clone() };
         let host: Arc<dyn HostCalls> = Arc::new(host.into_host());
         let budget = if self.recomputed { 0 } else { self.options.activation_memory_budget };
-        let options = Options { freezing: false, activation_memory_budget: budget, ..self.options.clone() };
+        let options = Options { freezing: false, activation_memory_budget: budget, weights, ..self.options.clone() };
         let compiled = match py.detach(|| ox_driver::compile_training(&graph, &wanted, &options, host.clone())) {
             Ok(compiled) => compiled,
             Err(TrainingError::Undifferentiable(at)) => {
@@ -197,7 +198,8 @@ impl Job<'_> {
         self.note(py, &compiled.forward.report)?;
         log_kernels(&graph, compiled.forward.program.plan());
         log_kernels(&graph, compiled.backward.program.plan());
-        remember(LastCompile { import, report: compiled.forward.report.clone(), python_calls, eager: None });
+        let graphs = compiled.forward.program.graph_status();
+        remember(LastCompile { import, report: compiled.forward.report.clone(), python_calls, eager: None, graphs });
         let reach = reach(&graph, &gradients);
         let again = Again::of(&graph, &gradients, constants.len());
         let Training { forward, backward, graph: of_gradients, sources, gradients: places, .. } = compiled;

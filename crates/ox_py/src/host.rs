@@ -1,11 +1,13 @@
 //! What a Plan asks of Python at run time: the calls that only Python can make, and the schemas of operators.
 
 use crate::fx::Callee;
+use crate::graphs;
 use crate::tensor::Crossing;
 use crate::torch::{EnumKind, Torch, device_object};
+use ox_capture::{Topic, log};
 use ox_ir::graph::{self, Arg, Library};
 use ox_ir::{Scalar, Sym, Var};
-use ox_runtime::{HostCalls, RunError, Tensor, TensorRef};
+use ox_runtime::{Capture, HostCalls, RunError, Tensor, TensorRef};
 use pyo3::exceptions::{PyRuntimeError, PyTypeError, PyValueError};
 use pyo3::intern;
 use pyo3::prelude::*;
@@ -92,6 +94,22 @@ impl HostCalls for Host {
             operator(py, name, overload)?.getattr(intern!(py, "tags"))?.contains(tag)
         })
         .unwrap_or(true)
+    }
+
+    fn waits(&self, name: &str, overload: &str) -> bool {
+        Python::attach(|py| graphs::is_unsafe(&operator(py, name, overload)?)).unwrap_or(true)
+    }
+
+    fn begin_capture(&self, device: u8) -> Result<Box<dyn Capture>, RunError> {
+        graphs::begin(device)
+    }
+
+    fn tell_written(&self, tensors: &[TensorRef<'_>]) -> Result<(), RunError> {
+        graphs::tell_written(tensors)
+    }
+
+    fn note_graphs(&self, text: &str) {
+        log(Topic::CudaGraphs, || text.to_string());
     }
 }
 

@@ -1,6 +1,7 @@
 //! The report of the last compile, for people and tests: `oxytorch.last_compile()`.
 
 use ox_driver::Report;
+use ox_runtime::GraphStatus;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList};
 use std::sync::{Mutex, PoisonError};
@@ -21,6 +22,8 @@ pub struct LastCompile {
     pub python_calls: Vec<PythonCall>,
     /// Why the graph runs in eager; None if it was compiled.
     pub eager: Option<String>,
+    /// What becomes of recorded graphs, in a mode that has them.
+    pub graphs: Option<GraphStatus>,
 }
 
 static LAST: Mutex<Option<LastCompile>> = Mutex::new(None);
@@ -45,7 +48,7 @@ pub fn last_compile(py: Python<'_>) -> PyResult<Option<Bound<'_, PyDict>>> {
 }
 
 fn to_dict<'py>(py: Python<'py>, last: &LastCompile) -> PyResult<Bound<'py, PyDict>> {
-    let LastCompile { import, report, python_calls, eager } = last;
+    let LastCompile { import, report, python_calls, eager, graphs } = last;
     let stages = PyDict::new(py);
     stages.set_item("import", import.as_secs_f64())?;
     for (name, time) in &report.stages {
@@ -70,6 +73,7 @@ fn to_dict<'py>(py: Python<'py>, last: &LastCompile) -> PyResult<Bound<'py, PyDi
     out.set_item("kernels_compiled", report.kernels_compiled)?;
     out.set_item("library_calls", library)?;
     out.set_item("python_calls", PyList::new(py, python)?)?;
+    out.set_item("cuda_graphs", graphs.as_ref().map(GraphStatus::text))?;
     Ok(out)
 }
 

@@ -18,6 +18,9 @@ pub type Code = i32;
 /// A value in a call through the dispatcher: an immediate, or a handle that the callee takes over.
 pub type StableIValue = u64;
 
+/// Called with the memory and the context when a storage goes.
+pub type Deleter = unsafe extern "C" fn(*mut c_void, *mut c_void);
+
 type ConstHandles = *const Handle;
 type Ints = *const i64;
 type Doubles = *const *const f64;
@@ -123,6 +126,10 @@ abi! {
         cblas_sgemm_pack(i32, i32, i32, i32, i32, i32, f32, *const f32, i32, *mut f32);
         cblas_sgemm_compute(i32, i32, i32, i32, i32, i32, *const f32, i32, *const f32, i32, f32, *mut f32, i32);
         torch_call_dispatcher(Text, Text, *mut StableIValue, u64) -> Code;
+        aoti_record_function_start(Text, *mut c_void, *const *mut c_void, u64, *mut *mut c_void) -> Code;
+        aoti_record_function_end(*mut c_void) -> Code;
+        torch_from_blob(
+            *mut c_void, i64, Ints, Ints, i64, i32, i32, i32, *mut Handle, i32, *const u8, i64, Option<Deleter>, *mut c_void) -> Code;
         torch_parallel_for(i64, i64, i64, unsafe extern "C" fn(i64, i64, *mut c_void), *mut c_void) -> Code;
         torch_get_num_threads(*mut u32) -> Code;
         torch_new_list_reserve_size(usize, *mut *mut c_void) -> Code;
@@ -221,6 +228,12 @@ impl Abi {
         self.cpp.in_inference_mode.is_some_and(|f| unsafe { f() })
     }
 
+    /// Whether somebody watches what this thread does.
+    pub(crate) fn is_profiled(&self) -> bool {
+        // SAFETY: reads flags.
+        self.cpp.is_profiled.is_some_and(|f| unsafe { f() })
+    }
+
     /// Whether it was on for the kind of device.
     pub(crate) fn disable_autocast(&self, device: Device) -> bool {
         let (Some(is_on), Some(set)) = (self.cpp.autocast_is_on, self.cpp.set_autocast) else { return false };
@@ -308,6 +321,8 @@ struct Cpp {
     autocast_is_on: Option<unsafe extern "C" fn(i8) -> bool>,
     /// `void at::autocast::set_autocast_enabled(c10::DeviceType, bool)`.
     set_autocast: Option<unsafe extern "C" fn(i8, bool)>,
+    /// `bool at::hasCallbacks()`.
+    is_profiled: Option<unsafe extern "C" fn() -> bool>,
     /// `operator new(size_t)`.
     new_bytes: Option<unsafe extern "C" fn(usize) -> *mut c_void>,
     /// `int FLAGS_caffe2_log_level`.
@@ -324,6 +339,7 @@ impl Cpp {
                 in_inference_mode: library.get(b"_ZN3c1013InferenceMode10is_enabledEv\0").ok().map(|s| *s),
                 autocast_is_on: library.get(b"_ZN2at8autocast19is_autocast_enabledEN3c1010DeviceTypeE\0").ok().map(|s| *s),
                 set_autocast: library.get(b"_ZN2at8autocast20set_autocast_enabledEN3c1010DeviceTypeEb\0").ok().map(|s| *s),
+                is_profiled: library.get(b"_ZN2at12hasCallbacksEv\0").ok().map(|s| *s),
                 new_bytes: library.get(b"_Znwm\0").ok().map(|s| *s),
                 log_level: log_level.filter(|_| std::env::var_os("TORCH_CPP_LOG_LEVEL").is_none()),
             }

@@ -4,6 +4,7 @@
 //! - `tensor`: torch tensors as owned and borrowed handles.
 //! - `exec`: an `Executable` is a Plan with its compiled kernels; it may be run from many threads at once.
 //! - `cuda`: kernels on NVIDIA GPUs, through the driver.
+//! - `graphs`: runs on a GPU that are recorded and launched again as a whole.
 //! - `calls`: the steps that torch's library does: matrix products, convolutions, attention, any operator.
 
 pub mod abi;
@@ -11,6 +12,7 @@ mod calls;
 mod cuda;
 mod error;
 mod exec;
+mod graphs;
 mod tensor;
 
 pub use calls::library::{HostCalls, NoHost};
@@ -20,4 +22,5 @@ pub use cuda::{GpuFunction, Properties, properties};
 pub use error::{Exception, RunError};
 pub use exec::known::Known;
 pub use exec::{Executable, Input, Kernels, LoadedFn, free_idle_arenas, idle_arena_bytes};
+pub use graphs::{Capture, Captured, GraphSettings, GraphStatus};
 pub use tensor::{Tensor, TensorRef};

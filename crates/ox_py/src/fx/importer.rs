@@ -45,6 +45,8 @@ pub struct Imported {
     pub host: HostTable,
     pub python_calls: Vec<PythonCall>,
     pub pinned: Vec<Pinned>,
+    /// By input: a parameter or buffer of a module.
+    pub weights: Vec<bool>,
     pub gradients: Gradients,
     /// What was relied on of the sizes of a captured graph.
     pub facts: Vec<Noted>,
@@ -100,6 +102,8 @@ pub struct Importer<'py> {
     pub(super) location: String,
     /// Whether parameters may be taken as never changing.
     pub(super) freezing: bool,
+    /// By input: a parameter or buffer of a module.
+    pub(super) weights: Vec<bool>,
     /// What the meta device of the examples stands for.
     pub(super) device: Option<Device>,
     /// Storages of which a Python call returned a view that the recorder cannot follow, and the call: writes to them would be lost
@@ -161,6 +165,7 @@ impl<'py> Importer<'py> {
             python_calls: Vec::new(),
             location: String::new(),
             freezing: how.freezing,
+            weights: Vec::new(),
             device: how.device,
             opaque_views: FxHashMap::default(),
             pinned: Vec::new(),
@@ -282,7 +287,7 @@ impl<'py> Importer<'py> {
         let requires_grad = self.input_requires_grad(node, examples, self.slots.len())?;
         self.grad.inputs.push(requires_grad);
         self.slots.push(Slot::Tensor);
-        let is_weight = self.freezing && self.hangs_on_a_module(node)?;
+        let is_weight = self.hangs_on_a_module(node)?;
         let sizes = self.captured_sizes(node)?;
         Ok(ValueOf::Tensor(self.tensor_input(&example, sizes, name, is_weight)?))
     }
@@ -332,6 +337,7 @@ impl<'py> Importer<'py> {
         let tensor = self.recorder.input(input);
         self.slots.push(Slot::Number(dtype));
         self.grad.inputs.push(false);
+        self.weights.push(false);
         self.inputs.push(InputInfo { tensor, storage: usize::MAX, offset: ox_ir::Sym::ZERO });
         Ok(ValueOf::Number(tensor))
     }
@@ -341,7 +347,7 @@ impl<'py> Importer<'py> {
         example: &Bound<'py, PyAny>,
         sizes: Option<(Shape, Shape)>,
         name: String,
-        frozen: bool,
+        is_weight: bool,
     ) -> Import<TensorRef> {
         let mut fake = self.describe(example)?;
         if let Some((shape, strides)) = sizes {
@@ -363,6 +369,8 @@ impl<'py> Importer<'py> {
             self.refuse_autocast_on(device)?;
         }
         let (storage, offset) = place(&self.symbols, example)?.map_or((0, ox_ir::Sym::ZERO), |p| (p.storage, p.offset));
+        self.weights.push(is_weight);
+        let frozen = is_weight && self.freezing;
         let tensor = self.recorder.input(GraphInput { name, ty: fake.ty, strides: fake.strides, frozen, packed: false });
         self.inputs.push(InputInfo { tensor, storage, offset });
         Ok(tensor)
@@ -394,9 +402,11 @@ impl<'py> Importer<'py> {
             return Ok(ValueOf::Tensor(*tensor));
         }
         let example = self.meta(node)?.unwrap_or_else(|| object.clone());
-        let is_weight = self.freezing && object.is_instance(self.torch.parameter.bind(self.py))?;
+        let is_weight = object.is_instance(self.torch.parameter.bind(self.py))?;
         self.grad.inputs.push(object.getattr(intern!(self.py, "requires_grad"))?.is_truthy()?);
         let tensor = self.tensor_input(&example, None, target, is_weight)?;
+        // The graph holds it, so that it stays where it is.
+        self.weights.last_mut().into_iter().for_each(|weight| *weight = true);
         self.constants.push((object.unbind(), tensor));
         Ok(ValueOf::Tensor(tensor))
     }

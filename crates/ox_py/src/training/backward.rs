@@ -150,8 +150,7 @@ impl Backward {
         let mut graph = without_inputs(&self.graph, &missing);
         let mut n = 0..;
         graph.outputs.retain(|_| n.next().is_some_and(|n| choice.asks_for(&self.gradients, n)));
-        let given = ox_driver::given(self.sources.iter().filter(|source| !choice.lacks(source)));
-        let options = Options { given, ..self.options.clone() };
+        let options = ox_driver::for_backward(&self.options, self.sources.iter().filter(|source| !choice.lacks(source)));
         ox_driver::compile(&graph, &options, self.host.clone()).map(|compiled| compiled.program)
     }
 

@@ -1,17 +1,18 @@
 //! Calls of any operator: through the dispatcher where the ABI can carry the arguments, else by the host.
 
-use super::CallStep;
 use super::dispatch::{self, call};
 use super::schema::{Kind, Schema};
 use super::stable_ivalue::{Value, take_tensor, take_tensor_list};
+use super::{CallStep, InGraphs};
 use crate::abi::Handle;
 use crate::error::RunError;
 use crate::exec::frame::Run;
 use crate::exec::prepare::{Operand, Preparing};
+use crate::graphs::Capture;
 use crate::tensor::{Tensor, TensorRef};
-use ox_ir::Var;
 use ox_ir::graph::{Callee, Library};
 use ox_ir::plan::View;
+use ox_ir::{Device, Var};
 use std::ffi::CString;
 
 /// What only the program around us (Python) can do.
@@ -31,6 +32,24 @@ pub trait HostCalls: Send + Sync {
     fn is_random(&self, _name: &str, _overload: &str) -> bool {
         true
     }
+
+    /// Whether one of torch's own operators may wait for a GPU, so that it cannot be recorded.
+    fn waits(&self, _name: &str, _overload: &str) -> bool {
+        true
+    }
+
+    /// Begins to record what this thread launches on a GPU.
+    fn begin_capture(&self, _device: u8) -> Result<Box<dyn Capture>, RunError> {
+        Err(RunError::torch("there is nobody who could record a graph"))
+    }
+
+    /// These tensors have been written behind autograd's back.
+    fn tell_written(&self, _tensors: &[TensorRef<'_>]) -> Result<(), RunError> {
+        Ok(())
+    }
+
+    /// Something that the user may want to know of recorded graphs.
+    fn note_graphs(&self, _text: &str) {}
 }
 
 /// A host that can do nothing.
@@ -63,6 +82,7 @@ pub struct LibraryStep {
     /// The callee may keep its arguments: they must own their memory.
     lasting: bool,
     once: bool,
+    in_graphs: InGraphs,
 }
 
 impl LibraryStep {
@@ -76,7 +96,8 @@ impl LibraryStep {
         let complex = bufs.filter_map(|b| p.buffers.get(b)).any(|b| b.layout.dtype.is_complex());
         let ins = ins.iter().map(|v| p.operand_of(v)).collect::<Result<_, _>>()?;
         let once = library.effect && !is_repeatable(p.host, library);
-        Ok(LibraryStep { library: library.clone(), native, ins, outs: outs.to_vec(), complex, lasting, once })
+        let in_graphs = in_graphs(p, library, native.is_some(), once);
+        Ok(LibraryStep { library: library.clone(), native, ins, outs: outs.to_vec(), complex, lasting, once, in_graphs })
     }
 
     fn call(&self, run: &Run<'_>, tensors: &[Handle]) -> Result<Vec<Tensor>, RunError> {
@@ -152,6 +173,10 @@ impl CallStep for LibraryStep {
     fn is_once(&self) -> bool {
         self.once
     }
+
+    fn in_graphs(&self) -> InGraphs {
+        self.in_graphs.clone()
+    }
 }
 
 impl Native {
@@ -179,6 +204,22 @@ fn native(p: &Preparing<'_>, library: &Library) -> Option<Native> {
     let values = schema.bind(library, &|sym| p.env.eval(sym).ok(), crate::abi::abi().ok()?)?;
     let (name, overload) = (CString::new(name.as_str()).ok()?, CString::new(overload.as_str()).ok()?);
     Some(Native { name, overload, values, returns: schema.returns })
+}
+
+fn in_graphs(p: &Preparing<'_>, library: &Library, native: bool, once: bool) -> InGraphs {
+    let name = library.callee.name();
+    let Callee::Dispatcher { name, overload } = &library.callee else {
+        return InGraphs::No(format!("Python is called for {name}"));
+    };
+    match is_builtin(library) {
+        _ if !native => InGraphs::No(format!("Python is called for {name}")),
+        // On the CPU there are no graphs, but in tests; torch is not asked there.
+        _ if p.device == Device::Cpu && !once => InGraphs::Yes,
+        false if once => InGraphs::No(format!("nobody knows what {name} does besides its result")),
+        _ if p.device != Device::Cpu && p.host.waits(name, overload) => InGraphs::No(format!("{name} waits for the GPU")),
+        _ if once => InGraphs::Draws,
+        _ => InGraphs::Yes,
+    }
 }
 
 fn is_repeatable(host: &dyn HostCalls, library: &Library) -> bool {

@@ -24,6 +24,20 @@ pub trait CallStep: Send + Sync {
     fn is_once(&self) -> bool {
         false
     }
+
+    /// Whether a recorded graph may do it.
+    fn in_graphs(&self) -> InGraphs {
+        InGraphs::Yes
+    }
+}
+
+/// Whether a call can be part of a recorded graph.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum InGraphs {
+    Yes,
+    /// It draws from torch's generator, which must be told of each replay.
+    Draws,
+    No(String),
 }
 
 /// Whether the call returns new tensors, rather than write into memory that it is given.

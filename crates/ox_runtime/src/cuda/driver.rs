@@ -4,6 +4,7 @@ use crate::error::{Exception, RunError};
 use libloading::os::unix::Library;
 use ox_ir::abi::GpuKernel;
 use rustc_hash::FxHashMap;
+use smallvec::SmallVec;
 use std::ffi::{CStr, CString, c_char, c_int, c_uint, c_void};
 use std::ptr::null_mut;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
@@ -49,6 +50,13 @@ driver! {
     host_memory "cuMemHostAlloc" (*mut *mut c_void, usize, c_uint);
     wait "cuStreamSynchronize" (Handle);
     wait_for_all "cuCtxSynchronize" ();
+    graph_launch "cuGraphLaunch" (Handle, Handle);
+    copy "cuMemcpyDtoDAsync_v2" (u64, u64, usize, Handle);
+    new_event "cuEventCreate" (Handles, c_uint);
+    record_event "cuEventRecord" (Handle, Handle);
+    wait_for_event "cuEventSynchronize" (Handle);
+    stream_wait "cuStreamWaitEvent" (Handle, Handle, c_uint);
+    is_capturing "cuStreamIsCapturing" (Handle, *mut c_int);
 }
 
 const MAJOR: c_int = 75;
@@ -59,9 +67,20 @@ const DYNAMIC_SHARED: c_int = 8;
 const PLAIN_SHARED: u32 = 48 << 10;
 /// PORTABLE | DEVICEMAP: every context sees it, at the same address.
 const MAPPED: c_uint = 1 | 2;
+/// Faults of kernels: addresses, instructions, assertions, memory, time.
+const LATE: [Code; 9] = [700, 702, 710, 714, 715, 716, 717, 718, 719];
+const UNTIMED: c_uint = 2;
 
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(crate) struct Stream(pub Handle);
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Event(Handle);
+
+// SAFETY: handles of the driver may be used from any thread.
+unsafe impl Send for Stream {}
+unsafe impl Sync for Stream {}
+unsafe impl Send for Event {}
 
 /// What code generation must know of a GPU.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -150,18 +169,13 @@ impl GpuFunction {
 
     /// Starts the kernel behind what the stream has to do already.
     ///
-    /// SAFETY: `args` must point to the kernel's arguments, of the types it has.
-    pub(crate) unsafe fn launch(
-        &self,
-        driver: &Driver,
-        grid: u32,
-        stream: Stream,
-        args: &mut [*mut c_void],
-    ) -> Result<(), RunError> {
+    /// SAFETY: `args` must be the kernel's arguments, one word each.
+    pub(crate) unsafe fn launch(&self, driver: &Driver, grid: u32, stream: Stream, args: &mut [*mut u8]) -> Result<(), RunError> {
         let GpuKernel { threads, shared_bytes, .. } = self.kernel;
+        let mut places: SmallVec<[*mut c_void; 24]> = args.iter_mut().map(|word| (&raw mut *word).cast()).collect();
         // SAFETY: the caller's promise.
         let code = unsafe {
-            (driver.launch)(self.handle, grid, 1, 1, threads, 1, 1, shared_bytes, stream.0, args.as_mut_ptr(), null_mut())
+            (driver.launch)(self.handle, grid, 1, 1, threads, 1, 1, shared_bytes, stream.0, places.as_mut_ptr(), null_mut())
         };
         driver.check(code, &self.kernel.symbol)
     }
@@ -221,6 +235,51 @@ impl Driver {
         self.check(unsafe { (self.wait)(stream.0) }, "cuStreamSynchronize")
     }
 
+    /// Starts a recorded graph behind what the stream has to do already.
+    ///
+    /// SAFETY: `graph` must be a live instantiated graph, whose memory is there.
+    pub unsafe fn launch_graph(&self, graph: Handle, stream: Stream, what: &str) -> Result<(), RunError> {
+        // SAFETY: the caller's promise.
+        self.check(unsafe { (self.graph_launch)(graph, stream.0) }, what)
+    }
+
+    /// From one place on the device to another.
+    ///
+    /// SAFETY: both must be valid for so many bytes until the stream has done it.
+    pub unsafe fn copy(&self, to: *mut u8, from: *const u8, bytes: usize, stream: Stream) -> Result<(), RunError> {
+        // SAFETY: the caller's promise.
+        self.check(unsafe { (self.copy)(to as u64, from as u64, bytes, stream.0) }, "cuMemcpyDtoDAsync")
+    }
+
+    /// An event of the current device, without a time. It is never destroyed.
+    pub fn new_event(&self) -> Result<Event, RunError> {
+        let mut event = null_mut();
+        // SAFETY: one pointer is written.
+        self.check(unsafe { (self.new_event)(&mut event, UNTIMED) }, "cuEventCreate")?;
+        Ok(Event(event))
+    }
+
+    pub fn record(&self, event: Event, stream: Stream) -> Result<(), RunError> {
+        // SAFETY: live handles (likewise below).
+        self.check(unsafe { (self.record_event)(event.0, stream.0) }, "cuEventRecord")
+    }
+
+    /// What comes on the stream from now on waits for the event.
+    pub fn order(&self, stream: Stream, event: Event) -> Result<(), RunError> {
+        self.check(unsafe { (self.stream_wait)(stream.0, event.0, 0) }, "cuStreamWaitEvent")
+    }
+
+    /// Waits here.
+    pub fn wait_for(&self, event: Event) {
+        unsafe { (self.wait_for_event)(event.0) };
+    }
+
+    /// Whether somebody records what is launched on the stream.
+    pub fn is_capturing(&self, stream: Stream) -> bool {
+        let mut status = 0;
+        unsafe { (self.is_capturing)(stream.0, &mut status) != 0 || status != 0 }
+    }
+
     /// Whether this thread has ever used CUDA.
     pub fn has_context(&self) -> bool {
         let mut context = null_mut();
@@ -246,7 +305,9 @@ impl Driver {
             (self.error_text)(code, &mut text);
             if text.is_null() { "unknown error".into() } else { CStr::from_ptr(text).to_string_lossy() }
         };
-        let message = format!("CUDA error {code} in {what}: {text}");
+        // What a kernel does wrong shows when the next thing is asked for.
+        let earlier = if LATE.contains(&code) { " (it, or a kernel before it)" } else { "" };
+        let message = format!("CUDA error {code} in {what}{earlier}: {text}");
         Err(RunError::User { kind: Exception::RuntimeError, message, location: String::new() })
     }
 }

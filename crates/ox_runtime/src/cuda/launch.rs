@@ -5,10 +5,11 @@ use super::report::Slot;
 use crate::error::RunError;
 use crate::exec::frame::Run;
 use crate::exec::prepare::Preparing;
+use crate::exec::range_name;
 use ox_ir::kernel::{BufRole, Inst, Kernel};
 use ox_ir::plan::BufId;
 use smallvec::SmallVec;
-use std::ffi::c_void;
+use std::ffi::CString;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -16,24 +17,34 @@ use std::sync::atomic::Ordering;
 const MOST_BLOCKS: i64 = i32::MAX as i64;
 
 pub struct GpuLaunch {
+    /// Among the launches of its Plan.
+    pub(crate) number: usize,
     function: Arc<GpuFunction>,
-    bufs: SmallVec<[u32; 8]>,
-    sizes: SmallVec<[i64; 4]>,
+    pub(crate) bufs: SmallVec<[u32; 8]>,
+    /// The arguments behind the buffers: its sizes, and where it reports.
+    rest: SmallVec<[*mut u8; 4]>,
     grid: u32,
+    /// What profilers show.
+    pub(crate) range: CString,
     /// If the kernel checks anything: where it reports.
     report: Option<Slot>,
     /// The place of the kernel's check 0 in the Plan.
     first_check: i64,
 }
 
+// SAFETY: the pointers are plain numbers, and the address of memory that is never freed.
+unsafe impl Send for GpuLaunch {}
+unsafe impl Sync for GpuLaunch {}
+
 impl GpuLaunch {
     pub fn prepare(
-        p: &Preparing<'_>,
+        p: &mut Preparing<'_>,
         kernel: &Kernel,
         function: &Arc<GpuFunction>,
         bufs: &[BufId],
         checks: u32,
     ) -> Result<GpuLaunch, RunError> {
+        let number = p.next_launch();
         let params = kernel.bufs.iter().filter(|b| !matches!(b.role, BufRole::Scratch(_)));
         let types = bufs.iter().map(|b| p.buffers.get(b.index()).map(|b| b.layout.dtype));
         if !params.map(|b| Some(b.dtype)).eq(types) {
@@ -45,27 +56,31 @@ impl GpuLaunch {
             return Err(RunError::bug(format!("kernel {} would need {blocks} blocks", kernel.name)));
         }
         let checked = kernel.insts.iter().any(|i| matches!(i.inst, Inst::CheckIndex { .. } | Inst::CheckNonZero { .. }));
+        let report = if checked { Some(Slot::new()?) } else { None };
+        let sizes: Vec<i64> = kernel.sizes.iter().map(|v| p.env.eval(&ox_ir::Sym::var(v))).collect::<Result<_, _>>()?;
+        let words = sizes.into_iter().map(|n| n as u64).chain([report.as_ref().map_or(0, Slot::address)]);
         Ok(GpuLaunch {
+            number,
             function: function.clone(),
             bufs: bufs.iter().map(|b| b.0).collect(),
-            sizes: kernel.sizes.iter().map(|v| p.env.eval(&ox_ir::Sym::var(v))).collect::<Result<_, _>>()?,
+            rest: words.map(|word| word as *mut u8).collect(),
             grid: blocks as u32,
-            report: if checked { Some(Slot::new()?) } else { None },
+            range: range_name(kernel),
+            report,
             first_check: checks as i64,
         })
     }
 
-    pub fn run(&self, run: &Run<'_>) -> Result<(), RunError> {
+    pub fn run(&self, run: &mut Run<'_>) -> Result<(), RunError> {
         if self.grid == 0 {
             return Ok(());
         }
         let stream = run.stream.ok_or_else(|| RunError::bug("a kernel for a GPU in a run without a stream"))?;
-        let mut words: SmallVec<[u64; 24]> = self.bufs.iter().map(|&b| run.frame.data[b as usize] as u64).collect();
-        words.extend(self.sizes.iter().map(|n| *n as u64));
-        words.push(self.report.as_ref().map_or(0, Slot::address));
-        let mut args: SmallVec<[*mut c_void; 24]> = words.iter_mut().map(|word| (&raw mut *word).cast()).collect();
+        let mut arguments = run.arguments(self.number, &self.bufs, &self.rest);
         // SAFETY: each argument of the kernel is one word: pointers to its buffers, its sizes, the report.
-        unsafe { self.function.launch(driver()?, self.grid, stream, &mut args) }
+        let launched = unsafe { self.function.launch(driver()?, self.grid, stream, &mut arguments) };
+        run.frame.arguments[self.number] = arguments;
+        launched
     }
 
     /// A check that failed in this launch, now or in an earlier run: number, value, extent. It is told once.

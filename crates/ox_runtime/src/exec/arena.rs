@@ -29,7 +29,7 @@ unsafe impl Send for Arena {}
 unsafe impl Sync for Arena {}
 
 impl Arena {
-    fn new(bytes: usize, device: Device) -> Result<Arena, RunError> {
+    pub fn new(bytes: usize, device: Device) -> Result<Arena, RunError> {
         let rounded = bytes.checked_next_multiple_of(STEP).ok_or_else(|| out_of_memory(bytes))?;
         let size = i64::try_from(rounded).map_err(|_| out_of_memory(bytes))?;
         let tensor = Tensor::empty_strided(&[size], &[1], DType::U8, device)?;
@@ -38,6 +38,15 @@ impl Arena {
             advise(start, bytes);
         }
         Ok(Arena { start, bytes, pooled, _tensor: tensor })
+    }
+
+    /// The same memory once more, for runs of which only one is under way at a time.
+    pub fn share(&self) -> Result<Arena, RunError> {
+        Ok(Arena { start: self.start, bytes: self.bytes, pooled: false, _tensor: self._tensor.as_ref().to_owned()? })
+    }
+
+    pub fn bytes(&self) -> usize {
+        self.bytes
     }
 
     pub fn start(&self) -> *mut u8 {

@@ -7,7 +7,7 @@ use super::prepare::{Action, Buffer, Home};
 use crate::error::RunError;
 use ox_ir::abi::KernelError;
 use rustc_hash::FxHashSet;
-use std::ffi::c_void;
+use std::ffi::{CStr, c_void};
 
 /// Work for one thread before it asks for more.
 const CHUNK: i64 = 2 * SHARE;
@@ -154,6 +154,11 @@ impl Batch {
         }
         let writes_input = launches.iter().any(|launch| launch.writes_input);
         Batch { launches, pieces, chunks, writes_input }
+    }
+
+    /// The first stands for all.
+    pub fn range(&self) -> Option<&CStr> {
+        self.launches.first().map(|launch| &*launch.range)
     }
 
     pub fn len(&self) -> usize {

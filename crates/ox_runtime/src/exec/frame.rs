@@ -15,6 +15,7 @@ use std::sync::{Mutex, PoisonError};
 
 /// What is kept from one run to the next of the same Prepared: above all the tensor handles of operands. Such a handle only
 /// describes memory, it does not own it, so it stays right for as long as the memory is at the same address.
+#[derive(Default)]
 pub struct Frame {
     /// The first element of each buffer; null before it is made.
     pub data: Vec<*mut u8>,
@@ -108,6 +109,8 @@ pub struct Run<'a> {
     pub arena: Option<Arena>,
     /// Something was done that must not be done twice.
     pub spent: bool,
+    /// A profiler is at work, and wants to know what is launched.
+    pub profiled: bool,
 }
 
 impl Run<'_> {

@@ -2,10 +2,10 @@
 //! them one by one. What such a run costs depends on the other inputs alone.
 
 use super::frame::{Idle, Inputs, Run};
-use super::launch::Launch;
 use super::prepare::{Action, Home, Prepared};
 use super::{Executable, check_input};
 use crate::error::RunError;
+use crate::graphs::Graphs;
 use crate::tensor::{Tensor, TensorRef};
 use ox_ir::plan::Place;
 use std::sync::Arc;
@@ -28,6 +28,8 @@ pub struct Known {
     moving_arguments: Vec<Vec<(usize, usize)>>,
     /// Idle frames in which everything else has its place.
     frames: Idle,
+    /// Recordings for these inputs.
+    graphs: Option<Graphs>,
 }
 
 // SAFETY: addresses; the caller keeps what they point to.
@@ -65,7 +67,8 @@ impl Executable {
         moving.extend(&placed_anew);
         let moving_arguments = moving_arguments(&prepared, |buf| buffers[buf].is_null());
         let (sizes, frames) = (sizes.into(), Idle::default());
-        Ok(Known { prepared, sizes, inputs, varying, buffers, placed_anew, moving, moving_arguments, frames })
+        let graphs = self.graphs.as_ref().map(|graphs| graphs.bound(varying.clone()));
+        Ok(Known { prepared, sizes, inputs, varying, buffers, placed_anew, moving, moving_arguments, frames, graphs })
     }
 
     fn depends_on_sizes(&self, input: usize) -> bool {
@@ -96,10 +99,13 @@ impl Executable {
 fn moving_arguments(prepared: &Prepared, is_moving: impl Fn(usize) -> bool) -> Vec<Vec<(usize, usize)>> {
     let mut by_launch = vec![Vec::new(); prepared.launches];
     for action in &prepared.actions {
-        if let Action::Launch(launch) = action {
-            let places = launch.bufs.iter().map(|buf| *buf as usize).enumerate();
-            by_launch[launch.number] = places.filter(|(_, buf)| is_moving(*buf)).collect();
-        }
+        let (number, bufs) = match action {
+            Action::Launch(launch) => (launch.number, &launch.bufs),
+            Action::GpuLaunch(launch) => (launch.number, &launch.bufs),
+            _ => continue,
+        };
+        let places = bufs.iter().map(|buf| *buf as usize).enumerate();
+        by_launch[number] = places.filter(|(_, buf)| is_moving(*buf)).collect();
     }
     by_launch
 }
@@ -108,6 +114,10 @@ impl Known {
     /// Where the frames of a run come from, and go to.
     pub(super) fn frames_for<'a>(known: Option<&'a Known>, prepared: &'a Prepared) -> &'a Idle {
         known.filter(|known| known.is_for(prepared)).map_or(&prepared.frames, |known| &known.frames)
+    }
+
+    pub(super) fn graphs(&self) -> Option<&Graphs> {
+        self.graphs.as_ref()
     }
 
     fn is_for(&self, prepared: &Prepared) -> bool {
@@ -128,18 +138,20 @@ impl Run<'_> {
         known.placed_anew.iter().try_for_each(|at| self.place_buffer(*at))
     }
 
-    /// The memory that a kernel is called with. To be given back (`Frame::arguments`): what stays where it is need not be looked up again.
-    pub fn arguments(&mut self, launch: &Launch) -> Vec<*mut u8> {
-        let mut arguments = std::mem::take(&mut self.frame.arguments[launch.number]);
-        match self.known.filter(|_| self.frame.is_settled && arguments.len() == launch.bufs.len()) {
+    /// What a kernel is called with: the memory of its buffers, and `rest`, which never changes. To be given back (`Frame::arguments`): what
+    /// stays where it is need not be looked up again.
+    pub fn arguments(&mut self, number: usize, bufs: &[u32], rest: &[*mut u8]) -> Vec<*mut u8> {
+        let mut arguments = std::mem::take(&mut self.frame.arguments[number]);
+        match self.known.filter(|_| self.frame.is_settled && arguments.len() == bufs.len() + rest.len()) {
             Some(known) => {
-                for (at, buf) in &known.moving_arguments[launch.number] {
+                for (at, buf) in &known.moving_arguments[number] {
                     arguments[*at] = self.frame.data[*buf];
                 }
             }
             None => {
                 arguments.clear();
-                arguments.extend(launch.bufs.iter().map(|buf| self.frame.data[*buf as usize]));
+                arguments.extend(bufs.iter().map(|buf| self.frame.data[*buf as usize]));
+                arguments.extend_from_slice(rest);
             }
         }
         arguments

@@ -2,6 +2,7 @@
 
 use super::frame::Run;
 use super::prepare::{Home, Preparing};
+use super::range::range_name;
 use crate::error::RunError;
 use ox_ir::PointOp;
 use ox_ir::abi::{KernelError, KernelFn};
@@ -9,7 +10,7 @@ use ox_ir::graph::Combine;
 use ox_ir::kernel::{BufRole, Inst, Kernel, Lanes, TypedInst};
 use ox_ir::plan::BufId;
 use smallvec::SmallVec;
-use std::ffi::c_void;
+use std::ffi::{CString, c_void};
 use std::sync::atomic::Ordering;
 
 /// Waking the pool costs 5 to 10 us. A unit of work is about a tenth of a nanosecond (one vectorised operation on one element), so
@@ -19,6 +20,8 @@ pub(super) const SHARE: i64 = 32 * 1024;
 pub struct Launch {
     /// Among the launches of its Plan.
     pub(super) number: usize,
+    /// What profilers show.
+    pub(super) range: CString,
     pub(super) function: KernelFn,
     pub(super) bufs: SmallVec<[u32; 8]>,
     /// Which of them it writes.
@@ -61,6 +64,7 @@ impl Launch {
         let block = block(kernel.lanes, points, last);
         Ok(Launch {
             number,
+            range: range_name(kernel),
             function,
             bufs: bufs.iter().map(|b| b.0).collect(),
             writes_input: bufs.iter().zip(&written).any(|(buf, written)| *written && is_input(buf)),
@@ -79,7 +83,7 @@ impl Launch {
         if self.points == 0 {
             return Ok(());
         }
-        let arguments = run.arguments(self);
+        let arguments = run.arguments(self.number, &self.bufs, &[]);
         let outcome = self.call(run, &arguments);
         run.frame.arguments[self.number] = arguments;
         outcome

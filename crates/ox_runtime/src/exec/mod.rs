@@ -5,6 +5,7 @@ mod batch;
 pub(crate) mod frame;
 mod given;
 mod guards;
+pub(crate) mod job;
 pub mod known;
 mod launch;
 pub(crate) mod layout;
@@ -12,25 +13,30 @@ mod outputs;
 mod pages;
 pub(crate) mod prepare;
 mod profile;
+mod range;
 
 use crate::abi::{Abi, abi};
 use crate::calls::library::HostCalls;
 use crate::cuda::{CudaGuard, GpuFunction, cuda, driver};
 use crate::error::{Exception, RunError};
+use crate::graphs::{GraphSettings, GraphStatus, Graphs};
 use crate::tensor::{Tensor, TensorRef};
+pub(crate) use arena::Arena;
 use arena::Pool;
 pub use arena::{free_idle_arenas, idle_arena_bytes};
-use frame::{Frame, Inputs, Run};
+use frame::{Inputs, Run};
 pub use given::Input;
-use guards::Guards;
+pub(crate) use guards::Guards;
+use job::Job;
 use known::Known;
 use layout::{Env, Layout};
 use ox_ir::Device;
 use ox_ir::abi::KernelFn;
-use ox_ir::failure::{Panic, fault, guarded};
+use ox_ir::failure::fault;
 use ox_ir::plan::{CheckKind, Plan, Step};
 use prepare::{Action, Prepared, prepare};
 use profile::Profile;
+pub(crate) use range::{Range, range_name};
 use std::any::Any;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
@@ -61,14 +67,16 @@ const KEEP_PREPARED: usize = 16;
 type ForSizes = (Box<[i64]>, Arc<Prepared>);
 
 pub struct Executable {
-    abi: &'static Abi,
+    pub(crate) abi: &'static Abi,
     plan: Plan,
     kernels: Kernels,
     device: Device,
-    host: Arc<dyn HostCalls>,
+    pub(crate) host: Arc<dyn HostCalls>,
     prepared: Mutex<Vec<ForSizes>>,
     pool: Arc<Pool>,
     profile: Option<Profile>,
+    /// If calls are recorded: those that are not bound.
+    graphs: Option<Graphs>,
 }
 
 const fn is_shared_by_threads<T: Send + Sync>() {}
@@ -87,11 +95,25 @@ impl Executable {
             prepared: Mutex::new(Vec::new()),
             pool: Pool::shared(),
             profile: Profile::wanted(),
+            graphs: None,
         };
         if executable.plan.sizes.is_empty() {
             executable.prepared(&[])?;
         }
         Ok(executable)
+    }
+
+    /// Calls are recorded and replayed, where that can be done.
+    pub fn with_graphs(mut self, settings: GraphSettings) -> Executable {
+        let is_possible = matches!(self.device, Device::Cuda(_)) || settings.emulated && self.device == Device::Cpu;
+        let never = self.known(&[]).and_then(|prepared| prepared.graphable.never.clone());
+        self.graphs = (is_possible && self.profile.is_none()).then(|| Graphs::new(settings, never.as_deref()));
+        self
+    }
+
+    /// What became of recordings, if calls are recorded.
+    pub fn graph_status(&self) -> Option<&GraphStatus> {
+        self.graphs.as_ref().map(Graphs::status)
     }
 
     pub fn plan(&self) -> &Plan {
@@ -115,33 +137,11 @@ impl Executable {
     ) -> Result<Vec<Tensor>, RunError> {
         let inference = self.abi.in_inference_mode();
         let (_guard, stream) = self.enter_device()?;
-        let arena = if prepared.arena_bytes > 0 { Some(self.pool.take(prepared.arena_bytes, self.device)?) } else { None };
-        let frames = Known::frames_for(known, prepared);
-        let mut run = Run {
-            abi: self.abi,
-            plan: &self.plan,
-            prepared,
-            device: self.device,
-            ops: self.abi.ops(self.device)?,
-            stream,
-            host: &*self.host,
-            inputs,
-            held,
-            known,
-            env: Env { vars: &self.plan.sizes, values: sizes },
-            threads: self.abi.num_threads(),
-            frame: frames.take(inference).unwrap_or_else(|| Frame::new(prepared)),
-            arena,
-            spent: false,
-        };
-        let results = guarded(|| execute(&mut run, self.profile.as_ref())).unwrap_or_else(|Panic(text)| Err(RunError::Bug(text)));
-        run.clear_frame();
-        let Run { frame, arena, spent, .. } = run;
-        frames.give(inference, frame);
-        if let Some(arena) = arena {
-            self.pool.give(arena);
+        let job = Job { executable: self, prepared, inputs, sizes, known, device: self.device, stream, inference };
+        match known.map_or(self.graphs.as_ref(), Known::graphs) {
+            Some(graphs) => graphs.run(&job, held),
+            None => job.run_plainly(held),
         }
-        results.map_err(|error| if spent { RunError::Spent(Box::new(error)) } else { error })
     }
 
     /// Makes a GPU current, and finds the stream that the run belongs to.
@@ -253,7 +253,9 @@ fn perform_timed(run: &mut Run<'_>, profile: &Profile) -> Result<(), RunError> {
     Ok(())
 }
 
-fn perform(run: &mut Run<'_>, action: &Action) -> Result<(), RunError> {
+pub(crate) fn perform(run: &mut Run<'_>, action: &Action) -> Result<(), RunError> {
+    let abi = run.abi;
+    let _range = if run.profiled { action.range().map(|name| Range::begin(abi, name)) } else { None };
     match action {
         Action::Launch(launch) => {
             run.spent |= launch.writes_input;
@@ -292,7 +294,7 @@ impl Run<'_> {
     }
 
     /// A GPU runs behind: what its kernels found out of range is told when it is known, which may be in the next run.
-    fn report_failures(&self) -> Result<(), RunError> {
+    pub(crate) fn report_failures(&self) -> Result<(), RunError> {
         let failure = |action: &Action| match action {
             Action::GpuLaunch(launch) => launch.failure(),
             _ => None,

@@ -7,12 +7,13 @@ use super::frame::Idle;
 use super::launch::Launch;
 use super::layout::{Env, Layout};
 use crate::calls::library::HostCalls;
-use crate::calls::{CallStep, fresh_result, prepare_call};
+use crate::calls::{CallStep, InGraphs, fresh_result, prepare_call};
 use crate::cuda::GpuLaunch;
 use crate::error::RunError;
 use ox_ir::Device;
 use ox_ir::plan::{BufId, Place, Plan, PlanOutput, Step, View};
 use rustc_hash::FxHashMap;
+use std::ffi::CStr;
 
 /// Where a buffer's memory comes from, in numbers.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -63,6 +64,18 @@ pub enum Action {
     Release,
 }
 
+impl Action {
+    /// What a profiler shows for it; library calls show themselves.
+    pub fn range(&self) -> Option<&CStr> {
+        match self {
+            Action::Launch(launch) => Some(&launch.range),
+            Action::GpuLaunch(launch) => Some(&launch.range),
+            Action::Batch(batch) => batch.range(),
+            _ => None,
+        }
+    }
+}
+
 pub enum Output {
     Buffer(usize),
     InputView {
@@ -96,7 +109,17 @@ pub struct Prepared {
     pub arena_bytes: usize,
     /// How many there are, those in batches among them.
     pub launches: usize,
+    pub graphable: Graphable,
     pub frames: Idle,
+}
+
+/// Whether the actions can be recorded as a graph.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Graphable {
+    /// Why not.
+    pub never: Option<String>,
+    /// torch's generator is drawn from.
+    pub draws: bool,
 }
 
 /// What the preparation of one step may ask for.
@@ -164,6 +187,7 @@ pub fn prepare(plan: &Plan, kernels: &Kernels, device: Device, env: Env<'_>, hos
     let outputs = plan.outputs.iter().map(|o| prepare_output(&p, o)).collect::<Result<_, _>>()?;
     let write_backs = prepare_write_backs(&mut p)?;
     let inputs = input_layouts(&p.buffers);
+    let graphable = graphable(&actions);
     Ok(Prepared {
         inputs,
         buffers: p.buffers,
@@ -173,8 +197,22 @@ pub fn prepare(plan: &Plan, kernels: &Kernels, device: Device, env: Env<'_>, hos
         write_backs,
         arena_bytes,
         launches: p.launches,
+        graphable,
         frames: Idle::default(),
     })
+}
+
+fn graphable(actions: &[Action]) -> Graphable {
+    let mut found = Graphable::default();
+    for action in actions {
+        let Action::Call(call, _) = action else { continue };
+        match call.in_graphs() {
+            InGraphs::Yes => {}
+            InGraphs::Draws => found.draws = true,
+            InGraphs::No(why) => found.never = Some(found.never.unwrap_or(why)),
+        }
+    }
+    found
 }
 
 fn prepare_buffers(plan: &Plan, device: Device, env: Env<'_>) -> Result<Vec<Buffer>, RunError> {

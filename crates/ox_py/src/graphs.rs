@@ -1,0 +1,159 @@
+//! Recording of CUDA graphs, through torch: its allocator must keep what is allocated meanwhile, its generators must know that they are drawn
+//! from. Python is needed for that alone; a replay goes to the driver.
+
+use crate::tensor::Crossing;
+use ox_runtime::{Capture, Captured, RunError, TensorRef};
+use pyo3::intern;
+use pyo3::prelude::*;
+use pyo3::sync::PyOnceLock;
+use pyo3::types::{IntoPyDict, PyDict, PyList};
+use std::ffi::c_void;
+
+/// A recording under way.
+struct Recording {
+    device: u8,
+    graph: Py<PyAny>,
+    pool: Py<PyAny>,
+    /// What the stream of this thread was.
+    before: Py<PyAny>,
+    stream: usize,
+    is_open: bool,
+}
+
+struct Recorded {
+    /// `torch.cuda.CUDAGraph`, which holds the memory.
+    graph: Py<PyAny>,
+    handle: usize,
+}
+
+pub fn begin(device: u8) -> Result<Box<dyn Capture>, RunError> {
+    Python::attach(|py| Recording::begin(py, device)).map(|recording| Box::new(recording) as Box<dyn Capture>).map_err(refused)
+}
+
+/// The call is done without a graph, so that torch's words are a reason and no exception.
+fn refused(error: PyErr) -> RunError {
+    RunError::torch(format!("torch could not record it: {error}"))
+}
+
+fn cuda(py: Python<'_>) -> PyResult<Bound<'_, PyModule>> {
+    py.import(intern!(py, "torch.cuda"))
+}
+
+/// The stream that everything is recorded on. It is never launched on.
+fn side_stream<'py>(py: Python<'py>, device: u8) -> PyResult<Bound<'py, PyAny>> {
+    static STREAMS: PyOnceLock<Py<PyDict>> = PyOnceLock::new();
+    let streams = STREAMS.get_or_init(py, || PyDict::new(py).unbind()).bind(py);
+    if let Some(known) = streams.get_item(device)? {
+        return Ok(known);
+    }
+    let fresh = cuda(py)?.call_method1(intern!(py, "Stream"), (device,))?;
+    streams.set_item(device, &fresh)?;
+    Ok(fresh)
+}
+
+impl Recording {
+    fn begin(py: Python<'_>, device: u8) -> PyResult<Recording> {
+        let cuda = cuda(py)?;
+        let (graph, pool) = (cuda.call_method0(intern!(py, "CUDAGraph"))?, cuda.call_method0(intern!(py, "graph_pool_handle"))?);
+        let before = cuda.call_method1(intern!(py, "current_stream"), (device,))?;
+        let side = side_stream(py, device)?;
+        let stream = side.getattr(intern!(py, "cuda_stream"))?.extract()?;
+        cuda.call_method1(intern!(py, "set_stream"), (side,))?;
+        if let Err(error) = begin_on_current(&graph, &pool) {
+            cuda.call_method1(intern!(py, "set_stream"), (before,))?;
+            return Err(error);
+        }
+        Ok(Recording { device, graph: graph.unbind(), pool: pool.unbind(), before: before.unbind(), stream, is_open: true })
+    }
+
+    /// The thread is as it was, whether the recording is good or not.
+    fn close(&mut self, py: Python<'_>) -> PyResult<()> {
+        self.is_open = false;
+        let ended = self.graph.call_method0(py, intern!(py, "capture_end"));
+        let mended = if ended.is_err() { self.mend(py) } else { Ok(()) };
+        cuda(py)?.call_method1(intern!(py, "set_stream"), (&self.before,))?;
+        ended.map(drop).and(mended)
+    }
+
+    /// torch leaves its allocator and its generator in the middle of a recording that became invalid.
+    fn mend(&self, py: Python<'_>) -> PyResult<()> {
+        let own = py.import(intern!(py, "torch._C"))?;
+        own.call_method1(intern!(py, "_cuda_endAllocateToPool"), (self.device, &self.pool))?;
+        own.call_method1(intern!(py, "_cuda_releasePool"), (self.device, &self.pool))?;
+        let (graph, pool) = (cuda(py)?.call_method0("CUDAGraph")?, cuda(py)?.call_method0("graph_pool_handle")?);
+        let warnings = py.import("warnings")?;
+        let quiet = warnings.call_method0("catch_warnings")?;
+        quiet.call_method0("__enter__")?;
+        warnings.call_method1("simplefilter", ("ignore",))?;
+        let empty = begin_on_current(&graph, &pool).and_then(|()| graph.call_method0("capture_end").map(drop));
+        quiet.call_method1("__exit__", (py.None(), py.None(), py.None()))?;
+        empty
+    }
+}
+
+/// Other threads may do what they like meanwhile.
+fn begin_on_current(graph: &Bound<'_, PyAny>, pool: &Bound<'_, PyAny>) -> PyResult<()> {
+    let py = graph.py();
+    let kwargs =
+        [("pool", pool.clone()), ("capture_error_mode", "thread_local".into_pyobject(py)?.into_any())].into_py_dict(py)?;
+    graph.call_method(intern!(py, "capture_begin"), (), Some(&kwargs)).map(drop)
+}
+
+impl Capture for Recording {
+    fn stream(&self) -> *mut c_void {
+        self.stream as *mut c_void
+    }
+
+    fn end(mut self: Box<Self>) -> Result<Box<dyn Captured>, RunError> {
+        let recorded = Python::attach(|py| -> PyResult<Recorded> {
+            self.close(py)?;
+            let handle = self.graph.call_method0(py, intern!(py, "raw_cuda_graph_exec"))?.extract(py)?;
+            Ok(Recorded { graph: self.graph.clone_ref(py), handle })
+        });
+        recorded.map(|recorded| Box::new(recorded) as Box<dyn Captured>).map_err(refused)
+    }
+}
+
+impl Drop for Recording {
+    fn drop(&mut self) {
+        if self.is_open {
+            // What went wrong is known to whoever drops it.
+            let _ = Python::attach(|py| self.close(py));
+        }
+    }
+}
+
+impl Captured for Recorded {
+    fn handle(&self) -> *mut c_void {
+        self.handle as *mut c_void
+    }
+
+    fn replay(&self) -> Result<(), RunError> {
+        Python::attach(|py| self.graph.call_method0(py, intern!(py, "replay"))).map(drop).map_err(RunError::host)
+    }
+}
+
+/// Counts up the versions of tensors that a replay has written.
+pub fn tell_written(tensors: &[TensorRef<'_>]) -> Result<(), RunError> {
+    let tell = |py: Python<'_>| -> PyResult<()> {
+        let crossing = Crossing::get(py)?;
+        let tensors = tensors.iter().map(|tensor| crossing.wrap(py, *tensor)).collect::<PyResult<Vec<_>>>()?;
+        let own = py.import(intern!(py, "torch._C"))?;
+        own.call_method1(intern!(py, "_increment_version"), (PyList::new(py, tensors)?,)).map(drop)
+    };
+    Python::attach(tell).map_err(RunError::host)
+}
+
+/// By torch's own tags: an operator that waits for the GPU, or whose result has a size that only the GPU knows.
+pub fn is_unsafe(operator: &Bound<'_, PyAny>) -> PyResult<bool> {
+    let py = operator.py();
+    let (known, tags) = (py.import(intern!(py, "torch"))?.getattr(intern!(py, "Tag"))?, operator.getattr(intern!(py, "tags"))?);
+    for name in ["cudagraph_unsafe", "data_dependent_output", "dynamic_output_shape"] {
+        if let Some(tag) = known.getattr_opt(name)?
+            && tags.contains(tag)?
+        {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}

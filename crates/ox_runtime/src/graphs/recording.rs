@@ -1,0 +1,244 @@
+//! One recording: how it is made, and how it is replayed.
+
+use super::capture::{Captured, record};
+use super::lease::{self, Leases};
+use super::{Settings, device};
+use crate::cuda::{Stream, driver};
+use crate::error::RunError;
+use crate::exec::frame::{Frame, Inputs};
+use crate::exec::job::Job;
+use crate::exec::layout::Layout;
+use crate::exec::prepare::{Action, Home, Output, Prepared};
+use crate::exec::{Arena, Guards, Range, perform};
+use crate::tensor::{Tensor, TensorRef};
+use ox_ir::Device;
+use std::sync::Arc;
+
+/// Results of at most so many bytes are copied for the caller: that costs less than a second recording if he still holds the last ones.
+const SMALL: usize = 8 << 20;
+
+/// An input that moves: where the recording reads it.
+struct Moving {
+    input: usize,
+    tensor: Tensor,
+    bytes: usize,
+}
+
+/// A buffer that the caller gets.
+struct Kept {
+    buf: usize,
+    layout: Layout,
+    /// He gets a copy of it.
+    copied: bool,
+}
+
+/// What does the work.
+enum Engine {
+    Graph {
+        captured: Box<dyn Captured>,
+        /// It draws random numbers.
+        draws: bool,
+    },
+    /// On the CPU, for tests: the steps once more, on the same memory.
+    Steps,
+}
+
+pub struct Recording {
+    engine: Engine,
+    moving: Vec<Moving>,
+    kept: Vec<Kept>,
+    /// Where everything lies; the results above all.
+    frame: Frame,
+    arena: Option<Arc<Arena>>,
+    leases: Leases,
+    /// Where it lends memory.
+    lent: Vec<lease::Known>,
+    device: Device,
+}
+
+impl super::book::Recorded for Recording {
+    fn is_held(&self) -> bool {
+        self.leases.any()
+    }
+}
+
+impl Drop for Recording {
+    fn drop(&mut self) {
+        if let Device::Cuda(device) = self.device {
+            device::wait(device);
+        }
+    }
+}
+
+impl Recording {
+    /// Nothing of the call is done: that is what the first replay is for. `moving` are the inputs that are copied.
+    pub fn make(job: &Job<'_>, settings: &Settings, moving: &[usize], lends: bool) -> Result<Recording, RunError> {
+        let prepared = job.prepared;
+        let moving = moving.iter().map(|n| Moving::new(job, *n)).collect::<Result<Vec<_>, _>>()?;
+        let mut inputs: Vec<TensorRef<'_>> = (0..prepared.inputs.len()).map(|n| job.inputs.get(n)).collect();
+        moving.iter().for_each(|moving| inputs[moving.input] = moving.tensor.as_ref());
+        let arena = match prepared.arena_bytes {
+            0 => None,
+            bytes => Some(device::arena(bytes, job.device)?),
+        };
+        let (engine, frame) = match job.device {
+            Device::Cuda(device) => record_graph(job, device, &inputs, arena.as_deref())?,
+            _ => (Engine::Steps, lay_out(job, &inputs, arena.as_deref())?),
+        };
+        let kept = kept(prepared, settings, lends);
+        Ok(Recording { engine, moving, kept, frame, arena, leases: Leases::default(), lent: Vec::new(), device: job.device })
+    }
+
+    /// Does the call. The inputs that do not move lie where they lay.
+    pub fn replay(&mut self, job: &Job<'_>) -> Result<Vec<Tensor>, RunError> {
+        let _guards = Guards::new(job.executable.abi, job.device);
+        let mut results = job.run(job.inputs, job.idle_frame())?;
+        results.report_failures()?;
+        let made = self.launch(job);
+        let outcome = made.and_then(|made| {
+            made.into_iter().for_each(|(buf, tensor)| results.frame.owned[buf] = Some(tensor));
+            results.results()
+        });
+        let outcome = outcome.and_then(|tensors| results.report_failures().map(|()| tensors));
+        results.clear_frame();
+        job.give_back(results.frame);
+        outcome.map_err(|error| if job.prepared.write_backs.is_empty() { error } else { RunError::Spent(Box::new(error)) })
+    }
+
+    /// Copies in, launches, and makes the tensors for the caller, by buffer.
+    fn launch(&mut self, job: &Job<'_>) -> Result<Vec<(usize, Tensor)>, RunError> {
+        let turn = match (job.device, job.stream) {
+            (Device::Cuda(device), Some(stream)) => Some(device::Turn::begin(device, stream)?),
+            _ => None,
+        };
+        for moving in &self.moving {
+            let (to, from) = (moving.tensor.as_ref().data_ptr()?, job.inputs.get(moving.input).data_ptr()?);
+            copy(to, from, moving.bytes, job.stream)?;
+        }
+        let abi = job.executable.abi;
+        let _range = if abi.is_profiled() { Some(Range::begin(abi, c"oxytorch::recorded graph")) } else { None };
+        match &self.engine {
+            Engine::Graph { captured, draws: true } => captured.replay()?,
+            Engine::Graph { captured, draws: false } => {
+                let stream = job.stream.ok_or_else(|| RunError::bug("a graph is launched on no stream"))?;
+                // SAFETY: the recording holds the graph and its memory.
+                unsafe { driver()?.launch_graph(captured.handle(), stream, &job.describe())? }
+            }
+            Engine::Steps => self.do_steps(job)?,
+        }
+        self.register();
+        let made = self.kept.iter().map(|kept| Ok((kept.buf, self.hand_out(job, kept)?))).collect();
+        drop(turn);
+        made
+    }
+
+    /// The tensor that the caller gets.
+    fn hand_out(&self, job: &Job<'_>, kept: &Kept) -> Result<Tensor, RunError> {
+        let own = self.frame.owned[kept.buf].as_ref().ok_or_else(|| RunError::bug("a recording has no result"))?;
+        if !kept.copied
+            && let Some(lent) = self.leases.lend(own, self.device)?
+        {
+            return Ok(lent);
+        }
+        let Layout { dtype, sizes, strides } = &kept.layout;
+        let fresh = Tensor::empty_strided(sizes, strides, *dtype, self.device)?;
+        copy(fresh.as_ref().data_ptr()?, own.as_ref().data_ptr()?, bytes(&kept.layout), job.stream)?;
+        Ok(fresh)
+    }
+
+    /// After the first launch it is known where all results lie.
+    fn register(&mut self) {
+        if self.lent.is_empty() {
+            let address = |kept: &Kept| self.frame.owned[kept.buf].as_ref().and_then(|tensor| tensor.as_ref().data_ptr().ok());
+            let lent = self.kept.iter().filter(|kept| !kept.copied);
+            self.lent = lent.filter_map(|kept| Some(lease::Known::new(address(kept)? as usize, bytes(&kept.layout)))).collect();
+        }
+    }
+
+    fn do_steps(&mut self, job: &Job<'_>) -> Result<(), RunError> {
+        let mut inputs: Vec<TensorRef<'_>> = (0..job.prepared.inputs.len()).map(|n| job.inputs.get(n)).collect();
+        self.moving.iter().for_each(|moving| inputs[moving.input] = moving.tensor.as_ref());
+        let frame = std::mem::take(&mut self.frame);
+        let mut run = job.run(Inputs { all: &inputs, given: &[] }, frame)?;
+        run.arena = self.arena.as_deref().map(Arena::share).transpose()?;
+        let on_memory = |action: &&Action| matches!(action, Action::Allocate(_) | Action::Drop(_) | Action::Release);
+        let steps = job.prepared.actions.iter().filter(|action| !on_memory(action));
+        let done = steps.map(|action| perform(&mut run, action)).collect::<Result<Vec<()>, _>>().and_then(|_| run.write_back());
+        self.frame = run.frame;
+        done
+    }
+}
+
+impl Moving {
+    fn new(job: &Job<'_>, input: usize) -> Result<Moving, RunError> {
+        let layout = job.prepared.inputs.get(input).and_then(Option::as_ref);
+        let layout = layout.ok_or_else(|| RunError::bug("an input without a layout moves"))?;
+        let tensor = Tensor::empty_strided(&layout.sizes, &layout.strides, layout.dtype, job.device)?;
+        Ok(Moving { input, tensor, bytes: bytes(layout) })
+    }
+}
+
+/// From the first element to behind the last, with what lies between them.
+fn bytes(layout: &Layout) -> usize {
+    layout.span() as usize * layout.dtype.size()
+}
+
+fn copy(to: *mut u8, from: *const u8, bytes: usize, stream: Option<Stream>) -> Result<(), RunError> {
+    match stream {
+        _ if bytes == 0 || to.cast_const() == from => Ok(()),
+        // SAFETY: both are tensors of so many bytes, alive until the stream has passed this point.
+        Some(stream) => unsafe { driver()?.copy(to, from, bytes, stream) },
+        // SAFETY: as above; they are different tensors.
+        None => {
+            unsafe { std::ptr::copy(from, to, bytes) };
+            Ok(())
+        }
+    }
+}
+
+fn record_graph(job: &Job<'_>, device: u8, inputs: &[TensorRef<'_>], arena: Option<&Arena>) -> Result<(Engine, Frame), RunError> {
+    let capture = job.executable.host.begin_capture(device)?;
+    let (captured, frame) = record(capture, |stream| {
+        let _guards = Guards::new(job.executable.abi, job.device);
+        let mut run = job.run(Inputs { all: inputs, given: &[] }, Frame::new(job.prepared))?;
+        (run.stream, run.arena) = (Some(Stream(stream)), arena.map(Arena::share).transpose()?);
+        run.place_buffers()?;
+        job.prepared.actions.iter().try_for_each(|action| perform(&mut run, action))?;
+        run.write_back()?;
+        Ok(run.frame)
+    })?;
+    Ok((Engine::Graph { captured, draws: job.prepared.graphable.draws }, frame))
+}
+
+/// Everything at its place, and nothing computed.
+fn lay_out(job: &Job<'_>, inputs: &[TensorRef<'_>], arena: Option<&Arena>) -> Result<Frame, RunError> {
+    let mut run = job.run(Inputs { all: inputs, given: &[] }, Frame::new(job.prepared))?;
+    run.arena = arena.map(Arena::share).transpose()?;
+    run.place_buffers()?;
+    for action in &job.prepared.actions {
+        if let Action::Allocate(buf) = action {
+            run.allocate(*buf)?;
+        }
+    }
+    Ok(run.frame)
+}
+
+/// The buffers of results that a run makes, each once.
+fn kept(prepared: &Prepared, settings: &Settings, lends: bool) -> Vec<Kept> {
+    let mut all: Vec<Kept> = Vec::new();
+    for (n, output) in prepared.outputs.iter().enumerate() {
+        let buf = match output {
+            Output::Buffer(buf) => *buf,
+            Output::View { window, .. } => window.buf,
+            Output::InputView { .. } => continue,
+        };
+        if prepared.buffers[buf].home != Home::Owned || all.iter().any(|kept| kept.buf == buf) {
+            continue;
+        }
+        let layout = prepared.buffers[buf].layout.clone();
+        let bytes = bytes(&layout);
+        let copied = !lends || bytes == 0 || n < settings.visible && bytes <= settings.small(SMALL);
+        all.push(Kept { buf, layout, copied });
+    }
+    all
+}
