@@ -16,6 +16,10 @@ impl Life {
     pub fn meets(self, other: Life) -> bool {
         self.first <= other.last && other.first <= self.last
     }
+
+    pub fn contains(self, step: usize) -> bool {
+        (self.first..=self.last).contains(&step)
+    }
 }
 
 /// What a buffer takes.

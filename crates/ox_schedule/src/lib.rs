@@ -47,11 +47,19 @@ pub struct ScheduleOptions {
     pub overwrite_inputs: bool,
     /// Inputs that the caller gives away: they are let go after their last use.
     pub given: Vec<u32>,
+    /// The peak of memory must be able to fall by so many bytes before intermediates leave the arena for it.
+    pub least_bytes: i64,
 }
 
 impl Default for ScheduleOptions {
     fn default() -> ScheduleOptions {
-        ScheduleOptions { target: Target::Cpu, channels_last: true, overwrite_inputs: false, given: Vec::new() }
+        ScheduleOptions {
+            target: Target::Cpu,
+            channels_last: true,
+            overwrite_inputs: false,
+            given: Vec::new(),
+            least_bytes: 256 << 10,
+        }
     }
 }
 
@@ -81,6 +89,6 @@ pub fn schedule(graph: &Graph, options: &ScheduleOptions) -> Result<Plan, Schedu
     front::numbers_first(&mut plan);
     reuse::reuse(&mut plan, options.overwrite_inputs);
     build::share_kernels(&mut plan);
-    memory::place(&mut plan, &options.given);
+    memory::place(&mut plan, options);
     Ok(plan)
 }

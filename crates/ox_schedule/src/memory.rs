@@ -1,23 +1,23 @@
 //! Where the intermediates lie: one arena, offsets planned ahead from the buffers' lifetimes.
 
+use crate::ScheduleOptions;
 use crate::arena::{Arena, Life, padded_bytes};
-use crate::peak::lower_peak;
+use crate::peak::{Price, lower_peak};
 use crate::release::release_early;
 use ox_ir::Sym;
 use ox_ir::plan::{BufId, Buffer, Place, Plan, PlanOutput, Step};
 
-/// Gives every arena buffer its offset, and drops library buffers and `given` inputs after their last use.
-pub fn place(plan: &mut Plan, given: &[u32]) {
+/// Gives every arena buffer its offset, and drops library buffers and given inputs after their last use.
+pub fn place(plan: &mut Plan, options: &ScheduleOptions) {
     let lives = lives(plan);
-    let given = given_buffers(plan, given);
+    let given = given_buffers(plan, &options.given);
     // What was given goes bit by bit, and results take its place: there is no one time at which the arena should go.
-    let release = if given.contains(&true) {
-        lower_peak(plan, &lives, &given);
-        None
-    } else {
-        release_early(plan, &lives)
-    };
-    assign_offsets(plan, &lives);
+    let is_backward = given.contains(&true);
+    let release = if is_backward { None } else { release_early(plan, &lives, options.least_bytes) };
+    let price = if is_backward { Price::backward(options.least_bytes) } else { Price::forward(plan, options.least_bytes) };
+    if release.is_some() || !lower_peak(plan, &lives, &given, price) {
+        assign_offsets(plan, &lives);
+    }
     insert_drops(plan, &lives, &given, release);
 }
 

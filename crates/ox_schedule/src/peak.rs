@@ -5,18 +5,45 @@
 //! which torch's allocator makes and takes back.
 
 use crate::arena::{Arena, Life, padded_bytes};
+use ox_ir::Sym;
 use ox_ir::plan::{Buffer, Call, Place, Plan, Step};
+use std::cmp::Reverse;
 
-/// Smaller ones stay: making a tensor costs more than their bytes are worth.
-const SMALL: i64 = 16 << 10;
 /// Larger ones stay: the C library maps them anew in every run, page by page.
 const LARGE: i64 = 32 << 20;
-/// The peak must be able to fall by so many bytes: where memory is not scarce, a call should not make tensors.
-const LEAST: i64 = 256 << 10;
-/// Every step on the way must lower it by at least this fraction of itself.
-const WORTH: i64 = 2000;
+/// Those that are smaller than the peak must fall by, divided by this, stay: making a tensor costs more than their bytes are worth.
+const SMALL: i64 = 16;
 /// Sizes of the arena that are tried.
 const TRIES: usize = 12;
+/// So many tensors of its own every forward pass may make.
+const FEW: usize = 6;
+
+/// How many intermediates may leave the arena, and for what.
+pub struct Price {
+    most: usize,
+    /// The peak must be able to fall by so many bytes: where memory is not scarce, a call should not make tensors.
+    least: i64,
+    /// Every step on the way must lower the peak by at least this fraction of itself.
+    worth: i64,
+}
+
+impl Price {
+    /// A backward pass makes tensors all the time.
+    pub fn backward(least: i64) -> Price {
+        Price { most: usize::MAX, least, worth: 2000 }
+    }
+
+    /// The C library's heap takes many tensors that come and go badly: where most intermediates were such tensors, processes held 20 to 40 MB
+    /// more. So a few, or some beside the many that the library's calls make anyway.
+    pub fn forward(plan: &Plan, least: i64) -> Price {
+        let made = plan.buffers.iter().filter(|buffer| buffer.place == Place::Library).count();
+        Price { most: FEW.max(made / 4), least, worth: 100 }
+    }
+
+    fn may_leave(&self, bytes: i64) -> bool {
+        (self.least / SMALL..=LARGE).contains(&bytes)
+    }
+}
 
 pub struct Intermediate {
     pub buf: usize,
@@ -25,30 +52,51 @@ pub struct Intermediate {
 }
 
 /// Places of arena buffers, and those that found none.
+#[derive(Default)]
 struct Packing {
-    arena: i64,
+    arena: Arena,
+    inside: Vec<(usize, i64)>,
     outside: Vec<usize>,
 }
 
-/// Makes tensors of intermediates where that lowers the most that a run holds. Nothing is done where sizes are not known.
-pub fn lower_peak(plan: &mut Plan, lives: &[Option<Life>], given: &[bool]) {
-    let Some((intermediates, others)) = timeline(plan, lives, given) else { return };
-    let whole = pack(&intermediates, i64::MAX);
-    let mut best = (whole.arena + others.iter().max().copied().unwrap_or(0), whole);
-    let ideal = peak(&others, intermediates.iter());
-    if best.0 - ideal < LEAST {
-        return;
+/// Places intermediates, and makes tensors of some where that lowers the most that a run holds. Nothing is done where sizes are not known, or
+/// where it is not worth it: then all of them belong into the arena.
+pub fn lower_peak(plan: &mut Plan, lives: &[Option<Life>], given: &[bool], price: Price) -> bool {
+    let Some((mut intermediates, others)) = timeline(plan, lives, given) else { return false };
+    let whole = pack(&intermediates, i64::MAX, &price);
+    let mut least = whole.arena.bytes + others.iter().max().copied().unwrap_or(0);
+    if least - peak(&others, intermediates.iter()) < price.least {
+        return false;
     }
-    for limit in limits(&intermediates, &others) {
-        let packing = pack(&intermediates, limit);
-        let outside = intermediates.iter().filter(|i| packing.outside.contains(&i.buf));
-        let held = packing.arena + peak(&others, outside);
-        if best.0 - held >= best.0 / WORTH {
-            best = (held, packing);
+    let mut best = None;
+    let (fullest, limits) = limits(&intermediates, &others, &price);
+    for in_use_first in [false, true] {
+        if in_use_first {
+            intermediates.sort_by_key(|i| {
+                if i.life.contains(fullest) { (0, Reverse(i.life.last)) } else { (1, Reverse(i.bytes as usize)) }
+            });
+        }
+        for limit in &limits {
+            let packing = pack(&intermediates, *limit, &price);
+            let outside = intermediates.iter().filter(|i| packing.outside.contains(&i.buf));
+            let held = packing.arena.bytes + peak(&others, outside);
+            if packing.outside.len() <= price.most && least - held >= least / price.worth {
+                (least, best) = (held, Some(packing));
+            }
         }
     }
-    for buf in best.1.outside {
-        plan.buffers[buf].place = Place::Library;
+    best.map(|packing| packing.apply(plan)).is_some()
+}
+
+impl Packing {
+    fn apply(self, plan: &mut Plan) {
+        for (buf, at) in self.inside {
+            plan.buffers[buf].place = Place::Arena(Sym::from(at));
+        }
+        for buf in self.outside {
+            plan.buffers[buf].place = Place::Library;
+        }
+        plan.arena_bytes = (self.arena.bytes > 0).then(|| Sym::from(self.arena.bytes));
     }
 }
 
@@ -68,7 +116,7 @@ pub fn timeline(plan: &Plan, lives: &[Option<Life>], given: &[bool]) -> Option<(
             Place::Output(_) | Place::Library => add(&mut others, life, bytes_of(buffer)?),
         }
     }
-    intermediates.sort_by_key(|i| (std::cmp::Reverse(i.bytes), i.buf));
+    intermediates.sort_by_key(|i| (Reverse(i.bytes), i.buf));
     Some((intermediates, others))
 }
 
@@ -94,30 +142,31 @@ fn peak<'a>(others: &[i64], tensors: impl Iterator<Item = &'a Intermediate>) -> 
     held.into_iter().max().unwrap_or(0)
 }
 
-/// Sizes for the arena, the largest first: what is in use when most is held, and the sizes of intermediates.
-fn limits(intermediates: &[Intermediate], others: &[i64]) -> Vec<i64> {
+/// The step in which most is held, and sizes for the arena, the largest first: what is in use then, and the sizes of intermediates.
+fn limits(intermediates: &[Intermediate], others: &[i64], price: &Price) -> (usize, Vec<i64>) {
     let mut held = others.to_vec();
     intermediates.iter().for_each(|i| add(&mut held, i.life, i.bytes));
     let fullest = held.iter().enumerate().max_by_key(|(_, bytes)| **bytes).map_or(0, |(step, _)| step);
     let in_use = held.get(fullest).copied().unwrap_or(0) - others.get(fullest).copied().unwrap_or(0);
-    let mut limits: Vec<i64> = intermediates.iter().map(|i| i.bytes).chain([in_use]).filter(|bytes| *bytes > SMALL).collect();
+    let mut limits: Vec<i64> =
+        intermediates.iter().map(|i| i.bytes).chain([in_use]).filter(|bytes| price.may_leave(*bytes)).collect();
     limits.sort_unstable();
     limits.dedup();
     let step = limits.len().div_ceil(TRIES).max(1);
     let mut chosen: Vec<i64> = limits.into_iter().rev().step_by(step).chain([in_use, 0]).collect();
-    chosen.sort_unstable_by_key(|limit| std::cmp::Reverse(*limit));
-    chosen
+    chosen.sort_unstable_by_key(|limit| Reverse(*limit));
+    (fullest, chosen)
 }
 
-/// As the arena will be planned, but for what would reach beyond `limit`.
-fn pack(intermediates: &[Intermediate], limit: i64) -> Packing {
-    let (mut arena, mut outside) = (Arena::default(), Vec::new());
+/// In this order, each at the lowest place that is free; what would reach beyond `limit` stays outside.
+fn pack(intermediates: &[Intermediate], limit: i64, price: &Price) -> Packing {
+    let mut packing = Packing::default();
     for Intermediate { buf, life, bytes } in intermediates {
-        if arena.room(*life, *bytes) + bytes > limit && (SMALL..=LARGE).contains(bytes) {
-            outside.push(*buf);
+        if packing.arena.room(*life, *bytes) + bytes > limit && price.may_leave(*bytes) {
+            packing.outside.push(*buf);
         } else {
-            arena.place(*life, *bytes);
+            packing.inside.push((*buf, packing.arena.place(*life, *bytes)));
         }
     }
-    Packing { arena: arena.bytes, outside }
+    packing
 }

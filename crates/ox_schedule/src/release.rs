@@ -11,13 +11,12 @@ use ox_ir::plan::{Place, Plan};
 
 /// Intermediates that may be tensors of their own.
 const FEW: usize = 4;
-/// The peak must fall by so many bytes, and by so many parts of a hundred: an arena that goes is made anew in the next run.
-const LEAST: i64 = 256 << 10;
+/// The peak must fall by so many parts of a hundred: an arena that goes is made anew in the next run.
 const PERCENT: i64 = 2;
 
-/// The step before which the arena goes, if that lowers the most that a run holds; what is used later is then no longer placed in it.
+/// The step before which the arena goes, if that lowers the most that a run holds by `least` bytes; what is used later is then no longer placed in it.
 /// None where sizes are not known.
-pub fn release_early(plan: &mut Plan, lives: &[Option<Life>]) -> Option<usize> {
+pub fn release_early(plan: &mut Plan, lives: &[Option<Life>], least: i64) -> Option<usize> {
     let (intermediates, others) = timeline(plan, lives, &vec![false; plan.buffers.len()])?;
     let largest = others.iter().copied().max()?;
     let at = others.iter().position(|bytes| *bytes == largest)?;
@@ -27,7 +26,7 @@ pub fn release_early(plan: &mut Plan, lives: &[Option<Life>]) -> Option<usize> {
     late.iter().for_each(|i| add(&mut held, i.life, i.bytes));
     let before = held[..at].iter().max().map_or(0, |bytes| bytes + arena_bytes(early.iter()));
     let then = before.max(held[at..].iter().copied().max()?);
-    if late.len() > FEW || now - then < LEAST.max(now / 100 * PERCENT) {
+    if late.len() > FEW || now - then < least.max(now / 100 * PERCENT) {
         return None;
     }
     late.iter().for_each(|i| plan.buffers[i.buf].place = Place::Library);

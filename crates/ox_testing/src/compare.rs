@@ -70,6 +70,7 @@ pub fn result_difference(
     let output = outputs.filter_map(|(n, (g, e))| difference(g, e).map(|d| format!("output {n}: {d}"))).next();
     output.or_else(|| {
         got.inputs.iter().zip(inputs).enumerate().find_map(|(n, (got, before))| {
+            let got = got.as_ref()?;
             let mutation = expected.mutations.iter().rev().find(|(input, _)| *input as usize == n);
             difference(got, mutation.map_or(before, |(_, value)| value)).map(|d| format!("input {n} afterwards: {d}"))
         })

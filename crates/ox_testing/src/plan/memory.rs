@@ -35,11 +35,14 @@ pub(super) struct Memory {
     storages: Vec<Vec<Option<u8>>>,
     inputs: Vec<Window>,
     buffers: Vec<Window>,
+    arena: usize,
+    /// Storages that are gone.
+    dropped: Vec<usize>,
 }
 
 impl Memory {
     pub fn new(plan: &Plan, inputs: &[TensorData], env: &Env) -> Result<Memory> {
-        let mut memory = Memory { storages: Vec::new(), inputs: Vec::new(), buffers: Vec::new() };
+        let mut memory = Memory { storages: Vec::new(), inputs: Vec::new(), buffers: Vec::new(), arena: 0, dropped: Vec::new() };
         for (n, input) in inputs.iter().enumerate() {
             let buffer = plan.buffers.iter().find(|b| b.place == Place::Input(n as u32));
             let window = memory.add_input(input, buffer, env)?;
@@ -48,6 +51,7 @@ impl Memory {
         }
         let bytes = plan.arena_bytes.as_ref().map_or(Ok(0), |bytes| env.eval(bytes))?;
         let arena = memory.add_storage(bytes);
+        memory.arena = arena;
         for buffer in &plan.buffers {
             let window = memory.add_buffer(buffer, arena, env)?;
             memory.buffers.push(window);
@@ -98,8 +102,9 @@ impl Memory {
         self.inputs.get(n as usize).cloned().ok_or_else(|| InterpretError::invalid(format!("there is no input {n}")))
     }
 
-    pub fn read_inputs(&self) -> Result<Vec<TensorData>> {
-        self.inputs.iter().map(|window| self.read(window)).collect()
+    pub fn read_inputs(&self) -> Result<Vec<Option<TensorData>>> {
+        let left = |window: &Window| (!self.dropped.contains(&window.storage)).then(|| self.read(window)).transpose();
+        self.inputs.iter().map(left).collect()
     }
 
     pub fn write_input(&mut self, n: u32, value: &TensorData) -> Result<()> {
@@ -109,8 +114,18 @@ impl Memory {
 
     pub fn drop_buffer(&mut self, buf: BufId) -> Result<()> {
         let window = self.whole(buf)?;
-        self.storages[window.storage].fill(None);
+        self.end(window.storage);
         Ok(())
+    }
+
+    /// The arena goes: nothing can be read there any more, nor written.
+    pub fn release(&mut self) {
+        self.end(self.arena);
+    }
+
+    fn end(&mut self, storage: usize) {
+        self.storages[storage].fill(None);
+        self.dropped.push(storage);
     }
 
     /// All bytes of the window's buffer; None for those that nobody has written.
@@ -149,6 +164,9 @@ impl Memory {
     }
 
     pub fn store(&mut self, window: &Window, at: i64, value: Scalar) -> Result<()> {
+        if self.dropped.contains(&window.storage) {
+            return Err(InterpretError::invalid(format!("element {at} is written when its memory is gone")));
+        }
         let range = byte_range(window, at)?;
         let bytes = encode(window.dtype, value);
         self.storages[window.storage][range].iter_mut().zip(bytes).for_each(|(slot, byte)| *slot = Some(byte));

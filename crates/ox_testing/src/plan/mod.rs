@@ -21,8 +21,8 @@ type Result<T> = std::result::Result<T, InterpretError>;
 #[derive(Clone, PartialEq, Debug)]
 pub struct PlanResult {
     pub outputs: Vec<TensorData>,
-    /// What each input holds afterwards.
-    pub inputs: Vec<TensorData>,
+    /// What each input holds afterwards; None for one that was given to the plan and let go.
+    pub inputs: Vec<Option<TensorData>>,
 }
 
 /// Runs a plan on its inputs, which are laid out as the plan's input buffers say; `sizes` are the values of `plan.sizes`.
@@ -82,8 +82,10 @@ impl Run<'_, '_> {
                 self.memory.write(&to, &value)
             }
             Step::Drop(buf) => self.memory.drop_buffer(*buf),
-            // That nothing uses it any more is for the verifier.
-            Step::Release => Ok(()),
+            Step::Release => {
+                self.memory.release();
+                Ok(())
+            }
         }
     }
 

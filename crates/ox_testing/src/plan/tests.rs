@@ -64,6 +64,24 @@ fn memory_that_was_never_written_cannot_be_read() {
     assert!(error.to_string().contains("before it is written"), "{error}");
 }
 
+#[test]
+fn memory_that_is_gone_is_neither_read_nor_written() {
+    let x = [floats(&[2], &[1.0, 2.0])];
+    let fails_with = |at: usize, step: Step| {
+        let mut plan = chain([0, 8]);
+        plan.steps.insert(at, step);
+        interpret_plan(&plan, &x, &[]).unwrap_err().to_string()
+    };
+    assert!(fails_with(1, Step::Release).contains("before it is written"));
+    assert!(fails_with(0, Step::Release).contains("memory is gone"));
+    assert!(fails_with(0, Step::Drop(BufId(0))).contains("before it is written"));
+    let mut given = chain([0, 8]);
+    given.steps.push(Step::Drop(BufId(0)));
+    given.steps.push(Step::Release);
+    let got = interpret_plan(&given, &x, &[]).unwrap();
+    assert_eq!((got.outputs.len(), got.inputs), (1, vec![None]));
+}
+
 /// A transposed input, a product into a transposed output, a copy, and a write back.
 #[test]
 fn strides_calls_and_write_backs() {
@@ -92,7 +110,7 @@ fn strides_calls_and_write_backs() {
     let product = floats(&[2, 2], &[7.0, 10.0, 15.0, 22.0]);
     assert_eq!(got.outputs[0], product);
     assert_eq!(got.outputs[1], floats(&[2], &[15.0, 22.0]));
-    assert_eq!(got.inputs[0], product);
+    assert_eq!(got.inputs[0], Some(product.clone()));
     assert_eq!(got.outputs[2], floats(&[4], &[7.0, 15.0, 10.0, 22.0]));
     assert_eq!(contiguous_strides(&shape(&[2, 2])), shape(&[2, 1]));
 }
