@@ -9,7 +9,7 @@
 //! - `source`, `guard`, `recipe`, `tree`: what a trace is, and how it runs without the machine.
 //! - `sizes`: sizes that are no constants; `declared`: what the user says of them.
 //! - `builtins`, `attr`, `types`, `state`, `numpy`: what is known of CPython, torch and NumPy.
-//! - `interrupt`: what signal handlers raise.
+//! - `interrupt`: what signal handlers raise; `undone`: graphs that fail.
 //! - `warm`: which checks need not be made again.
 //! - `backend`: what the rest of oxytorch does for capture.
 //! - `callable`: what the user calls; `policy`: what is done with a call that no trace fits.
@@ -38,6 +38,7 @@ mod source;
 mod state;
 mod tree;
 mod types;
+mod undone;
 mod vm;
 mod warm;
 mod why;
@@ -49,5 +50,6 @@ pub use log::{Topic, log};
 pub use obj::{Obj, items_of, py, tuple_of};
 pub use record::grad::GradMode;
 pub use sizes::SizeObject;
+pub use undone::{Offer, take_offer, undone};
 pub use vm::at_line;
 pub use warm::{Depth, Portrait, Words};

@@ -8,6 +8,7 @@ use crate::record::autocast::NoAutocast;
 use crate::record::grad::{GradMode, alias};
 use crate::shared::Shared;
 use crate::source::{SourceId, Sources, Values};
+use crate::undone::Offer;
 use crate::vm::Line;
 use crate::vm::snapshot::Snapshot;
 use crate::warm::{Trace, Warmth};
@@ -262,6 +263,7 @@ impl Segment {
             wanted.iter().map(|id| values.get(&sources, *id)).collect()
         };
         let inputs = inputs.ok_or_else(|| pyo3::exceptions::PyRuntimeError::new_err("oxytorch: an input is gone"))?;
+        let _offer = Offer::new(true);
         let results = match bound {
             Some(bound) => {
                 let _mode = graph.grad.map(GradMode::set).transpose()?;

@@ -3,7 +3,7 @@
 use crate::callable::{NativeCallable, Sizes};
 use crate::fx::{OutTree, Slot};
 use crate::tensor::Crossing;
-use ox_capture::{BoundGraph, Obj, items_of, tuple_of};
+use ox_capture::{BoundGraph, Obj, items_of, take_offer, tuple_of};
 use ox_driver::Prepared;
 use ox_runtime::{Known, TensorRef};
 use pyo3::prelude::*;
@@ -99,6 +99,7 @@ impl BoundGraph for BoundCallable {
             let args = self.arguments(varying)?;
             return Ok(items_of(&graph.__call__(py, args.bind().cast()?)?.into()));
         }
+        let undoable = take_offer();
         let mut given: SmallVec<[(usize, TensorRef<'_>); 8]> = SmallVec::new();
         let mut sizes = Sizes::new();
         for (place, input) in self.places.iter().zip(varying) {
@@ -121,7 +122,7 @@ impl BoundGraph for BoundCallable {
             }
             Err(error) => {
                 let args = self.arguments(varying)?;
-                Ok(items_of(&graph.recover(py, error, args.bind().cast()?)?.into()))
+                Ok(items_of(&graph.recover(py, error, args.bind().cast()?, undoable)?.into()))
             }
         }
     }

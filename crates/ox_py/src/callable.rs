@@ -3,12 +3,13 @@
 use crate::error::{Verdict, at_location, judge, report_bug, warn_once};
 use crate::fx::{OutTree, Pinned, Slot};
 use crate::tensor::Crossing;
+use ox_capture::{take_offer, undone};
 use ox_driver::{Program, Race};
 use ox_ir::plan::{Place, WriteBack};
 use ox_ir::{DType, Device, Graph, Sym, Var};
 use ox_ops::are_apart;
 use ox_runtime::{RunError, Tensor, TensorRef};
-use pyo3::exceptions::{PyRuntimeError, PyTypeError};
+use pyo3::exceptions::{PyRuntimeError, PyTypeError, PyZeroDivisionError};
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
@@ -57,6 +58,7 @@ impl NativeCallable {
 
 impl NativeCallable {
     pub(crate) fn serve<'py>(&self, py: Python<'py>, args: &Bound<'py, PyTuple>) -> PyResult<Bound<'py, PyAny>> {
+        let undoable = take_offer();
         if self.is_for_eager(py)? {
             return self.eager.bind(py).call1(args.clone());
         }
@@ -72,7 +74,7 @@ impl NativeCallable {
                 let given = |n: usize| args.get_item(n);
                 self.pack(py, crossing, &self.outputs, &given, &tensors, &sizes)
             }
-            Err(error) => self.recover(py, error, args),
+            Err(error) => self.recover(py, error, args, undoable),
         }
     }
 
@@ -151,16 +153,22 @@ impl NativeCallable {
         Ok((handles, sizes))
     }
 
-    /// A run has failed: eager does the call, if that is allowed.
+    /// A run has failed: the program does the work, where the caller can make it do so, or else eager does the call, if that is allowed.
     pub(crate) fn recover<'py>(
         &self,
         py: Python<'py>,
         error: RunError,
         args: &Bound<'py, PyTuple>,
+        undoable: bool,
     ) -> PyResult<Bound<'py, PyAny>> {
         match judge(py, error) {
             Verdict::Raise(error) => Err(error),
+            Verdict::Mistake(error, _) if error.is_instance_of::<PyZeroDivisionError>(py) => {
+                Err(if undoable { undone(Some(error)) } else { error })
+            }
             Verdict::Mistake(error, _) if !self.may_ask_eager() => Err(error),
+            Verdict::Mistake(..) if undoable => Err(undone(None)),
+            Verdict::Eager { location, .. } if undoable && !location.is_empty() => Err(undone(None)),
             Verdict::Mistake(error, location) => self.serve_by_eager(py, &error.to_string(), &location, args),
             Verdict::Eager { why, location } => self.serve_by_eager(py, &why, &location, args),
             Verdict::Bug(message) => {

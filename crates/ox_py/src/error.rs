@@ -58,7 +58,7 @@ fn division_error(text: String) -> PyErr {
 pub enum Verdict {
     Raise(PyErr),
     /// The user's mistake, and where. Eager raises it in its own words, when it has done what stands before; this is for those who cannot
-    /// ask eager.
+    /// ask eager, and for divisions by zero: eager's exception is none that Python has for them, ours can be caught as both.
     Mistake(PyErr, String),
     /// Eager serves this call: torch refused something (at this line) and eager has the right words for it, or the inputs are others
     /// than the guards promised.
@@ -74,10 +74,6 @@ pub enum Verdict {
 
 pub fn judge(py: Python<'_>, error: RunError) -> Verdict {
     match error {
-        // Eager's exception is none that Python has for this: ours can be caught as both.
-        RunError::User { kind: kind @ Exception::ZeroDivisionError, message, location } => {
-            Verdict::Raise(user_error(kind, &message, &location))
-        }
         RunError::User { kind, message, location } => Verdict::Mistake(user_error(kind, &message, &location), location),
         RunError::Host { raised, location } => match raised.downcast::<PyErr>() {
             Ok(error) => Verdict::Raise(at_location(error.clone_ref(py), &location)),

@@ -17,6 +17,7 @@ use crate::obj::{Obj, py};
 use crate::policy::Stance;
 use crate::source::Values;
 use crate::tree::{Action, Branches, End, Segment, Tree};
+use crate::undone::{instead, is_undone};
 use crate::vm::with_lines;
 use counts::Counts;
 use pyo3::exceptions::{PyRuntimeError, PyTypeError, PyValueError};
@@ -98,7 +99,10 @@ impl Inner {
         match self.choose(&tree, &tree.branches, &mut values, true) {
             Some(segment) => match &segment.end {
                 End::GiveUp(_) => self.plainly(args, kwargs),
-                _ => self.run_down(&tree, segment, &mut values),
+                _ => match self.run_down(&tree, segment, &mut values) {
+                    Err(error) if is_undone(&error) => instead(&error, self.plainly(args, kwargs)),
+                    done => done,
+                },
             },
             None if self.may_trace(&tree, stance, &mut values)? => self.trace(&tree, args, kwargs),
             None => self.plainly(args, kwargs),
@@ -131,11 +135,19 @@ impl Inner {
         found.inspect(|segment| segment.used.set(true))
     }
 
-    /// Runs known segments until the end, or until nothing known fits.
+    /// Runs known segments until the end, or until nothing known fits. `Undone` if nothing came of it.
     fn run_down(&self, tree: &Rc<Tree>, segment: Rc<Segment>, values: &mut Values<'_>) -> PyResult<Obj> {
         let mut segment = segment;
+        let mut before: Option<(Rc<Segment>, PyResult<Obj>)> = None;
         loop {
-            let built = segment.perform(tree, values)?;
+            let built = match (segment.perform(tree, values), &before) {
+                (Ok(built), _) => built,
+                (Err(error), Some((parent, outcome))) if is_undone(&error) => {
+                    let End::Action(action) = &parent.end else { return Err(error) };
+                    return instead(&error, self.resume(tree, parent, action, values, copied(outcome), false));
+                }
+                (Err(error), _) => return Err(error),
+            };
             let recipe = match &segment.end {
                 End::Return(recipe) | End::Raise(recipe, _) => recipe,
                 End::Action(action) => {
@@ -147,7 +159,9 @@ impl Inner {
                     };
                     values.set(action.result, object);
                     match self.choose(tree, &action.branches, values, returned) {
-                        Some(next) if !matches!(next.end, End::GiveUp(_)) => segment = next,
+                        Some(next) if !matches!(next.end, End::GiveUp(_)) => {
+                            before = Some((std::mem::replace(&mut segment, next), outcome));
+                        }
                         Some(_) => return self.resume(tree, &segment, action, values, outcome, false),
                         None => {
                             let record = !self.grows_in_vain(tree)?
@@ -175,6 +189,13 @@ impl Inner {
         let outcome = function.call(&args, kwargs.as_ref());
         crate::vm::set_handled(&before);
         Ok(outcome)
+    }
+}
+
+fn copied(outcome: &PyResult<Obj>) -> PyResult<Obj> {
+    match outcome {
+        Ok(object) => Ok(object.clone()),
+        Err(error) => Err(error.clone_ref(py())),
     }
 }
 

@@ -11,6 +11,7 @@ use crate::record::{Closing, Inspection, Origin, Rec, Recording, Val};
 use crate::source::{Key, Source, Values};
 use crate::state::TorchState;
 use crate::tree::{Action, End, Segment, Tree};
+use crate::undone::{instead, is_undone};
 use crate::vm::{Args, Attach, Called, Escape, Refused, Vm, VmIterator, lines_of};
 use pyo3::exceptions::{PyException, PyMemoryError, PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
@@ -115,6 +116,7 @@ impl Inner {
         });
         match done {
             Err(error) if error.is_instance_of::<NothingDone>(py()) => self.plainly(args, kwargs),
+            Err(error) if is_undone(&error) => instead(&error, self.plainly(args, kwargs)),
             done => done,
         }
     }
@@ -179,7 +181,7 @@ impl Inner {
                 (value.into(), Some(error))
             }
         };
-        let graph = rec.compute()?;
+        let graph = vm.compute(&mut rec)?;
         if let Some(error) = rec.broken_mark() {
             return Err(PyValueError::new_err(error));
         }

@@ -1,7 +1,7 @@
 //! Where a graph is computed: its tensors lie on one device, which the meta device of their shadows stands for.
 
-use super::Recording;
 use super::graph::{NotRecorded, Recorded};
+use super::{Origin, Recording};
 use crate::obj::{Obj, py};
 use crate::types::types;
 use pyo3::prelude::*;
@@ -28,6 +28,18 @@ impl Recording {
     pub(super) fn is_on_cpu(&self) -> PyResult<bool> {
         let Some(device) = &self.graph.device else { return Ok(true) };
         Ok(device.attr("type")?.to_str().as_deref() == Some("cpu"))
+    }
+}
+
+impl Recording {
+    /// What the elements of a tensor on the CPU are. A lazy one is not looked at; None for tensors of other classes.
+    pub fn dtype_on_cpu(&self, tensor: &Obj) -> Option<Obj> {
+        let types = types();
+        match self.origin(tensor) {
+            Origin::Lazy(n) => self.graph.lazies[n].shadow.attr("dtype").ok().filter(|_| self.is_on_cpu().unwrap_or(false)),
+            _ if !tensor.class_is(types.tensor) && !tensor.class_is(types.parameter) => None,
+            _ => tensor.attr("dtype").ok().filter(|_| tensor.attr("is_cpu").and_then(|is| is.truth()).unwrap_or(false)),
+        }
     }
 }
 

@@ -11,6 +11,7 @@ mod graph;
 mod inspect;
 mod meta_kernels;
 mod number;
+mod peek;
 mod places;
 mod quick;
 mod segment;

@@ -95,7 +95,7 @@ impl Vm {
     fn close_for(&mut self, callable: &Val, args: &Args, why: &str) -> R<bool> {
         let location = self.location();
         let mut rec = self.rec.take().expect("checked by the caller");
-        let graph = match rec.compute() {
+        let graph = match self.compute(&mut rec) {
             Ok(graph) => graph,
             Err(error) => {
                 self.fatal = true;

@@ -20,6 +20,7 @@ mod container;
 mod copy;
 mod escape;
 mod exception;
+mod failing;
 mod flow;
 mod function;
 mod generator;
@@ -50,7 +51,8 @@ pub use library::load as load_library;
 use crate::lazy::Pending;
 use crate::obj::{Obj, py};
 use crate::record::{Abandon, Origin, Place, Rec, Recording, Val};
-use crate::tree::{Segment, Tree};
+use crate::tree::{GraphCall, Segment, Tree};
+use crate::undone::Offer;
 use pyo3::prelude::*;
 use std::rc::Rc;
 
@@ -77,6 +79,7 @@ pub enum After {
     Again,
 }
 
+#[derive(Clone)]
 pub struct Frame {
     pub code: Rc<CodeInfo>,
     pub function: Obj,
@@ -260,8 +263,17 @@ impl Vm {
 
     /// Whether the call can still be made from its beginning: no action was done, nothing that others see was changed or computed.
     pub fn has_done_nothing(&self) -> bool {
-        let clean = |rec: &Pending| rec.changes.is_empty() && rec.tainted.is_none();
-        matches!(self.attach, Attach::Root) && self.rec.as_ref().is_some_and(clean)
+        self.rec.as_ref().is_some_and(|rec| self.did_nothing(rec))
+    }
+
+    fn did_nothing(&self, rec: &Recording) -> bool {
+        matches!(self.attach, Attach::Root) && rec.changes.is_empty() && rec.tainted.is_none()
+    }
+
+    /// Computes what was recorded; where that fails in a call of which nothing can be seen yet, it is `Undone`.
+    pub fn compute(&self, rec: &mut Recording) -> R<Option<GraphCall>> {
+        let _offer = Offer::new(self.did_nothing(rec));
+        rec.compute()
     }
 
     /// Registers a new object.

@@ -135,6 +135,9 @@ impl Vm {
         if DONE_FOR_REAL.contains(&name.as_str()) {
             return self.opaque_call(callable, args, &format!("{name} looks at a tensor's values or memory"));
         }
+        if self.must_be_seen(&callee, callable, &args)? {
+            return self.opaque_call(callable, args, &format!("{name}, which fails for some values, in a try statement"));
+        }
         match self.record_torch(&callee, &args)? {
             Ok(value) => Ok(Called::Value(value)),
             Err(why) => self.opaque_call(callable, args, &why),

@@ -12,6 +12,7 @@ pub use cut::{cut, ordered};
 pub use inline::inline_checkpoints;
 pub use places::{computed, is_computed, region_cuts, visible_cuts};
 
+use ox_capture::Offer;
 use pyo3::prelude::*;
 use pyo3::types::{PyList, PyTuple};
 
@@ -103,6 +104,8 @@ impl Pieces {
         args: &Bound<'py, PyTuple>,
         settle: &dyn Fn(usize, Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>>,
     ) -> PyResult<Bound<'py, PyAny>> {
+        // A piece that fails cannot undo those before it.
+        let _offer = Offer::new(false);
         let mut values: Vec<Option<Bound<'py, PyAny>>> = args.iter().map(Some).collect();
         values.resize(self.values, None);
         for step in &self.steps {

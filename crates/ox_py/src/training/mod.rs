@@ -22,10 +22,10 @@ use crate::callable::{NativeCallable, Sizes};
 use crate::error::{Verdict, judge};
 use crate::fx::{Gradients, OutTree, Slot};
 use crate::tensor::Crossing;
-use ox_capture::GradMode;
+use ox_capture::{GradMode, take_offer, undone};
 use ox_driver::Source;
 use ox_runtime::TensorRef;
-use pyo3::exceptions::{PyException, PyRuntimeError};
+use pyo3::exceptions::{PyException, PyRuntimeError, PyZeroDivisionError};
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
@@ -53,7 +53,7 @@ impl TrainingCallable {
     #[pyo3(signature = (*args))]
     fn __call__<'py>(slf: &Bound<'py, Self>, args: &Bound<'py, PyTuple>) -> PyResult<Bound<'py, PyAny>> {
         let (py, this) = (slf.py(), slf.get());
-        let native = &this.native;
+        let (native, undoable) = (&this.native, take_offer());
         let eager = || native.eager.bind(py).call1(args.clone());
         if native.is_for_eager(py)? {
             return eager();
@@ -85,6 +85,9 @@ impl TrainingCallable {
         };
         match outcome {
             Err(error) if error.is_instance_of::<Served>(py) => {
+                if undoable {
+                    return Err(undone(None));
+                }
                 let (why, location): (String, String) = error.value(py).getattr(intern!(py, "args"))?.extract()?;
                 native.serve_by_eager(py, &why, &location, args)
             }
@@ -202,7 +205,9 @@ impl TrainingCallable {
     fn failed(&self, py: Python<'_>, verdict: Verdict) -> PyResult<PyErr> {
         Ok(match verdict {
             Verdict::Raise(error) => error,
-            Verdict::Mistake(error, _) if !self.native.may_ask_eager() => error,
+            Verdict::Mistake(error, _) if !self.native.may_ask_eager() || error.is_instance_of::<PyZeroDivisionError>(py) => {
+                error
+            }
             Verdict::Mistake(error, location) => Served::new_err((error.to_string(), location)),
             Verdict::Eager { why, location } => Served::new_err((why, location)),
             Verdict::Bug(message) => {
