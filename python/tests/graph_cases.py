@@ -475,6 +475,26 @@ def a_replay_waits_for_nothing(device):
 
 
 @on_gpu
+def an_operator_that_waits_ends_the_recording(device):
+    """cholesky looks whether it worked. What was begun is undone: torch's allocator and generator go on as before."""
+
+    def f(x):
+        return torch.linalg.cholesky(x @ x.t() + 10 * torch.eye(WIDTH, device=device)) * 2
+
+    fast = compiled(f)
+    for _ in range(8):
+        x = torch.randn(WIDTH, WIDTH, device=device)
+        same(fast(x), f(x))
+    assert graphs().startswith("refused"), graphs()
+    assert not torch.equal(torch.rand(3, device=device), torch.rand(3, device=device))
+    other = torch.cuda.Stream()
+    with torch.cuda.stream(other):
+        torch.empty(1 << 20, device=device).record_stream(torch.cuda.current_stream())
+    later_calls_are_replayed(device)
+    random_numbers_go_on_and_follow_the_seed(device)
+
+
+@on_gpu
 def memory_that_runs_out(device):
     """In the first call, while recording, and in a replay: an exception or eager, and afterwards all is well."""
     model, fast = pair(device)
