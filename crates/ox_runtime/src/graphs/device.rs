@@ -5,56 +5,58 @@ use crate::cuda::{Event, Stream, driver};
 use crate::error::RunError;
 use crate::exec::Arena;
 use ox_ir::Device;
-use rustc_hash::FxHashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
-/// The last launch of a recording.
-#[derive(Clone, Copy)]
-struct Last {
-    event: Event,
-    stream: Option<Stream>,
+/// By device: the event behind the last launch of a recording. Locked for a moment only, so that whoever holds Python's lock may ask.
+static EVENTS: Mutex<Vec<(u8, Event)>> = Mutex::new(Vec::new());
+
+/// By device: the stream of that launch. Locked while something is launched, which may need Python.
+static STREAMS: Mutex<Vec<(u8, Stream)>> = Mutex::new(Vec::new());
+
+fn known_event(device: u8) -> Option<Event> {
+    let events = EVENTS.lock().unwrap_or_else(PoisonError::into_inner);
+    events.iter().find(|(known, _)| *known == device).map(|(_, event)| *event)
 }
-
-type Lasts = FxHashMap<u8, Last>;
-
-static LAST: Mutex<Option<Lasts>> = Mutex::new(None);
 
 /// While it lives, nobody else launches a recording.
 pub struct Turn {
     device: u8,
     stream: Stream,
-    lasts: MutexGuard<'static, Option<Lasts>>,
+    event: Event,
+    streams: MutexGuard<'static, Vec<(u8, Stream)>>,
 }
 
 impl Turn {
     /// What is launched now runs behind all other recordings of the device.
     pub fn begin(device: u8, stream: Stream) -> Result<Turn, RunError> {
-        let mut lasts = LAST.lock().unwrap_or_else(PoisonError::into_inner);
-        let known = lasts.get_or_insert_default();
-        let last = match known.get(&device) {
-            Some(last) => *last,
-            None => *known.entry(device).or_insert(Last { event: driver()?.new_event()?, stream: None }),
+        let streams = STREAMS.lock().unwrap_or_else(PoisonError::into_inner);
+        let event = match known_event(device) {
+            Some(event) => event,
+            None => {
+                let fresh = driver()?.new_event()?;
+                EVENTS.lock().unwrap_or_else(PoisonError::into_inner).push((device, fresh));
+                fresh
+            }
         };
-        if last.stream.is_some_and(|other| other != stream) {
-            driver()?.order(stream, last.event)?;
+        if streams.iter().any(|(known, last)| *known == device && *last != stream) {
+            driver()?.order(stream, event)?;
         }
-        Ok(Turn { device, stream, lasts })
+        Ok(Turn { device, stream, event, streams })
     }
 }
 
 impl Drop for Turn {
     fn drop(&mut self) {
-        let Some(last) = self.lasts.as_mut().and_then(|lasts| lasts.get_mut(&self.device)) else { return };
-        if driver().is_ok_and(|driver| driver.record(last.event, self.stream).is_ok()) {
-            last.stream = Some(self.stream);
+        if driver().is_ok_and(|driver| driver.record(self.event, self.stream).is_ok()) {
+            self.streams.retain(|(known, _)| *known != self.device);
+            self.streams.push((self.device, self.stream));
         }
     }
 }
 
 /// Waits until no recording of the device runs: its memory may go then.
 pub fn wait(device: u8) {
-    let last = LAST.lock().unwrap_or_else(PoisonError::into_inner).as_ref().and_then(|lasts| lasts.get(&device).copied());
-    if let (Some(Last { event, stream: Some(_) }), Ok(driver)) = (last, driver()) {
+    if let (Some(event), Ok(driver)) = (known_event(device), driver()) {
         driver.wait_for(event);
     }
 }

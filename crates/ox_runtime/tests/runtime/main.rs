@@ -6,6 +6,7 @@
 mod attention;
 mod build;
 mod conv;
+mod graphs;
 mod launch;
 mod library;
 mod matmul;
