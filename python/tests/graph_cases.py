@@ -54,6 +54,11 @@ def batch(device, rows=32):
     return torch.randn(rows, WIDTH, device=device)
 
 
+def large(device):
+    """So much that its results are not copied."""
+    return batch(device, 40_000 if device == "cuda" else 32)
+
+
 @case
 def later_calls_are_replayed(device):
     model, fast = pair(device)
@@ -71,7 +76,7 @@ def results_that_are_held_stay(device):
     held = []
     with torch.no_grad():
         for n in range(12):
-            x = batch(device)
+            x = large(device)
             y = fast(x)
             keep = [y, y[3:5], y.t(), torch.from_dlpack(y), y.view(-1)][n % 5]
             expected = model(x)
@@ -87,7 +92,7 @@ def a_loop_that_drops_its_results_needs_few_recordings(device):
     model, fast = pair(device)
     with torch.no_grad():
         for _ in range(20):
-            x = batch(device)
+            x = large(device)
             out = fast(x)
             same(out, model(x))
     del out
@@ -99,7 +104,7 @@ def a_result_may_be_written_by_the_caller(device):
     model, fast = pair(device)
     with torch.no_grad():
         for _ in range(8):
-            x = batch(device)
+            x = large(device)
             y = fast(x)
             same(y, model(x))
             y.fill_(float("nan"))
@@ -109,7 +114,7 @@ def a_result_may_be_written_by_the_caller(device):
 def results_are_inputs_of_the_next_call(device):
     model, fast = pair(device)
     with torch.no_grad():
-        h = batch(device)
+        h = large(device)
         e = h.clone()
         for _ in range(12):
             h, e = fast(h), model(e)
@@ -123,7 +128,7 @@ def a_recurrent_loop_of_two_results(device):
         return torch.tanh(c) * 0.9, c
 
     fast = compiled(step)
-    h, c = batch(device), batch(device)
+    h, c = large(device), large(device)
     a, b = h, c
     for _ in range(10):
         h, c = fast(h, c)
@@ -307,7 +312,7 @@ def steps_that_are_marked(device):
     with torch.no_grad():
         for _ in range(8):
             torch.compiler.cudagraph_mark_step_begin()
-            x = batch(device)
+            x = large(device)
             held.append((fast(x), model(x)))
     for got, expected in held:
         same(got, expected)
@@ -368,7 +373,7 @@ def threads(device):
 def inference_mode_and_others_take_turns(device):
     model, fast = pair(device)
     for n in range(12):
-        x = batch(device)
+        x = large(device)
         with torch.inference_mode() if n % 3 == 0 else torch.no_grad():
             y = fast(x)
             same(y, model(x))
@@ -429,7 +434,7 @@ def other_streams(device):
             stream = streams[n % 3] if n % 4 else torch.cuda.current_stream()
             stream.wait_stream(torch.cuda.current_stream())
             with torch.cuda.stream(stream):
-                x = batch(device, 512)
+                x = large(device)
                 y, expected = fast(x), model(x)
             torch.cuda.current_stream().wait_stream(stream)
             same(y, expected)

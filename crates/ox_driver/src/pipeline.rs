@@ -76,6 +76,9 @@ fn graph_settings(graph: &Graph, options: &Options) -> GraphSettings {
     GraphSettings { weights, visible, emulated: options.emulate_graphs }
 }
 
+/// Products with fewer rows or columns are not worth a copy of their weight.
+const ALIGNED_FROM: i64 = 512;
+
 /// Where the whole graph is computed.
 fn device_of(graph: &Graph) -> Result<Device, CompileError> {
     let mut devices = graph.nodes.iter().map(|node| node.ty.device);
@@ -124,6 +127,7 @@ fn optimise(graph: &Graph, device: Device, options: &Options) -> Optimised {
         round_intermediates: options.round_intermediates,
         freezing: options.freezing,
         pack_weights: if options.freezing && device == Device::Cpu { pack_weights() } else { PackWeights::NONE },
+        align_products: (device != Device::Cpu).then_some(ALIGNED_FROM),
         free_bias: if device == Device::Cpu { FreeBias::OfProducts } else { FreeBias::OfConvolutions },
         ..OptimiseOptions::default()
     };

@@ -59,6 +59,8 @@ pub struct OptimiseOptions {
     /// Replace attention that is spelt out by the library's.
     pub fuse_attention: bool,
     pub free_bias: FreeBias,
+    /// Give the rows of products in 16 bits an alignment that the matrix units of GPUs like, from so many rows and columns on.
+    pub align_products: Option<i64>,
     pub fuse_post_ops: FusePostOps,
 }
 
@@ -72,6 +74,7 @@ impl Default for OptimiseOptions {
             freezing: false,
             fuse_attention: true,
             free_bias: FreeBias::OfProducts,
+            align_products: None,
             pack_weights: PackWeights::NONE,
             fuse_post_ops: FusePostOps {
                 conv: PostOps::NONE,

@@ -1,6 +1,7 @@
 //! The whole order of passes.
 
 use crate::OptimiseOptions;
+use crate::passes::align_products::align_products;
 use crate::passes::drop_gradients::drop_gradients;
 use crate::passes::flatten_matmul::flatten_matmul;
 use crate::passes::fold_channels::fold_channels;
@@ -57,6 +58,10 @@ pub fn optimise_reported(graph: Graph, options: &OptimiseOptions) -> (Graph, Vec
     }
     // Last: the rules before look for a bias where eager has it.
     line.rules("free_bias", |graph| free_bias(graph, options.free_bias));
+    // Behind all rules, which would see through it.
+    if let Some(least) = options.align_products {
+        line.rules("align_products", |graph| align_products(graph, least));
+    }
     // Behind all rules, which would undo it.
     line.pass("spread_constants", spread_constants);
     (line.graph, line.reports)
