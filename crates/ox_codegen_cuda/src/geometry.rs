@@ -19,6 +19,11 @@ const MOST_ITEMS: i64 = 4;
 /// being worked on: so fewer threads hold more of what they read, and compute the rest again.
 const MOST_ITEMS_OF_LONG: i64 = 8;
 const THREADS_OF_LONG: i64 = 512;
+/// Columns of a block: what a warp reads at once.
+const SIDE_BY_SIDE: i64 = 32;
+const MOST_NEIGHBOURS: i64 = 4;
+/// Elements of a column that are worth a thread.
+const FEWEST_EACH: i64 = 8;
 /// A body this long is not repeated for many lanes: registers run out, and compiling takes long.
 const LONG_BODY: usize = 48;
 
@@ -38,7 +43,7 @@ pub enum Spread {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Geometry {
     pub spread: Spread,
-    /// Outer points of a block (in units of `lanes`, for `Points`); for `Tiles` the threads along the last axis.
+    /// Outer points of a block (in units of `lanes`, for `Points` and `Columns`); for `Tiles` the threads along the last axis.
     pub x: i64,
     /// Threads that share one point's loops. A power of two.
     pub y: i64,
@@ -60,8 +65,8 @@ impl Geometry {
 
     pub fn points_per_block(&self) -> i64 {
         match self.spread {
-            Spread::Points => self.x * self.lanes,
-            Spread::Rows | Spread::Columns => self.x,
+            Spread::Points | Spread::Columns => self.x * self.lanes,
+            Spread::Rows => self.x,
             Spread::Tiles(_) => 1,
         }
     }
@@ -178,16 +183,35 @@ fn rows(kernel: &Kernel, inner: &[Axis], enough: i64) -> Geometry {
     Geometry { spread: Spread::Rows, x, y, lanes, items: (items <= most_items).then_some(items) }
 }
 
+/// As many threads for a column as fill the GPU, if each of them has some elements to add up.
 fn columns(kernel: &Kernel, inner: &[Axis], enough: i64) -> Geometry {
     let length = length(inner).as_const().unwrap_or(1024);
     let points = kernel.points().as_const().unwrap_or(1 << 20);
-    let (x, y) = match () {
-        _ if length <= 16 => (128, 1),
-        _ if points / 32 >= 4 * enough => (32, 4),
-        _ if points / 32 >= enough || length <= 256 => (32, 8),
-        _ => (32, 32),
-    };
-    Geometry { spread: Spread::Columns, x, y, lanes: 1, items: None }
+    if length <= 16 {
+        return Geometry { spread: Spread::Columns, x: 128, y: 1, lanes: 1, items: None };
+    }
+    let most = MOST_THREADS / SIDE_BY_SIDE;
+    let mut lanes = neighbours(kernel);
+    while lanes > 1 && points / (SIDE_BY_SIDE * lanes) * most < enough * most / 2 {
+        lanes /= 2;
+    }
+    let blocks = points / (SIDE_BY_SIDE * lanes) + 1;
+    let mut y = most;
+    while y > 4 && (blocks * y > enough * most || length < FEWEST_EACH * y) {
+        y /= 2;
+    }
+    Geometry { spread: Spread::Columns, x: SIDE_BY_SIDE, y, lanes, items: None }
+}
+
+/// Columns that a thread may have: what it adds up for each of them stays in registers.
+fn neighbours(kernel: &Kernel) -> i64 {
+    let has_scratch = kernel.bufs.iter().any(|b| matches!(b.role, BufRole::Scratch(_)));
+    let looks_up = kernel.insts.iter().any(|i| matches!(i.inst, Inst::CheckIndex { .. }));
+    let body = kernel.passes.iter().map(|pass| pass.body.len()).max().unwrap_or(0);
+    match kernel.axes.last() {
+        Some(last) if !has_scratch && !looks_up => widest(kernel, last, body).min(MOST_NEIGHBOURS),
+        _ => 1,
+    }
 }
 
 pub fn length(axes: &[Axis]) -> Sym {

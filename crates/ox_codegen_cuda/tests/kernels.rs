@@ -80,6 +80,21 @@ const CASES: &[Case] = &[
         }",
         &[45 * 300, 45],
     ),
+    // Neighbouring columns of a thread: two sums, what is made of them, and a second loop that reads it; the last block is not full.
+    Case(
+        "kernel neighbours(b0: bf16 in, b1: f32 in, b2: f32 out, b3: bf16 out, i0 < 3, i1 < 52) lanes=outer parallel {
+          pass { v0 = load b1[i1] v1 = const 300.0 : f32 }
+          pass i2 < 300 {
+            v2 = load b0[15600*i0 + 52*i2 + i1] v3 = cast v2 : f32 v4 = mul v3 v0 v5 = reduce sum v4 v6 = reduce max v3
+          }
+          pass { v7 = div v5 v1 v8 = add v7 v6 store b2[52*i0 + i1] v8 }
+          pass i2 < 300 {
+            v9 = load b0[15600*i0 + 52*i2 + i1] v10 = cast v9 : f32 v11 = sub v10 v8 v12 = mul v11 v0 v13 = cast v12 : bf16
+            store b3[15600*i0 + 52*i2 + i1] v13
+          }
+        }",
+        &[46800, 52, 156, 46800],
+    ),
     // The position of the first maximum.
     Case(
         "kernel argmax(b0: f32 in, b1: i64 out, i0 < 5) lanes=inner parallel {

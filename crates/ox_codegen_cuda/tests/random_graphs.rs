@@ -28,7 +28,9 @@ fn cases(ordered: bool, multiprocessors: u32) -> Vec<Case> {
         let config = RandomConfig { symbolic: seed % 2 == 1, ..RandomConfig::default() };
         let graph = random_graph(seed, &config);
         let optimised = if seed % 4 < 2 { graph.clone() } else { ox_optimise::optimise(graph.clone(), &Default::default()) };
-        let plan = ox_schedule::schedule(&optimised, &Default::default()).unwrap();
+        let target = if seed % 3 == 0 { ox_schedule::Target::Cpu } else { ox_schedule::Target::Gpu };
+        let options = ox_schedule::ScheduleOptions { target, ..Default::default() };
+        let plan = ox_schedule::schedule(&optimised, &options).unwrap();
         let text = |(n, kernel): (usize, &Kernel)| {
             emit(kernel, &format!("k{seed}_{n}"), &Options { arch: 90, ordered, multiprocessors }).unwrap()
         };
@@ -82,19 +84,39 @@ fn packages() -> Vec<PathBuf> {
     versions.map(|entry| entry.path().join("site-packages")).collect()
 }
 
-#[test]
-fn nvrtc_takes_every_kernel() {
+fn compile_all(sources: &[&Source]) {
     let nvrtc = match Nvrtc::find(&packages()) {
         Ok(nvrtc) => nvrtc,
         Err(CodegenError::Missing(why)) => return eprintln!("skipped: {why}"),
         Err(error) => panic!("{error}"),
     };
-    let cases = cases(false, 0);
-    let all: Vec<&Source> = cases.iter().flat_map(|case| &case.sources).collect();
     for arch in [80, 90] {
-        for unit in all.chunks(40) {
+        for unit in sources.chunks(40) {
             let cubin = nvrtc.cubin(&assemble(unit.iter().copied()), arch).unwrap_or_else(|e| panic!("sm_{arch}: {e}"));
             assert!(cubin.starts_with(b"\x7fELF"));
         }
     }
+}
+
+#[test]
+fn nvrtc_takes_every_kernel() {
+    let cases = cases(false, 0);
+    compile_all(&cases.iter().flat_map(|case| &case.sources).collect::<Vec<_>>());
+}
+
+/// Backward graphs of an encoder layer and of a small network of convolutions, as they come out of differentiation.
+const TRAINING: [&str; 2] = [include_str!("training/encoder.txt"), include_str!("training/convolutions.txt")];
+
+#[test]
+fn nvrtc_takes_the_kernels_of_training() {
+    let options = ox_schedule::ScheduleOptions { target: ox_schedule::Target::Gpu, ..Default::default() };
+    let plans = TRAINING.map(|text| {
+        let graph = ox_optimise::optimise(Graph::parse(text).unwrap(), &Default::default());
+        ox_schedule::schedule(&graph, &options).unwrap()
+    });
+    let kernels = plans.iter().flat_map(|plan| &plan.kernels).enumerate();
+    let gpu = Options { arch: 90, ordered: false, multiprocessors: 132 };
+    let sources: Vec<Source> = kernels.map(|(n, kernel)| emit(kernel, &format!("k{n}"), &gpu).unwrap()).collect();
+    assert!(sources.len() > 20);
+    compile_all(&sources.iter().collect::<Vec<_>>());
 }

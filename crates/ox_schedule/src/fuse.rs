@@ -5,13 +5,14 @@
 //! emitter finds every member where it is needed. An order in which the units could run is kept all the while, so that a path is
 //! looked for only between the two.
 
+use crate::Target;
 use crate::cost::{bytes, estimate, numel};
 use crate::emit::{Context, emit};
 use crate::roots::{Roots, needs_own_loop};
 use crate::space::{Level, Space};
 use indexmap::IndexSet;
 use ox_ir::graph::Shape;
-use ox_ir::{Graph, NodeId, Op};
+use ox_ir::{Graph, NodeId, Op, Sym};
 use rustc_hash::FxHashMap;
 use std::collections::BinaryHeap;
 
@@ -23,6 +24,8 @@ const MOST_VISITED: usize = 2000;
 /// A kernel that stores rows needs at least so many of them to keep the threads busy.
 const FEWEST_ROWS: i64 = 16;
 const LARGE: i64 = 1 << 15;
+/// A GPU is done with so many elements before the next kernel can be launched.
+const SMALL: i64 = 1 << 17;
 
 /// One step of the schedule to be: nodes that one kernel computes, or one library call.
 #[derive(Clone, Debug)]
@@ -66,7 +69,7 @@ pub struct Fusion<'a> {
 }
 
 /// The units in an order in which they can run.
-pub fn fuse(ctx: &Context, roots: &Roots) -> Vec<Unit> {
+pub fn fuse(ctx: &Context, roots: &Roots, target: Target) -> Vec<Unit> {
     let mut fusion = Fusion::new(ctx, roots);
     fusion.enqueue_all();
     while let Some((_, std::cmp::Reverse((a, b)))) = fusion.queue.pop() {
@@ -75,6 +78,9 @@ pub fn fuse(ctx: &Context, roots: &Roots) -> Vec<Unit> {
             let joined = fusion.find(a);
             fusion.enqueue_neighbours(joined);
         }
+    }
+    if target == Target::Gpu {
+        fusion.join_small();
     }
     fusion.into_order()
 }
@@ -319,6 +325,21 @@ impl<'a> Fusion<'a> {
         self.units[b] = None;
         self.units[a] = Some(joined);
         self.parent[b] = a;
+    }
+
+    /// Small kernels over one space that do not need one another: a launch costs more than what they do.
+    fn join_small(&mut self) {
+        let mut last: FxHashMap<Vec<(Sym, bool)>, usize> = FxHashMap::default();
+        for k in self.order.clone().into_iter().flatten() {
+            let unit = self.unit(k);
+            if unit.kind != UnitKind::Loop || estimate(&unit.space.numel(Level::Full)) > SMALL {
+                continue;
+            }
+            let space = unit.space.axes.iter().map(|axis| (axis.extent.clone(), axis.reduced)).collect();
+            let before = last.get(&space).copied();
+            let joined = before.is_some_and(|before| self.try_join(before, k));
+            last.insert(space, if joined { before.unwrap_or(k) } else { k });
+        }
     }
 
     fn into_order(mut self) -> Vec<Unit> {

@@ -1,7 +1,7 @@
 //! Graph to Plan: what is stored, what is fused into which kernel, which library calls are made in which order, and where
 //! everything lies in memory.
 //!
-//! The steps, in order: `split` (reductions that would leave threads idle), `prepare` (copies where memory must not be shared), `roots` (what may be stored), `fuse` (which
+//! The steps, in order: `prepare` (copies where memory must not be shared, and how everything lies: `foresee`), `split` (reductions that would leave threads idle), `roots` (what may be stored), `fuse` (which
 //! roots are one kernel), `emit` + `order` (the kernels), `build` (the Plan), `front` (single numbers), `reuse` (results in the place of operands), `memory`
 //! (where all that lies: `arena`) with `release` (when it goes) and `peak` (what is better off outside of it).
 
@@ -11,6 +11,7 @@ mod coords;
 mod cost;
 mod emit;
 mod empty;
+mod foresee;
 mod front;
 mod fuse;
 mod layout;
@@ -79,12 +80,13 @@ pub fn natural_layouts(graph: &Graph, n: usize, options: &ScheduleOptions) -> Ve
 
 /// The Plan that computes `graph`.
 pub fn schedule(graph: &Graph, options: &ScheduleOptions) -> Result<Plan, ScheduleError> {
-    let prepared = prepare::prepare(&empty::replace_empty(&split::split_reductions(graph, options.target)), options);
+    let prepared = prepare::prepare(&empty::replace_empty(graph), options);
+    let prepared = split::split_reductions(prepared, options.target);
     let graph = &prepared.graph;
     let roots = roots::choose_roots(graph);
     let strides = |id| prepared.strides(id);
     let ctx = emit::Context { graph, is_root: &roots.is_root, strides: &strides };
-    let units = fuse::fuse(&ctx, &roots);
+    let units = fuse::fuse(&ctx, &roots, options.target);
     let mut plan = build::Build::new(&ctx, &roots, units).plan()?;
     front::numbers_first(&mut plan);
     reuse::reuse(&mut plan, options.overwrite_inputs);

@@ -7,6 +7,7 @@
 //! - Dead nodes are gone.
 
 use crate::cost::{estimate, numel};
+use crate::foresee::{is_conv_backward, is_gpu_conv_backward};
 use crate::layout::{channels_last, is_channels_last, is_dense, is_memory, is_spread, resolve, same_strides, view_base};
 use crate::{ScheduleOptions, Target};
 use ox_ir::graph::{Node, Shape, contiguous_strides};
@@ -75,6 +76,13 @@ impl Wishes {
         let convs: Vec<NodeId> = graph.ids().filter(|id| options.channels_last && is_plane_conv(graph, *id)).collect();
         // Group norms run over whole planes of a few channels: in channels-last order those are slivers of every row.
         let norms = convs.iter().any(|id| is_made_of_reduction(graph, graph.node(*id).args[0]));
+        for id in graph.ids().filter(|id| options.channels_last && is_gpu_conv_backward(graph, *id, options.target)) {
+            let node = graph.node(id);
+            last.insert(id, true);
+            node.args[..2].iter().for_each(|arg| {
+                last.entry(*arg).or_insert(true);
+            });
+        }
         for id in convs {
             // A packed convolution knows no other order.
             let better = graph.is_packed(graph.node(id).args[1])
@@ -131,6 +139,11 @@ fn is_made_of_reduction(graph: &Graph, id: NodeId) -> bool {
 }
 
 impl Prepared {
+    /// For nodes to be pushed to.
+    pub fn empty(graph: Graph) -> Prepared {
+        Prepared { graph, strides: Vec::new() }
+    }
+
     pub fn strides(&self, id: NodeId) -> Shape {
         self.strides[id.index()].clone()
     }
@@ -140,7 +153,7 @@ impl Prepared {
         self.graph.push(node)
     }
 
-    fn resolved(&self, id: NodeId) -> Option<Shape> {
+    pub fn resolved(&self, id: NodeId) -> Option<Shape> {
         resolve(&self.graph, id, &|base| self.strides(base)).map(|s| s.strides)
     }
 
@@ -153,6 +166,9 @@ impl Prepared {
         }
         if let (Op::Conv(_), Some(last)) = (&node.op, last) {
             node.args[0] = self.in_order(node.args[0], last);
+        }
+        if is_conv_backward(&node.op) && last == Some(true) {
+            (0..2).for_each(|k| node.args[k] = self.in_order(node.args[k], true));
         }
         if node.op.is_call() {
             for k in 0..node.args.len() {
@@ -168,20 +184,6 @@ impl Prepared {
         let strides = wish.unwrap_or_else(|| self.natural_strides(&node, last));
         let made = self.push(node, strides);
         if flatten { self.push_reshape(made, shape) } else { made }
-    }
-
-    /// The derivatives of a convolution lie as its argument does.
-    fn foresee_order(&self, node: &mut Node) {
-        let Op::Library(library) = &mut node.op else { return };
-        if library.callee.name() != "aten::convolution_backward" {
-            return;
-        }
-        let given = &self.graph.ty(node.args[1]).shape;
-        if self.resolved(node.args[1]).is_some_and(|s| is_channels_last(given, &s)) {
-            for out in &mut library.outs {
-                out.strides = channels_last(&out.ty.shape).unwrap_or_else(|| out.strides.clone());
-            }
-        }
     }
 
     fn flatten_batch(&mut self, node: &mut Node) {

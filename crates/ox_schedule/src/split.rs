@@ -2,58 +2,88 @@
 
 use crate::Target;
 use crate::cost::estimate;
-use ox_ir::graph::{Dims, Node, Shape};
+use crate::prepare::Prepared;
+use ox_ir::graph::{Dims, Node, Shape, contiguous_strides};
 use ox_ir::{Graph, NodeId, Op, Sym};
 
 /// Below so many elements a second kernel costs more than it saves.
 const WORTH_SPLITTING: i64 = 1 << 16;
+/// Blocks that keep a GPU busy, with as many threads as they can have.
+const BLOCKS: i64 = 264;
+/// Columns that a block of a GPU has side by side.
+const COLUMNS: i64 = 32;
+/// Elements of a partial result, along a row and down a column: fewer do not outweigh what it costs to join them.
+const SHORTEST: (i64, i64) = (2048, 128);
 
-/// With at least so many rows a reduction keeps the threads busy by itself. A block of a GPU has one row that it reads along, or 32
-/// that lie side by side.
-fn enough_rows(target: Target, along: bool) -> i64 {
-    match (target, along) {
-        (Target::Cpu, _) => 16,
-        (Target::Gpu, true) => 256,
-        (Target::Gpu, false) => 8192,
-    }
+/// Into which parts a reduction is cut: the dimensions that stay as they are in the first half, and one that is cut in so many.
+struct Cut {
+    whole: Dims,
+    cut: Option<(usize, i64)>,
 }
 
-/// Into how many parts a reduction of `rows` rows may be cut.
-fn parts(target: Target, enough: i64, rows: i64) -> std::ops::RangeInclusive<i64> {
-    match target {
-        Target::Cpu => 8..=128,
-        Target::Gpu => 2..=(2 * enough / rows.max(1)).clamp(2, 1024),
-    }
-}
-
-pub fn split_reductions(graph: &Graph, target: Target) -> Graph {
-    let mut out = Graph { nodes: Vec::with_capacity(graph.nodes.len()), ..graph.clone() };
-    let mut renamed: Vec<NodeId> = Vec::with_capacity(graph.nodes.len());
-    for id in graph.ids() {
-        let mut node = graph.node(id).clone();
+pub fn split_reductions(prepared: Prepared, target: Target) -> Prepared {
+    let empty = Graph { nodes: Vec::with_capacity(prepared.graph.nodes.len()), ..prepared.graph.clone() };
+    let mut out = Prepared::empty(empty);
+    let mut renamed: Vec<NodeId> = Vec::with_capacity(prepared.graph.nodes.len());
+    for id in prepared.graph.ids() {
+        let mut node = prepared.graph.node(id).clone();
         node.args.iter_mut().for_each(|a| *a = renamed[a.index()]);
-        let made = match cut(graph, id, target) {
-            Some((dim, parts)) => push_split(&mut out, node, dim, parts),
-            None => out.push(node),
+        let made = match cut(&prepared, id, target) {
+            Some(cut) => push_split(&mut out, node, cut, prepared.strides(id)),
+            None => out.push(node, prepared.strides(id)),
         };
         renamed.push(made);
     }
-    out.outputs.iter_mut().for_each(|o| o.value = renamed[o.value.index()]);
-    out.mutations.iter_mut().for_each(|m| m.value = renamed[m.value.index()]);
+    out.graph.outputs.iter_mut().for_each(|o| o.value = renamed[o.value.index()]);
+    out.graph.mutations.iter_mut().for_each(|m| m.value = renamed[m.value.index()]);
     out
 }
 
-/// The dimension to cut and into how many parts, if the reduction should be cut.
-fn cut(graph: &Graph, id: NodeId, target: Target) -> Option<(usize, i64)> {
+fn cut(prepared: &Prepared, id: NodeId, target: Target) -> Option<Cut> {
+    let graph = &prepared.graph;
     let node = graph.node(id);
     let Op::Reduce { op, dims } = &node.op else { return None };
     let shape = &graph.ty(node.args[0]).shape;
     let (rows, all) = (estimate(&node.ty.numel()), estimate(&shape.iter().product()));
-    let enough = enough_rows(target, dims.contains(&(shape.len().max(1) - 1)));
-    if op.is_arg() || rows >= enough || all < WORTH_SPLITTING {
+    if op.is_arg() || all < WORTH_SPLITTING {
         return None;
     }
-    dims.iter().find_map(|d| Some((*d, divisor(shape[*d].as_const()?, parts(target, enough, rows))?)))
+    match target {
+        Target::Cpu if rows >= 16 => None,
+        Target::Cpu => {
+            let single = |(dim, parts)| Cut { whole: Dims::new(), cut: Some((dim, parts)) };
+            dims.iter().find_map(|d| Some((*d, divisor(shape[*d].as_const()?, 8..=128)?))).map(single)
+        }
+        Target::Gpu => {
+            let along = is_along(shape, &prepared.strides(node.args[0]), dims);
+            let blocks = if along { rows } else { (rows + COLUMNS - 1) / COLUMNS };
+            let shortest = if along { SHORTEST.0 } else { SHORTEST.1 };
+            let most = (all / rows.max(1) / shortest).min(2 * BLOCKS / blocks.max(1));
+            if blocks >= BLOCKS || most < 2 { None } else { many(shape, dims, most) }
+        }
+    }
+}
+
+/// Whether what is reduced lies side by side, rather than what stays.
+fn is_along(shape: &Shape, strides: &Shape, dims: &Dims) -> bool {
+    let innermost = (0..shape.len()).rev().find(|d| strides[*d].is_one() && !shape[*d].is_one());
+    innermost.is_none_or(|d| dims.contains(&d))
+}
+
+/// The outer dimensions as long as they make no more than `most` parts, and what then fits of the next.
+fn many(shape: &Shape, dims: &Dims, most: i64) -> Option<Cut> {
+    let (mut found, mut left) = (Cut { whole: Dims::new(), cut: None }, most);
+    for (n, dim) in dims.iter().enumerate() {
+        let size = shape[*dim].as_const()?;
+        if size <= left && n + 1 < dims.len() {
+            found.whole.push(*dim);
+            left /= size.max(1);
+            continue;
+        }
+        found.cut = divisor(size, 2..=left.min(size)).map(|parts| (*dim, parts));
+        break;
+    }
+    (found.cut.is_some() || found.whole.iter().any(|d| !shape[*d].is_one())).then_some(found)
 }
 
 /// The largest useful number of equal parts.
@@ -61,22 +91,35 @@ fn divisor(n: i64, parts: std::ops::RangeInclusive<i64>) -> Option<i64> {
     parts.rev().find(|k| n % k == 0)
 }
 
-fn push_split(graph: &mut Graph, node: Node, dim: usize, parts: i64) -> NodeId {
+fn push_split(out: &mut Prepared, node: Node, Cut { whole, cut }: Cut, strides: Shape) -> NodeId {
     let Op::Reduce { op, dims } = &node.op else { unreachable!("only reductions are cut") };
-    let given = graph.ty(node.args[0]).clone();
-    let mut shape: Shape = given.shape.iter().cloned().collect();
-    shape[dim] = Sym::from(parts);
-    shape.insert(dim + 1, given.shape[dim].div(&Sym::from(parts)));
-    let inner: Dims = dims.iter().map(|d| if *d >= dim { d + 1 } else { *d }).collect();
-    let mut partial: Shape = shape.clone();
-    inner.iter().for_each(|d| partial[*d] = Sym::ONE);
-    let mut single = partial.clone();
-    single[dim] = Sym::ONE;
+    let given = out.graph.ty(node.args[0]).clone();
+    // Behind the dimension that is cut there is one more.
+    let moved = |d: usize| d + usize::from(cut.is_some_and(|(dim, _)| d >= dim));
+    let mut shape: Shape = given.shape.clone();
+    if let Some((dim, parts)) = cut {
+        shape[dim] = Sym::from(parts);
+        shape.insert(dim + 1, given.shape[dim].div(&Sym::from(parts)));
+    }
+    let inner: Dims = dims.iter().filter(|d| !whole.contains(d)).map(|d| moved(*d)).collect();
+    let outer: Dims = whole.iter().map(|d| moved(*d)).chain(cut.map(|(dim, _)| dim)).collect();
+    let ones = |shape: &Shape, dims: &Dims| -> Shape {
+        shape.iter().enumerate().map(|(d, size)| if dims.contains(&d) { Sym::ONE } else { size.clone() }).collect()
+    };
+    let (partial, single) = (ones(&shape, &inner), ones(&ones(&shape, &inner), &outer));
     let location = node.location;
-    let mut push =
-        |op: Op, arg: NodeId, ty: ox_ir::TensorType| graph.push(Node { op, args: [arg].into_iter().collect(), ty, location });
+    let mut push = |op: Op, arg: NodeId, ty: ox_ir::TensorType| {
+        let strides = contiguous_strides(&ty.shape);
+        out.push(Node { op, args: [arg].into_iter().collect(), ty, location }, strides)
+    };
     let cut = push(Op::Reshape, node.args[0], given.with_shape(shape));
     let first = push(Op::Reduce { op: *op, dims: inner }, cut, node.ty.with_shape(partial));
-    let second = push(Op::Reduce { op: *op, dims: Dims::from_iter([dim]) }, first, node.ty.with_shape(single));
-    push(Op::Reshape, second, node.ty.clone())
+    let second = push(Op::Reduce { op: *op, dims: sorted(outer) }, first, node.ty.with_shape(single));
+    let whole = Node { op: Op::Reshape, args: [second].into_iter().collect(), ty: node.ty.clone(), location };
+    out.push(whole, strides)
+}
+
+fn sorted(mut dims: Dims) -> Dims {
+    dims.sort_unstable();
+    dims
 }

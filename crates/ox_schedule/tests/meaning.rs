@@ -1,7 +1,7 @@
 //! A Plan means what its Graph means: both are interpreted on the same inputs.
 
 use ox_ir::{DType, Graph, Scalar};
-use ox_schedule::schedule;
+use ox_schedule::{ScheduleOptions, Target, schedule};
 use ox_testing::{TensorData, interpret_graph, interpret_plan};
 
 /// Numbers that are neither regular nor extreme; small ones for integers, so that they can be indices. Elements that share
@@ -20,8 +20,13 @@ fn filled(dtype: DType, shape: &[usize], strides: &[i64], seed: usize) -> Tensor
 
 #[track_caller]
 fn check_sizes(text: &str, sizes: &[i64]) -> ox_ir::Plan {
+    check_with(text, sizes, &Default::default())
+}
+
+#[track_caller]
+fn check_with(text: &str, sizes: &[i64], options: &ScheduleOptions) -> ox_ir::Plan {
     let graph = Graph::parse(text).unwrap();
-    let plan = schedule(&graph, &Default::default()).unwrap();
+    let plan = schedule(&graph, options).unwrap();
     let bind = |v: &ox_ir::Var| graph.sizes.iter().position(|s| s == v).map(|k| sizes[k]);
     let inputs: Vec<TensorData> = graph
         .inputs
@@ -360,4 +365,30 @@ fn convolutions_work_channels_last() {
     );
     let lasts = plan.buffers.iter().filter(|b| b.strides[1].is_one() && b.shape.len() == 4).count();
     assert!(lasts >= 4, "{plan}");
+}
+
+/// The sums of a batch norm's gradient, in either order of memory: on a GPU each is cut, both share their kernels, and small kernels that
+/// have nothing to do with one another are one.
+#[test]
+fn sums_over_planes_fill_a_gpu() {
+    for strides in ["strides [12544, 1, 448, 16] ", ""] {
+        let plan = check_with(
+            &format!(
+                r#"graph(%0: f32[8, 16, 28, 28] {strides}"g", %1: f32[8, 16, 28, 28] {strides}"x", %2: i64[] "n", %3: i64[] "m") {{
+  %4 = reduce(%0, op=sum, dims=[0, 2, 3]) : f32[1, 16, 1, 1]
+  %5 = mul(%0, %1) : f32[8, 16, 28, 28]
+  %6 = reduce(%5, op=sum, dims=[0, 2, 3]) : f32[1, 16, 1, 1]
+  %7 = full(1) : i64[]
+  %8 = add(%2, %7) : i64[]
+  %9 = add(%3, %7) : i64[]
+  return %4, %6, %8, %9
+}}"#
+            ),
+            &[],
+            &ScheduleOptions { target: Target::Gpu, ..Default::default() },
+        );
+        let points: Vec<i64> = plan.kernels.iter().filter_map(|kernel| kernel.points().as_const()).collect();
+        assert_eq!(plan.steps.len(), 3, "{plan}");
+        assert!(points.iter().any(|n| *n > 16), "partial sums for more blocks than there are channels: {points:?}");
+    }
 }

@@ -49,7 +49,8 @@ impl Emitter<'_> {
     /// The instructions that must be done for each lane.
     fn varying(&self, body: &[Val], lane: &Var) -> FxHashSet<Val> {
         let mut vars: FxHashSet<Var> = FxHashSet::from_iter([lane.clone()]);
-        let mut out: FxHashSet<Val> = FxHashSet::default();
+        // What other passes left is there for each lane, and what they will need is left so.
+        let mut out: FxHashSet<Val> = self.carried.values().into_iter().collect();
         for val in body {
             let by_index = |sym: &Sym| sym.vars().iter().any(|v| vars.contains(v));
             let varies = match &self.kernel.inst(*val).inst {
@@ -81,8 +82,13 @@ impl Emitter<'_> {
         body.iter().any(|val| matches!(self.kernel.inst(*val).inst, Inst::Store { buf: b, .. } if b == buf))
     }
 
-    fn value(&self, val: Val) -> String {
-        format!("v{}", val.0)
+    pub fn value(&self, val: Val) -> String {
+        if self.carried.comes_from_elsewhere(val) { format!("w{}[l]", val.0) } else { format!("v{}", val.0) }
+    }
+
+    /// Where the running result of a reduction stands.
+    pub fn running(&self, val: Val) -> String {
+        if self.has_column_lanes() { format!("a{}[l]", val.0) } else { format!("a{}", val.0) }
     }
 
     fn inst(&mut self, val: Val, item: Option<&str>) -> Result<(), CodegenError> {
@@ -112,6 +118,9 @@ impl Emitter<'_> {
             }
         };
         self.line(format!("const {} v{} = {text};", held(dtype), val.0));
+        if self.carried.found(val) {
+            self.line(format!("w{0}[l] = v{0};", val.0));
+        }
         Ok(())
     }
 
@@ -144,7 +153,7 @@ impl Emitter<'_> {
         };
         let functor = reduce::functor(op, dtype);
         let guard = if self.guards.contains(&"here") { "if (here) " } else { "" };
-        self.line(format!("{guard}a{0} = {functor}(a{0}, {element});", val.0));
+        self.line(format!("{guard}{0} = {functor}({0}, {element});", self.running(val)));
         Ok(())
     }
 

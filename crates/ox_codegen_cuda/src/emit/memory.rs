@@ -43,7 +43,7 @@ impl Emitter<'_> {
     /// The value where the mask holds and there is something to index; nothing is read elsewhere.
     fn masked(&self, value: String, index: &Sym, mask: Option<&(Val, Scalar)>, dtype: DType) -> String {
         let mut conditions = self.valid(index);
-        conditions.extend(mask.map(|(m, _)| format!("v{}", m.0)));
+        conditions.extend(mask.map(|(m, _)| self.value(*m)));
         if conditions.is_empty() {
             return value;
         }
@@ -77,7 +77,7 @@ impl Emitter<'_> {
         item: Option<&str>,
     ) -> Result<(), CodegenError> {
         let memory = self.buffer_dtype(buf)?;
-        let value = ctype::convert(&format!("v{}", value.0), self.dtype(value), memory);
+        let value = ctype::convert(&self.value(value), self.dtype(value), memory);
         if let Some(place) = self.scratch_place(buf, index, item) {
             self.line(format!("{place} = {value};"));
             return Ok(());
@@ -88,7 +88,7 @@ impl Emitter<'_> {
         }
         let mut conditions: Vec<String> = self.guards.iter().map(|g| g.to_string()).collect();
         conditions.extend(self.valid(index));
-        conditions.extend(mask.map(|m| format!("v{}", m.0)));
+        conditions.extend(mask.map(|m| self.value(m)));
         let guard = if conditions.is_empty() { String::new() } else { format!("if ({}) ", conditions.join(" && ")) };
         let text = self.write(buf, index, &value, combine, memory)?;
         self.line(format!("{guard}{text}"));

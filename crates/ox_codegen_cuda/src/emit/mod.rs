@@ -5,6 +5,7 @@
 
 mod body;
 mod cache;
+mod carried;
 mod ctype;
 mod index;
 mod memory;
@@ -18,6 +19,7 @@ use crate::flatten::flatten;
 use crate::geometry::{self, Geometry, Spread};
 use crate::{CodegenError, Options};
 use cache::Cache;
+use carried::Carried;
 use ox_ir::kernel::{BufRole, Inst, Kernel, Val};
 use ox_ir::sym::Var;
 use ox_ir::{DType, Sym};
@@ -55,6 +57,7 @@ pub(crate) struct Emitter<'k> {
     scratch: FxHashMap<u32, Scratch>,
     shared_bytes: i64,
     cache: Cache,
+    carried: Carried,
     /// For a loaded index whose extent may be zero: the variable that says whether there is anything to index.
     validity: FxHashMap<Var, String>,
     /// What must hold for this thread to write here.
@@ -107,6 +110,7 @@ impl<'k> Emitter<'k> {
             scratch: FxHashMap::default(),
             shared_bytes: 0,
             cache: Cache::of(kernel, &g),
+            carried: Carried::of(kernel, &g),
             validity: FxHashMap::default(),
             guards: Vec::new(),
             dirty: FxHashSet::default(),
@@ -147,6 +151,11 @@ impl<'k> Emitter<'k> {
             return Err(self.unsupported(format!("{} bytes of shared memory", self.shared_bytes)));
         }
         Ok(())
+    }
+
+    /// Whether a thread has several columns side by side.
+    fn has_column_lanes(&self) -> bool {
+        self.g.spread == Spread::Columns && self.g.lanes > 1
     }
 
     fn unsupported(&self, what: String) -> CodegenError {

@@ -87,13 +87,18 @@ impl Emitter<'_> {
             _ => (format!("threadIdx.x % {x}"), format!("threadIdx.x / {x}")),
         };
         self.line(format!("const int x = {}, y = {};", if x == 1 { "0" } else { &at }, if y == 1 { "0" } else { &share }));
-        let point = if x == 1 { "(idx)blockIdx.x".into() } else { format!("(idx)blockIdx.x * {x} + x") };
-        if x == 1 || points.is_multiple_of(x) {
+        let lanes = if self.g.spread == Spread::Columns { lanes } else { 1 };
+        let point = match (x, lanes) {
+            (1, _) => "(idx)blockIdx.x".into(),
+            (_, 1) => format!("(idx)blockIdx.x * {x} + x"),
+            _ => format!("((idx)blockIdx.x * {x} + x) * {lanes}"),
+        };
+        if x == 1 || points.is_multiple_of(x * lanes) {
             self.line(format!("const idx p = {point};"));
         } else {
             // Threads behind the last point do its work again, so that all can wait for one another, but write nothing.
             self.line(format!("const bool active = {point} < {count};"));
-            self.line(format!("const idx p = active ? {point} : {count} - 1;"));
+            self.line(format!("const idx p = active ? {point} : {count} - {lanes};"));
             self.guards.push("active");
         }
         self.decode(&self.kernel.axes.clone(), "p");
@@ -163,6 +168,9 @@ impl Emitter<'_> {
         for (slot, val) in self.cache.filling() {
             let ox_ir::kernel::Inst::Load { buf, .. } = self.kernel.inst(val).inst else { continue };
             self.line(format!("Pack<{}, {lanes}> c{slot}[{items}];", stored(self.kernel.bufs[buf as usize].dtype)));
+        }
+        for val in self.carried.values() {
+            self.line(format!("{} w{}[{lanes}];", held(self.dtype(val)), val.0));
         }
         for (n, param) in self.kernel.bufs.iter().enumerate() {
             let BufRole::Scratch(count) = param.role else { continue };

@@ -8,8 +8,10 @@ use ox_ir::DType;
 use ox_ir::graph::ReduceOp;
 use ox_ir::kernel::{Inst, Pass, Val};
 
-/// The loop of a row around a body this short is unrolled: several loads of a thread are then under way at once.
+/// Loops around bodies this short are unrolled: several loads of a thread are then under way at once. The threads of a column read
+/// single elements, so that more of them are needed.
 const SHORT_BODY: usize = 16;
+const SHORT_COLUMN: usize = 40;
 
 impl Emitter<'_> {
     pub fn pass(&mut self, pass: &Pass) -> Result<(), CodegenError> {
@@ -20,9 +22,9 @@ impl Emitter<'_> {
         let axes: Vec<String> =
             pass.axes.iter().map(|a| format!("{} < {}", index::name(&a.var), index::text(&a.extent))).collect();
         self.line(format!("// over {}", axes.join(", ")));
+        self.carried.begin_pass();
         for val in reductions(self, pass) {
-            let (op, dtype) = self.reduction(val);
-            self.line(format!("{} a{} = {};", reduce::running(op, dtype), val.0, reduce::identity(op, dtype)));
+            self.begin_reduction(val);
         }
         if pass.body.iter().any(|val| matches!(self.kernel.inst(*val).inst, Inst::Scan { .. })) {
             self.scan_loop(pass)?;
@@ -36,11 +38,33 @@ impl Emitter<'_> {
         Ok(())
     }
 
+    fn begin_reduction(&mut self, val: Val) {
+        let (op, dtype) = self.reduction(val);
+        let (ty, identity, lanes) = (reduce::running(op, dtype), reduce::identity(op, dtype), self.g.lanes);
+        match self.has_column_lanes() {
+            true => {
+                self.line(format!("{ty} a{}[{lanes}];", val.0));
+                self.line("#pragma unroll");
+                self.line(format!("for (int l = 0; l < {lanes}; ++l) a{}[l] = {identity};", val.0));
+            }
+            false => self.line(format!("{ty} a{} = {identity};", val.0)),
+        }
+    }
+
     /// Straight code: all threads of the point compute it, the first one writes.
     fn row_pass(&mut self, pass: &Pass) -> Result<(), CodegenError> {
         let guard = self.g.y > 1;
         self.guards.extend(guard.then_some("y == 0"));
-        self.plain_body(&pass.body)?;
+        self.carried.begin_pass();
+        if self.has_column_lanes() {
+            self.open("{");
+            self.lane = self.kernel.axes.last().map(|axis| axis.var.clone());
+            self.body(&pass.body, None)?;
+            self.lane = None;
+            self.close();
+        } else {
+            self.plain_body(&pass.body)?;
+        }
         self.guards.truncate(self.guards.len() - usize::from(guard));
         self.note_writes(pass);
         Ok(())
@@ -59,7 +83,8 @@ impl Emitter<'_> {
 
     /// The loop that the `y` threads of a point share.
     fn shared_loop(&mut self, pass: &Pass) -> Result<(), CodegenError> {
-        let (y, lanes, count) = (self.g.y, self.g.lanes, length(&pass.axes));
+        let columns = self.g.spread == Spread::Columns;
+        let (y, lanes, count) = (self.g.y, if columns { 1 } else { self.g.lanes }, length(&pass.axes));
         let limit = index::factor(&count);
         let known = if self.g.spread == Spread::Rows { self.g.items } else { None };
         let mut guarded = false;
@@ -76,15 +101,19 @@ impl Emitter<'_> {
             }
             None => {
                 let start = if lanes > 1 { format!("y * {lanes}") } else { "y".into() };
-                if self.g.spread == Spread::Rows && pass.body.len() <= SHORT_BODY {
-                    self.line("#pragma unroll 4");
+                match self.g.spread {
+                    Spread::Columns if pass.body.len() <= SHORT_BODY => self.line("#pragma unroll 8"),
+                    Spread::Columns if pass.body.len() <= SHORT_COLUMN => self.line("#pragma unroll 4"),
+                    Spread::Rows if pass.body.len() <= SHORT_BODY => self.line("#pragma unroll 4"),
+                    _ => {}
                 }
                 self.open(format!("for (idx r = {start}; r < {limit}; r += {}) {{", y * lanes));
             }
         }
         self.decode(&pass.axes, "r");
         self.in_loop = true;
-        self.lane = pass.axes.last().map(|axis| axis.var.clone());
+        let lane = if columns { self.kernel.axes.last() } else { pass.axes.last() };
+        self.lane = lane.map(|axis| axis.var.clone());
         self.body(&pass.body, known.map(|_| "k"))?;
         self.lane = None;
         self.in_loop = false;
@@ -131,14 +160,19 @@ impl Emitter<'_> {
         let (op, dtype) = self.reduction(val);
         let functor = reduce::functor(op, dtype);
         let (x, y) = (self.g.x, self.g.y);
-        let mine = format!("a{}", val.0);
+        let mine = self.running(val);
         let shared = if self.shared_bytes > 0 { "shared" } else { "nullptr" };
         let all = match self.g.spread {
             _ if y == 1 => mine,
             Spread::Columns => format!("reduce_columns<{x}, {y}>({mine}, {functor}, {shared})"),
             _ => format!("reduce_rows<{y}>({mine}, {functor}, {shared})"),
         };
-        self.declare_result(val, reduce::finished(op, all, dtype));
+        let all = reduce::finished(op, all, dtype);
+        if self.has_column_lanes() {
+            self.line("#pragma unroll");
+            return self.line(format!("for (int l = 0; l < {}; ++l) w{}[l] = {all};", self.g.lanes, val.0));
+        }
+        self.declare_result(val, all);
     }
 
     fn declare_result(&mut self, val: Val, text: String) {
