@@ -9,6 +9,9 @@ const GUESS: i64 = 256;
 /// A value behind more operations than this is not computed again from their start.
 const LONGEST_CHAIN: u32 = 32;
 
+/// Less than this is written in no time beside a launch.
+const SMALL: u64 = 1 << 16;
+
 fn estimate(size: &Sym) -> u64 {
     let guess = size.eval(&|v| Some(GUESS.clamp(v.lo(), v.hi().max(v.lo())))).unwrap_or(i64::MAX >> 20);
     guess.max(1) as u64
@@ -55,6 +58,8 @@ pub struct Fixed<'a> {
     /// Made by a kernel of the forward graph, and read by another behind a call.
     carried: Vec<bool>,
     depth: Vec<u32>,
+    /// Made of a reduction, one number of it for one of theirs.
+    statistic: Vec<bool>,
     level: Level,
 }
 
@@ -81,7 +86,9 @@ impl<'a> Fixed<'a> {
         let count = graph.nodes.len();
         let none = || vec![false; count];
         let carried = carried(graph, forward);
-        let mut fixed = Fixed { graph, read_before: none(), read_behind: none(), carried, depth: vec![0; count], level };
+        let statistic = statistics(graph);
+        let mut fixed =
+            Fixed { graph, read_before: none(), read_behind: none(), carried, depth: vec![0; count], statistic, level };
         for id in graph.ids().filter(|id| graph.node(*id).op.is_call()) {
             for arg in &graph.node(id).args {
                 let base = view_base(graph, *arg).index();
@@ -112,7 +119,12 @@ impl<'a> Fixed<'a> {
     pub fn is_written(&self, id: NodeId) -> bool {
         let op = &self.graph.node(id).op;
         let in_memory = op.is_call() || matches!(op, Op::Project(_) | Op::Reduce { .. } | Op::Scan { .. } | Op::IndexPut { .. });
-        in_memory || self.read_before[id.index()] || self.carried[id.index()]
+        in_memory || self.read_before[id.index()] || self.carried[id.index()] || self.is_statistic(id)
+    }
+
+    /// Whether a value is a few numbers that the kernel of a reduction has at hand when it ends: to compute it again takes another.
+    fn is_statistic(&self, id: NodeId) -> bool {
+        self.statistic[id.index()] && bytes(self.graph.ty(id)) < SMALL
     }
 
     pub fn is_fixed(&self, id: NodeId) -> bool {
@@ -130,6 +142,21 @@ impl<'a> Fixed<'a> {
             _ => self.level == Level::Cheap && self.read_before[id.index()] && self.read_behind[id.index()],
         }
     }
+}
+
+/// Reductions, and what is made of their results alone, number by number.
+fn statistics(graph: &Graph) -> Vec<bool> {
+    let mut found = vec![false; graph.nodes.len()];
+    for id in graph.ids() {
+        let node = graph.node(id);
+        let of_one = || node.args.iter().any(|arg| found[arg.index()]);
+        found[id.index()] = match &node.op {
+            Op::Reduce { .. } => true,
+            Op::Point(_) | Op::Cast | Op::Reshape | Op::Permute(_) => of_one(),
+            _ => false,
+        };
+    }
+    found
 }
 
 /// A sum that layer after layer is added to is in memory, though no call reads it.

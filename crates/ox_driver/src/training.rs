@@ -4,13 +4,14 @@ use crate::dump::Dump;
 use crate::options::Options;
 use crate::pipeline::{CompileError, Compiled, compile_into, stage};
 use ox_autodiff::{Joint, Source, Split, Undifferentiable, Wanted, joint, partition};
-use ox_ir::Graph;
+use ox_ir::{Device, Graph, Op};
 use ox_optimise::OptimiseOptions;
+use ox_optimise::passes::factor_sums::factor_sums;
 use ox_optimise::passes::flash_mask::flash_mask;
 use ox_optimise::passes::remove_dead::remove_dead;
 use ox_optimise::passes::simplify::simplify;
 use ox_runtime::HostCalls;
-use ox_schedule::ScheduleOptions;
+use ox_schedule::{ScheduleOptions, Target};
 use std::sync::Arc;
 
 pub struct Training {
@@ -77,15 +78,18 @@ fn differentiate(graph: &Graph, wanted: &Wanted, options: &Options, dump: &Dump)
     let joint = stage("autodiff", || Ok(simplified(joint)))?;
     dump.write("2-simplified.txt", &joint);
     let split = stage("autodiff", || Ok(partition(&joint, f64::from(options.activation_memory_budget) / 1000.0)))?;
-    let split = stage("autodiff", || Ok(laid_out(split)))?;
+    let on_cpu = graph.nodes.iter().all(|node| node.ty.device == Device::Cpu);
+    let target = if on_cpu { Target::Cpu } else { Target::Gpu };
+    let split = stage("autodiff", || Ok(laid_out(split, target)))?;
     dump.write("3-split.txt", &split);
     Ok(split)
 }
 
 /// What is saved lies as the forward graph makes it.
-fn laid_out(mut split: Split) -> Split {
+fn laid_out(mut split: Split, target: Target) -> Split {
     let optimised = ox_optimise::optimise(split.forward.clone(), &OptimiseOptions::default());
-    let layouts = ox_schedule::natural_layouts(&optimised, split.outputs, &ScheduleOptions::default());
+    let layouts =
+        ox_schedule::natural_layouts(&optimised, split.outputs, &ScheduleOptions { target, ..ScheduleOptions::default() });
     for (n, strides) in layouts.into_iter().enumerate() {
         split.forward.outputs[split.outputs + n].strides = strides.clone();
         let place = split.sources.iter().position(|source| *source == Source::Saved(n as u32));
@@ -95,6 +99,20 @@ fn laid_out(mut split: Split) -> Split {
 }
 
 fn simplified(joint: Joint) -> Joint {
-    let graph = flash_mask(simplify(joint.graph).0).0;
+    let graph = remove_dead(flash_mask(simplify(joint.graph).0).0);
+    let behind = of_gradients(&graph, joint.inputs);
+    let graph = factor_sums(graph, |id| behind[id.index()]).0;
     Joint { graph: remove_dead(graph), ..joint }
+}
+
+/// Which nodes depend on a gradient that comes in: an input behind the first `inputs`.
+fn of_gradients(graph: &Graph, inputs: usize) -> Vec<bool> {
+    let mut behind = vec![false; graph.nodes.len()];
+    for (n, node) in graph.nodes.iter().enumerate() {
+        behind[n] = match node.op {
+            Op::Input(input) => input as usize >= inputs,
+            _ => node.args.iter().any(|arg| behind[arg.index()]),
+        };
+    }
+    behind
 }

@@ -4,6 +4,7 @@ mod activations;
 pub mod align_products;
 mod attention_mask;
 pub mod drop_gradients;
+pub mod factor_sums;
 pub mod flash_mask;
 pub mod flatten_matmul;
 pub mod fold_channels;
