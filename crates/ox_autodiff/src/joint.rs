@@ -4,7 +4,7 @@ use crate::active::{reached, requires_grad};
 use crate::prepare::prepare;
 use ox_ir::graph::{Args, Combine, GraphInput, GraphOutput, Node, NodeId, Op, ReduceOp, Shape, contiguous_strides};
 use ox_ir::{DType, Device, Graph, Scalar, Sym};
-use ox_ops::derive::{Gradients, Site, derive};
+use ox_ops::derive::{FusedAttention, Gradients, Site, derive};
 use ox_ops::{Builder, OpError, OpResult};
 
 /// Between which inputs and outputs gradients are asked for: the inputs that require grad, and the outputs that will have one.
@@ -12,6 +12,8 @@ use ox_ops::{Builder, OpError, OpResult};
 pub struct Wanted {
     pub inputs: Vec<bool>,
     pub outputs: Vec<bool>,
+    /// The kernels that attention on a GPU may be.
+    pub attention: FusedAttention,
 }
 
 /// A node that has no derivative although a gradient reaches it. It is a node of the graph that was given.
@@ -106,6 +108,8 @@ impl<'a> Work<'a> {
             let args: Args = node.args.iter().map(|arg| self.renamed[arg.index()]).collect();
             self.b.stand_at(node.location);
             let new = match &node.op {
+                // A call that is made for its derivative gives the value, too.
+                Op::Graft if matches!(self.b.graph().node(args[1]).op, Op::Project(_)) => args[1],
                 Op::Detach | Op::Graft => args[0],
                 _ => self.b.copy(node, args),
             };

@@ -19,7 +19,8 @@ pub fn prepare(graph: &Graph, wanted: &Wanted) -> Result<Prepared, Undifferentia
     }
     let active = requires_grad(graph, wanted);
     let reached = reached(graph, wanted, &active);
-    let mut b = Builder::resume(Graph { nodes: Vec::new(), ..graph.clone() }, Device::Cpu);
+    let device = graph.inputs.iter().map(|input| input.ty.device).find(|d| *d != Device::Cpu).unwrap_or_default();
+    let mut b = Builder::resume(Graph { nodes: Vec::new(), ..graph.clone() }, device);
     let (mut renamed, mut origin): (Vec<NodeId>, Vec<NodeId>) = (Vec::new(), Vec::new());
     for id in graph.ids() {
         let node = graph.node(id);
@@ -28,7 +29,7 @@ pub fn prepare(graph: &Graph, wanted: &Wanted) -> Result<Prepared, Undifferentia
         renamed.push(match &node.op {
             Op::Attention(attrs) if reached[id.index()] => {
                 let of_mask = node.args.get(3).is_some_and(|mask| active[mask.index()]);
-                differentiable_attention(&mut b, attrs, &args, of_mask).map_err(|error| refuse(id, error))?
+                differentiable_attention(&mut b, attrs, &args, of_mask, wanted.attention).map_err(|error| refuse(id, error))?
             }
             _ => b.copy(node, args),
         });

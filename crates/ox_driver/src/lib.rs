@@ -26,6 +26,7 @@ pub use options::{Mode, OptionValue, Options, OptionsError, nearest};
 pub use ox_autodiff::{Joint, Source, Undifferentiable, Wanted, gradient_graph};
 pub use ox_codegen_cpu::forget_code;
 pub use ox_ir::failure::{Panic, guarded};
+pub use ox_ops::derive::FusedAttention;
 pub use pipeline::{CompileError, Compiled, compile};
 pub use program::{Prepared, Program};
 pub use race::{Outcome, Race, Turn};

@@ -125,6 +125,7 @@ abi! {
         cblas_sgemm_pack_get_size(i32, i32, i32, i32) -> usize;
         cblas_sgemm_pack(i32, i32, i32, i32, i32, i32, f32, *const f32, i32, *mut f32);
         cblas_sgemm_compute(i32, i32, i32, i32, i32, i32, *const f32, i32, *const f32, i32, f32, *mut f32, i32);
+        aoti_torch_new_uninitialized_tensor(*mut Handle) -> Code;
         torch_call_dispatcher(Text, Text, *mut StableIValue, u64) -> Code;
         aoti_record_function_start(Text, *mut c_void, *const *mut c_void, u64, *mut *mut c_void) -> Code;
         aoti_record_function_end(*mut c_void) -> Code;

@@ -12,6 +12,7 @@ pub fn all_wanted(graph: &Graph) -> Wanted {
     Wanted {
         inputs: graph.inputs.iter().enumerate().map(|(n, input)| input.ty.dtype.is_float() && !written(n)).collect(),
         outputs: graph.outputs.iter().map(|output| graph.ty(output.value).dtype.is_float()).collect(),
+        attention: Default::default(),
     }
 }
 

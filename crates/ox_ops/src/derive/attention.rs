@@ -1,22 +1,41 @@
 //! Attention under autograd: torch's flash kernel with the logarithms of its sums, which its derivative needs; where that kernel does
 //! not take the arguments, products and a softmax written out.
 
+use super::fused::{Fused, FusedAttention, heads_inside};
 use super::{Gradients, Site};
 use crate::builder::Builder;
 use crate::error::{OpError, OpResult};
 use crate::surface::{Operand, softmax_along};
-use ox_ir::graph::{Arg, AttentionAttrs, Callee, Library, LibraryOut, NodeId, ReduceOp, Shape, contiguous_strides};
-use ox_ir::{DType, Device, PointOp, Scalar, Sym, TensorType};
+use ox_ir::graph::{Arg, AttentionAttrs, Callee, Library, LibraryOut, NodeId, Op, ReduceOp, contiguous_strides};
+use ox_ir::{DType, Device, PointOp, Scalar, Sym};
 
 pub const FORWARD: &str = "aten::_scaled_dot_product_flash_attention_for_cpu";
 const BACKWARD: &str = "aten::_scaled_dot_product_flash_attention_for_cpu_backward";
 
 /// The same attention, of ops that have derivatives. `mask_grad`: the mask's gradient is asked for.
-pub fn differentiable(b: &mut Builder, attrs: &AttentionAttrs, args: &[NodeId], mask_grad: bool) -> OpResult<NodeId> {
+pub fn differentiable(
+    b: &mut Builder,
+    attrs: &AttentionAttrs,
+    args: &[NodeId],
+    mask_grad: bool,
+    may: FusedAttention,
+) -> OpResult<NodeId> {
     if b.ty(args[0]).device != Device::Cpu {
-        return Err(OpError::unsupported("the derivative of attention on a GPU is torch's"));
+        return on_gpu(b, attrs, args, mask_grad, may);
     }
     if mask_grad || !flash_takes(b, args) { spelt_out(b, attrs, args) } else { flash(b, attrs, args) }
+}
+
+fn on_gpu(b: &mut Builder, attrs: &AttentionAttrs, args: &[NodeId], mask_grad: bool, may: FusedAttention) -> OpResult<NodeId> {
+    match Fused::choose(b, attrs, args, may).filter(|_| !mask_grad) {
+        Some(kernel) => {
+            let mask = args.get(3).map(|mask| additive(b, *mask, b.dtype(args[0]))).transpose()?;
+            kernel.call(b, attrs, &args[..3], mask)
+        }
+        // Padded, a fused kernel might take it.
+        None if b.dtype(args[0]).size() == 2 => Err(OpError::unsupported("the derivative of this attention is torch's")),
+        None => spelt_out(b, attrs, args),
+    }
 }
 
 /// As eager chooses it.
@@ -31,6 +50,11 @@ fn flash_takes(b: &Builder, args: &[NodeId]) -> bool {
 fn additive(b: &mut Builder, mask: NodeId, dtype: DType) -> OpResult<NodeId> {
     if b.dtype(mask) != DType::Bool {
         return Ok(b.cast(mask, dtype));
+    }
+    if b.graph().node(mask).op == Op::Expand {
+        let (inner, whole) = (b.graph().node(mask).args[0], b.shape(mask));
+        let inner = additive(b, inner, dtype)?;
+        return b.expand(inner, &whole);
     }
     let shape = b.shape(mask);
     let (zero, least) = (b.full(Scalar::Float(0.0), dtype, &shape), b.full(Scalar::Float(f64::NEG_INFINITY), dtype, &shape));
@@ -58,14 +82,6 @@ fn flash(b: &mut Builder, attrs: &AttentionAttrs, args: &[NodeId]) -> OpResult<N
 fn options(mask: Option<u32>, scale: Option<Scalar>) -> Vec<(String, Arg)> {
     let scale = scale.map_or(Arg::None, Arg::Float);
     vec![("attn_mask".into(), mask.map_or(Arg::None, Arg::Tensor)), ("scale".into(), scale)]
-}
-
-/// torch's kernel writes the heads of one position side by side.
-fn heads_inside(ty: TensorType) -> LibraryOut {
-    let [heads, rows, width] = [&ty.shape[1], &ty.shape[2], &ty.shape[3]];
-    let row = heads * width;
-    let strides = Shape::from_iter([rows * &row, width.clone(), row, Sym::ONE]);
-    LibraryOut { strides, ty }
 }
 
 /// The derivative of the flash kernel's call.

@@ -1,7 +1,7 @@
 //! Calls of torch's operators that have a derivative: by another operator of torch's, or by Ops. The rest is differentiated by torch
 //! itself: the graph is cut there.
 
-use super::{Gradients, Site, attention, contract, operators};
+use super::{Gradients, Site, attention, contract, fused, operators};
 use crate::builder::Builder;
 use crate::error::{OpError, OpResult};
 use crate::surface::wrap_dim;
@@ -12,6 +12,9 @@ type Rule = fn(&mut Builder, &Site<'_>, &Library) -> OpResult<Gradients>;
 
 const RULES: &[(&str, Rule)] = &[
     (attention::FORWARD, attention::flash_backward),
+    (fused::CUDNN, fused::backward),
+    (fused::FLASH, fused::backward),
+    (fused::EFFICIENT, fused::backward),
     ("aten::sort", |b, site, call| selection(b, site, dim_of(call, 1)?)),
     ("aten::topk", |b, site, call| selection(b, site, dim_of(call, 2)?)),
     ("aten::kthvalue", |b, site, call| selection(b, site, dim_of(call, 2)?)),

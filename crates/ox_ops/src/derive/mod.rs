@@ -6,6 +6,7 @@
 mod assembly;
 mod attention;
 mod contract;
+mod fused;
 mod library;
 mod operators;
 mod pick;
@@ -20,6 +21,7 @@ use ox_ir::graph::{Node, NodeId, Op, ReduceOp};
 use ox_ir::{Scalar, Sym};
 
 pub use attention::differentiable as differentiable_attention;
+pub use fused::FusedAttention;
 
 /// A node whose result has a gradient.
 pub struct Site<'a> {

@@ -6,8 +6,15 @@ use crate::rewriter::{Fired, Rewriter};
 use ox_ir::graph::{Arg, Graph, Library, Node, NodeId, Op};
 use ox_ir::{DType, PointOp};
 
-const FORWARD: &str = "aten::_scaled_dot_product_flash_attention_for_cpu";
-const BACKWARD: &str = "aten::_scaled_dot_product_flash_attention_for_cpu_backward";
+/// Calls with a mask: where it stands among the tensors, and `is_causal` among the arguments.
+const CALLS: &[(&str, usize, usize)] = &[
+    ("aten::_scaled_dot_product_flash_attention_for_cpu", 3, 4),
+    ("aten::_scaled_dot_product_flash_attention_for_cpu_backward", 6, 7),
+    ("aten::_scaled_dot_product_cudnn_attention", 3, 6),
+    ("aten::_scaled_dot_product_cudnn_attention_backward", 6, 14),
+    ("aten::_scaled_dot_product_efficient_attention", 3, 6),
+    ("aten::_scaled_dot_product_efficient_attention_backward", 6, 11),
+];
 
 pub fn flash_mask(graph: Graph) -> (Graph, Fired) {
     Rewriter::new().rebuild_with("flash-mask", graph, know_mask)
@@ -15,11 +22,7 @@ pub fn flash_mask(graph: Graph) -> (Graph, Fired) {
 
 fn know_mask(graph: &mut Rewriter, node: &Node) -> Option<NodeId> {
     let Op::Library(library) = &node.op else { return None };
-    let (mask_at, causal_at) = match library.callee.name() {
-        FORWARD => (3, 4),
-        BACKWARD => (6, 7),
-        _ => return None,
-    };
+    let (_, mask_at, causal_at) = *CALLS.iter().find(|(name, ..)| *name == library.callee.name())?;
     let mask = *node.args.get(mask_at)?;
     let causal = match graph.constant(mask) {
         Some(nothing) if nothing.as_f64() == 0.0 => library.args[causal_at].clone(),
@@ -28,7 +31,9 @@ fn know_mask(graph: &mut Rewriter, node: &Node) -> Option<NodeId> {
     };
     let mut known: Library = (**library).clone();
     known.args[causal_at] = causal;
-    known.kwargs.iter_mut().filter(|(name, _)| name == "attn_mask").for_each(|(_, arg)| *arg = Arg::None);
+    let given = Arg::Tensor(mask_at as u32);
+    let args = known.args.iter_mut().chain(known.kwargs.iter_mut().map(|(_, arg)| arg));
+    args.filter(|arg| **arg == given).for_each(|arg| *arg = Arg::None);
     Some(graph.make(Op::Library(Box::new(known)), node.args[..mask_at].iter().copied(), node.ty.clone()))
 }
 

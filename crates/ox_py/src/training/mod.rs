@@ -4,15 +4,18 @@
 //! - `reach`: between which inputs and results gradients flow.
 //! - `backward`: the program for the gradients that there are; `chosen`: which of them are asked for.
 //! - `again`: second derivatives by eager; `second`: those of graphs with random numbers of our own.
+//! - `attention`: which of torch's kernels for it a GPU has.
 //! - here: the callable, and its forward.
 
 mod again;
+mod attention;
 mod backward;
 mod chosen;
 mod reach;
 mod second;
 mod views;
 
+pub use attention::fused_attention;
 pub use backward::Backward;
 pub use reach::{Again, has_effects, reach};
 pub use second::Second;

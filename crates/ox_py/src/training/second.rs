@@ -71,14 +71,19 @@ impl TrainingCallable {
 
     fn differentiated(&self, py: Python<'_>) -> PyResult<Second> {
         let (of, host) = (&self.backward, self.backward.host.clone());
-        let wanted = Wanted { inputs: self.gradients.inputs.clone(), outputs: self.gradients.outputs.clone() };
+        let wanted = Wanted {
+            inputs: self.gradients.inputs.clone(),
+            outputs: self.gradients.outputs.clone(),
+            attention: Default::default(),
+        };
         let first = gradient_graph(&self.native.graph, &wanted).map_err(|at| refused(&at.to_string()))?;
         let Joint { graph, tangents, gradients: places, .. } = first;
         // All that has a gradient, and the gradients that come in.
         let mut inputs = wanted.inputs;
         inputs.resize(graph.inputs.len(), true);
         let gradients = Gradients { outputs: vec![true; graph.outputs.len()], inputs, origins: Vec::new(), ambient: true };
-        let wanted = Wanted { inputs: gradients.inputs.clone(), outputs: gradients.outputs.clone() };
+        let wanted =
+            Wanted { inputs: gradients.inputs.clone(), outputs: gradients.outputs.clone(), attention: Default::default() };
         let compiled = py.detach(|| compile_training(&graph, &wanted, &of.options, host.clone())).map_err(failed)?;
         let Training { forward, backward, graph: of_gradients, sources, gradients: its, .. } = compiled;
         let backward = Backward {

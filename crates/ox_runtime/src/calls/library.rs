@@ -1,6 +1,7 @@
 //! Calls of any operator: through the dispatcher where the ABI can carry the arguments, else by the host.
 
 use super::dispatch::{self, call};
+use super::fused_attention::FusedAttention;
 use super::schema::{Kind, Schema};
 use super::stable_ivalue::{Value, take_tensor, take_tensor_list};
 use super::{CallStep, InGraphs};
@@ -75,6 +76,7 @@ struct Native {
 pub struct LibraryStep {
     library: Library,
     native: Option<Native>,
+    attention: Option<FusedAttention>,
     ins: Vec<Operand>,
     outs: Vec<usize>,
     /// Something complex goes in or comes out.
@@ -91,16 +93,21 @@ impl LibraryStep {
             return Err(RunError::bug(format!("{:?} has {} outputs and {} inputs", library.callee, outs.len(), ins.len())));
         }
         let native = native(p, library);
-        let lasting = native.is_none() || !is_builtin(library);
+        let attention = FusedAttention::of(library);
+        let lasting = native.is_none() && attention.is_none() || !is_builtin(library);
         let bufs = ins.iter().map(|v| v.buf.index()).chain(outs.iter().copied());
         let complex = bufs.filter_map(|b| p.buffers.get(b)).any(|b| b.layout.dtype.is_complex());
         let ins = ins.iter().map(|v| p.operand_of(v)).collect::<Result<_, _>>()?;
         let once = library.effect && !is_repeatable(p.host, library);
-        let in_graphs = in_graphs(p, library, native.is_some(), once);
-        Ok(LibraryStep { library: library.clone(), native, ins, outs: outs.to_vec(), complex, lasting, once, in_graphs })
+        let in_graphs = in_graphs(p, library, native.is_some() || attention.is_some(), once);
+        let (library, outs) = (library.clone(), outs.to_vec());
+        Ok(LibraryStep { library, native, attention, ins, outs, complex, lasting, once, in_graphs })
     }
 
     fn call(&self, run: &Run<'_>, tensors: &[Handle]) -> Result<Vec<Tensor>, RunError> {
+        if let Some(attention) = &self.attention {
+            return attention.call(tensors);
+        }
         match &self.native {
             // SAFETY: the values were bound to the operator's schema.
             Some(native) => unsafe { native.call(run, tensors) },

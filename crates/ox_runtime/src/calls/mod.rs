@@ -3,6 +3,7 @@
 mod attention;
 mod conv;
 pub(crate) mod dispatch;
+pub(crate) mod fused_attention;
 pub(crate) mod library;
 mod matmul;
 pub(crate) mod pack;

@@ -153,6 +153,7 @@ fn coerce(arg: &Arg, ty: &Kind, eval: &dyn Fn(&Sym) -> Option<i64>, abi: &Abi) -
         }
         (Kind::List(inner, Some(length)), single) => Value::List(vec![coerce(single, inner, eval, abi)?; *length]),
         (Kind::Tensor, Arg::Tensor(at)) => Value::Tensor(*at),
+        (Kind::Tensor, Arg::None) => Value::Undefined,
         (Kind::Int, Arg::Int(sym)) => Value::Int(eval(sym)?),
         (Kind::Int, Arg::Bool(b)) => Value::Int(*b as i64),
         (Kind::Int, Arg::Float(Scalar::Int(n))) => Value::Int(*n),
@@ -241,6 +242,7 @@ mod tests {
         );
         assert!(!Schema::parse("aten::size.int(Tensor self, int dim) -> int").unwrap().returns_tensors());
         assert!(Schema::parse("aten::_assert(Tensor self) -> ()").unwrap().returns_tensors());
+        assert!(!Schema::parse("aten::f(Tensor self) -> (Tensor out, SymInt max_q, Tensor)").unwrap().returns_tensors());
     }
 
     #[test]

@@ -15,6 +15,8 @@ pub enum Value {
     Some(Box<Value>),
     /// Place in the call's list of tensors.
     Tensor(u32),
+    /// A tensor that is none, where a schema has no optional one.
+    Undefined,
     Int(i64),
     Float(f64),
     Bool(bool),
@@ -43,6 +45,7 @@ impl Value {
                 abi.new_boxed(inner).ok_or_else(|| RunError::bug("no operator new in libtorch"))? as StableIValue
             }
             Value::Tensor(at) => new_reference(abi, tensors, *at as usize)?,
+            Value::Undefined => undefined(abi)?,
             Value::Int(n) => *n as u64,
             Value::Float(x) => x.to_bits(),
             Value::Bool(b) => *b as u64,
@@ -57,6 +60,7 @@ impl Value {
     pub fn is_encodable(&self, abi: &Abi) -> bool {
         match self {
             Value::Some(inner) => inner.is_encodable(abi),
+            Value::Undefined => abi.aoti_torch_new_uninitialized_tensor.is_some(),
             Value::Str(_) => abi.torch_new_string_handle.is_some(),
             Value::List(items) => abi.torch_new_list_reserve_size.is_some() && items.iter().all(|i| i.is_encodable(abi)),
             _ => true,
@@ -68,6 +72,13 @@ fn new_reference(abi: &Abi, tensors: &[Handle], at: usize) -> Result<StableIValu
     let handle = *tensors.get(at).ok_or_else(|| RunError::bug(format!("a call names tensor {at} of {}", tensors.len())))?;
     // SAFETY: the handles of a call are valid while it is made.
     let tensor = make("new_tensor_handle", |out| unsafe { (abi.aoti_torch_new_tensor_handle)(handle, out) })?;
+    Ok(tensor.into_raw() as StableIValue)
+}
+
+fn undefined(abi: &Abi) -> Result<StableIValue, RunError> {
+    let new = abi.aoti_torch_new_uninitialized_tensor.ok_or_else(|| RunError::bug("this libtorch has no undefined tensors"))?;
+    // SAFETY: a new handle is returned.
+    let tensor = make("new_uninitialized_tensor", |out| unsafe { new(out) })?;
     Ok(tensor.into_raw() as StableIValue)
 }
 

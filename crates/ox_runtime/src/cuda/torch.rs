@@ -2,6 +2,7 @@
 
 use super::driver::{Driver, Stream};
 use crate::abi::{Code, Ops, mapped, open};
+use crate::calls::fused_attention::Functions;
 use crate::error::RunError;
 use libloading::os::unix::Library;
 use std::ffi::c_void;
@@ -10,6 +11,7 @@ use std::sync::OnceLock;
 
 pub(crate) struct Cuda {
     pub ops: Ops,
+    pub attention: Functions,
     stream: unsafe extern "C" fn(i32, *mut *mut c_void) -> Code,
     new_guard: unsafe extern "C" fn(i32, *mut *mut c_void) -> Code,
     delete_guard: unsafe extern "C" fn(*mut c_void) -> Code,
@@ -29,6 +31,7 @@ fn find() -> Result<Cuda, String> {
     let found = unsafe {
         Cuda {
             ops: Ops::cuda(&library).map_err(missing)?,
+            attention: Functions::find(&library),
             stream: *library.get(b"aoti_torch_get_current_cuda_stream\0").map_err(missing)?,
             new_guard: *library.get(b"aoti_torch_create_cuda_guard\0").map_err(missing)?,
             delete_guard: *library.get(b"aoti_torch_delete_cuda_guard\0").map_err(missing)?,
