@@ -7,8 +7,8 @@ use super::{Bound, Operand, Surface, fresh};
 use crate::builder::Builder;
 use crate::error::{OpError, OpResult};
 use crate::value::Value;
-use ox_ir::graph::{Arg, Bounds, NodeId, ReduceOp};
-use ox_ir::{PointOp, Scalar, Sym};
+use ox_ir::graph::{Arg, Bounds, NodeId, ReduceOp, Shape};
+use ox_ir::{DType, Device, PointOp, Scalar, Sym};
 
 const MAX: &str = "input, kernel_size, stride=None, padding=0, dilation=1, ceil_mode=False, return_indices=False";
 const WITH_INDICES: &str = "input, kernel_size, stride=None, padding=0, dilation=1, ceil_mode=False, return_indices=True";
@@ -128,12 +128,25 @@ fn max_pool(b: &mut Builder, args: &mut Bound, n: usize) -> OpResult<Value> {
     if !b.dtype(x).is_float() {
         return Ok(y.into());
     }
-    let path = first_maximum(b, spread, n)?;
+    let path = match n == 2 && b.ty(x).device != Device::Cpu {
+        // torch's derivative reads what it needs, where ours would write every window.
+        true => {
+            let (call, shape) = by_torch(b, args, x, &windows)?;
+            call.call(b, &[x], &[(b.dtype(x), shape.clone()), (DType::I64, shape)])?[0]
+        }
+        false => first_maximum(b, spread, n)?,
+    };
     Ok(b.graft(y, path)?.into())
 }
 
-/// (values, where each lies in its plane): torch's own kernel.
+/// (values, where each lies in its plane).
 fn with_indices(b: &mut Builder, args: &Bound, x: NodeId, windows: &[Sliding]) -> OpResult<Value> {
+    let (call, shape) = by_torch(b, args, x, windows)?;
+    call.values_and_indices(b, x, shape)
+}
+
+/// torch's own kernel, and the shape of its results.
+fn by_torch(b: &Builder, args: &Bound, x: NodeId, windows: &[Sliding]) -> OpResult<(Operator, Shape)> {
     let names = ["aten::max_pool1d_with_indices", "aten::max_pool2d_with_indices", "aten::max_pool3d_with_indices"];
     let list = |of: fn(&Sliding) -> i64| ints(windows.iter().map(|w| Sym::from(of(w))));
     let lists = [list(|w| w.size), list(|w| w.stride), list(|w| w.padding), list(|w| w.dilation)];
@@ -143,7 +156,7 @@ fn with_indices(b: &mut Builder, args: &Bound, x: NodeId, windows: &[Sliding]) -
     for (size, window) in shape[first..].iter_mut().zip(windows) {
         *size = window.count.clone();
     }
-    Operator::new(names[windows.len() - 1], "", lists.into_iter().chain([ceil])).values_and_indices(b, x, shape)
+    Ok((Operator::new(names[windows.len() - 1], "", lists.into_iter().chain([ceil])), shape))
 }
 
 /// The first of the largest elements of each window, which is the one that gets the gradient.
