@@ -56,6 +56,18 @@ pub fn as_strided(base: TensorRef<'_>, sizes: &[i64], strides: &[i64], offset: i
     unsafe { call_for_tensor(abi()?, c"aten::as_strided", c"", &values, &[base.handle()]) }
 }
 
+/// Copies each of the tensors to the one at the same place, in one call.
+pub fn copy_each(targets: &[Handle], values: &[Handle]) -> Result<(), RunError> {
+    let count = targets.len() as u32;
+    let list = |range: std::ops::Range<u32>| Value::List(range.map(Value::Tensor).collect());
+    let all: Vec<Handle> = targets.iter().chain(values).copied().collect();
+    // SAFETY: _foreach_copy_(Tensor(a!)[] self, Tensor[] src, bool non_blocking=False) -> ()
+    unsafe {
+        call(abi()?, c"aten::_foreach_copy_", c"", &[list(0..count), list(count..2 * count), Value::Bool(false)], &all, 0)?
+    };
+    Ok(())
+}
+
 /// The tensor without lazy conjugation or negation.
 pub fn resolve(tensor: Tensor) -> Result<Tensor, RunError> {
     let abi = abi()?;

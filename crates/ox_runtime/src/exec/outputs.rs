@@ -100,16 +100,21 @@ impl Run<'_> {
             sources.push(if write.early { Some(source.duplicate()?) } else { None });
         }
         self.spent |= !sources.is_empty();
-        for (write, early) in left().zip(sources) {
-            let target = self.inputs.get(write.input);
-            match early {
-                Some(source) => target.copy_from(source.as_ref())?,
-                None => {
-                    let handle = self.operand(write.from)?;
-                    // SAFETY: as above.
-                    target.copy_from(unsafe { TensorRef::from_handle(handle) })?;
-                }
-            }
+        let (mut targets, mut values) = (Vec::new(), Vec::new());
+        for (write, early) in left().zip(&sources) {
+            targets.push(self.inputs.get(write.input).handle());
+            values.push(match early {
+                Some(source) => source.as_ref().handle(),
+                None => self.operand(write.from)?,
+            });
+        }
+        // On a GPU a copy of its own for every small buffer would cost more than all of them together.
+        if self.device != Device::Cpu && targets.len() > 1 {
+            return dispatch::copy_each(&targets, &values);
+        }
+        for (target, value) in targets.into_iter().zip(values) {
+            // SAFETY: the handles live in the frame, and in `sources`.
+            unsafe { TensorRef::from_handle(target).copy_from(TensorRef::from_handle(value))? };
         }
         Ok(())
     }
