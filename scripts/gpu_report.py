@@ -4,6 +4,7 @@
     python scripts/gpu_report.py --parts cases,bandwidth       # some of it
 
 Writes gpu.md and gpu.json into `--out` (docs/, unless told otherwise). Parts: `cases` (programs against eager), `ops` (torch's OpInfo database on CUDA),
+`gradients` (small training programs against eager: `gpu_training.py`),
 `bandwidth` (kernels over 1 GB against a copy), `models` and `train` (the workloads of benches/ in bf16: inference; forward, backward, AdamW),
 `modes` (inference with recorded graphs, next to torch.compile's). A run is `who` or `who:mode`.
 """
@@ -24,7 +25,7 @@ import time
 import warnings
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
-sys.path[:0] = [str(ROOT / "python"), str(ROOT / "python" / "tests"), str(ROOT / "benches")]
+sys.path[:0] = [str(ROOT / folder) for folder in ("python", "python/tests", "benches", "scripts")]
 
 import torch
 import torch.nn.functional as F
@@ -125,6 +126,12 @@ def run_cases(result):
 
 
 # torch's database of operations.
+
+
+def run_gradients(result):
+    import gpu_training
+
+    result["gradients"] = gpu_training.check(compiled)
 
 
 def ops_shard(shard, shards, samples):
@@ -342,6 +349,8 @@ def write(result, out):
     lines = [f"# oxytorch on {result['gpu']}", "", f"torch {torch.__version__}, {time.strftime('%Y-%m-%d')}; `{' '.join(result['command'])}`", ""]
     if "cases" in result:
         lines.append(f"Programs against eager: {dict(collections.Counter(r['outcome'] for r in result['cases']))}.\n")
+    if "gradients" in result:
+        lines.append(f"Training programs against eager: {dict(collections.Counter(r['outcome'] for r in result['gradients']))}.\n")
     if "ops" in result:
         lines.append(f"OpInfo on CUDA: {result['ops']['counts']}, wrong: {len(result['ops']['wrong'])}.\n")
     if "bandwidth" in result:
@@ -360,7 +369,7 @@ def write(result, out):
 
 def arguments():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--parts", default="cases,ops,bandwidth,models,train,modes")
+    parser.add_argument("--parts", default="cases,gradients,ops,bandwidth,models,train,modes")
     parser.add_argument("--models", default=",".join(GPU_SIZES))
     parser.add_argument("--runs", default="eager,inductor,inductor:reduce-overhead,oxyfx,oxytorch")
     parser.add_argument("--iters", type=int, default=30)
@@ -384,7 +393,7 @@ def main():
     if not torch.cuda.is_available():
         return print("there is no GPU here")
     result = dict(gpu=torch.cuda.get_device_name(), command=["python", *sys.argv])
-    parts = dict(cases=lambda: run_cases(result), ops=lambda: run_ops(result, given), bandwidth=lambda: run_bandwidth(result))
+    parts = dict(cases=lambda: run_cases(result), gradients=lambda: run_gradients(result), ops=lambda: run_ops(result, given), bandwidth=lambda: run_bandwidth(result))
     parts |= {part: functools.partial(run_models, result, given, part) for part in MODEL_PARTS}
     for part in given.parts.split(","):
         start = time.perf_counter()

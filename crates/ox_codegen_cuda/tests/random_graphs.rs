@@ -28,7 +28,7 @@ fn cases(ordered: bool, multiprocessors: u32) -> Vec<Case> {
         let config = RandomConfig { symbolic: seed % 2 == 1, ..RandomConfig::default() };
         let graph = random_graph(seed, &config);
         let optimised = if seed % 4 < 2 { graph.clone() } else { ox_optimise::optimise(graph.clone(), &Default::default()) };
-        let target = if seed % 3 == 0 { ox_schedule::Target::Cpu } else { ox_schedule::Target::Gpu };
+        let target = if seed.is_multiple_of(3) { ox_schedule::Target::Cpu } else { ox_schedule::Target::Gpu };
         let options = ox_schedule::ScheduleOptions { target, ..Default::default() };
         let plan = ox_schedule::schedule(&optimised, &options).unwrap();
         let text = |(n, kernel): (usize, &Kernel)| {

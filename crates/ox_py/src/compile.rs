@@ -6,7 +6,7 @@ use crate::fx::{How, Imported, Refusal, fixed_sizes, hints_of, import};
 use crate::kernels::log_kernels;
 use crate::pieces::{self, Pieces, Step};
 use crate::report::{LastCompile, remember};
-use crate::training::{Again, Backward, TrainingCallable, Views, reach};
+use crate::training::{Again, Backward, TrainingCallable, Views, fused_attention, reach};
 use crate::watched::watched;
 use ox_capture::is_interrupt;
 use ox_driver::{CompileError, OptionValue, Options, Panic, Race, Training, TrainingError, Wanted, guarded};
@@ -141,10 +141,6 @@ impl Job<'_> {
             return self.refused(gm, Refusal::unsupported("writes in a checkpointed function"));
         }
         if imported.gradients.outputs.contains(&true) {
-            // It would be right, but slower than eager: reductions of backward passes and calls that cut the graph are in the way.
-            if imported.graph.inputs.iter().any(|input| input.ty.device != Device::Cpu) {
-                return self.refused(gm, Refusal::unsupported("training on a GPU is not compiled yet"));
-            }
             return self.training(gm, example_inputs, imported, import);
         }
         let Imported { graph, slots, constants, outputs, host, python_calls, pinned, weights, .. } = imported;
@@ -183,7 +179,8 @@ impl Job<'_> {
         let Some(views) = Views::take(&mut graph, &gradients.inputs, &mut gradients.outputs) else {
             return self.refused(gm, Refusal::unsupported("results that share memory in part"));
         };
-        let wanted = Wanted { inputs: gradients.inputs.clone(), outputs: gradients.outputs.clone() };
+        let attention = fused_attention(py, &graph);
+        let wanted = Wanted { inputs: gradients.inputs.clone(), outputs: gradients.outputs.clone(), attention };
         let host: Arc<dyn HostCalls> = Arc::new(host.into_host());
         let budget = if self.recomputed { 0 } else { self.options.activation_memory_budget };
         let options = Options { freezing: false, activation_memory_budget: budget, weights, ..self.options.clone() };

@@ -43,7 +43,7 @@ impl Fused {
             return None;
         }
         let (rows, columns) = (&q.shape[2], &k.shape[2]);
-        let flash_sees_it = !attrs.mask && !(attrs.causal && rows != columns);
+        let flash_sees_it = !(attrs.mask || attrs.causal && rows != columns);
         match () {
             _ if may.cudnn && half && width <= 128 && columns.bounds().0 > 1 => Some(Fused::Cudnn),
             _ if may.flash && half && width <= 256 && flash_sees_it => Some(Fused::Flash),
