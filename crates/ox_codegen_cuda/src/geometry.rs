@@ -3,6 +3,7 @@
 //! A block works on `x` outer points with `y` threads each. The heuristics aim at bytes in flight: a thread should have some 16 to 64
 //! bytes under way for each buffer, and the chip should have a few blocks for each of its multiprocessors.
 
+use crate::online;
 use ox_ir::kernel::{Axis, BufRole, Inst, Kernel, Lanes, Pass};
 use ox_ir::{Sym, Var};
 
@@ -117,6 +118,10 @@ fn reads_along(kernel: &Kernel) -> bool {
     votes > 0 || (votes == 0 && kernel.lanes != Lanes::Outer)
 }
 
+fn few_points(kernel: &Kernel, enough: i64) -> bool {
+    kernel.points().as_const().is_some_and(|n| n < enough)
+}
+
 fn many_points(kernel: &Kernel) -> bool {
     kernel.points().bounds().0 >= 1024
 }
@@ -170,8 +175,12 @@ fn rows(kernel: &Kernel, inner: &[Axis], enough: i64) -> Geometry {
         return Geometry { spread: Spread::Rows, x: 1, y: BLOCK, lanes, items: None };
     };
     let packs = (length / lanes).max(1);
-    let few = kernel.points().as_const().is_some_and(|n| n < enough);
-    let each = if few { 1 } else { MOST_ITEMS };
+    if online::find(kernel).is_some_and(|online| online.is_all) && packs > MOST_ITEMS * BLOCK {
+        // Read once: nothing is held, and many rows are under way.
+        let y = if few_points(kernel, enough) { MOST_THREADS } else { BLOCK };
+        return Geometry { spread: Spread::Rows, x: 1, y, lanes, items: None };
+    }
+    let each = if few_points(kernel, enough) { 1 } else { MOST_ITEMS };
     let has_scratch = kernel.bufs.iter().any(|b| matches!(b.role, BufRole::Scratch(_)));
     let (most_threads, most_items) = if has_scratch { (MOST_THREADS, MOST_ITEMS) } else { (THREADS_OF_LONG, MOST_ITEMS_OF_LONG) };
     let mut y = 1;

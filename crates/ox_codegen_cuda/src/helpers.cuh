@@ -303,6 +303,34 @@ struct Prod {
   template <typename T> __device__ T operator()(T a, T b) const { return product_of(a, b); }
 };
 
+//@ MaxSum JoinMaxSum max_sum_of
+/// The largest of some numbers, and the sum of `exp(x - max)` over them.
+struct MaxSum {
+  float max, sum;
+  /// As if `max` had been known beforehand: of numbers that are all -inf nothing is left but NaN.
+  __device__ float total() const { return max == __int_as_float(0xff800000) ? max - max : sum; }
+};
+/// Where all are -inf so far, the exponents are taken as they are: exp(-inf) is 0, and exp(-inf - -inf) would not be forgotten.
+__device__ inline float base_of(float max) { return max == __int_as_float(0xff800000) ? 0.0f : max; }
+struct JoinMaxSum {
+  __device__ MaxSum operator()(MaxSum a, MaxSum b) const {
+    const float max = maximum(a.max, b.max), base = base_of(max);
+    return {max, a.sum * quick_exp(a.max - base) + b.sum * quick_exp(b.max - base)};
+  }
+};
+/// With neighbours (a difference that is large, and so a little off, weighs little): what was summed before is scaled once for all of them.
+template <int N> __device__ inline MaxSum max_sum_of(MaxSum a, const float (&x)[N]) {
+  float max = a.max;
+#pragma unroll
+  for (int n = 0; n < N; ++n) max = maximum(max, x[n]);
+  const float base = base_of(max);
+  float sum = a.sum * quick_exp(a.max - base);
+#pragma unroll
+  for (int n = 0; n < N; ++n) sum += quick_exp(x[n] - base);
+  return {max, sum};
+}
+__device__ inline MaxSum exchange(MaxSum a, int mask) { return {exchange(a.max, mask), exchange(a.sum, mask)}; }
+
 //@ Any All
 struct Any {
   template <typename T> __device__ T operator()(T a, T b) const { return a | b; }

@@ -46,6 +46,24 @@ const CASES: &[Case] = &[
         }",
         &[36000, 36000],
     ),
+    // The largest and the sum of exponentials in one pass, one element at a time and eight.
+    Case(
+        "kernel logsumexp(b0: f32 in, b1: f32 out, b2: f32 out, i0 < 3) lanes=inner parallel {
+          pass i1 < 5003 { v0 = load b0[5003*i0 + i1] v1 = reduce max v0 }
+          pass { store b1[i0] v1 }
+          pass i1 < 5003 { v2 = load b0[5003*i0 + i1] v3 = sub v2 v1 v4 = exp v3 v5 = reduce sum v4 }
+          pass { v6 = log v5 store b2[i0] v6 }
+        }",
+        &[15009, 3, 3],
+    ),
+    Case(
+        "kernel wide_logsumexp(b0: bf16 in, b1: f32 out, i0 < 3) lanes=inner parallel {
+          pass i1 < 9008 { v0 = load b0[9008*i0 + i1] v1 = cast v0 : f32 v2 = reduce max v1 }
+          pass i1 < 9008 { v3 = load b0[9008*i0 + i1] v4 = cast v3 : f32 v5 = sub v4 v2 v6 = exp v5 v7 = reduce sum v6 }
+          pass { v8 = log v7 store b1[i0] v8 }
+        }",
+        &[3 * 9008, 3],
+    ),
     // 1 + erf.
     Case(
         "kernel gelu(b0: bf16 in, b1: bf16 out, i0 < 4096) lanes=outer parallel {
@@ -154,13 +172,39 @@ fn families_mean_what_the_interpreter_says() {
         kernels.iter().enumerate().map(|(n, kernel)| emit(kernel, &format!("k{n}"), &options).unwrap()).collect();
     let emulator = Emulator::new("families", &sources);
     for ((kernel, source), Case(_, lengths)) in kernels.iter().zip(&sources).zip(CASES) {
-        let mut want = filled(kernel, lengths);
-        let mut bytes: Vec<Vec<u8>> = want.iter().map(to_bytes).collect();
-        interpret_kernel(kernel, &mut want[..], &[]).unwrap();
-        let mut views: Vec<&mut [u8]> = bytes.iter_mut().map(Vec::as_mut_slice).collect();
-        emulator.run(source, source.points.as_const().unwrap(), &mut views, &[]).unwrap();
-        for (want, got) in want.iter().zip(&bytes) {
-            assert_close(&from_bytes(want, got), want);
-        }
+        check(&emulator, kernel, source, filled(kernel, lengths));
     }
+}
+
+fn check(emulator: &Emulator, kernel: &Kernel, source: &Source, mut want: Vec<TensorData>) {
+    let mut bytes: Vec<Vec<u8>> = want.iter().map(to_bytes).collect();
+    interpret_kernel(kernel, &mut want[..], &[]).unwrap();
+    let mut views: Vec<&mut [u8]> = bytes.iter_mut().map(Vec::as_mut_slice).collect();
+    emulator.run(source, source.points.as_const().unwrap(), &mut views, &[]).unwrap();
+    for (want, got) in want.iter().zip(&bytes) {
+        assert_close(&from_bytes(want, got), want);
+    }
+}
+
+/// Rows that hold nothing but -inf, begin with it, and hold inf or NaN: in one pass as in two.
+#[test]
+fn logsumexp_of_infinities() {
+    if !emulate::is_possible() {
+        return eprintln!("skipped: there is no g++");
+    }
+    const LENGTH: usize = 9008;
+    let case = CASES.iter().find(|case| case.0.contains("wide_logsumexp")).unwrap();
+    let kernel = Kernel::parse(&case.0.replace("i0 < 3", "i0 < 5")).unwrap();
+    let source = emit(&kernel, "k", &Options { arch: 90, ordered: false, multiprocessors: 0 }).unwrap();
+    assert!(source.text.contains("max_sum_of"), "{}", source.text);
+    let number = |n: usize| match (n / LENGTH, n % LENGTH) {
+        (0, _) => f64::NEG_INFINITY,
+        (1, at) if at != 8000 => f64::NEG_INFINITY,
+        (2, 7000) => f64::INFINITY,
+        (3, 4321) => f64::NAN,
+        (_, at) => (at % 13) as f64 - 6.0,
+    };
+    let x = TensorData::floats(DType::BF16, &[5 * LENGTH], &(0..5 * LENGTH).map(number).collect::<Vec<_>>());
+    let out = TensorData::floats(DType::F32, &[5], &[0.0; 5]);
+    check(&Emulator::new("infinities", std::slice::from_ref(&source)), &kernel, &source, vec![x, out]);
 }

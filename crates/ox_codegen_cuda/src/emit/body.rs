@@ -33,6 +33,10 @@ impl Emitter<'_> {
         let packs: Vec<Val> = body.iter().copied().filter(|val| self.packs.contains(val)).collect();
         packs.iter().try_for_each(|val| self.load_pack(*val, item))?;
         let name = index::name(&lane);
+        let online = body.iter().copied().find(|val| self.is_online(*val));
+        if let Some(Val(n)) = online {
+            self.line(format!("float x{n}[{lanes}];"));
+        }
         self.line(format!("const idx {name}_0 = {name};"));
         self.line("#pragma unroll");
         self.open(format!("for (int l = 0; l < {lanes}; ++l) {{"));
@@ -41,6 +45,9 @@ impl Emitter<'_> {
             self.inst(*val, item)?;
         }
         self.close();
+        if let Some(Val(n)) = online {
+            self.line(format!("a{n} = max_sum_of(a{n}, x{n});"));
+        }
         packs.iter().try_for_each(|val| self.store_pack(*val))?;
         self.packs.clear();
         Ok(())
@@ -80,6 +87,11 @@ impl Emitter<'_> {
 
     fn is_written(&self, buf: u32, body: &[Val]) -> bool {
         body.iter().any(|val| matches!(self.kernel.inst(*val).inst, Inst::Store { buf: b, .. } if b == buf))
+    }
+
+    /// Whether it is a maximum that is found together with a sum.
+    pub fn is_online(&self, val: Val) -> bool {
+        self.online.is_some_and(|online| online.max == val)
     }
 
     pub fn value(&self, val: Val) -> String {
@@ -142,6 +154,14 @@ impl Emitter<'_> {
 
     /// One element into its accumulator.
     fn accumulate(&mut self, val: Val) -> Result<(), CodegenError> {
+        if let (true, Inst::Reduce { value, .. }) = (self.is_online(val), &self.kernel.inst(val).inst) {
+            let (n, x) = (val.0, self.value(*value));
+            self.line(match self.g.lanes {
+                1 => format!("a{n} = JoinMaxSum()(a{n}, {{{x}, 1.0f}});"),
+                _ => format!("x{n}[l] = {x};"),
+            });
+            return Ok(());
+        }
         let (op, dtype) = self.reduction(val);
         let element = match &self.kernel.inst(val).inst {
             Inst::ReduceArg { value, position, .. } => {

@@ -17,6 +17,7 @@ mod reduce;
 
 use crate::flatten::flatten;
 use crate::geometry::{self, Geometry, Spread};
+use crate::online::{self, Online};
 use crate::{CodegenError, Options};
 use cache::Cache;
 use carried::Carried;
@@ -58,6 +59,8 @@ pub(crate) struct Emitter<'k> {
     shared_bytes: i64,
     cache: Cache,
     carried: Carried,
+    /// Two reductions that are done in one pass.
+    online: Option<Online>,
     /// For a loaded index whose extent may be zero: the variable that says whether there is anything to index.
     validity: FxHashMap<Var, String>,
     /// What must hold for this thread to write here.
@@ -111,6 +114,7 @@ impl<'k> Emitter<'k> {
             shared_bytes: 0,
             cache: Cache::of(kernel, &g),
             carried: Carried::of(kernel, &g),
+            online: online::find(kernel).filter(|online| g.spread == Spread::Rows && (online.is_all || g.items.is_none())),
             validity: FxHashMap::default(),
             guards: Vec::new(),
             dirty: FxHashSet::default(),

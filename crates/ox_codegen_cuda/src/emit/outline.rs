@@ -31,7 +31,11 @@ impl Emitter<'_> {
         self.memory();
         match self.g.spread {
             Spread::Points | Spread::Tiles(_) => self.point()?,
-            Spread::Rows | Spread::Columns => kernel.passes.iter().try_for_each(|pass| self.pass(pass))?,
+            Spread::Rows | Spread::Columns => {
+                let done = self.online.map(|online| online.second);
+                let passes = kernel.passes.iter().enumerate().filter(|(n, _)| Some(*n) != done);
+                passes.map(|(_, pass)| pass).try_for_each(|pass| self.pass(pass))?;
+            }
         }
         self.close();
         Ok(Source {

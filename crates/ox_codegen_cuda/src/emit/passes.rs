@@ -42,6 +42,7 @@ impl Emitter<'_> {
         let (op, dtype) = self.reduction(val);
         let (ty, identity, lanes) = (reduce::running(op, dtype), reduce::identity(op, dtype), self.g.lanes);
         match self.has_column_lanes() {
+            _ if self.is_online(val) => self.line(format!("MaxSum a{} = {{{identity}, 0.0f}};", val.0)),
             true => {
                 self.line(format!("{ty} a{}[{lanes}];", val.0));
                 self.line("#pragma unroll");
@@ -158,7 +159,7 @@ impl Emitter<'_> {
     /// What the threads have found each for itself becomes what they have found together.
     fn finish_reduction(&mut self, val: Val) {
         let (op, dtype) = self.reduction(val);
-        let functor = reduce::functor(op, dtype);
+        let functor = if self.is_online(val) { "JoinMaxSum()" } else { reduce::functor(op, dtype) };
         let (x, y) = (self.g.x, self.g.y);
         let mine = self.running(val);
         let shared = if self.shared_bytes > 0 { "shared" } else { "nullptr" };
@@ -167,6 +168,11 @@ impl Emitter<'_> {
             Spread::Columns => format!("reduce_columns<{x}, {y}>({mine}, {functor}, {shared})"),
             _ => format!("reduce_rows<{y}>({mine}, {functor}, {shared})"),
         };
+        if let Some(online) = self.online.filter(|online| online.max == val) {
+            self.line(format!("const MaxSum r{} = {all};", val.0));
+            self.declare_result(val, format!("r{}.max", val.0));
+            return self.declare_result(online.sum, format!("r{}.total()", val.0));
+        }
         let all = reduce::finished(op, all, dtype);
         if self.has_column_lanes() {
             self.line("#pragma unroll");
