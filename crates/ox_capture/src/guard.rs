@@ -6,7 +6,7 @@ use crate::sizes::SizedSpec;
 use crate::source::{SourceId, Sources, Values, generic_attr, instance_dict, same_value, short};
 use crate::state::TorchState;
 use crate::types::types;
-use ox_ops::Fact;
+use ox_ops::{Fact, Var};
 use pyo3::ffi;
 use pyo3::prelude::*;
 
@@ -42,6 +42,8 @@ pub enum Check {
     Tensor(SourceId, TensorSpec),
     /// A tensor of which some sizes are variables: bound here.
     Sized(SourceId, SizedSpec),
+    /// A whole number that is a variable: bound here.
+    Integer(SourceId, Var),
     /// Something that must hold of variables, and the user's line that relies on it.
     Fact(Fact, String),
     RequiresGrad(SourceId, bool),
@@ -98,6 +100,13 @@ impl Check {
                 }
                 None => false,
             },
+            Check::Integer(id, var) => match values.get(sources, *id).and_then(|v| whole(&v)) {
+                Some(number) => {
+                    values.sizes.set(var, number);
+                    (var.lo()..=var.hi()).contains(&number)
+                }
+                None => false,
+            },
             Check::Fact(fact, _) => fact.holds(&|var| values.sizes.get(var)),
             Check::RequiresGrad(id, wanted) => values
                 .get(sources, *id)
@@ -117,7 +126,7 @@ impl Check {
                 Some(*id)
             }
             Check::NoAttr(id, _) | Check::EmptyCell(id) | Check::Tensor(id, _) | Check::RequiresGrad(id, _) => Some(*id),
-            Check::Sized(id, _) => Some(*id),
+            Check::Sized(id, _) | Check::Integer(id, _) => Some(*id),
             Check::Call(..) | Check::State(_) | Check::Version(..) | Check::Code(..) | Check::Returned(_) => None,
             Check::Fact(..) => None,
             Check::Apart(ids) => ids.first().copied(),
@@ -155,12 +164,18 @@ impl Check {
             Check::Code(function, _) => format!("{} has its code", short(function)),
             Check::Tensor(id, spec) => format!("{} is {spec}", of(id)),
             Check::Sized(id, spec) => format!("{} is {spec}", of(id)),
+            Check::Integer(id, _) => format!("{} is an int", of(id)),
             Check::Fact(fact, line) if line.is_empty() => sources.with_names(&fact.to_string()),
             Check::Fact(fact, line) => format!("{} ({line})", sources.with_names(&fact.to_string())),
             Check::RequiresGrad(id, wanted) => format!("{}.requires_grad is {wanted}", of(id)),
             Check::Returned(returned) => (if *returned { "it returned" } else { "it raised" }).into(),
         }
     }
+}
+
+/// The value of an int that is not too large.
+pub fn whole(object: &Obj) -> Option<i64> {
+    if object.class_is(types().int) { object.bind().extract().ok() } else { None }
 }
 
 /// Whether a flag says that the number of a class is valid.

@@ -9,6 +9,7 @@ mod factory;
 pub mod grad;
 mod graph;
 mod inspect;
+mod integer;
 mod meta_kernels;
 mod number;
 mod peek;
@@ -381,7 +382,7 @@ impl Recording {
         if object.class_is(types.int) || object.class_is(types.float) || is_answer {
             let class = object.class();
             self.check_once(2, source, 0, || Check::Type(source, class));
-            return Val { obj: object, free: Some(source) };
+            return self.varying_integer(&object, source).unwrap_or(Val { obj: object, free: Some(source) });
         }
         self.check_equal(source, &object);
         object.into()

@@ -129,9 +129,18 @@ impl Recording {
             return None;
         }
         let fits = number.obj.class_is(types().float) || number.obj.bind().extract::<i64>().is_ok();
+        (fits && (self.is_of_optimizer(source) || self.varies(source))).then_some(source)
+    }
+
+    /// Whether it was seen to change, or is computed of variables.
+    fn varies(&self, source: SourceId) -> bool {
         let sources = self.tree.sources.read();
-        let varies = || self.tree.varying.read().contains(&sources.show(source));
-        (fits && (self.is_of_optimizer(source) || varies())).then_some(source)
+        let by_variables = match sources.get(source) {
+            Source::Compute(_, args) => args.iter().any(|arg| self.varies(*arg)),
+            Source::Expr(_) => true,
+            _ => false,
+        };
+        by_variables || self.tree.varying.read().contains(&sources.show(source))
     }
 
     pub(super) fn is_of_optimizer(&self, source: SourceId) -> bool {

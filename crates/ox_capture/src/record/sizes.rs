@@ -26,7 +26,9 @@ pub struct Sizing {
     /// `dynamic=` of the user's.
     pub dynamic: Option<bool>,
     /// What each variable is in this call.
-    hints: Hints,
+    pub(super) hints: Hints,
+    /// Whole numbers that are variables, by their places.
+    pub(super) integers: FxHashMap<SourceId, Var>,
     /// Shapes of tensors from outside that have variables, by address.
     shapes: FxHashMap<usize, Vec<Sym>>,
     /// Variables by what they are now and may be: equal sizes are taken for one until a call says otherwise.
@@ -63,6 +65,7 @@ impl Sizing {
     /// Behind an action nothing is known of what tensors are; numbers of earlier segments keep their expressions.
     pub fn begin_segment(&mut self) {
         self.shapes.clear();
+        self.integers.clear();
         self.shared.clear();
         self.facts.clear();
     }
@@ -324,6 +327,7 @@ impl Recording {
     }
 
     fn size_input(&mut self, var: &Var) -> Recorded<Obj> {
+        self.begin_following()?;
         let sym = Sym::var(var);
         let hint = Obj::int(self.sizing.hints.get(var).copied().unwrap_or(LEAST));
         let source = self.source(Source::Expr(sym.clone()));

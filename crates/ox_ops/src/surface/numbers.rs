@@ -14,6 +14,13 @@ const ROWS: &[Row] = &[
     ("pow", &[0, 1], &["exponent"]),
     ("addcmul", &[3], &["value"]),
     ("addcdiv", &[3], &["value"]),
+    ("full", &[1], &["fill_value"]),
+    ("full_like", &[1], &["fill_value"]),
+    ("new_full", &[2], &["fill_value"]),
+    ("fill", &[1], &["value"]),
+    ("masked_fill", &[2], &["value"]),
+    ("clamp", &[1, 2], &["min", "max"]),
+    ("where", &[1, 2], &["input", "other"]),
 ];
 
 /// Parameters of torch's type Scalar: a tensor there is read by eager, and stands for its value.

@@ -256,13 +256,19 @@ fn squeeze(b: &mut Builder, a: &mut Bound) -> OpResult<Value> {
     Ok(b.squeeze(x, &ones)?.into())
 }
 
+/// Whether an index counts from the end; if that is not known, what it is now is relied on.
+fn is_from_end(index: &Sym) -> bool {
+    let (least, most) = index.bounds();
+    most < 0 || (least < 0 && assured(&(&-index - 1)))
+}
+
 /// An index from either end, checked.
 pub(super) fn select(b: &mut Builder, x: NodeId, dim: usize, index: &Sym) -> OpResult<NodeId> {
     if b.rank(x) == 0 {
         return Err(OpError::index("select() cannot be applied to a 0-dim tensor."));
     }
     let size = b.shape(x)[dim].clone();
-    let at = if index.bounds().1 < 0 { index + &size } else { index.clone() };
+    let at = if is_from_end(index) { index + &size } else { index.clone() };
     if at.bounds().1 < 0 || (&at - &size).is_nonneg() {
         return Err(OpError::index(format!("index {index} is out of bounds for dimension {dim} with size {size}")));
     }
@@ -325,7 +331,7 @@ fn narrow(b: &mut Builder, a: &mut Bound) -> OpResult<Value> {
     if length.bounds().1 < 0 {
         return Err(OpError::runtime("narrow(): length must be non-negative."));
     }
-    let begin = if start.bounds().1 < 0 { &start + &size } else { start.clone() };
+    let begin = if is_from_end(&start) { &start + &size } else { start.clone() };
     let room = &size - &(&begin + &length);
     if begin.bounds().1 < 0 || (&begin - &size).is_positive() {
         return Err(OpError::index(format!(

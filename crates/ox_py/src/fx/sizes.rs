@@ -305,14 +305,18 @@ impl<'py> Importer<'py> {
             return Ok(None);
         }
         let own = self.recorder.ty(tensor).shape.clone();
-        let (sizes, layout) = self.layout_of(tensor);
-        if sizes.is_empty() {
-            return Ok(None);
-        }
+        let (mut sizes, layout) = self.layout_of(tensor);
+        let (.., is_whole) = self.recorder.memory(tensor);
         match layout.filter(|layout| self.is_at(layout, &own, fake, offset)) {
+            // A part of fixed sizes lies as its example does, but begins where a variable may say.
+            Some(layout) if sizes.is_empty() => Ok(Some(Layout { strides: fake.strides.clone(), ..layout })),
             Some(layout) => Ok(Some(layout)),
+            None if sizes.is_empty() && is_whole => Ok(None),
             None => {
                 let why = format!("where an output lies in memory ({})", self.location);
+                if sizes.is_empty() {
+                    sizes.extend(self.known.hints.keys().cloned());
+                }
                 Err(Refusal::Fixed { sizes: sizes.into_iter().collect(), why })
             }
         }
