@@ -30,9 +30,12 @@ pub enum Known {
     Format,
     /// Reads a mode of torch's, which is checked by asking again.
     State,
-    /// Reads the grad mode, which is checked at the beginning and changed by the program.
-    Grad,
-    SetGrad,
+    /// Reads the grad mode, inference mode or default type, which is checked at the beginning and changed by the program.
+    Mode,
+    SetMode,
+    /// A context manager that keeps the mode that it has entered.
+    EnterMode,
+    LeaveMode,
     /// Reads autocast's state, which is checked at the beginning and changed by the program.
     Autocast,
     SetAutocast,
@@ -94,9 +97,9 @@ const KNOWN: &[(&str, &str, Known)] = &[
     ("builtins", "vars", Known::Vars),
     ("builtins", "format", Known::Format),
     ("builtins", "repr", Known::Format),
-    ("torch", "is_grad_enabled", Known::Grad),
-    ("torch", "is_inference_mode_enabled", Known::State),
-    ("torch", "get_default_dtype", Known::State),
+    ("torch", "is_grad_enabled", Known::Mode),
+    ("torch", "is_inference_mode_enabled", Known::Mode),
+    ("torch", "get_default_dtype", Known::Mode),
     ("torch", "is_autocast_enabled", Known::Autocast),
     ("torch", "is_autocast_cpu_enabled", Known::Autocast),
     ("torch", "get_autocast_dtype", Known::Autocast),
@@ -124,7 +127,10 @@ const KNOWN: &[(&str, &str, Known)] = &[
     ("torch._C", "_len_torch_dispatch_stack", Known::State),
     ("torch._C", "_get_default_device", Known::State),
     ("torch._C", "_get_privateuse1_backend_name", Known::State),
-    ("torch._C", "_set_grad_enabled", Known::SetGrad),
+    ("torch._C", "_set_grad_enabled", Known::SetMode),
+    ("torch._C", "_set_default_dtype", Known::SetMode),
+    ("torch.autograd.grad_mode", "inference_mode.__enter__", Known::EnterMode),
+    ("torch.autograd.grad_mode", "inference_mode.__exit__", Known::LeaveMode),
     ("torch._C", "_has_torch_function", Known::No),
     ("torch._C", "_has_torch_function_unary", Known::No),
     ("torch._C", "_has_torch_function_variadic", Known::No),

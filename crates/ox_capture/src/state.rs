@@ -11,8 +11,8 @@ pub struct TorchState {
     pub inference: bool,
     /// The type that autocast on the CPU converts to.
     pub autocast: Option<Obj>,
-    /// The address of the dtype object, of which there is one for each type.
-    pub default_dtype: usize,
+    /// There is one object for each type.
+    pub default_dtype: Obj,
     /// Function modes, dispatch modes, functorch's transforms and levels of forward derivatives that are active.
     pub modes: usize,
 }
@@ -49,10 +49,14 @@ fn functions() -> PyResult<&'static Functions> {
     })
 }
 
+pub fn default_dtype() -> PyResult<Obj> {
+    functions()?.default_dtype.call(&[], None)
+}
+
 impl PartialEq for TorchState {
     fn eq(&self, other: &TorchState) -> bool {
         let autocast = |state: &TorchState| state.autocast.as_ref().map(Obj::id);
-        let rest = |state: &TorchState| (state.grad, state.inference, state.default_dtype, state.modes);
+        let rest = |state: &TorchState| (state.grad, state.inference, state.default_dtype.id(), state.modes);
         rest(self) == rest(other) && autocast(self) == autocast(other)
     }
 }
@@ -73,7 +77,7 @@ impl TorchState {
                 true => Some(f.autocast_dtype.call(&[Obj::str("cpu")], None)?),
                 false => None,
             },
-            default_dtype: f.default_dtype.call(&[], None)?.id(),
+            default_dtype: f.default_dtype.call(&[], None)?,
             // What autocast does on a GPU is not recorded: there it counts as a mode.
             modes: count(&f.function_modes)?
                 + count(&f.dispatch_modes)?

@@ -6,6 +6,7 @@ use crate::recipe::{Build, Recipe, build_all};
 use crate::record::Places;
 use crate::record::autocast::NoAutocast;
 use crate::record::grad::{GradMode, alias};
+use crate::record::modes::InferenceMode;
 use crate::shared::Shared;
 use crate::source::{SourceId, Sources, Values};
 use crate::undone::Offer;
@@ -28,6 +29,8 @@ pub struct GraphCall {
     pub shared: Vec<bool>,
     /// The grad mode in which it begins, where that is not the segment's or the graph changes it.
     pub grad: Option<bool>,
+    /// Inference mode, where that is not the segment's.
+    pub inference: Option<bool>,
     /// Whether autocast is on where it runs: the graph has its conversions already.
     pub autocast: bool,
 }
@@ -264,6 +267,7 @@ impl Segment {
         };
         let inputs = inputs.ok_or_else(|| pyo3::exceptions::PyRuntimeError::new_err("oxytorch: an input is gone"))?;
         let _offer = Offer::new(true);
+        let _inference = graph.inference.map(InferenceMode::set).transpose()?;
         let results = match bound {
             Some(bound) => {
                 let _mode = graph.grad.map(GradMode::set).transpose()?;

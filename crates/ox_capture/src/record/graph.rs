@@ -5,6 +5,7 @@
 
 use super::autocast::Conversion;
 use super::device;
+use super::modes::ordinary_mode_for;
 use super::{Origin, Rec, Recording, Val, abandon, grad};
 use crate::backend::Sizes;
 use crate::guard::Check;
@@ -45,6 +46,10 @@ pub struct GraphRecord {
     pub device: Option<Obj>,
     /// The grad mode in which its first call is made, and the one in which the next would be.
     pub grad: Option<(bool, bool)>,
+    /// Whether it runs in inference mode; None before the first call.
+    pub inference: Option<bool>,
+    /// Lazy tensors that the program made leaves that require grad.
+    pub new_leaves: Vec<Obj>,
     /// Tensors that autocast has converted: their version then, and the result.
     pub(super) conversions: FxHashMap<Conversion, (u64, Obj)>,
     by_input: FxHashMap<usize, usize>,
@@ -91,7 +96,7 @@ fn tools() -> PyResult<&'static Tools> {
 }
 
 /// Functions that make tensors of nothing: their shadows are made on the meta device.
-const FACTORIES: &[&str] = &[
+pub(super) const FACTORIES: &[&str] = &[
     "zeros",
     "ones",
     "empty",
@@ -200,6 +205,8 @@ impl GraphRecord {
             region: None,
             device: None,
             grad: None,
+            inference: None,
+            new_leaves: Vec::new(),
             conversions,
             by_input,
             follower: None,
@@ -258,7 +265,7 @@ impl From<super::Abandon> for NotRecorded {
 
 pub(super) type Recorded<T> = Result<T, NotRecorded>;
 
-fn layout_of(shadow: &Obj) -> String {
+pub(super) fn layout_of(shadow: &Obj) -> String {
     let stride = shadow.bind().call_method0("stride").map(|s| s.to_string()).unwrap_or_default();
     format!("{} {stride}", shadow.attr("shape").map(|s| s.text()).unwrap_or_default())
 }
@@ -288,6 +295,7 @@ impl Recording {
         kwargs.set_item("dtype", bind.getattr("dtype")?)?;
         kwargs.set_item("device", tools()?.meta.bind())?;
         let (shape, strides) = (tensor.attr("shape")?, Obj::from(bind.call_method0("stride")?));
+        let _own_mode = ordinary_mode_for(tensor)?;
         let shadow = tools()?.empty_strided.call(&[shape, strides], Some(&kwargs.into()))?;
         let needs_grad = grad::requires_grad(tensor)?;
         if self.state.grad || self.graph.grad.is_some_and(|(first, now)| first || now) {
@@ -476,7 +484,7 @@ impl Recording {
     }
 
     /// The same, without what autocast does.
-    fn torch_call_as_is(
+    pub(super) fn torch_call_as_is(
         &mut self,
         callee: &Shadow,
         args: &[Val],
@@ -497,6 +505,9 @@ impl Recording {
         }
         if DONE_FOR_REAL.contains(&name.as_str()) {
             return Err(NotRecorded::Break(format!("{name} looks at a tensor's values or memory")));
+        }
+        if let Some(value) = self.special_call(callee, args, kwargs, location, state)? {
+            return Ok(value);
         }
         let reshapes = RESHAPING.contains(&name.as_str());
         if reshapes && !args.first().is_some_and(|arg| is_lazy(&arg.obj)) {
@@ -553,7 +564,8 @@ impl Recording {
             let value = self.plain_result(&name, result)?;
             return Ok(self.sized_result(&name, args, value.obj));
         }
-        self.enter_grad_mode(state.grad)?;
+        self.settle_type(callee, &result, (&shadow_args, &shadow_kwargs), &node_kwargs, state)?;
+        self.enter_modes(state)?;
         let node = match callee {
             Shadow::Function(function) => self.call_node("call_function", function, &node_args, node_kwargs.into())?,
             Shadow::Method(name) => self.call_node("call_method", name, &node_args, node_kwargs.into())?,
@@ -586,9 +598,6 @@ impl Recording {
         let now = TorchState::now()?;
         if let Some(objection) = now.objection() {
             return Err(NotRecorded::Abandon(objection.into()));
-        }
-        if now.inference != self.state.inference || now.default_dtype != self.state.default_dtype {
-            return Err(NotRecorded::Abandon("a mode of torch's that is changed on the way".into()));
         }
         Ok(now)
     }
@@ -635,7 +644,7 @@ impl Recording {
         Ok(())
     }
 
-    fn do_on_shadows(
+    pub(super) fn do_on_shadows(
         &self,
         callee: &Shadow,
         name: &str,
@@ -751,9 +760,18 @@ impl Recording {
         Ok(object)
     }
 
+    /// The lazy tensor is what another node computes from here on.
+    pub(super) fn stand_for(&mut self, n: usize, node: Obj, shadow: Obj) {
+        self.graph.by_lazy_shadow.insert(shadow.id(), n);
+        let entry = &mut self.graph.lazies[n];
+        (entry.node, entry.shadow) = (node, shadow);
+    }
+
     /// An attribute of a tensor: by its shadow.
     pub fn tensor_attribute(&mut self, tensor: &Obj, name: &Obj, location: &str) -> Recorded<Val> {
-        if let (Origin::Outside(source), Some("requires_grad" | "is_leaf")) = (self.origin(tensor), name.to_str().as_deref()) {
+        if let (Origin::Outside(source), Some("requires_grad" | "is_leaf")) = (self.origin(tensor), name.to_str().as_deref())
+            && !self.is_written(tensor, &Obj::str("requires_grad"))
+        {
             self.checks.push(Check::RequiresGrad(source, grad::requires_grad(tensor)?));
         }
         self.torch_call(&Shadow::Attribute(name.clone()), &[tensor.clone().into()], &[], location)

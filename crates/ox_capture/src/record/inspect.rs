@@ -1,5 +1,6 @@
 //! Recipes by looking at the objects themselves: what was made here is described as it is when the segment ends.
 
+use super::modes::is_inference_guard;
 use super::{Abandon, Origin, Rec, Recording, Val, abandon};
 use crate::obj::{Obj, entries_of, items_of};
 use crate::recipe::{Build, Recipe, Shape};
@@ -194,7 +195,8 @@ impl Recording {
             return Ok(Vec::new());
         }
         let Some(dict) = instance_dict(object) else { return Ok(Vec::new()) };
-        entries_of(&dict).into_iter().map(|(name, value)| Ok((name, self.recipe_of(&value, found)?))).collect()
+        let kept = entries_of(&dict).into_iter().filter(|(_, value)| !is_inference_guard(value));
+        kept.map(|(name, value)| Ok((name, self.recipe_of(&value, found)?))).collect()
     }
 
     fn own_slots(&self, object: &Obj, found: &mut Inspection) -> Rec<Vec<(Obj, Recipe)>> {

@@ -11,12 +11,14 @@ mod graph;
 mod inspect;
 mod integer;
 mod meta_kernels;
+pub mod modes;
 mod number;
 mod peek;
 mod places;
 mod quick;
 mod segment;
 mod sizes;
+mod special;
 
 pub use describe::referents;
 pub use graph::{DONE_FOR_REAL, NotRecorded, Shadow, tensors_in};

@@ -4,6 +4,7 @@ use super::autocast::NoAutocast;
 use super::grad::{GradMode, alias};
 use super::graph::{GraphRecord, LazyEntry};
 use super::inspect::{Inspection, is_machine};
+use super::modes::{DefaultType, InferenceMode, make_leaves};
 use super::{Origin, Rec, Recording, Val};
 use crate::backend::Compiled;
 use crate::interrupt::postponing;
@@ -53,6 +54,9 @@ impl Recording {
         call.call(&[output.clone(), output, tuple_of(&[tuple_of(&nodes)?])?], None)?;
         let (start, thread_start) = (std::time::Instant::now(), crate::callable::thread_time());
         let grad = record.grad.map_or(self.state.grad, |(first, _)| first);
+        let inference = record.inference.filter(|inference| *inference != self.state.inference);
+        let _default = DefaultType::set(&self.state.default_dtype)?;
+        let _inference = InferenceMode::be(record.inference.unwrap_or(self.state.inference))?;
         let Compiled { callable, facts } = self.compile_in(grad, &record.fx, record.device.as_ref())?;
         facts.into_iter().for_each(|(fact, at)| self.rely_on_fact(fact, &at));
         self.stages.extend(self.backend.stages());
@@ -68,10 +72,11 @@ impl Recording {
             shared.push(self.materialise(&lazy.object, result, source)?);
             outputs.push(source);
         }
+        make_leaves(&record.new_leaves)?;
         let inputs = record.inputs.iter().map(|input| input.source).collect();
         let changes = record.grad.is_some_and(|(first, last)| first != last);
         let grad = (changes || grad != self.state.grad).then_some(grad);
-        Ok(Some(GraphCall { callable, inputs, outputs, shared, grad, autocast }))
+        Ok(Some(GraphCall { callable, inputs, outputs, shared, grad, inference, autocast }))
     }
 
     /// The call ends for a reason that is no part of the program: only what somebody can see is computed.

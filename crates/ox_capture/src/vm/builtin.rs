@@ -73,7 +73,7 @@ impl Vm {
             (Known::Vars, [object]) => return self.load_attr(object, &Obj::str("__dict__")),
             (Known::Format, [object, ..]) => return self.format_object(callable, object, &args),
             (Known::Apply, [class, inputs @ ..]) => return self.apply_function(callable, class, inputs, &args),
-            (Known::Grad, []) => callable.obj.call(&[], None)?.into(),
+            (Known::Mode, []) => callable.obj.call(&[], None)?.into(),
             (Known::State, _) if args.keywords.is_empty() => {
                 let objects: Vec<Obj> = positional.iter().map(|a| self.settled(a)).collect();
                 let state = callable.obj.call(&objects, None)?;
@@ -96,12 +96,16 @@ impl Vm {
                 }
                 callable.obj.call(&objects, None)?.into()
             }
-            (Known::SetGrad, [value]) => {
+            (Known::SetMode, [value]) => {
                 let object = self.settled(value);
                 if let Some(rec) = &mut self.rec {
                     rec.note_change(callable.obj.clone(), vec![object.clone().into()]);
                 }
                 callable.obj.call(&[object], None)?.into()
+            }
+            (Known::EnterMode, [manager]) => self.pass_border(callable, &[manager.obj.clone()])?,
+            (Known::LeaveMode, [manager, ..]) => {
+                self.pass_border(callable, &[manager.obj.clone(), Obj::none(), Obj::none(), Obj::none()])?
             }
             (Known::No, _) if !self.has_other_tensor(&args) => Obj::bool(false).into(),
             (Known::Signature, [function]) if self.is_fixed_function(&function.obj) => {
@@ -122,6 +126,14 @@ impl Vm {
             _ => return native(self, "a built-in function with unusual arguments"),
         };
         Ok(Called::Value(value))
+    }
+
+    /// Enters a mode, or leaves it.
+    fn pass_border(&mut self, function: &Val, args: &[Obj]) -> R<Val> {
+        if let Some(rec) = &mut self.rec {
+            rec.note_change(function.obj.clone(), args.iter().cloned().map(Val::from).collect());
+        }
+        Ok(function.obj.call(args, None)?.into())
     }
 
     /// A function (or a method of one) that the trace keeps.

@@ -75,12 +75,12 @@ impl Vm {
         }
     }
 
-    /// One of this trace's without a gradient, whose elements lie one behind the other: nothing hangs on it that would be copied with it. Two may
-    /// share their memory, and their copies would too: only the library knows.
+    /// One without a gradient, whose elements lie one behind the other, and on which nothing hangs that would be copied with it. Two may share
+    /// their memory, and their copies would too: only the library knows.
     fn copied_tensor(&mut self, tensor: &Val, memo: &mut Option<Memo>) -> R<Option<Obj>> {
         let others = memo.iter().flat_map(|memo| memo.values()).any(|(original, _)| super::operators::is_tensor(original));
         if others
-            || !is_lazy(&tensor.obj)
+            || !(is_lazy(&tensor.obj) || self.is_bare_tensor(&tensor.obj)?)
             || self.requires_grad(tensor)?
             || !self.ask_tensor_method(tensor, "is_contiguous")?.obj.truth()?
         {
@@ -91,6 +91,19 @@ impl Vm {
             memo.insert(tensor.obj.id(), (tensor.obj.clone(), copy.clone()));
         }
         Ok(Some(copy))
+    }
+
+    /// A plain tensor from outside that has no attributes of the program's and no `.grad`: relied on.
+    fn is_bare_tensor(&mut self, tensor: &Obj) -> R<bool> {
+        let Some(dict) = instance_dict(tensor) else { return Ok(false) };
+        if !tensor.class_is(types().tensor) || !matches!(self.origin(tensor), Origin::Outside(_)) || !entries_of(&dict).is_empty()
+        {
+            return Ok(false);
+        }
+        let dict = self.found_at(tensor, &Obj::str("__dict__"), dict, Source::Dict).obj;
+        self.know_keys(&dict);
+        let gradient = self.stored_field(&tensor.clone().into(), &Obj::str("grad"))?;
+        Ok(gradient.is_some_and(|gradient| gradient.obj.is_none()))
     }
 
     fn ask_tensor_method(&mut self, tensor: &Val, name: &str) -> R<Val> {

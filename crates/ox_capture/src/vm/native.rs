@@ -128,7 +128,7 @@ impl Vm {
     pub fn torch_call(&mut self, callee: Shadow, callable: &Val, args: Args) -> R<Called> {
         let name = callee.name();
         if name == "requires_grad_"
-            && let Some(tensor) = self.requires_as_wanted(&args)?
+            && let Some(tensor) = self.set_requires_grad(&args)?
         {
             return Ok(Called::Value(tensor));
         }

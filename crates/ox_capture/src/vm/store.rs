@@ -86,7 +86,7 @@ impl Vm {
             return nothing();
         }
         if name.to_str().as_deref() == Some("requires_grad")
-            && self.requires_as_wanted(&Args::positional(vec![object.clone(), value.clone()]))?.is_some()
+            && self.set_requires_grad(&Args::positional(vec![object.clone(), value.clone()]))?.is_some()
         {
             return nothing();
         }

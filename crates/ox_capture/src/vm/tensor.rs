@@ -70,8 +70,41 @@ impl Vm {
         Ok(true)
     }
 
+    /// `requires_grad_`, where later calls can do it again; the tensor is given back.
+    pub fn set_requires_grad(&mut self, args: &Args) -> R<Option<Val>> {
+        if let Some(tensor) = self.requires_as_wanted(args)? {
+            return Ok(Some(tensor));
+        }
+        let tensor = args.positional[0].clone();
+        let wanted = args.positional.get(1).or_else(|| args.keywords.first().map(|(_, value)| value));
+        if self.rec.is_none() || wanted.is_some_and(|wanted| !wanted.obj.is(&Obj::bool(true))) {
+            return Ok(None);
+        }
+        Ok(self.make_leaf(&tensor)?.then_some(tensor))
+    }
+
+    /// A tensor that requires grad from here on. One from outside only where no graph of this segment knows of grad: such a graph would see it.
+    fn make_leaf(&mut self, tensor: &Val) -> R<bool> {
+        let this = &tensor.obj;
+        let Some(rec) = &mut self.rec else { return Ok(false) };
+        let knows_grad = rec.state.grad || rec.graph.grad.is_some_and(|(first, now)| first || now);
+        let plain = this.class_is(types().tensor) && matches!(rec.origin(this), Origin::Outside(_)) && !knows_grad;
+        if !(is_lazy(this) || plain) || rec.becomes_leaf(this).is_err() {
+            return Ok(false);
+        }
+        // SAFETY: types live as long as torch.
+        let setter = unsafe { Obj::borrowed(types().tensor.cast()) }.attr("requires_grad_")?;
+        rec.tell_tensors_apart();
+        rec.note_change(setter.clone(), vec![tensor.clone()]);
+        rec.mark_written(this, &Obj::str("requires_grad"));
+        if plain {
+            setter.call(std::slice::from_ref(this), None)?;
+        }
+        Ok(true)
+    }
+
     /// `requires_grad_` of a tensor that is so already: nothing is done, and the tensor is given back.
-    pub fn requires_as_wanted(&mut self, args: &Args) -> R<Option<Val>> {
+    fn requires_as_wanted(&mut self, args: &Args) -> R<Option<Val>> {
         let wanted = match (&args.positional[..], &args.keywords[..]) {
             ([_], []) => Obj::bool(true),
             ([_, wanted], []) | ([_], [(_, wanted)]) => self.settled(wanted),

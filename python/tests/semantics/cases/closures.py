@@ -316,7 +316,7 @@ def deletes_a_global(a):
     return a + 1
 
 
-@case(x, state=lambda: {"DOOMED_TWICE": 1})
+@case(x, state=lambda: {"DOOMED_TWICE": 1}, again=False)
 def deletes_a_global_that_is_gone(a):
     global DOOMED_TWICE
     del DOOMED_TWICE

@@ -257,7 +257,7 @@ def running_total():
     return step
 
 
-@made(x)
+@made(x, again=False)
 def queue_of_two():
     queue = collections.deque(maxlen=2)
 

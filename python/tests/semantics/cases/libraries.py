@@ -267,7 +267,7 @@ def environment(a):
     return a * len(os.environ.get("NOT_SET_ANYWHERE", "abc")), os.path.basename("/p/q.txt"), os.sep
 
 
-@case(x, graphs=ANY)
+@case(x, graphs=ANY, again=False)
 def random_numbers(a):
     return a * random.randint(1, 10), random.random(), random.choice("pqr"), random.sample(range(9), 2)
 

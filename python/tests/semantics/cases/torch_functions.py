@@ -3,7 +3,7 @@
 import torch
 import torch.nn.functional as F
 
-from ..case import call, case, made
+from ..case import ANY, call, case, made
 from ..values import positive, x
 
 
@@ -291,6 +291,57 @@ def requires_grad_without_grad_mode(a):
     return a * 2, a.requires_grad, a.detach(), a.detach().requires_grad
 
 
+@case(pair, graphs=2)
+def out_argument_of_another_kind(a, b):
+    wide, turned, grown = torch.empty(0, dtype=torch.float64), torch.empty(0), torch.empty(0)
+    torch.mul(a, b, out=wide)
+    same = torch.matmul(a, b.t(), out=grown)
+    grown += 1
+    torch.add(a.t(), b.t(), out=turned)
+    return wide, turned.stride(), turned, same is grown, same
+
+
+@case(pair, graphs=ANY)
+def inference_mode_in_the_middle(a, b):
+    before = a + b
+    with torch.inference_mode():
+        inside = before * 2
+        print(torch.is_inference_mode_enabled())
+        with torch.inference_mode(False):
+            outside = a * b
+        again = inside - 1
+    after = outside + 1
+    return [(t, t.is_inference()) for t in (before, inside, outside, again, after, again + 1)]
+
+
+@case(x, grad=True)
+def inference_mode_as_a_decorator(a):
+    @torch.inference_mode()
+    def inner(value):
+        return value * 2, value.view(-1), torch.is_grad_enabled()
+
+    twice, flat, enabled = inner(a)
+    return twice, twice.is_inference(), flat.is_inference(), enabled, torch.is_inference_mode_enabled()
+
+
+@case(lambda: (x(), torch.tensor([3, 4])), graphs=ANY)
+def default_dtype_of_all_kinds(a, n):
+    torch.set_default_dtype(torch.float64)
+    try:
+        print(torch.get_default_dtype())
+        torch.set_default_dtype(torch.float16)
+        return torch.zeros(2), torch.arange(2.0), n / 2, n * 0.5, torch.full((2,), 1.5), a * n, torch.ones(1, dtype=torch.float32)
+    finally:
+        torch.set_default_dtype(torch.float32)
+
+
+@case(x, graphs=3, grad=True)
+def leaf_is_made_and_used(a):
+    b = (a * 2).requires_grad_()
+    loss = (b * b).sum()
+    return b.is_leaf, loss.requires_grad, torch.autograd.grad(loss, b)
+
+
 @case(x)
 def requires_grad_is_set(a):
     b = a * 2
@@ -316,13 +367,14 @@ def random_under_a_seed(a):
     return torch.equal(p, torch.rand(2)), p, a
 
 
-@case(x)
+# What a generator of the program's draws is torch's: each use of one is a break.
+@case(x, graphs=5)
 def own_generator(a):
     generator = torch.Generator().manual_seed(3)
     return a + torch.rand(2, 3, generator=generator), torch.randn(2, generator=generator)
 
 
-@case(lambda: (x(), torch.Generator().manual_seed(1)))
+@case(lambda: (x(), torch.Generator().manual_seed(1)), graphs=2)
 def generator_argument(a, generator):
     return a * torch.rand(3, generator=generator)
 

@@ -5,7 +5,7 @@ import dataclasses
 
 import torch
 
-from ..case import case, made
+from ..case import ANY, case, made
 from ..values import x
 
 
@@ -190,6 +190,39 @@ def identity_of_results(a):
 @case(x)
 def no_op_returns_itself(a):
     return a.contiguous() is a, a.to(torch.float32) is a, a.float() is a, a.cpu() is a, a.requires_grad_(False) is a, a.expand(2, 3) is a
+
+
+@case(lambda: (x(4), 2), lambda: (x(4), 3))
+def indexing_by_known_tensors(a, n):
+    place, written = torch.tensor(2), torch.tensor(1)
+    row = a[place]
+    row.add_(1)
+    a[torch.tensor(n)] = 5
+    return row, a, a[place] + written
+
+
+def tagged():
+    tensor = x()
+    tensor.tag = [1]
+    return tensor
+
+
+@case(x, tagged, graphs=ANY)
+def deep_copy_of_what_hangs_on_it(a):
+    import copy
+
+    b = copy.deepcopy(a)
+    b.add_(1)
+    return b, hasattr(b, "tag") and (b.tag, b.tag is a.tag)
+
+
+@case(lambda: (lambda t: (t, t[0]))(x()), eager=True)
+def deep_copy_of_two_that_share(a, row):
+    import copy
+
+    p, q = copy.deepcopy((a, row))
+    p.add_(1)
+    return p, q
 
 
 @case(x)

@@ -1,0 +1,144 @@
+//! Calls that are recorded as others: what they would do to a shadow, or ask of one, shadows cannot do or know.
+
+use super::graph::{LazyEntry, NotRecorded, Recorded, Shadow, layout_of};
+use super::{Origin, Recording, Val};
+use crate::lazy::reshape_lazy;
+use crate::obj::{Obj, items_of, py};
+use crate::state::TorchState;
+use crate::types::types;
+use pyo3::prelude::*;
+use pyo3::types::PyDict;
+
+const INDEXING: &[&str] = &["getitem", "__getitem__", "setitem", "__setitem__"];
+
+const DIVISIONS: &[&str] = &["floordiv", "__floordiv__", "mod", "__mod__", "remainder", "fmod", "floor_divide"];
+
+impl Recording {
+    /// The call as another one, if it is recorded as that.
+    pub(super) fn special_call(
+        &mut self,
+        callee: &Shadow,
+        args: &[Val],
+        kwargs: &[(Obj, Val)],
+        location: &str,
+        state: &TorchState,
+    ) -> Recorded<Option<Val>> {
+        let name = callee.name();
+        if let Some((key, out)) = kwargs.iter().find(|(key, _)| key.to_str().as_deref() == Some("out"))
+            && let Some(n) = self.empty_made_here(&out.obj)?
+        {
+            let rest: Vec<_> = kwargs.iter().filter(|(other, _)| !other.is(key)).cloned().collect();
+            return self.call_into_empty(callee, (args, &rest), n, location, state).map(Some);
+        }
+        if INDEXING.contains(&name.as_str())
+            && let [tensor, index, rest @ ..] = args
+            && let Some(number) = self.number_made_here(&index.obj)?
+        {
+            let args = [&[tensor.clone(), number.into()], rest].concat();
+            return self.torch_call_as_is(callee, &args, kwargs, location, state).map(Some);
+        }
+        if DIVISIONS.contains(&name.as_str())
+            && let [tensor, divisor] = args
+            && self.is_integer_by_zero(&tensor.obj, &divisor.obj)?
+        {
+            return Err(NotRecorded::Break(format!("{name}: integer division by zero")));
+        }
+        Ok(None)
+    }
+
+    /// The place of a lazy tensor without elements that owns its memory: one that `out=` may give a size.
+    fn empty_made_here(&self, tensor: &Obj) -> Recorded<Option<usize>> {
+        let Origin::Lazy(n) = self.origin(tensor) else { return Ok(None) };
+        let shadow = self.graph.lazies[n].shadow.bind();
+        let is_empty = shadow.getattr("shape")?.extract::<Vec<i64>>()? == [0];
+        Ok((is_empty && !shadow.call_method0("_is_view")?.is_truthy()?).then_some(n))
+    }
+
+    /// `out=` of an empty tensor: it becomes the result of the call without it. Where torch's meta kernel lays the two out in different ways, only
+    /// the real one knows.
+    fn call_into_empty(
+        &mut self,
+        callee: &Shadow,
+        (args, kwargs): (&[Val], &[(Obj, Val)]),
+        n: usize,
+        location: &str,
+        state: &TorchState,
+    ) -> Recorded<Val> {
+        let out = self.graph.lazies[n].object.clone();
+        let laid_out = self.resized_by(callee, args, kwargs, &self.graph.lazies[n].shadow.clone(), state)?;
+        let result = self.torch_call_as_is(callee, args, kwargs, location, state)?;
+        let result = self.in_type_of(&laid_out, result, location, state)?;
+        let Some((node, shadow)) = self.made_alone(&result, &laid_out)? else {
+            return Err(NotRecorded::Break(format!("{} gives its out= a size", callee.name())));
+        };
+        self.stand_for(n, node, shadow);
+        let entry = &self.graph.lazies[n];
+        reshape_lazy(&entry.object, &entry.shadow, &self.device()?)?;
+        Ok(out.into())
+    }
+
+    /// The result in the type of another tensor.
+    fn in_type_of(&mut self, like: &Obj, result: Val, location: &str, state: &TorchState) -> Recorded<Val> {
+        let dtype = like.attr("dtype")?;
+        if self.is_tensor(&result.obj) && !self.shadow(&result.obj)?.0.attr("dtype")?.is(&dtype) {
+            let to = Shadow::Method(Obj::str("to"));
+            return self.torch_call_as_is(&to, &[result, dtype.into()], &[], location, state);
+        }
+        Ok(result)
+    }
+
+    /// Node and shadow of a new tensor of this kind, whose memory nobody else sees.
+    fn made_alone(&self, made: &Val, like: &Obj) -> Recorded<Option<(Obj, Obj)>> {
+        let Origin::Lazy(n) = self.origin(&made.obj) else { return Ok(None) };
+        let LazyEntry { node, shadow, .. } = &self.graph.lazies[n];
+        let is_alike = layout_of(shadow) == layout_of(like) && shadow.attr("dtype")?.is(&like.attr("dtype")?);
+        let is_view = shadow.bind().call_method0("_is_view")?.is_truthy()?;
+        Ok((is_alike && !is_view).then(|| (node.clone(), shadow.clone())))
+    }
+
+    /// What the call makes of an empty tensor of the same type.
+    fn resized_by(
+        &mut self,
+        callee: &Shadow,
+        args: &[Val],
+        kwargs: &[(Obj, Val)],
+        like: &Obj,
+        state: &TorchState,
+    ) -> Recorded<Obj> {
+        let empty = Obj::from(py().import("torch")?.call_method1("empty_like", (like.bind(),))?);
+        let mut shadows = Vec::with_capacity(args.len());
+        for arg in args {
+            shadows.push(self.translate(&arg.obj)?.0);
+        }
+        let named = PyDict::new(py());
+        for (key, value) in kwargs {
+            named.set_item(key.bind(), self.translate(&value.obj)?.0.bind())?;
+        }
+        named.set_item("out", empty.bind())?;
+        match self.do_on_shadows(callee, &callee.name(), &shadows, &named, state) {
+            Ok(_) => Ok(empty),
+            Err(error) => Err(NotRecorded::failed(&format!("{}: ", callee.name()), error)),
+        }
+    }
+
+    /// The number that `torch.tensor` was given, if nobody has written the tensor since.
+    fn number_made_here(&self, tensor: &Obj) -> Recorded<Option<Obj>> {
+        let Origin::Lazy(n) = self.origin(tensor) else { return Ok(None) };
+        let entry = &self.graph.lazies[n];
+        let made_by = entry.node.attr("target")?;
+        let is_tensor_call = made_by.attr("__name__").is_ok_and(|name| name.to_str().as_deref() == Some("tensor"));
+        let number = items_of(&entry.node.attr("args")?).into_iter().next().filter(|number| number.class_is(types().int));
+        let is_index = entry.shadow.attr("dtype")?.text() == "torch.int64";
+        let is_unwritten =
+            entry.shadow.attr("_version").is_ok_and(|version| version.bind().extract::<u64>().is_ok_and(|v| v == 0));
+        Ok(number.filter(|_| is_tensor_call && is_index && is_unwritten))
+    }
+
+    fn is_integer_by_zero(&mut self, tensor: &Obj, divisor: &Obj) -> Recorded<bool> {
+        if !self.is_tensor(tensor) || !divisor.class_is(types().int) || divisor.truth()? {
+            return Ok(false);
+        }
+        let dtype = self.shadow(tensor)?.0.attr("dtype")?;
+        Ok(!dtype.attr("is_floating_point")?.truth()? && !dtype.attr("is_complex")?.truth()?)
+    }
+}
