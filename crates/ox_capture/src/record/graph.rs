@@ -407,6 +407,13 @@ impl Recording {
         }
     }
 
+    /// The number or text in an instance of a subclass of its type, which is the same in every call.
+    pub fn plain_part(&self, object: &Obj) -> Option<Obj> {
+        let t = types();
+        let is_own = ![t.int, t.float, t.str, t.complex, t.bool].iter().any(|class| object.class_is(*class));
+        if is_own && self.is_of_this_call(object) { super::describe::plain_value(object) } else { None }
+    }
+
     /// The same in every call, or made in each.
     fn is_of_this_call(&self, object: &Obj) -> bool {
         match self.origin(object) {
@@ -821,16 +828,28 @@ fn stand_in(shadow: &Obj) -> PyResult<Obj> {
     }
 }
 
+/// In containers, too, of which some hold themselves.
 pub fn tensors_in(object: &Obj) -> Vec<Obj> {
+    let mut found = Vec::new();
+    collect_tensors(object, &mut Vec::new(), &mut found);
+    found
+}
+
+fn collect_tensors(object: &Obj, open: &mut Vec<usize>, found: &mut Vec<Obj>) {
     let types = types();
     if types.is_tensor(object) || is_lazy(object) {
-        return vec![object.clone()];
+        return found.push(object.clone());
     }
-    if object.is_instance_of(types.tuple) || object.is_instance_of(types.list) {
-        return items_of(object).iter().flat_map(tensors_in).collect();
+    let inside = if object.is_instance_of(types.tuple) || object.is_instance_of(types.list) {
+        items_of(object)
+    } else if object.class_is(types.dict) {
+        entries_of(object).into_iter().map(|(_, value)| value).collect()
+    } else {
+        return;
+    };
+    if !open.contains(&object.id()) {
+        open.push(object.id());
+        inside.iter().for_each(|item| collect_tensors(item, open, found));
+        open.pop();
     }
-    if object.class_is(types.dict) {
-        return entries_of(object).iter().flat_map(|(_, value)| tensors_in(value)).collect();
-    }
-    Vec::new()
 }

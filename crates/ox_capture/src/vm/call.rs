@@ -235,6 +235,9 @@ impl Vm {
         if let Some(rec) = self.rec.as_mut().filter(|_| !code.hidden) {
             rec.rely_on_code(function, &code.object);
         }
+        if let Some(called) = self.call_known_code(callable, &code.object, &args)? {
+            return Ok(called);
+        }
         if self.frames.len() > DEPTH {
             self.give_up("very deep recursion");
             if self.frames.len() > DEPTH + 50 {

@@ -258,6 +258,15 @@ impl Vm {
                 _ => {}
             }
         }
+        if alone
+            && name == "str"
+            && let Some(called) = self.container_text(first)?
+        {
+            return Ok(called);
+        }
+        if let Some(value) = self.plain_part(&first.obj).filter(|_| alone) {
+            return Ok(Called::Value(callable.obj.call(&[value], None)?.into()));
+        }
         self.opaque_call(callable, args.clone(), &format!("{name}() of a {}", first.obj.class_name()))
     }
 

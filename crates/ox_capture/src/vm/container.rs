@@ -113,6 +113,14 @@ impl Vm {
             if let Some(called) = self.search_objects(name, &args)? {
                 return Ok(called);
             }
+            let text = match (name, &args.positional[..]) {
+                ("__repr__" | "__str__", [only]) => self.container_text(only)?,
+                ("format", [text, ..]) if text.obj.class_is(types().str) => self.format_fields(&args)?,
+                _ => None,
+            };
+            if let Some(called) = text {
+                return Ok(called);
+            }
             let why = format!("the method {name} on objects that are no plain data");
             return self.opaque_call(callable, args, &why);
         }

@@ -41,6 +41,11 @@ impl Vm {
                 return self.call_library("of_type", vec![found, object.clone(), text, complaint]);
             }
         }
+        if (name == "repr" || empty)
+            && let Some(called) = self.container_text(object)?
+        {
+            return Ok(called);
+        }
         self.opaque_call(callable, args.clone(), &format!("the text of a {}", object.obj.class_name()))
     }
 

@@ -25,6 +25,7 @@ mod flow;
 mod function;
 mod generator;
 mod iterate;
+mod known_code;
 mod library;
 mod mark;
 mod methods;
@@ -38,6 +39,7 @@ pub mod snapshot;
 mod step;
 mod store;
 mod tensor;
+mod text;
 
 pub use bind::Args;
 pub use break_::Refused;

@@ -197,6 +197,11 @@ impl Vm {
             if left.obj.class_is(t.method) && right.obj.class_is(t.method) && matches!(forward, "__eq__" | "__ne__") {
                 return self.same_methods(left, right, forward == "__eq__");
             }
+            if let Some([one, other]) = self.plain_parts(&left.obj, &right.obj) {
+                [left, right].into_iter().for_each(|value| drop(self.settled(value)));
+                let (left, right) = (one, other);
+                return self.pure(native, &[left.into(), right.into()], &[]).map(Called::Value);
+            }
             if self.asks_nobody(&left.obj) && self.asks_nobody(&right.obj) {
                 let objects = [self.known_data(left)?, self.known_data(right)?];
                 for object in &objects {
@@ -234,6 +239,18 @@ impl Vm {
             _ => format!("unsupported operand type(s) for {}: '{mine}' and '{other}'", sign_of(&name)),
         };
         self.call_library("operate", vec![tries, Obj::str(&complaint).into()])
+    }
+
+    /// The number or text in an object of a class of the program's that leaves operators to its base.
+    pub fn plain_part(&self, object: &Obj) -> Option<Obj> {
+        self.rec.as_ref().and_then(|rec| rec.plain_part(object))
+    }
+
+    /// Of two operands, one of which is such an object.
+    fn plain_parts(&self, left: &Obj, right: &Obj) -> Option<[Obj; 2]> {
+        let part = |object: &Obj| self.plain_part(object).or_else(|| types().is_scalar(object).then(|| object.clone()));
+        let has_own = self.plain_part(left).is_some() || self.plain_part(right).is_some();
+        if has_own { Some([part(left)?, part(right)?]) } else { None }
     }
 
     /// Bound methods are the same if their objects and their functions are.

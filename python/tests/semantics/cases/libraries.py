@@ -147,6 +147,29 @@ def single_dispatch(a):
     return kind_of(1), kind_of([]), kind_of("p"), a
 
 
+def dispatched():
+    @functools.singledispatch
+    def dispatch(value, factor):
+        return value * factor
+
+    dispatch.register(collections.abc.Sized, lambda value, factor: len(value) * factor)
+    return dispatch
+
+
+def register_more(step):
+    step.__closure__[0].cell_contents.register(dict, lambda value, factor: "dict")
+
+
+@made(x, between=register_more)
+def single_dispatch_learns():
+    dispatch = dispatched()
+
+    def step(a):
+        return dispatch(a, factor=2), dispatch({1: 2}, 2), dispatch((1, 2), 3), dispatch.dispatch(dict) is not None
+
+    return step
+
+
 @case(x)
 def cmp_to_key(a):
     return sorted([3, 1, 2], key=functools.cmp_to_key(lambda p, q: q - p)), a

@@ -387,6 +387,19 @@ def str_falls_back_to_repr(a):
     return str(Fallback()), f"{Fallback()}", [Fallback()].__repr__(), a
 
 
+@case(x)
+def texts_of_containers(a):
+    items = [Fallback()]
+    items.append((items, Fallback()))
+    table = {"k": Fallback(), 2: [items]}
+    return repr(items), str(items), f"{items}", str((Fallback(),)), repr(table), f"{table!s:>3}", a
+
+
+@case(lambda: (x(), "{} {!r:>9}"), lambda: (x(), "{0} {1!s} {0}"), lambda: (x(), "{} {1}"), lambda: (x(), "{a} {{}} {b:}"), lambda: (x(), "{2}"))
+def formats_of_own(a, text):
+    return a, text.format(Fallback(), Fallback(), a=Fallback(), b=3)
+
+
 @case(lambda: (x(), x()))
 def operator_module(a, b):
     return operator.add(a, b), operator.mul(a, 3), operator.neg(a), operator.getitem([a, b], 1), operator.itemgetter(0, 1)([a, b])

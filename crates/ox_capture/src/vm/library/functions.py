@@ -274,6 +274,36 @@ def call_method(object, parts):
 # Special methods: what one returned is what was asked for, or an error.
 
 
+def shown(function, value):
+    """The frame says what is being shown: `call_shown` looks for it."""
+    return function(value)
+
+
+def list_text(items):
+    return "[" + ", ".join([repr(item) for item in items]) + "]"
+
+
+def tuple_text(items):
+    return "(" + ", ".join([repr(item) for item in items]) + (",)" if len(items) == 1 else ")")
+
+
+def dict_text(table):
+    return "{" + ", ".join([repr(key) + ": " + repr(value) for key, value in table.items()]) + "}"
+
+
+def format_fields(befores, values, conversions, specs, tail):
+    text = ""
+    for before, value, conversion, spec in zip(befores, values, conversions, specs):
+        if conversion == "s":
+            value = str(value)
+        elif conversion == "r":
+            value = repr(value)
+        elif conversion == "a":
+            value = ascii(value)
+        text += before + format(value, spec)
+    return text + tail
+
+
 def of_type(method, value, wanted, complaint):
     result = method(value)
     if not isinstance(result, wanted):
