@@ -1,6 +1,7 @@
 //! `Check`: what must hold for a trace to be right in a later call.
 
 use crate::backend::{Backend, TensorSpec};
+use crate::class_portrait::ClassPortrait;
 use crate::obj::{Obj, dict_get, entries_of};
 use crate::sizes::SizedSpec;
 use crate::source::{SourceId, Sources, Values, generic_attr, instance_dict, same_value, short};
@@ -9,6 +10,7 @@ use crate::types::types;
 use ox_ops::{Fact, Var};
 use pyo3::ffi;
 use pyo3::prelude::*;
+use std::rc::Rc;
 
 #[derive(Clone, Debug)]
 pub enum Check {
@@ -37,6 +39,8 @@ pub enum Check {
     EmptyCell(SourceId),
     /// Nobody has changed the class or its bases.
     Version(Obj, u32),
+    /// The same of a class that the trace itself changes.
+    Class(Rc<ClassPortrait>),
     /// A function has this code.
     Code(Obj, Obj),
     Tensor(SourceId, TensorSpec),
@@ -90,6 +94,7 @@ impl Check {
             }
             Check::EmptyCell(id) => values.get(sources, *id).is_some_and(|v| crate::source::cell_contents(&v).is_none()),
             Check::Version(class, version) => version_of(class) == *version,
+            Check::Class(portrait) => portrait.fits(),
             // SAFETY: a function; the code is borrowed.
             Check::Code(function, code) => unsafe { ffi::PyFunction_GetCode(function.ptr()) == code.ptr() },
             Check::Tensor(id, spec) => values.get(sources, *id).is_some_and(|v| context.backend.is_like(&v, spec)),
@@ -128,7 +133,7 @@ impl Check {
             Check::NoAttr(id, _) | Check::EmptyCell(id) | Check::Tensor(id, _) | Check::RequiresGrad(id, _) => Some(*id),
             Check::Sized(id, _) | Check::Integer(id, _) => Some(*id),
             Check::Call(..) | Check::State(_) | Check::Version(..) | Check::Code(..) | Check::Returned(_) => None,
-            Check::Fact(..) => None,
+            Check::Fact(..) | Check::Class(_) => None,
             Check::Apart(ids) => ids.first().copied(),
         }
     }
@@ -160,6 +165,7 @@ impl Check {
             Check::HasKey(id, key) => format!("{} in {}", short(key), of(id)),
             Check::NoAttr(id, name) => format!("{} has no own {}", of(id), name.bind()),
             Check::EmptyCell(id) => format!("{} is empty", of(id)),
+            Check::Class(portrait) => format!("class {} is as it was, but for what is written here", short(&portrait.class)),
             Check::Version(class, version) => format!("class {} is at version {version}", short(class)),
             Check::Code(function, _) => format!("{} has its code", short(function)),
             Check::Tensor(id, spec) => format!("{} is {spec}", of(id)),

@@ -10,6 +10,7 @@
 //! - `sizes`: sizes that are no constants; `declared`: what the user says of them.
 //! - `builtins`, `attr`, `types`, `state`, `numpy`: what is known of CPython, torch and NumPy.
 //! - `interrupt`: what signal handlers raise; `undone`: graphs that fail.
+//! - `class_portrait`: classes that traces write to.
 //! - `warm`: which checks need not be made again.
 //! - `backend`: what the rest of oxytorch does for capture.
 //! - `callable`: what the user calls; `policy`: what is done with a call that no trace fits.
@@ -20,6 +21,7 @@ mod attr;
 mod backend;
 mod builtins;
 mod callable;
+mod class_portrait;
 mod declared;
 mod explain;
 mod gc;

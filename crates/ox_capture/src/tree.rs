@@ -1,5 +1,6 @@
 //! The tree of traces: guards, then a graph, then effects, then an action, then guards again; with a snapshot at every branch.
 
+use crate::class_portrait::{ClassPortrait, Place};
 use crate::guard::{Check, Context};
 use crate::obj::{Obj, items_of, tuple_of};
 use crate::recipe::{Build, Recipe, build_all};
@@ -8,7 +9,7 @@ use crate::record::autocast::NoAutocast;
 use crate::record::grad::{GradMode, alias};
 use crate::record::modes::InferenceMode;
 use crate::shared::Shared;
-use crate::source::{SourceId, Sources, Values};
+use crate::source::{Key, SourceId, Sources, Values};
 use crate::undone::Offer;
 use crate::vm::Line;
 use crate::vm::snapshot::Snapshot;
@@ -118,6 +119,8 @@ pub struct Tree {
     pub varying_sizes: Shared<FxHashSet<(String, usize)>>,
     /// Dimensions that were not what others of their size were, in some call.
     pub lone_sizes: Shared<FxHashSet<(String, usize)>>,
+    /// Attributes of classes that some trace writes.
+    class_writes: Shared<FxHashSet<Place>>,
     variables: Cell<u32>,
     /// Past the limit of traces: one more, with all sizes variable, and that is the last.
     pub general: Cell<bool>,
@@ -135,6 +138,26 @@ impl Tree {
         let number = self.variables.get();
         self.variables.set(number + 1);
         number
+    }
+
+    pub fn note_class_write(&self, class: &Obj, name: &Obj) {
+        self.class_writes.change(|writes| writes.insert((class.id(), Key(name.clone()))));
+    }
+
+    pub fn has_class_writes(&self) -> bool {
+        !self.class_writes.read().is_empty()
+    }
+
+    pub fn writes_to_class(&self, class: &Obj, name: &Obj) -> bool {
+        self.class_writes.read().contains(&(class.id(), Key(name.clone())))
+    }
+
+    /// The class without what traces write to it or one of its bases, if they do.
+    pub fn portrait_of(&self, class: &Obj) -> Option<ClassPortrait> {
+        let mro = class.attr("__mro__").map(|mro| items_of(&mro)).unwrap_or_default();
+        let writes = self.class_writes.read();
+        let is_changed = writes.iter().any(|(id, _)| mro.iter().any(|base| base.id() == *id));
+        is_changed.then(|| ClassPortrait::of(class, &writes))
     }
 
     pub fn note_unused<'a>(&self, segments: impl Iterator<Item = &'a Rc<Segment>>) {

@@ -89,6 +89,7 @@ fn difference(check: &Check, context: &Context<'_>, values: &mut Values<'_>, dyn
         Check::State(old) => {
             (changed("the state of torch", &old.to_string(), TorchState::now().ok().map(|now| now.to_string())), MODE)
         }
+        Check::Class(portrait) => (format!("class {} was changed", short(&portrait.class)), CODE),
         Check::Version(class, _) => (format!("class {} was changed", short(class)), CODE),
         Check::Code(function, _) => (format!("{} was given other code", short(function)), CODE),
         Check::Same(..) | Check::Different(..) | Check::Apart(..) => (not(check, sources), SHARING),

@@ -133,6 +133,8 @@ pub struct Recording {
     optimizers: FxHashSet<SourceId>,
     /// Sources of torch's modules.
     modules: FxHashSet<SourceId>,
+    /// Names of attributes that were found on classes, as something that does not change.
+    pub class_reads: FxHashSet<Key>,
     /// What hangs on tensors was changed.
     changes_tensors: bool,
     pub changes: Vec<Change>,
@@ -190,6 +192,7 @@ impl Recording {
             sizing: sizes::Sizing::default(),
             optimizers: FxHashSet::default(),
             modules: FxHashSet::default(),
+            class_reads: FxHashSet::default(),
             changes_tensors: false,
             originals: FxHashMap::default(),
             built_now: FxHashMap::default(),

@@ -7,6 +7,7 @@ use super::inspect::{Inspection, is_machine};
 use super::modes::{DefaultType, InferenceMode, make_leaves};
 use super::{Origin, Rec, Recording, Val};
 use crate::backend::Compiled;
+use crate::guard::Check;
 use crate::interrupt::postponing;
 use crate::lazy::become_real;
 use crate::log::{Topic, log};
@@ -18,6 +19,7 @@ use crate::tree::{Effect, End, GraphCall, Segment, call_graph};
 use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::types::PyCFunction;
+use std::rc::Rc;
 
 /// A segment that is being closed.
 pub struct Closing {
@@ -158,7 +160,7 @@ impl Recording {
         }
         self.check_tensors_apart();
         let places = self.take_places();
-        let checks = std::mem::take(&mut self.checks);
+        let checks = self.take_checks();
         log(Topic::Guards, || {
             let sources = self.tree.sources.read();
             checks.iter().map(|check| format!("{}: {}", self.place, check.show(&sources))).collect::<Vec<_>>().join("\n")
@@ -177,10 +179,25 @@ impl Recording {
         }
     }
 
+    /// A class that traces write to has another version in every call.
+    fn take_checks(&mut self) -> Vec<Check> {
+        let mut checks = std::mem::take(&mut self.checks);
+        if self.tree.has_class_writes() {
+            for check in &mut checks {
+                if let Check::Version(class, _) = check
+                    && let Some(portrait) = self.tree.portrait_of(class)
+                {
+                    *check = Check::Class(Rc::new(portrait));
+                }
+            }
+        }
+        checks
+    }
+
     /// The end of a recording that could not go on.
     pub fn gave_up(&mut self, why: String) -> Segment {
         let places = self.take_places();
-        let checks = std::mem::take(&mut self.checks);
+        let checks = self.take_checks();
         let (builds, built, effects) = (Vec::new(), Vec::new(), Vec::new());
         Segment {
             number: self.segment,
@@ -210,6 +227,7 @@ impl Recording {
         self.sizing.begin_segment();
         self.whole.clear();
         self.tokens.clear();
+        self.class_reads.clear();
         self.built_now.clear();
         self.dicts_of_made.clear();
         let lives_on = |object: &Option<Obj>| object.as_ref().is_some_and(is_machine);

@@ -178,6 +178,11 @@ impl Vm {
         {
             rec.check_no_attr(&this, name);
         }
+        if on_class.is_some()
+            && let Some(value) = self.written_on_class(&class, name)?
+        {
+            return Ok(Found::Called(Called::Value(value)));
+        }
         match on_class {
             Some(found) => self.bind_found(object, &class, found, fall_back.then_some(name)),
             None if fall_back => self.missing_attr(object, &this, &class, name),

@@ -43,7 +43,10 @@ impl Vm {
                 let value = this.get_attr(name)?;
                 return Ok(Found::Called(Called::Value(self.pinned(value))));
             }
-            (_, Some(found)) => found,
+            (_, Some(found)) => match self.written_on_class(this, name)? {
+                Some(value) => return Ok(Found::Called(Called::Value(value))),
+                None => found,
+            },
             (Some(found), None) => return self.bind_found(object, &meta, found.clone(), None),
             (None, None) => match this.get_attr(name) {
                 Ok(value) => return Ok(Found::Called(Called::Value(self.pinned(value)))),
@@ -149,6 +152,7 @@ impl Vm {
             let text = format!("'super' object has no attribute '{}'", name.bind());
             return Err(PyAttributeError::new_err(text));
         };
+        self.recorded(|rec| Ok(rec.class_reads.insert(Key(name.clone()))));
         if found.class_is(types().property) {
             let getter = self.pinned(found.attr("fget")?);
             return Ok(Found::Called(self.call(&getter, Args::positional(vec![of.clone()]))?));

@@ -14,6 +14,7 @@ mod build;
 mod builtin;
 mod call;
 mod checkpoint;
+mod class_attribute;
 mod code;
 mod construct;
 mod container;

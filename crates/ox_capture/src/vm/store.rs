@@ -150,18 +150,16 @@ impl Vm {
     fn store_attr_anyhow(&mut self, object: &Val, name: &Obj, value: Val) -> R<()> {
         let this = object.obj.clone();
         if this.is_instance_of(types().type_) {
-            // Every check of the class's version would fail from now on.
-            self.give_up("an attribute of a class is set");
-        } else {
-            self.note("setattr", vec![object.clone(), name.clone().into(), value.clone()])?;
-            if value.free.is_none() {
-                self.settled(&value);
-            }
-            if let (Some(rec), Some(dict)) = (&mut self.rec, instance_dict(&this)) {
-                rec.mark_keys_changed(&dict);
-                rec.mark_written(&dict, name);
-                rec.stow_outside(&dict, name, &value);
-            }
+            return self.store_class_attr(object, name, value);
+        }
+        self.note("setattr", vec![object.clone(), name.clone().into(), value.clone()])?;
+        if value.free.is_none() {
+            self.settled(&value);
+        }
+        if let (Some(rec), Some(dict)) = (&mut self.rec, instance_dict(&this)) {
+            rec.mark_keys_changed(&dict);
+            rec.mark_written(&dict, name);
+            rec.stow_outside(&dict, name, &value);
         }
         this.bind().setattr(name_of(name)?, value.obj.bind())
     }
@@ -205,6 +203,9 @@ impl Vm {
     }
 
     pub fn delete_attr(&mut self, object: &Val, name: &Obj) -> R<()> {
+        if self.rec.is_some() && object.obj.is_instance_of(types().type_) {
+            return self.delete_class_attr(object, name);
+        }
         if self.is_seen_by_others(&object.obj) {
             self.note("delattr", vec![object.clone(), name.clone().into()])?;
             if let Some(rec) = &mut self.rec {

@@ -291,6 +291,73 @@ def class_level_log():
     return Thing().step
 
 
+# The first trace takes the number for a constant, the second sees that it changes.
+@made(x, again=False)
+def class_level_counter():
+    class Thing:
+        calls = 0
+        factor = 2
+
+        def step(self, a):
+            type(self).calls += 1
+            self.factor = 3
+            return a * self.calls, type(self).factor
+
+    return Thing().step
+
+
+def change_class(step):
+    type(step.__self__).last = "another"
+    type(step.__self__).scale = lambda self: 5
+
+
+@made(x, between=change_class)
+def class_is_changed_by_others():
+    class Thing:
+        last = None
+
+        def scale(self):
+            return 3
+
+        def step(self, a):
+            Thing.last = (a, self.scale())
+            return self.last[0] * self.last[1]
+
+    return Thing().step
+
+
+@made(x, again=False)
+def class_attribute_of_a_base_is_covered():
+    class Base:
+        kept = None
+
+    class Thing(Base):
+        def step(self, a):
+            before = self.kept
+            type(self).kept = [a]
+            return before is None, self.kept, Base.kept, hasattr(Base, "kept")
+
+    return Thing().step
+
+
+@made(x, graphs=2)
+def class_attribute_around_a_break():
+    class Thing:
+        last = None
+
+        def step(self, a):
+            type(self).last = a + 1
+            print("between")
+            return self.last * 2, self.other()
+
+        def other(self):
+            del type(self).last
+            type(self).last = None
+            return type(self).last
+
+    return Thing().step
+
+
 @made(x)
 def class_level_attribute():
     class Thing:
