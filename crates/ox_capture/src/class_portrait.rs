@@ -13,13 +13,16 @@ use std::cell::Cell;
 /// An attribute that is written: the address of its class, and its name.
 pub type Place = (usize, Key);
 
+/// Names and what they stand for.
+type Entries = Vec<(Obj, Obj)>;
+
 /// A class and its bases as they were, but for what traces write.
 #[derive(Debug)]
 pub struct ClassPortrait {
     pub class: Obj,
     /// At which it was found to be so last.
     version: Cell<u32>,
-    bases: Vec<(Obj, Vec<(Obj, Obj)>)>,
+    bases: Vec<(Obj, Entries)>,
     but_for: FxHashSet<Place>,
 }
 
@@ -44,7 +47,7 @@ impl ClassPortrait {
 
     fn is_as_it_was(&self) -> bool {
         let now = bases_of(&self.class);
-        let is_same = |(base, entries): (&Obj, &(Obj, Vec<(Obj, Obj)>))| {
+        let is_same = |(base, entries): (&Obj, &(Obj, Entries))| {
             base.is(&entries.0) && same_entries(&entries_but_for(base, &self.but_for), &entries.1)
         };
         now.len() == self.bases.len() && now.iter().zip(&self.bases).all(is_same)
@@ -59,7 +62,7 @@ fn bases_of(class: &Obj) -> Vec<Obj> {
     class.attr("__mro__").map(|mro| items_of(&mro)).unwrap_or_default()
 }
 
-fn entries_but_for(class: &Obj, but_for: &FxHashSet<Place>) -> Vec<(Obj, Obj)> {
+fn entries_but_for(class: &Obj, but_for: &FxHashSet<Place>) -> Entries {
     let items = class.attr("__dict__").and_then(|dict| Ok(dict.bind().call_method0("items")?.try_iter()?.collect::<Vec<_>>()));
     let pairs = items.unwrap_or_default().into_iter().flatten().map(|pair| items_of(&pair.into()));
     let pairs = pairs.map(|pair| (pair[0].clone(), pair[1].clone()));

@@ -103,7 +103,7 @@ impl Vm {
                 }
                 callable.obj.call(&[object], None)?.into()
             }
-            (Known::EnterMode, [manager]) => self.pass_border(callable, &[manager.obj.clone()])?,
+            (Known::EnterMode, [manager]) => self.pass_border(callable, std::slice::from_ref(&manager.obj))?,
             (Known::LeaveMode, [manager, ..]) => {
                 self.pass_border(callable, &[manager.obj.clone(), Obj::none(), Obj::none(), Obj::none()])?
             }
