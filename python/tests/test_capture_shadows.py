@@ -2,10 +2,15 @@
 
 import gc
 import itertools
+import os
+import subprocess
+import sys
 
+import oxytorch
 import pytest
 import torch
 import torch.nn.functional as F
+import zoo
 from capturing import check, x
 from compare import assert_same
 from oxytorch import _oxytorch
@@ -73,6 +78,24 @@ def test_linear(layout):
     check(lambda t, w, b: (F.linear(t, w, b), F.linear(t, w), F.linear(t[0, 0], w, bias=b), F.linear(t[0, :1, 0], w)), (t, w, b))
 
 
+@pytest.mark.parametrize("layout", ["contiguous", "channels_last", "transposed", "sliced", "one", "half"])
+def test_larger_planes(layout):
+    t = LAYOUTS[layout]()
+    check(lambda t: (F.interpolate(t, scale_factor=2), F.interpolate(t, None, 1.7), F.interpolate(t, scale_factor=(2, 3))), (t,))
+    check(lambda t: (F.interpolate(t, scale_factor=2, mode="bilinear"), F.interpolate(t, (5, 6)), torch.nn.Upsample(scale_factor=2.0)(t)), (t,))
+
+
+CONVOLUTIONS = [dict(), dict(stride=2, padding=1), dict(stride=(1, 2), padding=(1, 0), dilation=(1, 2)), dict(padding="same"), dict(padding=[2])]
+
+
+@pytest.mark.parametrize("options", CONVOLUTIONS, ids=str)
+@pytest.mark.parametrize("layout", ["contiguous", "channels_last", "transposed", "sliced", "one", "half"])
+def test_convolutions(layout, options):
+    t = LAYOUTS[layout]()
+    w, b = torch.randn(6, 3, 1, 2).to(t.dtype), torch.randn(6).to(t.dtype)
+    check(lambda t, w, b: (F.conv2d(t, w, b, **options), F.conv2d(t, w[:, :1], groups=3, **options)), (t, w, b))
+
+
 @pytest.mark.parametrize("layout", ["contiguous", "channels_last", "transposed", "one"])
 def test_samples_on_a_grid(layout):
     t = LAYOUTS[layout]()
@@ -93,6 +116,44 @@ def test_attention(mask, transposed):
     check(lambda q, k, v: F.scaled_dot_product_attention(q[0], k[0], v[0]), (make(), make(), make()))
 
 
+@pytest.mark.parametrize("rows", [6, 1])
+def test_attention_on_parts_of_one_tensor(rows):
+    def attend(t):
+        q, k, v = (part.reshape(2, rows, 4, 8).transpose(1, 2) for part in t.chunk(3, -1))
+        return F.scaled_dot_product_attention(q, k, v), F.scaled_dot_product_attention(q, q, v[:, :, :1].expand(v.shape))
+
+    check(attend, (x(2, rows, 96),))
+
+
+@pytest.mark.parametrize("left, right", itertools.product(LAYOUTS, LAYOUTS))
+def test_joined(left, right):
+    a, b = LAYOUTS[left](), LAYOUTS[right]()
+
+    def join(a, b):
+        first = torch.cat([a, a * 2]), torch.cat((b, b[:, :1]), 1), torch.cat([b[:1], b[:1]], dim=-1)
+        return first, torch.cat([a, b]), torch.cat([a[..., :1], b[..., :1]], 3), torch.cat([a[:, :1, :1, :1], b[:, :1, :1, :1]], 1)
+
+    try:
+        join(a, b)
+    except RuntimeError:
+        pytest.skip("shapes that do not fit")
+    check(join, (a, b))
+
+
+def test_a_usual_model_needs_no_symbolic_algebra():
+    """To import sympy takes 30 MB."""
+    program = """
+import sys
+sys.path[:0] = sys.argv[1:]
+import oxytorch, torch, zoo
+workload = zoo.build("unet", sizes=zoo.TEST_SIZES)
+workload.run(oxytorch.compile(workload.model))
+assert "sympy" not in sys.modules
+"""
+    folders = [os.path.dirname(zoo.__file__), os.path.dirname(os.path.dirname(oxytorch.__file__))]
+    subprocess.run([sys.executable, "-c", program, *folders], check=True)
+
+
 @pytest.mark.parametrize(
     "wrong",
     [
@@ -101,6 +162,13 @@ def test_attention(mask, transposed):
         lambda t: F.layer_norm(t, (5,), x(4)),
         lambda t: t + x(2, 3, 3, 5),
         lambda t: F.group_norm(t, 2),
+        lambda t: F.conv2d(t, x(4, 2, 1, 1)),
+        lambda t: F.conv2d(t, x(4, 3, 5, 5)),
+        lambda t: F.conv2d(t, x(4, 3, 1, 1), stride=0),
+        lambda t: F.conv2d(t, x(4, 3, 1, 1), padding=-1),
+        lambda t: torch.cat([t, t[:, :1]]),
+        lambda t: F.interpolate(t, scale_factor=2, align_corners=True),
+        lambda t: F.interpolate(t, scale_factor=0.1),
         lambda t: F.batch_norm(t, x(4), x(4)),
         lambda t: F.batch_norm(t, x(3), x(3), eps=0.0),
         lambda t: F.group_norm(t[:1, :1, 0, 0], 1),

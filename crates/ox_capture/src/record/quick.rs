@@ -2,6 +2,10 @@
 //! takes a hundred times as long as saying what comes out. What is said here is said of plain cases only: tensors of one floating type on
 //! the CPU that no gradient flows through, dense and in shapes that fit; everything else, all mistakes among it, is left to torch.
 
+mod conv;
+mod grow;
+mod join;
+
 use super::grad;
 use crate::obj::{Obj, items_of, py};
 use crate::types::types;
@@ -64,9 +68,35 @@ impl Tensor {
 
     /// Whether it fills its memory in some order of its dimensions.
     fn is_dense(&self) -> bool {
+        self.is_dense_in(&self.order())
+    }
+
+    /// Its dimensions, the one with the largest steps first.
+    fn order(&self) -> Vec<usize> {
         let mut order: Vec<usize> = (0..self.shape.len()).collect();
         order.sort_by_key(|n| std::cmp::Reverse((self.strides[*n], self.shape[*n])));
-        self.is_dense_in(&order)
+        order
+    }
+
+    /// A new tensor of this shape whose dimensions lie in the same order, without gaps.
+    fn in_its_order(&self) -> PyResult<Option<Obj>> {
+        let (mut strides, mut step) = (vec![0; self.shape.len()], 1);
+        for n in self.order().into_iter().rev() {
+            strides[n] = step;
+            step *= self.shape[n];
+        }
+        made(&self.shape, &strides, &self.object)
+    }
+
+    fn has_elements(&self) -> bool {
+        self.shape.iter().all(|n| *n > 0)
+    }
+
+    /// Whether no two of its dimensions could as well lie in the other order.
+    fn is_ordered(&self) -> bool {
+        let mut steps = self.strides.clone();
+        steps.sort_unstable();
+        self.has_elements() && steps.first().is_none_or(|step| *step > 0) && steps.windows(2).all(|pair| pair[0] < pair[1])
     }
 
     fn is_dense_in(&self, order: &[usize]) -> bool {
@@ -102,8 +132,18 @@ impl Tensor {
 
 /// The shadow of a call's result. None where torch must be asked. `grad`: the grad mode.
 pub fn shadow(name: &str, args: &[Obj], kwargs: &Bound<'_, PyDict>, grad: bool) -> PyResult<Option<Obj>> {
+    if join::is_join(name) {
+        return join::join(args, kwargs, grad);
+    }
     let known = match name {
-        "linear" | "layer_norm" | "batch_norm" | "group_norm" | "scaled_dot_product_attention" | "grid_sample" => true,
+        "linear"
+        | "layer_norm"
+        | "batch_norm"
+        | "group_norm"
+        | "scaled_dot_product_attention"
+        | "grid_sample"
+        | "conv2d"
+        | "interpolate" => true,
         _ => [ALIKE, IN_PLACE, BINARY].iter().any(|list| list.contains(&name)),
     };
     if !known || (grad && requires_grad(args, kwargs)?) {
@@ -128,7 +168,9 @@ pub fn shadow(name: &str, args: &[Obj], kwargs: &Bound<'_, PyDict>, grad: bool) 
         "layer_norm" if is_layer_norm(&first, args, kwargs)? => like(&first),
         "batch_norm" if is_batch_norm(&first, args, kwargs)? => first.in_its_format(),
         "group_norm" if is_group_norm(&first, args, kwargs)? => first.in_its_format(),
-        "scaled_dot_product_attention" if is_attention(&first, args, kwargs)? => like(&first),
+        "scaled_dot_product_attention" if is_attention(&first, args, kwargs)? => first.in_its_order(),
+        "conv2d" => conv::conv2d(&first, args, kwargs),
+        "interpolate" => grow::interpolate(&first, args, kwargs),
         "grid_sample" => grid_sample(&first, args, kwargs),
         _ if BINARY.contains(&name) => binary(name, args, kwargs),
         _ if !first.is_dense() => Ok(None),
@@ -210,7 +252,7 @@ fn linear(x: &Tensor, args: &[Obj], kwargs: &Bound<'_, PyDict>) -> PyResult<Opti
         return Ok(None);
     };
     let ([.., width], [out, inner]) = (&x.shape[..], &weight.shape[..]) else { return Ok(None) };
-    let fits = width == inner && weight.dtype == x.dtype && x.shape.len() >= 2 && x.is_contiguous();
+    let fits = width == inner && weight.dtype == x.dtype && x.shape.len() >= 2 && x.has_elements();
     if !fits || !is_vector(argument(args, kwargs, 2, "bias")?, x, *out)? || *out == 0 {
         return Ok(None);
     }
@@ -256,7 +298,7 @@ fn is_group_norm(x: &Tensor, args: &[Obj], kwargs: &Bound<'_, PyDict>) -> PyResu
     Ok(fits)
 }
 
-/// The library's own attention: its result lies in memory like the queries, of which torch's meta kernel knows nothing.
+/// The library's own attention: its result lies in memory in the order of the queries, of which torch's meta kernel knows nothing.
 fn is_attention(query: &Tensor, args: &[Obj], kwargs: &Bound<'_, PyDict>) -> PyResult<bool> {
     let tensor = |place, name| argument(args, kwargs, place, name)?.map(|t| Tensor::of(&t)).transpose().map(Option::flatten);
     let (Some(key), Some(value)) = (tensor(1, "key")?, tensor(2, "value")?) else { return Ok(false) };
@@ -264,8 +306,8 @@ fn is_attention(query: &Tensor, args: &[Obj], kwargs: &Bound<'_, PyDict>) -> PyR
     let number = |place, name| -> PyResult<f64> { argument(args, kwargs, place, name)?.map_or(Ok(0.0), |n| n.bind().extract()) };
     let asked = |place, name| -> PyResult<bool> { argument(args, kwargs, place, name)?.map_or(Ok(false), |flag| flag.truth()) };
     let all = [query, &key, &value];
-    let mut fits = query.is_dense() && number(4, "dropout_p")? == 0.0 && !asked(7, "enable_gqa")?;
-    fits &= all.iter().all(|t| t.dtype == query.dtype && t.strides.last() == Some(&1) && t.shape.iter().all(|n| *n > 0));
+    let mut fits = query.strides.iter().all(|step| *step > 0) && number(4, "dropout_p")? == 0.0 && !asked(7, "enable_gqa")?;
+    fits &= all.iter().all(|t| t.dtype == query.dtype && t.strides.last() == Some(&1) && t.has_elements());
     fits &= key.shape == [*batch, *heads, *columns, *width] && value.shape == key.shape;
     if let Some(mask) = argument(args, kwargs, 3, "attn_mask")? {
         fits &= !asked(5, "is_causal")? && is_mask(&mask, query, &[*batch, *heads, *rows, *columns])?;
@@ -327,6 +369,10 @@ fn binary(name: &str, args: &[Obj], kwargs: &Bound<'_, PyDict>) -> PyResult<Opti
     let Some(right) = Tensor::of(right)?.filter(|right| right.dtype == left.dtype) else { return Ok(None) };
     if left.shape == right.shape && left.strides == right.strides && left.is_dense() {
         return like(left);
+    }
+    // The first operand decides where it can.
+    if right.fits_into(&left.shape) && left.is_ordered() && right.has_elements() {
+        return left.in_its_order();
     }
     // Both in the usual order: so is the result.
     let usual = left.is_contiguous() && right.is_contiguous();
