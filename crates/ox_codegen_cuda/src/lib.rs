@@ -13,6 +13,7 @@ mod error;
 mod flatten;
 mod geometry;
 mod helpers;
+mod joined;
 mod nvrtc;
 mod online;
 

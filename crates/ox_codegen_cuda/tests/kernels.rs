@@ -18,6 +18,13 @@ const CASES: &[Case] = &[
         }",
         &[96 * 70, 96 * 70],
     ),
+    // Rows of an odd length, from rows with a gap, written as one.
+    Case(
+        "kernel odd_rows(b0: bf16 in, b1: bf16 in, b2: bf16 out, i0 < 1048, i1 < 1001) lanes=outer parallel {
+          pass { v0 = load b0[1008*i0 + i1] v1 = load b1[i1] v2 = add v0 v1 store b2[1001*i0 + i1] v2 }
+        }",
+        &[1048 * 1008, 1001, 1048 * 1001],
+    ),
     // Whole vectors, of two types.
     Case(
         "kernel points(b0: bf16 in, b1: f32 in, b2: f32 out, i0 < 24, i1 < 64) lanes=outer parallel {

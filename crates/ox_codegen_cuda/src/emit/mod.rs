@@ -17,6 +17,7 @@ mod reduce;
 
 use crate::flatten::flatten;
 use crate::geometry::{self, Geometry, Spread};
+use crate::joined::joined;
 use crate::online::{self, Online};
 use crate::{CodegenError, Options};
 use cache::Cache;
@@ -89,6 +90,8 @@ pub fn emit(kernel: &Kernel, symbol: &str, options: &Options) -> Result<Source, 
     let scatters = flat.is_none() && is_scatter(kernel);
     let atomic = flat.is_some() && is_scatter(kernel);
     let kernel = flat.as_ref().unwrap_or(kernel);
+    let joined = if options.ordered { None } else { joined(kernel) };
+    let kernel = joined.as_ref().unwrap_or(kernel);
     Emitter::new(kernel, geometry::choose(kernel, scatters, options.multiprocessors), atomic)?.source(symbol)
 }
 
