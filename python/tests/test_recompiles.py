@@ -109,3 +109,15 @@ def test_the_log_and_the_explanation_agree(tmp_path):
     logged = [line.removeprefix("oxytorch recompiles: ") for line in done.stderr.splitlines() if line.startswith("oxytorch ")]
     assert logged == done.stdout.splitlines() and len(logged) == 2, done.stderr
     assert f"{script}:2: f is traced again: arg0.shape[0] was 2 and is 3, relied on at {script}:3; " in logged[0]
+
+
+def test_deterministic_algorithms_are_a_trace_of_their_own():
+    """On a GPU their kernels are others."""
+    fast, x = oxytorch.compile(doubles), rand(3, 4)
+    try:
+        for deterministic, traced in ((False, 1), (True, 2), (False, 2), (True, 2)):
+            torch.use_deterministic_algorithms(deterministic)
+            assert torch.equal(fast(x), doubles(x))
+            assert fast.stats()["traced"] == traced
+    finally:
+        torch.use_deterministic_algorithms(False)

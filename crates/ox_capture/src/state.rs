@@ -9,6 +9,8 @@ use std::fmt;
 pub struct TorchState {
     pub grad: bool,
     pub inference: bool,
+    /// `torch.use_deterministic_algorithms`.
+    pub deterministic: bool,
     /// The type that autocast on the CPU converts to.
     pub autocast: Option<Obj>,
     /// There is one object for each type.
@@ -20,6 +22,7 @@ pub struct TorchState {
 struct Functions {
     grad: Obj,
     inference: Obj,
+    deterministic: Obj,
     autocast: Obj,
     autocast_dtype: Obj,
     default_dtype: Obj,
@@ -38,6 +41,7 @@ fn functions() -> PyResult<&'static Functions> {
         Ok(Functions {
             grad: core.attr("is_grad_enabled").or_else(|_| Obj::from(py.import("torch")?).attr("is_grad_enabled"))?,
             inference: Obj::from(py.import("torch")?).attr("is_inference_mode_enabled")?,
+            deterministic: core.attr("_get_deterministic_algorithms")?,
             autocast: Obj::from(py.import("torch")?).attr("is_autocast_enabled")?,
             autocast_dtype: Obj::from(py.import("torch")?).attr("get_autocast_dtype")?,
             default_dtype: Obj::from(py.import("torch")?).attr("get_default_dtype")?,
@@ -56,7 +60,7 @@ pub fn default_dtype() -> PyResult<Obj> {
 impl PartialEq for TorchState {
     fn eq(&self, other: &TorchState) -> bool {
         let autocast = |state: &TorchState| state.autocast.as_ref().map(Obj::id);
-        let rest = |state: &TorchState| (state.grad, state.inference, state.default_dtype.id(), state.modes);
+        let rest = |state: &TorchState| (state.grad, state.inference, state.deterministic, state.default_dtype.id(), state.modes);
         rest(self) == rest(other) && autocast(self) == autocast(other)
     }
 }
@@ -73,6 +77,7 @@ impl TorchState {
         Ok(TorchState {
             grad: truth(&f.grad)?,
             inference: truth(&f.inference)?,
+            deterministic: truth(&f.deterministic)?,
             autocast: match f.autocast.call(&[Obj::str("cpu")], None)?.truth()? {
                 true => Some(f.autocast_dtype.call(&[Obj::str("cpu")], None)?),
                 false => None,
@@ -97,6 +102,7 @@ impl fmt::Display for TorchState {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let word = |on: bool| if on { "on" } else { "off" };
         let autocast = self.autocast.as_ref().map_or("off".to_string(), |dtype| dtype.text());
-        write!(f, "grad mode {}, inference mode {}, autocast {}", word(self.grad), word(self.inference), autocast)
+        write!(f, "grad mode {}, inference mode {}, autocast {}", word(self.grad), word(self.inference), autocast)?;
+        if self.deterministic { f.write_str(", deterministic algorithms") } else { Ok(()) }
     }
 }

@@ -21,12 +21,13 @@ fn backend() -> Result<&'static Backend, CompileError> {
     BACKEND.get_or_init(|| Backend::new(&[])).as_ref().map_err(|error| codegen_error(error.clone()))
 }
 
-pub(crate) fn options(device: u8) -> Result<Options, CompileError> {
+/// `ordered`: writes that meet happen in one order.
+pub(crate) fn options(device: u8, ordered: bool) -> Result<Options, CompileError> {
     let Properties { arch, multiprocessors } = ox_runtime::properties(device).map_err(run_error)?;
     if arch < 75 {
         return Err(CompileError::Unsupported(format!("a GPU of compute capability {}.{}", arch / 10, arch % 10)));
     }
-    Ok(Options { arch, multiprocessors, ordered: false })
+    Ok(Options { arch, multiprocessors, ordered })
 }
 
 /// The kernels in order, and how many of them had to be compiled.

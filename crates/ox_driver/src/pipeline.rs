@@ -168,7 +168,7 @@ fn codegen(kernels: &[Kernel], device: Device, options: &Options) -> Result<(Ker
         n => n,
     };
     if let Device::Cuda(n) = device {
-        let (loaded, compiled) = gpu::load(kernels, gpu::options(n)?, threads)?;
+        let (loaded, compiled) = gpu::load(kernels, gpu::options(n, options.deterministic)?, threads)?;
         return Ok((Kernels::Gpu(loaded), compiled));
     }
     let (loaded, compiled) = cache::load(backend()?, kernels, threads).map_err(codegen_error)?;
@@ -195,7 +195,7 @@ fn dump_kernels(dump: &Dump, device: Device, kernels: &[Kernel]) {
     for (n, kernel) in kernels.iter().enumerate() {
         dump.write(&format!("4-kernel-{n:03}-{}.txt", kernel.name), kernel);
         if let Device::Cuda(device) = device {
-            let text = gpu::options(device).ok().and_then(|options| gpu::text(kernel, options)).unwrap_or_default();
+            let text = gpu::options(device, false).ok().and_then(|options| gpu::text(kernel, options)).unwrap_or_default();
             dump.write(&format!("5-kernel-{n:03}-{}.cu", kernel.name), &text);
         } else if let Ok(Ok(ir)) = backend().map(|b| b.emit_ir(kernel)) {
             dump.write(&format!("5-kernel-{n:03}-{}.ll", kernel.name), &ir);

@@ -46,6 +46,7 @@ pub fn compile_graph<'py>(
     device: Option<Device>,
 ) -> PyResult<(Bound<'py, PyAny>, Vec<Noted>)> {
     let facts = RefCell::default();
+    let options = &Options { deterministic: is_deterministic(gm.py())?, ..options.clone() };
     let job = Job { options, device, fixed: None, recomputed: false, covered: false, facts: &facts };
     let nodes = pieces::ordered(gm)?;
     let mut cuts = pieces::visible_cuts(&nodes)?;
@@ -56,6 +57,11 @@ pub fn compile_graph<'py>(
         false => job.in_pieces(gm, example_inputs, &cuts, None)?,
     };
     Ok((compiled, facts.take()))
+}
+
+/// Dynamo and our own capture both see to it that a change of this leads to another graph.
+fn is_deterministic(py: Python<'_>) -> PyResult<bool> {
+    py.import(intern!(py, "torch"))?.call_method0(intern!(py, "are_deterministic_algorithms_enabled"))?.is_truthy()
 }
 
 /// How graphs are compiled.
@@ -179,7 +185,7 @@ impl Job<'_> {
         let Some(views) = Views::take(&mut graph, &gradients.inputs, &mut gradients.outputs) else {
             return self.refused(gm, Refusal::unsupported("results that share memory in part"));
         };
-        let attention = fused_attention(py, &graph);
+        let attention = fused_attention(py, &graph, self.options.deterministic);
         let wanted = Wanted { inputs: gradients.inputs.clone(), outputs: gradients.outputs.clone(), attention };
         let host: Arc<dyn HostCalls> = Arc::new(host.into_host());
         let budget = if self.recomputed { 0 } else { self.options.activation_memory_budget };

@@ -15,7 +15,7 @@ pub fn place(plan: &mut Plan, options: &ScheduleOptions) {
     let is_backward = given.contains(&true);
     let release = if is_backward { None } else { release_early(plan, &lives, options.least_bytes) };
     let price = if is_backward { Price::backward(options.least_bytes) } else { Price::forward(plan, options.least_bytes) };
-    if release.is_some() || !lower_peak(plan, &lives, &given, price) {
+    if release.is_some() || !lower_peak(plan, &lives, &given, price.on(options.target)) {
         assign_offsets(plan, &lives);
     }
     insert_drops(plan, &lives, &given, release);

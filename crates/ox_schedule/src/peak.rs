@@ -4,10 +4,12 @@
 //! use, both stand beside each other for nothing: then the intermediates that are in use at other times become tensors of their own,
 //! which torch's allocator makes and takes back.
 
+use crate::Target;
 use crate::arena::{Arena, Life, padded_bytes};
 use ox_ir::Sym;
 use ox_ir::plan::{Buffer, Call, Place, Plan, Step};
 use std::cmp::Reverse;
+use std::ops::RangeInclusive;
 
 /// Larger ones stay: the C library maps them anew in every run, page by page.
 const LARGE: i64 = 32 << 20;
@@ -17,6 +19,8 @@ const SMALL: i64 = 16;
 const TRIES: usize = 12;
 /// So many tensors of its own every forward pass may make.
 const FEW: usize = 6;
+/// torch keeps the memory of a GPU, whatever its size; a tensor costs as much time as a kernel, which only some bytes are worth.
+const WORTH_A_TENSOR: i64 = 1 << 20;
 
 /// How many intermediates may leave the arena, and for what.
 pub struct Price {
@@ -25,23 +29,32 @@ pub struct Price {
     least: i64,
     /// Every step on the way must lower the peak by at least this fraction of itself.
     worth: i64,
+    /// The bytes of those that may.
+    sizes: RangeInclusive<i64>,
 }
 
 impl Price {
     /// A backward pass makes tensors all the time.
     pub fn backward(least: i64) -> Price {
-        Price { most: usize::MAX, least, worth: 2000 }
+        Price { most: usize::MAX, least, worth: 2000, sizes: least / SMALL..=LARGE }
+    }
+
+    pub fn on(self, target: Target) -> Price {
+        match target {
+            Target::Cpu => self,
+            Target::Gpu => Price { sizes: WORTH_A_TENSOR..=i64::MAX, ..self },
+        }
     }
 
     /// The C library's heap takes many tensors that come and go badly: where most intermediates were such tensors, processes held 20 to 40 MB
     /// more. So a few, or some beside the many that the library's calls make anyway.
     pub fn forward(plan: &Plan, least: i64) -> Price {
         let made = plan.buffers.iter().filter(|buffer| buffer.place == Place::Library).count();
-        Price { most: FEW.max(made / 4), least, worth: 100 }
+        Price { most: FEW.max(made / 4), least, worth: 100, sizes: least / SMALL..=LARGE }
     }
 
     fn may_leave(&self, bytes: i64) -> bool {
-        (self.least / SMALL..=LARGE).contains(&bytes)
+        self.sizes.contains(&bytes)
     }
 }
 

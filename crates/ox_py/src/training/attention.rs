@@ -7,9 +7,11 @@ use pyo3::prelude::*;
 /// Where eager prefers cuDNN's kernels to its own.
 const HOPPER: (u32, u32) = (9, 0);
 
-pub fn fused_attention(py: Python<'_>, graph: &Graph) -> FusedAttention {
+/// `deterministic`: only flash has a derivative that adds in one order.
+pub fn fused_attention(py: Python<'_>, graph: &Graph, deterministic: bool) -> FusedAttention {
     let device = graph.inputs.iter().find_map(|input| if let Device::Cuda(n) = input.ty.device { Some(n) } else { None });
-    device.map_or_else(FusedAttention::default, |device| allowed(py, device))
+    let may = device.map_or_else(FusedAttention::default, |device| allowed(py, device));
+    FusedAttention { cudnn: may.cudnn && !deterministic, efficient: may.efficient && !deterministic, ..may }
 }
 
 fn allowed(py: Python<'_>, device: u8) -> FusedAttention {
