@@ -109,6 +109,43 @@ def check_module(module, given, compile):
     compare.assert_same(run(ours, compile(ours), given), expected, lambda: run(wide, wide, given.double()), strides=False, times=4)
 
 
+def check_deterministic(compile):
+    """Gradients that meet in one place are the same, bit for bit, in every run."""
+    w, i = x(300, 256), index(300, 20000)
+    torch.use_deterministic_algorithms(True)
+    try:
+        fast = compile(lambda w, i: F.embedding(i, w).sin())
+        first, *others = (gradients(fast, (w.clone(), i))[1] for _ in range(4))
+        assert all(torch.equal(first, other) for other in others), "they differ"
+        torch.testing.assert_close(first, gradients(lambda w, i: F.embedding(i, w).sin(), (w.clone(), i))[1])
+    finally:
+        torch.use_deterministic_algorithms(False)
+
+
+def check_scaled(dtype, compile):
+    """Steps of mixed precision: autocast, GradScaler, fused AdamW."""
+    import copy
+
+    torch.manual_seed(0)
+    plain = nn.Sequential(nn.Linear(64, 256), nn.GELU(), nn.LayerNorm(256), nn.Linear(256, 8)).cuda()
+    ours, given = copy.deepcopy(plain), x(512, 64)
+
+    def train(module, called):
+        optimizer = torch.optim.AdamW(module.parameters(), lr=1e-2, fused=True)
+        scaler, losses = torch.amp.GradScaler("cuda", enabled=dtype == torch.float16), []
+        for _ in range(5):
+            with torch.autocast("cuda", dtype=dtype):
+                loss = called(given).float().square().mean()
+            scaler.scale(loss).backward()
+            scaler.step(optimizer)
+            scaler.update()
+            optimizer.zero_grad()
+            losses.append(loss.item())
+        return torch.tensor(losses)
+
+    torch.testing.assert_close(train(ours, compile(ours)), train(plain, plain), rtol=2e-2, atol=1e-3)
+
+
 def check(compile):
     """One row for each program."""
     import oxytorch
@@ -116,6 +153,8 @@ def check(compile):
     rows = []
     programs = [(name, check_function, (function, args)) for name, function, args in functions()]
     programs += [(name, check_module, (module, given)) for name, module, given in modules()]
+    programs += [("deterministic", check_deterministic, ())]
+    programs += [(f"autocast, scaler {dtype}", check_scaled, (dtype,)) for dtype in (HALF, torch.float16)]
     for name, checked, given in programs:
         row = dict(name=name)
         try:
