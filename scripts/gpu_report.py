@@ -16,12 +16,14 @@ import collections
 import functools
 import itertools
 import json
+import multiprocessing
 import os
 import pathlib
 import subprocess
 import sys
 import tempfile
 import time
+import traceback
 import warnings
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
@@ -39,6 +41,8 @@ GPU_SIZES = {
     "llama": dict(layers=8, hidden=2048, batch=4, seq=512),
     "graphsage": dict(nodes=20000, edges=200000, feat=256, hidden=256),
 }
+# Seconds that one run of a model may take.
+LONGEST = 200
 MODEL_PARTS = {"models": "inference", "train": "training step", "modes": "inference, recorded graphs"}
 MODE_RUNS = "eager,inductor:reduce-overhead,oxytorch,oxytorch:reduce-overhead"
 OP_DTYPES = {"f32": torch.float32, "bf16": torch.bfloat16, "f16": torch.float16, "i64": torch.int64}
@@ -240,12 +244,41 @@ def run_bandwidth(result):
 # The workloads.
 
 
-def model_worker(name, run, mode, iters, train):
+def serve_models(names, runs, iters, train):
+    """A process of its own for each run, forked from this one, which has imported the libraries and built the model."""
+    import zoo
+
+    # Threads of this process would be missing in those that are forked from it.
+    torch.set_num_threads(1)
+    forking = multiprocessing.get_context("fork")
+    for name in names:
+        work = zoo.build(name, torch.float32, GPU_SIZES)
+        for run, mode in runs:
+            child = forking.Process(target=model_process, args=(work, run, mode, iters, train))
+            child.start()
+            child.join(LONGEST)
+            if child.exitcode != 0:
+                child.kill()
+                why = "timeout" if child.exitcode is None else f"exit {child.exitcode}"
+                print("RESULT " + json.dumps(dict(model=name, run=run, mode=mode, failed=why)), flush=True)
+
+
+def model_process(work, run, mode, iters, train):
+    with tempfile.TemporaryDirectory() as cache:
+        os.environ |= dict(TORCHINDUCTOR_CACHE_DIR=cache, TORCHINDUCTOR_FX_GRAPH_CACHE="0", TORCHINDUCTOR_AUTOGRAD_CACHE="0")
+        try:
+            row = measure_model(work, run, mode or None, iters, train)
+        except Exception:
+            row = dict(model=work.name, run=run, mode=mode, failed=traceback.format_exc()[-1500:])
+    print("RESULT " + json.dumps(row, default=str), flush=True)
+
+
+def measure_model(work, run, mode, iters, train):
     import measure
     import zoo
 
     torch.set_float32_matmul_precision("high")
-    work = zoo.build(name, torch.float32, GPU_SIZES)
+    name = work.name
     work = zoo.Workload(name, work.model.cuda(), tuple(cuda(a) for a in work.args), {k: cuda(v) for k, v in work.kwargs.items()})
     work = work.to(torch.bfloat16)
     if train:
@@ -277,7 +310,7 @@ def model_worker(name, run, mode, iters, train):
         import oxytorch
 
         row["report"] = {k: v for k, v in oxytorch.last_compile().items() if k in ("outcome", "reason", "kernels", "launches", "stages", "library_calls", "python_calls", "cuda_graphs")}
-    print("RESULT " + json.dumps(row, default=str), flush=True)
+    return row
 
 
 def references(work, train):
@@ -308,14 +341,14 @@ def distance(a, exact):
 
 
 def run_models(result, given, part):
-    rows = []
-    runs = [tuple(run.partition(":")[::2]) for run in (MODE_RUNS if part == "modes" else given.runs).split(",")]
-    for name in given.models.split(","):
-        for run, mode in runs:
-            row = one_model(name, run, mode, given.iters, train=part == "train")
-            rows.append(row)
-            print("  model", json.dumps(row, default=str)[:700], flush=True)
-    result[part] = rows
+    runs = MODE_RUNS if part == "modes" else given.runs
+    command = [sys.executable, __file__, "--serve", given.models, runs, "--iters", str(given.iters)] + ["--train"] * (part == "train")
+    rows = result[part] = []
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as server:
+        for line in server.stdout:
+            if line.startswith("RESULT "):
+                rows.append(json.loads(line[7:]))
+                print("  model", line[7:700].strip(), flush=True)
     eager = {row["model"]: row["ms"] for row in rows if row["run"] == "eager" and "ms" in row}
     print(f"\n{'model':10} {'run':9} {'mode':16} {'cold s':>7} {'ms':>8} {'cpu ms':>7} {'x eager':>7} {'peak MB':>8} {'error':>9} {'eager':>9}")
     for row in rows:
@@ -325,18 +358,6 @@ def run_models(result, given, part):
         times = eager.get(row["model"], float("nan")) / row["ms"]
         errors = f"{row['error']:9.2e} {row['eagers_error']:9.2e}" if "error" in row else ""
         print(f"{row['model']:10} {row['run']:9} {row['mode']:16} {row['cold_s']:7.2f} {row['ms']:8.3f} {row['cpu_ms']:7.3f} {times:7.2f} {row['peak_mb']:8.0f} {errors}")
-
-
-def one_model(name, run, mode, iters, train):
-    with tempfile.TemporaryDirectory() as cache:
-        env = dict(os.environ, TORCHINDUCTOR_CACHE_DIR=cache, TORCHINDUCTOR_FX_GRAPH_CACHE="0", TORCHINDUCTOR_AUTOGRAD_CACHE="0")
-        command = [sys.executable, __file__, "--worker", name, run, mode, "--iters", str(iters)] + ["--train"] * train
-        try:
-            done = subprocess.run(command, capture_output=True, text=True, env=env, timeout=200)
-        except subprocess.TimeoutExpired:
-            return dict(model=name, run=run, mode=mode, failed="timeout")
-        lines = [line for line in done.stdout.splitlines() if line.startswith("RESULT ")]
-        return json.loads(lines[0][7:]) if lines else dict(model=name, run=run, mode=mode, failed=done.stderr[-1500:])
 
 
 def speed(row, run):
@@ -377,7 +398,7 @@ def arguments():
     parser.add_argument("--workers", type=int, default=max(1, (os.cpu_count() or 2) - 2))
     parser.add_argument("--out", type=pathlib.Path, default=ROOT / "docs")
     parser.add_argument("--shard")
-    parser.add_argument("--worker", nargs=3)
+    parser.add_argument("--serve", nargs=2)
     parser.add_argument("--train", action="store_true")
     return parser.parse_args()
 
@@ -388,8 +409,9 @@ def main():
     if given.shard:
         shard, shards = map(int, given.shard.split("/"))
         return ops_shard(shard, shards, given.samples)
-    if given.worker:
-        return model_worker(*given.worker[:2], given.worker[2] or None, given.iters, given.train)
+    if given.serve:
+        names, runs = (listed.split(",") for listed in given.serve)
+        return serve_models(names, [run.partition(":")[::2] for run in runs], given.iters, given.train)
     if not torch.cuda.is_available():
         return print("there is no GPU here")
     result = dict(gpu=torch.cuda.get_device_name(), command=["python", *sys.argv])
