@@ -58,7 +58,9 @@ class Worker:
 
     def _failure(self) -> str:
         self.errors.seek(0)
-        return (self.errors.read().strip().splitlines() or [f"exit code {self.process.returncode}"])[-1]
+        # The last line may be a warning's, if a signal ended the process.
+        said = [line for line in self.errors.read().splitlines() if line.strip()]
+        return " ".join([f"exit code {self.process.returncode}", *said[-1:]])
 
 
 def side_by_side(name: str, runs, dtype: str = "float32", iters: int = 20, train: bool = False, rounds: int = 5):
