@@ -11,7 +11,53 @@ const STEP: i64 = 8;
 
 /// With fewer than `least` columns, or rows, it is not worth a copy of the weight.
 pub fn align_products(graph: Graph, least: i64) -> (Graph, Fired) {
-    Rewriter::new().rebuild_with("align-products", graph, |graph, node| align(graph, node, least))
+    Rewriter::new().rebuild_with("align-products", graph, |graph, node| {
+        align(graph, node, least).or_else(|| align_depth(graph, node, least)).or_else(|| align_rows(graph, node, least))
+    })
+}
+
+/// Gradients are copied whole, not only a weight: so many times as many columns must be there.
+const OF_GRADIENTS: i64 = 8;
+
+/// The next multiple of what is aligned, if a size is large and no such multiple itself.
+fn aligned(size: &Sym, least: i64) -> Option<Sym> {
+    let size = size.as_const().filter(|n| *n >= OF_GRADIENTS * least && n % STEP != 0)?;
+    Some(Sym::from((size + STEP - 1) / STEP * STEP))
+}
+
+/// Gradients of logits times the weight: what is summed over lies side by side in the gradients. Zeros add nothing.
+fn align_depth(graph: &mut Rewriter, node: &Node, least: i64) -> Option<NodeId> {
+    let (Op::Matmul { .. }, 2, 2) = (&node.op, node.ty.rank(), node.ty.dtype.size()) else { return None };
+    let [x, y] = [node.args[0], node.args[1]];
+    if is_flipped(graph, x) || is_flipped(graph, y) || node.ty.shape[0].as_const()? < least {
+        return None;
+    }
+    let depth = aligned(&graph.ty(x).shape[1], least)?;
+    let mut args = node.args.clone();
+    (args[0], args[1]) = (pad(graph, x, 1, &depth), pad(graph, y, 0, &depth));
+    Some(graph.make(node.op.clone(), args, node.ty.clone()))
+}
+
+/// Gradients of logits, turned, times what the weight was multiplied with: nobody looks at the rows that zeros give.
+fn align_rows(graph: &mut Rewriter, node: &Node, least: i64) -> Option<NodeId> {
+    let (Op::Matmul { add: false, .. }, 2, 2) = (&node.op, node.ty.rank(), node.ty.dtype.size()) else { return None };
+    let x = node.args[0];
+    if !is_flipped(graph, x) || graph.ty(x).shape[1].as_const()? < least {
+        return None;
+    }
+    let rows = aligned(&node.ty.shape[0], least)?;
+    let source = graph.arg(x);
+    let source = pad(graph, source, 1, &rows);
+    let mut args = node.args.clone();
+    args[0] = graph.permute(source, [1, 0].into_iter().collect());
+    let ty = node.ty.with_shape(Shape::from_iter([rows, node.ty.shape[1].clone()]));
+    let product = graph.make(node.op.clone(), args, ty);
+    let whole = SliceDim { start: Sym::ZERO, step: 1 };
+    Some(graph.slice(product, vec![whole.clone(), whole], node.ty.shape.clone()))
+}
+
+fn is_flipped(graph: &Rewriter, x: NodeId) -> bool {
+    matches!(graph.op(x), Op::Permute(_))
 }
 
 fn align(graph: &mut Rewriter, node: &Node, least: i64) -> Option<NodeId> {
@@ -23,13 +69,13 @@ fn align(graph: &mut Rewriter, node: &Node, least: i64) -> Option<NodeId> {
         return None;
     }
     let padded = Sym::from((columns + STEP - 1) / STEP * STEP);
-    let weight = pad(graph, weight, &padded);
+    let weight = pad(graph, weight, 0, &padded);
     let mut args = Args::from_iter([node.args[0], graph.permute(weight, [1, 0].into_iter().collect())]);
     if bias {
         if graph.ty(node.args[2]).rank() != 1 {
             return None;
         }
-        args.push(pad(graph, node.args[2], &padded));
+        args.push(pad(graph, node.args[2], 0, &padded));
     }
     let ty = node.ty.with_shape(Shape::from_iter([node.ty.shape[0].clone(), padded]));
     let product = graph.make(node.op.clone(), args, ty);
@@ -48,10 +94,10 @@ fn linear_weight(graph: &Rewriter, x: NodeId) -> Option<(NodeId, i64)> {
     }
 }
 
-/// With zeros behind the first dimension.
-fn pad(graph: &mut Rewriter, x: NodeId, first: &Sym) -> NodeId {
+/// With zeros behind a dimension.
+fn pad(graph: &mut Rewriter, x: NodeId, dim: usize, size: &Sym) -> NodeId {
     let mut ty = graph.ty(x).clone();
-    ty.shape[0] = first.clone();
+    ty.shape[dim] = size.clone();
     let low = ty.shape.iter().map(|_| Sym::ZERO).collect();
     graph.make(Op::Pad { low, value: Scalar::Float(0.0) }, [x], ty)
 }
