@@ -15,10 +15,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 pub struct Leases(Arc<AtomicUsize>);
 
 /// What a storage holds on to.
-struct Lease {
+struct Lease<T> {
     leases: Leases,
     /// The memory outlives its recording if need be.
-    _memory: Tensor,
+    _memory: T,
 }
 
 impl Leases {
@@ -34,40 +34,57 @@ impl Leases {
         let (sizes, strides, data) = (tensor.sizes()?, tensor.strides()?, tensor.data_ptr()?);
         let dtype = tensor.dtype()?.ok_or_else(|| RunError::bug("a result of a type that we have no name for"))?;
         let (kind, index) = abi.device(device).ok_or_else(|| RunError::bug("a tensor on a device that we do not know"))?;
-        let lease = Box::into_raw(Box::new(Lease { leases: self.clone(), _memory: tensor.to_owned()? }));
-        self.0.fetch_add(1, Ordering::AcqRel);
         // SAFETY: the memory lives as long as the lease, which torch gives back once; layout 0 is strided, no opaque metadata.
-        let made = make("from_blob", |out| unsafe {
-            from_blob(
-                data.cast(),
-                sizes.len() as i64,
-                sizes.as_ptr(),
-                strides.as_ptr(),
-                0,
-                abi.dtype(dtype),
-                kind,
-                index,
-                out,
-                0,
-                std::ptr::null(),
-                0,
-                Some(give_back),
-                lease.cast(),
-            )
-        });
-        made.map(Some)
+        let blob = |lease| {
+            make("from_blob", |out| unsafe {
+                from_blob(
+                    data.cast(),
+                    sizes.len() as i64,
+                    sizes.as_ptr(),
+                    strides.as_ptr(),
+                    0,
+                    abi.dtype(dtype),
+                    kind,
+                    index,
+                    out,
+                    0,
+                    std::ptr::null(),
+                    0,
+                    Some(give_back::<Lease<Tensor>>),
+                    lease,
+                )
+            })
+        };
+        hand_over(self.lease(tensor.to_owned()?), blob).map(Some)
+    }
+
+    fn lease<T>(&self, memory: T) -> Lease<T> {
+        self.0.fetch_add(1, Ordering::AcqRel);
+        Lease { leases: self.clone(), _memory: memory }
     }
 }
 
-impl Drop for Lease {
+impl<T> Drop for Lease<T> {
     fn drop(&mut self) {
         self.leases.0.fetch_sub(1, Ordering::AcqRel);
     }
 }
 
-unsafe extern "C" fn give_back(_: *mut c_void, lease: *mut c_void) {
-    // SAFETY: made by `lend`, given back once.
-    drop(unsafe { Box::from_raw(lease.cast::<Lease>()) });
+/// Lets `taker` have the owner, to be given back once. One that fails may have done so already, or never will.
+fn hand_over<T, R>(owner: T, taker: impl FnOnce(*mut c_void) -> Result<R, RunError>) -> Result<R, RunError> {
+    let own = Arc::new(owner);
+    let theirs = Arc::into_raw(own.clone());
+    let made = taker(theirs.cast_mut().cast());
+    if made.is_err() && Arc::strong_count(&own) > 1 {
+        // SAFETY: of `into_raw`, and not given back.
+        drop(unsafe { Arc::from_raw(theirs) });
+    }
+    made
+}
+
+unsafe extern "C" fn give_back<T>(_: *mut c_void, owner: *mut c_void) {
+    // SAFETY: of `hand_over`, given back once.
+    drop(unsafe { Arc::from_raw(owner.cast_const().cast::<T>()) });
 }
 
 /// Memory that recordings lend out: from where to where, and by how many.
@@ -106,6 +123,42 @@ pub fn is_lent(address: usize) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn failed() -> Result<(), RunError> {
+        Err(RunError::torch("no memory"))
+    }
+
+    #[test]
+    fn a_lease_lasts_until_it_is_given_back() {
+        let leases = Leases::default();
+        let lease = hand_over(leases.lease(()), Ok).unwrap_or_else(|error| panic!("{error}"));
+        assert!(leases.any());
+        // SAFETY: given back once.
+        unsafe { give_back::<Lease<()>>(std::ptr::null_mut(), lease) };
+        assert!(!leases.any());
+    }
+
+    #[test]
+    fn a_lease_that_nobody_took_is_over() {
+        let leases = Leases::default();
+        assert!(hand_over(leases.lease(()), |_| failed()).is_err());
+        assert!(!leases.any());
+    }
+
+    #[test]
+    fn a_lease_that_came_back_with_an_error_is_over_once() {
+        let leases = Leases::default();
+        let held = leases.lease(());
+        let taker = |lease| {
+            // SAFETY: given back once.
+            unsafe { give_back::<Lease<()>>(std::ptr::null_mut(), lease) };
+            failed()
+        };
+        assert!(hand_over(leases.lease(()), taker).is_err());
+        assert!(leases.any());
+        drop(held);
+        assert!(!leases.any());
+    }
 
     #[test]
     fn memory_is_known_as_long_as_somebody_lends_it() {
