@@ -75,7 +75,7 @@ const UNTIMED: c_uint = 2;
 pub(crate) struct Stream(pub Handle);
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Event(Handle);
+pub(crate) struct Event(pub Handle);
 
 // SAFETY: handles of the driver may be used from any thread.
 unsafe impl Send for Stream {}

@@ -6,7 +6,7 @@ mod launch;
 mod report;
 mod torch;
 
-pub(crate) use driver::{Event, Stream, driver};
+pub(crate) use driver::{Driver, Event, Stream, driver};
 pub use driver::{GpuFunction, Properties, properties};
 pub(crate) use launch::GpuLaunch;
 pub(crate) use torch::{CudaGuard, cuda};

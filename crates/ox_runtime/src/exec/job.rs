@@ -10,10 +10,11 @@ use crate::error::RunError;
 use crate::tensor::Tensor;
 use ox_ir::Device;
 use ox_ir::failure::{Panic, guarded};
+use std::sync::Arc;
 
 pub struct Job<'a> {
     pub executable: &'a Executable,
-    pub prepared: &'a Prepared,
+    pub prepared: &'a Arc<Prepared>,
     pub inputs: Inputs<'a>,
     pub sizes: &'a [i64],
     pub known: Option<&'a Known>,

@@ -88,7 +88,7 @@ impl Executable {
     ) -> Result<Vec<Tensor>, RunError> {
         let inputs = Inputs { all: &known.inputs, given };
         let other = if *known.sizes == *sizes { None } else { Some(self.prepared(sizes)?) };
-        let prepared = other.as_deref().unwrap_or(&known.prepared);
+        let prepared = other.as_ref().unwrap_or(&known.prepared);
         for at in &known.varying {
             check_input(self.abi, &prepared.inputs, self.device, *at, inputs.get(*at))?;
         }

@@ -129,7 +129,7 @@ impl Executable {
 
     fn run_prepared(
         &self,
-        prepared: &Prepared,
+        prepared: &Arc<Prepared>,
         inputs: Inputs<'_>,
         sizes: &[i64],
         known: Option<&Known>,
@@ -295,11 +295,16 @@ impl Run<'_> {
 
     /// A GPU runs behind: what its kernels found out of range is told when it is known, which may be in the next run.
     pub(crate) fn report_failures(&self) -> Result<(), RunError> {
+        self.report_failures_of(self.prepared)
+    }
+
+    /// As above, for launches that were prepared by another run of the Plan.
+    pub(crate) fn report_failures_of(&self, prepared: &Prepared) -> Result<(), RunError> {
         let failure = |action: &Action| match action {
             Action::GpuLaunch(launch) => launch.failure(),
             _ => None,
         };
-        match self.stream.and_then(|_| self.prepared.actions.iter().find_map(failure)) {
+        match self.stream.and_then(|_| prepared.actions.iter().find_map(failure)) {
             None => Ok(()),
             Some((check, value, extent)) => Err(self.failed_check(check, value, extent)),
         }

@@ -1,21 +1,22 @@
 //! What the recordings of one GPU share: the memory for intermediates, and an order. Only one of them runs at a time, whatever streams they are
 //! launched on, so that nothing in that memory is needed from one replay to the next.
 
+use super::order::{Events, Streamed};
 use crate::cuda::{Event, Stream, driver};
 use crate::error::RunError;
 use crate::exec::Arena;
 use ox_ir::Device;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
-/// By device: the event behind the last launch of a recording. Locked for a moment only, so that whoever holds Python's lock may ask.
-static EVENTS: Mutex<Vec<(u8, Event)>> = Mutex::new(Vec::new());
+/// By device. Locked for a moment only, so that whoever holds Python's lock may ask.
+static EVENTS: Mutex<Vec<(u8, Events)>> = Mutex::new(Vec::new());
 
-/// By device: the stream of that launch. Locked while something is launched, which may need Python.
+/// By device: the stream of the last launch of a recording. Locked while something is launched, which may need Python.
 static STREAMS: Mutex<Vec<(u8, Stream)>> = Mutex::new(Vec::new());
 
-fn known_event(device: u8) -> Option<Event> {
+fn known_events(device: u8) -> Option<Events> {
     let events = EVENTS.lock().unwrap_or_else(PoisonError::into_inner);
-    events.iter().find(|(known, _)| *known == device).map(|(_, event)| *event)
+    events.iter().find(|(known, _)| *known == device).map(|(_, events)| *events)
 }
 
 /// While it lives, nobody else launches a recording.
@@ -27,21 +28,21 @@ pub struct Turn {
 }
 
 impl Turn {
-    /// What is launched now runs behind all other recordings of the device.
-    pub fn begin(device: u8, stream: Stream) -> Result<Turn, RunError> {
+    /// What is launched now runs behind all other recordings of the device, and behind all that `before` has to do by now: the stream on which
+    /// the results of the last replay were used.
+    pub fn begin(device: u8, stream: Stream, before: Option<Stream>) -> Result<Turn, RunError> {
         let streams = STREAMS.lock().unwrap_or_else(PoisonError::into_inner);
-        let event = match known_event(device) {
-            Some(event) => event,
+        let events = match known_events(device) {
+            Some(events) => events,
             None => {
-                let fresh = driver()?.new_event()?;
+                let fresh = Events { launched: driver()?.new_event()?, crossing: driver()?.new_event()? };
                 EVENTS.lock().unwrap_or_else(PoisonError::into_inner).push((device, fresh));
                 fresh
             }
         };
-        if streams.iter().any(|(known, last)| *known == device && *last != stream) {
-            driver()?.order(stream, event)?;
-        }
-        Ok(Turn { device, stream, event, streams })
+        let last = streams.iter().find(|(known, _)| *known == device).map(|(_, last)| *last);
+        Streamed { stream, last, before }.order(driver()?, events)?;
+        Ok(Turn { device, stream, event: events.launched, streams })
     }
 }
 
@@ -56,8 +57,8 @@ impl Drop for Turn {
 
 /// Waits until no recording of the device runs: its memory may go then.
 pub fn wait(device: u8) {
-    if let (Some(event), Ok(driver)) = (known_event(device), driver()) {
-        driver.wait_for(event);
+    if let (Some(events), Ok(driver)) = (known_events(device), driver()) {
+        driver.wait_for(events.launched);
     }
 }
 

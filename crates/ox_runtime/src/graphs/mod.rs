@@ -5,6 +5,7 @@
 //! - `recording`: what is recorded, and its replay.
 //! - `lease`: results that the caller holds are not overwritten.
 //! - `device`: what the recordings of one GPU share.
+//! - `order`: a replay on another stream than the last.
 //!
 //! Inputs that stay where they are (weights above all) are part of a recording; others are copied to a place of its own. A replay calls no
 //! Python and waits for nothing, but where torch's generator or autograd must be told of it.
@@ -13,6 +14,7 @@ mod book;
 mod capture;
 mod device;
 mod lease;
+mod order;
 mod recording;
 
 pub use capture::{Capture, Captured};
@@ -23,7 +25,7 @@ use crate::tensor::Tensor;
 use book::{Book, Call, Turn};
 use ox_ir::failure::{Panic, guarded};
 use recording::Recording;
-use std::sync::{Arc, Mutex, PoisonError, TryLockError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, TryLockError};
 
 /// What is known of a Plan's calls before the first.
 #[derive(Clone, Debug, Default)]
@@ -70,6 +72,8 @@ pub struct Graphs {
     /// The inputs that may lie elsewhere in another call; None for all.
     watched: Option<Vec<usize>>,
     book: Mutex<Book<Recording>>,
+    /// Why a call could not be recorded, whatever it was bound to. Those that are bound later do not try again.
+    failed: Arc<OnceLock<String>>,
 }
 
 impl Graphs {
@@ -77,7 +81,7 @@ impl Graphs {
     pub fn new(settings: Settings, never: Option<&str>) -> Graphs {
         let status = GraphStatus::default();
         status.set(never.map_or("not called often enough yet".into(), |why| format!("refused: {why}")));
-        Graphs { settings, status, watched: None, book: Mutex::default() }
+        Graphs { settings, status, watched: None, book: Mutex::default(), failed: Arc::default() }
     }
 
     /// For calls in which all other inputs stay where they are. They take the place of those that were recorded before that was known.
@@ -85,8 +89,12 @@ impl Graphs {
         if let Ok(mut book) = self.book.try_lock() {
             book.forget();
         }
-        let (settings, status) = (self.settings.clone(), self.status.clone());
-        Graphs { settings, status, watched: Some(watched), book: Mutex::default() }
+        let mut book = Book::default();
+        if let Some(why) = self.failed.get() {
+            book.refuse(why.clone());
+        }
+        let (settings, status, failed) = (self.settings.clone(), self.status.clone(), self.failed.clone());
+        Graphs { settings, status, watched: Some(watched), book: Mutex::new(book), failed }
     }
 
     pub fn status(&self) -> &GraphStatus {
@@ -114,14 +122,20 @@ impl Graphs {
             Err(error) => Some(error.to_string()),
         };
         if let Some(why) = &why {
-            book.refuse(why.clone());
-            self.status.set(format!("refused: {why}"));
+            self.give_up(&mut book, why);
         }
         drop(book);
         if let Some(why) = why {
             job.note_graphs(&format!("{} is not recorded: {why}", job.describe()));
         }
         job.run_plainly(held)
+    }
+
+    fn give_up(&self, book: &mut Book<Recording>, why: &str) {
+        book.refuse(why.into());
+        self.status.set(format!("refused: {why}"));
+        // An earlier reason stays.
+        let _ = self.failed.set(why.into());
     }
 
     /// None for a call that is done plainly; an error if it could not be recorded.
@@ -165,5 +179,36 @@ impl Graphs {
             Some(watched) => watched.iter().map(|n| address(*n)).collect(),
             None => (0..job.prepared.inputs.len()).map(address).collect(),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn refusal(graphs: &Graphs) -> Option<String> {
+        graphs.book.lock().unwrap_or_else(PoisonError::into_inner).refusal().map(str::to_string)
+    }
+
+    fn give_up(graphs: &Graphs) {
+        graphs.give_up(&mut graphs.book.lock().unwrap_or_else(PoisonError::into_inner), "it waits");
+    }
+
+    #[test]
+    fn what_could_not_be_recorded_is_not_tried_again_by_those_that_are_bound_later() {
+        let all = Graphs::new(Settings::default(), None);
+        let (one, two) = (all.bound(vec![0]), all.bound(vec![0]));
+        give_up(&one);
+        assert_eq!(refusal(&all.bound(vec![0])).as_deref(), Some("it waits"));
+        assert_eq!(refusal(&one.bound(vec![0])).as_deref(), Some("it waits"));
+        assert_eq!(refusal(&two), None);
+    }
+
+    /// Where addresses change too often, it helps to be bound.
+    #[test]
+    fn a_book_that_was_of_no_use_is_not_held_against_others() {
+        let all = Graphs::new(Settings::default(), None);
+        all.book.lock().unwrap_or_else(PoisonError::into_inner).refuse("too many".into());
+        assert_eq!(refusal(&all.bound(vec![0])), None);
     }
 }

@@ -5,7 +5,7 @@ use super::lease::{self, Leases};
 use super::{Settings, device};
 use crate::cuda::{Stream, driver};
 use crate::error::RunError;
-use crate::exec::frame::{Frame, Inputs};
+use crate::exec::frame::{Frame, Inputs, Run};
 use crate::exec::job::Job;
 use crate::exec::layout::Layout;
 use crate::exec::prepare::{Action, Home, Output, Prepared};
@@ -45,6 +45,10 @@ enum Engine {
 
 pub struct Recording {
     engine: Engine,
+    /// What was recorded: its kernels report failed checks there, while calls may come with what was prepared later for the same sizes.
+    prepared: Arc<Prepared>,
+    /// The stream of the last replay: whoever had its results used them there.
+    last: Option<Stream>,
     moving: Vec<Moving>,
     kept: Vec<Kept>,
     /// Where everything lies; the results above all.
@@ -86,31 +90,41 @@ impl Recording {
             _ => (Engine::Steps, lay_out(job, &inputs, arena.as_deref())?),
         };
         let kept = kept(prepared, settings, lends);
-        Ok(Recording { engine, moving, kept, frame, arena, leases: Leases::default(), lent: Vec::new(), device: job.device })
+        let (leases, lent, prepared) = (Leases::default(), Vec::new(), prepared.clone());
+        Ok(Recording { engine, prepared, last: None, moving, kept, frame, arena, leases, lent, device: job.device })
     }
 
     /// Does the call. The inputs that do not move lie where they lay.
     pub fn replay(&mut self, job: &Job<'_>) -> Result<Vec<Tensor>, RunError> {
         let _guards = Guards::new(job.executable.abi, job.device);
         let mut results = job.run(job.inputs, job.idle_frame())?;
-        results.report_failures()?;
+        self.report_failures(&results)?;
         let made = self.launch(job);
         let outcome = made.and_then(|made| {
             made.into_iter().for_each(|(buf, tensor)| results.frame.owned[buf] = Some(tensor));
             results.results()
         });
-        let outcome = outcome.and_then(|tensors| results.report_failures().map(|()| tensors));
+        let outcome = outcome.and_then(|tensors| self.report_failures(&results).map(|()| tensors));
         results.clear_frame();
         job.give_back(results.frame);
         outcome.map_err(|error| if job.prepared.write_backs.is_empty() { error } else { RunError::Spent(Box::new(error)) })
     }
 
+    /// Of the replays, and of plain runs before them.
+    fn report_failures(&self, run: &Run<'_>) -> Result<(), RunError> {
+        if !std::ptr::eq(run.prepared, &*self.prepared) {
+            run.report_failures_of(&self.prepared)?;
+        }
+        run.report_failures()
+    }
+
     /// Copies in, launches, and makes the tensors for the caller, by buffer.
     fn launch(&mut self, job: &Job<'_>) -> Result<Vec<(usize, Tensor)>, RunError> {
         let turn = match (job.device, job.stream) {
-            (Device::Cuda(device), Some(stream)) => Some(device::Turn::begin(device, stream)?),
+            (Device::Cuda(device), Some(stream)) => Some(device::Turn::begin(device, stream, self.last)?),
             _ => None,
         };
+        self.last = job.stream;
         for moving in &self.moving {
             let (to, from) = (moving.tensor.as_ref().data_ptr()?, job.inputs.get(moving.input).data_ptr()?);
             copy(to, from, moving.bytes, job.stream)?;
