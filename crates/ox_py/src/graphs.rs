@@ -78,17 +78,37 @@ impl Recording {
     /// torch leaves its allocator and its generator in the middle of a recording that became invalid.
     fn mend(&self, py: Python<'_>) -> PyResult<()> {
         let own = py.import(intern!(py, "torch._C"))?;
-        own.call_method1(intern!(py, "_cuda_endAllocateToPool"), (self.device, &self.pool))?;
-        own.call_method1(intern!(py, "_cuda_releasePool"), (self.device, &self.pool))?;
-        let (graph, pool) = (cuda(py)?.call_method0("CUDAGraph")?, cuda(py)?.call_method0("graph_pool_handle")?);
-        let warnings = py.import("warnings")?;
-        let quiet = warnings.call_method0("catch_warnings")?;
-        quiet.call_method0("__enter__")?;
-        warnings.call_method1("simplefilter", ("ignore",))?;
-        let empty = begin_on_current(&graph, &pool).and_then(|()| graph.call_method0("capture_end").map(drop));
-        quiet.call_method1("__exit__", (py.None(), py.None(), py.None()))?;
-        empty
+        let allocates = own.call_method1(intern!(py, "_cuda_endAllocateToPool"), (self.device, &self.pool));
+        let released = own.call_method1(intern!(py, "_cuda_releasePool"), (self.device, &self.pool));
+        let emptied = quietly(py, || record_nothing(py));
+        allocates.and(released).map(drop).and(emptied)
     }
+}
+
+/// A recording that is good, though of nothing: the generator is as before one.
+fn record_nothing(py: Python<'_>) -> PyResult<()> {
+    let (graph, pool) = (cuda(py)?.call_method0("CUDAGraph")?, cuda(py)?.call_method0("graph_pool_handle")?);
+    begin_on_current(&graph, &pool)?;
+    graph.call_method0("capture_end").map(drop)
+}
+
+/// Without warnings; if they cannot be turned off, with them.
+fn quietly<T>(py: Python<'_>, body: impl FnOnce() -> PyResult<T>) -> PyResult<T> {
+    let quiet = silence(py);
+    let done = body();
+    if let Ok(quiet) = quiet {
+        quiet.call_method1("__exit__", (py.None(), py.None(), py.None()))?;
+    }
+    done
+}
+
+fn silence(py: Python<'_>) -> PyResult<Bound<'_, PyAny>> {
+    let warnings = py.import("warnings")?;
+    let quiet = warnings.call_method0("catch_warnings")?;
+    quiet.call_method0("__enter__")?;
+    // The context is left, whether it ignores them or not.
+    let _ = warnings.call_method1("simplefilter", ("ignore",));
+    Ok(quiet)
 }
 
 /// Other threads may do what they like meanwhile.
