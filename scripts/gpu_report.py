@@ -260,8 +260,10 @@ def serve_models(names, runs, iters, train):
             child.start()
             child.join(LONGEST)
             if child.exitcode != 0:
-                child.kill()
                 why = "timeout" if child.exitcode is None else f"exit {child.exitcode}"
+                # What runs behind it must have the GPU for itself.
+                child.kill()
+                child.join()
                 print("RESULT " + json.dumps(dict(model=name, run=run, mode=mode, failed=why)), flush=True)
 
 
@@ -353,6 +355,8 @@ def run_models(result, given, part):
             if line.startswith("RESULT "):
                 rows.append(json.loads(line[7:]))
                 print("  model", line[7:700].strip(), flush=True)
+    if server.returncode != 0:
+        rows.append(dict(model="(the rest)", run="", mode="", failed=f"the process that builds the models ended with {server.returncode}"))
     eager = {row["model"]: row["ms"] for row in rows if row["run"] == "eager" and "ms" in row}
     print(f"\n{'model':10} {'run':9} {'mode':16} {'cold s':>7} {'ms':>8} {'cpu ms':>7} {'x eager':>7} {'peak MB':>8} {'error':>9} {'eager':>9}")
     for row in rows:

@@ -108,7 +108,7 @@ fn finish(
     let (kernels, compiled) = report.time("codegen", || stage("codegen", || codegen(&plan.kernels, device, options)))?;
     report.kernels_compiled = compiled;
     if dump.is_on() {
-        dump_kernels(dump, device, &plan.kernels);
+        dump_kernels(dump, device, &plan.kernels, options.deterministic);
     }
     report.time("load", || stage("load", || load(plan, kernels, host)))
 }
@@ -191,11 +191,11 @@ fn load(plan: Plan, kernels: Kernels, host: Arc<dyn HostCalls>) -> Result<Execut
     })
 }
 
-fn dump_kernels(dump: &Dump, device: Device, kernels: &[Kernel]) {
+fn dump_kernels(dump: &Dump, device: Device, kernels: &[Kernel], ordered: bool) {
     for (n, kernel) in kernels.iter().enumerate() {
         dump.write(&format!("4-kernel-{n:03}-{}.txt", kernel.name), kernel);
         if let Device::Cuda(device) = device {
-            let text = gpu::options(device, false).ok().and_then(|options| gpu::text(kernel, options)).unwrap_or_default();
+            let text = gpu::options(device, ordered).ok().and_then(|options| gpu::text(kernel, options)).unwrap_or_default();
             dump.write(&format!("5-kernel-{n:03}-{}.cu", kernel.name), &text);
         } else if let Ok(Ok(ir)) = backend().map(|b| b.emit_ir(kernel)) {
             dump.write(&format!("5-kernel-{n:03}-{}.ll", kernel.name), &ir);
