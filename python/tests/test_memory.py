@@ -6,6 +6,7 @@ import pytest
 import torch
 import torch.nn as nn
 import zoo
+from compare import assert_same
 
 
 def compiled(f):
@@ -227,3 +228,19 @@ def test_a_training_step_holds_at_most_what_eager_holds(name):
     # autograd holds the gradient of the result until the whole backward pass is done.
     slack = model(x).nbytes / 1e6 if name == "wide" else 0
     assert ours <= eagers * 1.001 + slack, f"{ours:.3f} MB, eager {eagers:.3f} MB"
+
+
+def turned_sum(x):
+    return x.sum(2, keepdim=True).contiguous(memory_format=torch.channels_last)
+
+
+def copied_sum(x):
+    out = torch.empty_strided((1, 4, 2), (8, 1, 4))
+    out.copy_(x.permute(0, 2, 1).sum(0, keepdim=True))
+    return out
+
+
+@pytest.mark.parametrize("function, shape", [(turned_sum, (1, 2, 16384, 4)), (copied_sum, (16384, 2, 4))])
+def test_sums_that_are_cut_in_two_lie_as_eagers_do(function, shape):
+    x = torch.randn(shape)
+    assert_same(oxytorch.compile(function)(x), function(x), lambda: function(x.double()))

@@ -144,7 +144,7 @@ impl<'a> Fixed<'a> {
     }
 }
 
-/// Reductions, and what is made of their results alone, number by number.
+/// Reductions, and what is made of them, number by number.
 fn statistics(graph: &Graph) -> Vec<bool> {
     let mut found = vec![false; graph.nodes.len()];
     for id in graph.ids() {

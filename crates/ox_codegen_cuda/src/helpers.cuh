@@ -104,7 +104,7 @@ struct Min {
 };
 
 //@ quick_exp quick_div quick_sqrt one_plus_erf
-// For results that are rounded to 16 bits: within a few units in the last place of a float, in a few instructions.
+// For results that are rounded to 16 bits, in a few instructions: within a few units in the last place of a float, `quick_exp` within some |x|.
 #ifdef __CUDA_ARCH__
 __device__ inline float quick_exp(float x) {
   x *= 1.4426950408889634f;

@@ -163,10 +163,10 @@ impl NativeCallable {
     ) -> PyResult<Bound<'py, PyAny>> {
         match judge(py, error) {
             Verdict::Raise(error) => Err(error),
+            Verdict::Mistake(error, _) if !self.may_ask_eager() => Err(error),
             Verdict::Mistake(error, _) if error.is_instance_of::<PyZeroDivisionError>(py) => {
                 Err(if undoable { undone(Some(error)) } else { error })
             }
-            Verdict::Mistake(error, _) if !self.may_ask_eager() => Err(error),
             Verdict::Mistake(..) if undoable => Err(undone(None)),
             Verdict::Eager { location, .. } if undoable && !location.is_empty() => Err(undone(None)),
             Verdict::Mistake(error, location) => self.serve_by_eager(py, &error.to_string(), &location, args),

@@ -108,15 +108,20 @@ fn push_split(out: &mut Prepared, node: Node, Cut { whole, cut }: Cut, strides: 
     };
     let (partial, single) = (ones(&shape, &inner), ones(&ones(&shape, &inner), &outer));
     let location = node.location;
-    let mut push = |op: Op, arg: NodeId, ty: ox_ir::TensorType| {
-        let strides = contiguous_strides(&ty.shape);
+    let mut push = |op: Op, arg: NodeId, ty: ox_ir::TensorType, strides: Shape| {
         out.push(Node { op, args: [arg].into_iter().collect(), ty, location }, strides)
     };
-    let cut = push(Op::Reshape, node.args[0], given.with_shape(shape));
-    let first = push(Op::Reduce { op: *op, dims: inner }, cut, node.ty.with_shape(partial));
-    let second = push(Op::Reduce { op: *op, dims: sorted(outer) }, first, node.ty.with_shape(single));
-    let whole = Node { op: Op::Reshape, args: [second].into_iter().collect(), ty: node.ty.clone(), location };
-    out.push(whole, strides)
+    // The memory is that of the second reduction: it lies as the result is to lie.
+    let mut wanted = strides.clone();
+    if let Some((dim, _)) = cut {
+        wanted.insert(dim + 1, strides[dim].clone());
+    }
+    let dense = contiguous_strides(&shape);
+    let parts = push(Op::Reshape, node.args[0], given.with_shape(shape), dense);
+    let dense = contiguous_strides(&partial);
+    let first = push(Op::Reduce { op: *op, dims: inner }, parts, node.ty.with_shape(partial), dense);
+    let second = push(Op::Reduce { op: *op, dims: sorted(outer) }, first, node.ty.with_shape(single), wanted);
+    push(Op::Reshape, second, node.ty.clone(), strides)
 }
 
 fn sorted(mut dims: Dims) -> Dims {

@@ -25,7 +25,7 @@ fn is_exact(op: PointOp) -> bool {
         || op.result(DType::F32) == DType::Bool
 }
 
-/// Forms that are a few units in the last place of a float off, and much shorter.
+/// Forms that are a little off in the last places of a float, and much shorter.
 fn quick_form(op: PointOp, args: &[String]) -> Option<String> {
     use PointOp::*;
     Some(match (op, args) {

@@ -22,12 +22,19 @@ fn jumps(kernel: &Kernel, inst: &Inst, dtype: DType) -> bool {
         Inst::Point(op, args) if args.iter().any(is_f32) => {
             let steps =
                 matches!(op, Floor | Ceil | Round | Trunc | Sign | DivFloor | DivTrunc | Remainder | Fmod | SignBit | Pow | Tan);
-            steps || dtype == DType::Bool
+            steps || dtype == DType::Bool || leaves_domain(kernel, *op, args[0])
         }
         Inst::Cast(arg) => is_f32(arg) && !dtype.is_float(),
         Inst::ReduceArg { .. } => true,
         _ => false,
     }
+}
+
+/// Whether a result may be NaN where a quotient is a little above 1: `acos(x / max)`, `sqrt(1 - x / max)`.
+fn leaves_domain(kernel: &Kernel, op: PointOp, arg: Val) -> bool {
+    use PointOp::*;
+    let is_difference = || matches!(kernel.inst(arg).inst, Inst::Point(Sub, _));
+    matches!(op, Acos | Asin | Acosh | Atanh) || (matches!(op, Sqrt | Rsqrt | Log | Log2 | Log10 | Log1p) && is_difference())
 }
 
 /// The `x` of `erf(x) + 1`, in f32.

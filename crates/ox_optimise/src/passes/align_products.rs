@@ -40,8 +40,12 @@ fn align_depth(graph: &mut Rewriter, node: &Node, least: i64) -> Option<NodeId> 
 
 /// Gradients of logits, turned, times what the weight was multiplied with: nobody looks at the rows that zeros give.
 fn align_rows(graph: &mut Rewriter, node: &Node, least: i64) -> Option<NodeId> {
-    let (Op::Matmul { add: false, .. }, 2, 2) = (&node.op, node.ty.rank(), node.ty.dtype.size()) else { return None };
+    let (Op::Matmul { add: false, bias, .. }, 2, 2) = (&node.op, node.ty.rank(), node.ty.dtype.size()) else { return None };
     let x = node.args[0];
+    // A bias that has rows of its own would have to be padded too.
+    if *bias && graph.ty(node.args[2]).rank() != 1 {
+        return None;
+    }
     if !is_flipped(graph, x) || graph.ty(x).shape[1].as_const()? < least {
         return None;
     }
