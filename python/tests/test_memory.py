@@ -244,3 +244,25 @@ def copied_sum(x):
 def test_sums_that_are_cut_in_two_lie_as_eagers_do(function, shape):
     x = torch.randn(shape)
     assert_same(oxytorch.compile(function)(x), function(x), lambda: function(x.double()))
+
+
+@pytest.mark.parametrize("function", [lambda t: t.detach(), lambda t: t.data, lambda t: t.detach().view(3, 1), lambda t: t.detach()[1:]])
+@pytest.mark.parametrize("grad", [True, False])
+def test_what_is_detached_requires_no_grad(function, grad):
+    leaf = torch.ones(3, requires_grad=True)
+    with torch.set_grad_enabled(grad):
+        got, want = oxytorch.compile(function)(leaf), function(leaf)
+    assert (got.requires_grad, got.shape, got.stride()) == (want.requires_grad, want.shape, want.stride())
+    got.add_(1)
+    assert torch.equal(leaf, torch.full((3,), 2.0)) or got.numel() == 2
+
+
+def test_a_step_may_return_its_loss_detached():
+    weight = torch.ones(3, requires_grad=True)
+
+    def step(x):
+        loss = (weight * x).sum()
+        loss.backward()
+        return loss.detach()
+
+    assert not oxytorch.compile(step)(torch.arange(3.0)).requires_grad

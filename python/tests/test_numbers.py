@@ -141,3 +141,17 @@ def test_dynamic_false_compiles_each_number():
     for t in (3, 4, 5):
         assert_same(captured(torch.ones(4), t), torch.ones(4) * TABLE[t])
     assert captured.stats()["traced"] == 3
+
+
+def test_products_that_do_not_fit():
+    function = lambda x, n: (x * n, (n * n * n * n) % 7, n * (1 << 40), x + n * n)
+    captured = _oxytorch.capture(function)
+    for n in (1, 2, 3, 1 << 20, 1 << 30, -(1 << 30), 5):
+        assert_same(captured(torch.arange(2.0), n), function(torch.arange(2.0), n))
+
+
+def test_numbers_beyond_64_bits():
+    function = lambda x, n: x * n
+    captured = _oxytorch.capture(function)
+    for n in (3, 1 << 40, 1 << 63, 4):
+        assert_same(captured(torch.arange(4.0), n), function(torch.arange(4.0), n))

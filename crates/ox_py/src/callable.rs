@@ -9,7 +9,7 @@ use ox_ir::plan::{Place, WriteBack};
 use ox_ir::{DType, Device, Graph, Sym, Var};
 use ox_ops::are_apart;
 use ox_runtime::{RunError, Tensor, TensorRef};
-use pyo3::exceptions::{PyRuntimeError, PyTypeError, PyZeroDivisionError};
+use pyo3::exceptions::{PyOverflowError, PyRuntimeError, PyTypeError, PyZeroDivisionError};
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
@@ -63,7 +63,7 @@ impl NativeCallable {
             return self.eager.bind(py).call1(args.clone());
         }
         let crossing = Crossing::get(py)?;
-        let numbers = self.numbers(args)?;
+        let Some(numbers) = self.numbers(args)? else { return self.eager.bind(py).call1(args.clone()) };
         let (handles, sizes) = self.unpack(py, crossing, args, &numbers)?;
         if !self.may_run(&handles) {
             return self.eager.bind(py).call1(args.clone());
@@ -112,17 +112,23 @@ impl NativeCallable {
     }
 
     /// Tensors for the numbers among the arguments.
-    pub(crate) fn numbers(&self, args: &Bound<'_, PyTuple>) -> PyResult<Numbers> {
+    /// None if an int is too large for a tensor.
+    pub(crate) fn numbers(&self, args: &Bound<'_, PyTuple>) -> PyResult<Option<Numbers>> {
         let failed = |error: ox_runtime::RunError| PyRuntimeError::new_err(format!("oxytorch: {error}"));
         let mut numbers = Numbers::new();
         for (slot, arg) in self.slots.iter().zip(args.iter_borrowed()) {
             let Slot::Number(dtype) = slot else { continue };
-            numbers.push(match dtype {
-                DType::F64 => Tensor::number(arg.extract::<f64>()?.to_bits(), *dtype).map_err(failed)?,
-                _ => Tensor::number(arg.extract::<i64>()? as u64, *dtype).map_err(failed)?,
-            });
+            let bits = match dtype {
+                DType::F64 => arg.extract::<f64>()?.to_bits(),
+                _ => match arg.extract::<i64>() {
+                    Ok(number) => number as u64,
+                    Err(error) if error.is_instance_of::<PyOverflowError>(args.py()) => return Ok(None),
+                    Err(error) => return Err(error),
+                },
+            };
+            numbers.push(Tensor::number(bits, *dtype).map_err(failed)?);
         }
-        Ok(numbers)
+        Ok(Some(numbers))
     }
 
     pub(crate) fn unpack<'a>(
@@ -246,6 +252,7 @@ impl NativeCallable {
         };
         Ok(match tree {
             OutTree::Tensor(n) => crossing.wrap(py, tensors[*n].as_ref())?,
+            OutTree::Detached(n) => crossing.wrap(py, tensors[*n].as_ref())?.call_method0(intern!(py, "detach"))?,
             OutTree::Argument(n) => given(*n)?,
             OutTree::Constant(n) => self.constants[*n].bind(py).clone(),
             OutTree::Size(sym) => self.size(sym, sizes)?.into_pyobject(py)?.into_any(),
@@ -257,7 +264,7 @@ impl NativeCallable {
 
     pub(crate) fn size(&self, sym: &Sym, sizes: &[i64]) -> PyResult<i64> {
         let value = |var: &Var| self.graph.sizes.iter().position(|known| known == var).map(|n| sizes[n]);
-        sym.eval(&value).ok_or_else(|| pyo3::exceptions::PyOverflowError::new_err(format!("the size {sym} cannot be computed")))
+        sym.eval(&value).ok_or_else(|| PyOverflowError::new_err(format!("the size {sym} cannot be computed")))
     }
 }
 

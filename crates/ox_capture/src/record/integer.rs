@@ -6,8 +6,8 @@ use crate::obj::Obj;
 use crate::source::{Source, SourceId};
 use ox_ops::{Sym, Var};
 
-/// Beyond, sums and products of a few would not fit.
-const MOST: i64 = 1 << 31;
+/// Beyond, sums and products of two would not fit.
+const MOST: i64 = 1 << 30;
 
 impl Recording {
     /// A number from outside that was seen to change.
@@ -24,6 +24,14 @@ impl Recording {
         };
         let free = Some(self.source(Source::Expr(Sym::var(&var))));
         Some(Val { obj: number.clone(), free })
+    }
+
+    /// Whether an expression fits in 64 bits whatever its whole numbers are. Sizes alone always do: their tensors are there.
+    pub(super) fn fits(&self, sym: &Sym) -> bool {
+        let has_integers = sym.vars().iter().any(|var| var.lo() < 0);
+        let size = |factors: usize, times: i64| (MOST as f64).powi(factors as i32) * times.unsigned_abs() as f64;
+        let most: f64 = sym.terms().iter().map(|(factors, times)| size(factors.len(), *times)).sum();
+        !has_integers || most + sym.constant().unsigned_abs() as f64 <= (1i64 << 62) as f64
     }
 
     fn new_integer(&mut self, value: i64, source: SourceId, place: String) -> Var {

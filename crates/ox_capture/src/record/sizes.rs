@@ -472,6 +472,9 @@ impl Recording {
             }
             _ => return None,
         };
+        if !self.fits(&value) {
+            return None;
+        }
         Some(self.number(result.bind().extract().ok()?, value))
     }
 

@@ -62,7 +62,7 @@ impl TrainingCallable {
             return eager();
         }
         let crossing = Crossing::get(py)?;
-        let numbers = native.numbers(args)?;
+        let Some(numbers) = native.numbers(args)? else { return eager() };
         let (handles, sizes) = native.unpack(py, crossing, args, &numbers)?;
         if !native.may_run(&handles) {
             return eager();
@@ -237,7 +237,7 @@ impl TrainingCallable {
             items.iter().map(|item| self.pack(py, item, args, inputs, results, sizes)).collect()
         };
         Ok(match tree {
-            OutTree::Tensor(n) => match &self.views.places[*n] {
+            OutTree::Tensor(n) | OutTree::Detached(n) => match &self.views.places[*n] {
                 Place::Result(n) => results.get_item(*n)?,
                 Place::View(view) => view.make(py, inputs, results, &|sym| self.native.size(sym, sizes))?,
             },
@@ -252,7 +252,7 @@ impl TrainingCallable {
 
     fn collect<'py>(&self, tree: &OutTree, object: &Bound<'py, PyAny>, found: &mut [Option<Bound<'py, PyAny>>]) -> PyResult<()> {
         match tree {
-            OutTree::Tensor(n) => {
+            OutTree::Tensor(n) | OutTree::Detached(n) => {
                 if let Place::Result(n) = self.views.places[*n] {
                     found[n] = Some(object.clone());
                 }
