@@ -802,11 +802,6 @@ impl Shadow {
             Shadow::Method(name) | Shadow::Attribute(name) => name.to_str().unwrap_or_default(),
         }
     }
-
-    pub(super) fn is_in_place(&self, name: &str, kwargs: &Bound<'_, PyDict>) -> bool {
-        let by_name = (name.ends_with('_') && !name.ends_with("__")) || matches!(name, "setitem" | "__setitem__");
-        by_name || kwargs.contains("out").unwrap_or(false)
-    }
 }
 
 /// A number of the kind that a shadow would hold; for lists and vectors, as many.

@@ -19,6 +19,7 @@ mod quick;
 mod segment;
 mod sizes;
 mod special;
+mod writes;
 
 pub use describe::referents;
 pub use graph::{DONE_FOR_REAL, NotRecorded, Shadow, tensors_in};
@@ -26,6 +27,8 @@ pub use inspect::{Inspection, is_plain_instance, is_python_instance};
 pub use number::DEPTH;
 pub use places::{Place, Places};
 pub use segment::Closing;
+pub use special::DIVISIONS;
+pub use writes::{is_integer_type, plain, writes_first};
 
 use crate::backend::Backend;
 use crate::guard::{Check, version_of};

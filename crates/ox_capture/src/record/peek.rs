@@ -1,6 +1,7 @@
 //! Values of lazy tensors before their graph is computed, for those who must know at once whether an operation would fail.
 
 use super::graph::GraphRecord;
+use super::writes::Unsettled;
 use super::{Origin, Recording};
 use crate::obj::{Obj, entries_of, items_of, list_of, py, tuple_of};
 use crate::record::grad::GradMode;
@@ -11,8 +12,21 @@ use rustc_hash::FxHashMap;
 
 /// More operations are not done twice.
 const FEW: usize = 32;
-/// Parts of the names of operations that give another result the second time.
-const FICKLE: [&str; 8] = ["rand", "dropout", "bernoulli", "multinomial", "normal", "poisson", "exponential", "empty"];
+/// Parts of the names of operations that give another result the second time, or leave something behind.
+const FICKLE: [&str; 12] = [
+    "rand",
+    "dropout",
+    "bernoulli",
+    "multinomial",
+    "normal",
+    "poisson",
+    "exponential",
+    "empty",
+    "rrelu",
+    "attention",
+    "batch_norm",
+    "instance_norm",
+];
 
 impl Recording {
     /// What the tensor will hold. None where computing it twice would show, or cost much.
@@ -20,16 +34,11 @@ impl Recording {
         let Origin::Lazy(n) = self.origin(lazy) else { return None };
         let _mode = GradMode::set(false).ok()?;
         let graph = &self.graph;
-        let nodes = graph.fx.attr("nodes").ok()?;
-        let mut of_integers = false;
-        for node in nodes.bind().try_iter().ok()? {
-            let node = Obj::from(node.ok()?);
-            if is_in_place(&name_of(&node)?) {
-                // What is written is no integer: then integers stay what they are.
-                of_integers = true;
-                is_integer(&node).filter(|is| !is)?;
-            }
-        }
+        let of_integers = match self.unsettled() {
+            Unsettled::Nothing => false,
+            Unsettled::NoIntegers => true,
+            Unsettled::Anything => return None,
+        };
         Peek { graph, of_integers, values: FxHashMap::default() }.value(&graph.lazies[n].node)
     }
 
@@ -48,7 +57,7 @@ fn like(shadow: &Obj) -> Option<Obj> {
 }
 
 /// The name of what a node calls; empty for inputs. None for an operator of the program's.
-fn name_of(node: &Obj) -> Option<String> {
+pub(super) fn name_of(node: &Obj) -> Option<String> {
     let (op, target) = (node.attr("op").ok()?.to_str()?, node.attr("target").ok()?);
     match op.as_str() {
         "placeholder" => Some(String::new()),
@@ -58,13 +67,8 @@ fn name_of(node: &Obj) -> Option<String> {
     }
 }
 
-fn is_in_place(name: &str) -> bool {
-    const OPERATORS: [&str; 7] = ["setitem", "iadd", "isub", "imul", "itruediv", "ifloordiv", "ipow"];
-    name.ends_with('_') || OPERATORS.contains(&name)
-}
-
 /// Whether what a node gives is a tensor of integers.
-fn is_integer(node: &Obj) -> Option<bool> {
+pub(super) fn is_integer(node: &Obj) -> Option<bool> {
     let dtype = node.attr("meta").ok()?.bind().get_item("example_value").ok()?.getattr("dtype").ok()?;
     Some(!dtype.getattr("is_floating_point").ok()?.is_truthy().ok()? && !dtype.getattr("is_complex").ok()?.is_truthy().ok()?)
 }

@@ -1,7 +1,7 @@
 //! Calls that are recorded as others: what they would do to a shadow, or ask of one, shadows cannot do or know.
 
 use super::graph::{LazyEntry, NotRecorded, Recorded, Shadow, layout_of};
-use super::{Origin, Recording, Val};
+use super::{Origin, Recording, Val, plain};
 use crate::lazy::reshape_lazy;
 use crate::obj::{Obj, items_of, py};
 use crate::state::TorchState;
@@ -11,7 +11,24 @@ use pyo3::types::PyDict;
 
 const INDEXING: &[&str] = &["getitem", "__getitem__", "setitem", "__setitem__"];
 
-const DIVISIONS: &[&str] = &["floordiv", "__floordiv__", "mod", "__mod__", "remainder", "fmod", "floor_divide"];
+/// What does not divide integers by zero. Those in place have the same names with an underscore, besides.
+pub const DIVISIONS: [&str; 15] = [
+    "floordiv",
+    "mod",
+    "ifloordiv",
+    "imod",
+    "__floordiv__",
+    "__mod__",
+    "__ifloordiv__",
+    "__imod__",
+    "__rfloordiv__",
+    "__rmod__",
+    "floor_divide",
+    "remainder",
+    "fmod",
+    "div",
+    "divide",
+];
 
 impl Recording {
     /// The call as another one, if it is recorded as that.
@@ -37,7 +54,7 @@ impl Recording {
             let args = [&[tensor.clone(), number.into()], rest].concat();
             return self.torch_call_as_is(callee, &args, kwargs, location, state).map(Some);
         }
-        if DIVISIONS.contains(&name.as_str())
+        if divides_by_second(&name, kwargs)
             && let [tensor, divisor] = args
             && self.is_integer_by_zero(&tensor.obj, &divisor.obj)?
         {
@@ -141,4 +158,11 @@ impl Recording {
         let dtype = self.shadow(tensor)?.0.attr("dtype")?;
         Ok(!dtype.attr("is_floating_point")?.truth()? && !dtype.attr("is_complex")?.truth()?)
     }
+}
+
+/// Whether a call fails where its second argument is zero. `div` does if it rounds.
+fn divides_by_second(name: &str, kwargs: &[(Obj, Val)]) -> bool {
+    let plain = plain(name);
+    let rounds = || !matches!(plain, "div" | "divide") || !kwargs.is_empty();
+    DIVISIONS.contains(&plain) && !plain.starts_with("__r") && rounds()
 }

@@ -10,7 +10,7 @@ use crate::obj::{Obj, items_of, list_of, py, tuple_of};
 use crate::policy::error_on_graph_break;
 use crate::recipe::is_subtype;
 use crate::record::grad::GradMode;
-use crate::record::{Recording, Shadow, Val, tensors_in};
+use crate::record::{DIVISIONS, Recording, Shadow, Val, is_integer_type, plain, tensors_in, writes_first};
 use crate::types::types;
 use ox_bytecode::{Handler, Instruction};
 use pyo3::exceptions::{PyIndexError, PyRuntimeError};
@@ -42,23 +42,10 @@ const INDEXED: [&str; 22] = [
     "index_reduce",
     "bincount",
 ];
-/// Those that do not divide integers by zero.
-const DIVISIONS: [&str; 12] = [
-    "floordiv",
-    "mod",
-    "__floordiv__",
-    "__mod__",
-    "__rfloordiv__",
-    "__rmod__",
-    "floor_divide",
-    "remainder",
-    "fmod",
-    "div",
-    "divide",
-    "__idiv__",
-];
 /// Those that need matrices of a certain kind.
 const MATRICES: [&str; 3] = ["cholesky", "inverse", "pinverse"];
+/// Those that need probabilities, rates or deviations. They are never tried: what they draw is drawn once.
+const DRAWS: [&str; 4] = ["bernoulli", "multinomial", "normal", "poisson"];
 /// A clause's class is loaded by so many instructions at most.
 const CLASS: usize = 8;
 /// Clauses around clauses.
@@ -79,7 +66,7 @@ impl Vm {
         let positional: Vec<Obj> = known.positional.into_iter().map(|arg| arg.obj).collect();
         if let Err(error) = callable.obj.call(&positional, keywords(&known.keywords)?.as_ref()) {
             // A part may be written before it fails.
-            if is_in_place(&name) {
+            if writes_first(&name) {
                 return Ok(true);
             }
             // Another call with the same checks may succeed: nothing is kept of this one.
@@ -93,10 +80,19 @@ impl Vm {
 /// The arguments as they will be; where only integers matter, others of the right size. What is written is a tensor that nobody knows. None if
 /// they cannot be known yet.
 fn known(args: &Args, rec: &Recording, name: &str) -> Option<Args> {
+    let has_out = args.keywords.iter().any(|(key, _)| key.to_str().as_deref() == Some("out"));
+    if has_out || DRAWS.contains(&plain(name)) {
+        return None;
+    }
     let all_matter = !INDEXED.contains(&plain(name));
-    let matters = |tensor: &Obj| all_matter || rec.dtype_on_cpu(tensor).is_none_or(|dtype| is_integer(&dtype));
-    let value = |tensor: &Obj| if matters(tensor) { rec.peek(tensor) } else { rec.stand_in(tensor) };
-    let written = args.positional.first().filter(|_| is_in_place(name)).map(|arg| filled(&arg.obj, &|lazy| rec.stand_in(lazy)));
+    let matters = |tensor: &Obj| all_matter || rec.dtype_on_cpu(tensor).is_none_or(|dtype| is_integer_type(&dtype));
+    let value = |tensor: &Obj| match (matters(tensor), is_lazy(tensor)) {
+        (true, true) => rec.peek(tensor),
+        (false, true) => rec.stand_in(tensor),
+        (matters, false) => (!matters || rec.is_settled(tensor)).then(|| tensor.clone()),
+    };
+    let any = |tensor: &Obj| if is_lazy(tensor) { rec.stand_in(tensor) } else { Some(tensor.clone()) };
+    let written = args.positional.first().filter(|_| writes_first(name)).map(|arg| filled(&arg.obj, &any));
     let written = match written {
         Some(stand_in) => Some(stand_in?.attr("clone").and_then(|clone| clone.call(&[], None)).ok()?),
         None => None,
@@ -107,12 +103,12 @@ fn known(args: &Args, rec: &Recording, name: &str) -> Option<Args> {
     Some(Args { positional, keywords: named.collect::<Option<Vec<(Obj, Val)>>>()? })
 }
 
-/// With the values of lazy tensors in their places.
+/// With the values of tensors in their places.
 fn filled(object: &Obj, value: &dyn Fn(&Obj) -> Option<Obj>) -> Option<Obj> {
-    if is_lazy(object) {
+    let types = types();
+    if is_lazy(object) || types.is_tensor(object) {
         return value(object);
     }
-    let types = types();
     let each = || items_of(object).iter().map(|item| filled(item, value)).collect::<Option<Vec<Obj>>>();
     if object.class_is(types.tuple) {
         return tuple_of(&each()?).ok();
@@ -128,36 +124,25 @@ fn tensors_of(args: &Args) -> impl Iterator<Item = Obj> + '_ {
     args.positional.iter().chain(named).flat_map(|arg| tensors_in(&arg.obj))
 }
 
-fn is_in_place(name: &str) -> bool {
-    matches!(name, "setitem" | "__setitem__") || (name.ends_with('_') && !name.ends_with("__"))
-}
-
-/// The name without the mark of writing in place.
-fn plain(name: &str) -> &str {
-    if name.ends_with("__") { name } else { name.trim_end_matches('_') }
-}
-
 /// Whether there are values for which the operation raises. A GPU tells of them later, or not at all.
 fn may_fail(name: &str, args: &Args, rec: &Recording) -> bool {
     let plain = plain(name);
     let is_matrix = || MATRICES.contains(&plain) || plain.starts_with("linalg_");
-    if !INDEXED.contains(&plain) && !DIVISIONS.contains(&plain) && !is_matrix() {
+    let is_listed = INDEXED.contains(&plain) || DIVISIONS.contains(&plain) || DRAWS.contains(&plain);
+    if !is_listed && !is_matrix() {
         return false;
     }
     let Some(dtypes) = tensors_of(args).map(|tensor| rec.dtype_on_cpu(&tensor)).collect::<Option<Vec<Obj>>>() else {
         return false;
     };
-    let mut integers = dtypes.iter().map(is_integer);
+    let mut integers = dtypes.iter().map(is_integer_type);
     match plain {
         _ if INDEXED.contains(&plain) => integers.any(|is| is),
         _ if DIVISIONS.contains(&plain) => integers.all(|is| is),
+        // Shadows know about numbers.
+        _ if DRAWS.contains(&plain) => dtypes.len() > usize::from(writes_first(name)),
         _ => true,
     }
-}
-
-fn is_integer(dtype: &Obj) -> bool {
-    let is = |what: &str| dtype.attr(what).and_then(|is| is.truth()).unwrap_or(false);
-    !is("is_floating_point") && !is("is_complex")
 }
 
 /// Whether the frame may keep an exception of the instruction at which it stands.

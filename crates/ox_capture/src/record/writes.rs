@@ -1,0 +1,107 @@
+//! What the calls of a graph write that is not computed yet.
+
+use super::Recording;
+use super::graph::Shadow;
+use super::peek::{is_integer, name_of};
+use crate::obj::{Obj, items_of};
+use crate::types::types;
+use pyo3::prelude::*;
+use pyo3::types::PyDict;
+
+/// Those of Python that write their first operand, which also are methods with underscores around the name.
+const OPERATORS: [&str; 15] = [
+    "setitem",
+    "iadd",
+    "isub",
+    "imul",
+    "imatmul",
+    "idiv",
+    "itruediv",
+    "ifloordiv",
+    "imod",
+    "ipow",
+    "iand",
+    "ior",
+    "ixor",
+    "ilshift",
+    "irshift",
+];
+
+/// What is not yet what it will be.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Unsettled {
+    Nothing,
+    /// Integers are never written.
+    NoIntegers,
+    Anything,
+}
+
+impl Shadow {
+    pub(super) fn is_in_place(&self, name: &str, kwargs: &Bound<'_, PyDict>) -> bool {
+        writes_first(name) || kwargs.contains("out").unwrap_or(false)
+    }
+}
+
+/// Whether a call of this name writes its first argument.
+pub fn writes_first(name: &str) -> bool {
+    let operator = name.strip_prefix("__").and_then(|name| name.strip_suffix("__")).unwrap_or(name);
+    (name.ends_with('_') && !name.ends_with("__")) || OPERATORS.contains(&operator)
+}
+
+/// The name without the mark of writing in place.
+pub fn plain(name: &str) -> &str {
+    if name.ends_with("__") { name } else { name.trim_end_matches('_') }
+}
+
+pub fn is_integer_type(dtype: &Obj) -> bool {
+    let is = |what: &str| dtype.attr(what).and_then(|is| is.truth()).unwrap_or(false);
+    !is("is_floating_point") && !is("is_complex")
+}
+
+impl Recording {
+    pub(super) fn unsettled(&self) -> Unsettled {
+        self.written_by_calls().unwrap_or(Unsettled::Anything)
+    }
+
+    /// None if nobody can say.
+    fn written_by_calls(&self) -> Option<Unsettled> {
+        let mut found = Unsettled::Nothing;
+        for node in self.graph.fx.attr("nodes").ok()?.bind().try_iter().ok()? {
+            let node = Obj::from(node.ok()?);
+            if writes(&node)? {
+                is_integer(&node).filter(|is| !is)?;
+                found = Unsettled::NoIntegers;
+            }
+        }
+        Some(found)
+    }
+
+    /// Whether a tensor that is no lazy one holds already what the graph will leave in it.
+    pub fn is_settled(&self, tensor: &Obj) -> bool {
+        match self.unsettled() {
+            Unsettled::Nothing => true,
+            Unsettled::NoIntegers => tensor.attr("dtype").is_ok_and(|dtype| is_integer_type(&dtype)),
+            Unsettled::Anything => false,
+        }
+    }
+}
+
+/// Whether a node writes one of its arguments. None for an operator of the program's.
+fn writes(node: &Obj) -> Option<bool> {
+    let (name, kwargs) = (name_of(node)?, node.attr("kwargs").ok()?);
+    let kwargs = kwargs.bind().cast::<PyDict>().ok()?;
+    Some(writes_first(&name) || kwargs.contains("out").ok()? || gives_back_by_flag(node, kwargs)?)
+}
+
+/// `relu(x, inplace=True)`, by name or by place: the result is the argument.
+fn gives_back_by_flag(node: &Obj, kwargs: &Bound<'_, PyDict>) -> Option<bool> {
+    let args = items_of(&node.attr("args").ok()?);
+    let is_flag = |arg: &Obj| arg.class_is(types().bool) && arg.is(&Obj::bool(true));
+    if !args.iter().any(is_flag) && !kwargs.values().iter().any(|value| is_flag(&value.into())) {
+        return Some(false);
+    }
+    let example = |node: &Obj| node.attr("meta").ok()?.bind().get_item("example_value").ok().map(Obj::from);
+    let result = example(node)?;
+    let mut given = args.into_iter().chain(kwargs.values().iter().map(Obj::from));
+    Some(given.any(|arg| example(&arg).is_some_and(|arg| arg.is(&result))))
+}
