@@ -148,6 +148,15 @@ def test_out_that_gets_its_size():
     check(into_empty, (x(),))
 
 
+def test_several_outs_that_get_their_sizes():
+    def into_pair(a):
+        values, places = torch.empty(0), torch.empty(0, dtype=torch.int64)
+        torch.max(a.view(-1, 2), 1, out=(values, places))
+        return values * 2, places, values.shape
+
+    check(into_pair, (x(),), breaks=1)
+
+
 def first_positive(t):
     for n in range(20):
         if t[n] > 0:

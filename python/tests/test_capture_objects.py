@@ -193,3 +193,59 @@ def test_what_hangs_on_a_tensor_is_copied_with_it():
     tagged.tag, graded.grad = "a", torch.ones(3)
     assert captured(tagged).tag == "a"
     assert_same(captured(graded).grad, torch.ones(3))
+
+
+WHOLE = torch.arange(8.0)
+
+
+def copies_part_of_an_outside_tensor(t):
+    return copy.deepcopy(WHOLE[2:5]), t + 1
+
+
+def copies_part_of_a_new_tensor(t):
+    return copy.deepcopy((t * 2)[1:2]), t + 1
+
+
+def copies_the_beginning(t):
+    return copy.deepcopy(t.detach()[:2]), t + 1
+
+
+def copies_the_same_memory(t):
+    return copy.deepcopy(t.view(-1)), t + 1
+
+
+PARTS = [copies_part_of_an_outside_tensor, copies_part_of_a_new_tensor, copies_the_beginning, copies_the_same_memory]
+
+
+@pytest.mark.parametrize("function", PARTS)
+def test_the_copy_of_a_part_has_all_of_the_memory(function):
+    captured = _oxytorch.capture(function)
+    for t in (torch.ones(3), torch.ones(3), torch.arange(6.0)[1:4]):
+        got, want = captured(t), function(t)
+        assert_same(got, want)
+        assert got[0].storage_offset() == want[0].storage_offset()
+        assert got[0].untyped_storage().nbytes() == want[0].untyped_storage().nbytes()
+
+
+def test_the_copy_of_a_part_that_comes_later():
+    captured = _oxytorch.capture(lambda t: (copy.deepcopy(t), t + 1))
+    for t in (torch.ones(3), torch.ones(3), torch.arange(6.0)[3:], torch.ones(3)):
+        copied = captured(t)[0]
+        assert_same(copied, t)
+        assert copied.storage_offset() == t.storage_offset()
+
+
+def test_a_program_sees_where_a_tensor_begins():
+    captured = _oxytorch.capture(lambda t: (t.storage_offset(), t[1:].storage_offset(), t + 1))
+    for begin in (0, 0, 2):
+        assert captured(torch.ones(8)[begin : begin + 4])[:2] == (begin, begin + 1)
+
+
+@pytest.mark.parametrize("leaf", [torch.nn.Parameter(torch.ones(3)), torch.ones(3, requires_grad=True)], ids=["parameter", "leaf"])
+def test_copies_of_leaves(leaf):
+    captured = _oxytorch.capture(lambda t: (t + 1, copy.deepcopy(leaf), copy.deepcopy([leaf, leaf])))
+    for _ in range(3):
+        _, alone, (first, second) = captured(torch.ones(1))
+        assert type(alone) is type(first) is type(leaf) and alone.requires_grad and first.requires_grad
+        assert first is second and first is not leaf
+        assert_same(alone, leaf)

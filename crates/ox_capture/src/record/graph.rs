@@ -157,6 +157,7 @@ pub const DONE_FOR_REAL: &[&str] = &[
     "data_ptr",
     "storage",
     "untyped_storage",
+    "storage_offset",
     "retain_grad",
     "apply_",
     "map_",

@@ -10,6 +10,7 @@ pub mod grad;
 mod graph;
 mod inspect;
 mod integer;
+mod memory;
 mod meta_kernels;
 pub mod modes;
 mod number;

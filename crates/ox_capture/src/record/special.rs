@@ -1,6 +1,6 @@
 //! Calls that are recorded as others: what they would do to a shadow, or ask of one, shadows cannot do or know.
 
-use super::graph::{LazyEntry, NotRecorded, Recorded, Shadow, layout_of};
+use super::graph::{LazyEntry, NotRecorded, Recorded, Shadow, layout_of, tensors_in};
 use super::{Origin, Recording, Val, plain};
 use crate::lazy::reshape_lazy;
 use crate::obj::{Obj, items_of, py};
@@ -47,6 +47,7 @@ impl Recording {
             let rest: Vec<_> = kwargs.iter().filter(|(other, _)| !other.is(key)).cloned().collect();
             return self.call_into_empty(callee, (args, &rest), n, location, state).map(Some);
         }
+        self.no_empty_among_outs(&name, kwargs)?;
         if INDEXING.contains(&name.as_str())
             && let [tensor, index, rest @ ..] = args
             && let Some(number) = self.number_made_here(&index.obj)?
@@ -61,6 +62,17 @@ impl Recording {
             return Err(NotRecorded::Break(format!("{name}: integer division by zero")));
         }
         Ok(None)
+    }
+
+    /// Several results that get their sizes: a graph gives them none.
+    fn no_empty_among_outs(&self, name: &str, kwargs: &[(Obj, Val)]) -> Recorded<()> {
+        let Some((_, outs)) = kwargs.iter().find(|(key, _)| key.to_str().as_deref() == Some("out")) else { return Ok(()) };
+        for out in tensors_in(&outs.obj) {
+            if self.empty_made_here(&out)?.is_some() {
+                return Err(NotRecorded::Break(format!("{name} gives its out= sizes")));
+            }
+        }
+        Ok(())
     }
 
     /// The place of a lazy tensor without elements that owns its memory: one that `out=` may give a size.

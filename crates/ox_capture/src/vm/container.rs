@@ -95,7 +95,9 @@ impl Vm {
     }
 
     pub(super) fn read_method(&mut self, callable: &Val, name: &str, args: Args) -> R<Called> {
-        if let Some(called) = self.call_with_list(callable, &args, 1)? {
+        if iterates_argument(name)
+            && let Some(called) = self.call_with_list(callable, &args, 1)?
+        {
             return Ok(called);
         }
         // An iterable of ours is no data yet.
@@ -282,6 +284,13 @@ pub(super) fn is_reader(name: &str) -> bool {
         "__gt__",
     ];
     READERS.contains(&name)
+}
+
+/// Methods that only look, and whose argument is an iterable to them: to all others it is an object like any.
+fn iterates_argument(name: &str) -> bool {
+    const ITERATING: &[&str] =
+        &["join", "union", "intersection", "difference", "symmetric_difference", "issubset", "issuperset", "isdisjoint"];
+    ITERATING.contains(&name)
 }
 
 /// Whether its class and its dict say all that `dir` says of it.

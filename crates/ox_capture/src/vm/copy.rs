@@ -17,7 +17,7 @@ type Memo = FxHashMap<usize, (Obj, Obj)>;
 
 impl Vm {
     pub fn copy(&mut self, callable: &Val, args: Args) -> R<Called> {
-        let [object] = &args.positional[..] else { return self.call_function(callable, args) };
+        let [object] = &args.positional[..] else { return self.copy_by_library(callable, args) };
         let name = callable.obj.attr("__name__")?.to_str().unwrap_or_default();
         let mut memo = (name == "deepcopy").then(Memo::default);
         if let Some(copied) = self.copied(object, &mut memo)? {
@@ -25,6 +25,16 @@ impl Vm {
         }
         match self.origin(&object.obj) {
             Origin::Outside(_) if !types().is_tensor(&object.obj) => self.copy_again(callable, args),
+            _ => self.copy_by_library(callable, args),
+        }
+    }
+
+    /// By the library's code; but how tensors are copied is up to their memory.
+    fn copy_by_library(&mut self, callable: &Val, args: Args) -> R<Called> {
+        match args.positional.first() {
+            Some(object) if super::operators::is_tensor(&object.obj) => {
+                self.opaque_call(callable, args, "a copy of a tensor with its memory")
+            }
             _ => self.call_function(callable, args),
         }
     }
@@ -75,7 +85,7 @@ impl Vm {
         }
     }
 
-    /// One without a gradient, whose elements lie one behind the other, and on which nothing hangs that would be copied with it. Two may share
+    /// One without a gradient, whose elements lie one behind the other and are all of its memory, and on which nothing hangs that would be copied with it. Two may share
     /// their memory, and their copies would too: only the library knows.
     fn copied_tensor(&mut self, tensor: &Val, memo: &mut Option<Memo>) -> R<Option<Obj>> {
         let others = memo.iter().flat_map(|memo| memo.values()).any(|(original, _)| super::operators::is_tensor(original));
@@ -83,6 +93,7 @@ impl Vm {
             || !(is_lazy(&tensor.obj) || self.is_bare_tensor(&tensor.obj)?)
             || self.requires_grad(tensor)?
             || !self.ask_tensor_method(tensor, "is_contiguous")?.obj.truth()?
+            || !self.fills_its_memory(tensor)?
         {
             return Ok(None);
         }
@@ -91,6 +102,12 @@ impl Vm {
             memo.insert(tensor.obj.id(), (tensor.obj.clone(), copy.clone()));
         }
         Ok(Some(copy))
+    }
+
+    /// Relied on: the copy of a part of a tensor's memory has all of that memory.
+    fn fills_its_memory(&mut self, tensor: &Val) -> R<bool> {
+        let question = super::library::function("fills_its_memory")?;
+        self.ask_memory(&question, tensor)?.map_or(Ok(false), |answer| answer.obj.truth())
     }
 
     /// A plain tensor from outside that has no attributes of the program's and no `.grad`: relied on.

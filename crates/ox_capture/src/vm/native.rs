@@ -132,6 +132,12 @@ impl Vm {
         {
             return Ok(Called::Value(tensor));
         }
+        if name == "storage_offset"
+            && let [tensor] = &args.positional[..]
+            && let Some(offset) = self.storage_offset(tensor)?
+        {
+            return Ok(Called::Value(offset));
+        }
         if DONE_FOR_REAL.contains(&name.as_str()) {
             return self.opaque_call(callable, args, &format!("{name} looks at a tensor's values or memory"));
         }

@@ -45,7 +45,9 @@ impl Vm {
         if (is_sequence || plain.class_is(types.deque)) && index.class_is(types.int) {
             return self.sequence_item(&plain, &index);
         }
+        // A whole number is an index as it is, whatever its class says.
         if (is_sequence || types.is_scalar(&plain))
+            && !index.is_instance_of(types.int)
             && let Some(method) = self.python_method(&index, "__index__")
         {
             return self.call_library("indexed", vec![method, object.clone(), key.clone()]);

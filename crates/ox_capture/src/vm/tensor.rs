@@ -118,6 +118,23 @@ impl Vm {
         Ok(wanted.is(&Obj::bool(now)).then_some(tensor))
     }
 
+    /// Relied on. None where the tensor is a part of an input: its shadow begins elsewhere.
+    pub fn storage_offset(&mut self, tensor: &Val) -> R<Option<Val>> {
+        // SAFETY: types live as long as torch.
+        let question = unsafe { Obj::borrowed(types().tensor.cast()) }.attr("storage_offset")?;
+        self.ask_memory(&question, tensor)
+    }
+
+    /// A question about where a tensor lies.
+    pub fn ask_memory(&mut self, question: &Obj, tensor: &Val) -> R<Option<Val>> {
+        let Some(rec) = &self.rec else { return Ok(None) };
+        if !is_lazy(&tensor.obj) {
+            return self.pure(question, std::slice::from_ref(tensor), &[]).map(Some);
+        }
+        let shadow = rec.shadow_of_its_own(&tensor.obj)?;
+        shadow.map(|shadow| Ok(question.call(&[shadow], None)?.into())).transpose()
+    }
+
     /// Relied on.
     pub fn requires_grad(&mut self, tensor: &Val) -> R<bool> {
         self.now(|vm| vm.tensor_field(tensor, &Obj::str("requires_grad")))?.obj.truth()

@@ -2,7 +2,7 @@
 
 import operator
 
-from ..case import case
+from ..case import ANY, case
 from ..values import x
 
 
@@ -456,3 +456,18 @@ def matmul_in_place(a):
     v = Vector(a)
     v @= 3
     return v
+
+
+class Number(int):
+    def __index__(self):
+        return 0
+
+
+@case(x, graphs=ANY)
+def index_that_is_a_number(a):
+    return [a, a + 1, a + 2][Number(2)], (4, 5, 6)[Number(1)], "pqr"[Number(2)]
+
+
+@case(lambda: (x(), Number(1)), lambda: (x(), Number(2)), graphs=ANY)
+def index_that_is_a_number_from_outside(a, n):
+    return [a, a + 1, a + 2][n], "pqr"[n]

@@ -193,3 +193,21 @@ def multiline(a):
 @case(x)
 def string_methods_by_class(a):
     return str.upper("p"), list(map(str.strip, [" p", "q "])), str(b"x", "utf-8"), str(), "%s" % a.__class__.__name__
+
+
+class Endless:
+    """A sequence by the old protocol, without an end."""
+
+    def __init__(self, n):
+        self.n = n
+
+    def __getitem__(self, place):
+        return "item", place
+
+    def __str__(self):
+        return f"endless {self.n}"
+
+
+@case(lambda: (x(), Endless(3)), lambda: (x(), Endless(4)), graphs=ANY)
+def format_does_not_iterate(a, thing):
+    return "{0.n} {0[k]}".format(thing), "{} {!s:>12}".format(thing, thing), [thing].count(thing), (1, thing).index(thing), a

@@ -84,6 +84,10 @@ def recomputed(region, function, /, *args, **names):
     return function(*args, **names)
 
 
+def fills_its_memory(tensor):
+    return tensor.storage_offset() == 0 and tensor.untyped_storage().nbytes() == tensor.nbytes
+
+
 # Built-in functions.
 
 

@@ -1,0 +1,25 @@
+//! Which memory tensors lie in, as far as shadows tell.
+
+use super::{Origin, Recording};
+use crate::obj::Obj;
+use pyo3::prelude::*;
+
+impl Recording {
+    /// The shadow of a lazy tensor that lies in memory of this trace's. One in the memory of an input tells nothing of how much that is.
+    pub fn shadow_of_its_own(&self, tensor: &Obj) -> PyResult<Option<Obj>> {
+        let Origin::Lazy(n) = self.origin(tensor) else { return Ok(None) };
+        let shadow = &self.graph.lazies[n].shadow;
+        let memory = memory_of(shadow)?;
+        for input in &self.graph.inputs {
+            if memory_of(&input.shadow)? == memory {
+                return Ok(None);
+            }
+        }
+        Ok(Some(shadow.clone()))
+    }
+}
+
+/// What tells it from other memory.
+fn memory_of(shadow: &Obj) -> PyResult<usize> {
+    shadow.bind().call_method0("untyped_storage")?.getattr("_cdata")?.extract()
+}
