@@ -4,6 +4,7 @@ use crate::build::*;
 use ox_ir::Sym;
 use ox_ir::plan::{PlanOutput, WriteBack};
 use ox_runtime::{Executable, GraphSettings, Tensor};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// Large enough that results are lent.
 const COUNT: i64 = 40;
@@ -21,6 +22,12 @@ fn settings(visible: usize) -> GraphSettings {
     GraphSettings { visible, emulated: true, ..GraphSettings::default() }
 }
 
+/// One test at a time: a call that finds a device busy with another's recording is not recorded itself. None without torch.
+fn alone() -> Option<MutexGuard<'static, ()>> {
+    static ALONE: Mutex<()> = Mutex::new(());
+    torch().then(|| ALONE.lock().unwrap_or_else(PoisonError::into_inner))
+}
+
 fn input(n: i64) -> Tensor {
     tensor(&[COUNT], &vec![n as f32; COUNT as usize])
 }
@@ -31,9 +38,7 @@ fn status(executable: &Executable) -> String {
 
 #[test]
 fn results_that_are_held_stay() {
-    if !torch() {
-        return;
-    }
+    let Some(_alone) = alone() else { return };
     let executable = recorded(2);
     let held: Vec<Vec<Tensor>> = (0..8).map(|n| run(&executable, &[&input(n)])).collect();
     for (n, results) in held.iter().enumerate() {
@@ -47,9 +52,7 @@ fn results_that_are_held_stay() {
 /// Of a view alone the memory is held, too.
 #[test]
 fn one_recording_does_for_results_that_are_dropped() {
-    if !torch() {
-        return;
-    }
+    let Some(_alone) = alone() else { return };
     let executable = recorded(2);
     for n in 0..8 {
         let results = run(&executable, &[&input(n)]);
@@ -63,9 +66,7 @@ fn one_recording_does_for_results_that_are_dropped() {
 
 #[test]
 fn results_outlive_their_recordings() {
-    if !torch() {
-        return;
-    }
+    let Some(_alone) = alone() else { return };
     let executable = recorded(2);
     let held: Vec<Vec<Tensor>> = (0..4).map(|n| run(&executable, &[&input(n)])).collect();
     drop(executable);
@@ -74,9 +75,7 @@ fn results_outlive_their_recordings() {
 
 #[test]
 fn an_input_is_written_where_it_lies() {
-    if !torch() {
-        return;
-    }
+    let Some(_alone) = alone() else { return };
     let mut b = Builder::default();
     let (x, y) = (b.input(&[COUNT]), b.arena(ox_ir::DType::F32, &[COUNT]));
     b.launch(twice_plus_one, Sym::from(COUNT), &[x, y]);
