@@ -3,7 +3,8 @@
 //! A graph runs as a whole where its segment begins, before anything that the program does to a mode is done again. So what depends on the
 //! default type says its type in the graph, and a graph is in inference mode or it is not.
 
-use super::graph::{FACTORIES, NotRecorded, Recorded, Shadow, tensors_in};
+use super::calls::FACTORIES;
+use super::graph::{NotRecorded, Recorded, Shadow, tensors_in};
 use super::{Recording, grad};
 use crate::obj::{Obj, py};
 use crate::state::{TorchState, default_dtype};

@@ -5,27 +5,9 @@ use super::graph::Shadow;
 use super::peek::{is_integer, name_of};
 use crate::obj::{Obj, items_of};
 use crate::types::types;
+use ox_ops::surface::writes_first;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
-
-/// Those of Python that write their first operand, which also are methods with underscores around the name.
-const OPERATORS: [&str; 15] = [
-    "setitem",
-    "iadd",
-    "isub",
-    "imul",
-    "imatmul",
-    "idiv",
-    "itruediv",
-    "ifloordiv",
-    "imod",
-    "ipow",
-    "iand",
-    "ior",
-    "ixor",
-    "ilshift",
-    "irshift",
-];
 
 /// What is not yet what it will be.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -40,12 +22,6 @@ impl Shadow {
     pub(super) fn is_in_place(&self, name: &str, kwargs: &Bound<'_, PyDict>) -> bool {
         writes_first(name) || kwargs.contains("out").unwrap_or(false)
     }
-}
-
-/// Whether a call of this name writes its first argument.
-pub fn writes_first(name: &str) -> bool {
-    let operator = name.strip_prefix("__").and_then(|name| name.strip_suffix("__")).unwrap_or(name);
-    (name.ends_with('_') && !name.ends_with("__")) || OPERATORS.contains(&operator)
 }
 
 /// The name without the mark of writing in place.

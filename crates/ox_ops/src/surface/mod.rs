@@ -49,6 +49,7 @@ mod subscript;
 mod types;
 mod unary;
 mod view;
+mod writes;
 
 use crate::builder::Builder;
 use crate::error::OpResult;
@@ -63,6 +64,7 @@ pub(crate) use signature::{Slots, bind};
 pub use softmax::softmax_along;
 pub(crate) use subscript::assigned;
 pub(crate) use types::refuses;
+pub use writes::writes_first;
 
 /// Whether what a row returns shares memory with its first argument.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

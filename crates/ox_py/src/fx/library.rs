@@ -9,28 +9,11 @@ use super::undeclared;
 use crate::report::PythonCall;
 use ox_ir::Scalar;
 use ox_ir::graph::{Arg, Library, LibraryOut};
+use ox_ops::surface::writes_first;
 use ox_ops::{FrontValue, OpError, TensorRef, ValueOf};
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyList, PyTuple};
-
-/// Python's in-place operators.
-const IN_PLACE_OPERATORS: &[&str] = &[
-    "iadd",
-    "isub",
-    "imul",
-    "itruediv",
-    "ifloordiv",
-    "imod",
-    "ipow",
-    "iand",
-    "ior",
-    "ixor",
-    "ilshift",
-    "irshift",
-    "imatmul",
-    "setitem",
-];
 
 /// Tensors of a call, each once, and the arguments that name them by place.
 struct Encoder {
@@ -226,14 +209,7 @@ impl Request<'_> {
         if self.kwargs.iter().any(|(key, value)| key == "inplace" && *value == ValueOf::Bool(true)) {
             return true;
         }
-        let text = self.name.name.as_str();
-        if self.name.namespace == "operator" {
-            return IN_PLACE_OPERATORS.contains(&text);
-        }
-        match text.strip_prefix("__").and_then(|t| t.strip_suffix("__")) {
-            Some(inner) => IN_PLACE_OPERATORS.contains(&inner),
-            None => text.ends_with('_'),
-        }
+        writes_first(&self.name.name)
     }
 }
 

@@ -12,52 +12,21 @@ use std::ptr::{null, null_mut};
 type Out = *mut Handle;
 type Scale = *const f64;
 
+/// Query, key and value, what is particular, then: dropout, is it causal, a mask for debugging, scale; the result, the logarithms of its sums,
+/// two lists of lengths, two lengths, two numbers of a seed, a mask.
+macro_rules! attention {
+    ($($particular:ty),*) => {
+        unsafe extern "C" fn(
+            Handle, Handle, Handle, $($particular,)* f64, i32, i32, Scale, Out, Out, Out, Out, *mut i64, *mut i64, Out, Out, Out,
+        ) -> Code
+    };
+}
+
 /// By the names of torch's header; a torch may lack them.
 pub(crate) struct Functions {
-    #[allow(clippy::type_complexity)]
-    cudnn: Option<
-        unsafe extern "C" fn(
-            Handle,
-            Handle,
-            Handle,
-            *const Handle,
-            i32,
-            f64,
-            i32,
-            i32,
-            Scale,
-            Out,
-            Out,
-            Out,
-            Out,
-            *mut i64,
-            *mut i64,
-            Out,
-            Out,
-            Out,
-        ) -> Code,
-    >,
-    #[allow(clippy::type_complexity)]
-    flash: Option<
-        unsafe extern "C" fn(
-            Handle,
-            Handle,
-            Handle,
-            f64,
-            i32,
-            i32,
-            Scale,
-            Out,
-            Out,
-            Out,
-            Out,
-            *mut i64,
-            *mut i64,
-            Out,
-            Out,
-            Out,
-        ) -> Code,
-    >,
+    /// With a mask that is added, and whether the logarithms are wanted.
+    cudnn: Option<attention!(*const Handle, i32)>,
+    flash: Option<attention!()>,
 }
 
 impl Functions {

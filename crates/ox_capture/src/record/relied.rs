@@ -1,0 +1,294 @@
+//! What is relied on of objects from outside: the checks of the trace.
+
+use super::{Origin, Original, Rec, Recording, Val, abandon, inspect};
+use crate::guard::{Check, version_of};
+use crate::obj::{Obj, entries_of, items_of};
+use crate::source::{Key, Source, SourceId, same_value};
+use crate::types::types;
+use ox_ops::{Fact, Sym};
+use pyo3::ffi;
+use pyo3::prelude::*;
+
+impl Recording {
+    pub fn check_equal(&mut self, source: SourceId, object: &Obj) {
+        if let (Some(size), Ok(value)) = (self.expr_of(source), object.bind().extract::<i64>()) {
+            let line = self.sizing.line.clone();
+            return self.rely_on_fact(Fact::Equal(size, Sym::from(value)), &line);
+        }
+        let singleton = object.is_none() || object.class_is(types().bool);
+        self.check_once(4, source, 0, || match singleton {
+            true => Check::Is(source, object.clone()),
+            false => Check::Equal(source, object.clone()),
+        });
+    }
+
+    /// The value of a number is relied on.
+    pub fn settle(&mut self, value: &Val) -> Obj {
+        match value.free {
+            Some(source) => self.check_equal(source, &value.obj),
+            None => self.settle_container(&value.obj),
+        }
+        value.obj.clone()
+    }
+
+    /// Where to find the value in a later call. None for what was made here.
+    pub fn source_of(&mut self, value: &Val) -> Option<SourceId> {
+        if let Some(source) = value.free {
+            return Some(source);
+        }
+        match self.origin(&value.obj) {
+            Origin::Outside(id) => Some(id),
+            Origin::Const => Some(self.source(Source::Pinned(Key(value.obj.clone())))),
+            _ => None,
+        }
+    }
+
+    /// Relies on the code of a function that is pinned.
+    pub fn rely_on_code(&mut self, function: &Obj, code: &Obj) {
+        let fixed = match self.origin(function) {
+            Origin::Outside(id) => matches!(self.tree.sources.read().get(id), Source::Pinned(_)),
+            Origin::Const => true,
+            _ => false,
+        };
+        if fixed && self.versions.insert(function.id()) {
+            self.pin(function);
+            self.checks.push(Check::Code(function.clone(), code.clone()));
+        }
+    }
+
+    /// Relies on the class as it is now. False if CPython does not count its changes.
+    pub fn rely_on_class(&mut self, class: &Obj) -> bool {
+        if self.versions.contains(&class.id()) {
+            return true;
+        }
+        // SAFETY: `class` is a type.
+        let immutable = unsafe { ffi::PyType_HasFeature(class.ptr().cast(), ffi::Py_TPFLAGS_IMMUTABLETYPE) != 0 };
+        if !immutable {
+            crate::attr::type_lookup(class, &Obj::str("__init__"));
+            let version = version_of(class);
+            if version == 0 {
+                return false;
+            }
+            self.checks.push(Check::Version(class.clone(), version));
+        }
+        self.versions.insert(class.id());
+        self.pin(class);
+        true
+    }
+
+    pub fn check_has_key(&mut self, dict: &Obj, key: &Obj) -> Rec<()> {
+        let Origin::Outside(id) = self.origin(dict) else { return Ok(()) };
+        if self.is_written(dict, key) || self.whole.contains(&dict.id()) {
+            return Ok(());
+        }
+        if self.is_opaque(dict) {
+            return self.recover(dict);
+        }
+        self.checks.push(Check::HasKey(id, key.clone()));
+        Ok(())
+    }
+
+    /// A pure function of C gives the same result again for what these sources hold.
+    pub fn check_pure(&mut self, function: &Obj, args: &[SourceId], first: &Obj, result: &Obj) -> Rec<()> {
+        if self.is_whole(first) {
+            return Ok(());
+        }
+        if self.is_resized(first) {
+            return self.recover(first);
+        }
+        let source = self.source(Source::Compute(Key(function.clone()), args.to_vec()));
+        self.check_equal(source, result);
+        Ok(())
+    }
+
+    /// A mode of torch's is what it is now.
+    pub fn rely_on_state(&mut self, function: &Obj, args: &[Obj], state: &Obj) {
+        let args = args.iter().map(|a| self.source(Source::Pinned(Key(a.clone())))).collect();
+        let source = self.source(Source::Compute(Key(function.clone()), args));
+        self.check_equal(source, state);
+    }
+
+    /// Later calls must come with this very object.
+    pub fn rely_on_identity(&mut self, object: &Obj, source: SourceId) {
+        self.check_once(3, source, 0, || Check::Is(source, object.clone()));
+    }
+
+    /// As `tell_apart`, for tensors, of which there may be many: at the end of the segment they are compared all at once.
+    pub fn tell_tensors_apart(&mut self) {
+        self.changes_tensors = true;
+    }
+
+    pub(super) fn check_tensors_apart(&mut self) {
+        if std::mem::take(&mut self.changes_tensors) {
+            let mut sources: Vec<SourceId> = self
+                .ids
+                .values()
+                .filter_map(|(origin, object)| match (origin, object) {
+                    (Origin::Outside(id), Some(object)) if types().is_tensor(object) => Some(*id),
+                    _ => None,
+                })
+                .collect();
+            sources.sort_unstable();
+            self.checks.push(Check::Apart(sources));
+        }
+    }
+
+    /// Before an object is changed: in no later call may it be another one that this trace looks at.
+    pub fn tell_apart(&mut self, object: &Obj) {
+        let Origin::Outside(own) = self.origin(object) else { return };
+        if !self.apart.insert(object.id()) || types().is_pinnable(object) {
+            return;
+        }
+        let class = object.class_ptr();
+        let others: Vec<SourceId> = self
+            .ids
+            .values()
+            .filter_map(|(origin, other)| match (origin, other) {
+                (Origin::Outside(id), Some(other)) if other.class_is(class) && !other.is(object) => Some(*id),
+                _ => None,
+            })
+            .collect();
+        for other in others {
+            let (a, b) = (own.min(other), own.max(other));
+            self.check_once(8, a, b.0, || Check::Different(a, b));
+        }
+    }
+
+    /// An object that stands at a place of `parent`, which was reached from outside; no check if it was put there by the program.
+    pub fn meet_at(&mut self, parent: &Obj, key: &Obj, object: Obj, source: impl FnOnce(SourceId) -> Source) -> Rec<Val> {
+        let Origin::Outside(id) = self.origin(parent) else {
+            let free = self.stowed_at(parent, key, &object);
+            return Ok(Val { obj: object, free });
+        };
+        if self.is_written(parent, key) || self.whole.contains(&parent.id()) {
+            let free = self.stowed_at(parent, key, &object);
+            return Ok(Val { obj: object, free });
+        }
+        if self.is_opaque(parent) {
+            self.recover(parent)?;
+            return Ok(object.into());
+        }
+        let source = self.source(source(id));
+        Ok(self.meet(object, source))
+    }
+
+    pub fn check_no_key(&mut self, dict: &Obj, key: &Obj) -> Rec<()> {
+        let Origin::Outside(id) = self.origin(dict) else { return Ok(()) };
+        if self.is_written(dict, key) || self.whole.contains(&dict.id()) {
+            return Ok(());
+        }
+        if self.is_opaque(dict) {
+            return self.recover(dict);
+        }
+        let key_id = self.source(Source::Pinned(Key(key.clone())));
+        self.check_once(10, id, key_id.0, || Check::NoKey(id, key.clone()));
+        Ok(())
+    }
+
+    pub fn check_no_attr(&mut self, object: &Obj, name: &Obj) {
+        let Origin::Outside(id) = self.origin(object) else { return };
+        // What hangs on a class is counted by its version; a function has a dict like any instance.
+        let fixed = types().is_pinnable(object) && !object.class_is(types().function);
+        if self.is_written(object, name) || fixed {
+            return;
+        }
+        let name_id = self.source(Source::Pinned(Key(name.clone())));
+        self.check_once(5, id, name_id.0, || Check::NoAttr(id, name.clone()));
+    }
+
+    /// Makes the whole content of a container known: each item has a source, a value, or was made here.
+    pub fn know_whole(&mut self, object: &Obj, budget: &mut usize) -> Rec<()> {
+        let Origin::Outside(id) = self.origin(object) else { return Ok(()) };
+        if self.whole.contains(&object.id()) {
+            return Ok(());
+        }
+        let original = self.originals.remove(&object.id());
+        if self.is_resized(object) && original.is_none() {
+            return abandon("reading a large container that was changed before");
+        }
+        let types = types();
+        if object.is_instance_of(types.list) || object.is_instance_of(types.tuple) || object.class_is(types.deque) {
+            let items = match original {
+                Some(Original::Items(items)) => items,
+                _ => items_of(object),
+            };
+            self.spend(budget, items.len())?;
+            self.check_once(6, id, 0, || Check::Len(id, items.len()));
+            for (n, item) in items.into_iter().enumerate() {
+                let source = self.source(Source::Item(id, n as u32));
+                let item = self.meet(item, source);
+                self.settle(&item);
+                self.know_whole(&item.obj, budget)?;
+            }
+        } else if object.is_instance_of(types.dict) {
+            let entries = match original {
+                Some(Original::Entries(entries)) => entries,
+                _ => entries_of(object),
+            };
+            self.spend(budget, entries.len())?;
+            self.check_keys(id, entries.iter().map(|(key, _)| key.clone()).collect())?;
+            for (key, value) in entries {
+                let source = self.source(Source::Value(id, Key(key)));
+                let value = self.meet(value, source);
+                self.settle(&value);
+                self.know_whole(&value.obj, budget)?;
+            }
+        } else if object.is_instance_of(types.set) || object.is_instance_of(types.frozenset) {
+            let members = match original {
+                Some(Original::Items(items)) => items,
+                _ => inspect::members_of(object),
+            };
+            self.spend(budget, members.len())?;
+            if members.iter().any(|m| self.origin(m) != Origin::Const) {
+                return abandon("a set of objects that are no constants");
+            }
+            self.checks.push(Check::Members(id, members));
+        } else {
+            return Ok(());
+        }
+        self.opaque.remove(&object.id());
+        self.resized.remove(&object.id());
+        self.whole.insert(object.id());
+        Ok(())
+    }
+
+    fn spend(&self, budget: &mut usize, items: usize) -> Rec<()> {
+        *budget = match budget.checked_sub(items + 1) {
+            Some(left) => left,
+            None => return abandon("a container with very many items"),
+        };
+        Ok(())
+    }
+
+    /// The keys of an outside dict, in order.
+    pub fn check_keys(&mut self, dict: SourceId, keys: Vec<Obj>) -> Rec<()> {
+        for key in &keys {
+            if !matches!(self.origin(key), Origin::Const | Origin::Outside(_)) {
+                return abandon("a dict with keys that were made here");
+            }
+        }
+        self.check_once(7, dict, 0, || Check::Keys(dict, keys));
+        Ok(())
+    }
+
+    /// `a is b`, relied on in later calls.
+    pub fn is_same(&mut self, a: &Val, b: &Val) -> bool {
+        let (left, right) = (self.settle(a), self.settle(b));
+        [&left, &right].into_iter().for_each(|object| self.rely_on_expansion(object));
+        let same = left.is(&right);
+        if let (Origin::Outside(x), Origin::Outside(y)) = (self.origin(&left), self.origin(&right))
+            && !same
+        {
+            // Objects of other types cannot be the same one: their types are checked.
+            if left.class_ptr() == right.class_ptr() {
+                let (x, y) = (x.min(y), x.max(y));
+                self.check_once(8, x, y.0, || Check::Different(x, y));
+            }
+        }
+        same || (types().is_scalar(&left) && left.class_is(types().str) && same_value(&left, &right) && left.is(&right))
+    }
+}
+
+pub(super) fn is_set(object: &Obj) -> bool {
+    object.is_instance_of(types().set) || object.is_instance_of(types().frozenset)
+}
