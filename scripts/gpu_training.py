@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import collections
+import itertools
 import json
 import pathlib
 import sys
@@ -122,20 +123,41 @@ def check_deterministic(compile):
         torch.use_deterministic_algorithms(False)
 
 
-def check_scaled(dtype, compile):
+class Autocast(nn.Module):
+    """Regions inside of the model: a part of it is done as it is."""
+
+    def __init__(self, dtype, *parts):
+        super().__init__()
+        self.dtype, self.parts = dtype, nn.ModuleList(parts)
+
+    def forward(self, given):
+        first, *others, last = self.parts
+        with torch.autocast("cuda", dtype=self.dtype):
+            value = first(given)
+            for part in others:
+                value = part(value)
+            with torch.autocast("cuda", enabled=False):
+                value = F.softmax(last(value.float()), -1) + value.float().mean()
+            return F.linear(value, last.weight.t())
+
+
+def check_scaled(dtype, place, door, compile):
     """Steps of mixed precision: autocast, GradScaler, fused AdamW."""
     import copy
 
-    torch.manual_seed(0)
-    plain = nn.Sequential(nn.Linear(64, 256), nn.GELU(), nn.LayerNorm(256), nn.Linear(256, 8)).cuda()
-    ours, given = copy.deepcopy(plain), x(512, 64)
+    import oxytorch
+
+    compile = oxytorch.compile if door == "capture" else compile
+    parts = nn.Linear(64, 256), nn.GELU(), nn.LayerNorm(256), nn.Conv1d(512, 512, 1), nn.Linear(256, 8)
+    plain = (Autocast(dtype, *parts) if place == "inside" else nn.Sequential(*parts)).cuda()
+    ours, given, targets = copy.deepcopy(plain), x(512, 64), index(8, 512)
 
     def train(module, called):
         optimizer = torch.optim.AdamW(module.parameters(), lr=1e-2, fused=True)
         scaler, losses = torch.amp.GradScaler("cuda", enabled=dtype == torch.float16), []
         for _ in range(5):
-            with torch.autocast("cuda", dtype=dtype):
-                loss = called(given).float().square().mean()
+            with torch.autocast("cuda", dtype=dtype, enabled=place == "around"):
+                loss = F.cross_entropy(called(given), targets)
             scaler.scale(loss).backward()
             scaler.step(optimizer)
             scaler.update()
@@ -154,7 +176,8 @@ def check(compile):
     programs = [(name, check_function, (function, args)) for name, function, args in functions()]
     programs += [(name, check_module, (module, given)) for name, module, given in modules()]
     programs += [("deterministic", check_deterministic, ())]
-    programs += [(f"autocast, scaler {dtype}", check_scaled, (dtype,)) for dtype in (HALF, torch.float16)]
+    mixed = itertools.product((HALF, torch.float16), ("around", "inside"), ("Dynamo", "capture"))
+    programs += [(f"autocast {' '.join(map(str, kind))}", check_scaled, kind) for kind in mixed]
     for name, checked, given in programs:
         row = dict(name=name)
         try:

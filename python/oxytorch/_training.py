@@ -15,7 +15,7 @@ class CompiledFunction(torch.autograd.Function):
     def forward(ctx: Any, graph: Any, sizes: tuple[int, ...], *inputs: torch.Tensor) -> tuple[torch.Tensor, ...]:
         # For a second derivative, which computes everything again.
         ctx.random = torch.get_rng_state() if graph.draws else None
-        ctx.autocast = torch.get_autocast_dtype("cpu") if torch.is_autocast_enabled("cpu") else None
+        ctx.autocast = [(kind, torch.is_autocast_enabled(kind), torch.get_autocast_dtype(kind)) for kind in ("cpu", "cuda")]
         results, saved, plain = graph.forward(sizes, inputs)
         ctx.save_for_backward(*saved)
         ctx.mark_non_differentiable(*plain)

@@ -8,6 +8,9 @@ import pytest
 import torch
 import torch.nn.functional as F
 from checking import check_native
+from oxytorch import _autocast
+from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.utils._pytree import tree_map_only
 
 
 def test_regions_of_autocast():
@@ -61,3 +64,68 @@ def test_a_function_that_autocast_converts_in_part_runs_in_eager():
         warnings.simplefilter("ignore")
         compare.assert_same(torch.compile(f, backend="oxytorch", fullgraph=True)(x), f(x))
     assert "autocast" in oxytorch.last_compile()["reason"]
+
+
+# On a GPU, whose lists are others: fake tensors need none.
+
+
+def fake(*shape, dtype=torch.float32):
+    with FAKES:
+        return torch.empty(*shape, dtype=dtype, device="cuda")
+
+
+FAKES = FakeTensorMode()
+HALF, FULL = torch.float16, torch.float32
+LISTS = {
+    "products are done in half types": (F.linear, (fake(3, 4), fake(5, 4), fake(5)), HALF),
+    "attention, too": (F.scaled_dot_product_attention, [fake(1, 2, 8, 8)] * 3, HALF),
+    "so are convolutions of several types": (F.conv1d, (fake(1, 3, 8, dtype=HALF), fake(4, 3, 3)), HALF),
+    "norms are not": (F.layer_norm, (fake(3, 4, dtype=HALF), (4,), fake(4)), FULL),
+    "a softmax is told its type": (F.softmax, (fake(3, 4, dtype=HALF), -1), FULL),
+    "a sum as well": (torch.Tensor.sum, (fake(3, 4, dtype=HALF), -1), FULL),
+    "a cross entropy is, in part": (F.cross_entropy, (fake(3, 4, dtype=HALF), fake(3, dtype=torch.long)), FULL),
+    "the widest wins": (torch.addcmul, (fake(3), fake(3, dtype=HALF), fake(3, dtype=HALF)), FULL),
+    "nothing is done to others": (torch.mean, (fake(3, 4, dtype=HALF),), None),
+    "nor to doubles": (torch.mm, [fake(4, 4, dtype=torch.float64)] * 2, None),
+    "nor to what has its type": (F.linear, (fake(3, 4, dtype=HALF), fake(5, 4, dtype=HALF)), None),
+}
+
+
+@pytest.mark.parametrize("function, args, expected", LISTS.values(), ids=LISTS)
+def test_lists_of_a_gpu(function, args, expected):
+    assert _autocast.conversion(function, tuple(args), {}, "cuda", HALF) == expected
+    shadows = tree_map_only(torch.Tensor, lambda t: torch.empty(t.shape, dtype=t.dtype, device="meta"), tuple(args))
+    assert _autocast.conversion_of_shadows(function, shadows, {}, "cuda", HALF) == expected
+    assert not torch.is_autocast_enabled("cuda")
+
+
+def region(graph, *setting):
+    return graph.call_function(torch.amp._enter_autocast, setting)
+
+
+def test_regions_of_a_gpu_are_conversions_in_the_graph(tmp_path):
+    graph, w = torch.fx.Graph(), fake(4, 4)
+    weight = graph.placeholder("w")
+    outer = region(graph, "cuda", torch.bfloat16, True, True)
+    inner = region(graph, "cuda", None, False, True)
+    products = [graph.call_function(torch.mm, (weight, weight))]
+    for opened in (inner, outer):
+        graph.call_function(torch.amp._exit_autocast, (opened,))
+        # Regions of the CPU's have no say here.
+        around = region(graph, "cpu", torch.bfloat16, True, True)
+        products.append(graph.call_function(torch.mm, (weight, weight)))
+        graph.call_function(torch.amp._exit_autocast, (around,))
+    graph.output(tuple(products))
+    weight.meta["example_value"] = w
+    for product, dtype in zip(products, (FULL, torch.bfloat16, FULL)):
+        product.meta["example_value"] = fake(4, 4, dtype=dtype)
+    module = torch.fx.GraphModule(torch.nn.Module(), graph)
+    with torch.no_grad(), warnings.catch_warnings():
+        # Without a driver it stays with torch.
+        warnings.simplefilter("ignore")
+        oxytorch.dynamo_backend(module, [w], options={"debug_dir": str(tmp_path)})
+    (text,) = [path.read_text() for path in tmp_path.glob("graph-*/1-graph.txt")]
+    products = [line for line in text.splitlines() if "matmul" in line]
+    assert [("bf16" in line) for line in products] == [False, True, False], text
+    (optimised,) = [path.read_text() for path in tmp_path.glob("graph-*/2-optimised.txt")]
+    assert optimised.count("cast") == 1, optimised

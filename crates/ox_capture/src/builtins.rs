@@ -111,6 +111,8 @@ const KNOWN: &[(&str, &str, Known)] = &[
     ("torch", "set_autocast_dtype", Known::SetAutocast),
     ("torch", "set_autocast_cache_enabled", Known::SetAutocast),
     ("torch._C", "_is_autocast_available", Known::State),
+    ("torch.cuda", "is_bf16_supported", Known::State),
+    ("torch.cuda.amp.common", "amp_definitely_not_available", Known::State),
     ("torch._C", "_get_privateuse1_backend_name", Known::State),
     ("torch._C", "_get_tracing_state", Known::State),
     ("torch._C", "_is_tracing", Known::State),

@@ -11,12 +11,54 @@ pub struct TorchState {
     pub inference: bool,
     /// `torch.use_deterministic_algorithms`.
     pub deterministic: bool,
-    /// The type that autocast on the CPU converts to.
-    pub autocast: Option<Obj>,
+    pub autocast: Autocast,
     /// There is one object for each type.
     pub default_dtype: Obj,
     /// Function modes, dispatch modes, functorch's transforms and levels of forward derivatives that are active.
     pub modes: usize,
+}
+
+/// The types that autocast converts to where it is on, for the kinds of devices.
+#[derive(Clone, Debug)]
+pub struct Autocast {
+    cpu: Option<Obj>,
+    cuda: Option<Obj>,
+}
+
+impl Autocast {
+    /// The kinds of devices whose state is followed, as torch calls them.
+    pub const KINDS: [&'static str; 2] = ["cpu", "cuda"];
+
+    fn now(f: &Functions) -> PyResult<Autocast> {
+        let of = |kind: &str| match f.autocast.call(&[Obj::str(kind)], None)?.truth()? {
+            true => f.autocast_dtype.call(&[Obj::str(kind)], None).map(Some),
+            false => Ok(None),
+        };
+        Ok(Autocast { cpu: of(Autocast::KINDS[0])?, cuda: of(Autocast::KINDS[1])? })
+    }
+
+    pub fn is_on(&self) -> bool {
+        self.cpu.is_some() || self.cuda.is_some()
+    }
+
+    pub fn on(&self, kind: &str) -> Option<&Obj> {
+        if kind == "cpu" { self.cpu.as_ref() } else { self.cuda.as_ref().filter(|_| kind == "cuda") }
+    }
+
+    fn ids(&self) -> [Option<usize>; 2] {
+        [&self.cpu, &self.cuda].map(|dtype| dtype.as_ref().map(Obj::id))
+    }
+}
+
+impl fmt::Display for Autocast {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match (&self.cpu, &self.cuda) {
+            (None, None) => f.write_str("off"),
+            (Some(cpu), None) => f.write_str(&cpu.text()),
+            (None, Some(cuda)) => write!(f, "{} on GPUs", cuda.text()),
+            (Some(cpu), Some(cuda)) => write!(f, "{}, {} on GPUs", cpu.text(), cuda.text()),
+        }
+    }
 }
 
 struct Functions {
@@ -59,9 +101,8 @@ pub fn default_dtype() -> PyResult<Obj> {
 
 impl PartialEq for TorchState {
     fn eq(&self, other: &TorchState) -> bool {
-        let autocast = |state: &TorchState| state.autocast.as_ref().map(Obj::id);
         let rest = |state: &TorchState| (state.grad, state.inference, state.deterministic, state.default_dtype.id(), state.modes);
-        rest(self) == rest(other) && autocast(self) == autocast(other)
+        rest(self) == rest(other) && self.autocast.ids() == other.autocast.ids()
     }
 }
 
@@ -69,7 +110,6 @@ impl TorchState {
     pub fn now() -> PyResult<TorchState> {
         let f = functions()?;
         let truth = |function: &Obj| -> PyResult<bool> { function.call(&[], None)?.truth() };
-        let on_gpu = f.autocast.call(&[Obj::str("cuda")], None)?.truth()?;
         let count = |function: &Obj| -> PyResult<usize> { function.call(&[], None)?.bind().extract() };
         let transforms = usize::from(!f.functorch.call(&[], None)?.is_none());
         // The innermost level, -1 if there is none.
@@ -78,17 +118,9 @@ impl TorchState {
             grad: truth(&f.grad)?,
             inference: truth(&f.inference)?,
             deterministic: truth(&f.deterministic)?,
-            autocast: match f.autocast.call(&[Obj::str("cpu")], None)?.truth()? {
-                true => Some(f.autocast_dtype.call(&[Obj::str("cpu")], None)?),
-                false => None,
-            },
+            autocast: Autocast::now(f)?,
             default_dtype: f.default_dtype.call(&[], None)?,
-            // What autocast does on a GPU is not recorded: there it counts as a mode.
-            modes: count(&f.function_modes)?
-                + count(&f.dispatch_modes)?
-                + transforms
-                + usize::from(levels >= 0)
-                + usize::from(on_gpu),
+            modes: count(&f.function_modes)? + count(&f.dispatch_modes)? + transforms + usize::from(levels >= 0),
         })
     }
 
@@ -101,8 +133,7 @@ impl TorchState {
 impl fmt::Display for TorchState {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let word = |on: bool| if on { "on" } else { "off" };
-        let autocast = self.autocast.as_ref().map_or("off".to_string(), |dtype| dtype.text());
-        write!(f, "grad mode {}, inference mode {}, autocast {}", word(self.grad), word(self.inference), autocast)?;
+        write!(f, "grad mode {}, inference mode {}, autocast {}", word(self.grad), word(self.inference), self.autocast)?;
         if self.deterministic { f.write_str(", deterministic algorithms") } else { Ok(()) }
     }
 }

@@ -3,10 +3,12 @@
 use super::graph::{NotRecorded, Recorded, Shadow, tensors_in};
 use super::{Origin, Recording};
 use crate::obj::{Obj, entries_of, items_of, list_of, py, tuple_of};
+use crate::state::Autocast;
 use crate::types::types;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::PyDict;
+use smallvec::SmallVec;
 
 struct Functions {
     is_enabled: Obj,
@@ -33,24 +35,27 @@ fn conversion() -> PyResult<&'static Obj> {
     })
 }
 
-/// No autocast on the CPU, until it is dropped.
+/// No autocast, until it is dropped.
 pub struct NoAutocast {
-    before: bool,
+    /// The kinds of devices for which it was on.
+    before: SmallVec<[&'static str; 2]>,
 }
 
 impl NoAutocast {
     pub fn new() -> PyResult<NoAutocast> {
-        let before = functions()?.is_enabled.call(&[Obj::str("cpu")], None)?.truth()?;
-        let guard = NoAutocast { before };
+        let mut guard = NoAutocast { before: SmallVec::new() };
+        for kind in Autocast::KINDS {
+            if functions()?.is_enabled.call(&[Obj::str(kind)], None)?.truth()? {
+                guard.before.push(kind);
+            }
+        }
         guard.set(false)?;
         Ok(guard)
     }
 
     fn set(&self, enabled: bool) -> PyResult<()> {
-        match self.before {
-            true => functions()?.enable.call(&[Obj::str("cpu"), Obj::bool(enabled)], None).map(drop),
-            false => Ok(()),
-        }
+        let enable = |kind: &&str| functions()?.enable.call(&[Obj::str(kind), Obj::bool(enabled)], None).map(drop);
+        self.before.iter().try_for_each(enable)
     }
 }
 
@@ -68,16 +73,16 @@ type Arguments = (Vec<Obj>, Vec<(Obj, Obj)>);
 pub type Conversion = (usize, usize);
 
 impl Recording {
-    /// The arguments of a call as autocast to `dtype` makes them; None if it does nothing to them.
+    /// The arguments of a call as autocast makes them; None if it does nothing to them.
     pub(super) fn convert(
         &mut self,
         callee: &Shadow,
         args: &[Obj],
         kwargs: &[(Obj, Obj)],
-        dtype: &Obj,
+        autocast: &Autocast,
         location: &str,
     ) -> Recorded<Option<Arguments>> {
-        let Some(target) = self.target(callee, args, kwargs, dtype)? else { return Ok(None) };
+        let Some(target) = self.target(callee, args, kwargs, autocast)? else { return Ok(None) };
         if callee.is_in_place(&callee.name(), &PyDict::new(py()))
             || kwargs.iter().any(|(key, _)| key.to_str().as_deref() == Some("out"))
         {
@@ -92,7 +97,7 @@ impl Recording {
     }
 
     /// The type that torch's own lists have for the call.
-    fn target(&mut self, callee: &Shadow, args: &[Obj], kwargs: &[(Obj, Obj)], dtype: &Obj) -> Recorded<Option<Obj>> {
+    fn target(&mut self, callee: &Shadow, args: &[Obj], kwargs: &[(Obj, Obj)], autocast: &Autocast) -> Recorded<Option<Obj>> {
         let function = match callee {
             Shadow::Function(function) => function.clone(),
             // SAFETY: types live as long as torch.
@@ -110,7 +115,10 @@ impl Recording {
         for (key, value) in kwargs {
             named.set_item(key.bind(), self.translate(value)?.0.bind())?;
         }
-        let call = [function, tuple_of(&shadows)?, named.into(), dtype.clone()];
+        // Known only now: the arguments may be the first tensors of the graph.
+        let kind = self.device()?.attr("type")?;
+        let Some(dtype) = autocast.on(&kind.to_str().unwrap_or_default()) else { return Ok(None) };
+        let call = [function, tuple_of(&shadows)?, named.into(), kind, dtype.clone()];
         let target = conversion()?.call(&call, None);
         let target = target.map_err(|error| NotRecorded::failed(&format!("{} under autocast: ", callee.name()), error))?;
         Ok((!target.is_none()).then_some(target))

@@ -115,14 +115,11 @@ impl Recording {
     pub fn torch_call(&mut self, callee: &Shadow, args: &[Val], kwargs: &[(Obj, Val)], location: &str) -> Recorded<Val> {
         let name = callee.name();
         let state = self.check_modes()?;
-        if let Some(dtype) = &state.autocast
-            && name != "to"
-            && !DONE_FOR_REAL.contains(&name.as_str())
-        {
+        if state.autocast.is_on() && name != "to" && !DONE_FOR_REAL.contains(&name.as_str()) {
             // No number is free here: `is_run_time` sees to that.
             let objects: Vec<Obj> = args.iter().map(|arg| arg.obj.clone()).collect();
             let named: Vec<(Obj, Obj)> = kwargs.iter().map(|(key, value)| (key.clone(), value.obj.clone())).collect();
-            if let Some((args, kwargs)) = self.convert(callee, &objects, &named, dtype, location)? {
+            if let Some((args, kwargs)) = self.convert(callee, &objects, &named, &state.autocast, location)? {
                 let args: Vec<Val> = args.into_iter().map(Val::from).collect();
                 let kwargs: Vec<(Obj, Val)> = kwargs.into_iter().map(|(key, value)| (key, value.into())).collect();
                 return self.torch_call_as_is(callee, &args, &kwargs, location, &state);
@@ -304,7 +301,7 @@ impl Recording {
         let is_call = !matches!(callee, Shadow::Attribute(_));
         // Under autocast the versions of shadows count.
         if is_call
-            && state.autocast.is_none()
+            && !state.autocast.is_on()
             && self.is_on_cpu()?
             && let Some(known) = super::quick::shadow(name, args, named, state.grad)?
         {

@@ -125,7 +125,7 @@ impl Recording {
     /// looks at the arguments of a call.
     pub fn is_run_time(&self, number: &Val) -> Option<SourceId> {
         let source = number.free?;
-        if TorchState::now().ok()?.autocast.is_some() {
+        if TorchState::now().ok()?.autocast.is_on() {
             return None;
         }
         let fits = number.obj.class_is(types().float) || number.obj.bind().extract::<i64>().is_ok();

@@ -63,7 +63,7 @@ impl Recording {
         facts.into_iter().for_each(|(fact, at)| self.rely_on_fact(fact, &at));
         self.stages.extend(self.backend.stages());
         let inputs: Vec<Obj> = record.inputs.iter().map(|input| input.object.clone()).collect();
-        let autocast = TorchState::now()?.autocast.is_some() || self.state.autocast.is_some();
+        let autocast = TorchState::now()?.autocast.is_on() || self.state.autocast.is_on();
         let results = call_settling(&callable, &inputs, grad, &live)?;
         self.computing += start.elapsed();
         self.thread_computing += crate::callable::thread_time() - thread_start;

@@ -4,6 +4,7 @@ use super::{Args, Called, R, Vm, VmIterator};
 use crate::builtins::Known;
 use crate::obj::{Obj, py};
 use crate::record::{Origin, Val};
+use crate::state::Autocast;
 use crate::types::types;
 use pyo3::exceptions::PyAttributeError;
 use pyo3::prelude::*;
@@ -85,11 +86,11 @@ impl Vm {
                 }
                 state.into()
             }
-            (Known::Autocast, _) if args.keywords.is_empty() && is_of_cpu(&positional) => {
+            (Known::Autocast, _) if args.keywords.is_empty() && is_followed(&positional) => {
                 let objects: Vec<Obj> = positional.iter().map(|a| self.settled(a)).collect();
                 callable.obj.call(&objects, None)?.into()
             }
-            (Known::SetAutocast, _) if args.keywords.is_empty() && is_of_cpu(&positional) => {
+            (Known::SetAutocast, _) if args.keywords.is_empty() && is_followed(&positional) => {
                 let objects: Vec<Obj> = positional.iter().map(|a| self.settled(a)).collect();
                 if let Some(rec) = &mut self.rec {
                     rec.note_change(callable.obj.clone(), objects.iter().cloned().map(Val::from).collect());
@@ -185,7 +186,8 @@ impl Vm {
     }
 }
 
-/// Whether autocast's state is that of the CPU, or of all devices: the only one that is followed.
-fn is_of_cpu(args: &[Val]) -> bool {
-    args.first().is_none_or(|device| !device.obj.class_is(types().str) || device.obj.to_str().as_deref() == Some("cpu"))
+/// Whether autocast's state is that of a kind of devices that is followed, or of all.
+fn is_followed(args: &[Val]) -> bool {
+    let kind = args.first().filter(|device| device.obj.class_is(types().str)).and_then(|device| device.obj.to_str());
+    kind.is_none_or(|kind| Autocast::KINDS.contains(&&*kind))
 }

@@ -59,7 +59,7 @@ impl Vm {
 
     /// An argument of a torch call, if the graph takes it as an expression. Autocast looks at the arguments by itself.
     pub fn size_for_graph(&mut self, value: &Val) -> Option<Val> {
-        if self.rec.is_none() || TorchState::now().ok()?.autocast.is_some() {
+        if self.rec.is_none() || TorchState::now().ok()?.autocast.is_on() {
             return None;
         }
         match value.free {

@@ -10,11 +10,31 @@ use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
 
-/// One region on the CPU: whether autocast is on, and the type that it has (even while it is off).
+/// What autocast does on one kind of device: whether it is on, and the type that it has (even while it is off).
 #[derive(Clone, Copy)]
-struct Region {
+struct Setting {
     enabled: bool,
     dtype: Option<DType>,
+}
+
+impl Setting {
+    fn ambient(py: Python<'_>, kind: &str) -> PyResult<Setting> {
+        let torch = py.import(intern!(py, "torch"))?;
+        let enabled = torch.call_method1(intern!(py, "is_autocast_enabled"), (kind,))?.is_truthy()?;
+        let dtype = torch.call_method1(intern!(py, "get_autocast_dtype"), (kind,))?;
+        Ok(Setting { enabled, dtype: crate::torch::Torch::get(py)?.dtype_of(&dtype) })
+    }
+}
+
+#[derive(Clone, Copy)]
+struct Region {
+    cpu: Setting,
+    cuda: Setting,
+}
+
+/// As torch calls it.
+fn kind(device: Device) -> &'static str {
+    if device == Device::Cpu { "cpu" } else { "cuda" }
 }
 
 /// The regions that are open, the innermost last. The first is the state around the graph.
@@ -23,19 +43,17 @@ pub(super) struct Autocast(Vec<Region>);
 impl Autocast {
     /// The state around the graph, which Dynamo guards.
     pub fn ambient(py: Python<'_>) -> PyResult<Autocast> {
-        let torch = py.import(intern!(py, "torch"))?;
-        let enabled = torch.call_method1(intern!(py, "is_autocast_enabled"), ("cpu",))?.is_truthy()?;
-        let dtype = torch.call_method1(intern!(py, "get_autocast_dtype"), ("cpu",))?;
-        Ok(Autocast(vec![Region { enabled, dtype: crate::torch::Torch::get(py)?.dtype_of(&dtype) }]))
+        Ok(Autocast(vec![Region { cpu: Setting::ambient(py, "cpu")?, cuda: Setting::ambient(py, "cuda")? }]))
     }
 
     fn innermost(&self) -> Region {
-        self.0.last().copied().unwrap_or(Region { enabled: false, dtype: None })
+        *self.0.last().expect("the state around the graph is never left")
     }
 
-    /// The type that calls are converted to here.
-    fn dtype(&self) -> Option<DType> {
-        Some(self.innermost()).filter(|region| region.enabled)?.dtype
+    /// The type that calls on the device are converted to here.
+    fn dtype(&self, device: Device) -> Option<DType> {
+        let Region { cpu, cuda } = self.innermost();
+        Some(if device == Device::Cpu { cpu } else { cuda }).filter(|setting| setting.enabled)?.dtype
     }
 }
 
@@ -44,25 +62,19 @@ impl<'py> Importer<'py> {
     pub(super) fn enter_autocast(&mut self, node: &Bound<'py, PyAny>) -> Import<FrontValue> {
         let args = node.getattr(intern!(self.py, "args"))?.cast_into::<PyTuple>()?;
         let (device, dtype, enabled) = (args.get_item(0)?, args.get_item(1)?, args.get_item(2)?.is_truthy()?);
-        let around = self.autocast.innermost();
-        let dtype = if dtype.is_none() { around.dtype } else { self.torch.dtype_of(&dtype) };
-        // torch switches a region off whose type is another.
-        let enabled = enabled && matches!(dtype, Some(DType::BF16 | DType::F16));
-        if enabled && device.extract::<&str>()? == "cuda" && self.recorder.builder().device != Device::Cpu {
-            return Err(Refusal::unsupported("autocast on a GPU"));
+        let given = if dtype.is_none() { None } else { Some(self.torch.dtype_of(&dtype)) };
+        let mut region = self.autocast.innermost();
+        match device.extract::<&str>()? {
+            "cpu" => {
+                let dtype = given.unwrap_or(region.cpu.dtype);
+                // torch switches a region off whose type is another.
+                region.cpu = Setting { enabled: enabled && matches!(dtype, Some(DType::BF16 | DType::F16)), dtype };
+            }
+            "cuda" => region.cuda = Setting { enabled, dtype: given.unwrap_or(region.cuda.dtype) },
+            _ => {}
         }
-        let inner = if device.extract::<&str>()? == "cpu" { Region { enabled, dtype } } else { around };
-        self.autocast.0.push(inner);
+        self.autocast.0.push(region);
         Ok(ValueOf::None)
-    }
-
-    /// What it does there is not recorded yet.
-    pub(super) fn refuse_autocast_on(&self, device: Device) -> Import<()> {
-        let torch = self.py.import(intern!(self.py, "torch"))?;
-        if device != Device::Cpu && torch.call_method1(intern!(self.py, "is_autocast_enabled"), ("cuda",))?.is_truthy()? {
-            return Err(Refusal::unsupported("autocast on a GPU"));
-        }
-        Ok(())
     }
 
     pub(super) fn exit_autocast(&mut self) -> Import<FrontValue> {
@@ -77,7 +89,7 @@ impl<'py> Importer<'py> {
 
     /// Converts the arguments of a call as autocast does.
     pub(super) fn convert_as_autocast(&mut self, request: &mut Request<'py>) -> Import<()> {
-        let Some(dtype) = self.autocast.dtype() else { return Ok(()) };
+        let Some(dtype) = self.autocast.dtype(self.recorder.builder().device) else { return Ok(()) };
         let Some(target) = self.conversion(request, dtype)? else { return Ok(()) };
         if !self.written_args(request)?.is_empty() {
             return Err(Refusal::unsupported(format!("{} writes what autocast converts", request.name)));
@@ -89,7 +101,7 @@ impl<'py> Importer<'py> {
     }
 
     /// The type that autocast converts the call's tensors to, if it does.
-    fn conversion(&self, request: &Request<'py>, dtype: DType) -> Import<Option<DType>> {
+    fn conversion(&mut self, request: &Request<'py>, dtype: DType) -> Import<Option<DType>> {
         let py = self.py;
         let function = match &request.callee {
             Callee::Function(function) => function.clone(),
@@ -98,7 +110,8 @@ impl<'py> Importer<'py> {
         };
         let (args, kwargs) = self.example_arguments(request)?;
         let helper = py.import(intern!(py, "oxytorch._autocast"))?;
-        let asked = helper.call_method1(intern!(py, "conversion"), (function, args, kwargs, self.torch.dtype_object(py, dtype)));
+        let (kind, dtype) = (kind(self.recorder.builder().device), self.torch.dtype_object(py, dtype));
+        let asked = helper.call_method1(intern!(py, "conversion"), (function, args, kwargs, kind, dtype));
         match asked {
             Ok(target) if target.is_none() => Ok(None),
             Ok(target) => Ok(self.torch.dtype_of(&target)),

@@ -365,9 +365,6 @@ impl<'py> Importer<'py> {
             let found = example.getattr(intern!(self.py, "device"))?;
             return Err(Refusal::unsupported(format!("a tensor on {found} beside one on {device}")));
         }
-        if self.inputs.is_empty() {
-            self.refuse_autocast_on(device)?;
-        }
         let (storage, offset) = place(&self.symbols, example)?.map_or((0, ox_ir::Sym::ZERO), |p| (p.storage, p.offset));
         self.weights.push(is_weight);
         let frozen = is_weight && self.freezing;

@@ -83,12 +83,9 @@ impl TrainingCallable {
         let args = self.arguments(py, sizes, inputs)?;
         let _numbers = RandomState::set(&ctx.getattr(intern!(py, "random"))?)?;
         let _mode = GradMode::set(self.gradients.ambient)?;
-        let dtype = ctx.getattr(intern!(py, "autocast"))?;
-        let kwargs = [("enabled", !dtype.is_none()), ("cache_enabled", false)].into_py_dict(py)?;
-        let autocast = py.import(intern!(py, "torch"))?.getattr(intern!(py, "autocast"))?.call(("cpu", dtype), Some(&kwargs))?;
-        autocast.call_method0(intern!(py, "__enter__"))?;
+        let autocast = Regions::enter(&ctx.getattr(intern!(py, "autocast"))?)?;
         let returned = self.native.eager.bind(py).call1(args);
-        autocast.call_method1(intern!(py, "__exit__"), (py.None(), py.None(), py.None()))?;
+        autocast.leave()?;
         self.roots(py, &returned?)
     }
 
@@ -113,6 +110,34 @@ impl TrainingCallable {
         (0..inputs.len())
             .map(|place| Ok(if is_wanted(place) { found.next().transpose()?.filter(|grad| !grad.is_none()) } else { None }))
             .collect()
+    }
+}
+
+/// Regions of autocast, one for each kind of device.
+struct Regions<'py>(Vec<Bound<'py, PyAny>>);
+
+impl<'py> Regions<'py> {
+    /// `settings`: the kind, whether it is on, the type.
+    fn enter(settings: &Bound<'py, PyAny>) -> PyResult<Regions<'py>> {
+        let py = settings.py();
+        let autocast = py.import(intern!(py, "torch"))?.getattr(intern!(py, "autocast"))?;
+        let mut regions = Regions(Vec::new());
+        for setting in settings.try_iter()? {
+            let (kind, enabled, dtype): (Bound<'_, PyAny>, bool, Bound<'_, PyAny>) = setting?.extract()?;
+            let kwargs = [("enabled", enabled), ("cache_enabled", false)].into_py_dict(py)?;
+            let region = autocast.call((kind, dtype), Some(&kwargs))?;
+            region.call_method0(intern!(py, "__enter__"))?;
+            regions.0.push(region);
+        }
+        Ok(regions)
+    }
+
+    fn leave(self) -> PyResult<()> {
+        let leave = |region: &Bound<'py, PyAny>| {
+            let py = region.py();
+            region.call_method1(intern!(py, "__exit__"), (py.None(), py.None(), py.None())).map(drop)
+        };
+        self.0.iter().rev().try_for_each(leave)
     }
 }
 
