@@ -47,6 +47,8 @@ class Explanation:
     """By stage: tracing, the stages of the compiler, the first run."""
     result: Any
     """What the function returned."""
+    reads: list[str] = dataclasses.field(default_factory=list)
+    """Where values of tensors are asked for, between two graphs: what they decide is a variable behind, so that is no break."""
     cuda_graphs: str | None = None
     """What becomes of the last graph in a mode that records graphs on a GPU: why not, where it cannot be recorded."""
 
@@ -58,6 +60,7 @@ class Explanation:
             lines.append(f"recorded graphs: {self.cuda_graphs}")
         for title, items in (
             ("breaks", self.breaks),
+            ("data is read", self.reads),
             ("left to Python", self.left_to_python),
             ("traced again", self.recompiles),
             ("guards", self.guards),
@@ -97,5 +100,6 @@ def _explanation(report: dict[str, Any], result: Any) -> Explanation:
         left_to_python=[s["end"] for s in segments if s["end"].startswith("left to Python")],
         seconds=report["seconds"],
         result=result,
+        reads=report["reads"],
         cuda_graphs=(last_compile() or {}).get("cuda_graphs"),
     )

@@ -267,14 +267,16 @@ def test_eager_then_compile(stance, name):
 def test_explain():
     def shows(x, n):
         y = x + n
-        if y.sum().item() > 0:
+        if y.sum() > 0:
             y = y * 2
-        return y
+        return y * y.sum().item() / 12
 
     found = oxytorch.explain(shows)(torch.ones(3), 1)
     assert torch.equal(found.result, torch.full((3,), 4.0))
-    assert len(found.graphs) == 2 and len(found.breaks) == 1 and found.recompiles == []
-    assert "item" in found.breaks[0].reason and "test_compile.py" in found.breaks[0].stack[-1]
+    assert len(found.graphs) == 3 and len(found.breaks) == 1 and found.recompiles == []
+    (read,) = found.reads
+    assert "item" in read and "test_compile.py" in read and read in str(found)
+    assert "truth of a tensor" in found.breaks[0].reason and "test_compile.py" in found.breaks[0].stack[-1]
     assert any("[3]" in guard for guard in found.guards)
     assert "breaks: 1" in str(found) and "test_compile.py" in str(found)
 

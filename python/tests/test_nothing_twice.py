@@ -246,5 +246,5 @@ def test_each_effect_once_and_both_halves_compiled(function, recwarn):
         assert again == printed
     stats = captured.stats()
     assert stats["traced"] == 1, captured.show()
-    assert stats["breaks"]
+    assert stats["segments"] > 1
     assert not [str(warning.message) for warning in recwarn if "runs as it is" in str(warning.message)]

@@ -381,8 +381,33 @@ pub fn unpatched_init(function: &Obj) -> Option<Obj> {
 
 /// Functions in Python that only speak to torch's own compiler.
 pub fn does_nothing(function: &Obj) -> bool {
-    module_of(function) == "torch._dynamo.decorators"
-        && function.attr("__name__").ok().and_then(|n| n.to_str()).as_deref() == Some("graph_break")
+    match module_of(function).as_str() {
+        "torch._dynamo.decorators" => name_of(function) == "graph_break",
+        SYMBOLIC_SHAPES => matches!(name_of(function).as_str(), "_advise_is_size" | "_advise_is_bounded"),
+        _ => false,
+    }
+}
+
+const SYMBOLIC_SHAPES: &str = "torch.fx.experimental.symbolic_shapes";
+
+/// For a function by which programs say what they know of sizes: the place of the condition that is already an answer.
+pub fn condition_of(function: &Obj) -> Option<usize> {
+    match (module_of(function).as_str(), name_of(function).as_str()) {
+        (
+            SYMBOLIC_SHAPES,
+            "expect_true" | "guard_or_true" | "guard_or_false" | "guard_size_oblivious" | "statically_known_true",
+        ) => Some(0),
+        _ => None,
+    }
+}
+
+/// `torch._check_with(kind, condition, message)`, which `torch._check` and its like end in.
+pub fn is_check(function: &Obj) -> bool {
+    module_of(function) == "torch" && name_of(function) == "_check_with"
+}
+
+fn name_of(function: &Obj) -> String {
+    function.attr("__name__").ok().and_then(|n| n.to_str()).unwrap_or_default()
 }
 
 /// `torch.utils.checkpoint.checkpoint`

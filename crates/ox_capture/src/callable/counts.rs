@@ -9,6 +9,7 @@ pub struct Counts {
     /// How many calls the machine ran, and where and why it broke.
     pub traced: Cell<usize>,
     pub breaks: RefCell<Vec<Break>>,
+    pub reads: RefCell<Vec<String>>,
     pub ops: Cell<usize>,
     pub graphs: Cell<usize>,
     /// Why calls were traced although there were traces.
@@ -28,6 +29,7 @@ impl Counts {
     pub fn clear(&self) {
         self.traced.take();
         self.breaks.take();
+        self.reads.take();
         self.ops.take();
         self.graphs.take();
         self.recompiles.take();

@@ -56,6 +56,7 @@ impl Captured {
             .map(|b| (&b.reason, advice(&b.reason), &b.stack))
             .map(|(reason, (explanation, hint), stack)| (reason.clone(), explanation, hint, stack.clone()));
         dict.set_item("breaks", breaks.collect::<Vec<_>>())?;
+        dict.set_item("reads", inner.counts.reads.borrow().clone())?;
         dict.set_item("recompiles", inner.counts.recompiles.borrow().clone())?;
         dict.set_item("traced", inner.counts.traced.get())?;
         dict.set_item("ops", inner.counts.ops.get())?;

@@ -138,6 +138,7 @@ impl Inner {
         let (traced, computed) = self.counts.thread_seconds.get();
         self.counts.thread_seconds.set((traced + super::thread_time() - thread_start, computed));
         self.counts.breaks.borrow_mut().append(&mut vm.breaks);
+        self.counts.reads.borrow_mut().append(&mut vm.reads);
         if let Some(why) = vm.gave_up.take() {
             let name = crate::source::short(&self.function);
             self.backend.warn(&format!("oxytorch: {name} runs as it is: {why}"))?;

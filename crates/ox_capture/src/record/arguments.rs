@@ -192,6 +192,7 @@ impl Recording {
         let meta = node.attr("meta")?;
         meta.bind().set_item("example_value", number.bind())?;
         meta.bind().set_item("run_time_number", true)?;
+        self.follow(&node);
         let object = number.clone();
         self.graph.inputs.push(InputEntry { object, source, node: node.clone(), shadow: number.clone() });
         Ok((number.clone(), node))

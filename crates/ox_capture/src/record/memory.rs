@@ -5,6 +5,14 @@ use crate::obj::Obj;
 use pyo3::prelude::*;
 
 impl Recording {
+    /// What tells of the type and the rank of a tensor: a lazy one cannot be asked.
+    pub fn seen_as(&self, tensor: &Obj) -> Obj {
+        match self.origin(tensor) {
+            Origin::Lazy(n) => self.graph.lazies[n].shadow.clone(),
+            _ => tensor.clone(),
+        }
+    }
+
     /// The shadow of a lazy tensor that lies in memory of this trace's. One in the memory of an input tells nothing of how much that is.
     pub fn shadow_of_its_own(&self, tensor: &Obj) -> PyResult<Option<Obj>> {
         let Origin::Lazy(n) = self.origin(tensor) else { return Ok(None) };

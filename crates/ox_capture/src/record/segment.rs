@@ -71,6 +71,7 @@ impl Recording {
         let (mut outputs, mut shared) = (Vec::with_capacity(live.len()), Vec::with_capacity(live.len()));
         for (n, (lazy, result)) in live.iter().zip(&results).enumerate() {
             let source = self.source(Source::Output(self.segment, n as u32));
+            self.note_varying(record.follower.as_deref(), &lazy.node, source);
             shared.push(self.materialise(&lazy.object, result, source)?);
             outputs.push(source);
         }

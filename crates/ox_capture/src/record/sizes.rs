@@ -6,7 +6,7 @@
 
 use super::graph::{NotRecorded, Recorded};
 use super::{Origin, Recording, Val};
-use crate::backend::TensorSpec;
+use crate::backend::{Sizes, TensorSpec};
 use crate::declared::{Dims, Range};
 use crate::guard::Check;
 use crate::obj::{Obj, items_of, py, tuple_of};
@@ -230,6 +230,16 @@ impl Recording {
         match self.origin(tensor) {
             Origin::Lazy(n) => Some(self.graph.lazies[n].node.clone()),
             _ => self.graph.inputs.iter().find(|input| input.object.is(tensor)).map(|input| input.node.clone()),
+        }
+    }
+
+    /// Behind a graph its results are met like any tensor: sizes that were computed of variables vary there, too.
+    pub(super) fn note_varying(&mut self, follower: Option<&dyn Sizes>, node: &Obj, source: SourceId) {
+        let Some(sizes) = follower.and_then(|follower| follower.of(node)) else { return };
+        let dims: Vec<usize> = (0..sizes.len()).filter(|d| sizes[*d].as_const().is_none()).collect();
+        if !dims.is_empty() {
+            let place = self.tree.sources.read().show(source);
+            self.tree.varying_sizes.change(|known| known.extend(dims.into_iter().map(|d| (place.clone(), d))));
         }
     }
 

@@ -1,6 +1,7 @@
 //! Breaks in place: what was recorded is computed, one call is made for real, and recording goes on right behind it.
 
 use super::native::keywords;
+use super::reading::Read;
 use super::{Args, Attach, Break, Called, Frame, R, Vm};
 use crate::advice::advice;
 use crate::gc::Work;
@@ -41,6 +42,11 @@ impl Vm {
             log(Topic::GraphBreaks, || format!("{}: {why} (by way of {})", found.location(), found.stack.join(" > ")));
             self.breaks.push(found);
         }
+        self.action(callable, args, why, None)
+    }
+
+    /// Ends the segment, makes the call for real, and begins another. With what the call reads, if that is why.
+    pub(super) fn action(&mut self, callable: &Val, args: Args, why: &str, read: Option<&Read>) -> R<Called> {
         let closed = match self.rec.is_some() && self.waiting == 0 {
             true => self.close_for(callable, &args, why)?,
             false => {
@@ -59,6 +65,9 @@ impl Vm {
         };
         if !closed {
             return outcome.map(|object| Called::Value(object.into()));
+        }
+        if let (Some(read), Ok(result)) = (read, &outcome) {
+            self.note_read(read, result);
         }
         self.go_on(outcome).map(Called::Value)
     }

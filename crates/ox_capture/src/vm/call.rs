@@ -226,6 +226,9 @@ impl Vm {
         if builtins::does_nothing(function) {
             return Ok(Called::Value(Obj::none().into()));
         }
+        if let Some(value) = self.fact(function, &args) {
+            return Ok(Called::Value(value));
+        }
         if let Some(why) = builtins::not_inlined(function) {
             return self.opaque_call(callable, args, &why);
         }

@@ -1,5 +1,6 @@
 //! Calls of classes.
 
+use super::reading::Read;
 use super::{After, Args, Called, R, Vm, VmIterator};
 use crate::attr::type_lookup;
 use crate::builtins;
@@ -231,7 +232,13 @@ impl Vm {
             return Ok(Called::Value(callable.obj.call(&[], None)?.into()));
         };
         if super::operators::is_tensor(&first.obj) {
-            return self.opaque_call(callable, args.clone(), "a tensor's value as a number or text");
+            let why = "a tensor's value as a number or text";
+            let name = callable.obj.attr("__name__")?.to_str().unwrap_or_default();
+            let is_number = matches!(name.as_str(), "int" | "float") && args.positional.len() == 1 && args.keywords.is_empty();
+            return match is_number {
+                true => self.read(callable, args.clone(), Read::Numbers, why),
+                false => self.opaque_call(callable, args.clone(), why),
+            };
         }
         if self.is_plain_data(args) {
             return self.pure(&callable.obj, &args.positional, &args.keywords).map(Called::Value);

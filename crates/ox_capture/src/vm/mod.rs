@@ -35,6 +35,7 @@ mod native;
 mod operators;
 mod question;
 mod read;
+mod reading;
 mod sizes;
 pub mod snapshot;
 mod step;
@@ -175,6 +176,8 @@ pub struct Vm {
     /// Why recording was given up.
     pub gave_up: Option<String>,
     pub breaks: Vec<Break>,
+    /// Where the data was asked, between two graphs.
+    pub reads: Vec<String>,
     /// Comparisons of sizes that the program has not acted upon yet.
     questions: Vec<question::Question>,
     breath: breathe::Breath,
@@ -198,6 +201,7 @@ impl Vm {
             verbose: false,
             gave_up: None,
             breaks,
+            reads: Vec::new(),
             questions: Vec::new(),
             breath: breathe::Breath::new(),
         }

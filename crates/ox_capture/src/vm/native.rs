@@ -1,5 +1,6 @@
 //! Functions of C: pure ones run on the real objects, with checks for what they read from outside; torch's become nodes of the graph.
 
+use super::reading::Read;
 use super::{Args, Called, R, Vm};
 use crate::obj::{Obj, py};
 use crate::record::{DONE_FOR_REAL, NotRecorded, Origin, Shadow, Val};
@@ -137,6 +138,9 @@ impl Vm {
             && let Some(offset) = self.storage_offset(tensor)?
         {
             return Ok(Called::Value(offset));
+        }
+        if let Some(read) = self.rec.as_ref().and_then(|rec| Read::by(rec, &name, &args)) {
+            return self.read(callable, args, read, &format!("{name}, of which the values of a tensor decide the result"));
         }
         if DONE_FOR_REAL.contains(&name.as_str()) {
             return self.opaque_call(callable, args, &format!("{name} looks at a tensor's values or memory"));

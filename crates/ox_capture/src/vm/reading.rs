@@ -1,0 +1,182 @@
+//! Calls whose results the data decides: a number that is read, a size that only the values tell. The graph in front has to run before
+//! anybody knows it, so the call stands between two graphs, and what it gives is a variable of what comes behind. That is no break: the
+//! trace goes on with every value that a later call may bring.
+
+use super::operators::is_tensor;
+use super::{Args, Called, R, Vm};
+use crate::builtins;
+use crate::obj::{Obj, items_of};
+use crate::record::{Recording, Val};
+use crate::source::Source;
+use crate::types::types;
+use pyo3::prelude::*;
+
+/// Reads numbers.
+const NUMBERS: &[&str] = &["item", "tolist", "__int__", "__float__", "__index__"];
+
+/// What the values of the arguments decide of a result.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Read {
+    /// It is a number, or a list of numbers.
+    Numbers,
+    /// The size of this dimension; of each tensor if there are several.
+    Dim(i64),
+    /// The same, for each of several results; None for one whose sizes are known.
+    Dims(Vec<Option<i64>>),
+}
+
+impl Read {
+    /// What a torch function reads, if it does.
+    pub fn by(rec: &Recording, name: &str, args: &Args) -> Option<Read> {
+        let first = args.positional.first().filter(|first| is_tensor(&first.obj))?;
+        let alone = args.positional.len() == 1 && args.keywords.is_empty();
+        match name {
+            _ if NUMBERS.contains(&name) && alone => Some(Read::Numbers),
+            "nonzero" | "argwhere" | "masked_select" | "bincount" => Some(Read::Dim(0)),
+            "where" if alone => Some(Read::Dim(0)),
+            "_unique2" => Some(Read::Dims(vec![Some(0), None, Some(0)])),
+            "unique_dim" | "unique_consecutive" => {
+                let place = if name == "unique_dim" { 1 } else { 3 };
+                let dim = args.whole(place, "dim").unwrap_or(0);
+                Some(Read::Dims(vec![Some(dim), None, Some(0)]))
+            }
+            "repeat_interleave" => repeats(first, args),
+            "getitem" | "__getitem__" => {
+                args.positional.get(1).and_then(|index| masked_dim(rec, &first.obj, &index.obj)).map(Read::Dim)
+            }
+            _ => None,
+        }
+    }
+
+    /// Every size that varies: the place of the tensor inside of the result, and the dimension.
+    fn dims(&self, result: &Obj) -> Vec<(Option<usize>, usize)> {
+        let items = if is_tensor(result) { vec![result.clone()] } else { items_of_sequence(result) };
+        let place = |n: usize| (!is_tensor(result)).then_some(n);
+        let dim_of = |n: usize| match self {
+            Read::Numbers => None,
+            Read::Dim(dim) => Some(*dim),
+            Read::Dims(dims) => dims.get(n).copied().flatten(),
+        };
+        let found = items.iter().enumerate().filter_map(|(n, item)| {
+            let dim = dim_of(n).filter(|_| is_tensor(item))?;
+            let rank = rank(item)?;
+            let dim = if dim < 0 { dim + rank } else { dim };
+            (0..rank).contains(&dim).then_some((place(n), dim as usize))
+        });
+        found.collect()
+    }
+}
+
+impl Args {
+    /// A whole number by its place or name.
+    fn whole(&self, place: usize, name: &str) -> Option<i64> {
+        self.positional.get(place).or_else(|| self.named(name))?.obj.bind().extract().ok()
+    }
+
+    fn named(&self, name: &str) -> Option<&Val> {
+        self.keywords.iter().find(|(key, _)| key.to_str().as_deref() == Some(name)).map(|(_, value)| value)
+    }
+}
+
+/// `repeat_interleave(repeats)` and `repeat_interleave(x, repeats, dim)`, where a tensor says how often and nobody says how many in all.
+fn repeats(first: &Val, args: &Args) -> Option<Read> {
+    if args.named("output_size").is_some_and(|size| !size.obj.is_none()) {
+        return None;
+    }
+    let how_often = args.positional.get(1).or_else(|| args.named("repeats")).unwrap_or(first);
+    is_tensor(&how_often.obj).then(|| Read::Dim(args.whole(2, "dim").unwrap_or(0)))
+}
+
+/// For an index with a mask: where the dimension that takes the place of the indexed ones lies.
+fn masked_dim(rec: &Recording, tensor: &Obj, index: &Obj) -> Option<i64> {
+    let items = if index.class_is(types().tuple) { items_of(index) } else { vec![index.clone()] };
+    let is_mask = |object: &Obj| is_tensor(object) && is_mask(&rec.seen_as(object));
+    if !items.iter().any(is_mask) {
+        return None;
+    }
+    let rank = |object: &Obj| rank(&rec.seen_as(object)).unwrap_or(0);
+    let takes = |item: &Obj| match item {
+        item if is_mask(item) => rank(item),
+        item if item.is_none() || is_ellipsis(item) => 0,
+        _ => 1,
+    };
+    let taken: i64 = items.iter().map(takes).sum();
+    let (mut at, mut found, mut between) = (0, None, false);
+    // A number only takes its dimension away.
+    for item in items.iter().filter(|item| !item.class_is(types().int)) {
+        let is_plain = item.is_none() || is_ellipsis(item) || item.class_name() == "slice";
+        match (is_plain, found) {
+            (true, None) if is_ellipsis(item) => at += rank(tensor) - taken,
+            (true, None) => at += 1,
+            (true, Some(_)) => between = true,
+            // Indices that stand apart put their dimension in front.
+            (false, Some(_)) if between => return Some(0),
+            (false, None) => found = Some(at),
+            (false, Some(_)) => {}
+        }
+    }
+    found
+}
+
+fn is_mask(tensor: &Obj) -> bool {
+    let dtype = tensor.attr("dtype").map(|dtype| dtype.text()).unwrap_or_default();
+    matches!(dtype.as_str(), "torch.bool" | "torch.uint8")
+}
+
+fn rank(tensor: &Obj) -> Option<i64> {
+    tensor.bind().call_method0("dim").ok()?.extract().ok()
+}
+
+fn is_ellipsis(object: &Obj) -> bool {
+    object.is(&Obj::from(crate::obj::py().Ellipsis().into_bound(crate::obj::py())))
+}
+
+fn items_of_sequence(object: &Obj) -> Vec<Obj> {
+    let types = types();
+    let is_sequence = object.is_instance_of(types.tuple) || object.is_instance_of(types.list);
+    if is_sequence { items_of(object) } else { Vec::new() }
+}
+
+impl Vm {
+    /// Makes the call between two graphs. Where Rust code waits for a frame nothing can stand between: that is a break.
+    pub fn read(&mut self, callable: &Val, args: Args, read: Read, why: &str) -> R<Called> {
+        if self.rec.is_none() || self.waiting > 0 {
+            return self.opaque_call(callable, args, why);
+        }
+        self.reads.push(format!("{}: {why}", self.location()));
+        self.action(callable, args, why, Some(&read))
+    }
+
+    /// What a program says that it knows of sizes. The comparison is a fact of the trace already; a check that does not hold goes its way.
+    pub(super) fn fact(&mut self, function: &Obj, args: &Args) -> Option<Val> {
+        let is_bool = |value: &&Val| value.obj.class_is(types().bool);
+        if let Some(place) = builtins::condition_of(function) {
+            return args.positional.get(place).filter(is_bool).cloned();
+        }
+        let condition = args.positional.get(1).filter(|_| builtins::is_check(function)).filter(is_bool)?;
+        self.settled(condition).truth().ok()?.then(|| Obj::none().into())
+    }
+
+    /// What the call has read varies from call to call.
+    pub(super) fn note_read(&mut self, read: &Read, result: &Obj) {
+        let Some(rec) = &mut self.rec else { return };
+        let source = rec.source(Source::Result(rec.segment));
+        let place = rec.tree.sources.read().show(source);
+        let inside = |n: Option<usize>| n.map_or(place.to_string(), |n| format!("{place}[{n}]"));
+        match read {
+            Read::Numbers => {
+                let items = items_of_sequence(result).len();
+                let places = (0..items).map(|n| inside(Some(n))).chain([place.to_string()]);
+                rec.tree.varying.change(|known| known.extend(places));
+            }
+            read => {
+                let dims: Vec<(String, usize)> = read.dims(result).into_iter().map(|(n, dim)| (inside(n), dim)).collect();
+                rec.tree.varying_sizes.change(|known| known.extend(dims.iter().cloned()));
+                // One that is alone is nobody's equal; several of one call are one another's.
+                if is_tensor(result) {
+                    rec.tree.lone_sizes.change(|known| known.extend(dims));
+                }
+            }
+        }
+    }
+}

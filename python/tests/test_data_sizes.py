@@ -1,0 +1,194 @@
+"""Sizes and numbers that the data decides: read between two graphs, variables behind; no breaks, and no trace for each of them."""
+
+import sys
+
+import pytest
+import torch
+
+import oxytorch
+from compare import assert_same
+
+CASES = {}
+
+
+def case(traces):
+    """At most so many traces: a size of 0 or 1 may need one of its own, and so does each way that a comparison goes."""
+
+    def add(function):
+        CASES[function.__name__] = (function, traces)
+        return function
+
+    return add
+
+
+@case(3)
+def mask(x):
+    return ((x * 1)[x > 0] * 2 + 1).sum(), x[x > 0] + 1
+
+
+@case(5)
+def mask_among_others(x):
+    y = x.reshape(3, 3)
+    m = x[:3] > 1
+    return y[:, m] * 2, y[m] + 1, y[y > 2] * 3, y[0, m] * 2, y[None, ..., m] + 1
+
+
+@case(3)
+def nonzero(x):
+    return torch.nonzero(x * 1) * 2, x.nonzero().flatten()
+
+
+@case(3)
+def nonzero_as_tuple(x):
+    (i,) = torch.nonzero(x, as_tuple=True)
+    return x[i] * 2, i.shape[0]
+
+
+@case(3)
+def where_alone(x):
+    return [i + 1 for i in torch.where(x > 1)]
+
+
+@case(3)
+def masked_select(x):
+    return torch.masked_select(x, x > 1).exp()
+
+
+@case(3)
+def item_as_size(x):
+    n = int((x > 0).sum().item())
+    return torch.zeros(n) + 1, n, x[:n] * 2
+
+
+@case(2)
+def item_as_number(x):
+    n = (x > 0).sum().item()
+    s = x.sum().item()
+    return torch.arange(n + 2) * n, n * 2, x * s + 1, s
+
+
+@case(3)
+def int_and_float(x):
+    return torch.ones(int((x > 2).sum()) + 1) * float(x.sum())
+
+
+@case(3)
+def checked(x):
+    n = (x > 0).sum().item()
+    torch._check(n >= 0)
+    torch._check(n < 100, lambda: "too many")
+    return torch.ones(n, 4) @ torch.ones(4, 2)
+
+
+@case(3)
+def compared(x):
+    n = (x > 0).sum().item()
+    return x * n if n > 3 else x + n
+
+
+@case(4)
+def tolist(x):
+    a, b = torch.stack([(x > 0).sum(), (x > 3).sum()]).tolist()
+    return torch.split(torch.cat([x[:a], x[:b]]) * 2, [a, b])
+
+
+@case(3)
+def unique(x):
+    values, places, counts = torch.unique(x, return_inverse=True, return_counts=True)
+    return values * counts, places + 1, values.shape[0], torch.unique_consecutive(x) * 2
+
+
+@case(3)
+def repeat_interleave(x):
+    rows = torch.repeat_interleave(x.reshape(3, 3), x[:3].long(), dim=0)
+    return torch.repeat_interleave(x, x.long()) * 2, rows + 1, torch.repeat_interleave(x.long()) + 1
+
+
+@case(2)
+def bincount(x):
+    return torch.bincount(x.long()) * 2
+
+
+@case(3)
+def broadcast(x):
+    y = x[x > 0]
+    return y[:, None] * y[None, :], y.view(-1, 1).expand(-1, 3) * 2, y.mean(), y.shape
+
+
+def rows():
+    """Nine elements of which some are positive."""
+    return [torch.cat([torch.arange(1.0, n + 1), torch.zeros(9 - n)]) for n in (3, 5, 2, 7, 1, 0, 9, 4)]
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_in_whole_graphs(name):
+    function, traces = CASES[name]
+    compiled = oxytorch.compile(function, fullgraph=True)
+    for x in rows() + rows()[::-1]:
+        assert_same(compiled(x), function(x))
+        assert_same(compiled(x.clone()), function(x))
+    stats = compiled.stats()
+    assert stats["breaks"] == []
+    assert stats["traced"] <= traces
+
+
+def test_gradients_flow_through_a_mask():
+    def loss(x, w):
+        kept = (x * w)[x > 0]
+        return (kept.exp() * kept.shape[0]).sum()
+
+    compiled = oxytorch.compile(loss, fullgraph=True)
+    for x in rows():
+        w = torch.linspace(0.1, 0.9, 9)
+        ours, theirs = [(x.clone().requires_grad_(), w.clone().requires_grad_()) for _ in range(2)]
+        a, b = compiled(*ours), loss(*theirs)
+        a.backward()
+        b.backward()
+        assert_same((a.detach(), *(t.grad for t in ours)), (b.detach(), *(t.grad for t in theirs)))
+    assert compiled.stats()["traced"] <= 3
+
+
+def test_a_check_that_does_not_hold_raises():
+    def function(x):
+        n = x.sum().item()
+        torch._check(n < 5, lambda: "five are too many")
+        return x * n
+
+    compiled = oxytorch.compile(function, fullgraph=True)
+    assert_same(compiled(torch.tensor([1, 2])), function(torch.tensor([1, 2])))
+    with pytest.raises(RuntimeError, match="five are too many"):
+        compiled(torch.tensor([4, 2]))
+    assert_same(compiled(torch.tensor([1, 1])), function(torch.tensor([1, 1])))
+
+
+def test_numbers_too_large_for_variables():
+    def function(x):
+        n = x.sum().item()
+        return x + n, n
+
+    compiled = oxytorch.compile(function)
+    for value in (3, 2**40, -(2**62), 7, 2**31, -1):
+        x = torch.tensor([value, 0])
+        assert_same(compiled(x), function(x))
+
+
+def test_never_dynamic():
+    function = CASES["item_as_size"][0]
+    compiled = oxytorch.compile(function, dynamic=False)
+    for x in rows():
+        assert_same(compiled(x), function(x))
+
+
+def test_sizes_vary_behind_breaks_at_once():
+    def function(t):
+        a = t * 2
+        sys.getswitchinterval()
+        b = a + t.sum().item()
+        sys.getswitchinterval()
+        return b - b.shape[0]
+
+    captured = oxytorch._oxytorch.capture(function)
+    for n in (2, 3, 5, 4, 7):
+        x = torch.arange(4.0 * n).reshape(n, 4)
+        assert_same(captured(x), function(x))
+    assert captured.stats()["traced"] == 2, captured.report()["recompiles"]
