@@ -22,11 +22,14 @@ macro_rules! attention {
     };
 }
 
+/// With a mask that is added, and whether the logarithms are wanted.
+type Cudnn = attention!(*const Handle, i32);
+type Flash = attention!();
+
 /// By the names of torch's header; a torch may lack them.
 pub(crate) struct Functions {
-    /// With a mask that is added, and whether the logarithms are wanted.
-    cudnn: Option<attention!(*const Handle, i32)>,
-    flash: Option<attention!()>,
+    cudnn: Option<Cudnn>,
+    flash: Option<Flash>,
 }
 
 impl Functions {
