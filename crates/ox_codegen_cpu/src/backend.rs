@@ -61,6 +61,7 @@ impl Backend {
     /// Compiles and loads the kernels, each distinct one once, on up to `threads` threads.
     pub fn compile(&self, kernels: &[Kernel], threads: usize) -> Result<Vec<LoadedKernel>, CodegenError> {
         let (distinct, places) = distinct(kernels);
+        tidy::forget_code();
         let loaded = run_on_threads(&distinct, threads, |kernel| self.compile_guarded(kernel));
         tidy::give_back();
         let loaded = loaded?;

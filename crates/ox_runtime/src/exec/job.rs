@@ -1,6 +1,7 @@
 //! One call of an Executable, before it is decided how it is done.
 
 use super::frame::{Frame, Inputs, Run};
+use super::heap::give_back_if_grown;
 use super::known::Known;
 use super::layout::Env;
 use super::prepare::Prepared;
@@ -51,6 +52,9 @@ impl Job<'_> {
     /// Step by step. What is held is let go when it is not needed any more.
     pub fn run_plainly(&self, held: Vec<Option<Tensor>>) -> Result<Vec<Tensor>, RunError> {
         let executable = self.executable;
+        if self.device == Device::Cpu {
+            give_back_if_grown();
+        }
         let arena = match self.prepared.arena_bytes {
             0 => None,
             bytes => Some(executable.pool.take(bytes, self.device)?),

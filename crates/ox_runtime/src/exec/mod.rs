@@ -5,6 +5,7 @@ mod batch;
 pub(crate) mod frame;
 mod given;
 mod guards;
+mod heap;
 pub(crate) mod job;
 pub mod known;
 mod launch;

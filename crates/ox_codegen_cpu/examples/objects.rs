@@ -1,0 +1,18 @@
+//! Compiles kernels for two kinds of machines and does nothing else, to be watched by a profiler: `objects FILE...`, each file one kernel
+//! as text. `scripts/link_order.py` makes the order of LLVM's functions of it.
+
+use ox_codegen_cpu::Backend;
+use ox_ir::Kernel;
+
+const CPUS: [(&str, &str); 2] =
+    [("haswell", "+avx,+avx2,+fma,+f16c"), ("skylake-avx512", "+avx,+avx2,+fma,+f16c,+avx512f,+avx512vl,+avx512bw,+avx512dq")];
+
+fn main() {
+    let read = |name: String| std::fs::read_to_string(name).expect("a readable file");
+    let kernels: Vec<Kernel> = std::env::args().skip(1).map(|name| Kernel::parse(&read(name)).expect("a kernel")).collect();
+    for (cpu, features) in CPUS {
+        let backend = Backend::for_cpu(cpu, features).expect("LLVM knows it");
+        let bytes: usize = kernels.iter().map(|k| backend.compile_object(k).expect("a kernel that compiles").len()).sum();
+        println!("{cpu}: {} kernels, {bytes} bytes", kernels.len());
+    }
+}

@@ -1,0 +1,70 @@
+//! How the extension is linked: LLVM's functions that a compile of ours calls stand side by side.
+//!
+//! They are a tenth of LLVM's code and were spread over all of it, and a page that is touched brings its neighbours along: loading the extension
+//! and compiling a model made 30 MB of code resident. `llvm_order.txt` holds six hexadecimal digits for each name of such a function
+//! (`scripts/link_order.py` writes it), since the names would be a megabyte; what they are the archives of this machine's LLVM say. A name that
+//! is missing, or that another has the digits of, does no harm.
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+const ORDER: &str = "llvm_order.txt";
+
+fn main() {
+    println!("cargo::rerun-if-changed=build.rs");
+    println!("cargo::rerun-if-changed={ORDER}");
+    println!("cargo::rerun-if-env-changed=LLVM_SYS_191_PREFIX");
+    let out = PathBuf::from(std::env::var_os("OUT_DIR").expect("cargo says where"));
+    let names = ordered_names().unwrap_or_default();
+    let file = out.join("order.txt");
+    std::fs::write(&file, names.join("\n")).expect("cargo's folder can be written");
+    let arguments = [
+        // The static constructors, too, stand in one place.
+        "-Wl,-z,keep-text-section-prefix".to_string(),
+        "-Wl,--no-warn-symbol-ordering".to_string(),
+        format!("-Wl,--symbol-ordering-file={}", file.display()),
+    ];
+    if links(&out, &arguments) {
+        arguments.iter().for_each(|argument| println!("cargo::rustc-cdylib-link-arg={argument}"));
+    }
+}
+
+/// The names in LLVM's archives that the list has.
+fn ordered_names() -> Option<Vec<String>> {
+    let list = std::fs::read_to_string(ORDER).ok()?;
+    let wanted: BTreeSet<u32> = list.split_whitespace().filter_map(|digits| u32::from_str_radix(digits, 16).ok()).collect();
+    let prefix = PathBuf::from(std::env::var_os("LLVM_SYS_191_PREFIX")?);
+    let mut nm = Command::new(prefix.join("bin/llvm-nm"));
+    let output =
+        nm.args(["--defined-only", "--quiet", "-j"]).args(archives(&prefix.join("lib"))).stderr(Stdio::null()).output().ok()?;
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    let names: BTreeSet<&str> = text.lines().filter(|name| wanted.contains(&digits_of(name))).collect();
+    Some(names.into_iter().map(str::to_string).collect())
+}
+
+fn archives(folder: &Path) -> Vec<PathBuf> {
+    let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
+    let is_archive = |path: &PathBuf| path.extension().is_some_and(|e| e == "a") && path.to_string_lossy().contains("libLLVM");
+    entries.map(|entry| entry.path()).filter(is_archive).collect()
+}
+
+/// 24 bits of FNV-1a, as the script computes them.
+fn digits_of(name: &str) -> u32 {
+    name.bytes().fold(0x811c_9dc5_u32, |hash, byte| (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193)) & 0xff_ffff
+}
+
+/// Does this machine's linker take the arguments? Rust's own does, where it is used; others do not know them.
+fn links(out: &Path, arguments: &[String]) -> bool {
+    let source = out.join("probe.rs");
+    std::fs::write(&source, "").expect("cargo's folder can be written");
+    let variable = |name: &str| std::env::var(name).unwrap_or_default();
+    let mut rustc = Command::new(variable("RUSTC"));
+    rustc.args(["--crate-type", "cdylib", "--target", &variable("TARGET"), "-o"]).arg(out.join("probe.so")).arg(source);
+    rustc.args(variable("CARGO_ENCODED_RUSTFLAGS").split('\x1f').filter(|flag| !flag.is_empty()));
+    if let Ok(linker) = std::env::var("RUSTC_LINKER") {
+        rustc.arg(format!("-Clinker={linker}"));
+    }
+    rustc.args(arguments.iter().map(|argument| format!("-Clink-arg={argument}")));
+    rustc.stdout(Stdio::null()).stderr(Stdio::null()).status().is_ok_and(|status| status.success())
+}
