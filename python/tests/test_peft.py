@@ -1,12 +1,11 @@
-"""Low-rank adapters by peft, where it is installed: one graph, adapters that are scaled and swapped while running."""
+"""Low-rank adapters by peft: one graph, adapters that are scaled and swapped while running."""
 
 import compare
 import oxytorch
+import peft
 import pytest
 import torch
 import zoo
-
-peft = pytest.importorskip("peft")
 
 
 @pytest.fixture(scope="module")

@@ -11,14 +11,15 @@ from torch.utils.checkpoint import checkpoint
 
 # Of one image, batch norm's last statistics are those of four numbers, and a third of a gradient's norm is rounding in either run.
 SIZES = zoo.TEST_SIZES | {"resnet50": dict(batch=4, size=64)}
-# A few steps later rounding decides all the same.
-STEPS = {"resnet50": 3, "unet": 4}
+STEPS = 20
+# Steps after which rounding decides about a loss: eager's own is then as far from float64's as the losses are from each other.
+SURE = {"resnet50": 3}
 
 
-def losses_of(workload, called, steps, autocast=None):
+def losses_of(workload, called, autocast=None):
     optimizer = torch.optim.AdamW(workload.model.parameters(), lr=1e-3)
     losses = []
-    for step in range(steps):
+    for step in range(STEPS):
         torch.manual_seed(step)
         optimizer.zero_grad()
         with torch.autocast("cpu", dtype=autocast, enabled=autocast is not None):
@@ -42,17 +43,13 @@ def parameters(workload):
     return torch.cat([p.detach().double().flatten() for p in workload.model.parameters()])
 
 
-def steps_of(name, autocast):
-    return STEPS.get(name, 20) if autocast is None else 3
-
-
 @functools.cache
 def references(name, autocast):
     """Losses and parameters of eager, and of eager in float64. A checkpoint changes nothing in them."""
-    found, steps = [], steps_of(name, autocast)
+    found = []
     for dtype, autocast in ((torch.float32, autocast), (torch.float64, None)):
         workload = build(name).to(dtype)
-        found.append((losses_of(workload, workload.model, steps, autocast), parameters(workload)))
+        found.append((losses_of(workload, workload.model, autocast), parameters(workload)))
     return found
 
 
@@ -71,9 +68,10 @@ def test_training_follows_eager(name, autocast, checkpointed):
     if checkpointed:
         checkpoint_parts(ours.model)
     called = training.DOORS["capture"](ours.model)
-    losses = losses_of(ours, called, steps_of(name, autocast), autocast)
+    losses = losses_of(ours, called, autocast)
     eager, exact = references(name, autocast)
-    assert_follows(losses, eager[0], exact[0], "losses")
+    sure = slice(SURE.get(name, STEPS))
+    assert_follows(losses[sure], eager[0][sure], exact[0][sure], "losses")
     assert_follows(parameters(ours), eager[1], exact[1], "parameters")
 
 
