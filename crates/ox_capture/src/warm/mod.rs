@@ -63,7 +63,8 @@ impl Warm {
         let rest: Vec<usize> = (0..trace.checks.len()).filter(|n| !study.is_settled(&trace.checks[*n])).collect();
         let bound = trace.graph.and_then(|graph| bind(&mut study, graph));
         let base = study.values_that_stay();
-        let Study { watches, words, owners, anchors, .. } = study;
+        let Study { watches, mut words, owners, anchors, .. } = study;
+        words.settle();
         Some(Slot::new(anchors, Warm { signal, _watches: watches, words, owners, base, rest, bound }))
     }
 }

@@ -3,8 +3,6 @@
 //! Most parameters of a model are like one another in all but their memory: what is common is kept once, so that a tensor costs two words
 //! here, and its own memory is what a comparison reads.
 
-use std::ops::Range;
-
 /// What says what a tensor is and where its memory lies. Places are in words.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Portrait {
@@ -25,8 +23,20 @@ const CLASS: usize = 1;
 /// Tensors that are alike.
 struct Group {
     portrait: Portrait,
+    /// The words of the portrait, by rows that hold them all.
+    rows: Vec<Row>,
     /// The Python object and the memory of each.
     members: Vec<(*const usize, usize)>,
+}
+
+/// Words side by side are compared at once: the registers of the processor hold a few.
+const LANES: usize = 16;
+
+/// A part of the body. Where a bit of the mask is unset the word says nothing of the tensor.
+struct Row {
+    from: usize,
+    wanted: [usize; LANES],
+    mask: [usize; LANES],
 }
 
 #[derive(Default)]
@@ -36,14 +46,20 @@ pub struct Gallery {
 
 impl Gallery {
     /// # Safety
-    /// The object must be a tensor that lives as long as this, and the places be those at which torch keeps things in all tensors.
+    /// The object must be a tensor that lives as long as this, and the places be those at which torch keeps things in all tensors. A body has
+    /// at least `LANES` words.
     pub unsafe fn add(&mut self, object: *const usize, portrait: Portrait) {
         // SAFETY: the caller's word: a tensor has a body, and one with memory a storage.
         let memory = unsafe { portrait.storage_of(object).map_or(0, |storage| *storage.add(portrait.data)) };
         match self.groups.iter_mut().find(|group| group.portrait == portrait) {
             Some(group) => group.members.push((object, memory)),
-            None => self.groups.push(Group { portrait, members: vec![(object, memory)] }),
+            None => self.groups.push(Group { rows: rows(&portrait.words), portrait, members: vec![(object, memory)] }),
         }
+    }
+
+    /// In the order in which the objects lie.
+    pub fn settle(&mut self) {
+        self.groups.iter_mut().for_each(|group| group.members.sort_unstable());
     }
 
     /// Whether all are what they were. Whatever was done to a tensor, its object holds a body, and that a storage or none.
@@ -63,30 +79,55 @@ impl Portrait {
     }
 }
 
+/// All rows end inside of the body, since they end with a word of the portrait.
+fn rows(words: &[(usize, usize)]) -> Vec<Row> {
+    let (mut rows, mut left) = (Vec::new(), words.to_vec());
+    left.sort_unstable();
+    while let Some((last, _)) = left.last().copied() {
+        let from = (last + 1).saturating_sub(LANES);
+        let mut row = Row { from, wanted: [0; LANES], mask: [0; LANES] };
+        for (place, wanted) in left.iter().filter(|(place, _)| *place >= from) {
+            row.wanted[place - from] = *wanted;
+            row.mask[place - from] = usize::MAX;
+        }
+        left.retain(|(place, _)| *place < from);
+        rows.push(row);
+    }
+    rows
+}
+
 impl Group {
     /// # Safety
     /// All members must be live tensors.
     unsafe fn holds(&self) -> bool {
-        // SAFETY: passed on.
-        unsafe {
-            match self.portrait.words.len() {
-                0..=8 => self.holds_by::<8>(0..8),
-                9..=12 => self.holds_by::<12>(0..12),
-                len => (0..len).step_by(16).all(|from| self.holds_by::<16>(from..from + 16)),
-            }
+        #[cfg(target_arch = "x86_64")]
+        if std::arch::is_x86_feature_detected!("avx2") {
+            // SAFETY: passed on; the processor has the instructions.
+            return self.rows.iter().all(|row| unsafe { self.holds_wide(row) });
         }
+        // SAFETY: passed on.
+        self.rows.iter().all(|row| unsafe { self.holds_by(row) })
     }
 
-    /// By some of the words. Their number is known to the compiler, so that the loop over members holds no other.
+    /// The same, compiled for wider registers.
+    ///
+    /// # Safety
+    /// As above, on a processor with AVX2.
+    #[cfg(target_arch = "x86_64")]
+    #[target_feature(enable = "avx2")]
+    unsafe fn holds_wide(&self, row: &Row) -> bool {
+        // SAFETY: passed on.
+        unsafe { self.holds_by(row) }
+    }
+
+    /// Differences are gathered by lane, and judged at the end: nothing but loads stands in the loop.
     ///
     /// # Safety
     /// As above.
-    unsafe fn holds_by<const N: usize>(&self, range: Range<usize>) -> bool {
-        let Portrait { class, body, storage, data, ref words } = self.portrait;
-        // Where there are fewer, the last stands for the others.
-        let last = words.last().copied().unwrap_or((storage, 0));
-        let chosen: [(usize, usize); N] = std::array::from_fn(|n| words.get(range.start + n).copied().unwrap_or(last));
-        let mut found = 0;
+    #[inline(always)]
+    unsafe fn holds_by(&self, row: &Row) -> bool {
+        let Portrait { class, body, storage, data, .. } = self.portrait;
+        let (mut found, mut others) = ([0; LANES], 0);
         for (object, memory) in &self.members {
             // SAFETY: an object, its body and its storage.
             unsafe {
@@ -95,13 +136,12 @@ impl Group {
                 if storage.is_null() {
                     return false;
                 }
-                found |= (*object.add(CLASS) ^ class) | (*storage.add(data) ^ memory);
-                for (place, wanted) in chosen {
-                    found |= *body.add(place) ^ wanted;
-                }
+                others |= (*object.add(CLASS) ^ class) | (*storage.add(data) ^ memory);
+                let words = body.add(row.from).cast::<[usize; LANES]>().read();
+                (0..LANES).for_each(|n| found[n] |= words[n] ^ row.wanted[n]);
             }
         }
-        found == 0
+        others == 0 && (0..LANES).all(|n| found[n] & row.mask[n] == 0)
     }
 }
 
@@ -110,7 +150,7 @@ mod tests {
     use super::{Gallery, Portrait};
 
     const BODY: usize = 2;
-    const WORDS: usize = 24;
+    const WORDS: usize = 40;
 
     /// As torch might keep a tensor.
     struct Fake {

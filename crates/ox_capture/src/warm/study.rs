@@ -106,7 +106,8 @@ impl Study<'_, '_> {
         let Some(object) = self.value(id) else { return false };
         // SAFETY: a live class.
         let fixed = unsafe { ffi::PyType_HasFeature(object.class_ptr(), ffi::Py_TPFLAGS_IMMUTABLETYPE) != 0 };
-        if !fixed || object.is_instance_of(types().module) {
+        let is_portrayed = object.is_instance_of(types().tensor) && self.portray(id);
+        if !is_portrayed && (!fixed || object.is_instance_of(types().module)) {
             // SAFETY: the header of an object that is kept alive.
             unsafe { self.words.add(Depth::Object, object.ptr().cast::<u8>().add(offset_of!(ffi::PyObject, ob_type)).cast(), 1) };
         }

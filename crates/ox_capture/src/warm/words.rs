@@ -37,6 +37,15 @@ impl Words {
         unsafe { self.tensors.add(object, portrait) };
     }
 
+    /// Each word once, in the order in which they lie.
+    pub fn settle(&mut self) {
+        for level in &mut self.levels {
+            level.sort_unstable();
+            level.dedup();
+        }
+        self.tensors.settle();
+    }
+
     pub fn hold(&self) -> bool {
         self.levels.iter().all(|level| holds(level)) && self.tensors.holds()
     }
