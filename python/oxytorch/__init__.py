@@ -76,6 +76,8 @@ def compile(
     check_options(mode, rest)
     if backend != "oxytorch":
         raise ValueError(f"oxytorch.compile has one backend, 'oxytorch', not {backend!r}; torch.compile takes others")
+    if dynamic not in (None, True, False):
+        raise TypeError(f"dynamic is True, False or None, not {dynamic!r}")
     arguments = dict(fullgraph=fullgraph, dynamic=dynamic, mode=mode, options=options, disable=disable, shapes=shapes)
     if model is None:
         return lambda function: compile(function, **arguments)
@@ -90,7 +92,9 @@ def compile(
     capture = _capturer(fullgraph, dynamic, mode, options, shapes)
     if isinstance(model, nn.Module):
         return compiled_module(model, functools.partial(compile, **arguments), capture)
-    return functools.update_wrapper(capture(model), model)
+    captured = functools.update_wrapper(capture(model), model)
+    captured._recompile = functools.partial(compile, **arguments)
+    return captured
 
 
 def compile_regions(

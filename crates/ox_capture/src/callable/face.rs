@@ -4,6 +4,8 @@ use super::{Captured, Inner};
 use crate::advice::advice;
 use crate::explain;
 use crate::obj::{Obj, items_of};
+use pyo3::IntoPyObjectExt;
+use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use pyo3::types::{IntoPyDict, PyDict, PyTuple};
 
@@ -27,6 +29,26 @@ impl Captured {
             None => Ok(slf.clone().into_any()),
             Some(object) => slf.py().import("types")?.getattr("MethodType")?.call1((slf, object)),
         }
+    }
+
+    /// By its name where it stands in the place of the function, as a function is; otherwise by what it was made of and how.
+    fn __reduce__<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
+        if let Some(name) = own_name(slf) {
+            return Ok(name);
+        }
+        let function = slf.get().0.function.bind().clone();
+        (recompile(slf)?, (function,)).into_bound_py_any(slf.py())
+    }
+
+    fn __copy__<'py>(slf: &Bound<'py, Self>) -> Bound<'py, Self> {
+        slf.clone()
+    }
+
+    /// Functions are not copied; a method is, with its object.
+    fn __deepcopy__<'py>(slf: &Bound<'py, Self>, memo: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+        let function = slf.get().0.function.bind();
+        let copy = slf.py().import("copy")?.call_method1("deepcopy", (function, memo))?;
+        if copy.is(function) { Ok(slf.clone().into_any()) } else { recompile(slf)?.call1((copy,)) }
     }
 
     /// The tree of traces as text.
@@ -72,6 +94,21 @@ impl Captured {
         drop(self.0.tree.take());
         self.0.counts.clear();
     }
+}
+
+/// The name under which this very object is found in the module of the function.
+fn own_name<'py>(captured: &Bound<'py, Captured>) -> Option<Bound<'py, PyAny>> {
+    let name = captured.getattr("__qualname__").ok()?;
+    let module =
+        captured.py().import("sys").ok()?.getattr("modules").ok()?.get_item(captured.getattr("__module__").ok()?).ok()?;
+    let parts = name.extract::<String>().ok()?;
+    let found = parts.split('.').try_fold(module, |found, part| found.getattr(part)).ok()?;
+    found.is(captured).then_some(name)
+}
+
+/// What makes another one of a function, in the same way.
+fn recompile<'py>(captured: &Bound<'py, Captured>) -> PyResult<Bound<'py, PyAny>> {
+    captured.getattr("_recompile").map_err(|_| PyTypeError::new_err("only what oxytorch.compile made can be copied and pickled"))
 }
 
 impl Inner {
