@@ -7,6 +7,7 @@
 use crate::obj::{Obj, py};
 use crate::record::Recording;
 use crate::types::{Type, types};
+use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyCFunction, PyDict, PyTuple};
@@ -89,6 +90,10 @@ fn unforeseen(args: &Bound<'_, PyTuple>, _: Option<&Bound<'_, PyDict>>) -> PyRes
     }
     let positional = args.get_item(3)?.cast_into::<PyTuple>()?;
     let kwargs = args.get_item(4).ok().and_then(|k| k.cast_into::<PyDict>().ok());
+    let mut given = positional.iter().chain(kwargs.iter().flat_map(|kwargs| kwargs.values()));
+    if given.any(|object| is_lazy(&object.into())) {
+        return Err(PyRuntimeError::new_err("oxytorch: a tensor was never computed: an exception came before it"));
+    }
     Ok(function.call(positional, kwargs.as_ref())?.unbind())
 }
 

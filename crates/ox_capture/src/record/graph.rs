@@ -4,6 +4,7 @@
 //! raise; and as a node of the graph, which is computed later.
 
 use super::autocast::Conversion;
+use super::memory::memory_of;
 use crate::backend::Sizes;
 use crate::interrupt::is_interrupt;
 use crate::lazy::is_lazy;
@@ -42,6 +43,8 @@ pub struct GraphRecord {
     pub grad: Option<(bool, bool)>,
     /// Whether it runs in inference mode; None before the first call.
     pub inference: Option<bool>,
+    /// Places in `lazies` of what fails for some values.
+    pub(super) risky: Vec<usize>,
     /// Lazy tensors that the program made leaves that require grad.
     pub new_leaves: Vec<Obj>,
     /// Tensors that autocast has converted: their version then, and the result.
@@ -103,6 +106,7 @@ impl GraphRecord {
             device: None,
             grad: None,
             inference: None,
+            risky: Vec::new(),
             new_leaves: Vec::new(),
             conversions,
             by_input,
@@ -124,8 +128,18 @@ impl GraphRecord {
 impl GraphRecord {
     /// Whether a tensor from outside has other values once it has run: torch counts writes to the shadows too.
     pub fn writes_inputs(&self) -> bool {
+        self.written_inputs().next().is_some()
+    }
+
+    fn written_inputs(&self) -> impl Iterator<Item = &InputEntry> {
         let version = |shadow: &Obj| shadow.attr("_version").ok().and_then(|version| version.bind().extract::<u64>().ok());
-        self.inputs.iter().any(|input| types().is_tensor(&input.shadow) && version(&input.shadow) != Some(0))
+        self.inputs.iter().filter(move |input| types().is_tensor(&input.shadow) && version(&input.shadow) != Some(0))
+    }
+
+    /// A view of another type shares memory with what it is a view of.
+    pub(super) fn shares_what_is_written(&self, tensor: &Obj) -> bool {
+        let Ok(memory) = memory_of(tensor) else { return true };
+        self.written_inputs().any(|input| memory_of(&input.object).is_ok_and(|written| written == memory))
     }
 }
 

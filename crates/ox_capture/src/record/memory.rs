@@ -13,6 +13,14 @@ impl Recording {
         }
     }
 
+    /// Whether other tensors of this graph lie in the same memory: autograd tells them when one of them becomes a leaf.
+    pub fn has_views(&self, tensor: &Obj) -> bool {
+        let Origin::Lazy(n) = self.origin(tensor) else { return false };
+        let lazies = &self.graph.lazies;
+        let Ok(memory) = memory_of(&lazies[n].shadow) else { return false };
+        lazies.iter().enumerate().any(|(other, lazy)| other != n && memory_of(&lazy.shadow).is_ok_and(|other| other == memory))
+    }
+
     /// The shadow of a lazy tensor that lies in memory of this trace's. One in the memory of an input tells nothing of how much that is.
     pub fn shadow_of_its_own(&self, tensor: &Obj) -> PyResult<Option<Obj>> {
         let Origin::Lazy(n) = self.origin(tensor) else { return Ok(None) };
@@ -28,6 +36,6 @@ impl Recording {
 }
 
 /// What tells it from other memory.
-fn memory_of(shadow: &Obj) -> PyResult<usize> {
-    shadow.bind().call_method0("untyped_storage")?.getattr("_cdata")?.extract()
+pub(super) fn memory_of(tensor: &Obj) -> PyResult<usize> {
+    tensor.bind().call_method0("untyped_storage")?.getattr("_cdata")?.extract()
 }

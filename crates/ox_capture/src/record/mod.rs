@@ -23,6 +23,7 @@ mod relied;
 mod segment;
 mod sizes;
 mod special;
+mod unseen;
 mod writes;
 mod written;
 

@@ -92,11 +92,17 @@ impl Peek<'_> {
             return None;
         }
         let value = match name.is_empty() {
-            true => self.graph.inputs.iter().find(|input| input.node.is(node))?.object.clone(),
+            true => self.input(node)?,
             false => self.called(node, &name)?,
         };
         self.values.insert(node.id(), value.clone());
         Some(value)
+    }
+
+    fn input(&self, node: &Obj) -> Option<Obj> {
+        let input = &self.graph.inputs.iter().find(|input| input.node.is(node))?.object;
+        let is_settled = !self.of_integers || !self.graph.shares_what_is_written(input);
+        is_settled.then(|| input.clone())
     }
 
     fn called(&mut self, node: &Obj, name: &str) -> Option<Obj> {

@@ -42,7 +42,9 @@ impl Recording {
         record.conversions.clear();
         // SAFETY: reads the count of a live object. One reference is the record's own.
         let is_held = |object: &Obj| unsafe { ffi::Py_REFCNT(object.ptr()) > 1 };
-        let (live, dead): (Vec<_>, Vec<_>) = record.lazies.into_iter().partition(|lazy| is_held(&lazy.object));
+        let must_run = record.unseen(is_held)?;
+        let is_live = |lazy: &LazyEntry| must_run.contains(&lazy.node.id()) || is_held(&lazy.object);
+        let (live, dead): (Vec<_>, Vec<_>) = record.lazies.into_iter().partition(is_live);
         for lazy in &dead {
             self.ids.remove(&lazy.object.id());
         }

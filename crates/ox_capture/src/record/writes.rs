@@ -56,14 +56,16 @@ impl Recording {
     pub fn is_settled(&self, tensor: &Obj) -> bool {
         match self.unsettled() {
             Unsettled::Nothing => true,
-            Unsettled::NoIntegers => tensor.attr("dtype").is_ok_and(|dtype| is_integer_type(&dtype)),
+            Unsettled::NoIntegers => {
+                tensor.attr("dtype").is_ok_and(|dtype| is_integer_type(&dtype)) && !self.graph.shares_what_is_written(tensor)
+            }
             Unsettled::Anything => false,
         }
     }
 }
 
 /// Whether a node writes one of its arguments. None for an operator of the program's.
-fn writes(node: &Obj) -> Option<bool> {
+pub(super) fn writes(node: &Obj) -> Option<bool> {
     let (name, kwargs) = (name_of(node)?, node.attr("kwargs").ok()?);
     let kwargs = kwargs.bind().cast::<PyDict>().ok()?;
     Some(writes_first(&name) || kwargs.contains("out").ok()? || gives_back_by_flag(node, kwargs)?)

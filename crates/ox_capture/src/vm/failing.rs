@@ -43,6 +43,8 @@ const INDEXED: [&str; 22] = [
     "index_reduce",
     "bincount",
 ];
+/// Done only where the graph would have to end otherwise.
+const COSTLY: [&str; 1] = ["cross_entropy"];
 /// Those that need matrices of a certain kind.
 const MATRICES: [&str; 3] = ["cholesky", "inverse", "pinverse"];
 /// Those that need probabilities, rates or deviations. They are never tried: what they draw is drawn once.
@@ -56,19 +58,21 @@ impl Vm {
     /// Whether the graph must end in front of this operation. It is tried, where that can be done, and its exception is the program's.
     pub fn must_be_seen(&mut self, callee: &Shadow, callable: &Val, args: &Args) -> R<bool> {
         let name = callee.name();
-        let may_fail = self.rec.as_ref().is_some_and(|rec| may_fail(&name, args, rec));
-        if !may_fail || !self.frames.iter().any(catches) {
+        if !self.rec.as_ref().is_some_and(|rec| may_fail(&name, args, rec)) {
             return Ok(false);
         }
+        // Without a clause the graph may fail later, but what the program does meanwhile would have been done: what is cheap is tried all
+        // the same.
+        let may_end = self.frames.iter().any(catches) && !self.fullgraph && !error_on_graph_break();
+        let is_tried = may_end || (INDEXED.contains(&plain(&name)) && !COSTLY.contains(&name.as_str()));
         let rec = self.rec.as_mut().expect("checked above");
-        let known = known(args, rec, &name);
-        let Some(known) = known else { return Ok(!self.fullgraph && !error_on_graph_break()) };
+        let Some(known) = known(args, rec, &name).filter(|_| is_tried) else { return Ok(may_end) };
         let _mode = GradMode::set(false)?;
         let positional: Vec<Obj> = known.positional.into_iter().map(|arg| arg.obj).collect();
         if let Err(error) = callable.obj.call(&positional, keywords(&known.keywords)?.as_ref()) {
             // A part may be written before it fails.
             if writes_first(&name) {
-                return Ok(true);
+                return Ok(may_end);
             }
             // Another call with the same checks may succeed: nothing is kept of this one.
             rec.contradicted = true;
@@ -126,7 +130,7 @@ fn tensors_of(args: &Args) -> impl Iterator<Item = Obj> + '_ {
 }
 
 /// Whether there are values for which the operation raises. A GPU tells of them later, or not at all.
-fn may_fail(name: &str, args: &Args, rec: &Recording) -> bool {
+pub(super) fn may_fail(name: &str, args: &Args, rec: &Recording) -> bool {
     let plain = plain(name);
     let is_matrix = || MATRICES.contains(&plain) || plain.starts_with("linalg_");
     let is_listed = INDEXED.contains(&plain) || DIVISIONS.contains(&plain) || DRAWS.contains(&plain);

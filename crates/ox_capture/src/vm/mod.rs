@@ -56,7 +56,7 @@ use crate::lazy::Pending;
 use crate::obj::{Obj, py};
 use crate::record::{Abandon, Origin, Place, Rec, Recording, Val};
 use crate::tree::{GraphCall, Segment, Tree};
-use crate::undone::Offer;
+use crate::undone::{Offer, undone};
 use pyo3::prelude::*;
 use std::rc::Rc;
 
@@ -321,6 +321,20 @@ impl Vm {
         let segment = rec.gave_up(why);
         self.attach_segment(segment);
         computed.map(drop)
+    }
+
+    /// What comes out of a graph would not do for what comes next: Python makes the whole call, as long as nothing can be seen of it.
+    pub fn leave_to_python(&mut self, why: &str) -> R<()> {
+        if !self.has_done_nothing() {
+            return Ok(());
+        }
+        let why = format!("{why} (at {})", self.location());
+        let Some(mut rec) = self.rec.take() else { return Ok(()) };
+        self.gave_up = Some(why.clone());
+        let segment = rec.gave_up(why);
+        self.attach_segment(segment);
+        self.fatal = true;
+        Err(undone(None))
     }
 
     /// Goes on without recording, and keeps nothing of what was recorded: the next call is traced anew.

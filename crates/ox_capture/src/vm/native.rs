@@ -1,5 +1,6 @@
 //! Functions of C: pure ones run on the real objects, with checks for what they read from outside; torch's become nodes of the graph.
 
+use super::failing::may_fail;
 use super::reading::Read;
 use super::{Args, Called, R, Vm};
 use crate::obj::{Obj, py};
@@ -169,8 +170,14 @@ impl Vm {
         let (location, region) = (self.torch_location(), self.region());
         let Some(rec) = self.rec.as_mut() else { return Ok(Err(String::new())) };
         rec.graph.region = region;
+        let may_fail = may_fail(&name, args, rec);
         match rec.torch_call(callee, &positional, &keywords, &location) {
-            Ok(value) => Ok(Ok(value)),
+            Ok(value) => {
+                if may_fail {
+                    rec.must_run(&value.obj);
+                }
+                Ok(Ok(value))
+            }
             Err(NotRecorded::Raise(error)) => Err(error),
             Err(NotRecorded::Break(why)) => Ok(Err(why)),
             Err(NotRecorded::Abandon(why)) => {
