@@ -18,6 +18,7 @@ import torch.nn as nn
 from oxytorch import _oxytorch, _reset, config
 from oxytorch._explain import Explanation, explain
 from oxytorch._module import compiled_module
+from oxytorch._padding import padded
 from oxytorch._regions import compile_blocks
 from oxytorch._oxytorch import __version__, check_options, last_compile
 from oxytorch._reset import reset
@@ -71,9 +72,12 @@ def compile(
     on; with ``True`` all sizes of arguments are variables at once, with ``False`` none ever is. ``torch._dynamo.mark_dynamic``,
     ``maybe_mark_dynamic`` and ``mark_static`` say it for single dimensions. ``shapes={"input_ids": {1: (1, 512)}}`` says it by parameter and
     dimension, with the least and the most: the first call compiles for all of them, unless a size is 1 in it, and a size beyond raises ValueError.
+
+    ``options={"pad_to": {"input_ids": {1: 64}, "attention_mask": {1: 64}}}`` pads dimensions of arguments to multiples (or to the next of a list of
+    sizes; with ``(64, value)`` to pad with another value than 0) and cuts results back, for modes that need fixed sizes. That it is safe, since what
+    is padded is masked, is the caller's word.
     """
-    settings, rest = _oxytorch.split_options(dict(options or {}))
-    check_options(mode, rest)
+    check_options(mode, _split(options)[1])
     if backend != "oxytorch":
         raise ValueError(f"oxytorch.compile has one backend, 'oxytorch', not {backend!r}; torch.compile takes others")
     if dynamic not in (None, True, False):
@@ -86,7 +90,7 @@ def compile(
     if disable or _is_disabled():
         return model
 
-    static = dict(settings).get("assume_static_by_default", config.assume_static_by_default)
+    static = dict(_split(options)[0]).get("assume_static_by_default", config.assume_static_by_default)
     if dynamic is None and not static:
         dynamic = True
     capture = _capturer(fullgraph, dynamic, mode, options, shapes)
@@ -133,13 +137,22 @@ def _capturer(
     options: Mapping[str, Any] | None,
     shapes: Mapping[str, Mapping[int, Any]] | None = None,
 ) -> Callable[..., Callable[..., Any]]:
-    settings, rest = _oxytorch.split_options(dict(options or {}))
+    settings, rest, pad_to = _split(options)
     check_options(mode, rest)
 
-    def capture(function: Callable[..., Any]) -> Callable[..., Any]:
+    def capture(function: Callable[..., Any], shapes: Any = shapes) -> Callable[..., Any]:
         captured = _oxytorch.capture(
             function, fullgraph=fullgraph, mode=mode, options=rest, settings=settings, dynamic=dynamic, shapes=shapes
         )
         return _reset.remember(captured)
 
+    if pad_to is not None:
+        return lambda function: padded(function, pad_to, shapes, capture)
     return capture
+
+
+def _split(options: Mapping[str, Any] | None) -> tuple[list[tuple[str, int]], dict[str, Any], Any]:
+    """Settings of capture, what the compiler takes as an option, and ``pad_to``."""
+    options = dict(options or {})
+    pad_to = options.pop("pad_to", None)
+    return *_oxytorch.split_options(options), pad_to

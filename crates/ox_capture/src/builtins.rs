@@ -55,6 +55,8 @@ pub enum Known {
     Grouped,
     /// `torch.optim`'s way to the value of a step counter.
     Value,
+    /// How a size is made of another.
+    SizeOf,
     /// Does nothing that matters.
     Nothing,
     /// Gives the same object for the same name.
@@ -143,6 +145,7 @@ const KNOWN: &[(&str, &str, Known)] = &[
     ("copy", "deepcopy", Known::Copy),
     ("torch._C", "_cuda_isCurrentStreamCapturing", Known::State),
     ("torch._C", "_cuda_getDeviceCount", Known::State),
+    ("oxytorch._oxytorch", "size_relation", Known::SizeOf),
     ("torch.compiler", "is_compiling", Known::Yes),
     ("torch.compiler", "is_dynamo_compiling", Known::Yes),
     ("torch._utils", "is_compiling", Known::Yes),

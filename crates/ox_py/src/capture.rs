@@ -18,6 +18,13 @@ use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
 use std::sync::Arc;
 
+/// How a size is made of another, while a program is captured: 1 if it is that size, 2 if that size is a part of it, 0 if not. 3 where that cannot
+/// be told, as in a program that runs as it is.
+#[pyfunction]
+pub fn size_relation(_size: &Bound<'_, PyAny>, _of: &Bound<'_, PyAny>) -> i64 {
+    3
+}
+
 /// Captures a function: the result is called in its place.
 #[pyfunction]
 #[pyo3(signature = (function, fullgraph=false, mode=None, options=None, settings=None, dynamic=None, shapes=None))]

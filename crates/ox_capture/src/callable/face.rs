@@ -68,6 +68,11 @@ impl Captured {
         Ok(dict)
     }
 
+    /// Sizes of arguments that some trace needs to be equal.
+    fn equal_sizes(&self) -> Vec<(String, String)> {
+        explain::equal_sizes(&self.0.tree())
+    }
+
     /// Everything that is known of the traces, for `oxytorch.explain`.
     fn report<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         let inner = &self.0;

@@ -33,6 +33,8 @@ pub struct Sizing {
     shapes: FxHashMap<usize, Vec<Sym>>,
     /// Variables by what they are now and may be: equal sizes are taken for one until a call says otherwise.
     shared: FxHashMap<(i64, i64, i64), Var>,
+    /// Variables that the checks of this segment bind.
+    bound_here: rustc_hash::FxHashSet<Var>,
     /// Facts that stand in the checks already.
     facts: rustc_hash::FxHashSet<Fact>,
     /// Variables whose dimensions the user has marked, with their places.
@@ -68,6 +70,7 @@ impl Sizing {
         self.integers.clear();
         self.shared.clear();
         self.facts.clear();
+        self.bound_here.clear();
     }
 }
 
@@ -141,6 +144,7 @@ impl Recording {
             return Size::Same(var);
         }
         let var = Var::size(self.tree.next_variable(), lo, hi, 1);
+        self.sizing.bound_here.insert(var.clone());
         self.sizing.hints.insert(var.clone(), size);
         self.tree.sources.change(|sources| sources.name_variable(var.id(), format!("{place}.shape[{dim}]")));
         if strict {
@@ -164,6 +168,11 @@ impl Recording {
             Source::Expr(sym) => Some(sym.clone()),
             _ => None,
         }
+    }
+
+    /// Whether its variables are bound by this segment's own checks.
+    pub fn is_of_this_segment(&self, sym: &Sym) -> bool {
+        sym.vars().iter().all(|var| self.sizing.bound_here.contains(var))
     }
 
     /// A number with the expression that it is the value of.

@@ -16,6 +16,18 @@ impl Vm {
         source.is_some_and(|(source, rec)| rec.expr_of(source).is_some())
     }
 
+    /// 1 if a size is another one itself, whatever that is; 2 if it is made of it in another way; otherwise 0. 3 if that cannot be told: the
+    /// other one is of a part before this. Nothing is relied on.
+    pub fn size_relation(&self, size: &Val, of: &Val) -> i64 {
+        let sym = |value: &Val| self.rec.as_ref().zip(value.free).and_then(|(rec, source)| rec.expr_of(source));
+        let Some(of) = sym(of).filter(|of| self.rec.as_ref().is_some_and(|rec| rec.is_of_this_segment(of))) else { return 3 };
+        match sym(size) {
+            Some(size) if size == of => 1,
+            Some(size) if of.vars().iter().any(|var| size.contains(var)) => 2,
+            _ => 0,
+        }
+    }
+
     /// The object, its value relied on unless that is an expression of sizes, or has some inside.
     pub fn settled_but_sizes(&mut self, value: &Val) -> Obj {
         if self.is_size(value) {

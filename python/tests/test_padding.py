@@ -1,0 +1,136 @@
+"""`options={"pad_to": ...}`: arguments padded to buckets, results cut where the graph's sizes say so."""
+
+import collections
+import sys
+
+import pytest
+import torch
+import torch.nn as nn
+
+import oxytorch
+from compare import assert_same
+
+
+def compiled(function, **pad_to):
+    return oxytorch.compile(function, options={"pad_to": pad_to})
+
+
+def masked(ids, mask=None, *, scale=1.0):
+    # 8 is a bucket as well: only the graph can tell the two apart.
+    hot = nn.functional.one_hot(ids % 8, 8).float() * scale
+    if mask is not None:
+        hot = hot * mask[..., None]
+    return {"hot": hot, "sum": hot.sum(1), "rest": [hot.transpose(1, 2), 3, None], "pair": (hot[..., 0], hot)}
+
+
+def test_results_are_cut_where_they_are_padded():
+    padded = compiled(masked, ids={1: 8}, mask={-1: 8})
+    for n in (3, 5, 8, 11, 1, 16, 0, 7):
+        ids, mask = torch.arange(2 * n).reshape(2, n), torch.ones(2, n)
+        for _ in range(2):
+            assert_same(padded(ids, mask), masked(ids, mask), strides=False)
+            assert_same(padded(ids, mask=mask, scale=2.0), masked(ids, mask, scale=2.0), strides=False)
+    # By place, by name, and with a number that changes.
+    assert padded.stats()["traced"] <= 3, padded.report()["recompiles"]
+
+
+def test_few_sizes_are_seen():
+    seen = set()
+
+    @torch.compiler.disable
+    def look(x):
+        seen.add(x.shape[0])
+
+    def function(x):
+        look(x)
+        return x.sum()
+
+    padded = compiled(function, x={0: [4, 16]})
+    for n in range(1, 17):
+        padded(torch.ones(n))
+    assert seen == {4, 16}
+
+
+def test_other_values():
+    def total(x):
+        return x.amax(), x + 1
+
+    padded = compiled(total, x={0: (4, -100.0)})
+    for n in (3, 6, 4):
+        x = -torch.arange(1.0, n + 1)
+        assert_same(padded(x), total(x))
+    flags = compiled(lambda m: (m.sum(), ~m), m={0: (4, True)})
+    total, inverted = flags(torch.zeros(6, dtype=torch.bool))
+    assert total == 2 and inverted.tolist() == [True] * 6
+
+
+Pair = collections.namedtuple("Pair", "left right")
+
+
+def test_modules_and_gradients():
+    class Net(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.layer = nn.Linear(4, 8)
+
+        def forward(self, x):
+            y = self.layer(x).relu()
+            return Pair(y.detach(), y * 2)
+
+    net = Net()
+    padded = oxytorch.compile(net, options={"pad_to": {"x": {0: 8}}})
+    for n in (3, 9, 8, 1):
+        x = torch.linspace(-1, 1, 4 * n).reshape(n, 4)
+        ours, theirs = x.clone().requires_grad_(), x.clone().requires_grad_()
+        got, want = padded(ours), net(theirs)
+        assert type(got) is Pair
+        assert_same(tuple(t.detach() for t in got), tuple(t.detach() for t in want))
+        grads = [torch.autograd.grad(result.right.pow(2).sum(), [*net.parameters(), x]) for result, x in ((got, ours), (want, theirs))]
+        assert_same(*grads)
+
+
+def test_sizes_that_must_be_equal():
+    padded = compiled(masked, ids={1: 8}, mask={1: 8})
+    padded(torch.zeros(2, 3, dtype=torch.long), torch.ones(2, 3))
+    with pytest.raises(ValueError, match="mask and dimension 1 of ids must be equal"):
+        padded(torch.zeros(2, 3, dtype=torch.long), torch.ones(2, 5))
+
+
+@pytest.mark.parametrize(
+    "pad_to, error, text",
+    [
+        ({"idz": {1: 8}}, ValueError, "no parameter 'idz'; there are ids, mask, scale"),
+        ({"ids": 8}, TypeError, "ids needs a dict of its dimensions"),
+        ([8], TypeError, "a dict of parameters' names"),
+        ({"ids": {"1": 8}}, TypeError, "ids, dimension 1: a dimension is a number"),
+        ({"ids": {1: 1}}, ValueError, "a bucket is 2 or more, not 1"),
+        ({"ids": {1: []}}, TypeError, "takes a multiple, a list of sizes"),
+        ({"ids": {1: 8.0}}, TypeError, "takes a multiple, a list of sizes"),
+        ({"ids": {1: (8, "x")}}, TypeError, "padded with 'x', which is no number"),
+    ],
+)
+def test_refused_at_once(pad_to, error, text):
+    with pytest.raises(error, match=text):
+        oxytorch.compile(masked, options={"pad_to": pad_to})
+
+
+def broken(x):
+    y = x * 2
+    sys.getswitchinterval()
+    return y + 1
+
+
+@pytest.mark.parametrize(
+    "function, dims, shape, text",
+    [
+        (lambda x: x + 1, {4: 8}, (2, 3), "x has 2 dimensions; there is no dimension 4"),
+        (lambda x: x + 1, {1: [4, 8]}, (2, 9), "dimension 1 of x is 9, above its largest bucket, 8"),
+        (lambda x: x.flatten(), {1: 8}, (2, 9), "dimension 0 of a result, 32, is made of dimension 1 of x"),
+        (lambda x: torch.cat([x, x], 1), {1: 8}, (2, 9), "dimension 1 of a result, 32, is made of dimension 1 of x"),
+        (lambda x: x.reshape(2, 8), {1: 8}, (2, 7), "the program needs it to be 8"),
+        (broken, {1: 8}, (2, 7), "the function is no single graph"),
+    ],
+)
+def test_refused_in_a_call(function, dims, shape, text):
+    with pytest.raises(ValueError, match=text):
+        compiled(function, x=dims)(torch.zeros(shape))
