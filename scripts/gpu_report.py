@@ -6,13 +6,16 @@
 Writes gpu.md and gpu.json into `--out` (docs/, unless told otherwise). Parts: `cases` (programs against eager), `ops` (torch's OpInfo database on CUDA),
 `gradients` (small training programs against eager: `gpu_training.py`),
 `bandwidth` (kernels over 1 GB against a copy), `models` and `train` (the workloads of benches/ in bf16: inference; forward, backward, AdamW),
-`modes` (inference with recorded graphs, next to torch.compile's). A run is `who` or `who:mode`.
+`modes` (inference with recorded graphs, next to torch.compile's). A run is `who` or `who:mode`. With `--together` all runs of a part compile at
+the same time and are measured one by one when all are ready: minutes become one, but the times of first calls say nothing.
 """
 
 from __future__ import annotations
 
 import argparse
 import collections
+import contextlib
+import fcntl
 import functools
 import itertools
 import json
@@ -22,6 +25,7 @@ import pathlib
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 import traceback
 import warnings
@@ -246,6 +250,44 @@ def run_bandwidth(result):
 # The workloads.
 
 
+class Turns:
+    """For processes that compile at the same time and are measured one by one."""
+
+    def __init__(self, context, count):
+        self.ready, self.has_come = context.Barrier(count), False
+
+    def come(self):
+        """Whoever fails must not keep the others waiting; whoever died does so no longer than this."""
+        if not self.has_come:
+            self.has_come = True
+            with contextlib.suppress(threading.BrokenBarrierError):
+                self.ready.wait(LONGEST)
+
+    @contextlib.contextmanager
+    def alone(self):
+        self.come()
+        # A lock that goes with the process that holds it.
+        with open(__file__) as file:
+            fcntl.flock(file, fcntl.LOCK_EX)
+            yield
+
+
+def serve_together(names, runs, iters, train):
+    torch.set_num_threads(1)
+    import zoo  # before the processes are forked
+
+    forking = multiprocessing.get_context("fork")
+    jobs = list(itertools.product(names, runs))
+    turns = Turns(forking, len(jobs))
+    children = [forking.Process(target=model_process, args=(name, None, run, mode, iters, train, turns)) for name, (run, mode) in jobs]
+    for child in children:
+        child.start()
+    for (name, (run, mode)), child in zip(jobs, children):
+        child.join()
+        if child.exitcode != 0:
+            print("RESULT " + json.dumps(dict(model=name, run=run, mode=mode, failed=f"exit {child.exitcode}")), flush=True)
+
+
 def serve_models(names, runs, iters, train):
     """A process of its own for each run, forked from this one, which has imported the libraries and built the model."""
     import zoo
@@ -267,19 +309,22 @@ def serve_models(names, runs, iters, train):
                 print("RESULT " + json.dumps(dict(model=name, run=run, mode=mode, failed=why)), flush=True)
 
 
-def model_process(name, work, run, mode, iters, train):
+def model_process(name, work, run, mode, iters, train, turns=None):
     import zoo
 
+    alone = turns.alone if turns else contextlib.nullcontext
     with tempfile.TemporaryDirectory() as cache:
         os.environ |= dict(TORCHINDUCTOR_CACHE_DIR=cache, TORCHINDUCTOR_FX_GRAPH_CACHE="0", TORCHINDUCTOR_AUTOGRAD_CACHE="0")
         try:
-            row = measure_model(work or zoo.build(name, torch.float32, GPU_SIZES), run, mode or None, iters, train)
+            row = measure_model(work or zoo.build(name, torch.float32, GPU_SIZES), run, mode or None, iters, train, alone)
         except Exception:
             row = dict(model=name, run=run, mode=mode, failed=traceback.format_exc()[-1500:])
+            if turns:
+                turns.come()
     print("RESULT " + json.dumps(row, default=str), flush=True)
 
 
-def measure_model(work, run, mode, iters, train):
+def measure_model(work, run, mode, iters, train, alone):
     import measure
     import zoo
 
@@ -298,6 +343,14 @@ def measure_model(work, run, mode, iters, train):
     for _ in range(10 if mode else 3):
         work.run(model)
     torch.cuda.synchronize()
+    with alone():
+        return dict(model=name, run=run, mode=mode or "default", cold_s=cold) | steady(work, model, run, iters, train, first)
+
+
+def steady(work, model, run, iters, train, first):
+    torch.cuda.empty_cache()
+    work.run(model)
+    torch.cuda.synchronize()
     torch.cuda.reset_peak_memory_stats()
     times, calls = [], []
     for _ in range(iters):
@@ -307,8 +360,9 @@ def measure_model(work, run, mode, iters, train):
         calls.append(time.perf_counter() - start)
         torch.cuda.synchronize()
         times.append(time.perf_counter() - start)
-    row = dict(model=name, run=run, mode=mode or "default", cold_s=cold, ms=1e3 * sorted(times)[iters // 2], cpu_ms=1e3 * sorted(calls)[iters // 2])
-    row["peak_mb"] = torch.cuda.max_memory_allocated() / 1e6
+    row = dict(ms=1e3 * sorted(times)[iters // 2], cpu_ms=1e3 * sorted(calls)[iters // 2])
+    # What torch's allocator holds for recorded graphs counts as reserved only.
+    row |= dict(peak_mb=torch.cuda.max_memory_allocated() / 1e6, reserved_mb=torch.cuda.max_memory_reserved() / 1e6)
     if run != "eager":
         expected, exact = (r.float().cpu() for r in references(work, train))
         row["error"], row["eagers_error"] = distance(first, exact), distance(expected, exact)
@@ -348,7 +402,7 @@ def distance(a, exact):
 
 def run_models(result, given, part):
     runs = MODE_RUNS if part == "modes" else given.runs
-    command = [sys.executable, __file__, "--serve", given.models, runs, "--iters", str(given.iters)] + ["--train"] * (part == "train")
+    command = [sys.executable, __file__, "--serve", given.models, runs, "--iters", str(given.iters)] + ["--train"] * (part == "train") + ["--together"] * given.together
     rows = result[part] = []
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as server:
         for line in server.stdout:
@@ -358,14 +412,14 @@ def run_models(result, given, part):
     if server.returncode != 0:
         rows.append(dict(model="(the rest)", run="", mode="", failed=f"the process that builds the models ended with {server.returncode}"))
     eager = {row["model"]: row["ms"] for row in rows if row["run"] == "eager" and "ms" in row}
-    print(f"\n{'model':10} {'run':9} {'mode':16} {'cold s':>7} {'ms':>8} {'cpu ms':>7} {'x eager':>7} {'peak MB':>8} {'error':>9} {'eager':>9}")
+    print(f"\n{'model':10} {'run':9} {'mode':16} {'cold s':>7} {'ms':>8} {'cpu ms':>7} {'x eager':>7} {'peak MB':>8} {'reserved':>8} {'error':>9} {'eager':>9}")
     for row in rows:
         if "ms" not in row:
             print(f"{row['model']:10} {row['run']:9} {row.get('failed', '')[-200:]}")
             continue
         times = eager.get(row["model"], float("nan")) / row["ms"]
         errors = f"{row['error']:9.2e} {row['eagers_error']:9.2e}" if "error" in row else ""
-        print(f"{row['model']:10} {row['run']:9} {row['mode']:16} {row['cold_s']:7.2f} {row['ms']:8.3f} {row['cpu_ms']:7.3f} {times:7.2f} {row['peak_mb']:8.0f} {errors}")
+        print(f"{row['model']:10} {row['run']:9} {row['mode']:16} {row['cold_s']:7.2f} {row['ms']:8.3f} {row['cpu_ms']:7.3f} {times:7.2f} {row['peak_mb']:8.0f} {row['reserved_mb']:8.0f} {errors}")
 
 
 def speed(row, run):
@@ -388,10 +442,10 @@ def write(result, out):
             lines.append(f"| {r['name']} | {speed(r, 'eager')} | {speed(r, 'inductor')} | {speed(r, 'ours')} | {r['of_copy']:.0%} |")
         lines.append("")
     for part in [part for part in MODEL_PARTS if part in result]:
-        lines += ["", f"| {MODEL_PARTS[part]} (bf16) | run | first call s | ms | CPU ms | peak MB | error (eager's) |", "|---|---|---|---|---|---|---|"]
+        lines += ["", f"| {MODEL_PARTS[part]} (bf16) | run | first call s | ms | CPU ms | peak MB | reserved MB | error (eager's) |", "|---|---|---|---|---|---|---|---|"]
         for r in result[part]:
             errors = f"{r['error']:.1e} ({r['eagers_error']:.1e})" if "error" in r else ""
-            cells = [f"{r['cold_s']:.2f}", f"{r['ms']:.2f}", f"{r['cpu_ms']:.2f}", f"{r['peak_mb']:.0f}", errors] if "ms" in r else ["failed"]
+            cells = [f"{r['cold_s']:.2f}", f"{r['ms']:.2f}", f"{r['cpu_ms']:.2f}", f"{r['peak_mb']:.0f}", f"{r['reserved_mb']:.0f}", errors] if "ms" in r else ["failed"]
             lines.append(f"| {r['model']} | {r['run']} {r['mode']} | {' | '.join(cells)} |")
     (out / "gpu.md").write_text("\n".join(lines) + "\n")
 
@@ -408,6 +462,7 @@ def arguments():
     parser.add_argument("--shard")
     parser.add_argument("--serve", nargs=2)
     parser.add_argument("--train", action="store_true")
+    parser.add_argument("--together", action="store_true")
     return parser.parse_args()
 
 
@@ -419,7 +474,8 @@ def main():
         return ops_shard(shard, shards, given.samples)
     if given.serve:
         names, runs = (listed.split(",") for listed in given.serve)
-        return serve_models(names, [run.partition(":")[::2] for run in runs], given.iters, given.train)
+        serve = serve_together if given.together else serve_models
+        return serve(names, [run.partition(":")[::2] for run in runs], given.iters, given.train)
     if not torch.cuda.is_available():
         return print("there is no GPU here")
     result = dict(gpu=torch.cuda.get_device_name(), command=["python", *sys.argv])

@@ -6,7 +6,7 @@ use ox_ir::{Plan, Sym};
 use ox_optimise::{FreeBias, OptimiseOptions};
 use ox_schedule::{ScheduleOptions, Target};
 
-const OPTIONS: Options = Options { arch: 90, ordered: false, multiprocessors: 132 };
+const OPTIONS: Options = Options { arch: 90, ordered: false, multiprocessors: 132, careful: false };
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let text = std::io::read_to_string(std::io::stdin())?;

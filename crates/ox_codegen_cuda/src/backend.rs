@@ -17,6 +17,8 @@ pub struct Options {
     pub ordered: bool,
     /// How many the GPU has to keep busy.
     pub multiprocessors: u32,
+    /// Buffers may begin anywhere. Otherwise `GpuKernel::aligned` says where they must: that is shorter by far, and holds for almost all.
+    pub careful: bool,
 }
 
 pub struct Backend {
@@ -71,6 +73,7 @@ fn loadable(source: &Source, image: Arc<[u8]>) -> GpuKernel {
         points_per_block: source.points_per_block,
         points: source.points.clone(),
         shared_bytes: source.shared_bytes,
+        aligned: source.aligned.clone(),
     }
 }
 

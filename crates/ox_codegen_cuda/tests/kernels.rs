@@ -174,7 +174,7 @@ fn families_mean_what_the_interpreter_says() {
     }
     let kernels: Vec<Kernel> =
         CASES.iter().map(|case| Kernel::parse(case.0).unwrap_or_else(|e| panic!("{e:?}\n{}", case.0))).collect();
-    let options = Options { arch: 90, ordered: false, multiprocessors: 0 };
+    let options = Options { arch: 90, ordered: false, multiprocessors: 0, careful: false };
     let sources: Vec<Source> =
         kernels.iter().enumerate().map(|(n, kernel)| emit(kernel, &format!("k{n}"), &options).unwrap()).collect();
     let emulator = Emulator::new("families", &sources);
@@ -202,7 +202,7 @@ fn logsumexp_of_infinities() {
     const LENGTH: usize = 9008;
     let case = CASES.iter().find(|case| case.0.contains("wide_logsumexp")).unwrap();
     let kernel = Kernel::parse(&case.0.replace("i0 < 3", "i0 < 5")).unwrap();
-    let source = emit(&kernel, "k", &Options { arch: 90, ordered: false, multiprocessors: 0 }).unwrap();
+    let source = emit(&kernel, "k", &Options { arch: 90, ordered: false, multiprocessors: 0, careful: false }).unwrap();
     assert!(source.text.contains("max_sum_of"), "{}", source.text);
     let number = |n: usize| match (n / LENGTH, n % LENGTH) {
         (0, _) => f64::NEG_INFINITY,

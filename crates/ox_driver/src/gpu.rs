@@ -4,7 +4,7 @@ use crate::cache::Key;
 use crate::pipeline::{CompileError, codegen_error};
 use ox_codegen_cuda::{Backend, Options};
 use ox_ir::{CodegenError, Kernel};
-use ox_runtime::{GpuFunction, Properties, RunError};
+use ox_runtime::{Careful, GpuFunction, Properties, RunError};
 use rustc_hash::FxHashMap;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
@@ -27,7 +27,7 @@ pub(crate) fn options(device: u8, ordered: bool) -> Result<Options, CompileError
     if arch < 75 {
         return Err(CompileError::Unsupported(format!("a GPU of compute capability {}.{}", arch / 10, arch % 10)));
     }
-    Ok(Options { arch, multiprocessors, ordered })
+    Ok(Options { arch, multiprocessors, ordered, careful: false })
 }
 
 /// The kernels in order, and how many of them had to be compiled.
@@ -44,7 +44,7 @@ pub(crate) fn load(kernels: &[Kernel], options: Options, threads: usize) -> Resu
         if wanted.is_empty() { Vec::new() } else { backend()?.compile(&wanted, options, threads).map_err(codegen_error)? };
     let mut keys: Vec<Option<(Key, Options)>> = keys.into_iter().map(Some).collect();
     for (n, kernel) in missing.iter().zip(fresh) {
-        let function = GpuFunction::load(kernel).map_err(run_error)?;
+        let function = GpuFunction::load(kernel, careful(&kernels[*n], options)).map_err(run_error)?;
         found[*n] = Some(function.clone());
         let mut known = cache.lock().unwrap_or_else(PoisonError::into_inner);
         if known.len() >= MOST_KEPT {
@@ -53,6 +53,17 @@ pub(crate) fn load(kernels: &[Kernel], options: Options, threads: usize) -> Resu
         known.insert(keys[*n].take().expect("each is missing once"), function);
     }
     Ok((found.into_iter().map(|kernel| kernel.expect("found or compiled")).collect(), missing.len()))
+}
+
+/// The same kernel for buffers that begin anywhere, compiled when such a buffer comes.
+fn careful(kernel: &Kernel, options: Options) -> Careful {
+    let (kernel, options) = (kernel.clone(), Options { careful: true, ..options });
+    let bug = |error: &dyn std::fmt::Display| RunError::bug(error.to_string());
+    Box::new(move || {
+        let backend = backend().map_err(|error| bug(&error))?;
+        let compiled = backend.compile(std::slice::from_ref(&kernel), options, 1).map_err(|error| bug(&error))?;
+        Ok(compiled.into_iter().next().expect("one for one"))
+    })
 }
 
 /// The kernel as a person may read it.

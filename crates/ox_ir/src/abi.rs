@@ -32,4 +32,6 @@ pub struct GpuKernel {
     pub points: Sym,
     /// Dynamic shared memory.
     pub shared_bytes: u32,
+    /// Arguments that must lie at a multiple of so many bytes.
+    pub aligned: Vec<(usize, usize)>,
 }

@@ -18,7 +18,7 @@ mod tensor;
 pub use calls::library::{HostCalls, NoHost};
 pub use calls::pack::{Packable, packable};
 pub use calls::schema::{Schema, supports};
-pub use cuda::{GpuFunction, Properties, properties};
+pub use cuda::{Careful, GpuFunction, Properties, properties};
 pub use error::{Exception, RunError};
 pub use exec::known::Known;
 pub use exec::{Executable, Input, Kernels, LoadedFn, free_idle_arenas, idle_arena_bytes};

@@ -36,6 +36,7 @@ pub struct Source {
     pub points_per_block: i64,
     pub points: Sym,
     pub shared_bytes: u32,
+    pub aligned: Vec<(usize, usize)>,
 }
 
 /// Where scratch memory lies.
@@ -54,6 +55,8 @@ pub(crate) struct Emitter<'k> {
     g: Geometry,
     /// Writes that combine may meet: they must be atomic.
     atomic: bool,
+    /// Buffers may begin anywhere.
+    careful: bool,
     /// All that the kernel computes in f32 is rounded to 16 bits in the end.
     is_quick: bool,
     scratch: FxHashMap<u32, Scratch>,
@@ -92,7 +95,8 @@ pub fn emit(kernel: &Kernel, symbol: &str, options: &Options) -> Result<Source, 
     let kernel = flat.as_ref().unwrap_or(kernel);
     let joined = if options.ordered { None } else { joined(kernel) };
     let kernel = joined.as_ref().unwrap_or(kernel);
-    Emitter::new(kernel, geometry::choose(kernel, scatters, options.multiprocessors), atomic)?.source(symbol)
+    let geometry = geometry::choose(kernel, scatters, options.multiprocessors);
+    Emitter::new(kernel, geometry, atomic, options.careful)?.source(symbol)
 }
 
 /// Whether a loop writes to places that it may write to again.
@@ -107,11 +111,12 @@ fn is_scatter(kernel: &Kernel) -> bool {
 }
 
 impl<'k> Emitter<'k> {
-    fn new(kernel: &'k Kernel, g: Geometry, atomic: bool) -> Result<Emitter<'k>, CodegenError> {
+    fn new(kernel: &'k Kernel, g: Geometry, atomic: bool, careful: bool) -> Result<Emitter<'k>, CodegenError> {
         let mut emitter = Emitter {
             kernel,
             g,
             atomic,
+            careful,
             is_quick: quick::is_quick(kernel),
             scratch: FxHashMap::default(),
             shared_bytes: 0,

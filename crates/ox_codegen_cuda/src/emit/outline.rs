@@ -44,6 +44,7 @@ impl Emitter<'_> {
             points_per_block: self.g.points_per_block(),
             points: self.g.points(kernel),
             shared_bytes: self.shared_bytes as u32,
+            aligned: if self.careful { Vec::new() } else { self.aligned().map(|(place, _, bytes)| (place, bytes)).collect() },
             text: self.text,
         })
     }
@@ -153,15 +154,18 @@ impl Emitter<'_> {
 
     /// Vectors are moved whole only if the buffer begins where they may: torch's views can begin anywhere.
     fn alignments(&mut self) {
-        if self.g.lanes == 1 {
-            return;
+        let aligned: Vec<(usize, usize, usize)> = self.aligned().collect();
+        for (_, n, bytes) in aligned {
+            let is_known = if self.careful { format!("is_aligned(b{n}, {bytes})") } else { "true".into() };
+            self.line(format!("const bool whole{n} = {is_known};"));
         }
-        for (n, param) in self.kernel.bufs.iter().enumerate() {
-            if !matches!(param.role, BufRole::Scratch(_)) && self.moves_packs(n as u32) {
-                let bytes = (self.g.lanes * param.dtype.size() as i64).min(16);
-                self.line(format!("const bool whole{n} = is_aligned(b{n}, {bytes});"));
-            }
-        }
+    }
+
+    /// Buffers that are moved in vectors: which argument, which buffer, how many bytes.
+    fn aligned(&self) -> impl Iterator<Item = (usize, usize, usize)> {
+        let params = self.kernel.bufs.iter().enumerate().filter(|(_, param)| !matches!(param.role, BufRole::Scratch(_)));
+        let moved = params.enumerate().filter(|(_, (n, _))| self.g.lanes > 1 && self.moves_packs(*n as u32));
+        moved.map(|(place, (n, param))| (place, n, (self.g.lanes as usize * param.dtype.size()).min(16)))
     }
 
     fn memory(&mut self) {

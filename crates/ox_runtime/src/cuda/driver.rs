@@ -129,10 +129,16 @@ struct Image {
 // SAFETY: handles of the driver may be used from any thread.
 unsafe impl Send for Image {}
 
+/// Makes the same kernel for arguments that lie anywhere.
+pub type Careful = Box<dyn Fn() -> Result<GpuKernel, RunError> + Send + Sync>;
+
 /// A kernel that can be launched on any GPU of its architecture.
 pub struct GpuFunction {
     pub kernel: GpuKernel,
     handle: Handle,
+    careful: Careful,
+    /// What `careful` has made: few programs ever need it.
+    made: Mutex<Option<Arc<GpuFunction>>>,
 }
 
 // SAFETY: as above.
@@ -140,12 +146,12 @@ unsafe impl Send for GpuFunction {}
 unsafe impl Sync for GpuFunction {}
 
 impl GpuFunction {
-    pub fn load(kernel: GpuKernel) -> Result<Arc<GpuFunction>, RunError> {
+    pub fn load(kernel: GpuKernel, careful: Careful) -> Result<Arc<GpuFunction>, RunError> {
         let driver = driver()?;
         let library = driver.share_image(&kernel)?;
         let name = CString::new(kernel.symbol.as_str()).map_err(|_| RunError::bug("a symbol with a NUL"))?;
         let mut handle = null_mut();
-        let mut function = GpuFunction { kernel, handle };
+        let mut function = GpuFunction { kernel, handle, careful, made: Mutex::default() };
         // SAFETY: a loaded library; the name ends in NUL.
         driver.check(unsafe { (driver.find_kernel)(&mut handle, library, name.as_ptr()) }, &function.kernel.symbol)?;
         function.handle = handle;
@@ -165,6 +171,19 @@ impl GpuFunction {
                 driver.check((driver.set_attribute)(DYNAMIC_SHARED, bytes, self.handle, device), &self.kernel.symbol)
             })
         }
+    }
+
+    /// The kernel for these arguments, if it must be another one.
+    pub(crate) fn other_for(&self, args: &[*mut u8]) -> Result<Option<Arc<GpuFunction>>, RunError> {
+        if self.kernel.aligned.iter().all(|(place, bytes)| args[*place] as usize % bytes == 0) {
+            return Ok(None);
+        }
+        let mut made = self.made.lock().unwrap_or_else(PoisonError::into_inner);
+        if made.is_none() {
+            let never = || Err(RunError::bug("a careful kernel takes all arguments"));
+            *made = Some(GpuFunction::load((self.careful)()?, Box::new(never))?);
+        }
+        Ok(made.clone())
     }
 
     /// Starts the kernel behind what the stream has to do already.
