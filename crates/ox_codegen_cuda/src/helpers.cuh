@@ -242,6 +242,29 @@ template <int N, typename T> __device__ inline void store_pack(T* to, const Pack
   for (int n = 0; n < N; ++n) to[n] = pack.at[n];
 }
 
+//@ bf16_at pack_bf16
+// Words of two, as they lie in registers: elements of 16 bits would be cut out and put together one by one.
+template <int N> __device__ inline float bf16_at(const Pack<unsigned short, N>& pack, int n) {
+  if constexpr (N % 2 == 0) {
+    const unsigned both = reinterpret_cast<const unsigned*>(&pack)[n / 2];
+    return __uint_as_float(n % 2 != 0 ? both & 0xffff0000u : both << 16);
+  }
+  return from_bf16(pack.at[n]);
+}
+template <int N> __device__ inline Pack<unsigned short, N> pack_bf16(const float (&from)[N]) {
+  Pack<unsigned short, N> pack;
+#if __CUDA_ARCH__ >= 800
+#pragma unroll
+  for (int n = 0; n + 1 < N; n += 2) {
+    asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(reinterpret_cast<unsigned*>(&pack)[n / 2]) : "f"(from[n + 1]), "f"(from[n]));
+  }
+#else
+#pragma unroll
+  for (int n = 0; n < N; ++n) pack.at[n] = bf16_bits(round_bf16(from[n]));
+#endif
+  return pack;
+}
+
 //@ keep_packed
 /// Adds what is zero, unknown to the compilers: what follows is computed from the pack again, and the pack is all that stays in registers.
 template <typename T, int N> __device__ inline void keep_packed(Pack<T, N>& pack, const Report* report) {

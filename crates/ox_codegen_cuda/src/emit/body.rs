@@ -232,10 +232,10 @@ impl Emitter<'_> {
                     _ => self.line(format!("const auto q{} = {text};", val.0)),
                 }
             }
-            Inst::Store { buf, .. } => {
-                let ty = stored(kernel.bufs[*buf as usize].dtype);
-                self.line(format!("Pack<{ty}, {lanes}> q{};", val.0));
-            }
+            Inst::Store { buf, .. } => match kernel.bufs[*buf as usize].dtype {
+                DType::BF16 => self.line(format!("float f{}[{lanes}];", val.0)),
+                dtype => self.line(format!("Pack<{}, {lanes}> q{};", stored(dtype), val.0)),
+            },
             _ => unreachable!("only loads and stores move packs"),
         }
         Ok(())
@@ -244,11 +244,15 @@ impl Emitter<'_> {
     fn store_pack(&mut self, val: Val) -> Result<(), CodegenError> {
         if let Inst::Store { buf, index, combine, .. } = &self.kernel.inst(val).inst {
             let guard = self.guard();
+            let pack = match self.kernel.bufs[*buf as usize].dtype {
+                DType::BF16 => format!("pack_bf16(f{})", val.0),
+                _ => format!("q{}", val.0),
+            };
             let store = match self.adds_packs(*buf, *combine) {
                 true => format!("atomic_pack_{}", self.kernel.bufs[*buf as usize].dtype),
                 false => "store_pack".into(),
             };
-            self.line(format!("{guard}{store}(b{buf} + {}, q{}, whole{buf});", index::factor(index), val.0));
+            self.line(format!("{guard}{store}(b{buf} + {}, {pack}, whole{buf});", index::factor(index)));
         }
         Ok(())
     }

@@ -31,12 +31,16 @@ impl Emitter<'_> {
         if let Some(place) = self.scratch_place(buf, index, item) {
             return Ok(self.masked(ctype::convert(&place, memory, dtype), index, mask, dtype));
         }
-        let element = match (self.cache.load(val), item) {
-            (Some(Cached::Fill(slot) | Cached::Use(slot)), Some(k)) => format!("c{slot}[{k}].at[{lane}]"),
-            _ if self.packs.contains(&val) => format!("q{}.at[{lane}]", val.0),
-            _ => format!("b{buf}[{}]", index::text(index)),
+        let pack = match (self.cache.load(val), item) {
+            (Some(Cached::Fill(slot) | Cached::Use(slot)), Some(k)) => Some(format!("c{slot}[{k}]")),
+            _ => self.packs.contains(&val).then(|| format!("q{}", val.0)),
         };
-        let value = ctype::convert(&from_memory(&element, memory), memory, dtype);
+        let element = match pack {
+            Some(pack) if memory == DType::BF16 => format!("bf16_at({pack}, {lane})"),
+            Some(pack) => from_memory(&format!("{pack}.at[{lane}]"), memory),
+            None => from_memory(&format!("b{buf}[{}]", index::text(index)), memory),
+        };
+        let value = ctype::convert(&element, memory, dtype);
         Ok(self.masked(value, index, mask, dtype))
     }
 
@@ -77,6 +81,10 @@ impl Emitter<'_> {
         item: Option<&str>,
     ) -> Result<(), CodegenError> {
         let memory = self.buffer_dtype(buf)?;
+        if self.packs.contains(&val) && memory == DType::BF16 {
+            self.line(format!("f{}[l] = {};", val.0, self.unrounded(value)));
+            return Ok(());
+        }
         let value = ctype::convert(&self.value(value), self.dtype(value), memory);
         if let Some(place) = self.scratch_place(buf, index, item) {
             self.line(format!("{place} = {value};"));
@@ -93,6 +101,14 @@ impl Emitter<'_> {
         let text = self.write(buf, index, &value, combine, memory)?;
         self.line(format!("{guard}{text}"));
         Ok(())
+    }
+
+    /// A value that is going to be rounded to bf16, as it was before it was rounded to that.
+    fn unrounded(&self, value: Val) -> String {
+        match self.kernel.inst(value).inst {
+            Inst::Cast(arg) if self.dtype(arg) == DType::F32 && !self.carried.comes_from_elsewhere(value) => self.value(arg),
+            _ => ctype::convert(&self.value(value), self.dtype(value), DType::F32),
+        }
     }
 
     fn write(&self, buf: u32, index: &Sym, value: &str, combine: Combine, memory: DType) -> Result<String, CodegenError> {
