@@ -32,7 +32,8 @@ fn cases(ordered: bool, multiprocessors: u32) -> Vec<Case> {
         let options = ox_schedule::ScheduleOptions { target, ..Default::default() };
         let plan = ox_schedule::schedule(&optimised, &options).unwrap();
         let text = |(n, kernel): (usize, &Kernel)| {
-            emit(kernel, &format!("k{seed}_{n}"), &Options { arch: 90, ordered, multiprocessors, careful: seed % 8 == 7 }).unwrap()
+            emit(kernel, &format!("k{seed}_{n}"), &Options { arch: 90, ordered, multiprocessors, careful: seed % 8 == 7 })
+                .unwrap()
         };
         let sources = plan.kernels.iter().enumerate().map(text).collect();
         Case { seed, graph, plan, sources }

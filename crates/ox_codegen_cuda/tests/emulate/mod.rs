@@ -50,7 +50,7 @@ impl Emulator {
     pub fn run(&self, source: &Source, points: i64, bufs: &mut [&mut [u8]], sizes: &[i64]) -> Result<(), InterpretError> {
         let mut error = KernelError::default();
         // A kernel that asks for more than the interpreter's memory has works on memory of its own.
-        let is_aligned = |(place, bytes): &(usize, usize)| bufs[*place].as_ptr() as usize % bytes == 0;
+        let is_aligned = |(place, bytes): &(usize, usize)| (bufs[*place].as_ptr() as usize).is_multiple_of(*bytes);
         if !source.aligned.iter().all(is_aligned) {
             return self.run_aligned(source, points, bufs, sizes);
         }
@@ -75,7 +75,8 @@ impl Emulator {
     fn run_aligned(&self, source: &Source, points: i64, bufs: &mut [&mut [u8]], sizes: &[i64]) -> Result<(), InterpretError> {
         let mut memory: Vec<Vec<u128>> = bufs.iter().map(|b| vec![0; b.len() / 16 + 1]).collect();
         // SAFETY: as many bytes as were allocated, of a type without invalid values.
-        let bytes = |(m, b): (&mut Vec<u128>, &&mut [u8])| unsafe { std::slice::from_raw_parts_mut(m.as_mut_ptr().cast(), b.len()) };
+        let bytes =
+            |(m, b): (&mut Vec<u128>, &&mut [u8])| unsafe { std::slice::from_raw_parts_mut(m.as_mut_ptr().cast(), b.len()) };
         let mut copies: Vec<&mut [u8]> = memory.iter_mut().zip(bufs.iter()).map(bytes).collect();
         copies.iter_mut().zip(bufs.iter()).for_each(|(copy, b)| copy.copy_from_slice(b));
         let result = self.run(source, points, &mut copies, sizes);

@@ -175,7 +175,7 @@ impl GpuFunction {
 
     /// The kernel for these arguments, if it must be another one.
     pub(crate) fn other_for(&self, args: &[*mut u8]) -> Result<Option<Arc<GpuFunction>>, RunError> {
-        if self.kernel.aligned.iter().all(|(place, bytes)| args[*place] as usize % bytes == 0) {
+        if self.kernel.aligned.iter().all(|(place, bytes)| (args[*place] as usize).is_multiple_of(*bytes)) {
             return Ok(None);
         }
         let mut made = self.made.lock().unwrap_or_else(PoisonError::into_inner);

@@ -6,7 +6,7 @@ mod launch;
 mod report;
 mod torch;
 
-pub(crate) use driver::{Driver, Event, Stream, driver};
 pub use driver::{Careful, GpuFunction, Properties, properties};
+pub(crate) use driver::{Driver, Event, Stream, driver};
 pub(crate) use launch::GpuLaunch;
 pub(crate) use torch::{CudaGuard, cuda};
