@@ -299,7 +299,8 @@ impl Vm {
         let args = Args::positional(vec![object.clone(), key.clone(), value]);
         match self.record_torch(&setitem, &args)? {
             Ok(_) => nothing(),
-            Err(why) => self.opaque_now("setitem", &args.positional, &why).and_then(|_| nothing()),
+            Err(_) if self.rec.is_some() => self.store_for_real("operator.setitem", args.positional),
+            Err(_) => object.obj.bind().set_item(key.obj.bind(), args.positional[2].obj.bind()).and_then(|()| nothing()),
         }
     }
 
