@@ -59,6 +59,8 @@ pub struct OptimiseOptions {
     /// Replace attention that is spelt out by the library's.
     pub fuse_attention: bool,
     pub free_bias: FreeBias,
+    /// Masks of booleans become numbers that are added.
+    pub additive_masks: bool,
     /// Give the rows of products in 16 bits an alignment that the matrix units of GPUs like, from so many rows and columns on.
     pub align_products: Option<i64>,
     pub fuse_post_ops: FusePostOps,
@@ -74,6 +76,7 @@ impl Default for OptimiseOptions {
             freezing: false,
             fuse_attention: true,
             free_bias: FreeBias::OfProducts,
+            additive_masks: false,
             align_products: None,
             pack_weights: PackWeights::NONE,
             fuse_post_ops: FusePostOps {

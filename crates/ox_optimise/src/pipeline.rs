@@ -1,6 +1,7 @@
 //! The whole order of passes.
 
 use crate::OptimiseOptions;
+use crate::passes::additive_masks::additive_masks;
 use crate::passes::align_products::align_products;
 use crate::passes::drop_gradients::drop_gradients;
 use crate::passes::flatten_matmul::flatten_matmul;
@@ -54,6 +55,11 @@ pub fn optimise_reported(graph: Graph, options: &OptimiseOptions) -> (Graph, Vec
     // The passes above put views where they needed them, and leave behind what they replaced.
     if line.reports.iter().skip(3).any(|report| !report.rules.is_empty()) {
         line.rules("simplify", simplify);
+        line.pass("remove_dead", remove_dead);
+    }
+    // Behind the rules that know what a mask hides.
+    if options.additive_masks {
+        line.rules("additive_masks", additive_masks);
         line.pass("remove_dead", remove_dead);
     }
     // Last: the rules before look for a bias where eager has it.

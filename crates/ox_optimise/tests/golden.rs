@@ -14,6 +14,7 @@ fn options(file: &str) -> OptimiseOptions {
     match file {
         "fuse_post_ops" => OptimiseOptions { fuse_post_ops: all, ..usual },
         "pack_weights" => OptimiseOptions { freezing: true, pack_weights: PackWeights::ALL, ..usual },
+        "additive_masks" => OptimiseOptions { additive_masks: true, ..usual },
         "align_products" => OptimiseOptions { align_products: Some(16), ..usual },
         "fold_channels" => OptimiseOptions { freezing: true, ..usual },
         _ => usual,

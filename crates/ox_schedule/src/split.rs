@@ -2,6 +2,7 @@
 
 use crate::Target;
 use crate::cost::estimate;
+use crate::layout::resolve;
 use crate::prepare::Prepared;
 use ox_ir::graph::{Dims, Node, Shape, contiguous_strides};
 use ox_ir::{Graph, NodeId, Op, Sym};
@@ -55,19 +56,51 @@ fn cut(prepared: &Prepared, id: NodeId, target: Target) -> Option<Cut> {
             dims.iter().find_map(|d| Some((*d, divisor(shape[*d].as_const()?, 8..=128)?))).map(single)
         }
         Target::Gpu => {
-            let along = is_along(shape, &prepared.strides(node.args[0]), dims);
-            let blocks = if along { rows } else { (rows + COLUMNS - 1) / COLUMNS };
+            let run = run(shape, &lies(prepared, node.args[0], DEEPEST), dims);
+            let along = run >= COLUMNS;
+            // A short run is so many columns more, which are joined with the parts.
+            let columns = if along { rows } else { rows * run };
+            let blocks = if along { rows } else { (columns + COLUMNS - 1) / COLUMNS };
             let shortest = if along { SHORTEST.0 } else { SHORTEST.1 };
-            let most = (all / rows.max(1) / shortest).min(2 * BLOCKS / blocks.max(1));
-            if blocks >= BLOCKS || most < 2 { None } else { many(shape, dims, most) }
+            let most = (all / columns.max(1) / shortest).min(2 * BLOCKS / blocks.max(1));
+            if blocks >= BLOCKS || most < 2 { None } else { many(shape, dims, most * columns / rows.max(1)) }
         }
     }
 }
 
-/// Whether what is reduced lies side by side, rather than what stays.
-fn is_along(shape: &Shape, strides: &Shape, dims: &Dims) -> bool {
-    let innermost = (0..shape.len()).rev().find(|d| strides[*d].is_one() && !shape[*d].is_one());
-    innermost.is_none_or(|d| dims.contains(&d))
+/// How many of the elements that are reduced lie side by side; 1 if what stays does. As many as there can be where nothing is read.
+fn run(shape: &Shape, strides: &Shape, dims: &Dims) -> i64 {
+    let next = |step: &Sym| (0..shape.len()).rev().find(|d| strides[*d] == *step && !shape[*d].is_one());
+    let (mut step, mut at) = (Sym::ONE, next(&Sym::ONE));
+    if at.is_none() {
+        return i64::MAX;
+    }
+    while let Some(dim) = at.filter(|dim| dims.contains(dim)) {
+        step = &step * &shape[dim];
+        at = next(&step);
+    }
+    estimate(&step)
+}
+
+/// How many operations are looked through for the memory that a value is computed from.
+const DEEPEST: u32 = 32;
+
+/// The strides with which a value is read where it is computed from memory of its own size; otherwise those that it would be stored with.
+fn lies(prepared: &Prepared, id: NodeId, depth: u32) -> Shape {
+    let graph = &prepared.graph;
+    let node = graph.node(id);
+    let base = |base: NodeId| lies(prepared, base, depth - 1);
+    let is_spread = |strides: &Shape| strides.iter().zip(&node.ty.shape).all(|(step, size)| size.is_one() || !step.is_zero());
+    let found = match &node.op {
+        _ if depth == 0 => None,
+        Op::Point(_) | Op::Cast => {
+            let read = |arg: &NodeId| resolve(graph, *arg, &base).map(|strided| strided.strides).filter(is_spread);
+            node.args.iter().filter(|arg| graph.ty(**arg).shape == node.ty.shape).find_map(read)
+        }
+        op if op.is_view() => resolve(graph, id, &base).map(|strided| strided.strides).filter(is_spread),
+        _ => None,
+    };
+    found.unwrap_or_else(|| prepared.strides(id))
 }
 
 /// The outer dimensions as long as they make no more than `most` parts, and what then fits of the next.

@@ -1,6 +1,7 @@
 //! The passes, one per file. Which run, and in which order, stands in `pipeline.rs`.
 
 mod activations;
+pub mod additive_masks;
 pub mod align_products;
 mod attention_mask;
 pub mod drop_gradients;

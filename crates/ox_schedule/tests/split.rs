@@ -1,0 +1,31 @@
+//! Reductions that are cut, by how what they read lies in memory.
+
+use ox_ir::Graph;
+use ox_schedule::{ScheduleOptions, Target, schedule};
+
+/// The points of the kernel that reads the input.
+fn first_points(text: &str) -> i64 {
+    let graph = Graph::parse(text).unwrap();
+    graph.verify().unwrap();
+    let plan = schedule(&graph, &ScheduleOptions { target: Target::Gpu, ..Default::default() }).unwrap();
+    plan.verify().unwrap();
+    assert_eq!(plan.kernels.len(), 2, "{plan}");
+    plan.kernels[0].points().as_const().unwrap()
+}
+
+const GROUPS: &str = r#"graph(%0: bf16[4, 128, 64, 64]@cuda0 STRIDES "x", %1: bf16[128]@cuda0 "bias") {
+  %2 = reshape(%1) : bf16[1, 128, 1, 1]@cuda0
+  %3 = expand(%2) : bf16[4, 128, 64, 64]@cuda0
+  %4 = add(%0, %3) : bf16[4, 128, 64, 64]@cuda0
+  %5 = reshape(%4) : bf16[4, 32, 4, 64, 64]@cuda0
+  %6 = cast(%5) : f32[4, 32, 4, 64, 64]@cuda0
+  %7 = reduce(%6, op=sum, dims=[2, 3, 4]) : f32[4, 32, 1, 1, 1]@cuda0
+  return %7
+}"#;
+
+/// Channels lie side by side: whether a sum is one of columns is seen through the operations in front of it.
+#[test]
+fn groups_of_channels_that_lie_side_by_side_fill_a_gpu() {
+    assert_eq!(first_points(&GROUPS.replace("STRIDES", "strides [524288, 1, 8192, 128]")), 4 * 128 * 32);
+    assert_eq!(first_points(&GROUPS.replace("STRIDES ", "")), 4 * 32 * 4);
+}
