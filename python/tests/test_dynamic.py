@@ -508,6 +508,23 @@ def test_recompiles_are_explained():
     assert "arg0.shape[1]" in why and "test_dynamic.py:" in why and "is 12" in why, why
 
 
+def test_marks_of_dimensions_that_are_not_there():
+    for dim in (3, -3):
+        x = rand(3, 4)
+        torch._dynamo.mark_dynamic(x, dim)
+        with pytest.raises(ValueError, match=f"argument 0: dimension .* is marked, but it has 2 dimensions"):
+            oxytorch.compile(lambda x: x * 2)(x)
+
+
+def test_marks_counted_from_the_end():
+    captured = oxytorch._oxytorch.capture(lambda x: x * 2)
+    for n in (3, 5, 4):
+        x = rand(2, n)
+        torch._dynamo.maybe_mark_dynamic(x, -1)
+        assert_same(captured(x), x * 2)
+    assert captured.stats()["traced"] == 1
+
+
 def test_parameters_stay_constants():
     layer = nn.Linear(4, 6)
     captured = oxytorch._oxytorch.capture(layer, dynamic=True)

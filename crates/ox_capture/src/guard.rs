@@ -2,7 +2,7 @@
 
 use crate::backend::{Backend, TensorSpec};
 use crate::class_portrait::ClassPortrait;
-use crate::obj::{Obj, dict_get, entries_of};
+use crate::obj::{Obj, dict_get, entries_of, py};
 use crate::sizes::SizedSpec;
 use crate::source::{SourceId, Sources, Values, generic_attr, instance_dict, same_value, short};
 use crate::state::TorchState;
@@ -10,6 +10,7 @@ use crate::types::types;
 use ox_ops::{Fact, Var};
 use pyo3::ffi;
 use pyo3::prelude::*;
+use pyo3::sync::PyOnceLock;
 use std::rc::Rc;
 
 #[derive(Clone, Debug)]
@@ -60,6 +61,12 @@ pub struct Context<'a> {
     pub sources: &'a Sources,
     pub backend: &'a dyn Backend,
     pub returned: bool,
+}
+
+/// The name, made once.
+fn requires_grad() -> &'static Obj {
+    static NAME: PyOnceLock<Obj> = PyOnceLock::new();
+    NAME.get_or_init(py(), || Obj::str("requires_grad"))
 }
 
 impl Check {
@@ -115,7 +122,7 @@ impl Check {
             Check::Fact(fact, _) => fact.holds(&|var| values.sizes.get(var)),
             Check::RequiresGrad(id, wanted) => values
                 .get(sources, *id)
-                .and_then(|v| generic_attr(&v, &Obj::str("requires_grad")))
+                .and_then(|v| generic_attr(&v, requires_grad()))
                 .is_some_and(|v| v.is(&Obj::bool(*wanted))),
             Check::Returned(returned) => context.returned == *returned,
         }

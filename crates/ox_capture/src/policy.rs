@@ -81,9 +81,14 @@ impl Marks {
             let found = dict_get(&dict, &Obj::str(name));
             found.and_then(|set| Some(set.bind().try_iter().ok()?.flatten().map(Obj::from).collect())).unwrap_or_default()
         };
-        let dims = |name: &str| -> Vec<usize> { set(name).iter().filter_map(|dim| dim.bind().extract().ok()).collect() };
+        let rank = tensor.attr("ndim").ok().and_then(|rank| rank.bind().extract::<i64>().ok()).unwrap_or(0);
+        // Counted from the end if negative. What is still negative is beyond any rank.
+        let place = |dim: i64| if dim < 0 { (dim + rank) as usize } else { dim as usize };
+        let dims = |name: &str| -> Vec<usize> {
+            set(name).iter().filter_map(|dim| Some(place(dim.bind().extract::<i64>().ok()?))).collect()
+        };
         let part = |range: &Obj, name: &str| range.attr(name).ok().and_then(|n| n.bind().extract::<i64>().ok());
-        let range = |range: &Obj| Some((part(range, "dim")? as usize, part(range, "min"), part(range, "max")));
+        let range = |range: &Obj| Some((place(part(range, "dim")?), part(range, "min"), part(range, "max")));
         Marks {
             dynamic: [dims("_dynamo_dynamic_indices"), dims("_dynamo_weak_dynamic_indices")].concat(),
             strict: dims("_dynamo_dynamic_indices"),
@@ -105,6 +110,10 @@ impl Marks {
     fn objection(&self, sizes: &[i64]) -> Option<String> {
         if let Some(dim) = self.strict.iter().find(|dim| self.fixed.contains(dim)) {
             return Some(format!("dimension {dim} is marked both as one that varies and as one that does not"));
+        }
+        let marked = self.dynamic.iter().chain(&self.fixed);
+        if let Some(dim) = marked.copied().find(|dim| *dim >= sizes.len()) {
+            return Some(format!("dimension {} is marked, but it has {} dimensions", dim as i64, sizes.len()));
         }
         self.ranges.iter().find_map(|(dim, lo, hi)| {
             let (lo, hi, size) = (lo.unwrap_or(0), hi.unwrap_or(i64::MAX), *sizes.get(*dim)?);

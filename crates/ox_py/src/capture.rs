@@ -122,10 +122,8 @@ impl Backend for Rest {
     }
 
     fn measure(&self, tensor: &Obj, spec: &TensorSpec, fits: &mut dyn FnMut(&[i64], &[i64]) -> bool) -> bool {
-        self.is_of_kind(tensor, spec).is_some_and(|handle| match (handle.sizes(), handle.strides()) {
-            (Ok(sizes), Ok(strides)) => fits(sizes, strides),
-            _ => false,
-        })
+        let found = self.is_of_kind(tensor, spec).and_then(|handle| handle.sizes_and_strides().ok());
+        found.is_some_and(|(sizes, strides)| fits(sizes, strides))
     }
 
     fn sizes(&self, graph: &Obj, device: &Obj) -> Option<Box<dyn Sizes>> {

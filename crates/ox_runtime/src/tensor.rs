@@ -228,6 +228,16 @@ impl<'a> TensorRef<'a> {
         self.dims(|abi, h, out| unsafe { (abi.aoti_torch_get_strides)(h, out) })
     }
 
+    /// Both, asking for the rank once.
+    pub fn sizes_and_strides(self) -> Result<(&'a [i64], &'a [i64]), RunError> {
+        let sizes = self.sizes()?;
+        let mut data: *mut i64 = null_mut();
+        // SAFETY: a valid handle; one pointer is written.
+        check(unsafe { (abi()?.aoti_torch_get_strides)(self.handle, &mut data) }, "strides")?;
+        // SAFETY: as many as there are sizes, which live as long as the tensor.
+        Ok((sizes, if sizes.is_empty() { &[] } else { unsafe { from_raw_parts(data, sizes.len()) } }))
+    }
+
     /// Another reference to the same tensor.
     pub fn to_owned(self) -> Result<Tensor, RunError> {
         let abi = abi()?;

@@ -50,12 +50,15 @@ impl Var {
     pub fn kind(&self) -> VarKind {
         self.0.kind
     }
+    #[inline]
     pub fn id(&self) -> u32 {
         self.0.id
     }
+    #[inline]
     pub fn lo(&self) -> i64 {
         self.0.lo
     }
+    #[inline]
     pub fn hi(&self) -> i64 {
         self.0.hi
     }
