@@ -111,6 +111,8 @@ pub struct Run<'a> {
     pub spent: bool,
     /// A profiler is at work, and wants to know what is launched.
     pub profiled: bool,
+    /// One of the first of its Plan: see `heap`.
+    pub young: bool,
 }
 
 impl Run<'_> {

@@ -1,7 +1,7 @@
 //! One call of an Executable, before it is decided how it is done.
 
 use super::frame::{Frame, Inputs, Run};
-use super::heap::give_back_if_grown;
+use super::heap;
 use super::known::Known;
 use super::layout::Env;
 use super::prepare::Prepared;
@@ -45,6 +45,7 @@ impl Job<'_> {
             frame,
             arena: None,
             spent: false,
+            young: false,
             profiled: executable.abi.is_profiled(),
         })
     }
@@ -52,8 +53,12 @@ impl Job<'_> {
     /// Step by step. What is held is let go when it is not needed any more.
     pub fn run_plainly(&self, held: Vec<Option<Tensor>>) -> Result<Vec<Tensor>, RunError> {
         let executable = self.executable;
+        let young = executable.begins_young(self.prepared);
         if self.device == Device::Cpu {
-            give_back_if_grown();
+            heap::give_back_if_grown();
+        }
+        if young {
+            heap::keep_ends_together();
         }
         let arena = match self.prepared.arena_bytes {
             0 => None,
@@ -61,7 +66,7 @@ impl Job<'_> {
         };
         let frames = Known::frames_for(self.known, self.prepared);
         let frame = frames.take(self.inference).unwrap_or_else(|| Frame::new(self.prepared));
-        let mut run = Run { arena, held, known: self.known, ..self.run(self.inputs, frame)? };
+        let mut run = Run { arena, held, known: self.known, young, ..self.run(self.inputs, frame)? };
         let results =
             guarded(|| execute(&mut run, executable.profile.as_ref())).unwrap_or_else(|Panic(text)| Err(RunError::Bug(text)));
         run.clear_frame();

@@ -35,10 +35,11 @@ use ox_ir::Device;
 use ox_ir::abi::KernelFn;
 use ox_ir::failure::fault;
 use ox_ir::plan::{CheckKind, Plan, Step};
-use prepare::{Action, Prepared, prepare};
+use prepare::{Action, Buffer, Home, Prepared, prepare};
 use profile::Profile;
 pub(crate) use range::{Range, range_name};
 use std::any::Any;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
@@ -75,6 +76,8 @@ pub struct Executable {
     pub(crate) host: Arc<dyn HostCalls>,
     prepared: Mutex<Vec<ForSizes>>,
     pool: Arc<Pool>,
+    /// How many have begun, on a CPU.
+    runs: AtomicU32,
     profile: Option<Profile>,
     /// If calls are recorded: those that are not bound.
     graphs: Option<Graphs>,
@@ -95,6 +98,7 @@ impl Executable {
             host,
             prepared: Mutex::new(Vec::new()),
             pool: Pool::shared(),
+            runs: AtomicU32::new(0),
             profile: Profile::wanted(),
             graphs: None,
         };
@@ -145,6 +149,13 @@ impl Executable {
         }
     }
 
+    /// Whether this run on a CPU is one of the first, in which things that stay are allocated between those that go, and makes a large tensor.
+    fn begins_young(&self, prepared: &Prepared) -> bool {
+        const FIRST: u32 = 16;
+        let counted = self.device == Device::Cpu && self.runs.load(Ordering::Relaxed) < FIRST;
+        counted && self.runs.fetch_add(1, Ordering::Relaxed) < FIRST && prepared.buffers.iter().any(is_large)
+    }
+
     /// Makes a GPU current, and finds the stream that the run belongs to.
     fn enter_device(&self) -> Result<(Option<CudaGuard>, Option<crate::cuda::Stream>), RunError> {
         let Device::Cuda(device) = self.device else { return Ok((None, None)) };
@@ -184,6 +195,12 @@ impl Drop for Executable {
         }
         self.pool.trim();
     }
+}
+
+/// A tensor of its own for which a hole in the heap is not found easily.
+fn is_large(buffer: &Buffer) -> bool {
+    const LARGE: i64 = 8 << 20;
+    buffer.home == Home::Owned && buffer.layout.span().saturating_mul(buffer.layout.dtype.size() as i64) >= LARGE
 }
 
 /// The inputs must be those that the Plan was made for: kernels trust shapes and strides.
@@ -255,6 +272,9 @@ fn perform_timed(run: &mut Run<'_>, profile: &Profile) -> Result<(), RunError> {
 }
 
 pub(crate) fn perform(run: &mut Run<'_>, action: &Action) -> Result<(), RunError> {
+    if run.young && matches!(action, Action::Call(..) | Action::Allocate(_)) {
+        heap::keep_ends_together();
+    }
     let abi = run.abi;
     let _range = if run.profiled { action.range().map(|name| Range::begin(abi, name)) } else { None };
     match action {
