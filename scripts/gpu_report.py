@@ -285,7 +285,7 @@ def serve_together(names, runs, iters, train):
     for (name, (run, mode)), child in zip(jobs, children):
         child.join()
         if child.exitcode != 0:
-            print("RESULT " + json.dumps(dict(model=name, run=run, mode=mode, failed=f"exit {child.exitcode}")), flush=True)
+            tell(dict(model=name, run=run, mode=mode, failed=f"exit {child.exitcode}"))
 
 
 def serve_models(names, runs, iters, train):
@@ -306,7 +306,12 @@ def serve_models(names, runs, iters, train):
                 # What runs behind it must have the GPU for itself.
                 child.kill()
                 child.join()
-                print("RESULT " + json.dumps(dict(model=name, run=run, mode=mode, failed=why)), flush=True)
+                tell(dict(model=name, run=run, mode=mode, failed=why))
+
+
+def tell(row):
+    """In one piece: several processes may write at the same time."""
+    os.write(1, ("RESULT " + json.dumps(row, default=str) + "\n").encode())
 
 
 def model_process(name, work, run, mode, iters, train, turns=None):
@@ -321,7 +326,7 @@ def model_process(name, work, run, mode, iters, train, turns=None):
             row = dict(model=name, run=run, mode=mode, failed=traceback.format_exc()[-1500:])
             if turns:
                 turns.come()
-    print("RESULT " + json.dumps(row, default=str), flush=True)
+    tell(row)
 
 
 def measure_model(work, run, mode, iters, train, alone):
