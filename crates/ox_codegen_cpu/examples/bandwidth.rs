@@ -1,12 +1,12 @@
 //! Fused kernels against memcpy over 64 MiB: `cargo run --release -p ox_codegen_cpu --example bandwidth`.
 //!
 //! A kernel that reads n bytes and writes n bytes can at best be as fast as a copy of n bytes. All take turns, on the same memory and the same
-//! threads. A round takes as long as the CPU time of its slowest thread: to wait for memory counts, to wait for a core that somebody else
-//! has does not. The share is that of the median round, in brackets of the best.
+//! threads, by the clock on the wall: run it on a quiet machine. The share is that of the median round, in brackets of the best.
 
 use ox_codegen_cpu::{Backend, LoadedKernel};
 use ox_ir::Kernel;
 use ox_ir::abi::KernelError;
+use std::time::Instant;
 
 const BYTES: usize = 64 << 20;
 const COUNT: usize = BYTES / 4;
@@ -71,24 +71,15 @@ fn rate(seconds: f64) -> f64 {
     2.0 * BYTES as f64 / seconds / 1e9
 }
 
-/// The seconds of CPU time that the slowest thread takes.
+/// The seconds until the last thread is done.
 fn on_threads(threads: usize, points: usize, part: &(dyn Fn(usize, usize) + Sync)) -> f64 {
-    let timed = |n: usize| {
-        let start = cpu_seconds();
-        part(points * n / threads, points * (n + 1) / threads);
-        cpu_seconds() - start
-    };
+    let start = Instant::now();
     std::thread::scope(|scope| {
-        let running: Vec<_> = (0..threads).map(|n| scope.spawn(move || timed(n))).collect();
-        running.into_iter().map(|thread| thread.join().expect("a kernel that runs")).fold(0.0, f64::max)
-    })
-}
-
-fn cpu_seconds() -> f64 {
-    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    // SAFETY: fills the structure that it is given.
-    unsafe { libc::clock_gettime(libc::CLOCK_THREAD_CPUTIME_ID, &mut time) };
-    time.tv_sec as f64 + time.tv_nsec as f64 * 1e-9
+        for n in 0..threads {
+            scope.spawn(move || part(points * n / threads, points * (n + 1) / threads));
+        }
+    });
+    start.elapsed().as_secs_f64()
 }
 
 fn copy_part(from: &[f32], to: usize, begin: usize, end: usize) {
