@@ -510,3 +510,22 @@ def test_statistics_are_not_updated_twice():
         found.append((function(x, mean, variance), mean))
     assert torch.equal(found[0][0], found[1][0])
     torch.testing.assert_close(found[0][1], found[1][1])
+
+
+def test_a_clause_for_what_no_value_raises_ends_no_graph():
+    def step(cache, place, x):
+        at = torch.arange(2) + place
+        place.add_(2)
+        try:
+            cache.index_copy_(0, at, x)
+        except NotImplementedError:
+            cache[at] = x
+        return cache.sum()
+
+    ours, theirs = [(torch.zeros(6), torch.zeros((), dtype=torch.int64)) for _ in range(2)]
+    compiled = oxytorch.compile(step)
+    with torch.no_grad():
+        for _ in range(3):
+            assert torch.equal(compiled(*ours, torch.ones(2)), step(*theirs, torch.ones(2)))
+        assert torch.equal(ours[0], theirs[0])
+    assert compiled.stats()["breaks"] == []

@@ -198,8 +198,9 @@ fn is_foreign(name: &Obj, frame: &Frame) -> bool {
     let found = [&frame.globals, &frame.builtins].into_iter().find_map(|names| names.bind().get_item(name.bind()).ok());
     let Some(class) = found.and_then(|found| found.cast_into::<PyType>().ok()) else { return false };
     let class: Obj = class.into_any().into();
-    let raised = [py().get_type::<PyIndexError>(), py().get_type::<PyRuntimeError>()].map(|raised| Obj::from(raised.into_any()));
-    !raised.iter().any(|raised| is_subtype(&class, raised.ptr().cast()) || is_subtype(raised, class.ptr().cast()))
+    let plain = [py().get_type::<PyIndexError>(), py().get_type::<PyRuntimeError>()].map(|raised| Obj::from(raised.into_any()));
+    let of_matrices = py().import("torch._C").and_then(|core| core.getattr("_LinAlgError")).map(Obj::from);
+    !plain.iter().chain(&of_matrices).any(|raised| is_subtype(raised, class.ptr().cast()))
 }
 
 /// The same of a context, by its bound `__exit__`.
