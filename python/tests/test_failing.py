@@ -132,6 +132,23 @@ def behind_an_action(at, log):
     return y + n
 
 
+def read_behind_a_clause(at, log):
+    try:
+        y = TABLE[at].sum(0)
+    except IndexError:
+        told(log, "caught")
+        y = TABLE[0]
+    return y * at.sum().item()
+
+
+def kept_by_the_data_behind_a_clause(at, log):
+    try:
+        y = F.embedding(at, TABLE)
+    except IndexError:
+        y = TABLE[:2]
+    return y[TABLE[:2] > 1] * 2
+
+
 def passing(at, log):
     with noted(log):
         y = TABLE[at] * 2
@@ -196,7 +213,7 @@ def inverted(at, log):
 
 
 FUNCTIONS = [clause, effects_on_both_sides, computed_index, called, suppressed, written, scattered, argument_written, behind_an_action]
-FUNCTIONS += [keeping, again_and_again, raised_anew, divided, inverted]
+FUNCTIONS += [read_behind_a_clause, kept_by_the_data_behind_a_clause, keeping, again_and_again, raised_anew, divided, inverted]
 
 
 def outcome(function, at):

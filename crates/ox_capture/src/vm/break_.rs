@@ -28,9 +28,7 @@ struct Wanted {
 impl Vm {
     /// A call that nobody can see into.
     pub fn opaque_call(&mut self, callable: &Val, args: Args, why: &str) -> R<Called> {
-        if self.rec.as_ref().is_some_and(|rec| rec.contradicted) {
-            self.stop_recording()?;
-        }
+        self.drop_contradicted()?;
         if self.rec.is_some() && (self.fullgraph || error_on_graph_break()) {
             return Err(self.refuse(why));
         }
@@ -43,6 +41,11 @@ impl Vm {
             self.breaks.push(found);
         }
         self.action(callable, args, why, None)
+    }
+
+    /// Nothing may be kept of what another call with the same checks would not do; a segment that ends would be.
+    pub(super) fn drop_contradicted(&mut self) -> R<()> {
+        if self.rec.as_ref().is_some_and(|rec| rec.contradicted) { self.stop_recording() } else { Ok(()) }
     }
 
     /// Ends the segment, makes the call for real, and begins another. With what the call reads, if that is why.

@@ -140,6 +140,7 @@ fn items_of_sequence(object: &Obj) -> Vec<Obj> {
 impl Vm {
     /// Makes the call between two graphs. Where Rust code waits for a frame nothing can stand between: that is a break.
     pub fn read(&mut self, callable: &Val, args: Args, read: Read, why: &str) -> R<Called> {
+        self.drop_contradicted()?;
         if self.rec.is_none() || self.waiting > 0 {
             return self.opaque_call(callable, args, why);
         }
