@@ -1,5 +1,7 @@
 """Calls that only Python can make: both sides stay compiled, nothing runs twice."""
 
+import contextlib
+
 import pytest
 import torch
 from capturing import check, x
@@ -198,3 +200,45 @@ def test_places_of_a_tensor_that_tensors_say_are_written_between_two_graphs():
             assert torch.equal(captured(torch.ones(6), at), written(torch.ones(6), at))
     stats = captured.stats()
     assert stats["traced"] == 1 and len(stats["breaks"]) == 1, stats
+
+
+def counted(t):
+    for n in range(4):
+        yield n, t.sum().item()
+
+
+@contextlib.contextmanager
+def scaled(t):
+    yield t.abs().max().item()
+
+
+def iterator_in_a_list(t):
+    held = [iter([1, 2, 3])]
+    n = t.sum().item()
+    next(held[0])
+    y = t * n if t.max().item() > 2 else t
+    return y, list(held[0])
+
+
+def generator_in_a_dict(t):
+    held = {"it": counted(t)}
+    a, n = next(held["it"])
+    y = t * n if t.max().item() > 2 else t - a
+    b, m = next(held["it"])
+    z = y * m if y.max().item() > 20 else y - b
+    return z, list(held["it"])
+
+
+def read_in_a_context(t):
+    with scaled(t) as s:
+        y = t / s if t.sum().item() > 10 else t * s
+    return y
+
+
+@pytest.mark.parametrize("function", [iterator_in_a_list, generator_in_a_dict, read_in_a_context], ids=lambda f: f.__name__)
+def test_iterators_that_objects_hold_go_on_behind_every_action(function):
+    """A later call that takes another way goes on from where they stood, not from where they were made."""
+    captured = _oxytorch.capture(function)
+    for value in (1.0, 2.0, 9.0, 1.0, 9.0, 3.0):
+        t = torch.full((2,), value)
+        assert_same(captured(t), function(t))

@@ -153,7 +153,7 @@ impl Recording {
         for (n, object) in found.objects.iter().enumerate() {
             let source = self.source(Source::Built(self.segment, n as u32));
             self.built_now.insert(object.id(), source);
-            // An iterator goes on changing without a note: each segment says anew what it is.
+            // An iterator goes on changing without a note: each segment says anew what it is (`inspect_machines`).
             if is_machine(object) {
                 self.machines.entry(object.id()).or_insert(source);
             } else {

@@ -119,6 +119,7 @@ impl Vm {
         let effects = wanted.and_then(|wanted| Ok((wanted, rec.effects(&mut found)?)));
         let lasting = effects.and_then(|(wanted, effects)| {
             self.inspect_frames(&rec, &mut found)?;
+            rec.inspect_machines(&mut found)?;
             Ok((wanted, effects))
         });
         let (wanted, effects) = match lasting {

@@ -1,0 +1,57 @@
+"""Transformations of torch.func inside of compiled functions: the same result in every call, and nothing of them left behind."""
+
+import oxytorch
+import pytest
+import torch
+
+pytestmark = pytest.mark.filterwarnings("ignore:oxytorch")
+
+
+def square(x):
+    return (x * x).sum()
+
+
+def failing(x):
+    raise KeyError("inside")
+
+
+def gradient(x):
+    return torch.func.grad(square)(x), x + 1
+
+
+def gradient_of_a_gradient(x):
+    return torch.func.grad(lambda v: torch.func.grad(square)(v).pow(2).sum())(x)
+
+
+def mapped(x):
+    return torch.func.vmap(square)(x.reshape(2, 2)) * 2
+
+
+def along_a_direction(x):
+    return torch.func.jvp(torch.sin, (x,), (torch.ones_like(x),))
+
+
+def gradient_and_number(x):
+    return torch.func.grad(square)(x) * x.sum().item()
+
+
+def level():
+    return torch._C._functorch.peek_interpreter_stack()
+
+
+@pytest.mark.parametrize("function", [gradient, gradient_of_a_gradient, mapped, along_a_direction, gradient_and_number], ids=lambda f: f.__name__)
+def test_every_call_gives_the_result_of_eager(function):
+    compiled = oxytorch.compile(function)
+    for n in range(4):
+        x = torch.arange(4.0) + n
+        torch.testing.assert_close(compiled(x), function(x))
+        assert level() is None
+
+
+@pytest.mark.parametrize("transform", [torch.func.grad, torch.func.vmap], ids=lambda f: f.__name__)
+def test_a_failure_inside_leaves_no_level_behind(transform):
+    compiled = oxytorch.compile(lambda x: transform(failing)(x))
+    for n in range(3):
+        with pytest.raises(KeyError, match="inside"):
+            compiled(torch.ones(2) + n)
+        assert level() is None
