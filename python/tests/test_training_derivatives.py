@@ -63,6 +63,38 @@ def test_a_second_derivative_under_autocast(door):
         torch.testing.assert_close(ours, theirs, rtol=0, atol=0)
 
 
+@pytest.mark.parametrize("failing", ["enter", "exit"])
+def test_regions_of_autocast_are_left_when_one_of_them_fails(failing, monkeypatch):
+    entered, unraisable = [], []
+
+    class Failing(torch.autocast):
+        def __enter__(self):
+            if (failing, self.device) == ("enter", "cuda"):
+                raise RuntimeError("this region fails")
+            entered.append(self.device)
+            return super().__enter__()
+
+        def __exit__(self, *args):
+            super().__exit__(*args)
+            entered.remove(self.device)
+            if (failing, self.device) == ("exit", "cuda"):
+                raise RuntimeError("this region fails")
+
+    t = t_of(1).requires_grad_()
+    with torch.autocast("cpu", torch.bfloat16):
+        result = DOORS["capture"](lambda t: (t @ t.T).tanh())(t)
+    monkeypatch.setattr(torch, "autocast", Failing)
+    monkeypatch.setattr("sys.unraisablehook", lambda error: unraisable.append(str(error.exc_value)))
+    derive = lambda: torch.autograd.grad(result.float().sum(), t, create_graph=True)
+    if failing == "enter":
+        with pytest.raises(RuntimeError, match="this region fails"):
+            derive()
+    else:
+        derive()
+        assert unraisable == ["this region fails"]
+    assert not entered
+
+
 @both
 def test_tensors_of_inference_mode_beside_one_that_requires_grad(door):
     with torch.inference_mode():

@@ -84,9 +84,9 @@ impl TrainingCallable {
         let _numbers = RandomState::set(&ctx.getattr(intern!(py, "random"))?)?;
         let _mode = GradMode::set(self.gradients.ambient)?;
         let autocast = Regions::enter(&ctx.getattr(intern!(py, "autocast"))?)?;
-        let returned = self.native.eager.bind(py).call1(args);
-        autocast.leave()?;
-        self.roots(py, &returned?)
+        let returned = self.native.eager.bind(py).call1(args)?;
+        drop(autocast);
+        self.roots(py, &returned)
     }
 
     fn gradients_again<'py>(
@@ -113,7 +113,7 @@ impl TrainingCallable {
     }
 }
 
-/// Regions of autocast, one for each kind of device.
+/// Regions of autocast, one for each kind of device, until it is dropped.
 struct Regions<'py>(Vec<Bound<'py, PyAny>>);
 
 impl<'py> Regions<'py> {
@@ -131,13 +131,17 @@ impl<'py> Regions<'py> {
         }
         Ok(regions)
     }
+}
 
-    fn leave(self) -> PyResult<()> {
-        let leave = |region: &Bound<'py, PyAny>| {
+impl Drop for Regions<'_> {
+    fn drop(&mut self) {
+        for region in self.0.iter().rev() {
             let py = region.py();
-            region.call_method1(intern!(py, "__exit__"), (py.None(), py.None(), py.None())).map(drop)
-        };
-        self.0.iter().rev().try_for_each(leave)
+            if let Err(error) = region.call_method1(intern!(py, "__exit__"), (py.None(), py.None(), py.None())) {
+                // The others are left all the same.
+                error.write_unraisable(py, Some(region));
+            }
+        }
     }
 }
 
