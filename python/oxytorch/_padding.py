@@ -5,7 +5,11 @@
 By parameter and dimension: a multiple, a list of sizes, or one of them with the value to pad with (0 otherwise). That padding is safe, because
 what is padded is masked for example, is the user's word. The padded sizes are variables of the trace; a dimension of a result is cut exactly if
 its size is such a variable in the graph, whatever numbers happen to be equal. One that is made of it otherwise (flattened, doubled) is an error,
-and so is a function that breaks.
+and so are a function that breaks and a result that is neither a tensor, a plain value, nor a tuple, list, dict or dataclass of them.
+
+What the function writes to a padded argument is copied back, and a result that is the argument is the caller's own tensor. Beyond that the function
+works on a copy: a view of an argument that it returns is a view of the copy; side effects, and numbers that it takes from sizes, are those of
+the padded sizes.
 """
 
 from __future__ import annotations
@@ -20,6 +24,10 @@ import torch
 import torch.nn as nn
 
 from oxytorch._oxytorch import size_relation
+
+
+PLAIN = (type(None), bool, int, float, complex, str, bytes, torch.dtype, torch.device)
+"""What holds no tensor."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -101,10 +109,15 @@ def padded(function: Callable[..., Any], pad_to: Any, shapes: Any, capture: Call
     @functools.wraps(function if not isinstance(function, nn.Module) else function.forward)
     def call(*args: Any, **kwargs: Any) -> Any:
         here = given(args, kwargs)
-        args, kwargs, lost = _pad(here, by_place, args, kwargs)
+        everything = (args, kwargs)
+        args, kwargs, lost, copies = _pad(here, by_place, args, kwargs)
         result, relations = captured(*args, **kwargs)
         _check_equal(captured, here, by_place, args, kwargs, lost)
-        return _cut(result, iter(relations), here, lost, {})
+        known = {}
+        for copy in copies:
+            copy.write_back(everything)
+            known[id(copy.padded)], known[id(copy.given)] = (copy.padded, copy.given), (copy.given, copy.given)
+        return _cut(result, iter(relations), here, lost, known)
 
     call.stats, call.report, call.show, call.reset = captured.stats, captured.report, captured.show, captured.reset
     return call
@@ -119,11 +132,41 @@ def _argument(name: str, by_place: list[str], args: tuple, kwargs: dict) -> Any:
     return found if isinstance(found, torch.Tensor) else None
 
 
-def _pad(here: list[Bucket], by_place: list[str], args: tuple, kwargs: dict) -> tuple[tuple, dict, list[int]]:
+class Copy:
+    """An argument, and the padded copy that the function gets."""
+
+    def __init__(self, name: str, given: torch.Tensor, padded: torch.Tensor) -> None:
+        self.name, self.given, self.padded = name, given, padded
+        self.versions, self.shape = self._versions(), padded.shape
+
+    def _versions(self) -> tuple[int, int]:
+        return 0 if self.given.is_inference() else self.given._version, self.padded._version
+
+    def write_back(self, everything: Any) -> None:
+        """``everything`` holds the arguments as they were given: a write must be seen by all that share memory, but copies share none."""
+        given, padded = self._versions()
+        if given != self.versions[0]:
+            raise ValueError(f"oxytorch: pad_to: {self.name} is padded, and its memory is written to under another name; pad outside")
+        if padded == self.versions[1]:
+            return
+        memory = _memory(self.given)
+        if memory and sum(_memory(tensor) == memory for tensor in _tensors(everything)) > 1:
+            raise ValueError(f"oxytorch: pad_to: {self.name} is padded and written to, and shares memory with another argument; pad outside")
+        if self.padded.shape != self.shape:
+            raise ValueError(f"oxytorch: pad_to: {self.name} is padded, and the function gives it another shape; pad outside")
+        self.given.copy_(self.padded[tuple(map(slice, self.given.shape))])
+
+
+def _memory(tensor: torch.Tensor) -> int:
+    return tensor.untyped_storage().data_ptr() if tensor.layout == torch.strided else 0
+
+
+def _pad(here: list[Bucket], by_place: list[str], args: tuple, kwargs: dict) -> tuple[tuple, dict, list[int], list[Copy]]:
     """With how much each bucket has added."""
-    args, kwargs, lost = list(args), dict(kwargs), []
+    given = {bucket.name: _argument(bucket.name, by_place, args, kwargs) for bucket in here}
+    tensors, lost = dict(given), []
     for bucket in here:
-        tensor = _argument(bucket.name, by_place, tuple(args), kwargs)
+        tensor = tensors[bucket.name]
         rank = tensor.dim()
         if not -rank <= bucket.dim < rank:
             raise ValueError(f"oxytorch: pad_to: {bucket.name} has {rank} dimensions; there is no dimension {bucket.dim}")
@@ -131,16 +174,24 @@ def _pad(here: list[Bucket], by_place: list[str], args: tuple, kwargs: dict) -> 
         lost.append(bucket.size(size) - size)
         if lost[-1]:
             behind = rank - 1 - bucket.dim % rank
-            tensor = nn.functional.pad(tensor, [0, 0] * behind + [0, lost[-1]], value=bucket.value)
-        if bucket.name in kwargs:
-            kwargs[bucket.name] = tensor
-        else:
-            args[by_place.index(bucket.name)] = tensor
-    return tuple(args), kwargs, lost
+            tensors[bucket.name] = _pad_tensor(tensor, [0, 0] * behind + [0, lost[-1]], bucket.value)
+    by_name = {name: tensor for name, tensor in tensors.items() if name in kwargs}
+    found = {by_place.index(name): tensor for name, tensor in tensors.items() if name not in kwargs}
+    args = tuple(found.get(place, argument) for place, argument in enumerate(args))
+    copies = [Copy(name, given[name], tensor) for name, tensor in tensors.items() if tensor is not given[name]]
+    return args, {**kwargs, **by_name}, lost, copies
+
+
+def _pad_tensor(tensor: torch.Tensor, widths: list[int], value: float) -> torch.Tensor:
+    if not torch.is_inference_mode_enabled():
+        return nn.functional.pad(tensor, widths, value=value)
+    # A tensor that is made in inference mode does not count its writes.
+    with torch.inference_mode(False), torch.no_grad():
+        return nn.functional.pad(tensor, widths, value=value)
 
 
 def _tensors(result: Any) -> Iterator[torch.Tensor]:
-    """Those in tuples, lists and dicts, in their order."""
+    """Those in tuples, lists, dicts and dataclasses, in their order."""
     if isinstance(result, torch.Tensor):
         yield result
     elif isinstance(result, dict):
@@ -149,6 +200,13 @@ def _tensors(result: Any) -> Iterator[torch.Tensor]:
     elif isinstance(result, (tuple, list)):
         for item in result:
             yield from _tensors(item)
+    elif _is_record(result):
+        for field in dataclasses.fields(result):
+            yield from _tensors(getattr(result, field.name, None))
+
+
+def _is_record(result: Any) -> bool:
+    return dataclasses.is_dataclass(result) and not isinstance(result, type)
 
 
 def _relation(size: Any, sizes: list[Any]) -> tuple[int, int]:
@@ -166,9 +224,13 @@ def _relation(size: Any, sizes: list[Any]) -> tuple[int, int]:
 def _cut(result: Any, relations: Iterator[list], here: list[Bucket], lost: list[int], known: dict) -> Any:
     again = lambda item: _cut(item, relations, here, lost, known)
     if isinstance(result, torch.Tensor):
-        cut = _cut_tensor(result, next(relations), here, lost)
-        return known.setdefault(id(result), (result, cut))[1]
-    if isinstance(result, dict):
+        relation = next(relations)
+        if id(result) not in known:
+            cut = _cut_tensor(result, relation, here, lost)
+            # A container that is met twice holds the cut tensor the second time.
+            known[id(result)], known[id(cut)] = (result, cut), (cut, cut)
+        return known[id(result)][1]
+    if isinstance(result, dict) and not any(isinstance(key, torch.Tensor) for key in result):
         for key, item in list(result.items()):
             if (cut := again(item)) is not item:
                 result[key] = cut
@@ -179,7 +241,19 @@ def _cut(result: Any, relations: Iterator[list], here: list[Bucket], lost: list[
     if isinstance(result, tuple):
         items = [again(item) for item in result]
         return type(result)._make(items) if hasattr(result, "_make") else type(result)(items)
-    return result
+    if _is_record(result):
+        for field in dataclasses.fields(result):
+            item = getattr(result, field.name, None)
+            if (cut := again(item)) is not item:
+                # Frozen ones as well: the function has just made it.
+                object.__setattr__(result, field.name, cut)
+        return result
+    if isinstance(result, PLAIN):
+        return result
+    what = "a dict with tensors as keys" if isinstance(result, dict) else f"of type {type(result).__module__}.{type(result).__qualname__}"
+    raise TypeError(
+        f"oxytorch: pad_to: a result is {what}, in which padded tensors are not looked for; return them in tuples, lists, dicts or dataclasses"
+    )
 
 
 def _cut_tensor(tensor: torch.Tensor, relations: list, here: list[Bucket], lost: list[int]) -> torch.Tensor:

@@ -1,6 +1,7 @@
 """`options={"pad_to": ...}`: arguments padded to buckets, results cut where the graph's sizes say so."""
 
 import collections
+import dataclasses
 import sys
 
 import pytest
@@ -134,3 +135,94 @@ def broken(x):
 def test_refused_in_a_call(function, dims, shape, text):
     with pytest.raises(ValueError, match=text):
         compiled(function, x=dims)(torch.zeros(shape))
+
+
+def write(x, y=None):
+    x.add_(1)
+    return x, x * 2
+
+
+@pytest.mark.parametrize("inference", [False, True])
+def test_writes_are_copied_back(inference):
+    padded = compiled(write, x={0: 4, 1: 8})
+    with torch.inference_mode(inference):
+        for shape in ((4, 8), (2, 5), (3, 8), (2, 7)):
+            x, y = torch.zeros(shape), torch.zeros(shape)
+            got = padded(x)
+            assert_same(got, write(y), strides=False)
+            assert_same(x, y)
+            assert got[0] is x
+
+
+def test_writes_to_what_requires_grad():
+    padded = compiled(write, x={0: 8})
+    leaf = torch.ones(5, requires_grad=True)
+    with torch.no_grad():
+        assert padded(leaf)[0] is leaf
+    assert leaf.tolist() == [2.0] * 5
+    # Autograd must see the write: such a graph is computed in pieces, which pad_to refuses.
+    with pytest.raises(ValueError, match="computed in pieces"):
+        padded(leaf * 2)
+
+
+def test_writes_to_memory_that_is_shared():
+    def other(x, y):
+        y.add_(1)
+        return x * 2
+
+    x = torch.zeros(5)
+    with pytest.raises(ValueError, match="x is padded and written to, and shares memory with another argument"):
+        compiled(write, x={0: 8})(x, [x[:2]])
+    with pytest.raises(ValueError, match="x is padded, and its memory is written to under another name"):
+        compiled(other, x={0: 8})(x, x[:2])
+    with pytest.raises(ValueError, match="x is padded, and the function gives it another shape"):
+        compiled(lambda x: x.unsqueeze_(0).sum(), x={0: 8})(x)
+
+
+@dataclasses.dataclass
+class Out:
+    y: torch.Tensor
+    rest: object = None
+
+
+@dataclasses.dataclass(frozen=True)
+class Frozen:
+    y: torch.Tensor
+    rest: object = None
+
+
+class Custom:
+    def __init__(self, y):
+        self.y = y
+
+
+def test_containers_are_cut():
+    outputs = pytest.importorskip("transformers.modeling_outputs")
+
+    def function(x):
+        y, same = x * 2, [x + 1]
+        model = outputs.BaseModelOutput(last_hidden_state=y, hidden_states=(y, y + 1))
+        return Out(y, model), Frozen(y + 2, torch.float32), collections.OrderedDict(a=same, b=same), y.max(0)
+
+    padded = compiled(function, x={1: 8})
+    for n in (5, 8, 7):
+        x = torch.arange(2.0 * n).reshape(2, n)
+        (out, frozen, both, largest), (want, want_frozen, want_both, want_largest) = padded(x), function(x)
+        assert_same([out.y, frozen.y, both, tuple(largest)], [want.y, want_frozen.y, want_both, tuple(want_largest)], strides=False)
+        assert type(out.rest) is type(want.rest) and out.rest.last_hidden_state is out.rest["last_hidden_state"] is out.y
+        assert_same(out.rest.to_tuple(), want.rest.to_tuple(), strides=False)
+
+
+@pytest.mark.parametrize(
+    "function, text",
+    [
+        (lambda x: Custom(x * 2), "of type test_padding.Custom"),
+        (lambda x: [1, {"a": {2}}], "of type builtins.set"),
+        (lambda x: {x * 2: 1}, "a dict with tensors as keys"),
+    ],
+)
+def test_other_objects_are_refused(function, text):
+    padded = compiled(function, x={1: 8})
+    for n in (5, 8):
+        with pytest.raises(TypeError, match=text):
+            padded(torch.zeros(2, n))
