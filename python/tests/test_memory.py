@@ -1,5 +1,9 @@
 """Where results lie and what they share: eager's strides, aliasing and inputs, call after call."""
 
+import platform
+import subprocess
+import sys
+
 import measure
 import oxytorch
 import pytest
@@ -266,3 +270,37 @@ def test_a_step_may_return_its_loss_detached():
         return loss.detach()
 
     assert not oxytorch.compile(step)(torch.arange(3.0)).requires_grad
+
+
+HOLES = """
+import torch, oxytorch
+
+def resident():
+    with open("/proc/self/statm") as file:
+        return int(file.read().split()[1]) * 4096
+
+def given_back():
+    pieces = [bytes(20_000) for _ in range(1000)]
+    del pieces[::2]
+    before = resident()
+    function(x)
+    kept.append(pieces)
+    return before - resident()
+
+kept = []
+x = torch.ones(64)
+function = oxytorch.compile(lambda x: x * 2 + 1)
+function(x)
+first = given_back()
+for _ in range(20):
+    function(x)
+print(first, given_back())
+"""
+
+
+@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="asks glibc's heap")
+def test_only_first_runs_give_back_the_holes_of_the_heap():
+    out = subprocess.run([sys.executable, "-c", HOLES], capture_output=True, text=True, check=True, timeout=120).stdout
+    first, later = map(int, out.split())
+    assert first > 4 << 20
+    assert later < 1 << 20

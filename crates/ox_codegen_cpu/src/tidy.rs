@@ -13,13 +13,13 @@ pub fn forget_code() {
     code::forget();
 }
 
-#[cfg(target_env = "gnu")]
+#[cfg(all(target_os = "linux", target_env = "gnu"))]
 fn free_idle_heap() {
     // SAFETY: may be called at any time, from any thread.
     unsafe { libc::malloc_trim(0) };
 }
 
-#[cfg(not(target_env = "gnu"))]
+#[cfg(not(all(target_os = "linux", target_env = "gnu")))]
 fn free_idle_heap() {}
 
 #[cfg(target_os = "linux")]

@@ -5,18 +5,21 @@
 //! not fit into it, and the heap grows at its end: by 15 MB in each of five calls of a Llama that held 16 MB at a time, and the holes were
 //! used in turns. Eager makes so many tensors that its thread has enough such pieces; a run of ours makes few.
 
-/// Whenever the heap has become larger than ever, the pages of its holes are given back: they cost memory again only if somebody uses them.
+/// If the heap has become larger than ever, the pages of its holes are given back: they cost memory again only if somebody uses them. All
+/// holes are looked at, those of the rest of the program as well, which may be many milliseconds: only for the first runs of a plan, beside
+/// the compile that came before them.
 #[cfg(all(target_os = "linux", target_env = "gnu"))]
 pub fn give_back_if_grown() {
+    use std::sync::OnceLock;
     use std::sync::atomic::{AtomicUsize, Ordering};
 
-    /// What is less is not worth the millisecond that it takes.
-    const STEP: usize = 1 << 20;
+    static FIRST: OnceLock<usize> = OnceLock::new();
     static HIGHEST: AtomicUsize = AtomicUsize::new(0);
 
     // SAFETY: asks where the heap ends.
     let end = unsafe { libc::sbrk(0) } as usize;
-    if end < HIGHEST.load(Ordering::Relaxed).saturating_add(STEP) {
+    let highest = HIGHEST.load(Ordering::Relaxed);
+    if end < highest.saturating_add(step(highest.saturating_sub(*FIRST.get_or_init(|| end)))) {
         return;
     }
     HIGHEST.store(end, Ordering::Relaxed);
@@ -27,14 +30,25 @@ pub fn give_back_if_grown() {
 #[cfg(not(all(target_os = "linux", target_env = "gnu")))]
 pub fn give_back_if_grown() {}
 
+/// How much a heap that has grown so much must grow to be looked at again: looking takes as long as the heap is large, so that all looks together
+/// take no longer than in proportion to it.
+#[cfg(all(target_os = "linux", target_env = "gnu"))]
+fn step(grown: usize) -> usize {
+    const LEAST: usize = 1 << 20;
+    LEAST.max(grown / 8)
+}
+
 /// Before something large is allocated: the thread has as many small pieces as it keeps, so that what is cut off goes back to where it was.
+///
+/// The counts are those of glibc's cache of a thread. Where it keeps more of a size (`glibc.malloc.tcache_count`), some of the ends are kept
+/// apart as before; where it keeps fewer or none, or another allocator stands in for it, these are allocations without effect.
 #[cfg(all(target_os = "linux", target_env = "gnu"))]
 pub fn keep_ends_together() {
     use std::ptr::null_mut;
 
     /// What can be cut off, as requests: pieces of 32 to 112 bytes have a head of 8.
     const SIZES: [usize; 6] = [24, 40, 56, 72, 88, 104];
-    /// That many of a size a thread keeps.
+    /// That many of a size a thread of glibc's keeps, unless it is told otherwise.
     const KEPT: usize = 7;
 
     for size in SIZES {
@@ -49,3 +63,19 @@ pub fn keep_ends_together() {
 
 #[cfg(not(all(target_os = "linux", target_env = "gnu")))]
 pub fn keep_ends_together() {}
+
+#[cfg(all(test, target_os = "linux", target_env = "gnu"))]
+mod tests {
+    use super::step;
+
+    #[test]
+    fn a_heap_that_becomes_large_is_looked_at_seldom() {
+        let (mut grown, mut looks) = (0, 0);
+        while grown < 8 << 30 {
+            grown += step(grown);
+            looks += 1;
+        }
+        assert!(looks < 100, "{looks}");
+        assert_eq!(step(4 << 20), 1 << 20);
+    }
+}

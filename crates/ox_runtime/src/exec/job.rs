@@ -5,7 +5,7 @@ use super::heap;
 use super::known::Known;
 use super::layout::Env;
 use super::prepare::Prepared;
-use super::{Executable, execute};
+use super::{Executable, execute, is_large};
 use crate::cuda::{Stream, driver};
 use crate::error::RunError;
 use crate::tensor::Tensor;
@@ -53,8 +53,9 @@ impl Job<'_> {
     /// Step by step. What is held is let go when it is not needed any more.
     pub fn run_plainly(&self, held: Vec<Option<Tensor>>) -> Result<Vec<Tensor>, RunError> {
         let executable = self.executable;
-        let young = executable.begins_young(self.prepared);
-        if self.device == Device::Cpu {
+        let first = executable.begins_first_run();
+        let young = first && self.prepared.buffers.iter().any(is_large);
+        if first {
             heap::give_back_if_grown();
         }
         if young {

@@ -149,11 +149,11 @@ impl Executable {
         }
     }
 
-    /// Whether this run on a CPU is one of the first, in which things that stay are allocated between those that go, and makes a large tensor.
-    fn begins_young(&self, prepared: &Prepared) -> bool {
+    /// Whether this run on a CPU is one of the first, in which things that stay are allocated between those that go.
+    fn begins_first_run(&self) -> bool {
         const FIRST: u32 = 16;
         let counted = self.device == Device::Cpu && self.runs.load(Ordering::Relaxed) < FIRST;
-        counted && self.runs.fetch_add(1, Ordering::Relaxed) < FIRST && prepared.buffers.iter().any(is_large)
+        counted && self.runs.fetch_add(1, Ordering::Relaxed) < FIRST
     }
 
     /// Makes a GPU current, and finds the stream that the run belongs to.
