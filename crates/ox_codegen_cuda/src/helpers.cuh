@@ -242,7 +242,7 @@ template <int N, typename T> __device__ inline void store_pack(T* to, const Pack
   for (int n = 0; n < N; ++n) to[n] = pack.at[n];
 }
 
-//@ bf16_at pack_bf16
+//@ bf16_at pack_bf16 join_bf16
 // Words of two, as they lie in registers: elements of 16 bits would be cut out and put together one by one.
 template <int N> __device__ inline float bf16_at(const Pack<unsigned short, N>& pack, int n) {
   if constexpr (N % 2 == 0) {
@@ -251,17 +251,34 @@ template <int N> __device__ inline float bf16_at(const Pack<unsigned short, N>& 
   }
   return from_bf16(pack.at[n]);
 }
+/// Rounded, two at once.
 template <int N> __device__ inline Pack<unsigned short, N> pack_bf16(const float (&from)[N]) {
+  static_assert(N % 2 == 0, "words of two");
   Pack<unsigned short, N> pack;
 #if __CUDA_ARCH__ >= 800
 #pragma unroll
-  for (int n = 0; n + 1 < N; n += 2) {
+  for (int n = 0; n < N; n += 2) {
     asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(reinterpret_cast<unsigned*>(&pack)[n / 2]) : "f"(from[n + 1]), "f"(from[n]));
   }
 #else
 #pragma unroll
   for (int n = 0; n < N; ++n) pack.at[n] = bf16_bits(round_bf16(from[n]));
 #endif
+  return pack;
+}
+/// Of values that are rounded already: the bits stay as they are, those of a NaN too.
+template <int N> __device__ inline Pack<unsigned short, N> join_bf16(const float (&from)[N]) {
+  static_assert(N % 2 == 0, "words of two");
+  Pack<unsigned short, N> pack;
+#pragma unroll
+  for (int n = 0; n < N; n += 2) {
+    const unsigned low = __float_as_uint(from[n]), high = __float_as_uint(from[n + 1]);
+#ifdef __CUDA_ARCH__
+    reinterpret_cast<unsigned*>(&pack)[n / 2] = __byte_perm(low, high, 0x7632);
+#else
+    reinterpret_cast<unsigned*>(&pack)[n / 2] = (high & 0xffff0000u) | low >> 16;
+#endif
+  }
   return pack;
 }
 

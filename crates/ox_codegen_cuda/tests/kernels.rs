@@ -215,3 +215,20 @@ fn logsumexp_of_infinities() {
     let out = TensorData::floats(DType::F32, &[5], &[0.0; 5]);
     check(&Emulator::new("infinities", std::slice::from_ref(&source)), &kernel, &source, vec![x, out]);
 }
+
+/// What only moves values keeps all of their bits.
+#[test]
+fn a_copy_keeps_the_bits_of_a_nan() {
+    if !emulate::is_possible() {
+        return eprintln!("skipped: there is no g++");
+    }
+    const COPY: &str = "kernel copy(b0: bf16 in, b1: bf16 out, i0 < 4096) lanes=outer parallel {\n  pass {\n    v0 = load b0[i0]\n    store b1[i0] v0\n  }\n}";
+    let kernel = Kernel::parse(COPY).unwrap();
+    let source = emit(&kernel, "k", &Options { arch: 90, ordered: false, multiprocessors: 0, careful: false }).unwrap();
+    assert!(source.text.contains("store_pack"), "{}", source.text);
+    let mut from: Vec<u8> = (0..4096u16).flat_map(|n| (0x7f80 + n % 128).to_le_bytes()).collect();
+    let mut to = vec![0u8; from.len()];
+    let emulator = Emulator::new("bits", std::slice::from_ref(&source));
+    emulator.run(&source, 4096, &mut [&mut from, &mut to], &[]).unwrap();
+    assert_eq!(from, to);
+}

@@ -6,6 +6,8 @@ use crate::layout::resolve;
 use crate::prepare::Prepared;
 use ox_ir::graph::{Dims, Node, Shape, contiguous_strides};
 use ox_ir::{Graph, NodeId, Op, Sym};
+use rustc_hash::FxHashMap;
+use std::cell::RefCell;
 
 /// Below so many elements a second kernel costs more than it saves.
 const WORTH_SPLITTING: i64 = 1 << 16;
@@ -26,10 +28,11 @@ pub fn split_reductions(prepared: Prepared, target: Target) -> Prepared {
     let empty = Graph { nodes: Vec::with_capacity(prepared.graph.nodes.len()), ..prepared.graph.clone() };
     let mut out = Prepared::empty(empty);
     let mut renamed: Vec<NodeId> = Vec::with_capacity(prepared.graph.nodes.len());
+    let reads = Reads { prepared: &prepared, known: RefCell::default() };
     for id in prepared.graph.ids() {
         let mut node = prepared.graph.node(id).clone();
         node.args.iter_mut().for_each(|a| *a = renamed[a.index()]);
-        let made = match cut(&prepared, id, target) {
+        let made = match cut(&reads, id, target) {
             Some(cut) => push_split(&mut out, node, cut, prepared.strides(id)),
             None => out.push(node, prepared.strides(id)),
         };
@@ -40,8 +43,8 @@ pub fn split_reductions(prepared: Prepared, target: Target) -> Prepared {
     out
 }
 
-fn cut(prepared: &Prepared, id: NodeId, target: Target) -> Option<Cut> {
-    let graph = &prepared.graph;
+fn cut(reads: &Reads<'_>, id: NodeId, target: Target) -> Option<Cut> {
+    let graph = &reads.prepared.graph;
     let node = graph.node(id);
     let Op::Reduce { op, dims } = &node.op else { return None };
     let shape = &graph.ty(node.args[0]).shape;
@@ -56,7 +59,7 @@ fn cut(prepared: &Prepared, id: NodeId, target: Target) -> Option<Cut> {
             dims.iter().find_map(|d| Some((*d, divisor(shape[*d].as_const()?, 8..=128)?))).map(single)
         }
         Target::Gpu => {
-            let run = run(shape, &lies(prepared, node.args[0], DEEPEST), dims);
+            let run = run(shape, &reads.strides(node.args[0], DEEPEST), dims);
             let along = run >= COLUMNS;
             // A short run is so many columns more, which are joined with the parts.
             let columns = if along { rows } else { rows * run };
@@ -85,22 +88,40 @@ fn run(shape: &Shape, strides: &Shape, dims: &Dims) -> i64 {
 /// How many operations are looked through for the memory that a value is computed from.
 const DEEPEST: u32 = 32;
 
-/// The strides with which a value is read where it is computed from memory of its own size; otherwise those that it would be stored with.
-fn lies(prepared: &Prepared, id: NodeId, depth: u32) -> Shape {
-    let graph = &prepared.graph;
-    let node = graph.node(id);
-    let base = |base: NodeId| lies(prepared, base, depth - 1);
-    let is_spread = |strides: &Shape| strides.iter().zip(&node.ty.shape).all(|(step, size)| size.is_one() || !step.is_zero());
-    let found = match &node.op {
-        _ if depth == 0 => None,
-        Op::Point(_) | Op::Cast => {
-            let read = |arg: &NodeId| resolve(graph, *arg, &base).map(|strided| strided.strides).filter(is_spread);
-            node.args.iter().filter(|arg| graph.ty(**arg).shape == node.ty.shape).find_map(read)
+/// How values that are computed lie in the memory that they are read from.
+struct Reads<'p> {
+    prepared: &'p Prepared,
+    /// Each is found once: what is read in several ways would be walked as often as there are paths to it.
+    known: RefCell<FxHashMap<NodeId, Shape>>,
+}
+
+impl Reads<'_> {
+    /// The strides with which a value is read where it is computed from memory of its own size; otherwise those that it would be stored with.
+    fn strides(&self, id: NodeId, depth: u32) -> Shape {
+        if let Some(known) = self.known.borrow().get(&id) {
+            return known.clone();
         }
-        op if op.is_view() => resolve(graph, id, &base).map(|strided| strided.strides).filter(is_spread),
-        _ => None,
-    };
-    found.unwrap_or_else(|| prepared.strides(id))
+        let found = if depth == 0 { None } else { self.read(id, depth) };
+        let strides = found.unwrap_or_else(|| self.prepared.strides(id));
+        self.known.borrow_mut().insert(id, strides.clone());
+        strides
+    }
+
+    fn read(&self, id: NodeId, depth: u32) -> Option<Shape> {
+        let graph = &self.prepared.graph;
+        let node = graph.node(id);
+        let base = |base: NodeId| self.strides(base, depth - 1);
+        let is_not_broadcast =
+            |strides: &Shape| strides.iter().zip(&node.ty.shape).all(|(step, size)| size.is_one() || !step.is_zero());
+        let through = |id: NodeId| resolve(graph, id, &base).map(|strided| strided.strides).filter(is_not_broadcast);
+        match &node.op {
+            Op::Point(_) | Op::Cast => {
+                node.args.iter().filter(|arg| graph.ty(**arg).shape == node.ty.shape).find_map(|arg| through(*arg))
+            }
+            op if op.is_view() => through(id),
+            _ => None,
+        }
+    }
 }
 
 /// The outer dimensions as long as they make no more than `most` parts, and what then fits of the next.

@@ -29,3 +29,21 @@ fn groups_of_channels_that_lie_side_by_side_fill_a_gpu() {
     assert_eq!(first_points(&GROUPS.replace("STRIDES", "strides [524288, 1, 8192, 128]")), 4 * 128 * 32);
     assert_eq!(first_points(&GROUPS.replace("STRIDES ", "")), 4 * 32 * 4);
 }
+
+/// Each step reads the one before in two ways, and the first of them says nothing about how it lies.
+#[test]
+fn many_paths_to_one_value_are_walked_once() {
+    let mut text = String::from("graph(%0: f32[64, 4096]@cuda0 \"x\") {\n");
+    let mut last = 0;
+    for _ in 0..200 {
+        let (slice, expand, product) = (last + 1, last + 2, last + 3);
+        text += &format!("  %{slice} = slice(%{last}, [0, 0]) : f32[64, 1]@cuda0\n");
+        text += &format!("  %{expand} = expand(%{slice}) : f32[64, 4096]@cuda0\n");
+        text += &format!("  %{product} = mul(%{expand}, %{last}) : f32[64, 4096]@cuda0\n");
+        last = product;
+    }
+    text += &format!("  %{} = reduce(%{last}, op=sum, dims=[1]) : f32[64, 1]@cuda0\n  return %{}\n}}", last + 1, last + 1);
+    let graph = Graph::parse(&text).unwrap();
+    let plan = schedule(&graph, &ScheduleOptions { target: Target::Gpu, ..Default::default() }).unwrap();
+    plan.verify().unwrap();
+}

@@ -220,18 +220,20 @@ impl Emitter<'_> {
         let kernel = self.kernel;
         let lanes = self.g.lanes;
         match &kernel.inst(val).inst {
-            Inst::Load { buf, index, .. } => {
-                let whole = if lanes > 1 { format!("whole{buf}") } else { "false".into() };
-                let text = format!("load_pack<{lanes}>(b{buf} + {}, {whole})", index::factor(index));
-                match (self.cache.load(val), item) {
-                    (Some(Cached::Fill(slot)), Some(k)) => self.line(format!("c{slot}[{k}] = {text};")),
-                    (Some(Cached::Use(slot)), Some(k)) if self.g.is_long_row() => {
-                        self.line(format!("keep_packed(c{slot}[{k}], report);"))
-                    }
-                    (Some(Cached::Use(_)), Some(_)) => {}
-                    _ => self.line(format!("const auto q{} = {text};", val.0)),
+            Inst::Load { buf, index, .. } => match (self.cache.load(val), item) {
+                (Some(Cached::Fill(slot)), Some(k)) => {
+                    let text = self.packed(*buf, index);
+                    self.line(format!("c{slot}[{k}] = {text};"))
                 }
-            }
+                (Some(Cached::Use(slot)), Some(k)) if self.g.is_long_row() => {
+                    self.line(format!("keep_packed(c{slot}[{k}], report);"))
+                }
+                (Some(Cached::Use(_)), Some(_)) => {}
+                _ => {
+                    let text = self.packed(*buf, index);
+                    self.line(format!("const auto q{} = {text};", val.0))
+                }
+            },
             Inst::Store { buf, .. } => match kernel.bufs[*buf as usize].dtype {
                 DType::BF16 => self.line(format!("float f{}[{lanes}];", val.0)),
                 dtype => self.line(format!("Pack<{}, {lanes}> q{};", stored(dtype), val.0)),
@@ -241,11 +243,22 @@ impl Emitter<'_> {
         Ok(())
     }
 
+    fn packed(&mut self, buf: u32, index: &Sym) -> String {
+        let lanes = self.g.lanes;
+        if lanes > 1 {
+            self.moved_whole.insert(buf);
+        }
+        let whole = if lanes > 1 { format!("whole{buf}") } else { "false".into() };
+        format!("load_pack<{lanes}>(b{buf} + {}, {whole})", index::factor(index))
+    }
+
     fn store_pack(&mut self, val: Val) -> Result<(), CodegenError> {
-        if let Inst::Store { buf, index, combine, .. } = &self.kernel.inst(val).inst {
+        if let Inst::Store { buf, index, value, combine, .. } = &self.kernel.inst(val).inst {
+            self.moved_whole.insert(*buf);
             let guard = self.guard();
             let pack = match self.kernel.bufs[*buf as usize].dtype {
-                DType::BF16 => format!("pack_bf16(f{})", val.0),
+                DType::BF16 if self.unrounded(*value).is_some() => format!("pack_bf16(f{})", val.0),
+                DType::BF16 => format!("join_bf16(f{})", val.0),
                 _ => format!("q{}", val.0),
             };
             let store = match self.adds_packs(*buf, *combine) {

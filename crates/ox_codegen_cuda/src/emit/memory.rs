@@ -82,7 +82,12 @@ impl Emitter<'_> {
     ) -> Result<(), CodegenError> {
         let memory = self.buffer_dtype(buf)?;
         if self.packs.contains(&val) && memory == DType::BF16 {
-            self.line(format!("f{}[l] = {};", val.0, self.unrounded(value)));
+            let exact = self.unrounded(value).map(|arg| self.value(arg));
+            self.line(format!(
+                "f{}[l] = {};",
+                val.0,
+                exact.unwrap_or_else(|| ctype::convert(&self.value(value), self.dtype(value), memory))
+            ));
             return Ok(());
         }
         let value = ctype::convert(&self.value(value), self.dtype(value), memory);
@@ -103,11 +108,13 @@ impl Emitter<'_> {
         Ok(())
     }
 
-    /// A value that is going to be rounded to bf16, as it was before it was rounded to that.
-    fn unrounded(&self, value: Val) -> String {
+    /// What a value of bf16 was rounded from, if that is there: two are rounded at once when they are packed.
+    pub fn unrounded(&self, value: Val) -> Option<Val> {
         match self.kernel.inst(value).inst {
-            Inst::Cast(arg) if self.dtype(arg) == DType::F32 && !self.carried.comes_from_elsewhere(value) => self.value(arg),
-            _ => ctype::convert(&self.value(value), self.dtype(value), DType::F32),
+            Inst::Cast(arg) if self.dtype(value) == DType::BF16 && self.dtype(arg) == DType::F32 => {
+                (!self.carried.comes_from_elsewhere(value)).then_some(arg)
+            }
+            _ => None,
         }
     }
 
@@ -176,18 +183,5 @@ impl Emitter<'_> {
 
     fn stores_before(&self, body: &[Val], at: usize, buf: u32) -> bool {
         body[..at].iter().any(|val| matches!(self.kernel.inst(*val).inst, Inst::Store { buf: b, .. } if b == buf))
-    }
-
-    /// Whether any access of the buffer could move vectors.
-    pub fn moves_packs(&self, buf: u32) -> bool {
-        let lanes = self.g.lanes;
-        let inner = self.kernel.passes.iter().filter_map(|pass| pass.axes.last());
-        let vars: Vec<&Var> = inner.chain(&self.kernel.axes).map(|axis| &axis.var).collect();
-        self.kernel.insts.iter().any(|i| match &i.inst {
-            Inst::Load { buf: b, index, mask: None } | Inst::Store { buf: b, index, mask: None, .. } => {
-                *b == buf && vars.iter().any(|var| is_pack(index, var, lanes))
-            }
-            _ => false,
-        })
     }
 }

@@ -77,6 +77,8 @@ pub(crate) struct Emitter<'k> {
     lane: Option<Var>,
     /// Loads and stores of the body under construction that move whole vectors.
     packs: FxHashSet<Val>,
+    /// Buffers that some body moves in whole vectors.
+    moved_whole: FxHashSet<u32>,
     text: String,
     depth: usize,
 }
@@ -129,6 +131,7 @@ impl<'k> Emitter<'k> {
             in_loop: false,
             lane: None,
             packs: FxHashSet::default(),
+            moved_whole: FxHashSet::default(),
             text: String::new(),
             depth: 0,
         };

@@ -27,7 +27,7 @@ impl Emitter<'_> {
             self.line(format!("const idx {name} = (idx){name}_;"));
         }
         self.stand();
-        self.alignments();
+        let alignments = self.text.len();
         self.memory();
         match self.g.spread {
             Spread::Points | Spread::Tiles(_) => self.point()?,
@@ -37,6 +37,8 @@ impl Emitter<'_> {
                 passes.map(|(_, pass)| pass).try_for_each(|pass| self.pass(pass))?;
             }
         }
+        let aligned = self.aligned();
+        self.text.insert_str(alignments, &self.alignments(&aligned));
         self.close();
         Ok(Source {
             symbol: symbol.to_string(),
@@ -44,7 +46,7 @@ impl Emitter<'_> {
             points_per_block: self.g.points_per_block(),
             points: self.g.points(kernel),
             shared_bytes: self.shared_bytes as u32,
-            aligned: if self.careful { Vec::new() } else { self.aligned().map(|(place, _, bytes)| (place, bytes)).collect() },
+            aligned: if self.careful { Vec::new() } else { aligned.iter().map(|(place, _, bytes)| (*place, *bytes)).collect() },
             text: self.text,
         })
     }
@@ -152,20 +154,20 @@ impl Emitter<'_> {
         }
     }
 
-    /// Vectors are moved whole only if the buffer begins where they may: torch's views can begin anywhere.
-    fn alignments(&mut self) {
-        let aligned: Vec<(usize, usize, usize)> = self.aligned().collect();
-        for (_, n, bytes) in aligned {
-            let is_known = if self.careful { format!("is_aligned(b{n}, {bytes})") } else { "true".into() };
-            self.line(format!("const bool whole{n} = {is_known};"));
-        }
+    /// Whether vectors are moved whole. A careful kernel looks where its buffers begin; others are launched only on those that begin where they may.
+    fn alignments(&self, aligned: &[(usize, usize, usize)]) -> String {
+        let line = |(_, n, bytes): &(usize, usize, usize)| match self.careful {
+            true => format!("  const bool whole{n} = is_aligned(b{n}, {bytes});\n"),
+            false => format!("  const bool whole{n} = true;\n"),
+        };
+        aligned.iter().map(line).collect()
     }
 
-    /// Buffers that are moved in vectors: which argument, which buffer, how many bytes.
-    fn aligned(&self) -> impl Iterator<Item = (usize, usize, usize)> {
+    /// Buffers that the text moves in vectors: which argument, which buffer, how many bytes.
+    fn aligned(&self) -> Vec<(usize, usize, usize)> {
         let params = self.kernel.bufs.iter().enumerate().filter(|(_, param)| !matches!(param.role, BufRole::Scratch(_)));
-        let moved = params.enumerate().filter(|(_, (n, _))| self.g.lanes > 1 && self.moves_packs(*n as u32));
-        moved.map(|(place, (n, param))| (place, n, (self.g.lanes as usize * param.dtype.size()).min(16)))
+        let moved = params.enumerate().filter(|(_, (n, _))| self.moved_whole.contains(&(*n as u32)));
+        moved.map(|(place, (n, param))| (place, n, (self.g.lanes as usize * param.dtype.size()).min(16))).collect()
     }
 
     fn memory(&mut self) {

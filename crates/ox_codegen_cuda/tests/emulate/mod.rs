@@ -52,7 +52,7 @@ impl Emulator {
         // A kernel that asks for more than the interpreter's memory has works on memory of its own.
         let is_aligned = |(place, bytes): &(usize, usize)| (bufs[*place].as_ptr() as usize).is_multiple_of(*bytes);
         if !source.aligned.iter().all(is_aligned) {
-            return self.run_aligned(source, points, bufs, sizes);
+            return self.run_at(&vec![0; bufs.len()], source, points, bufs, sizes);
         }
         let mut values: Vec<u64> = bufs.iter_mut().map(|b| b.as_mut_ptr() as u64).collect();
         values.extend(sizes.iter().map(|n| *n as u64));
@@ -72,12 +72,22 @@ impl Emulator {
         }
     }
 
-    fn run_aligned(&self, source: &Source, points: i64, bufs: &mut [&mut [u8]], sizes: &[i64]) -> Result<(), InterpretError> {
-        let mut memory: Vec<Vec<u128>> = bufs.iter().map(|b| vec![0; b.len() / 16 + 1]).collect();
-        // SAFETY: as many bytes as were allocated, of a type without invalid values.
-        let bytes =
-            |(m, b): (&mut Vec<u128>, &&mut [u8])| unsafe { std::slice::from_raw_parts_mut(m.as_mut_ptr().cast(), b.len()) };
-        let mut copies: Vec<&mut [u8]> = memory.iter_mut().zip(bufs.iter()).map(bytes).collect();
+    /// On copies of the buffers, each of them so many bytes behind a multiple of 16.
+    #[allow(dead_code, reason = "not every test file places buffers")]
+    pub fn run_at(
+        &self,
+        behind: &[usize],
+        source: &Source,
+        points: i64,
+        bufs: &mut [&mut [u8]],
+        sizes: &[i64],
+    ) -> Result<(), InterpretError> {
+        let mut memory: Vec<Vec<u128>> = bufs.iter().map(|b| vec![0; b.len() / 16 + 2]).collect();
+        let bytes = |((m, b), behind): ((&mut Vec<u128>, &&mut [u8]), &usize)| {
+            // SAFETY: no more bytes than were allocated, of a type without invalid values.
+            unsafe { std::slice::from_raw_parts_mut(m.as_mut_ptr().cast::<u8>().add(*behind), b.len()) }
+        };
+        let mut copies: Vec<&mut [u8]> = memory.iter_mut().zip(bufs.iter()).zip(behind).map(bytes).collect();
         copies.iter_mut().zip(bufs.iter()).for_each(|(copy, b)| copy.copy_from_slice(b));
         let result = self.run(source, points, &mut copies, sizes);
         bufs.iter_mut().zip(&copies).for_each(|(b, copy)| b.copy_from_slice(copy));

@@ -137,8 +137,8 @@ pub struct GpuFunction {
     pub kernel: GpuKernel,
     handle: Handle,
     careful: Careful,
-    /// What `careful` has made: few programs ever need it.
-    made: Mutex<Option<Arc<GpuFunction>>>,
+    /// What `careful` has made, or why it could not: few programs ever need it.
+    made: OnceLock<Result<Arc<GpuFunction>, String>>,
 }
 
 // SAFETY: as above.
@@ -151,7 +151,7 @@ impl GpuFunction {
         let library = driver.share_image(&kernel)?;
         let name = CString::new(kernel.symbol.as_str()).map_err(|_| RunError::bug("a symbol with a NUL"))?;
         let mut handle = null_mut();
-        let mut function = GpuFunction { kernel, handle, careful, made: Mutex::default() };
+        let mut function = GpuFunction { kernel, handle, careful, made: OnceLock::new() };
         // SAFETY: a loaded library; the name ends in NUL.
         driver.check(unsafe { (driver.find_kernel)(&mut handle, library, name.as_ptr()) }, &function.kernel.symbol)?;
         function.handle = handle;
@@ -174,16 +174,16 @@ impl GpuFunction {
     }
 
     /// The kernel for these arguments, if it must be another one.
-    pub(crate) fn other_for(&self, args: &[*mut u8]) -> Result<Option<Arc<GpuFunction>>, RunError> {
+    pub(crate) fn other_for(&self, args: &[*mut u8]) -> Result<Option<&Arc<GpuFunction>>, RunError> {
         if self.kernel.aligned.iter().all(|(place, bytes)| (args[*place] as usize).is_multiple_of(*bytes)) {
             return Ok(None);
         }
-        let mut made = self.made.lock().unwrap_or_else(PoisonError::into_inner);
-        if made.is_none() {
-            let never = || Err(RunError::bug("a careful kernel takes all arguments"));
-            *made = Some(GpuFunction::load((self.careful)()?, Box::new(never))?);
+        let never = || Err(RunError::bug("a careful kernel takes all arguments"));
+        let make = || (self.careful)().and_then(|kernel| GpuFunction::load(kernel, Box::new(never)));
+        match self.made.get_or_init(|| make().map_err(|error| error.to_string())) {
+            Ok(made) => Ok(Some(made)),
+            Err(why) => Err(RunError::bug(why)),
         }
-        Ok(made.clone())
     }
 
     /// Starts the kernel behind what the stream has to do already.

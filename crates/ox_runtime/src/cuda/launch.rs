@@ -77,8 +77,7 @@ impl GpuLaunch {
         }
         let stream = run.stream.ok_or_else(|| RunError::bug("a kernel for a GPU in a run without a stream"))?;
         let mut arguments = run.arguments(self.number, &self.bufs, &self.rest);
-        let other = self.function.other_for(&arguments)?;
-        let function = other.as_ref().unwrap_or(&self.function);
+        let function = self.function.other_for(&arguments)?.unwrap_or(&self.function);
         // SAFETY: each argument of the kernel is one word: pointers to its buffers, its sizes, the report.
         let launched = unsafe { function.launch(driver()?, self.grid, stream, &mut arguments) };
         run.frame.arguments[self.number] = arguments;
