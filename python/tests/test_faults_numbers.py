@@ -96,6 +96,12 @@ def test_f16_overflow_in_the_middle_of_a_chain_183607():
     check(lambda x: (x * 2 / 4, (x * x) - x, (x + x).float() * 0.5, (x * 4).sigmoid() + (x * x) * 0), x)
 
 
+def test_soft_margin_loss_is_rounded_at_each_step():
+    x, sign = torch.tensor([-20.0, 1.0, -14.0, 3.0] * 9, dtype=torch.float16), torch.tensor([1.0, -1.0, 1.0, 1.0] * 9, dtype=torch.float16)
+    check(lambda x, sign: F.soft_margin_loss(x, sign, reduction="none"), x, sign)
+    check(F.soft_margin_loss, x, sign)
+
+
 @pytest.mark.parametrize("narrow", [torch.bfloat16, torch.float16])
 def test_round_trip_through_a_narrow_type_keeps_the_rounding_176565(narrow):
     x = torch.randn(1000)

@@ -6,8 +6,8 @@ use super::{Bound, Surface, fresh};
 use crate::builder::Builder;
 use crate::error::{OpError, OpResult};
 use crate::value::Value;
-use ox_ir::PointOp;
 use ox_ir::graph::{Arg, NodeId, Shape};
+use ox_ir::{DType, PointOp};
 
 pub const ROWS: &[Surface] = &[
     fresh(&["F.mse_loss"], "input, target, size_average=None, reduce=None, reduction=mean, weight=None", mse_loss),
@@ -84,6 +84,14 @@ fn paired_losses(
     if args.knows("weight") && args.has("weight") {
         return Err(OpError::unsupported("a weighted loss"));
     }
+    let (x, y, dtype) = pair(b, args)?;
+    let (x, y) = (wide(b, x), wide(b, y));
+    let losses = f(b, x, y)?;
+    Ok(b.cast(losses, dtype))
+}
+
+/// Input and target in one type and shape.
+fn pair(b: &mut Builder, args: &Bound) -> OpResult<(NodeId, NodeId, DType)> {
     let (x, y) = (real(b, args, "input")?, real(b, args, "target")?);
     let dtype = b.result_type(&[x.into(), y.into()]);
     let (x, y) = (b.cast(x, dtype), b.cast(y, dtype));
@@ -91,9 +99,7 @@ fn paired_losses(
         return Err(OpError::unsupported(format!("a loss of {dtype}")));
     }
     let pair = b.broadcast(&[x, y])?;
-    let (x, y) = (wide(b, pair[0]), wide(b, pair[1]));
-    let losses = f(b, x, y)?;
-    Ok(b.cast(losses, dtype))
+    Ok((pair[0], pair[1], dtype))
 }
 
 /// The distance of `x` and `y`.
@@ -248,13 +254,15 @@ fn x_log_x(b: &mut Builder, x: NodeId) -> OpResult<NodeId> {
     b.choose(zero, 0.0, product)
 }
 
+/// In torch each step is an operation of its own: in 16 bits each is rounded, and what is beyond is infinite.
 fn soft_margin_loss(b: &mut Builder, args: &mut Bound) -> OpResult<Value> {
-    paired(b, args, |b, x, y| {
-        let negated = b.unary(PointOp::Neg, x)?;
-        let product = b.point(PointOp::Mul, &[negated, y])?;
-        let power = b.unary(PointOp::Exp, product)?;
-        b.unary(PointOp::Log1p, power)
-    })
+    let reduction = reduction(args)?;
+    let (x, y, _) = pair(b, args)?;
+    let negated = b.unary(PointOp::Neg, x)?;
+    let product = b.point(PointOp::Mul, &[negated, y])?;
+    let power = b.unary(PointOp::Exp, product)?;
+    let losses = b.unary(PointOp::Log1p, power)?;
+    reduced(b, losses, reduction)
 }
 
 fn poisson_nll_loss(b: &mut Builder, args: &mut Bound) -> OpResult<Value> {
