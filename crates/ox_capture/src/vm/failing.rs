@@ -55,17 +55,19 @@ const CLASS: usize = 8;
 const DEEP: usize = 16;
 
 impl Vm {
-    /// Whether the graph must end in front of this operation. It is tried, where that can be done, and its exception is the program's.
+    /// Whether there are values for which the operation raises.
+    pub fn may_fail(&self, callee: &Shadow, args: &Args) -> bool {
+        self.rec.as_ref().is_some_and(|rec| may_fail(&callee.name(), args, rec))
+    }
+
+    /// Whether the graph must end in front of this operation, which may fail. It is tried, where that can be done, and its exception is the program's.
     pub fn must_be_seen(&mut self, callee: &Shadow, callable: &Val, args: &Args) -> R<bool> {
         let name = callee.name();
-        if !self.rec.as_ref().is_some_and(|rec| may_fail(&name, args, rec)) {
-            return Ok(false);
-        }
         // Without a clause the graph may fail later, but what the program does meanwhile would have been done: what is cheap is tried all
         // the same.
         let may_end = self.frames.iter().any(catches) && !self.fullgraph && !error_on_graph_break();
         let is_tried = may_end || (INDEXED.contains(&plain(&name)) && !COSTLY.contains(&name.as_str()));
-        let rec = self.rec.as_mut().expect("checked above");
+        let Some(rec) = self.rec.as_mut() else { return Ok(false) };
         let Some(known) = known(args, rec, &name).filter(|_| is_tried) else { return Ok(may_end) };
         let _mode = GradMode::set(false)?;
         let positional: Vec<Obj> = known.positional.into_iter().map(|arg| arg.obj).collect();
@@ -130,7 +132,7 @@ fn tensors_of(args: &Args) -> impl Iterator<Item = Obj> + '_ {
 }
 
 /// Whether there are values for which the operation raises. A GPU tells of them later, or not at all.
-pub(super) fn may_fail(name: &str, args: &Args, rec: &Recording) -> bool {
+fn may_fail(name: &str, args: &Args, rec: &Recording) -> bool {
     let plain = plain(name);
     let is_matrix = || MATRICES.contains(&plain) || plain.starts_with("linalg_");
     let is_listed = INDEXED.contains(&plain) || DIVISIONS.contains(&plain) || DRAWS.contains(&plain);

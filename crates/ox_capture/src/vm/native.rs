@@ -1,6 +1,5 @@
 //! Functions of C: pure ones run on the real objects, with checks for what they read from outside; torch's become nodes of the graph.
 
-use super::failing::may_fail;
 use super::reading::Read;
 use super::{Args, Called, R, Vm};
 use crate::obj::{Obj, py};
@@ -146,17 +145,18 @@ impl Vm {
         if DONE_FOR_REAL.contains(&name.as_str()) {
             return self.opaque_call(callable, args, &format!("{name} looks at a tensor's values or memory"));
         }
-        if self.must_be_seen(&callee, callable, &args)? {
+        let may_fail = self.may_fail(&callee, &args);
+        if may_fail && self.must_be_seen(&callee, callable, &args)? {
             return self.opaque_call(callable, args, &format!("{name}, which fails for some values, in a try statement"));
         }
-        match self.record_torch(&callee, &args)? {
+        match self.record_torch(&callee, &args, may_fail)? {
             Ok(value) => Ok(Called::Value(value)),
             Err(why) => self.opaque_call(callable, args, &why),
         }
     }
 
-    /// Records a torch call, or says why it cannot be.
-    pub fn record_torch(&mut self, callee: &Shadow, args: &Args) -> R<Result<Val, String>> {
+    /// Records a torch call, or says why it cannot be. One that may fail is done even if nobody needs its result.
+    pub fn record_torch(&mut self, callee: &Shadow, args: &Args, may_fail: bool) -> R<Result<Val, String>> {
         let name = callee.name();
         let mut positional = Vec::with_capacity(args.positional.len());
         for (n, arg) in args.positional.iter().enumerate() {
@@ -170,7 +170,6 @@ impl Vm {
         let (location, region) = (self.torch_location(), self.region());
         let Some(rec) = self.rec.as_mut() else { return Ok(Err(String::new())) };
         rec.graph.region = region;
-        let may_fail = may_fail(&name, args, rec);
         match rec.torch_call(callee, &positional, &keywords, &location) {
             Ok(value) => {
                 if may_fail {

@@ -297,7 +297,8 @@ impl Vm {
     fn store_tensor_item(&mut self, object: &Val, key: &Val, value: Val) -> R<Called> {
         let setitem = Shadow::Function(self.operator("setitem")?);
         let args = Args::positional(vec![object.clone(), key.clone(), value]);
-        match self.record_torch(&setitem, &args)? {
+        let may_fail = self.may_fail(&setitem, &args);
+        match self.record_torch(&setitem, &args, may_fail)? {
             Ok(_) => nothing(),
             Err(_) if self.rec.is_some() => self.store_for_real("operator.setitem", args.positional),
             Err(_) => object.obj.bind().set_item(key.obj.bind(), args.positional[2].obj.bind()).and_then(|()| nothing()),
