@@ -2,6 +2,7 @@
 
 import sys
 
+import numpy as np
 import pytest
 import torch
 
@@ -55,6 +56,20 @@ def masked_select(x):
 
 
 @case(3)
+def by_name(x):
+    kept = torch.masked_select(input=x, mask=x > 1)
+    return torch.nonzero(input=x) * 2, kept.exp(), [i + 1 for i in torch.where(condition=x > 1)]
+
+
+@case(2)
+def mask_among_numbers(x):
+    """A number in a tensor, or in an array, takes its dimension away like any other; `True` takes none."""
+    y, m = x.reshape(1, 9, 1), x > 0
+    z, zero, number = x.reshape(1, 1, 9), torch.tensor(0), np.int64(0)
+    return y[zero, m] * 2, y[zero, ..., m, :] + 1, z[:, zero, m] * 2, z[:, number, m] - 1, y[True, ..., m, :] * 3, z[..., True, m] * 2
+
+
+@case(3)
 def item_as_size(x):
     n = int((x > 0).sum().item())
     return torch.zeros(n) + 1, n, x[:n] * 2
@@ -90,6 +105,13 @@ def compared(x):
 def tolist(x):
     a, b = torch.stack([(x > 0).sum(), (x > 3).sum()]).tolist()
     return torch.split(torch.cat([x[:a], x[:b]]) * 2, [a, b])
+
+
+@case(3)
+def split_by_a_list_as_it_was_read(x):
+    counts = torch.stack([(x > 0).sum(), 9 - (x > 0).sum()])
+    first, second = (x * 1).split(counts.tolist())
+    return first * 2, second + 1, torch.split(x, counts.tolist())[1] - 1
 
 
 @case(3)

@@ -143,6 +143,13 @@ impl Recording {
         by_variables || self.tree.varying.read().contains(&sources.show(source))
     }
 
+    /// Whether some item of a list from outside was seen to change.
+    pub fn varies_inside(&self, list: &Obj) -> bool {
+        let Origin::Outside(source) = self.origin(list) else { return false };
+        let (varying, place) = (self.tree.varying.read(), self.tree.sources.read().show(source));
+        !varying.is_empty() && (0..items_of(list).len()).any(|n| varying.contains(&format!("{place}[{n}]")))
+    }
+
     pub(super) fn is_of_optimizer(&self, source: SourceId) -> bool {
         if self.optimizers.contains(&source) {
             return true;

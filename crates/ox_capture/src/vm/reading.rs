@@ -14,6 +14,9 @@ use pyo3::prelude::*;
 /// Reads numbers.
 const NUMBERS: &[&str] = &["item", "tolist", "__int__", "__float__", "__index__"];
 
+/// What the first argument is called, where it is given by its name.
+const FIRST: &[&str] = &["input", "condition", "repeats"];
+
 /// What the values of the arguments decide of a result.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Read {
@@ -28,8 +31,9 @@ pub enum Read {
 impl Read {
     /// What a torch function reads, if it does.
     pub fn by(rec: &Recording, name: &str, args: &Args) -> Option<Read> {
-        let first = args.positional.first().filter(|first| is_tensor(&first.obj))?;
-        let alone = args.positional.len() == 1 && args.keywords.is_empty();
+        let first = args.positional.first().or_else(|| FIRST.iter().find_map(|name| args.named(name)));
+        let first = first.filter(|first| is_tensor(&first.obj))?;
+        let alone = args.positional.len() + args.keywords.len() == 1;
         match name {
             _ if NUMBERS.contains(&name) && alone => Some(Read::Numbers),
             "nonzero" | "argwhere" | "masked_select" | "bincount" => Some(Read::Dim(0)),
@@ -97,13 +101,17 @@ fn masked_dim(rec: &Recording, tensor: &Obj, index: &Obj) -> Option<i64> {
     let rank = |object: &Obj| rank(&rec.seen_as(object)).unwrap_or(0);
     let takes = |item: &Obj| match item {
         item if is_mask(item) => rank(item),
-        item if item.is_none() || is_ellipsis(item) => 0,
+        item if item.is_none() || is_ellipsis(item) || item.class_is(types().bool) => 0,
         _ => 1,
+    };
+    let is_number = |item: &Obj| match is_tensor(item) {
+        true => !is_mask(item) && rank(item) == 0,
+        false => item.class_is(types().int) || types().is_numpy_scalar(item),
     };
     let taken: i64 = items.iter().map(takes).sum();
     let (mut at, mut found, mut between) = (0, None, false);
     // A number only takes its dimension away.
-    for item in items.iter().filter(|item| !item.class_is(types().int)) {
+    for item in items.iter().filter(|item| !is_number(item)) {
         let is_plain = item.is_none() || is_ellipsis(item) || item.class_name() == "slice";
         match (is_plain, found) {
             (true, None) if is_ellipsis(item) => at += rank(tensor) - taken,

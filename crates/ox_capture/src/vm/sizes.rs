@@ -2,7 +2,7 @@
 //! the machine does the building.
 
 use super::{Args, R, Vm};
-use crate::obj::Obj;
+use crate::obj::{Obj, list_of};
 use crate::record::{DEPTH, Val};
 use crate::state::TorchState;
 use crate::types::types;
@@ -76,8 +76,22 @@ impl Vm {
         }
         match value.free {
             Some(_) => self.is_size(value).then(|| value.clone()),
-            None => Some(self.settled_but_sizes(value).into()),
+            None => {
+                let value = self.with_items_of_its_own(value).ok()?;
+                Some(self.settled_but_sizes(&value).into())
+            }
         }
+    }
+
+    /// `counts.tolist()` as it is: a list from outside whose items vary is taken item by item.
+    fn with_items_of_its_own(&mut self, value: &Val) -> R<Val> {
+        let is_read = value.obj.class_is(types().list) && self.rec.as_ref().is_some_and(|rec| rec.varies_inside(&value.obj));
+        if !is_read {
+            return Ok(value.clone());
+        }
+        let items = self.iterate_all(value)?;
+        let objects: Vec<Obj> = items.iter().map(|item| item.obj.clone()).collect();
+        self.made_of_sizes(list_of(&objects)?, &items)
     }
 
     /// A tuple or list of ours with expressions in it.
