@@ -214,3 +214,90 @@ def test_sizes_vary_behind_breaks_at_once():
         x = torch.arange(4.0 * n).reshape(n, 4)
         assert_same(captured(x), function(x))
     assert captured.stats()["traced"] == 2, captured.report()["recompiles"]
+
+
+def bounds(x):
+    """Two numbers of the values: the second and the third, which may be negative, beyond the end, or in the wrong order."""
+    at = x.to(torch.int64)
+    return at[1], at[2]
+
+
+def read_between(x):
+    lo, hi = bounds(x)
+    return (x * 2)[lo:hi] + 1
+
+
+def read_two_dimensions(x):
+    lo, hi = bounds(x)
+    return (x[:, None] * x[None, :])[lo:hi, 1:hi] * 2, x[hi:], x[:lo] + 1
+
+
+def write_between(x):
+    lo, hi = bounds(x)
+    b = x * 0
+    b[lo:hi] = 3
+    return b + 1
+
+
+def write_two_dimensions(x):
+    lo, hi = bounds(x)
+    b, y = x[:, None] * 0, x[:, None] + x[None, :]
+    y[lo:hi, 2:hi] = b[lo:hi] - 1
+    return y * 2
+
+
+READS, WRITES = [read_between, read_two_dimensions], [write_between, write_two_dimensions]
+USUAL = [(3, 5), (4, 7), (3, 6), (4, 8), (2, 6), (3, 8)]
+# From the end, beyond it, the wrong way round, empty, 0 and 1.
+UNUSUAL = [(-7, -2), (-5, 8), (5, 3), (4, 4), (3, 20), (-20, 4), (0, 4), (1, 6), (2, 3), (0, 0), (0, 1)]
+
+
+@pytest.mark.parametrize("grad", [False, True])
+@pytest.mark.parametrize("function", READS + WRITES)
+def test_bounds_that_are_tensors(function, grad):
+    """What a gradient flows through is written in a break."""
+    is_whole = function in READS or not grad
+    compiled = oxytorch.compile(function, fullgraph=is_whole)
+
+    def run(called, lo, hi):
+        x = torch.tensor([4.0, lo, hi, 1, 2, 3, 5, 7, 6], requires_grad=grad)
+        result = called(x)
+        results = result if isinstance(result, tuple) else (result,)
+        if grad:
+            sum(part.sum() for part in results).backward()
+        return *(part.detach() for part in results), x.grad
+
+    for lo, hi in USUAL:
+        assert_same(run(compiled, lo, hi), run(function, lo, hi))
+    assert compiled.stats()["traced"] <= 2
+    for lo, hi in UNUSUAL + USUAL + UNUSUAL[::-1]:
+        assert_same(run(compiled, lo, hi), run(function, lo, hi))
+    stats = compiled.stats()
+    assert stats["traced"] <= 10
+    assert bool(stats["breaks"]) != is_whole
+
+
+def test_all_bounds_of_an_index_are_read_together():
+    def function(x, at):
+        y = x * 2
+        y[at[0] : at[1], at[2] : at[3]] = 1
+        return y + 1
+
+    compiled = oxytorch.compile(function, fullgraph=True)
+    for places in ([2, 4, 3, 5], [3, 6, 2, 6], [2, 7, 4, 6]):
+        x, at = torch.rand(8, 8), torch.tensor(places)
+        assert_same(compiled(x, at), function(x, at))
+    stats = compiled.stats()
+    assert (stats["traced"], stats["segments"]) == (1, 2)
+
+
+def test_a_loop_that_is_cut_every_few_operations_is_left_to_python():
+    def function(x):
+        for _ in range(200):
+            x = x * 0.5 + max(x[0], 0.25)
+        return x
+
+    compiled = oxytorch.compile(function)
+    for x in rows():
+        assert_same(compiled(x), function(x))
+    assert compiled.stats()["segments"] < 200

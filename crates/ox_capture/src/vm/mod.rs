@@ -8,6 +8,7 @@ mod array;
 mod attribute;
 mod attribute_of;
 mod bind;
+mod bounds;
 mod break_;
 mod breathe;
 mod build;
@@ -178,6 +179,8 @@ pub struct Vm {
     pub breaks: Vec<Break>,
     /// Where the data was asked, between two graphs.
     pub reads: Vec<String>,
+    /// Where the graphs of this trace ended, with the number of their operations.
+    crumbs: Vec<(String, usize)>,
     /// Comparisons of sizes that the program has not acted upon yet.
     questions: Vec<question::Question>,
     breath: breathe::Breath,
@@ -202,6 +205,7 @@ impl Vm {
             gave_up: None,
             breaks,
             reads: Vec::new(),
+            crumbs: Vec::new(),
             questions: Vec::new(),
             breath: breathe::Breath::new(),
         }

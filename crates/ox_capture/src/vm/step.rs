@@ -104,11 +104,17 @@ impl Vm {
             }
             LoadSuperAttr { name, method, arguments } => return self.op_load_super(name, method, arguments),
             BinarySubscr => {
+                if self.read_bounds_first()? {
+                    return Ok(Flow::Next);
+                }
                 let (key, object) = (self.pop(), self.pop());
                 let called = self.load_item(&object, &key)?;
                 return self.take(called);
             }
             StoreSubscr => {
+                if self.read_bounds_of_store()? {
+                    return Ok(Flow::Next);
+                }
                 let (key, object, value) = (self.pop(), self.pop(), self.pop());
                 let called = self.store_item(&object, &key, value)?;
                 self.drop_result(called);

@@ -292,8 +292,7 @@ impl Vm {
         (-len..len).contains(&at).then(|| Obj::int(if at < 0 { at + len } else { at }))
     }
 
-    /// Where it cannot be recorded, the rest of the call is Python's: such stores stand in loops over what was found, and a graph for each
-    /// turn costs more than it is worth.
+    /// Where it cannot be recorded, it is done between two graphs.
     fn store_tensor_item(&mut self, object: &Val, key: &Val, value: Val) -> R<Called> {
         let setitem = Shadow::Function(self.operator("setitem")?);
         let args = Args::positional(vec![object.clone(), key.clone(), value]);

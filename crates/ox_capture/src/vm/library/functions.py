@@ -323,6 +323,11 @@ def indexed(method, container, key):
     return container[of_type(method, key, int, "__index__ returned non-int (type {})")]
 
 
+def bounds_read(key, stack, bounds):
+    numbers = [bounds[0].item()] if len(bounds) == 1 else stack(bounds).tolist()
+    return bounds_read, key, numbers
+
+
 def count_elements(mapping, iterable):
     for element in iterable:
         mapping[element] = mapping.get(element, 0) + 1
