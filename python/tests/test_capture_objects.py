@@ -249,3 +249,21 @@ def test_copies_of_leaves(leaf):
         assert type(alone) is type(first) is type(leaf) and alone.requires_grad and first.requires_grad
         assert first is second and first is not leaf
         assert_same(alone, leaf)
+
+
+def test_results_of_a_subclass_are_of_the_subclass():
+    """Its `__torch_function__` is torch's own, which gives results the class of the argument."""
+
+    class Named(torch.Tensor):
+        pass
+
+    class Weight(torch.nn.Parameter):
+        pass
+
+    f = lambda x: (x + 1, x.sum())
+    with pytest.warns(UserWarning, match="no plain dense one.*Named"):
+        assert [type(part) for part in _oxytorch.capture(f)(torch.ones(3).as_subclass(Named))] == [Named, Named]
+    weight = Weight(torch.ones(3))
+    compiled = _oxytorch.capture(f)
+    assert [type(part) for part in compiled(weight)] == [type(part) for part in f(weight)] == [torch.Tensor, torch.Tensor]
+    assert compiled.stats()["segments"] == 1

@@ -6,7 +6,7 @@ use crate::compile::{compile_graph, parse_options};
 use crate::error::warn_once;
 use crate::fx::Follower;
 use crate::recorded::Recorded;
-use crate::tensor::Crossing;
+use crate::tensor::{Crossing, gives_plain_tensors};
 use crate::torch::device_of;
 use ox_capture::{Backend, BoundGraph, Captured, Compiled, Obj, Settings, Sizes, TensorSpec, Words};
 use ox_driver::{Options, Setting};
@@ -78,7 +78,7 @@ impl Rest {
 
     fn describe_tensor(&self, tensor: &Obj) -> PyResult<Option<TensorSpec>> {
         let bound = tensor.bind();
-        if !is_plain(bound)? {
+        if !is_plain(bound)? || !gives_plain_tensors(bound)? {
             return Ok(None);
         }
         let crossing = Crossing::get(bound.py())?;

@@ -99,12 +99,19 @@ fn is_plain_subclass(object: &Bound<'_, PyAny>) -> PyResult<bool> {
     let class = object.get_type();
     let (dispatch, function) = (intern!(py, "__torch_dispatch__"), intern!(py, "__torch_function__"));
     let same_dispatch = class.getattr(dispatch)?.is(&tensor.getattr(dispatch)?);
-    let own = class.getattr(function)?;
-    let disabled = own.is(&Torch::get(py)?.parameter.bind(py).getattr(function)?);
-    let inherited = own
+    let inherited = class
+        .getattr(function)?
         .getattr("__func__")
         .is_ok_and(|f| tensor.getattr(function).and_then(|t| t.getattr("__func__")).is_ok_and(|t| t.is(&f)));
-    Ok(same_dispatch && (disabled || inherited))
+    Ok(same_dispatch && (inherited || gives_plain_tensors(object)?))
+}
+
+/// Whether operations on it give plain tensors, as on a Parameter. On other subclasses they give the subclass, unless it says otherwise.
+pub fn gives_plain_tensors(object: &Bound<'_, PyAny>) -> PyResult<bool> {
+    let (py, class) = (object.py(), object.get_type());
+    let torch = Torch::get(py)?;
+    let function = intern!(py, "__torch_function__");
+    Ok(class.is(torch.tensor.bind(py)) || class.getattr(function)?.is(&torch.parameter.bind(py).getattr(function)?))
 }
 
 fn find_slot(py: Python<'_>) -> PyResult<usize> {
