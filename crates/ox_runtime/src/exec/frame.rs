@@ -111,8 +111,8 @@ pub struct Run<'a> {
     pub spent: bool,
     /// A profiler is at work, and wants to know what is launched.
     pub profiled: bool,
-    /// One of the first of its Plan: see `heap`.
-    pub young: bool,
+    /// It makes large tensors: see `heap::keep_ends_together`.
+    pub large: bool,
 }
 
 impl Run<'_> {

@@ -45,7 +45,7 @@ impl Job<'_> {
             frame,
             arena: None,
             spent: false,
-            young: false,
+            large: false,
             profiled: executable.abi.is_profiled(),
         })
     }
@@ -54,11 +54,11 @@ impl Job<'_> {
     pub fn run_plainly(&self, held: Vec<Option<Tensor>>) -> Result<Vec<Tensor>, RunError> {
         let executable = self.executable;
         let first = executable.begins_first_run();
-        let young = first && self.prepared.buffers.iter().any(is_large);
+        let large = self.prepared.buffers.iter().any(is_large);
         if first {
             heap::give_back_if_grown();
         }
-        if young {
+        if large {
             heap::keep_ends_together();
         }
         let arena = match self.prepared.arena_bytes {
@@ -67,7 +67,7 @@ impl Job<'_> {
         };
         let frames = Known::frames_for(self.known, self.prepared);
         let frame = frames.take(self.inference).unwrap_or_else(|| Frame::new(self.prepared));
-        let mut run = Run { arena, held, known: self.known, young, ..self.run(self.inputs, frame)? };
+        let mut run = Run { arena, held, known: self.known, large, ..self.run(self.inputs, frame)? };
         let results =
             guarded(|| execute(&mut run, executable.profile.as_ref())).unwrap_or_else(|Panic(text)| Err(RunError::Bug(text)));
         run.clear_frame();

@@ -272,7 +272,7 @@ fn perform_timed(run: &mut Run<'_>, profile: &Profile) -> Result<(), RunError> {
 }
 
 pub(crate) fn perform(run: &mut Run<'_>, action: &Action) -> Result<(), RunError> {
-    if run.young && matches!(action, Action::Call(..) | Action::Allocate(_)) {
+    if run.large && matches!(action, Action::Call(..) | Action::Allocate(_)) {
         heap::keep_ends_together();
     }
     let abi = run.abi;
