@@ -227,7 +227,7 @@ SIZES = {
     "slice_step": (lambda x, n: x[::n] + 1, (r(6), 2), (r(6), 0), (r(6), -1)),
     "linspace": (lambda x, n: x + torch.linspace(0, 1, n), (r(3), 3), (r(3), -3)),
     "eye": (lambda x, n: x + torch.eye(n), (r(3), 3), (r(3), -3)),
-    "empty": (lambda n: torch.empty(n, 4) * 0, (2,), (huge,)),
+    "empty": (lambda n: torch.empty(n, 4, dtype=torch.int64) * 0, (2,), (huge,)),
     "zeros": (lambda n: torch.zeros(n, 2**32).sum(), (0,), (2**40,)),
     "full": (lambda x, n: torch.full((n, n), 1.0) + x, (r(3), 3), (r(3), 2**33)),
     "expand": (lambda x, n: x.expand(n, n, 3) * 2, (r(3), 2), (r(3), 2**33)),
