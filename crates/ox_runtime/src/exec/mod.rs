@@ -199,7 +199,7 @@ impl Drop for Executable {
 
 /// A tensor of its own for which a hole in the heap is not found easily.
 fn is_large(buffer: &Buffer) -> bool {
-    const LARGE: i64 = 8 << 20;
+    const LARGE: i64 = 1 << 20;
     buffer.home == Home::Owned && buffer.layout.span().saturating_mul(buffer.layout.dtype.size() as i64) >= LARGE
 }
 
