@@ -413,6 +413,12 @@ fn name_of(function: &Obj) -> String {
     function.attr("__name__").ok().and_then(|n| n.to_str()).unwrap_or_default()
 }
 
+/// Whether torch has written the function.
+pub fn is_of_torch(function: &Obj) -> bool {
+    let module = module_of(function);
+    module == "torch" || module.starts_with("torch.")
+}
+
 /// `torch.utils.checkpoint.checkpoint`
 pub fn is_checkpoint(function: &Obj) -> bool {
     module_of(function) == "torch.utils.checkpoint"

@@ -122,6 +122,12 @@ impl Obj {
         unsafe { ffi::PyType_IsSubtype(self.class_ptr(), class) != 0 }
     }
 
+    /// Of an object that is a class.
+    pub(crate) fn is_subclass_of(&self, class: *mut ffi::PyTypeObject) -> bool {
+        // SAFETY: live objects, both of them classes.
+        unsafe { ffi::PyType_IsSubtype(self.ptr().cast(), class) != 0 }
+    }
+
     pub fn bind(&self) -> &Bound<'static, PyAny> {
         // SAFETY: Obj and Bound<'static, PyAny> are both one non-null owned pointer.
         unsafe { &*(self as *const Obj).cast::<Bound<'static, PyAny>>() }

@@ -122,6 +122,8 @@ pub struct Tree {
     /// Attributes of classes that some trace writes.
     class_writes: Shared<FxHashSet<Place>>,
     variables: Cell<u32>,
+    /// What runs functions that torch itself checkpoints, captured.
+    pub checkpointed: Shared<Option<Obj>>,
     /// Past the limit of traces: one more, with all sizes variable, and that is the last.
     pub general: Cell<bool>,
 }

@@ -99,6 +99,7 @@ types! {
     tensor = "torch", "Tensor";
     parameter = "torch.nn", "Parameter";
     nn_module = "torch.nn", "Module";
+    autograd_function = "torch.autograd", "Function";
     optimizer = "torch.optim", "Optimizer";
     size = "torch", "Size";
     dtype = "torch", "dtype";

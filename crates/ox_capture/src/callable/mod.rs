@@ -28,7 +28,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 /// How a function is captured.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Settings {
     pub fullgraph: bool,
     /// Settings of this function alone, by name; those of the process are asked of the backend.

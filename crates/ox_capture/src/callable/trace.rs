@@ -75,7 +75,7 @@ impl Inner {
 
     pub(super) fn machine(&self, tree: &Rc<Tree>, rec: Option<Recording>, attach: Attach) -> PyResult<Vm> {
         let mut vm = Vm::new(tree.clone(), rec, attach);
-        vm.fullgraph = self.settings.fullgraph;
+        vm.settings = self.settings.clone();
         vm.verbose = self.setting("verbose")? != 0;
         Ok(vm)
     }

@@ -73,10 +73,13 @@ pub struct GradMode {
 }
 
 impl GradMode {
+    pub fn is_on() -> PyResult<bool> {
+        functions()?.get.call(&[], None)?.truth()
+    }
+
     pub fn set(enabled: bool) -> PyResult<GradMode> {
-        let functions = functions()?;
-        let before = functions.get.call(&[], None)?.truth()?;
-        functions.set.call(&[Obj::bool(enabled)], None)?;
+        let before = GradMode::is_on()?;
+        functions()?.set.call(&[Obj::bool(enabled)], None)?;
         Ok(GradMode { before })
     }
 }

@@ -34,7 +34,7 @@ impl Vm {
     /// A call that nobody can see into.
     pub fn opaque_call(&mut self, callable: &Val, args: Args, why: &str) -> R<Called> {
         self.drop_contradicted()?;
-        if self.rec.is_some() && (self.fullgraph || error_on_graph_break()) {
+        if self.rec.is_some() && (self.settings.fullgraph || error_on_graph_break()) {
             return Err(self.refuse(why));
         }
         if self.rec.is_some() {
@@ -96,7 +96,7 @@ impl Vm {
         let last = &self.crumbs[first..];
         let is_loop = last.iter().filter(|(place, _)| *place == location).count() > 1;
         let are_small = last.iter().map(|(_, calls)| calls).sum::<usize>() < MANY * FEW;
-        is_loop && are_small && !self.fullgraph && !error_on_graph_break()
+        is_loop && are_small && !self.settings.fullgraph && !error_on_graph_break()
     }
 
     /// The call goes on unrecorded, so that what the program has opened is closed on the way out. Nothing is kept: the next call is
@@ -115,8 +115,8 @@ impl Vm {
 
     /// Why a function that may not break cannot be compiled, with the user's line and what to do.
     fn refusal(&self, why: &str) -> String {
-        let asked = if self.fullgraph { "fullgraph=True" } else { "error_on_graph_break is set" };
-        let way_out = if self.fullgraph { "drop fullgraph" } else { "allow the break" };
+        let asked = if self.settings.fullgraph { "fullgraph=True" } else { "error_on_graph_break is set" };
+        let way_out = if self.settings.fullgraph { "drop fullgraph" } else { "allow the break" };
         let (explanation, hint) = advice(why);
         let mut text =
             format!("oxytorch: {asked}, but at {} there is {why}; {explanation}. {hint}, or {way_out}", self.location());

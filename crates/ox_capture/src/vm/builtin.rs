@@ -3,6 +3,7 @@
 use super::{Args, Called, R, Vm, VmIterator};
 use crate::builtins::Known;
 use crate::obj::{Obj, py};
+use crate::record::grad::GradMode;
 use crate::record::{Origin, Val};
 use crate::state::Autocast;
 use crate::types::types;
@@ -174,7 +175,7 @@ impl Vm {
         let function = py().import("torch.autograd.function")?;
         let plain_setup = Obj::from(function.getattr("Function")?.getattr("setup_context")?);
         let has_setup = !class.obj.attr("setup_context")?.is(&plain_setup);
-        let wants_gradients = py().import("torch")?.call_method0("is_grad_enabled")?.is_truthy()?;
+        let wants_gradients = GradMode::is_on()?;
         if wants_gradients || has_setup || !args.keywords.is_empty() {
             return self.opaque_call(callable, args.clone(), "a torch.autograd.Function that may need gradients");
         }

@@ -1,16 +1,21 @@
 //! `torch.utils.checkpoint`: the function is run as any other. What is recorded while it runs is marked, so that the graph is cut around it and
 //! its backward computes it again instead of keeping it.
 
+use super::own_derivative::may_have_own_derivative;
 use super::{Args, Called, R, Vm};
 use crate::builtins;
-use crate::obj::Obj;
+use crate::callable::Captured;
+use crate::obj::{Obj, py};
 use crate::record::Val;
-use crate::record::grad::requires_grad;
+use crate::record::grad::{self, GradMode};
 use crate::types::types;
+use pyo3::prelude::*;
 use std::sync::atomic::{AtomicI64, Ordering};
 
 /// The function of the library whose frame stands while a region is run.
 const FRAME: &str = "recomputed";
+/// That which torch's own checkpoint is given.
+const CHECKPOINTED: &str = "checkpointed";
 static REGIONS: AtomicI64 = AtomicI64::new(0);
 
 impl Vm {
@@ -35,8 +40,11 @@ impl Vm {
             return Ok(None);
         };
         // Then it takes no names, and gives no gradient if none of these requires it.
-        if reentrant.truth()? && (!names.is_empty() || !any_requires_grad(rest)?) {
+        if reentrant.truth()? && (!names.is_empty() || !self.any_requires_grad(rest)?) {
             return Ok(None);
+        }
+        if GradMode::is_on()? && may_have_own_derivative(&function.obj) {
+            return self.checkpoint_by_torch(callable, args).map(Some);
         }
         let region = Obj::int(REGIONS.fetch_add(1, Ordering::Relaxed));
         let positional = [region.into(), function.clone()].into_iter().chain(rest.iter().cloned()).collect();
@@ -44,19 +52,37 @@ impl Vm {
         self.call_function(&stand_in, Args { positional, keywords: names }).map(Some)
     }
 
+    /// Whatever the function keeps, torch's own checkpoint lets go of. The function is captured by itself.
+    fn checkpoint_by_torch(&mut self, callable: &Val, args: &Args) -> R<Called> {
+        let captured = self.checkpointed()?;
+        let captured = self.pinned(captured);
+        let positional = [&[captured], &args.positional[..]].concat();
+        let args = Args { positional, keywords: args.keywords.clone() };
+        self.opaque_call(callable, args, "a checkpointed function with a torch.autograd.Function")
+    }
+
+    /// One for all functions, which it takes as its first argument.
+    fn checkpointed(&self) -> R<Obj> {
+        if let Some(known) = &*self.tree.checkpointed.read() {
+            return Ok(known.clone());
+        }
+        let backend = self.rec.as_ref().expect("it is recorded").backend.clone();
+        let captured = Captured::new(super::library::function(CHECKPOINTED)?, backend, self.settings.clone(), None)?;
+        let captured = Obj::from(Bound::new(py(), captured)?.into_any());
+        self.tree.checkpointed.change(|known| *known = Some(captured.clone()));
+        Ok(captured)
+    }
+
     /// The outermost region that is being run.
     pub fn region(&self) -> Option<Obj> {
         let frame = self.frames.iter().find(|frame| frame.code.hidden && frame.code.name == FRAME)?;
         frame.locals.first().cloned().flatten().map(|region| region.obj)
     }
-}
 
-/// Those inside of containers do not count: torch does not look there.
-fn any_requires_grad(values: &[Val]) -> R<bool> {
-    for value in values.iter().filter(|value| types().is_tensor(&value.obj)) {
-        if requires_grad(&value.obj)? {
-            return Ok(true);
-        }
+    /// Those inside of containers do not count: torch does not look there.
+    fn any_requires_grad(&self, values: &[Val]) -> R<bool> {
+        let tensors = values.iter().filter(|value| types().is_tensor(&value.obj));
+        let seen = tensors.map(|value| self.rec.as_ref().map_or_else(|| value.obj.clone(), |rec| rec.seen_as(&value.obj)));
+        grad::any_requires_grad(&seen.collect::<Vec<_>>())
     }
-    Ok(false)
 }

@@ -65,7 +65,7 @@ impl Vm {
         let name = callee.name();
         // Without a clause the graph may fail later, but what the program does meanwhile would have been done: what is cheap is tried all
         // the same.
-        let may_end = self.frames.iter().any(catches) && !self.fullgraph && !error_on_graph_break();
+        let may_end = self.frames.iter().any(catches) && !self.settings.fullgraph && !error_on_graph_break();
         let is_tried = may_end || (INDEXED.contains(&plain(&name)) && !COSTLY.contains(&name.as_str()));
         let Some(rec) = self.rec.as_mut() else { return Ok(false) };
         let Some(known) = known(args, rec, &name).filter(|_| is_tried) else { return Ok(may_end) };

@@ -34,6 +34,7 @@ mod methods;
 mod names;
 mod native;
 mod operators;
+mod own_derivative;
 mod question;
 mod read;
 mod reading;
@@ -53,6 +54,7 @@ pub use generator::{State, VmGenerator};
 pub use iterate::{Kind, VmIterator};
 pub use library::load as load_library;
 
+use crate::callable::Settings;
 use crate::lazy::Pending;
 use crate::obj::{Obj, py};
 use crate::record::{Abandon, Origin, Place, Rec, Recording, Val};
@@ -171,7 +173,7 @@ pub struct Vm {
     pub fatal: bool,
     /// The exception in flight has its line already.
     pub reraising: bool,
-    pub fullgraph: bool,
+    pub settings: Settings,
     /// Messages come with the whole stack.
     pub verbose: bool,
     /// Why recording was given up.
@@ -200,7 +202,7 @@ impl Vm {
             entered,
             fatal: false,
             reraising: false,
-            fullgraph: false,
+            settings: Settings::default(),
             verbose: false,
             gave_up: None,
             breaks,

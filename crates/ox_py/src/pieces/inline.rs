@@ -13,8 +13,8 @@ pub fn inline_checkpoints(gm: &Bound<'_, PyAny>) -> PyResult<()> {
     let py = gm.py();
     let mut changed = false;
     for (region, node) in ordered(gm)?.iter().enumerate() {
-        if let Some(body) = body_of(gm, node)? {
-            inline(gm, node, &body, region)?;
+        if let Some(module) = module_of(gm, node)? {
+            inline(gm, node, &module, region)?;
             changed = true;
         }
     }
@@ -24,8 +24,8 @@ pub fn inline_checkpoints(gm: &Bound<'_, PyAny>) -> PyResult<()> {
     Ok(())
 }
 
-/// The nodes of the checkpointed function that the node calls. None if it is another call, or one that only torch can make.
-fn body_of<'py>(gm: &Bound<'py, PyAny>, node: &Node<'py>) -> PyResult<Option<Vec<Node<'py>>>> {
+/// The checkpointed function that the node calls. None if it is another call, or one that only torch can make.
+fn module_of<'py>(gm: &Bound<'py, PyAny>, node: &Node<'py>) -> PyResult<Option<Bound<'py, PyAny>>> {
     let py = gm.py();
     let name = node.getattr(intern!(py, "target"))?.getattr_opt(intern!(py, "__name__"))?;
     let is_checkpoint = name.is_some_and(|name| name.extract::<&str>().is_ok_and(|name| name == "tag_activation_checkpoint"));
@@ -33,31 +33,25 @@ fn body_of<'py>(gm: &Bound<'py, PyAny>, node: &Node<'py>) -> PyResult<Option<Vec
         return Ok(None);
     }
     let function = arguments(node)?.get_item(0)?.getattr(intern!(py, "target"))?;
-    let Some(module) = gm.getattr_opt(function.extract::<&str>()?)? else { return Ok(None) };
-    let body = ordered(&module)?;
-    for part in &body {
-        if part.getattr(intern!(py, "op"))?.extract::<&str>()? == "get_attr" {
-            return Ok(None);
-        }
-    }
-    Ok(Some(body))
+    gm.getattr_opt(function.extract::<&str>()?)
 }
 
 fn arguments<'py>(node: &Node<'py>) -> PyResult<Bound<'py, PyTuple>> {
     Ok(node.getattr(intern!(node.py(), "args"))?.cast_into::<PyTuple>()?)
 }
 
-fn inline<'py>(gm: &Bound<'py, PyAny>, node: &Node<'py>, body: &[Node<'py>], region: usize) -> PyResult<()> {
+fn inline<'py>(gm: &Bound<'py, PyAny>, node: &Node<'py>, module: &Bound<'py, PyAny>, region: usize) -> PyResult<()> {
     let py = gm.py();
     let graph = gm.getattr(intern!(py, "graph"))?;
     let place = graph.call_method1(intern!(py, "inserting_before"), (node,))?;
     place.call_method0(intern!(py, "__enter__"))?;
     let mut given = arguments(node)?.iter().skip(1);
     let map = PyDict::new(py);
-    for part in body {
+    for part in &ordered(module)? {
         match part.getattr(intern!(py, "op"))?.extract::<&str>()? {
             "placeholder" => map.set_item(part, given.next())?,
             "output" => replace(&graph, node, &arguments(part)?.get_item(0)?, &map)?,
+            "get_attr" => map.set_item(part, adopt(gm, module, part, region)?)?,
             _ => {
                 let made = graph.call_method1(intern!(py, "node_copy"), (part, look_up(&map)?))?;
                 made.getattr(intern!(py, "meta"))?.set_item("checkpoint", region)?;
@@ -67,6 +61,16 @@ fn inline<'py>(gm: &Bound<'py, PyAny>, node: &Node<'py>, body: &[Node<'py>], reg
     }
     place.call_method1(intern!(py, "__exit__"), (py.None(), py.None(), py.None()))?;
     graph.call_method1(intern!(py, "erase_node"), (node,)).map(drop)
+}
+
+/// What hangs on the function (the two halves of an `autograd.Function`) hangs on the whole, by a name that nothing else has.
+fn adopt<'py>(gm: &Bound<'py, PyAny>, module: &Bound<'py, PyAny>, part: &Node<'py>, region: usize) -> PyResult<Node<'py>> {
+    let py = gm.py();
+    let target: String = part.getattr(intern!(py, "target"))?.extract()?;
+    let name = format!("checkpoint_{region}_{}", target.replace('.', "_"));
+    let found = target.split('.').try_fold(module.clone(), |object, name| object.getattr(name))?;
+    gm.setattr(name.as_str(), found)?;
+    gm.getattr(intern!(py, "graph"))?.call_method1(intern!(py, "get_attr"), (name,))
 }
 
 fn look_up<'py>(map: &Bound<'py, PyDict>) -> PyResult<Bound<'py, PyCFunction>> {
