@@ -5,7 +5,7 @@ use super::heap;
 use super::known::Known;
 use super::layout::Env;
 use super::prepare::Prepared;
-use super::{Executable, execute, is_large};
+use super::{Executable, execute};
 use crate::cuda::{Stream, driver};
 use crate::error::RunError;
 use crate::tensor::Tensor;
@@ -54,7 +54,7 @@ impl Job<'_> {
     pub fn run_plainly(&self, held: Vec<Option<Tensor>>) -> Result<Vec<Tensor>, RunError> {
         let executable = self.executable;
         let first = executable.begins_first_run();
-        let large = self.prepared.buffers.iter().any(is_large);
+        let large = self.prepared.large;
         if first {
             heap::give_back_if_grown();
         }

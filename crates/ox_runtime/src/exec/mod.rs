@@ -35,7 +35,7 @@ use ox_ir::Device;
 use ox_ir::abi::KernelFn;
 use ox_ir::failure::fault;
 use ox_ir::plan::{CheckKind, Plan, Step};
-use prepare::{Action, Buffer, Home, Prepared, prepare};
+use prepare::{Action, Prepared, prepare};
 use profile::Profile;
 pub(crate) use range::{Range, range_name};
 use std::any::Any;
@@ -195,12 +195,6 @@ impl Drop for Executable {
         }
         self.pool.trim();
     }
-}
-
-/// A tensor of its own for which a hole in the heap is not found easily.
-fn is_large(buffer: &Buffer) -> bool {
-    const LARGE: i64 = 1 << 20;
-    buffer.home == Home::Owned && buffer.layout.span().saturating_mul(buffer.layout.dtype.size() as i64) >= LARGE
 }
 
 /// The inputs must be those that the Plan was made for: kernels trust shapes and strides.

@@ -107,6 +107,8 @@ pub struct Prepared {
     pub outputs: Vec<Output>,
     pub write_backs: Vec<WriteBack>,
     pub arena_bytes: usize,
+    /// Whether a run makes large tensors: see `heap::keep_ends_together`.
+    pub large: bool,
     /// How many there are, those in batches among them.
     pub launches: usize,
     pub graphable: Graphable,
@@ -188,6 +190,7 @@ pub fn prepare(plan: &Plan, kernels: &Kernels, device: Device, env: Env<'_>, hos
     let write_backs = prepare_write_backs(&mut p)?;
     let inputs = input_layouts(&p.buffers);
     let graphable = graphable(&actions);
+    let large = p.buffers.iter().any(is_large);
     Ok(Prepared {
         inputs,
         buffers: p.buffers,
@@ -196,10 +199,17 @@ pub fn prepare(plan: &Plan, kernels: &Kernels, device: Device, env: Env<'_>, hos
         outputs,
         write_backs,
         arena_bytes,
+        large,
         launches: p.launches,
         graphable,
         frames: Idle::default(),
     })
+}
+
+/// A tensor of its own for which a hole in the heap is not found easily.
+fn is_large(buffer: &Buffer) -> bool {
+    const LARGE: i64 = 1 << 20;
+    buffer.home == Home::Owned && buffer.layout.span().saturating_mul(buffer.layout.dtype.size() as i64) >= LARGE
 }
 
 fn graphable(actions: &[Action]) -> Graphable {
