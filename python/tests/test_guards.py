@@ -11,6 +11,7 @@ import compare
 import oxytorch
 import pytest
 import torch
+import torch.nn.utils.parametrize
 from torch import nn
 
 
@@ -60,6 +61,27 @@ def grow_storage(m):
     m[1].shift.copy_(old + 1)
 
 
+def refill_storage(m):
+    """As those do who share weights out over processes: no memory for a while, then some other."""
+    old = m[0].weight.clone()
+    storage = m[0].weight.untyped_storage()
+    size = storage.nbytes()
+    storage.resize_(0)
+    holes = [torch.empty(size, dtype=torch.uint8) for _ in range(4)]
+    storage.resize_(size)
+    m[0].weight.copy_(old * 2)
+    del holes
+
+
+class Doubled(nn.Module):
+    def forward(self, weight):
+        return weight * 2
+
+
+def parametrize(m):
+    torch.nn.utils.parametrize.register_parametrization(m[1], "weight", Doubled())
+
+
 def double(m):
     m[0].inner.weight.data = m[0].inner.weight.data.double()
     m[0].inner.bias.data = m[0].inner.bias.data.double()
@@ -87,6 +109,8 @@ CHANGES = {
     "a buffer is set": lambda m: m[1].shift.set_(torch.randn(6)),
     "a buffer is a scalar now": lambda m: setattr(m[1], "shift", torch.tensor(2.0)),
     "a buffer's storage grows": grow_storage,
+    "a parameter's memory goes and comes": refill_storage,
+    "a parameter is computed": parametrize,
     "weights are loaded": lambda m: m.load_state_dict({k: v + 1 for k, v in m.state_dict().items()}),
     "weights are assigned": lambda m: m.load_state_dict({k: v + 1 for k, v in m.state_dict().items()}, assign=True),
     "a flag": lambda m: m[0].train(),
@@ -101,6 +125,8 @@ CHANGES = {
     "a module is added": lambda m: m.append(nn.Tanh()),
     "a module is removed": lambda m: m.__delitem__(1),
     "a hook": lambda m: m[1].inner.register_forward_hook(lambda module, args, out: out + 1),
+    "a hook before": lambda m: m[1].inner.register_forward_pre_hook(lambda module, args: (args[0] * 2,)),
+    "a hook of the whole": lambda m: m.register_forward_hook(lambda module, args, out: out * 2),
     "a forward of its own": lambda m: setattr(m[1], "forward", lambda x: x * 3),
 }
 

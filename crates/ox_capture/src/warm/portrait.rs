@@ -100,9 +100,11 @@ impl Group {
     /// # Safety
     /// All members must be live tensors.
     unsafe fn holds(&self) -> bool {
+        // SAFETY: passed on; the processor has the instructions.
         #[cfg(target_arch = "x86_64")]
-        if std::arch::is_x86_feature_detected!("avx2") {
-            // SAFETY: passed on; the processor has the instructions.
+        if std::arch::is_x86_feature_detected!("avx512f") {
+            return self.rows.iter().all(|row| unsafe { self.holds_widest(row) });
+        } else if std::arch::is_x86_feature_detected!("avx2") {
             return self.rows.iter().all(|row| unsafe { self.holds_wide(row) });
         }
         // SAFETY: passed on.
@@ -116,6 +118,17 @@ impl Group {
     #[cfg(target_arch = "x86_64")]
     #[target_feature(enable = "avx2")]
     unsafe fn holds_wide(&self, row: &Row) -> bool {
+        // SAFETY: passed on.
+        unsafe { self.holds_by(row) }
+    }
+
+    /// For the widest: half as many loads, and one instruction for what is done with each.
+    ///
+    /// # Safety
+    /// As above, on a processor with AVX-512.
+    #[cfg(target_arch = "x86_64")]
+    #[target_feature(enable = "avx512f")]
+    unsafe fn holds_widest(&self, row: &Row) -> bool {
         // SAFETY: passed on.
         unsafe { self.holds_by(row) }
     }
@@ -141,7 +154,7 @@ impl Group {
                 (0..LANES).for_each(|n| found[n] |= words[n] ^ row.wanted[n]);
             }
         }
-        others == 0 && (0..LANES).all(|n| found[n] & row.mask[n] == 0)
+        (0..LANES).fold(others, |all, n| all | found[n] & row.mask[n]) == 0
     }
 }
 
