@@ -301,3 +301,42 @@ def test_a_loop_that_is_cut_every_few_operations_is_left_to_python():
     for x in rows():
         assert_same(compiled(x), function(x))
     assert compiled.stats()["segments"] < 200
+
+
+def test_a_loop_that_was_left_to_python_is_traced_for_no_other_data():
+    def function(x):
+        x = x + 1
+        for n in range(50):
+            x = (x * 5 + n) % 17 + max(x[n % 4], 8)
+        return x
+
+    compiled = oxytorch.compile(function)
+    generator = torch.Generator().manual_seed(0)
+    for _ in range(6):
+        x = torch.randint(17, (4,), generator=generator)
+        assert torch.equal(compiled(x), function(x))
+    report = compiled.report()
+    assert report["recompiles"] == []
+    assert [s["end"] for s in report["segments"] if "every few operations" in s["end"]]
+
+
+@torch.library.custom_op("oxytorch_tests::positive", mutates_args=())
+def positive(x: torch.Tensor) -> torch.Tensor:
+    return x[x > 0]
+
+
+@positive.register_fake
+def _(x):
+    return x.new_empty(torch.library.get_ctx().new_dynamic_size())
+
+
+def test_an_operator_of_the_user_s_whose_sizes_the_data_decides():
+    def function(x):
+        return positive(x * 2) + 1
+
+    compiled = oxytorch.compile(function, fullgraph=True)
+    for count in (5, 3, 4, 6):
+        x = torch.arange(8.0) - (7 - count)
+        assert_same(compiled(x), function(x))
+    report = compiled.report()
+    assert (report["traced"], len(report["reads"]), report["breaks"]) == (1, 1, [])

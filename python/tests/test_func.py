@@ -31,6 +31,19 @@ def along_a_direction(x):
     return torch.func.jvp(torch.sin, (x,), (torch.ones_like(x),))
 
 
+def back_along(x):
+    value, back = torch.func.vjp(torch.sin, x * 2)
+    return back(torch.ones_like(value))[0] + 1
+
+
+def jacobian(x):
+    return torch.func.jacrev(torch.sin)(x * 2) + 1
+
+
+def second_derivatives(x):
+    return torch.func.hessian(square)(x * 2) + 1
+
+
 def gradient_and_number(x):
     return torch.func.grad(square)(x) * x.sum().item()
 
@@ -39,13 +52,33 @@ def level():
     return torch._C._functorch.peek_interpreter_stack()
 
 
-@pytest.mark.parametrize("function", [gradient, gradient_of_a_gradient, mapped, along_a_direction, gradient_and_number], ids=lambda f: f.__name__)
+FUNCTIONS = [
+    gradient,
+    gradient_of_a_gradient,
+    mapped,
+    along_a_direction,
+    back_along,
+    jacobian,
+    second_derivatives,
+    gradient_and_number,
+]
+
+
+@pytest.mark.parametrize("function", FUNCTIONS, ids=lambda f: f.__name__)
 def test_every_call_gives_the_result_of_eager(function):
     compiled = oxytorch.compile(function)
     for n in range(4):
         x = torch.arange(4.0) + n
         torch.testing.assert_close(compiled(x), function(x))
         assert level() is None
+
+
+@pytest.mark.parametrize("function", [f for f in FUNCTIONS if f is not gradient_and_number], ids=lambda f: f.__name__)
+def test_a_transformation_is_a_break_that_says_so(function):
+    explanation = oxytorch.explain(function)(torch.arange(4.0))
+    assert explanation.left_to_python == []
+    assert 1 <= len(explanation.breaks) <= 2
+    assert all("of torch.func" in cut.reason and "torch.func" in cut.explanation for cut in explanation.breaks)
 
 
 @pytest.mark.parametrize("transform", [torch.func.grad, torch.func.vmap], ids=lambda f: f.__name__)

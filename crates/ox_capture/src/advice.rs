@@ -32,6 +32,16 @@ const ROWS: &[Row] = &[
         "draw by torch's default generator, or outside of the compiled function",
     ),
     (
+        &["of torch.func"],
+        "a transformation of torch.func runs its function on tensors of its own, which no graph takes: torch does all of it",
+        "nothing, if both sides are worth compiling; otherwise take derivatives by autograd, outside of the compiled function",
+    ),
+    (
+        &["of code that is known only when it runs"],
+        "the program runs code that it has as text; what that reads and changes cannot be seen, so it runs in every call",
+        "write the code out, or evaluate it before the compiled function is called",
+    ),
+    (
         &["autograd.Function"],
         "the function has a derivative of its own, written in Python",
         "nothing: both sides of it are compiled",

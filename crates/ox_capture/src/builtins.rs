@@ -63,6 +63,29 @@ pub enum Known {
     ByName,
 }
 
+/// Functions that, without arguments that say otherwise, are about the frame that calls them.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum FrameFunction {
+    Globals,
+    Locals,
+    /// Those of its variables.
+    Names,
+    Evaluate,
+    ExceptionInfo,
+    Exception,
+}
+
+const FRAME: &[(&str, &str, FrameFunction)] = &[
+    ("builtins", "globals", FrameFunction::Globals),
+    ("builtins", "locals", FrameFunction::Locals),
+    ("builtins", "vars", FrameFunction::Locals),
+    ("builtins", "dir", FrameFunction::Names),
+    ("builtins", "eval", FrameFunction::Evaluate),
+    ("builtins", "exec", FrameFunction::Evaluate),
+    ("sys", "exc_info", FrameFunction::ExceptionInfo),
+    ("sys", "exception", FrameFunction::Exception),
+];
+
 struct Tables {
     known: FxHashMap<usize, Known>,
     pure: FxHashSet<usize>,
@@ -70,7 +93,7 @@ struct Tables {
     of_keys: FxHashSet<usize>,
     operators: FxHashSet<usize>,
     torch: FxHashSet<usize>,
-    frame: FxHashMap<usize, &'static str>,
+    frame: FxHashMap<usize, FrameFunction>,
     data: FxHashSet<usize>,
     combinatoric: FxHashSet<usize>,
     tensor_base: usize,
@@ -244,9 +267,9 @@ impl Tables {
                 tables.keep.push(object);
             }
         }
-        for (module, name) in [("builtins", "globals"), ("builtins", "locals"), ("sys", "exc_info"), ("sys", "exception")] {
-            let object: Obj = py.import(module)?.getattr(name)?.into();
-            tables.frame.insert(object.id(), name);
+        for (module, name, function) in FRAME {
+            let object: Obj = py.import(*module)?.getattr(*name)?.into();
+            tables.frame.insert(object.id(), *function);
             tables.keep.push(object);
         }
         for name in ["product", "permutations", "combinations", "combinations_with_replacement"] {
@@ -323,7 +346,7 @@ pub fn operator_on(object: &Obj) -> bool {
     tables().operators.contains(&object.id())
 }
 
-pub fn frame_function(object: &Obj) -> Option<&'static str> {
+pub fn frame_function(object: &Obj) -> Option<FrameFunction> {
     tables().frame.get(&object.id()).copied()
 }
 
@@ -462,5 +485,23 @@ pub fn not_inlined(function: &Obj) -> Option<String> {
     if module == "torch.autograd" || (module == "torch._tensor" && DONE_FOR_REAL.contains(&name().as_str())) {
         return Some(format!("{} of {module}", name()));
     }
+    // A custom operator hands its arguments to the dispatcher.
+    if module == "torch._library.custom_ops" && name() == "__call__" {
+        return None;
+    }
+    if let Some(name) = transform(function) {
+        return Some(format!("{name} of torch.func"));
+    }
     LEFT.iter().find(starts).map(|_| format!("a function of {module}"))
+}
+
+/// The name of a function that does a transformation of torch.func's: under it tensors are wrapped, and what is recorded would not be theirs.
+/// What it makes of a function bears that one's name and module, so its code is asked.
+fn transform(function: &Obj) -> Option<String> {
+    const PLACES: &[&str] = &["torch._functorch.eager_transforms", "torch._functorch.vmap"];
+    // What only returns another function, or looks at an argument.
+    const PLAIN: &[&str] = &["jacrev", "jacfwd", "hessian", "functionalize", "_check_randomness_arg"];
+    let module = crate::obj::dict_get(&function.attr("__globals__").ok()?, &Obj::str("__name__"))?.to_str()?;
+    let name = function.attr("__code__").ok()?.attr("co_name").ok()?.to_str()?;
+    (PLACES.contains(&module.as_str()) && !PLAIN.contains(&name.as_str())).then_some(name)
 }

@@ -95,6 +95,14 @@ impl Branches {
         segment
     }
 
+    /// Calls that fit a segment are Python's from there on.
+    pub fn give_up(&self, segment: &Rc<Segment>, why: String) {
+        let given_up = Rc::new(segment.given_up(why));
+        self.list.change(|list| {
+            list.iter_mut().filter(|known| Rc::ptr_eq(known, segment)).for_each(|known| *known = given_up.clone())
+        });
+    }
+
     pub fn len(&self) -> usize {
         self.list.read().len()
     }
@@ -241,6 +249,22 @@ impl Segment {
             self.warm.study(&trace, context, values);
         }
         fits
+    }
+
+    /// With the same checks, and nothing behind them.
+    fn given_up(&self, why: String) -> Segment {
+        Segment {
+            number: self.number,
+            checks: self.checks.clone(),
+            places: self.places.clone(),
+            graph: None,
+            builds: Vec::new(),
+            built: Vec::new(),
+            effects: Vec::new(),
+            end: End::GiveUp(why),
+            used: Cell::new(true),
+            warm: Default::default(),
+        }
     }
 
     /// The place of the first check that does not hold, if no argument can be the reason.

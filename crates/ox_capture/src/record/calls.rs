@@ -206,6 +206,9 @@ impl Recording {
         }
         let tensors = tensors_in(&result);
         if tensors.is_empty() && !callee.is_in_place(&name, &node_kwargs) {
+            if result.is_none() && callee.is_operator() {
+                return Err(NotRecorded::Break(format!("{name} returns nothing: it is called for what it does")));
+            }
             let value = self.plain_result(&name, result)?;
             return Ok(self.sized_result(&name, args, value.obj));
         }

@@ -3,7 +3,7 @@
 use super::inspect::{Inspection, built_in_base, members_of};
 use super::{MadeBy, Rec, Recording, abandon};
 use crate::builtins;
-use crate::obj::{Obj, items_of, py, tuple_of};
+use crate::obj::{Obj, entries_of, items_of, py, tuple_of};
 use crate::recipe::{Recipe, Rest, Shape};
 use crate::source::short;
 use crate::types::types;
@@ -49,10 +49,21 @@ impl Recording {
         if let Some(value) = plain_value(object) {
             return Ok(Shape::New(value.class(), vec![Recipe::Const(value)]));
         }
+        if object.class_is(t.partial) {
+            return self.partial_shape(object, found);
+        }
         if builtins::is_data_class(&class) {
             return self.reduced(object, found);
         }
         abandon(format!("no recipe for a {}", short(&class)))
+    }
+
+    fn partial_shape(&self, partial: &Obj, found: &mut Inspection) -> Rec<Shape> {
+        let part = |name: &str| partial.attr(name).map_err(lost);
+        let (names, named): (Vec<Obj>, Vec<Obj>) = entries_of(&part("keywords")?).into_iter().unzip();
+        let positional = [vec![part("func")?], items_of(&part("args")?), named].concat();
+        let args = positional.iter().map(|arg| self.recipe_of(arg, found)).collect::<Rec<_>>()?;
+        Ok(Shape::Made { by: Recipe::Const(partial.class()), args, names, rest: Rest::default() })
     }
 
     /// A method of C with its object.

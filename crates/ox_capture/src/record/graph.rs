@@ -190,6 +190,12 @@ impl Shadow {
             Shadow::Method(name) | Shadow::Attribute(name) => name.to_str().unwrap_or_default(),
         }
     }
+
+    /// One of the dispatcher's, by `torch.ops`.
+    pub(super) fn is_operator(&self) -> bool {
+        let is_one = |function: &Obj| function.class_is(types().op_overload) || function.class_is(types().op_packet);
+        matches!(self, Shadow::Function(function) if is_one(function))
+    }
 }
 
 /// In containers, too, of which some hold themselves.

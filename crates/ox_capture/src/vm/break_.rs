@@ -18,11 +18,6 @@ use pyo3::prelude::*;
 // Passes the program's handlers for `Exception`; a RuntimeError when it is out.
 pyo3::create_exception!(oxytorch, Refused, PyBaseException);
 
-/// Graphs of fewer operations are hardly worth their calls.
-const FEW: usize = 8;
-/// If so many of them, one behind the other, have fewer in the mean, then what they are of is not worth recording.
-const MANY: usize = 32;
-
 /// Recipes for an action.
 struct Wanted {
     function: Recipe,
@@ -55,9 +50,7 @@ impl Vm {
 
     /// Ends the segment, makes the call for real, and begins another. With what the call reads, if that is why.
     pub(super) fn action(&mut self, callable: &Val, args: Args, why: &str, read: Option<&Read>) -> R<Called> {
-        if self.crumbles() {
-            self.give_up(&format!("{why}; in a loop that is cut every few operations"));
-        }
+        self.sweep_crumbs(why);
         let closed = match self.rec.is_some() && self.waiting == 0 {
             true => self.close_for(callable, &args, why)?,
             false => {
@@ -81,22 +74,6 @@ impl Vm {
             self.note_read(read, result);
         }
         self.go_on(outcome).map(Called::Value)
-    }
-
-    /// Whether a loop, here, is nothing but cuts and a few operations between them: eager does that as well, and what the data decides in
-    /// each turn would be traced anew for other data.
-    fn crumbles(&mut self) -> bool {
-        let Some(rec) = &self.rec else { return false };
-        let location = self.location();
-        let calls = rec.graph.calls;
-        if calls > 0 {
-            self.crumbs.push((location.clone(), calls));
-        }
-        let Some(first) = self.crumbs.len().checked_sub(MANY) else { return false };
-        let last = &self.crumbs[first..];
-        let is_loop = last.iter().filter(|(place, _)| *place == location).count() > 1;
-        let are_small = last.iter().map(|(_, calls)| calls).sum::<usize>() < MANY * FEW;
-        is_loop && are_small && !self.settings.fullgraph && !error_on_graph_break()
     }
 
     /// The call goes on unrecorded, so that what the program has opened is closed on the way out. Nothing is kept: the next call is
@@ -131,6 +108,7 @@ impl Vm {
     fn close_for(&mut self, callable: &Val, args: &Args, why: &str) -> R<bool> {
         let location = self.location();
         let mut rec = self.rec.take().expect("checked by the caller");
+        let calls = rec.graph.calls;
         let graph = match self.compute(&mut rec) {
             Ok(graph) => graph,
             Err(error) => {
@@ -177,7 +155,8 @@ impl Vm {
             branches: Branches::default(),
         }));
         let segment = self.attach_segment(segment);
-        self.attach = Attach::Action(segment);
+        let before = std::mem::replace(&mut self.attach, Attach::Action(segment.clone()));
+        self.note_crumb(calls, before, segment);
         self.rec = Some(rec);
         Ok(true)
     }

@@ -5,7 +5,7 @@ use super::operators::is_tensor;
 use super::{After, Args, Called, Frame, R, Vm, VmGenerator, code_info};
 use crate::attr::type_lookup;
 use crate::builtins::{self, Known};
-use crate::obj::{Obj, entries_of, items_of, py};
+use crate::obj::{Obj, entries_of, items_of};
 use crate::record::{Origin, Shadow, Val};
 use crate::source::{Key, Source};
 use crate::types::types;
@@ -256,67 +256,6 @@ impl Vm {
 
     pub fn push_frame(&mut self, frame: Frame, after: After) {
         self.frames.push(Frame { after, ..frame });
-    }
-
-    // Functions that look at the frame that calls them.
-
-    fn call_frame_function(&mut self, callable: &Val, args: &Args) -> R<Option<Called>> {
-        if self.frames.is_empty() || !args.positional.is_empty() || !args.keywords.is_empty() {
-            return Ok(None);
-        }
-        let ptr = callable.obj.ptr();
-        if ptr == types().super_.cast() {
-            return self.zero_super().map(Some);
-        }
-        Ok(match builtins::frame_function(&callable.obj) {
-            Some("exc_info") => self.exception_info()?,
-            Some("exception") => self.handled_exception().map(Called::Value),
-            Some("globals") => {
-                let globals = self.frame().globals.clone();
-                Some(Called::Value(self.pinned(globals)))
-            }
-            Some(_) => {
-                let dict = self.locals_dict()?;
-                Some(Called::Value(self.made(dict)))
-            }
-            None => None,
-        })
-    }
-
-    fn locals_dict(&mut self) -> R<Obj> {
-        let dict = pyo3::types::PyDict::new(py());
-        let mut settled: Vec<Val> = Vec::new();
-        let frame = self.frame();
-        for (variable, value) in frame.code.code.variables.iter().zip(&frame.locals) {
-            let Some(value) = value else { continue };
-            let content = match crate::source::cell_contents(&value.obj) {
-                Some(content) => content,
-                None if value.obj.class_is(types().cell) => continue,
-                None => value.obj.clone(),
-            };
-            settled.push(value.clone());
-            dict.set_item(&variable.name, content.bind())?;
-        }
-        settled.iter().for_each(|value| drop(self.settled(value)));
-        Ok(dict.into())
-    }
-
-    fn zero_super(&mut self) -> R<Called> {
-        let frame = self.frame();
-        let variables = &frame.code.code.variables;
-        let place = variables.iter().position(|v| v.name == "__class__");
-        let class = place.and_then(|n| frame.locals[n].clone()).and_then(|cell| crate::source::cell_contents(&cell.obj));
-        let first = frame.locals.first().cloned().flatten();
-        let (Some(class), Some(first)) = (class, first) else {
-            return Err(pyo3::exceptions::PyRuntimeError::new_err("super(): no arguments"));
-        };
-        let this = crate::source::cell_contents(&first.obj).unwrap_or(first.obj);
-        // SAFETY: the type lives for ever.
-        let made = unsafe { Obj::borrowed(types().super_.cast()) }.call(&[class, this], None)?;
-        if let Some(rec) = &mut self.rec {
-            rec.register(&made, Origin::Made);
-        }
-        Ok(Called::Value(made.into()))
     }
 
     // Functions and methods of C.

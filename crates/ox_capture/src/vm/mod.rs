@@ -20,10 +20,12 @@ mod code;
 mod construct;
 mod container;
 mod copy;
+mod crumbs;
 mod escape;
 mod exception;
 mod failing;
 mod flow;
+mod frame_functions;
 mod function;
 mod generator;
 mod iterate;
@@ -58,7 +60,7 @@ use crate::callable::Settings;
 use crate::lazy::Pending;
 use crate::obj::{Obj, py};
 use crate::record::{Abandon, Origin, Place, Rec, Recording, Val};
-use crate::tree::{GraphCall, Segment, Tree};
+use crate::tree::{Branches, GraphCall, Segment, Tree};
 use crate::undone::{Offer, undone};
 use pyo3::prelude::*;
 use std::rc::Rc;
@@ -160,6 +162,15 @@ pub enum Attach {
     Action(Rc<Segment>),
 }
 
+impl Attach {
+    fn branches<'a>(&'a self, tree: &'a Tree) -> &'a Branches {
+        match self {
+            Attach::Root => &tree.branches,
+            Attach::Action(parent) => parent.branches().expect("an action has branches"),
+        }
+    }
+}
+
 pub struct Vm {
     pub rec: Option<Pending>,
     pub frames: Vec<Frame>,
@@ -181,8 +192,8 @@ pub struct Vm {
     pub breaks: Vec<Break>,
     /// Where the data was asked, between two graphs.
     pub reads: Vec<String>,
-    /// Where the graphs of this trace ended, with the number of their operations.
-    crumbs: Vec<(String, usize)>,
+    /// The graphs of this trace that ended before it did.
+    crumbs: Vec<crumbs::Crumb>,
     /// Comparisons of sizes that the program has not acted upon yet.
     questions: Vec<question::Question>,
     breath: breathe::Breath,
@@ -361,11 +372,7 @@ impl Vm {
     }
 
     pub fn attach_segment(&mut self, segment: Segment) -> Rc<Segment> {
-        let branches = match &self.attach {
-            Attach::Root => &self.tree.branches,
-            Attach::Action(parent) => parent.branches().expect("an action has branches"),
-        };
-        branches.push(segment)
+        self.attach.branches(&self.tree).push(segment)
     }
 
     pub fn origin(&self, object: &Obj) -> Origin {

@@ -151,7 +151,12 @@ impl Vm {
         }
         match self.record_torch(&callee, &args, may_fail)? {
             Ok(value) => Ok(Called::Value(value)),
-            Err(why) => self.opaque_call(callable, args, &why),
+            Err(why) => match Read::by_refusal(&why).filter(|_| self.rec.is_some()) {
+                Some(read) => {
+                    self.read(callable, args, read, &format!("{name}, of which the values of a tensor decide the result"))
+                }
+                None => self.opaque_call(callable, args, &why),
+            },
         }
     }
 

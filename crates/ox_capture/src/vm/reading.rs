@@ -26,6 +26,8 @@ pub enum Read {
     Dim(i64),
     /// The same, for each of several results; None for one whose sizes are known.
     Dims(Vec<Option<i64>>),
+    /// All sizes, for what one knows of it.
+    Sizes,
 }
 
 impl Read {
@@ -52,22 +54,31 @@ impl Read {
         }
     }
 
+    /// An operator that torch's own kernels for shapes refuse, since the data decides: `why` is what they said.
+    pub fn by_refusal(why: &str) -> Option<Read> {
+        let is_decided = why.contains("data-dependent shape") || why.contains("DynamicOutputShapeException");
+        is_decided.then_some(Read::Sizes)
+    }
+
     /// Every size that varies: the place of the tensor inside of the result, and the dimension.
     fn dims(&self, result: &Obj) -> Vec<(Option<usize>, usize)> {
         let items = if is_tensor(result) { vec![result.clone()] } else { items_of_sequence(result) };
         let place = |n: usize| (!is_tensor(result)).then_some(n);
-        let dim_of = |n: usize| match self {
+        let tensors = items.iter().enumerate().filter(|(_, item)| is_tensor(item));
+        tensors.flat_map(|(n, item)| self.dims_of(n, item).into_iter().map(move |dim| (place(n), dim))).collect()
+    }
+
+    /// Of one of several tensors.
+    fn dims_of(&self, n: usize, tensor: &Obj) -> Vec<usize> {
+        let rank = rank(tensor).unwrap_or(0);
+        let dim = match self {
             Read::Numbers => None,
             Read::Dim(dim) => Some(*dim),
             Read::Dims(dims) => dims.get(n).copied().flatten(),
+            Read::Sizes => return (0..rank as usize).collect(),
         };
-        let found = items.iter().enumerate().filter_map(|(n, item)| {
-            let dim = dim_of(n).filter(|_| is_tensor(item))?;
-            let rank = rank(item)?;
-            let dim = if dim < 0 { dim + rank } else { dim };
-            (0..rank).contains(&dim).then_some((place(n), dim as usize))
-        });
-        found.collect()
+        let dim = dim.map(|dim| if dim < 0 { dim + rank } else { dim });
+        dim.filter(|dim| (0..rank).contains(dim)).map(|dim| dim as usize).into_iter().collect()
     }
 }
 

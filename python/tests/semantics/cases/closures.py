@@ -376,3 +376,41 @@ def exec_sees_given_scope(a):
     scope = {"a": a}
     exec("b = a + 1", scope)
     return scope["b"], eval("a * 2", {"a": a})
+
+
+@case(x, graphs=3)
+def eval_sees_the_function(a):
+    k = 2
+    inner = lambda: k  # noqa: E731
+    b = a * eval("k + 1")
+    return eval("b + k", None), b, inner()
+
+
+@case(x, graphs=3)
+def eval_in_a_nested_call(a):
+    def inner(c):
+        return eval("c * 2")
+
+    return inner(a) + eval("1")
+
+
+@case(x, graphs=3)
+def exec_changes_no_variable(a):
+    k = 1
+    exec("k = 100")
+    exec("made_by_exec = k", globals(), {"k": k})
+    return a * k
+
+
+@case(x, graphs=2)
+def eval_raises(a):
+    try:
+        return eval("missing + a")
+    except NameError as error:
+        return a + 1, str(error)
+
+
+@case(x)
+def names_of_variables(a):
+    b = a + 1
+    return dir(), sorted(vars()), b

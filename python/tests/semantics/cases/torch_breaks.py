@@ -1,5 +1,6 @@
 """What no graph can hold: printing, values that Python needs, numpy, functions of C; and both halves go on."""
 
+import functools
 import logging
 import math
 import sys
@@ -457,3 +458,11 @@ def numpy_array_argument(a, array):
 @case(lambda: (x(), numpy.float64(0.5)))
 def numpy_times_tensor(a, s):
     return a * s, float(numpy.sqrt(4.0)), numpy.pi
+
+
+@case(x, graphs=2)
+def partial_across_a_break(a):
+    scaled = functools.partial(torch.add, a * 2, alpha=3)
+    scaled.note = "kept"
+    print("between")
+    return scaled(a), scaled.args[0], scaled.keywords, scaled.note

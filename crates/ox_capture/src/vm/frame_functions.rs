@@ -1,0 +1,100 @@
+//! Functions that look at the frame that calls them: the machine's, of which CPython knows nothing.
+
+use super::{Args, Called, R, Vm};
+use crate::builtins::{self, FrameFunction};
+use crate::obj::{Obj, py};
+use crate::record::{Origin, Val};
+use crate::types::types;
+use pyo3::prelude::*;
+
+impl Vm {
+    /// None for all other functions.
+    pub(super) fn call_frame_function(&mut self, callable: &Val, args: &Args) -> R<Option<Called>> {
+        if self.frames.is_empty() || !args.keywords.is_empty() {
+            return Ok(None);
+        }
+        let known = builtins::frame_function(&callable.obj);
+        if known == Some(FrameFunction::Evaluate) {
+            return self.evaluate(callable, args);
+        }
+        if !args.positional.is_empty() {
+            return Ok(None);
+        }
+        if callable.obj.ptr() == types().super_.cast() {
+            return self.zero_super().map(Some);
+        }
+        let Some(known) = known else { return Ok(None) };
+        Ok(match known {
+            FrameFunction::ExceptionInfo => self.exception_info()?,
+            FrameFunction::Exception => self.handled_exception().map(Called::Value),
+            FrameFunction::Globals => Some(Called::Value(self.globals())),
+            FrameFunction::Locals => {
+                let dict = self.locals_dict()?;
+                Some(Called::Value(self.made(dict)))
+            }
+            FrameFunction::Names => {
+                let names = self.locals_dict()?.bind().call_method0("keys")?;
+                let names = py().import("builtins")?.call_method1("sorted", (names,))?;
+                Some(Called::Value(self.made(names.into())))
+            }
+            FrameFunction::Evaluate => None,
+        })
+    }
+
+    /// `eval` and `exec` of code that does not say where: here.
+    fn evaluate(&mut self, callable: &Val, args: &Args) -> R<Option<Called>> {
+        let is_given = |n: usize| args.positional.get(n).is_some_and(|scope| !scope.obj.is_none());
+        let Some(code) = args.positional.first().filter(|_| !is_given(1)).cloned() else { return Ok(None) };
+        let locals = match args.positional.get(2).filter(|_| is_given(2)) {
+            Some(locals) => locals.clone(),
+            None => {
+                let dict = self.locals_dict()?;
+                self.made(dict)
+            }
+        };
+        let args = Args::positional(vec![code, self.globals(), locals]);
+        let name = callable.obj.attr("__name__")?;
+        self.opaque_call(callable, args, &format!("{} of code that is known only when it runs", name.bind())).map(Some)
+    }
+
+    fn globals(&mut self) -> Val {
+        let globals = self.frame().globals.clone();
+        self.pinned(globals)
+    }
+
+    fn locals_dict(&mut self) -> R<Obj> {
+        let dict = pyo3::types::PyDict::new(py());
+        let mut settled: Vec<Val> = Vec::new();
+        let frame = self.frame();
+        for (variable, value) in frame.code.code.variables.iter().zip(&frame.locals) {
+            let Some(value) = value else { continue };
+            let content = match crate::source::cell_contents(&value.obj) {
+                Some(content) => content,
+                None if value.obj.class_is(types().cell) => continue,
+                None => value.obj.clone(),
+            };
+            settled.push(value.clone());
+            dict.set_item(&variable.name, content.bind())?;
+        }
+        settled.iter().for_each(|value| drop(self.settled(value)));
+        Ok(dict.into())
+    }
+
+    fn zero_super(&mut self) -> R<Called> {
+        let frame = self.frame();
+        let variables = &frame.code.code.variables;
+        let place = variables.iter().position(|v| v.name == "__class__");
+        let class = place.and_then(|n| frame.locals[n].clone()).and_then(|cell| crate::source::cell_contents(&cell.obj));
+        let first = frame.locals.first().cloned().flatten();
+        let (Some(class), Some(first)) = (class, first) else {
+            return Err(pyo3::exceptions::PyRuntimeError::new_err("super(): no arguments"));
+        };
+        let this = crate::source::cell_contents(&first.obj).unwrap_or(first.obj);
+        // SAFETY: the type lives for ever.
+        let made = unsafe { Obj::borrowed(types().super_.cast()) }.call(&[class, this], None)?;
+        if let Some(rec) = &mut self.rec {
+            rec.register(&made, Origin::Made);
+        }
+        Ok(Called::Value(made.into()))
+    }
+}
