@@ -110,3 +110,32 @@ def test_a_table_that_is_used_twice(dtype, tmp_path):
     compare.assert_same(gradient(called, table), gradient(f, table), lambda: gradient(f, table.detach().double().requires_grad_()))
     (text,) = (path.read_text() for path in tmp_path.glob("**/backward/1-graph.txt"))
     assert (" add(" in text) == (dtype == torch.bfloat16)
+
+
+LAYOUTS = {
+    "contiguous": lambda: torch.randn(3, 4),
+    "transposed": lambda: torch.randn(4, 3).t(),
+    "expanded rows": lambda: torch.randn(4).expand(3, 4),
+    "expanded columns": lambda: torch.randn(3, 1).expand(3, 4),
+    "expanded, in another order": lambda: torch.randn(4, 1, 3).transpose(0, 2).expand(3, 5, 4),
+    "a number": lambda: torch.randn(()).expand(3, 4),
+    "every other column": lambda: torch.randn(3, 8)[:, ::2],
+    "every other row, transposed": lambda: torch.randn(8, 3)[::2].t(),
+    "without elements": lambda: torch.randn(3, 1, 0).expand(3, 4, 0),
+    "channels last": lambda: torch.randn(2, 3, 4, 4).to(memory_format=torch.channels_last),
+}
+
+
+@pytest.mark.parametrize("layout", LAYOUTS.values(), ids=LAYOUTS)
+def test_gradients_lie_as_in_eager(layout):
+    """Those of leaves as torch says that they must, those that are asked for as what is computed element by element."""
+
+    def strides(called):
+        x, y = (layout().detach().requires_grad_() for _ in range(2))
+        out = called(x)
+        out.backward(torch.ones_like(out))
+        out = called(y)
+        return x.grad.stride(), torch.autograd.grad(out, y, torch.ones_like(out))[0].stride()
+
+    function = lambda x: (x * 2).sin()
+    assert strides(oxytorch.compile(function)) == strides(function)

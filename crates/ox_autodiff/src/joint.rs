@@ -2,8 +2,9 @@
 
 use crate::active::{reached, requires_grad};
 use crate::prepare::prepare;
-use ox_ir::graph::{Args, Combine, GraphInput, GraphOutput, Node, NodeId, Op, ReduceOp, Shape, contiguous_strides};
-use ox_ir::{DType, Device, Graph, Scalar, Sym};
+use crate::strides::of_gradient;
+use ox_ir::graph::{Args, Combine, GraphInput, GraphOutput, Node, NodeId, Op, ReduceOp, contiguous_strides};
+use ox_ir::{DType, Device, Graph, Scalar};
 use ox_ops::derive::{FusedAttention, Gradients, Site, derive};
 use ox_ops::{Builder, OpError, OpResult};
 
@@ -170,20 +171,6 @@ fn scattered(graph: &Graph, known: NodeId, grad: NodeId) -> Option<(Node, Args)>
     Some((node.clone(), args))
 }
 
-/// The strides, if a tensor of its own can have them.
-fn dense(shape: &[Sym], strides: &Shape) -> Shape {
-    let mut dims: Vec<(&Sym, &Sym)> = shape.iter().zip(strides).filter(|(size, _)| !size.is_one()).map(|(n, s)| (s, n)).collect();
-    dims.sort_by_key(|(stride, _)| stride.as_const().unwrap_or(i64::MAX));
-    let mut expected = Sym::ONE;
-    for (stride, size) in dims {
-        if *stride != expected {
-            return contiguous_strides(shape);
-        }
-        expected = &expected * size;
-    }
-    strides.clone()
-}
-
 impl Work<'_> {
     fn accumulate(&mut self, at: NodeId, grad: NodeId) {
         let node = self.old.node(at);
@@ -250,7 +237,7 @@ impl Work<'_> {
             let value = grads[id.index()].unwrap_or_else(|| b.full_like(Scalar::Float(0.0), renamed[id.index()]));
             gradients[n] = Some(outputs.len() as u32);
             let input = &old.inputs[n];
-            outputs.push(GraphOutput { value, strides: dense(&input.ty.shape, &input.strides), alias: None });
+            outputs.push(GraphOutput { value, strides: of_gradient(&input.ty.shape, &input.strides), alias: None });
         }
         let mut mutations = old.mutations.clone();
         mutations.iter_mut().for_each(|m| m.value = renamed[m.value.index()]);

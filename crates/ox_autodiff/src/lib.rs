@@ -7,6 +7,7 @@
 //! - `partition`: the joint graph cut in two: what the backward graph needs of the forward one is saved or computed again.
 //! - `cost`: what may be computed again, and what saving costs.
 //! - `flow`: the cheapest cut.
+//! - `strides`: how gradients lie in memory.
 //! - `text`: both as text.
 
 mod active;
@@ -16,6 +17,7 @@ mod flow;
 mod joint;
 mod partition;
 mod prepare;
+mod strides;
 mod text;
 
 pub use again::gradient_graph;
