@@ -44,7 +44,7 @@ pub const ROWS: &[Surface] = &[
     fresh(&["tanhshrink"], "input", tanhshrink),
     fresh(&["softshrink"], "input, lambd=0.5", softshrink),
     fresh(&["hardshrink"], "input, lambd=0.5", hardshrink),
-    fresh(&["threshold"], "input, threshold, value, inplace=False", threshold),
+    fresh(&["threshold", "_threshold"], "input, threshold, value, inplace=False", threshold),
     fresh(&["glu"], "input, dim=-1", glu),
 ];
 
