@@ -2,6 +2,7 @@
 
 import warnings
 
+import measure
 import oxytorch
 import pytest
 import torch
@@ -61,6 +62,14 @@ def test_what_does_not_fail_is_dropped():
     compiled = oxytorch.compile(only_its_shape_is_read, fullgraph=True)
     for _ in range(3):
         assert compiled(GOOD, []).shape == (2, 3)
+
+
+@torch.no_grad()
+def test_whole_numbers_that_are_read_are_no_places():
+    """A slice of them cannot fail by its values: nobody sees it, and nobody computes it."""
+    compiled, x = oxytorch.compile(lambda x: (torch.arange(1000)[None, :, None], x + 1)[1]), torch.ones(8)
+    compiled(x)
+    assert measure.allocated_mb(lambda: compiled(x)) * 1e6 <= 64
 
 
 def test_indices_in_the_memory_of_floats_that_are_written():

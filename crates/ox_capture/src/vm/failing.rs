@@ -43,6 +43,8 @@ const INDEXED: [&str; 22] = [
     "index_reduce",
     "bincount",
 ];
+/// Those of them whose first argument says where. That of the others is what is read or written, and may be anything.
+const PLACES_FIRST: [&str; 4] = ["embedding", "embedding_bag", "one_hot", "bincount"];
 /// Done only where the graph would have to end otherwise.
 const COSTLY: [&str; 1] = ["cross_entropy"];
 /// Those that need matrices of a certain kind.
@@ -144,7 +146,8 @@ fn may_fail(name: &str, args: &Args, rec: &Recording) -> bool {
     };
     let mut integers = dtypes.iter().map(is_integer_type);
     match plain {
-        _ if INDEXED.contains(&plain) => integers.any(|is| is),
+        _ if PLACES_FIRST.contains(&plain) => integers.any(|is| is),
+        _ if INDEXED.contains(&plain) => integers.skip(usize::from(!args.positional.is_empty())).any(|is| is),
         _ if DIVISIONS.contains(&plain) => integers.all(|is| is),
         // Shadows know about numbers.
         _ if DRAWS.contains(&plain) => dtypes.len() > usize::from(writes_first(name)),
