@@ -1,5 +1,6 @@
 //! What capture asks of the rest of oxytorch.
 
+use crate::gauge::Body;
 use crate::obj::Obj;
 use crate::warm::Words;
 use ox_ops::{Noted, Sym};
@@ -13,6 +14,8 @@ pub struct TensorSpec {
     /// torch's dispatch keys: device, layout, lazy bits, wrappers.
     pub keys: u64,
     pub dtype: i32,
+    /// The type as the body of a tensor has it.
+    pub number: u16,
     /// The type as people write it.
     pub dtype_name: String,
     pub sizes: Vec<i64>,
@@ -54,6 +57,9 @@ pub trait Backend: Send + Sync {
 
     /// As `is_like`, but the sizes and strides are judged by the caller.
     fn measure(&self, tensor: &Obj, spec: &TensorSpec, fits: &mut dyn FnMut(&[i64], &[i64]) -> bool) -> bool;
+
+    /// Where torch keeps what `measure` looks at. None if that is not known.
+    fn body(&self) -> Option<Body>;
 
     /// Follows a graph that begins on this device.
     fn sizes(&self, graph: &Obj, device: &Obj) -> Option<Box<dyn Sizes>>;

@@ -11,6 +11,7 @@
 //! - `builtins`, `attr`, `types`, `state`, `numpy`: what is known of CPython, torch and NumPy.
 //! - `interrupt`: what signal handlers raise; `undone`: graphs that fail.
 //! - `class_portrait`: classes that traces write to.
+//! - `gauge`: tensors with variable sizes are looked at all at once.
 //! - `warm`: which checks need not be made again.
 //! - `backend`: what the rest of oxytorch does for capture.
 //! - `callable`: what the user calls; `policy`: what is done with a call that no trace fits.
@@ -24,6 +25,7 @@ mod callable;
 mod class_portrait;
 mod declared;
 mod explain;
+mod gauge;
 mod gc;
 mod guard;
 mod interrupt;
@@ -47,6 +49,7 @@ mod why;
 
 pub use backend::{Backend, BoundGraph, Compiled, Sizes, TensorSpec};
 pub use callable::{Captured, Settings};
+pub use gauge::{Body, ROOM};
 pub use interrupt::is_interrupt;
 pub use log::{Topic, log};
 pub use obj::{Obj, items_of, py, tuple_of};

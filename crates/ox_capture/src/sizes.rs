@@ -33,6 +33,13 @@ impl Bound {
         self.0[at] = Some(size);
     }
 
+    /// Of variables by their numbers.
+    pub fn set_all(&mut self, sizes: impl Iterator<Item = (u32, i64)> + Clone) {
+        let len = sizes.clone().map(|(id, _)| id as usize + 1).max().unwrap_or(0);
+        self.0.resize(self.0.len().max(len), None);
+        sizes.for_each(|(id, size)| self.0[id as usize] = Some(size));
+    }
+
     pub fn eval(&self, sym: &Sym) -> Option<i64> {
         sym.eval(&|var| self.get(var))
     }

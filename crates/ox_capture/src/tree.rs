@@ -1,6 +1,7 @@
 //! The tree of traces: guards, then a graph, then effects, then an action, then guards again; with a snapshot at every branch.
 
 use crate::class_portrait::{ClassPortrait, Place};
+use crate::gauge::{Gauge, Role};
 use crate::guard::{Check, Context};
 use crate::obj::{Obj, items_of, tuple_of};
 use crate::recipe::{Build, Recipe, build_all};
@@ -17,7 +18,7 @@ use crate::warm::{Trace, Warmth};
 use pyo3::prelude::*;
 use rustc_hash::FxHashSet;
 use smallvec::SmallVec;
-use std::cell::Cell;
+use std::cell::{Cell, OnceCell};
 use std::fmt::Write;
 use std::rc::Rc;
 
@@ -76,6 +77,8 @@ pub struct Segment {
     pub end: End,
     /// Whether a later call has run it.
     pub used: Cell<bool>,
+    /// Checks of tensors with variable sizes, made at once. Found out when the first call looks.
+    pub gauge: OnceCell<Option<Gauge>>,
     /// Checks that need not be made again, once all have held.
     pub warm: Warmth,
 }
@@ -233,19 +236,20 @@ impl Segment {
     pub fn fits(&self, context: &Context<'_>, values: &mut Values<'_>) -> bool {
         // Behind an action the values of the parts before it are needed too.
         if matches!(self.checks.first(), Some(Check::Returned(_))) {
-            return self.checks.iter().all(|check| check.holds(context, values));
+            return (0..self.checks.len()).all(|n| self.holds(n, context, values));
         }
         if let Some(warm) = self.warm.current(values) {
             values.rely_on(Some((self.number, warm.clone())));
-            let fits = warm.rest.iter().all(|n| self.checks[*n].holds(context, values));
+            let fits = warm.rest.iter().all(|n| self.holds(*n, context, values));
             if !fits {
                 values.rely_on(None);
             }
             return fits;
         }
-        let fits = self.checks.iter().all(|check| check.holds(context, values));
+        let fits = (0..self.checks.len()).all(|n| self.holds(n, context, values));
         if fits {
-            let trace = Trace { checks: &self.checks, graph: self.graph.as_ref(), effects: &self.effects };
+            let gauge = self.gauge(context);
+            let trace = Trace { checks: &self.checks, gauge, graph: self.graph.as_ref(), effects: &self.effects };
             self.warm.study(&trace, context, values);
         }
         fits
@@ -263,7 +267,22 @@ impl Segment {
             effects: Vec::new(),
             end: End::GiveUp(why),
             used: Cell::new(true),
+            gauge: Default::default(),
             warm: Default::default(),
+        }
+    }
+
+    fn gauge(&self, context: &Context<'_>) -> Option<&Gauge> {
+        self.gauge.get_or_init(|| Gauge::new(&self.checks, context)).as_ref()
+    }
+
+    /// Whether a check holds, or is made with another one.
+    fn holds(&self, check: usize, context: &Context<'_>, values: &mut Values<'_>) -> bool {
+        let gauge = self.gauge(context);
+        match gauge.map_or(Role::Alone, |gauge| gauge.role(check)) {
+            Role::Alone => self.checks[check].holds(context, values),
+            Role::First => gauge.is_some_and(|gauge| gauge.holds(context, values)),
+            Role::Part => true,
         }
     }
 

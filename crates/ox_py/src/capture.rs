@@ -5,10 +5,11 @@ use crate::bound::bind;
 use crate::compile::{compile_graph, parse_options};
 use crate::error::warn_once;
 use crate::fx::Follower;
+use crate::gauging;
 use crate::recorded::Recorded;
 use crate::tensor::{Crossing, gives_plain_tensors};
 use crate::torch::device_of;
-use ox_capture::{Backend, BoundGraph, Captured, Compiled, Obj, Settings, Sizes, TensorSpec, Words};
+use ox_capture::{Backend, Body, BoundGraph, Captured, Compiled, Obj, Settings, Sizes, TensorSpec, Words};
 use ox_driver::{Options, Setting};
 use ox_ir::Device;
 use ox_runtime::TensorRef;
@@ -93,6 +94,7 @@ impl Rest {
             class,
             keys,
             dtype: dtype as i32,
+            number: gauging::number_of(handle),
             dtype_name: dtype.to_string(),
             sizes: sizes.to_vec(),
             strides: strides.to_vec(),
@@ -124,6 +126,10 @@ impl Backend for Rest {
     fn measure(&self, tensor: &Obj, spec: &TensorSpec, fits: &mut dyn FnMut(&[i64], &[i64]) -> bool) -> bool {
         let found = self.is_of_kind(tensor, spec).and_then(|handle| handle.sizes_and_strides().ok());
         found.is_some_and(|(sizes, strides)| fits(sizes, strides))
+    }
+
+    fn body(&self) -> Option<Body> {
+        gauging::body(ox_capture::py())
     }
 
     fn sizes(&self, graph: &Obj, device: &Obj) -> Option<Box<dyn Sizes>> {

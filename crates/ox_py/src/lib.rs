@@ -7,6 +7,7 @@ mod capture;
 mod compile;
 mod error;
 mod fx;
+mod gauging;
 mod graphs;
 mod host;
 mod kernels;

@@ -178,6 +178,7 @@ impl Recording {
             effects,
             end,
             used: Default::default(),
+            gauge: Default::default(),
             warm: Default::default(),
         }
     }
@@ -212,6 +213,7 @@ impl Recording {
             effects,
             end: End::GiveUp(why),
             used: Default::default(),
+            gauge: Default::default(),
             warm: Default::default(),
         }
     }

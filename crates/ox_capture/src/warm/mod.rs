@@ -16,6 +16,7 @@ pub use portrait::Portrait;
 pub use words::{Depth, Words};
 
 use crate::backend::BoundGraph;
+use crate::gauge::{Gauge, Role};
 use crate::guard::{Check, Context};
 use crate::obj::Obj;
 use crate::source::{Source, SourceId, Values, instance_dict};
@@ -60,7 +61,9 @@ impl Warm {
         let signal = Rc::new(Signal::default());
         let mut study = Study::new(trace.effects, context, values, &signal)?;
         study.only_modules = only_modules;
-        let rest: Vec<usize> = (0..trace.checks.len()).filter(|n| !study.is_settled(&trace.checks[*n])).collect();
+        let role = |n: &usize| trace.gauge.map_or(Role::Alone, |gauge| gauge.role(*n));
+        let others = (0..trace.checks.len()).filter(|n| role(n) != Role::Part);
+        let rest: Vec<usize> = others.filter(|n| role(n) == Role::First || !study.is_settled(&trace.checks[*n])).collect();
         let bound = trace.graph.and_then(|graph| bind(&mut study, graph));
         let base = study.values_that_stay();
         let Study { watches, mut words, owners, anchors, .. } = study;
@@ -72,6 +75,7 @@ impl Warm {
 /// What of a segment is studied.
 pub struct Trace<'a> {
     pub checks: &'a [Check],
+    pub gauge: Option<&'a Gauge>,
     pub graph: Option<&'a GraphCall>,
     pub effects: &'a [Effect],
 }

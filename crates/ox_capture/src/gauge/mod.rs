@@ -1,0 +1,225 @@
+//! Checks of tensors whose sizes are variables, all at once: sizes and strides are read from where torch keeps them into two arrays, and what
+//! must hold of them is computed over those. No object is made and nothing is called for a tensor but what says whether it requires grad.
+//!
+//! - `layout`: what sizes and strides must be, by their places in the arrays.
+//! - `formula`: facts, with each expression that they are made of computed once.
+
+mod formula;
+mod layout;
+
+use crate::guard::{Check, Context};
+use crate::obj::Obj;
+use crate::source::{Source, SourceId, Sources, Values};
+use formula::Formulas;
+use layout::{Layouts, Sizes};
+use pyo3::ffi;
+use rustc_hash::FxHashMap;
+use std::slice::from_raw_parts;
+
+/// Where torch keeps what a check of a tensor looks at, in words from the beginning of a TensorImpl.
+#[derive(Clone, Copy)]
+pub struct Body {
+    /// In a Python object: the pointer to the TensorImpl.
+    pub slot: usize,
+    pub keys: usize,
+    pub rank: usize,
+    /// Room for `ROOM` of them, in tensors of as many dimensions at most.
+    pub sizes: usize,
+    pub strides: usize,
+    /// In bytes: torch's number of the type, of two bytes.
+    pub number: usize,
+    /// torch's own `TensorImpl::requires_grad`.
+    pub requires_grad: unsafe extern "C" fn(*const usize) -> bool,
+}
+
+/// Sizes that a TensorImpl has room for; more lie elsewhere.
+pub const ROOM: usize = 5;
+/// The word of a Python object that names its class.
+const CLASS: usize = 1;
+
+/// What a check is to a gauge.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Role {
+    /// Made by itself.
+    Alone,
+    /// Where the gauge is asked.
+    First,
+    /// Made by the gauge.
+    Part,
+}
+
+pub struct Gauge {
+    body: Body,
+    roles: Vec<Role>,
+    runs: Vec<Run>,
+    layouts: Layouts,
+    facts: Formulas,
+}
+
+/// Tensors of one kind that are found side by side.
+struct Run {
+    kind: Kind,
+    place: Place,
+}
+
+enum Place {
+    /// Items of one list or tuple.
+    Items(SourceId, Vec<u32>),
+    One(SourceId),
+}
+
+/// What is compared as it is.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct Kind {
+    class: usize,
+    keys: usize,
+    number: u16,
+    rank: usize,
+    requires_grad: Option<bool>,
+}
+
+impl Gauge {
+    /// None where there is nothing to gauge, or some tensor cannot be: its sizes would be missing.
+    pub fn new(checks: &[Check], context: &Context<'_>) -> Option<Gauge> {
+        let body = context.backend.body()?;
+        let sized = |check: &Check| matches!(check, Check::Sized(..));
+        let first = checks.iter().position(sized)?;
+        let wanted: FxHashMap<SourceId, bool> = checks.iter().filter_map(grad_of).collect();
+        let mut gauge =
+            Gauge { body, roles: Vec::new(), runs: Vec::new(), layouts: Layouts::default(), facts: Formulas::default() };
+        for check in checks {
+            let Check::Sized(id, spec) = check else { continue };
+            let (tensor, rank) = (&spec.tensor, spec.sizes.len());
+            if !(1..=ROOM).contains(&rank) {
+                return None;
+            }
+            let (keys, requires_grad) = (tensor.keys as usize, wanted.get(id).copied());
+            gauge.put(context.sources, *id, Kind { class: tensor.class, keys, number: tensor.number, rank, requires_grad });
+            gauge.layouts.add(spec)?;
+        }
+        let tensors: FxHashMap<SourceId, usize> = checks.iter().filter_map(class_of).collect();
+        gauge.roles = checks.iter().map(|check| gauge.role_of(check, &tensors)).collect();
+        gauge.roles[first] = Role::First;
+        Some(gauge)
+    }
+
+    /// Whether a check is part of it. A fact is if all that it mentions is read here.
+    fn role_of(&mut self, check: &Check, tensors: &FxHashMap<SourceId, usize>) -> Role {
+        let is_part = match check {
+            Check::Sized(..) => true,
+            Check::Type(id, class) => tensors.get(id) == Some(&class.id()),
+            Check::RequiresGrad(id, _) => tensors.contains_key(id),
+            Check::Fact(fact, _) => self.facts.add(fact, &self.layouts),
+            _ => false,
+        };
+        if is_part { Role::Part } else { Role::Alone }
+    }
+
+    /// Behind those that were put before: in their run, if they are alike.
+    fn put(&mut self, sources: &Sources, id: SourceId, kind: Kind) {
+        let Source::Item(of, n) = sources.get(id) else { return self.runs.push(Run { kind, place: Place::One(id) }) };
+        match self.runs.last_mut() {
+            Some(Run { kind: last, place: Place::Items(list, items) }) if *last == kind && list == of => items.push(*n),
+            _ => self.runs.push(Run { kind, place: Place::Items(*of, vec![*n]) }),
+        }
+    }
+
+    pub fn role(&self, check: usize) -> Role {
+        self.roles[check]
+    }
+
+    /// Whether all its checks hold; binds the variables among the sizes.
+    pub fn holds(&self, context: &Context<'_>, values: &mut Values<'_>) -> bool {
+        let mut sizes = Sizes::new(self.layouts.len() + ROOM);
+        let mut at = 0;
+        for run in &self.runs {
+            let read = |object: *const usize| {
+                // SAFETY: a live object, which its place holds, and room for the sizes of all tensors.
+                let fits = unsafe {
+                    self.body.read(object, &run.kind, sizes.sizes.as_mut_ptr().add(at), sizes.strides.as_mut_ptr().add(at))
+                };
+                at += run.kind.rank;
+                fits
+            };
+            if !run.place.visit(context.sources, values, read) {
+                return false;
+            }
+        }
+        self.layouts.fit(&sizes) && {
+            self.layouts.bind(&sizes, &mut values.sizes);
+            self.facts.hold(&sizes.sizes[..self.layouts.len()])
+        }
+    }
+}
+
+fn grad_of(check: &Check) -> Option<(SourceId, bool)> {
+    match check {
+        Check::RequiresGrad(id, wanted) => Some((*id, *wanted)),
+        _ => None,
+    }
+}
+
+fn class_of(check: &Check) -> Option<(SourceId, usize)> {
+    match check {
+        Check::Sized(id, spec) => Some((*id, spec.tensor.class)),
+        _ => None,
+    }
+}
+
+impl Place {
+    /// Whether there are as many objects, and all of them pass. Nothing that is called meanwhile runs code of the program.
+    fn visit(&self, sources: &Sources, values: &mut Values<'_>, mut read: impl FnMut(*const usize) -> bool) -> bool {
+        match self {
+            Place::One(id) => values.get(sources, *id).is_some_and(|object| read(object.ptr().cast())),
+            Place::Items(of, items) => values.get(sources, *of).is_some_and(|of| {
+                // SAFETY: nobody changes it meanwhile.
+                let found = unsafe { items_in(&of) };
+                items.iter().all(|n| found.get(*n as usize).is_some_and(|item| read(item.cast())))
+            }),
+        }
+    }
+}
+
+/// The items of a list or tuple, where they lie; none of anything else.
+///
+/// # Safety
+/// Nobody may change it while they are looked at.
+unsafe fn items_in(of: &Obj) -> &[*const ffi::PyObject] {
+    // SAFETY: by the type of the object.
+    unsafe {
+        let object = of.ptr();
+        if ffi::PyList_Check(object) != 0 {
+            let list = object.cast::<ffi::PyListObject>();
+            let (items, len) = ((*list).ob_item, (*list).ob_base.ob_size as usize);
+            if items.is_null() { &[] } else { from_raw_parts(items.cast(), len) }
+        } else if ffi::PyTuple_Check(object) != 0 {
+            let tuple = object.cast::<ffi::PyTupleObject>();
+            from_raw_parts((&raw const (*tuple).ob_item).cast(), (*tuple).ob_base.ob_size as usize)
+        } else {
+            &[]
+        }
+    }
+}
+
+impl Body {
+    /// Whether an object is a tensor of a kind. Its sizes and strides are written, and what lies behind them.
+    ///
+    /// # Safety
+    /// A live object; `ROOM` words to write to at both places.
+    #[inline(always)]
+    unsafe fn read(&self, object: *const usize, kind: &Kind, sizes: *mut i64, strides: *mut i64) -> bool {
+        // SAFETY: the class is that of a tensor that was described, so there is a body, with everything in its place.
+        unsafe {
+            if *object.add(CLASS) != kind.class {
+                return false;
+            }
+            let body = *object.add(self.slot) as *const usize;
+            let number = body.cast::<u8>().add(self.number).cast::<u16>().read_unaligned();
+            let others =
+                (*body.add(self.keys) ^ kind.keys) | (*body.add(self.rank) ^ kind.rank) | usize::from(number ^ kind.number);
+            sizes.cast::<[i64; ROOM]>().write_unaligned(body.add(self.sizes).cast::<[i64; ROOM]>().read());
+            strides.cast::<[i64; ROOM]>().write_unaligned(body.add(self.strides).cast::<[i64; ROOM]>().read());
+            others == 0 && kind.requires_grad.is_none_or(|wanted| (self.requires_grad)(body) == wanted)
+        }
+    }
+}
