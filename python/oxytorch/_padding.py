@@ -164,12 +164,15 @@ def _memory(tensor: torch.Tensor) -> int:
 def _pad(here: list[Bucket], by_place: list[str], args: tuple, kwargs: dict) -> tuple[tuple, dict, list[int], list[Copy]]:
     """With how much each bucket has added."""
     given = {bucket.name: _argument(bucket.name, by_place, args, kwargs) for bucket in here}
-    tensors, lost = dict(given), []
+    tensors, lost, seen = dict(given), [], set()
     for bucket in here:
         tensor = tensors[bucket.name]
         rank = tensor.dim()
         if not -rank <= bucket.dim < rank:
             raise ValueError(f"oxytorch: pad_to: {bucket.name} has {rank} dimensions; there is no dimension {bucket.dim}")
+        if (bucket.name, bucket.dim % rank) in seen:
+            raise ValueError(f"oxytorch: pad_to: dimension {bucket.dim % rank} of {bucket.name} has two buckets")
+        seen.add((bucket.name, bucket.dim % rank))
         size = tensor.shape[bucket.dim]
         lost.append(bucket.size(size) - size)
         if lost[-1]:
@@ -284,7 +287,7 @@ def _check_equal(captured: Any, here: list[Bucket], by_place: list[str], args: t
         return f"{place}.shape[{bucket.dim % tensor.dim()}]"
 
     places = {show(bucket): n for n, bucket in enumerate(here)}
-    for one, other in captured.equal_sizes():
+    for one, other in captured.equal_sizes(*args, **kwargs):
         a, b = places.get(one), places.get(other)
         if a is not None and b is not None and lost[a] != lost[b]:
             first, second = here[a], here[b]

@@ -461,6 +461,30 @@ def test_marked_dimensions():
     assert captured.stats()["traced"] == 2
 
 
+@pytest.mark.parametrize("function", [lambda x: (x * 2).sum(0), lambda x: torch.softmax(x @ x.transpose(-1, -2), -1) @ x, lambda x: x.flatten(1).cumsum(0)])
+@pytest.mark.parametrize("mark", [torch._dynamo.mark_dynamic, torch._dynamo.maybe_mark_dynamic])
+def test_a_marked_size_may_begin_with_1(function, mark):
+    captured = oxytorch._oxytorch.capture(function)
+    with torch.no_grad():
+        for n in (1, 4, 7, 1, 3):
+            x = rand(n, 5, 8)
+            mark(x, 0)
+            assert_same(captured(x), function(x))
+    assert captured.stats()["traced"] == 1
+
+
+def test_a_marked_size_that_is_broadcast_when_it_is_1():
+    captured = oxytorch._oxytorch.capture(lambda x, y: x + y)
+    for n in (1, 4, 1):
+        x, y = marked(rand(n, 3), 0), rand(4, 3)
+        assert_same(captured(x, y), x + y) if n == 1 else None
+    assert captured.stats()["traced"] == 1
+
+
+def test_a_size_that_is_seen_to_change_to_1():
+    check(lambda x: x.exp().sum(0), [(rand(n, 3),) for n in (4, 1, 7, 2)], dynamic=None, compiles=2)
+
+
 def test_past_the_limit_comes_one_trace_for_all():
     captured = oxytorch._oxytorch.capture(lambda x, y: x[:, :1] + y.sum(), settings=[("recompile_limit", 2)])
     with torch.no_grad():

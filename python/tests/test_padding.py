@@ -226,3 +226,23 @@ def test_other_objects_are_refused(function, text):
     for n in (5, 8):
         with pytest.raises(TypeError, match=text):
             padded(torch.zeros(2, n))
+
+
+def test_a_dimension_with_two_buckets():
+    compiled = oxytorch.compile(lambda x: x * 2, options={"pad_to": {"x": {1: 8, -1: 16}}})
+    with pytest.raises(ValueError, match="dimension 1 of x has two buckets"):
+        compiled(torch.ones(2, 5))
+    assert torch.equal(compiled(torch.ones(3, 2, 5)), torch.full((3, 2, 5), 2.0))
+
+
+def test_what_another_trace_needs_to_be_equal():
+    """Added in one trace, and not in the other: only there must the sizes be equal before they are padded."""
+
+    def f(x, y, join):
+        return x + y if join else (x * 2, y * 3)
+
+    compiled = oxytorch.compile(f, options={"pad_to": {"x": {0: 8}, "y": {0: 8}}})
+    assert_same(compiled(torch.ones(5), torch.ones(5), True), torch.full((5,), 2.0))
+    assert_same(compiled(torch.ones(5), torch.ones(6), False), (torch.full((5,), 2.0), torch.full((6,), 3.0)))
+    with pytest.raises(ValueError, match="must be equal"):
+        compiled(torch.ones(5), torch.ones(6), True)

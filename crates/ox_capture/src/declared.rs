@@ -1,6 +1,8 @@
 //! `shapes=`: sizes of arguments that vary, by the name of the parameter and the dimension, with their ranges.
 
 use crate::obj::{Obj, entries_of, py};
+use crate::policy::Marks;
+use crate::source::short;
 use crate::types::types;
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
@@ -38,10 +40,17 @@ pub struct Declared {
     /// Of the function, in their order: those that are given by their places come first.
     parameters: Vec<String>,
     by_place: usize,
+    /// The user's line that declares, and the function that it is for.
+    made_at: String,
 }
 
-/// The dimensions of an argument that vary.
-pub type Dims = Vec<(usize, Range)>;
+/// An argument that has declared dimensions.
+pub struct Varying {
+    /// As sources show it.
+    pub place: String,
+    pub parameter: String,
+    pub dims: Vec<(usize, Range)>,
+}
 
 impl Declared {
     /// Raises TypeError or ValueError for what cannot be meant.
@@ -68,16 +77,16 @@ impl Declared {
                 list.push(Declaration { parameter: parameter.clone(), dim, range });
             }
         }
-        Ok(Declared { list, parameters, by_place })
+        let made_at = if list.is_empty() { String::new() } else { made_at(function) };
+        Ok(Declared { list, parameters, by_place, made_at })
     }
 
     pub fn is_empty(&self) -> bool {
         self.list.is_empty()
     }
 
-    /// For each argument that has declared dimensions: its place as sources show it, and the dimensions. Raises for sizes that were declared
-    /// not to come.
-    pub fn of_call(&self, args: &[Obj], kwargs: Option<&Obj>) -> PyResult<Vec<(String, Dims)>> {
+    /// The arguments of a call that have declared dimensions. Raises for sizes that were declared not to come, and for marks that say otherwise.
+    pub fn of_call(&self, args: &[Obj], kwargs: Option<&Obj>) -> PyResult<Vec<Varying>> {
         if self.is_empty() {
             return Ok(Vec::new());
         }
@@ -87,31 +96,61 @@ impl Declared {
         let named = named.map(|(name, arg)| (format!("kwarg[{}]", name.text()), name.to_str(), arg));
         let mut found = Vec::new();
         for (place, name, argument) in positional.chain(named) {
-            let name = name.unwrap_or_default();
-            if types().is_tensor(&argument) && self.list.iter().any(|known| known.parameter == name) {
+            let parameter = name.unwrap_or_default();
+            if types().is_tensor(&argument) && self.list.iter().any(|known| known.parameter == parameter) {
                 let sizes: Vec<i64> = argument.attr("shape")?.bind().extract()?;
-                found.push((place, self.of_argument(&name, &sizes)?));
+                let dims = self.of_argument(&parameter, &sizes, &Marks::of(&argument));
+                let refused = |why: String| PyValueError::new_err(format!("oxytorch: {parameter}: {why} ({})", self.made_at));
+                found.push(Varying { place, dims: dims.map_err(refused)?, parameter });
             }
         }
         Ok(found)
     }
 
-    fn of_argument(&self, name: &str, sizes: &[i64]) -> PyResult<Dims> {
-        let refuse = |text: String| Err(PyValueError::new_err(format!("oxytorch: {name}: {text}")));
-        let mut dims = Dims::new();
-        for Declaration { dim, range, .. } in self.list.iter().filter(|known| known.parameter == name) {
+    fn of_argument(&self, parameter: &str, sizes: &[i64], marks: &Marks) -> Result<Vec<(usize, Range)>, String> {
+        let mut dims: Vec<(usize, Range)> = Vec::new();
+        for Declaration { dim, range, .. } in self.list.iter().filter(|known| known.parameter == parameter) {
             let rank = sizes.len() as i64;
             if !(-rank..rank).contains(dim) {
-                return refuse(format!("shapes= declares dimension {dim}, but it has {rank} dimensions"));
+                return Err(format!("shapes= declares dimension {dim}, but it has {rank} dimensions"));
             }
             let at = (if *dim < 0 { dim + rank } else { *dim }) as usize;
             if !(range.least..=range.most).contains(&sizes[at]) {
-                return refuse(format!("dimension {dim} is declared by shapes= to be {range}, but its size is {}", sizes[at]));
+                return Err(format!("dimension {dim} is declared by shapes= to be {range}, but its size is {}", sizes[at]));
             }
-            dims.push((at, *range));
+            if let Some((_, other)) = dims.iter().find(|(known, other)| *known == at && other != range) {
+                return Err(format!("dimension {at} is declared twice by shapes=, to be {other} and to be {range}"));
+            }
+            dims.push((at, range.within(marks, at)?));
         }
         Ok(dims)
     }
+}
+
+impl Range {
+    /// What the tensor's own marks leave of it.
+    fn within(self, marks: &Marks, dim: usize) -> Result<Range, String> {
+        if marks.of_dim(dim) == Some(false) {
+            return Err(format!("dimension {dim} is declared by shapes= to vary, and marked as one that does not"));
+        }
+        let (least, most) = marks.range(dim, self.least);
+        // The size is in both, so something is left.
+        Ok(Range { least, most: most.min(self.most) })
+    }
+}
+
+/// The line outside of this package that is under way, and the function.
+fn made_at(function: &Obj) -> String {
+    let line = || -> PyResult<String> {
+        let frames = py().import("sys")?;
+        let mut frame = frames.call_method0("_getframe")?;
+        while frame.getattr("f_globals")?.get_item("__name__").is_ok_and(|name| name.to_string().starts_with("oxytorch")) {
+            frame = frame.getattr("f_back")?;
+        }
+        Ok(format!("{}:{}", frame.getattr("f_code")?.getattr("co_filename")?, frame.getattr("f_lineno")?))
+    };
+    let declared = line().map(|line| format!("declared at {line}")).unwrap_or_else(|_| "declared".into());
+    format!("{declared} for {}", short(function))
 }
 
 /// `None`, or the least and the most.

@@ -1,7 +1,7 @@
 //! What is known of a function's traces, as Python data.
 
 use crate::guard::Check;
-use crate::tree::{Branches, End, Tree};
+use crate::tree::{Branches, End, Segment, Tree};
 use ox_ops::{Sym, Var};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList};
@@ -15,26 +15,18 @@ pub fn report<'py>(py: Python<'py>, tree: &Tree) -> PyResult<Bound<'py, PyDict>>
     Ok(dict)
 }
 
-/// Sizes that some trace needs to be equal, by what people call them.
-pub fn equal_sizes(tree: &Tree) -> Vec<(String, String)> {
-    fn of_branches(tree: &Tree, branches: &Branches, found: &mut Vec<(String, String)>) {
-        for segment in branches.all().iter() {
-            let sources = tree.sources.read();
-            let facts = segment.checks.iter().filter_map(|check| match check {
-                Check::Fact(fact, _) => fact.solved(),
-                _ => None,
-            });
-            let pairs = facts.filter_map(|(var, value)| Some((var, value.as_var()?.clone())));
-            let name = |var: &Var| sources.with_names(&Sym::var(var).to_string());
-            found.extend(pairs.map(|(a, b)| (name(&a), name(&b))));
-            drop(sources);
-            if let Some(next) = segment.branches() {
-                of_branches(tree, next, found);
-            }
-        }
-    }
-    let mut found = Vec::new();
-    of_branches(tree, &tree.branches, &mut found);
+/// Sizes that a trace needs to be equal, with all that may come behind it, by what people call them.
+pub fn equal_sizes(tree: &Tree, segment: &Segment) -> Vec<(String, String)> {
+    let facts = segment.checks.iter().filter_map(|check| match check {
+        Check::Fact(fact, _) => fact.solved(),
+        _ => None,
+    });
+    let pairs = facts.filter_map(|(var, value)| Some((var, value.as_var()?.clone())));
+    let sources = tree.sources.read();
+    let name = |var: &Var| sources.with_names(&Sym::var(var).to_string());
+    let mut found: Vec<(String, String)> = pairs.map(|(a, b)| (name(&a), name(&b))).collect();
+    let next = segment.branches().map(Branches::all).unwrap_or_default();
+    found.extend(next.iter().flat_map(|segment| equal_sizes(tree, segment)));
     found
 }
 

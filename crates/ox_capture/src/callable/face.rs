@@ -4,6 +4,7 @@ use super::{Captured, Inner};
 use crate::advice::advice;
 use crate::explain;
 use crate::obj::{Obj, items_of};
+use crate::source::Values;
 use pyo3::IntoPyObjectExt;
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
@@ -68,9 +69,16 @@ impl Captured {
         Ok(dict)
     }
 
-    /// Sizes of arguments that some trace needs to be equal.
-    fn equal_sizes(&self) -> Vec<(String, String)> {
-        explain::equal_sizes(&self.0.tree())
+    /// Sizes of arguments that the trace for such a call needs to be equal; if there is none, those of all traces.
+    #[pyo3(signature = (*args, **kwargs))]
+    fn equal_sizes(&self, args: &Bound<'_, PyTuple>, kwargs: Option<&Bound<'_, PyDict>>) -> Vec<(String, String)> {
+        let (inner, tree) = (&self.0, self.0.tree());
+        let (args, kwargs) = (items_of(&args.into()), kwargs.filter(|k| !k.is_empty()).map(Obj::from));
+        let mut values = Values::new(&inner.function, &args, kwargs.as_ref());
+        match inner.choose(&tree, &tree.branches, &mut values, true) {
+            Some(segment) => explain::equal_sizes(&tree, &segment),
+            None => tree.branches.all().iter().flat_map(|segment| explain::equal_sizes(&tree, segment)).collect(),
+        }
     }
 
     /// Everything that is known of the traces, for `oxytorch.explain`.

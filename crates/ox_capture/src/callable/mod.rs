@@ -104,8 +104,13 @@ impl Inner {
                     done => done,
                 },
             },
-            None if self.may_trace(&tree, stance, &mut values)? => self.trace(&tree, args, kwargs),
-            None => self.plainly(args, kwargs),
+            None => {
+                let sizes = self.declared_sizes(args, kwargs)?;
+                match self.may_trace(&tree, stance, &mut values)? {
+                    true => self.trace(&tree, args, kwargs, sizes),
+                    false => self.plainly(args, kwargs),
+                }
+            }
         }
     }
 

@@ -1,6 +1,7 @@
 //! Calls that the machine runs: the first of their kind, and those that leave known traces behind an action.
 
 use super::Inner;
+use crate::declared::Varying;
 use crate::gc::Rest;
 use crate::guard::Check;
 use crate::interrupt::{is_interrupt, take_late};
@@ -93,8 +94,14 @@ impl Inner {
         Ok(Some(rec))
     }
 
+    /// Of a call that no trace fits. Raises for sizes that were declared not to come, and for marks that cannot be kept.
+    pub(super) fn declared_sizes(&self, args: &[Obj], kwargs: Option<&Obj>) -> PyResult<Vec<Varying>> {
+        Marks::check(&named_arguments(args, kwargs))?;
+        self.declared.of_call(args, kwargs)
+    }
+
     /// The first call of its kind.
-    pub(super) fn trace(&self, tree: &Rc<Tree>, args: &[Obj], kwargs: Option<&Obj>) -> PyResult<Obj> {
+    pub(super) fn trace(&self, tree: &Rc<Tree>, args: &[Obj], kwargs: Option<&Obj>, sizes: Vec<Varying>) -> PyResult<Obj> {
         if tree.branches.full.get() || makes_generator(&self.function) {
             return self.plainly(args, kwargs);
         }
@@ -104,8 +111,7 @@ impl Inner {
             return self.plainly(args, kwargs);
         }
         let Some(mut rec) = self.recording(tree)? else { return self.plainly(args, kwargs) };
-        Marks::check(&named_arguments(args, kwargs))?;
-        rec.sizing.declare(self.declared.of_call(args, kwargs)?);
+        rec.sizing.declare(sizes);
         let arguments = begin(&mut rec, args, kwargs);
         let root = rec.source(Source::Root);
         let function: Val = rec.meet(self.function.clone(), root);

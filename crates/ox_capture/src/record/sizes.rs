@@ -7,7 +7,7 @@
 use super::graph::{NotRecorded, Recorded};
 use super::{Origin, Recording, Val};
 use crate::backend::{Sizes, TensorSpec};
-use crate::declared::{Dims, Range};
+use crate::declared::{Range, Varying};
 use crate::guard::Check;
 use crate::obj::{Obj, items_of, py, tuple_of};
 use crate::policy::Marks;
@@ -39,8 +39,8 @@ pub struct Sizing {
     facts: rustc_hash::FxHashSet<Fact>,
     /// Variables whose dimensions the user has marked, with their places.
     marked: FxHashMap<Var, (String, usize)>,
-    /// What `shapes=` says of arguments, by place and dimension.
-    declared: FxHashMap<(String, usize), Range>,
+    /// What `shapes=` says of arguments, by place and dimension; with the parameter.
+    declared: FxHashMap<(String, usize), (Range, String)>,
     /// The user's line.
     pub line: String,
     /// What a comparison says is put here while its answer is only asked for.
@@ -54,14 +54,14 @@ impl Sizing {
         !self.hints.is_empty()
     }
 
-    pub fn declare(&mut self, arguments: Vec<(String, Dims)>) {
-        let dims =
-            arguments.into_iter().flat_map(|(place, dims)| dims.into_iter().map(move |(d, range)| ((place.clone(), d), range)));
-        self.declared.extend(dims);
+    pub fn declare(&mut self, arguments: Vec<Varying>) {
+        for Varying { place, parameter, dims } in arguments {
+            self.declared.extend(dims.into_iter().map(|(d, range)| ((place.clone(), d), (range, parameter.clone()))));
+        }
     }
 
-    fn declared(&self, place: &str, dim: usize) -> Option<Range> {
-        if self.declared.is_empty() { None } else { self.declared.get(&(place.to_string(), dim)).copied() }
+    fn declared(&self, place: &str, dim: usize) -> Option<&(Range, String)> {
+        if self.declared.is_empty() { None } else { self.declared.get(&(place.to_string(), dim)) }
     }
 
     /// Behind an action nothing is known of what tensors are; numbers of earlier segments keep their expressions.
@@ -74,9 +74,10 @@ impl Sizing {
     }
 }
 
-/// A size that is a variable may be 1 in later calls, but is not when the trace is made: what broadcasting does could not be told.
+/// 0 is a constant: what is computed of nothing is another thing.
 const LEAST: i64 = 1;
-const LEAST_HINT: i64 = 2;
+/// Among sizes of which nothing is known, 1 is one, too: mostly it is there to be broadcast.
+const LEAST_UNKNOWN: i64 = 2;
 
 impl Recording {
     /// The check of a tensor: with variables in the place of sizes that may be others in later calls.
@@ -112,11 +113,11 @@ impl Recording {
         let varying = self.tree.varying_sizes.read();
         let is_variable = |d: usize| match marks.of_dim(d) {
             Some(marked) => marked,
-            None => all || varying.contains(&(place.to_string(), d)),
+            None => varying.contains(&(place.to_string(), d)) || all && spec.sizes[d] >= LEAST_UNKNOWN,
         };
         let range = |d: usize| match self.sizing.declared(place, d) {
-            _ if spec.sizes[d] < LEAST_HINT => None,
-            Some(range) => Some((range.least.max(LEAST), range.most)),
+            _ if spec.sizes[d] < LEAST => None,
+            Some((range, _)) => Some((range.least.max(LEAST), range.most)),
             None => is_variable(d).then(|| marks.range(d, LEAST)),
         };
         (0..spec.sizes.len()).map(range).collect()
@@ -276,11 +277,21 @@ impl Recording {
             let Check::Fact(fact, line) = check else { return None };
             let (var, value) = fact.solved().filter(|(_, value)| value.as_const().is_some())?;
             let (place, dim) = self.sizing.marked.get(&var)?;
+            // What is 1 now is another thing than what is more: both are compiled for, each when it comes.
+            if value.is_one() {
+                return None;
+            }
             let at = if line.is_empty() { String::new() } else { format!(" ({line})") };
-            Some(format!(
-                "oxytorch: dimension {dim} of {place} is marked as one that varies, but the program needs it to be {value}{at}; \
-                 drop the mark, or use maybe_mark_dynamic"
-            ))
+            let needs = format!("but the program needs it to be {value}{at}");
+            Some(match self.sizing.declared(place, *dim) {
+                Some((_, parameter)) => {
+                    format!("oxytorch: dimension {dim} of {parameter} is declared by shapes= to vary, {needs}; do not declare it")
+                }
+                None => format!(
+                    "oxytorch: dimension {dim} of {place} is marked as one that varies, {needs}; \
+                     drop the mark, or use maybe_mark_dynamic"
+                ),
+            })
         })
     }
 

@@ -42,6 +42,10 @@ impl Recorder {
 impl Layout {
     /// Whether a tensor of this shape that lies so needs no copy to get another shape. What decides it is relied on.
     pub fn takes(&self, shape: &[Sym], new: &[Sym]) -> bool {
+        // Whatever the sizes are, 1 among them.
+        if self.is_row_major(shape) {
+            return true;
+        }
         let long: Vec<usize> = (0..shape.len()).filter(|d| !is_one(&shape[*d])).collect();
         long.windows(2).all(|pair| {
             let &[outer, inner] = pair else { return true };
@@ -49,6 +53,11 @@ impl Layout {
             let divided = || (0..=new.len()).any(|n| is_same(&new[..n].iter().product(), &end));
             is_same(&self.strides[outer], &(&shape[inner] * &self.strides[inner])) || divided()
         })
+    }
+
+    /// Whether each stride is that of a tensor whose elements lie side by side in their order.
+    fn is_row_major(&self, shape: &[Sym]) -> bool {
+        (0..shape.len()).all(|d| self.strides[d] == shape[d + 1..].iter().product())
     }
 
     /// Whether the elements of a tensor of this shape lie side by side in their order. What decides it is relied on.
