@@ -3,6 +3,7 @@
 //! generators fail.
 
 pub mod abi;
+pub mod arena;
 mod codegen_error;
 pub mod dtype;
 pub mod failure;

@@ -1,7 +1,7 @@
 //! Where the intermediates lie: one arena, offsets planned ahead from the buffers' lifetimes.
 
 use crate::ScheduleOptions;
-use crate::arena::{Arena, Life, padded_bytes};
+use crate::arena::{Arena, Life, lives, padded_bytes, typical};
 use crate::peak::{Price, lower_peak};
 use crate::release::release_early;
 use ox_ir::Sym;
@@ -15,10 +15,17 @@ pub fn place(plan: &mut Plan, options: &ScheduleOptions) {
     let is_backward = given.contains(&true);
     let release = if is_backward { None } else { release_early(plan, &lives, options.least_bytes) };
     let price = if is_backward { Price::backward(options.least_bytes) } else { Price::forward(plan, options.least_bytes) };
-    if release.is_some() || !lower_peak(plan, &lives, &given, price.on(options.target)) {
+    let is_placed = release.is_none() && lower_peak(plan, &lives, &given, price.on(options.target));
+    if !is_placed || !sizes_are_known(plan) {
         assign_offsets(plan, &lives);
     }
     insert_drops(plan, &lives, &given, release);
+}
+
+/// Otherwise it is found out for usual sizes which buffers lie outside of the arena, and where the others lie is told by expressions; a run that
+/// knows its sizes packs them anew.
+fn sizes_are_known(plan: &Plan) -> bool {
+    plan.buffers.iter().flat_map(|buffer| &buffer.shape).all(|size| size.as_const().is_some())
 }
 
 /// For each buffer, whether it is an input that is nobody's any more once the last step has read it.
@@ -29,42 +36,6 @@ fn given_buffers(plan: &Plan, given: &[u32]) -> Vec<bool> {
     };
     let is_given = |buffer: &Buffer| matches!(buffer.place, Place::Input(n) if given.contains(&n) && !is_seen(n));
     plan.buffers.iter().map(is_given).collect()
-}
-
-pub fn lives(plan: &Plan) -> Vec<Option<Life>> {
-    let mut lives: Vec<Option<Life>> = vec![None; plan.buffers.len()];
-    for (at, step) in plan.steps.iter().enumerate() {
-        for buf in buffers_of(step) {
-            let life = lives[buf.index()].get_or_insert(Life { first: at, last: at });
-            life.last = at;
-        }
-    }
-    let end = plan.steps.len();
-    let returned = plan.outputs.iter().filter_map(returned_buffer);
-    for buf in returned.chain(plan.write_backs.iter().map(|w| w.from.buf)) {
-        if let Some(life) = &mut lives[buf.index()] {
-            life.last = end;
-        }
-    }
-    lives
-}
-
-fn returned_buffer(output: &PlanOutput) -> Option<BufId> {
-    match output {
-        PlanOutput::Buffer(buf) => Some(*buf),
-        PlanOutput::View(view) => Some(view.buf),
-        PlanOutput::InputView { .. } => None,
-    }
-}
-
-fn buffers_of(step: &Step) -> Vec<BufId> {
-    match step {
-        Step::Launch { bufs, .. } => bufs.clone(),
-        Step::Call { ins, outs, .. } => ins.iter().map(|v| v.buf).chain(outs.iter().copied()).collect(),
-        Step::Copy { from, to } => vec![from.buf, to.buf],
-        Step::Drop(buf) => vec![*buf],
-        Step::Release => Vec::new(),
-    }
 }
 
 /// Largest first, each at the lowest offset where nothing that lives at the same time is in the way. Sizes that are not known
@@ -110,12 +81,6 @@ impl Slot {
     fn has_room(&self, life: Life, bytes: &Sym) -> bool {
         !self.tenants.iter().any(|tenant| tenant.meets(life)) && (&self.bytes - bytes).is_nonneg()
     }
-}
-
-/// A size as it may be, to tell large ones from small ones.
-fn typical(size: &Sym) -> i64 {
-    const USUAL: i64 = 64;
-    size.eval(&|var| Some(USUAL.clamp(var.lo(), var.hi()))).unwrap_or(0)
 }
 
 /// Before step `release` the arena goes.

@@ -5,7 +5,7 @@
 //! which torch's allocator makes and takes back.
 
 use crate::Target;
-use crate::arena::{Arena, Life, padded_bytes};
+use crate::arena::{Arena, Life, padded_bytes, typical};
 use ox_ir::Sym;
 use ox_ir::plan::{Buffer, Call, Place, Plan, Step};
 use std::cmp::Reverse;
@@ -72,10 +72,10 @@ struct Packing {
     outside: Vec<usize>,
 }
 
-/// Places intermediates, and makes tensors of some where that lowers the most that a run holds. Nothing is done where sizes are not known, or
-/// where it is not worth it: then all of them belong into the arena.
+/// Places intermediates, and makes tensors of some where that lowers the most that a run holds. Nothing is done where it is not worth it: then all
+/// of them belong into the arena. Sizes that are not known are taken for usual ones.
 pub fn lower_peak(plan: &mut Plan, lives: &[Option<Life>], given: &[bool], price: Price) -> bool {
-    let Some((mut intermediates, others)) = timeline(plan, lives, given) else { return false };
+    let (mut intermediates, others) = timeline(plan, lives, given);
     let whole = pack(&intermediates, i64::MAX, &price);
     let mut least = whole.arena.bytes + others.iter().max().copied().unwrap_or(0);
     if least - peak(&others, intermediates.iter()) < price.least {
@@ -114,32 +114,32 @@ impl Packing {
 }
 
 /// The arena's buffers, and the bytes of all other memory that is made in each step, or let go behind it.
-pub fn timeline(plan: &Plan, lives: &[Option<Life>], given: &[bool]) -> Option<(Vec<Intermediate>, Vec<i64>)> {
-    let mut others: Vec<i64> = plan.steps.iter().map(|step| scratch(plan, step)).collect::<Option<_>>()?;
+pub fn timeline(plan: &Plan, lives: &[Option<Life>], given: &[bool]) -> (Vec<Intermediate>, Vec<i64>) {
+    let mut others: Vec<i64> = plan.steps.iter().map(|step| scratch(plan, step)).collect();
     let mut intermediates = Vec::new();
     for (buf, (buffer, life)) in plan.buffers.iter().zip(lives).enumerate() {
         let Some(life) = *life else { continue };
         match buffer.place {
-            Place::Input(_) if given[buf] => add(&mut others, Life { first: 0, ..life }, bytes_of(buffer)?),
+            Place::Input(_) if given[buf] => add(&mut others, Life { first: 0, ..life }, bytes_of(buffer)),
             Place::Input(_) => {}
             Place::Arena(_) => {
-                let bytes = padded_bytes(&buffer.shape, buffer.dtype.size() as i64).as_const()?;
+                let bytes = typical(&padded_bytes(&buffer.shape, buffer.dtype.size() as i64));
                 intermediates.push(Intermediate { buf, life, bytes });
             }
-            Place::Output(_) | Place::Library => add(&mut others, life, bytes_of(buffer)?),
+            Place::Output(_) | Place::Library => add(&mut others, life, bytes_of(buffer)),
         }
     }
     intermediates.sort_by_key(|i| (Reverse(i.bytes), i.buf));
-    Some((intermediates, others))
+    (intermediates, others)
 }
 
-fn bytes_of(buffer: &Buffer) -> Option<i64> {
-    Some(buffer.shape.iter().map(|n| n.as_const()).product::<Option<i64>>()? * buffer.dtype.size() as i64)
+fn bytes_of(buffer: &Buffer) -> i64 {
+    typical(&buffer.shape.iter().product()) * buffer.dtype.size() as i64
 }
 
 /// What a call makes for itself: a convolution brings its weights, and often what it reads, into an order of its own.
-fn scratch(plan: &Plan, step: &Step) -> Option<i64> {
-    let Step::Call { call: Call::Conv(_), ins, .. } = step else { return Some(0) };
+fn scratch(plan: &Plan, step: &Step) -> i64 {
+    let Step::Call { call: Call::Conv(_), ins, .. } = step else { return 0 };
     let read = ins.iter().take(2).map(|view| &plan.buffers[view.buf.index()]);
     read.filter(|buffer| !buffer.packed).map(bytes_of).sum()
 }

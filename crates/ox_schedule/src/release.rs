@@ -15,9 +15,9 @@ const FEW: usize = 4;
 const PERCENT: i64 = 2;
 
 /// The step before which the arena goes, if that lowers the most that a run holds by `least` bytes; what is used later is then no longer placed in it.
-/// None where sizes are not known.
+/// Sizes that are not known are taken for usual ones.
 pub fn release_early(plan: &mut Plan, lives: &[Option<Life>], least: i64) -> Option<usize> {
-    let (intermediates, others) = timeline(plan, lives, &vec![false; plan.buffers.len()])?;
+    let (intermediates, others) = timeline(plan, lives, &vec![false; plan.buffers.len()]);
     let largest = others.iter().copied().max()?;
     let at = others.iter().position(|bytes| *bytes == largest)?;
     let now = arena_bytes(intermediates.iter()) + largest;

@@ -2,8 +2,7 @@
 //! has read the same element of that buffer, the two become one. So do an input and its new value, if nothing that could fail comes
 //! behind: whoever runs the graph in another way instead must find the inputs as they were.
 
-use crate::arena::Life;
-use crate::memory::lives;
+use crate::arena::{Life, lives};
 use ox_ir::graph::Combine;
 use ox_ir::kernel::{BufRole, Inst, Kernel, TypedInst};
 use ox_ir::plan::{BufId, Call, Place, Plan, PlanOutput, Step, View, WriteBack};

@@ -11,6 +11,7 @@ pub mod known;
 mod launch;
 pub(crate) mod layout;
 mod outputs;
+mod pack;
 mod pages;
 pub(crate) mod prepare;
 mod profile;

@@ -6,6 +6,7 @@ use super::batch::{Batch, together};
 use super::frame::Idle;
 use super::launch::Launch;
 use super::layout::{Env, Layout};
+use super::pack::pack;
 use crate::calls::library::HostCalls;
 use crate::calls::{CallStep, InGraphs, fresh_result, prepare_call};
 use crate::cuda::GpuLaunch;
@@ -182,8 +183,9 @@ impl Preparing<'_> {
 }
 
 pub fn prepare(plan: &Plan, kernels: &Kernels, device: Device, env: Env<'_>, host: &dyn HostCalls) -> Result<Prepared, RunError> {
-    let buffers = prepare_buffers(plan, device, env)?;
-    let arena_bytes = arena_bytes(plan, env, &buffers)?;
+    let mut buffers = prepare_buffers(plan, device, env)?;
+    let planned = arena_bytes(plan, env, &buffers)?;
+    let arena_bytes = pack(plan, &mut buffers, planned);
     let mut p = Preparing { plan, env, device, host, buffers, windows: Vec::new(), known: FxHashMap::default(), launches: 0 };
     let actions = prepare_actions(&mut p, kernels)?;
     let outputs = plan.outputs.iter().map(|o| prepare_output(&p, o)).collect::<Result<_, _>>()?;
