@@ -1,5 +1,6 @@
 """Where results lie and what they share: eager's strides, aliasing and inputs, call after call."""
 
+import gc
 import platform
 import subprocess
 import sys
@@ -192,17 +193,25 @@ def test_a_call_holds_at_most_what_eager_holds(behind):
     assert ours <= eagers * 1.001, f"{ours:.3f} MB, eager {eagers:.3f} MB"
 
 
-@pytest.mark.parametrize("name", ["resnet50", "unet"])
+def free_idle_arenas():
+    """Those of other tests: they go when any graph goes."""
+    oxytorch.compile(lambda x: x + 1)(torch.ones(2))
+    gc.collect()
+    assert measure.arena_mb("oxytorch") == 0
+
+
+@pytest.mark.parametrize("name", zoo.NAMES)
 @torch.no_grad()
-def test_convolutions_hold_at_most_what_eager_holds(name):
-    """What the library needs for itself in one convolution is most of the peak; the arena stands beside it."""
+def test_a_workload_holds_at_most_what_eager_holds(name):
+    """What the library needs for itself in one convolution is most of the peak, or large logits are: the arena stands beside it."""
+    free_idle_arenas()
     workload = zoo.build(name)
     compiled = oxytorch.compile(workload.model)
     for _ in range(2):
         workload.run(compiled)
     ours = measure.arena_mb("oxytorch") + measure.allocated_mb(lambda: workload.run(compiled))
     eagers = measure.allocated_mb(lambda: workload.run(workload.model))
-    assert ours <= eagers * 1.001, f"{ours:.3f} MB, eager {eagers:.3f} MB"
+    assert ours <= eagers, f"{ours} MB, eager {eagers} MB"
 
 
 TRAINED = {

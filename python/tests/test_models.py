@@ -9,14 +9,19 @@ import torch
 import zoo
 
 DTYPES = [torch.float32, torch.bfloat16]
+ENTRIES = {
+    "dynamo": lambda model: torch.compile(model, backend="oxytorch", fullgraph=True),
+    "capture": lambda model: oxytorch.compile(model, fullgraph=True),
+}
 
 
 @pytest.mark.parametrize("dtype", DTYPES, ids=["f32", "bf16"])
 @pytest.mark.parametrize("name", zoo.NAMES)
-def test_model_equals_eager(name, dtype):
+@pytest.mark.parametrize("entry", ENTRIES)
+def test_model_equals_eager(entry, name, dtype):
     workload = zoo.build(name, dtype, zoo.TEST_SIZES)
     expected = workload.run(workload.model)
-    compiled = torch.compile(workload.model, backend="oxytorch", fullgraph=True)
+    compiled = ENTRIES[entry](workload.model)
     first, second = workload.run(compiled), workload.run(compiled)
 
     def reference():
