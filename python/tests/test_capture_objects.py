@@ -6,6 +6,7 @@ import dataclasses
 import functools
 import warnings
 
+import oxytorch
 import pytest
 import torch
 from capturing import check, x
@@ -267,3 +268,21 @@ def test_results_of_a_subclass_are_of_the_subclass():
     compiled = _oxytorch.capture(f)
     assert [type(part) for part in compiled(weight)] == [type(part) for part in f(weight)] == [torch.Tensor, torch.Tensor]
     assert compiled.stats()["segments"] == 1
+
+
+def test_keys_of_dicts_are_not_printed(monkeypatch):
+    """The `repr` of a tensor is all its numbers: an optimizer has its state by parameter."""
+    printed = []
+    monkeypatch.setattr(torch.nn.Parameter, "__repr__", lambda parameter: printed.append(parameter) or "printed")
+    keys = [torch.nn.Parameter(torch.randn(3)) for _ in range(2)]
+    table = {key: {"mean": torch.randn(3)} for key in keys}
+
+    def function(t):
+        return t + table[keys[0]]["mean"] * table[keys[1]]["mean"]
+
+    compiled = oxytorch.compile(function)
+    for rows in (2, 2, 5):
+        t = torch.randn(rows, 3)
+        assert_same(compiled(t), function(t))
+    assert str(oxytorch.explain(function)(t))
+    assert not printed

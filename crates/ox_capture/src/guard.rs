@@ -4,7 +4,7 @@ use crate::backend::{Backend, TensorSpec};
 use crate::class_portrait::ClassPortrait;
 use crate::obj::{Obj, dict_get, entries_of, py};
 use crate::sizes::SizedSpec;
-use crate::source::{SourceId, Sources, Values, generic_attr, instance_dict, same_value, short};
+use crate::source::{SourceId, Sources, Values, generic_attr, instance_dict, key_text, same_value, short};
 use crate::state::TorchState;
 use crate::types::types;
 use ox_ops::{Fact, Var};
@@ -155,7 +155,7 @@ impl Check {
 
     pub fn show(&self, sources: &Sources) -> String {
         let of = |id: &SourceId| sources.show(*id);
-        let list = |items: &[Obj]| items.iter().map(|i| i.text()).collect::<Vec<_>>().join(", ");
+        let list = |items: &[Obj]| items.iter().map(key_text).collect::<Vec<_>>().join(", ");
         match self {
             Check::Call(n, names) => format!("called with {n} arguments and [{}]", list(names)),
             Check::State(state) => format!("torch has {state}"),

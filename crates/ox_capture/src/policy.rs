@@ -1,6 +1,7 @@
 //! What is done with a call that no trace fits: `torch.compiler.set_stance`, and the settings of `oxytorch.config`.
 
 use crate::obj::{Obj, dict_get, entries_of, items_of, py};
+use crate::source::key_text;
 use crate::types::types;
 use pyo3::exceptions::PyValueError;
 use pyo3::ffi;
@@ -140,7 +141,9 @@ impl Marks {
                 continue;
             }
             let inside: Vec<(String, Obj)> = match argument.class_is(types().dict) {
-                true => entries_of(argument).into_iter().map(|(key, value)| (format!("{name}[{}]", key.text()), value)).collect(),
+                true => {
+                    entries_of(argument).into_iter().map(|(key, value)| (format!("{name}[{}]", key_text(&key)), value)).collect()
+                }
                 false if argument.class_is(types().list) || argument.class_is(types().tuple) => {
                     let item = |(n, item): (usize, Obj)| (format!("{name}[{n}]"), item);
                     items_of(argument).into_iter().enumerate().map(item).collect()

@@ -191,7 +191,7 @@ impl Sources {
             Source::Pinned(object) => format!("<{}>", short(&object.0)),
             Source::Attr(of, name) => format!("{}.{}", inner(of), name.0.bind()),
             Source::Item(of, n) => format!("{}[{n}]", inner(of)),
-            Source::Value(of, key) => format!("{}[{}]", inner(of), key.0.text()),
+            Source::Value(of, key) => format!("{}[{}]", inner(of), key_text(&key.0)),
             Source::Dict(of) => format!("{}.__dict__", inner(of)),
             Source::Cell(of) => format!("{}.cell_contents", inner(of)),
             Source::Member(of, name) => format!("{}.{name}", inner(of)),
@@ -211,12 +211,23 @@ pub fn short(object: &Obj) -> String {
     if let Ok(name) = object.attr("__qualname__").or_else(|_| object.attr("__name__")) {
         return name.to_str().unwrap_or_else(|| object.class_name());
     }
-    // Not more than this: the `repr` of a module's globals is that of every tensor in them, and that of an object is the program's code.
-    let types = types();
-    let is_row = object.class_is(types.tuple) || object.class_is(types.list);
-    let is_plain = types.is_scalar(object) || is_row && items_of(object).iter().take(20).all(|item| types.is_scalar(item));
-    let text = if is_plain { object.text() } else { String::new() };
+    let text = if has_plain_text(object) { object.text() } else { String::new() };
     if (1..=40).contains(&text.len()) { text } else { format!("a {}", object.class_name()) }
+}
+
+/// A key of a dict as people read it, different for different keys.
+pub fn key_text(key: &Obj) -> String {
+    if has_plain_text(key) { key.text() } else { format!("{} at {:#x}", short(key), key.id()) }
+}
+
+/// Whether its `repr` is short work. That of a tensor is all its numbers, that of a module's globals every tensor in them, and that of an
+/// object is the program's code.
+fn has_plain_text(object: &Obj) -> bool {
+    const LONGEST: usize = 20;
+    let types = types();
+    let is_row = || object.class_is(types.tuple) || object.class_is(types.list);
+    let is_plain_row = |items: &[Obj]| items.len() <= LONGEST && items.iter().all(|item| types.is_scalar(item));
+    types.is_scalar(object) || is_row() && is_plain_row(&items_of(object))
 }
 
 impl Source {
