@@ -16,7 +16,7 @@ class CompiledFunction(torch.autograd.Function):
         # For a second derivative, which computes everything again.
         ctx.random = torch.get_rng_state() if graph.draws else None
         ctx.autocast = [(kind, torch.is_autocast_enabled(kind), torch.get_autocast_dtype(kind)) for kind in ("cpu", "cuda")]
-        results, saved, plain, ctx.written = graph.forward(sizes, inputs)
+        results, saved, plain = graph.forward(sizes, inputs)
         ctx.save_for_backward(*saved)
         ctx.mark_non_differentiable(*plain)
         ctx.set_materialize_grads(False)
@@ -36,7 +36,7 @@ class CompiledFunction(torch.autograd.Function):
             # From here on the list alone holds what was saved, and the program lets go of it piece by piece.
             ctx.maybe_clear_saved_tensors()
             ctx.inputs = None
-        return None, None, *ctx.graph.backward(ctx.sizes, saved, ctx.written, grads, ctx.next_functions)
+        return None, None, *ctx.graph.backward(ctx.sizes, saved, grads, ctx.next_functions)
 
 
 def _version(tensor: torch.Tensor) -> int | None:

@@ -124,109 +124,16 @@ def test_inputs_that_require_no_grad(reentrant):
     check(model, torch.randn(4, 32))
 
 
-class Residual(nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.conv, self.norm = nn.Conv2d(4, 4, 3, padding=1, bias=False), nn.BatchNorm2d(4)
-
-    def forward(self, x):
-        return F.relu(x + self.norm(self.conv(x)))
-
-
-class Residuals(nn.Module):
-    def __init__(self, reentrant=False):
-        super().__init__()
-        self.parts, self.reentrant = nn.ModuleList(Residual() for _ in range(3)), reentrant
-
-    def forward(self, x):
-        for part in self.parts:
-            x = checkpoint(part, x, use_reentrant=self.reentrant)
-        return x * 2
-
-
-@both
-@variants
-def test_statistics_are_updated_as_often_as_in_eager(door, reentrant):
-    """Once forward, and once more when backward computes them again."""
-    x = torch.randn(2, 4, 6, 6, requires_grad=True)
-    called = check(Residuals(reentrant), x, door=door)
-    assert functions_of(called(x)) == {"CompiledFunctionBackward", "AccumulateGrad"}
-    model = Residuals(reentrant)
-    eager = copy.deepcopy(model)
-    assert saved_bytes(DOORS[door](model), x)[0] <= saved_bytes(eager, x)[0]
-
-
-@both
-def test_statistics_under_autocast(door):
-    def function(model, x):
-        with torch.autocast("cpu", torch.bfloat16):
-            return model(x).float()
-
-    model, x = Residuals(), torch.randn(2, 4, 6, 6, requires_grad=True)
-    eager = copy.deepcopy(model)
-    called = DOORS[door](functools.partial(function, model))
-    for _ in range(2):
-        got, want = called(x), function(eager, x)
-        assert "CompiledFunctionBackward" in functions_of(got)
-        got.sum().backward(), want.sum().backward()
-        torch.testing.assert_close(got, want, rtol=2e-2, atol=2e-2)
-    torch.testing.assert_close(dict(model.named_buffers()), dict(eager.named_buffers()), rtol=2e-2, atol=2e-2)
-
-
-def test_statistics_of_a_retained_graph_and_of_some_gradients():
-    model = Residuals()
-    eager = copy.deepcopy(model)
-    for each, called in ((model, oxytorch.compile(model)), (eager, eager)):
-        torch.manual_seed(0)
-        x = torch.randn(2, 4, 6, 6, requires_grad=True)
-        out = called(x)
-        out.sum().backward(retain_graph=True)
-        out.sum().backward(retain_graph=True)
-        torch.autograd.grad(out.sum(), each.parts[1].conv.weight)
-    torch.testing.assert_close(dict(model.named_buffers()), dict(eager.named_buffers()))
-    assert int(model.parts[1].norm.num_batches_tracked) == int(eager.parts[1].norm.num_batches_tracked) == 4
-
-
-def test_statistics_and_a_second_derivative():
-    model = Residuals().double()
-    eager = copy.deepcopy(model)
-    for each, called in ((model, oxytorch.compile(model)), (eager, eager)):
-        x = torch.linspace(-1, 1, 288, dtype=torch.float64).reshape(2, 4, 6, 6).requires_grad_()
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            (grad,) = torch.autograd.grad(called(x).square().sum(), x, create_graph=True)
-            grad.square().sum().backward()
-    torch.testing.assert_close(dict(model.named_buffers()), dict(eager.named_buffers()))
-    for ours, theirs in zip(model.parameters(), eager.parameters()):
-        torch.testing.assert_close(ours.grad, theirs.grad)
-
-
-@pytest.mark.parametrize("place", ["before", "behind", "read"])
-def test_other_writes_are_done_as_often_as_in_eager(place):
-    """Behind the last value that is saved nothing is done again; what gradients read is eager's to do."""
-
-    class Counting(nn.Module):
+def test_statistics_are_updated_as_often_as_in_eager():
+    class Norm(nn.Module):
         def __init__(self):
             super().__init__()
-            self.linear = nn.Linear(8, 8)
-            self.register_buffer("count", torch.ones(()))
-
-        def part(self, t):
-            if place == "before":
-                self.count.add_(1)
-            t = self.linear(t).sin()
-            if place == "read":
-                t = t * self.count
-                self.count.add_(1)
-                t = t.sin()
-            if place == "behind":
-                self.count.add_(1)
-            return t + 1
+            self.norm, self.linear = nn.BatchNorm1d(8), nn.Linear(8, 8)
 
         def forward(self, x):
-            return checkpoint(self.part, x, use_reentrant=False)
+            return checkpoint(lambda t: self.linear(self.norm(t)), x, use_reentrant=False)
 
-    check(Counting(), torch.randn(6, 8, requires_grad=True))
+    check(Norm(), torch.randn(6, 8, requires_grad=True))
 
 
 def test_a_break_inside():

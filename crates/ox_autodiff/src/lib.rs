@@ -22,4 +22,4 @@ mod text;
 
 pub use again::gradient_graph;
 pub use joint::{Joint, Undifferentiable, Wanted, joint};
-pub use partition::{Source, Split, Writes, partition, reads_what_is_written};
+pub use partition::{Source, Split, partition};

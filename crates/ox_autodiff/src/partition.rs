@@ -4,7 +4,7 @@ use crate::cost::{Fixed, Level, Standing, bytes, saving};
 use crate::flow::{INFINITE, Network};
 use crate::joint::Joint;
 use ox_ir::Graph;
-use ox_ir::graph::{GraphInput, GraphOutput, Mutation, NodeId, Op, contiguous_strides};
+use ox_ir::graph::{GraphInput, GraphOutput, NodeId, Op, contiguous_strides};
 
 /// Where an input of the backward graph comes from.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -17,16 +17,6 @@ pub enum Source {
     Output(u32),
     /// The gradient of the n-th result of the user's.
     Gradient(u32),
-    /// The n-th input of the forward graph as it is when the backward graph runs, which writes it once more.
-    Written(u32),
-}
-
-/// How often inputs are written.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Writes {
-    Once,
-    /// By the backward graph as well: it computes what eager computes again, and eager writes again then (`torch.utils.checkpoint`).
-    Again,
 }
 
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -44,8 +34,8 @@ pub struct Split {
 }
 
 /// `budget`: 1 computes again only what is cheap; less computes more again, until no more than that share of it is kept.
-pub fn partition(joint: &Joint, budget: f64, writes: Writes) -> Split {
-    let work = Work::new(joint, writes);
+pub fn partition(joint: &Joint, budget: f64) -> Split {
+    let work = Work::new(joint);
     let usual = work.choose(Level::Cheap);
     if budget >= 1.0 {
         return work.split(&usual);
@@ -60,24 +50,9 @@ pub fn partition(joint: &Joint, budget: f64, writes: Writes) -> Split {
     work.split(&saved)
 }
 
-/// Whether a gradient is made of an input that the graph writes: computed again behind the write, it would be another.
-pub fn reads_what_is_written(joint: &Joint) -> bool {
-    let graph = &joint.graph;
-    let mut needed = vec![false; graph.nodes.len()];
-    graph.outputs[joint.outputs..].iter().for_each(|output| needed[output.value.index()] = true);
-    for id in graph.ids().rev() {
-        if needed[id.index()] {
-            graph.node(id).args.iter().for_each(|arg| needed[arg.index()] = true);
-        }
-    }
-    let is_written = |n: u32| graph.mutations.iter().any(|mutation| mutation.input == n);
-    graph.ids().any(|id| needed[id.index()] && matches!(graph.node(id).op, Op::Input(n) if is_written(n)))
-}
-
 struct Work<'a> {
     joint: &'a Joint,
     graph: &'a Graph,
-    writes: Writes,
     /// Does not depend on an incoming gradient.
     primal: Vec<bool>,
     /// A gradient is computed from it.
@@ -87,7 +62,7 @@ struct Work<'a> {
 }
 
 impl<'a> Work<'a> {
-    fn new(joint: &'a Joint, writes: Writes) -> Work<'a> {
+    fn new(joint: &'a Joint) -> Work<'a> {
         let graph = &joint.graph;
         let mut primal = vec![true; graph.nodes.len()];
         for (n, node) in graph.nodes.iter().enumerate() {
@@ -103,9 +78,6 @@ impl<'a> Work<'a> {
                 graph.node(id).args.iter().for_each(|arg| needed[arg.index()] = true);
             }
         }
-        if writes == Writes::Again {
-            graph.mutations.iter().for_each(|mutation| needed[mutation.value.index()] = true);
-        }
         let mut forward = vec![false; graph.nodes.len()];
         let results = graph.outputs[..joint.outputs].iter().map(|o| o.value).chain(graph.mutations.iter().map(|m| m.value));
         results.for_each(|id| forward[id.index()] = true);
@@ -115,22 +87,11 @@ impl<'a> Work<'a> {
                 graph.node(id).args.iter().for_each(|arg| forward[arg.index()] = true);
             }
         }
-        Work { joint, graph, writes, primal, needed, forward }
+        Work { joint, graph, primal, needed, forward }
     }
 
     fn is_written(&self, input: u32) -> bool {
         self.graph.mutations.iter().any(|mutation| mutation.input == input)
-    }
-
-    /// Whether the backward graph writes it.
-    fn writes_again(&self, id: NodeId) -> bool {
-        self.writes == Writes::Again && matches!(self.graph.node(id).op, Op::Input(n) if self.is_written(n))
-    }
-
-    /// The values that the backward graph ends in.
-    fn ends(&self) -> impl Iterator<Item = NodeId> {
-        let written = self.graph.mutations.iter().filter(|_| self.writes == Writes::Again).map(|mutation| mutation.value);
-        self.graph.outputs[self.joint.outputs..].iter().map(|output| output.value).chain(written)
     }
 
     /// What an input costs: it is there anyway, unless the graph overwrites it.
@@ -141,7 +102,7 @@ impl<'a> Work<'a> {
             false => Standing::Foreign,
         };
         match self.graph.node(id).op {
-            Op::Input(n) if !self.is_written(n) || self.writes == Writes::Again => 0,
+            Op::Input(n) if !self.is_written(n) => 0,
             _ => saving(self.graph.node(id), standing),
         }
     }
@@ -175,10 +136,9 @@ impl<'a> Work<'a> {
     }
 
     fn split(&self, saved: &[bool]) -> Split {
-        let crossing: Vec<NodeId> = self.graph.ids().filter(|id| saved[id.index()] || self.writes_again(*id)).collect();
+        let crossing: Vec<NodeId> = self.graph.ids().filter(|id| saved[id.index()]).collect();
         let as_input = |id: NodeId| match self.graph.node(id).op {
             Op::Input(n) if !self.is_written(n) => Some(Source::Input(n)),
-            Op::Input(n) if self.writes == Writes::Again => Some(Source::Written(n)),
             _ => None,
         };
         let as_output = |id: NodeId| {
@@ -250,19 +210,13 @@ impl<'a> Work<'a> {
             renamed[id.index()] = Some(graph.push(node));
         }
         graph.outputs.iter_mut().for_each(|o| o.value = renamed[o.value.index()].expect("every gradient is computed"));
-        for mutation in self.graph.mutations.iter().filter(|_| self.writes == Writes::Again) {
-            let input = sources.iter().position(|(source, _)| *source == Source::Written(mutation.input));
-            let input = input.expect("what is written comes in") as u32;
-            let value = renamed[mutation.value.index()].expect("what is written is computed");
-            graph.mutations.push(Mutation { input, value });
-        }
         (graph, sources.into_iter().map(|(source, _)| source).collect())
     }
 
     /// The nodes that the backward graph computes, given that the others come in.
     fn computed_behind(&self, given: &[Option<NodeId>]) -> Vec<bool> {
         let mut needed = vec![false; self.graph.nodes.len()];
-        self.ends().for_each(|id| needed[id.index()] = true);
+        self.graph.outputs[self.joint.outputs..].iter().for_each(|output| needed[output.value.index()] = true);
         for id in self.graph.ids().rev() {
             if given[id.index()].is_some() {
                 needed[id.index()] = false;
@@ -277,7 +231,7 @@ impl<'a> Work<'a> {
         let ty = self.graph.ty(id).clone();
         let original = |n: usize| GraphInput { frozen: false, ..self.graph.inputs[n].clone() };
         match source {
-            Source::Input(n) | Source::Written(n) => original(n as usize),
+            Source::Input(n) => original(n as usize),
             Source::Gradient(n) => {
                 let place = self.joint.tangents.iter().position(|t| *t == n).expect("a gradient that comes in");
                 original(self.joint.inputs + place)

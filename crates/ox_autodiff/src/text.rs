@@ -9,7 +9,6 @@ impl fmt::Display for Source {
             Source::Saved(n) => write!(f, "saved {n}"),
             Source::Input(n) => write!(f, "input {n}"),
             Source::Output(n) => write!(f, "output {n}"),
-            Source::Written(n) => write!(f, "input {n}, written again"),
             Source::Gradient(n) => write!(f, "gradient of output {n}"),
         }
     }

@@ -3,7 +3,7 @@
 mod common;
 
 use common::{all_wanted, simplified};
-use ox_autodiff::{Writes, joint, partition, reads_what_is_written};
+use ox_autodiff::{joint, partition};
 use ox_ir::Graph;
 use ox_testing::golden::golden;
 
@@ -18,12 +18,8 @@ fn differentiated() {
         if file == "joint" {
             return Ok::<_, String>(made.to_string());
         }
-        let budget = if file == "split" { 1.0 } else { 0.0 };
-        let writes = if file == "written_again" { Writes::Again } else { Writes::Once };
-        if writes == Writes::Again && reads_what_is_written(&made) {
-            return Ok("reads what is written\n".to_string());
-        }
-        let split = partition(&made, budget, writes);
+        let budget = if file == "least_memory" { 0.0 } else { 1.0 };
+        let split = partition(&made, budget);
         split.forward.verify().map_err(|e| e.to_string())?;
         split.backward.verify().map_err(|e| format!("{e}\n{}", split.backward))?;
         Ok(split.to_string())

@@ -3,7 +3,7 @@
 mod common;
 
 use common::{all_wanted, simplified};
-use ox_autodiff::{Source, Split, Writes, joint, partition};
+use ox_autodiff::{Source, Split, joint, partition};
 use ox_ir::graph::{Combine, Op};
 use ox_ir::{DType, Graph, Scalar};
 use ox_testing::random::Rng;
@@ -61,7 +61,7 @@ fn gradients(split: &Split, weights: &[TensorData], inputs: &[TensorData], sizes
         .iter()
         .map(|source| match *source {
             Source::Saved(n) => made[split.outputs + n as usize].clone(),
-            Source::Input(n) | Source::Written(n) => inputs[n as usize].clone(),
+            Source::Input(n) => inputs[n as usize].clone(),
             Source::Output(n) => made[n as usize].clone(),
             Source::Gradient(n) => weights[n as usize].clone(),
         })
@@ -79,7 +79,7 @@ fn check(seed: u64, config: &RandomConfig) -> bool {
     }
     let Ok(made) = joint(&graph, &all_wanted(&graph)) else { return false };
     made.graph.verify().unwrap_or_else(|e| panic!("seed {seed}: {e}\n{}", made.graph));
-    let split = partition(&simplified(made), if seed.is_multiple_of(3) { 0.0 } else { 1.0 }, Writes::Once);
+    let split = partition(&simplified(made), if seed.is_multiple_of(3) { 0.0 } else { 1.0 });
     if split.backward.nodes.iter().chain(&split.forward.nodes).any(|n| matches!(n.op, Op::Library(_))) {
         return false;
     }

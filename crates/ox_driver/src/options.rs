@@ -97,8 +97,6 @@ pub struct Options {
     /// Kernels may write the new value of an input into the input itself. Not for users to say: whoever calls what is compiled then
     /// has to tell torch that the tensor has changed, and to see that it overlaps no other.
     pub overwrite_inputs: bool,
-    /// The backward program writes once more what the forward one writes, as eager does where it computes a part of the program again.
-    pub writes_again: bool,
     /// Inputs that are given away: a run lets go of them after their last use. Not for users to say, either.
     pub given: Vec<u32>,
     /// By input: it is a parameter or buffer of a module. Nor this.
@@ -122,7 +120,6 @@ impl Default for Options {
             compile_threads: 0,
             race_eager: Setting::find("race_eager").is_some_and(|setting| setting.get() != 0),
             overwrite_inputs: false,
-            writes_again: false,
             given: Vec::new(),
             weights: Vec::new(),
             visible: None,

@@ -3,7 +3,7 @@
 use crate::dump::Dump;
 use crate::options::Options;
 use crate::pipeline::{CompileError, Compiled, compile_into, stage};
-use ox_autodiff::{Joint, Source, Split, Undifferentiable, Wanted, Writes, joint, partition, reads_what_is_written};
+use ox_autodiff::{Joint, Source, Split, Undifferentiable, Wanted, joint, partition};
 use ox_ir::{Device, Graph, Op};
 use ox_optimise::OptimiseOptions;
 use ox_optimise::passes::factor_sums::factor_sums;
@@ -77,12 +77,7 @@ fn differentiate(graph: &Graph, wanted: &Wanted, options: &Options, dump: &Dump)
     // Rules before the cut: a derivative that computes what the graph has already is the same node then.
     let joint = stage("autodiff", || Ok(simplified(joint)))?;
     dump.write("2-simplified.txt", &joint);
-    let writes = if options.writes_again { Writes::Again } else { Writes::Once };
-    if writes == Writes::Again && reads_what_is_written(&joint) {
-        let why = "writes in a checkpointed function that its gradients depend on";
-        return Err(CompileError::Unsupported(why.to_string()).into());
-    }
-    let split = stage("autodiff", || Ok(partition(&joint, f64::from(options.activation_memory_budget) / 1000.0, writes)))?;
+    let split = stage("autodiff", || Ok(partition(&joint, f64::from(options.activation_memory_budget) / 1000.0)))?;
     let on_cpu = graph.nodes.iter().all(|node| node.ty.device == Device::Cpu);
     let target = if on_cpu { Target::Cpu } else { Target::Gpu };
     let split = stage("autodiff", || Ok(laid_out(split, target)))?;

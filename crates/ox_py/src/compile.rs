@@ -6,7 +6,7 @@ use crate::fx::{How, Imported, Refusal, fixed_sizes, hints_of, import};
 use crate::kernels::log_kernels;
 use crate::pieces::{self, Pieces, Step};
 use crate::report::{LastCompile, remember};
-use crate::training::{Again, Backward, TrainingCallable, Views, fused_attention, reach, writes_all_again};
+use crate::training::{Again, Backward, TrainingCallable, Views, fused_attention, reach};
 use crate::watched::watched;
 use ox_capture::is_interrupt;
 use ox_driver::{CompileError, OptionValue, Options, Panic, Race, Training, TrainingError, Wanted, guarded};
@@ -142,8 +142,9 @@ impl Job<'_> {
         };
         let import = start.elapsed();
         self.facts.borrow_mut().append(&mut imported.facts);
-        if self.recomputed && !imported.graph.mutations.is_empty() && !writes_all_again(gm)? {
-            return self.refused(gm, Refusal::unsupported("writes at the end of a checkpointed function"));
+        if self.recomputed && !imported.graph.mutations.is_empty() {
+            // Done once more when it is computed again.
+            return self.refused(gm, Refusal::unsupported("writes in a checkpointed function"));
         }
         if imported.gradients.outputs.contains(&true) {
             return self.training(gm, example_inputs, imported, import);
@@ -188,9 +189,7 @@ impl Job<'_> {
         let wanted = Wanted { inputs: gradients.inputs.clone(), outputs: gradients.outputs.clone(), attention };
         let host: Arc<dyn HostCalls> = Arc::new(host.into_host());
         let budget = if self.recomputed { 0 } else { self.options.activation_memory_budget };
-        let writes_again = self.recomputed && !graph.mutations.is_empty();
-        let options =
-            Options { freezing: false, activation_memory_budget: budget, weights, writes_again, ..self.options.clone() };
+        let options = Options { freezing: false, activation_memory_budget: budget, weights, ..self.options.clone() };
         let compiled = match py.detach(|| ox_driver::compile_training(&graph, &wanted, &options, host.clone())) {
             Ok(compiled) => compiled,
             Err(TrainingError::Undifferentiable(at)) => {
@@ -205,7 +204,7 @@ impl Job<'_> {
         let graphs = compiled.forward.program.graph_status();
         remember(LastCompile { import, report: compiled.forward.report.clone(), python_calls, eager: None, graphs });
         let reach = reach(&graph, &gradients);
-        let again = Again::of(&graph, &gradients, constants.len()).when_written_again(writes_again);
+        let again = Again::of(&graph, &gradients, constants.len());
         let Training { forward, backward, graph: of_gradients, sources, gradients: places, .. } = compiled;
         let backward = Backward {
             graph: of_gradients,

@@ -10,7 +10,7 @@ mod places;
 
 pub use cut::{cut, ordered};
 pub use inline::inline_checkpoints;
-pub use places::{computed, example, is_argument, is_computed, region_cuts, visible_cuts};
+pub use places::{computed, is_computed, region_cuts, visible_cuts};
 
 use ox_capture::Offer;
 use pyo3::prelude::*;

@@ -111,14 +111,9 @@ pub fn region_cuts(nodes: &[Node<'_>]) -> PyResult<Vec<usize>> {
     Ok(if requires { cuts } else { Vec::new() })
 }
 
-/// Whether the node is an argument.
-pub fn is_argument(node: &Node<'_>) -> PyResult<bool> {
-    op_is(node, "placeholder")
-}
-
 /// Whether the node is a call, not an argument, a constant or the result.
 pub fn is_computed(node: &Node<'_>) -> PyResult<bool> {
-    Ok(!(is_argument(node)? || op_is(node, "get_attr")? || op_is(node, "output")?))
+    Ok(!(op_is(node, "placeholder")? || op_is(node, "get_attr")? || op_is(node, "output")?))
 }
 
 /// How many calls there are.

@@ -68,9 +68,7 @@ impl TrainingCallable {
         let mut inputs = Vec::with_capacity(given.len());
         for (place, tensor) in given.iter().enumerate() {
             inputs.push(match self.gradients.inputs[place] {
-                _ if self.is_written(place) && !self.backward.writes_again() => {
-                    tensor.call_method0(intern!(py, "detach"))?.call_method0(intern!(py, "clone"))?
-                }
+                _ if self.is_written(place) => tensor.call_method0(intern!(py, "detach"))?.call_method0(intern!(py, "clone"))?,
                 true => tensor.call_method1(intern!(py, "view_as"), (&tensor,))?,
                 false => tensor,
             });

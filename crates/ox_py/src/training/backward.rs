@@ -44,14 +44,14 @@ impl Backward {
         py: Python<'py>,
         callable: &TrainingCallable,
         sizes: &[i64],
-        (saved, written): (&Bound<'py, PyList>, &Bound<'py, PyList>),
+        saved: &Bound<'py, PyList>,
         grads: &Bound<'py, PyTuple>,
         asked: Option<Vec<bool>>,
     ) -> PyResult<Bound<'py, PyTuple>> {
         let present: Vec<bool> = grads.iter_borrowed().map(|grad| !grad.is_none()).collect();
         let choice = Choice { present, asked };
         let special = self.special(py, &choice)?;
-        let Operands { inputs, _lent } = self.operands(py, sizes, (saved, written), grads, special.is_none())?;
+        let Operands { inputs, _lent } = self.operands(py, sizes, saved, grads, special.is_none())?;
         let program = special.as_ref().unwrap_or(&self.program);
         let crossing = Crossing::get(py)?;
         let tensors = match py.detach(|| program.run_given(inputs, sizes)) {
@@ -80,15 +80,14 @@ impl Backward {
         &self,
         py: Python<'py>,
         sizes: &[i64],
-        (saved, written): (&Bound<'py, PyList>, &Bound<'py, PyList>),
+        saved: &Bound<'py, PyList>,
         grads: &Bound<'py, PyTuple>,
         all: bool,
     ) -> PyResult<Operands<'a, 'py>> {
         let crossing = Crossing::get(py)?;
         let mut operands = Operands { inputs: Vec::with_capacity(self.sources.len()), _lent: Vec::new() };
-        let (mut saved, mut written) = (taken(saved)?.into_iter(), written.iter());
-        let missing = || PyRuntimeError::new_err("oxytorch: a saved tensor is missing");
-        let mut next = || saved.next().ok_or_else(missing);
+        let mut saved = taken(saved)?.into_iter();
+        let mut next = || saved.next().ok_or_else(|| PyRuntimeError::new_err("oxytorch: a saved tensor is missing"));
         for (place, source) in self.sources.iter().enumerate() {
             match source {
                 Source::Gradient(n) => match grads.get_item(*n as usize)? {
@@ -98,15 +97,9 @@ impl Backward {
                 },
                 Source::Saved(_) => operands.inputs.push(Input::Given(crossing.own(&next()?)?)),
                 Source::Input(_) | Source::Output(_) => operands.lend(crossing, next()?)?,
-                Source::Written(_) => operands.lend(crossing, written.next().ok_or_else(missing)?)?,
             }
         }
         Ok(operands)
-    }
-
-    /// Whether it writes what the forward program writes.
-    pub fn writes_again(&self) -> bool {
-        self.sources.iter().any(|source| matches!(source, Source::Written(_)))
     }
 
     /// Zeros for an input of the graph.
@@ -201,7 +194,6 @@ fn without_inputs(graph: &Graph, missing: &[bool]) -> Graph {
     let mut kept = missing.iter();
     out.inputs.retain(|_| !kept.next().copied().unwrap_or(false));
     let number = |n: u32| missing[..n as usize].iter().filter(|missing| !**missing).count() as u32;
-    out.mutations.iter_mut().for_each(|mutation| mutation.input = number(mutation.input));
     for Node { op, .. } in &mut out.nodes {
         if let Op::Input(n) = *op {
             *op = if missing[n as usize] { Op::Full(Scalar::Float(0.0)) } else { Op::Input(number(n)) };

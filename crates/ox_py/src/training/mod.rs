@@ -4,7 +4,6 @@
 //! - `reach`: between which inputs and results gradients flow.
 //! - `backward`: the program for the gradients that there are; `chosen`: which of them are asked for.
 //! - `again`: second derivatives by eager; `second`: those of graphs with random numbers of our own.
-//! - `repeated`: writes that are done once more when a part is computed again.
 //! - `attention`: which of torch's kernels for it a GPU has.
 //! - here: the callable, and its forward.
 
@@ -13,14 +12,12 @@ mod attention;
 mod backward;
 mod chosen;
 mod reach;
-mod repeated;
 mod second;
 mod views;
 
 pub use attention::fused_attention;
 pub use backward::Backward;
 pub use reach::{Again, has_effects, reach};
-pub use repeated::writes_all_again;
 pub use second::Second;
 pub use views::{Place, Views};
 
@@ -36,9 +33,6 @@ use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyList, PyTuple};
-
-/// See `TrainingCallable::forward`.
-type Forward<'py> = (Bound<'py, PyTuple>, Bound<'py, PyList>, Bound<'py, PyList>, Bound<'py, PyList>);
 
 // A run that failed before anything was done: eager serves the call.
 pyo3::create_exception!(oxytorch, Served, PyException);
@@ -104,8 +98,13 @@ impl TrainingCallable {
         }
     }
 
-    /// Runs the forward program: the results, what is to be saved, the results that no gradient is asked for, and what backward writes.
-    fn forward<'py>(&self, py: Python<'py>, sizes: Vec<i64>, inputs: &Bound<'py, PyTuple>) -> PyResult<Forward<'py>> {
+    /// Runs the forward program: the results, what is to be saved, and the results that no gradient is asked for.
+    fn forward<'py>(
+        &self,
+        py: Python<'py>,
+        sizes: Vec<i64>,
+        inputs: &Bound<'py, PyTuple>,
+    ) -> PyResult<(Bound<'py, PyTuple>, Bound<'py, PyList>, Bound<'py, PyList>)> {
         let crossing = Crossing::get(py)?;
         let handles = unwrap_all(crossing, inputs.iter_borrowed().map(|i| i.to_owned()))?;
         let handles: Vec<TensorRef<'_>> = handles.iter().map(|(_, handle)| *handle).collect();
@@ -115,20 +114,18 @@ impl TrainingCallable {
         };
         let wrapped: Vec<Bound<'py, PyAny>> =
             tensors.iter().map(|tensor| crossing.wrap(py, tensor.as_ref())).collect::<PyResult<_>>()?;
-        let (saved, written) = (PyList::empty(py), PyList::empty(py));
+        let saved = PyList::empty(py);
         for source in &self.backward.sources {
             match source {
                 Source::Saved(n) => saved.append(&wrapped[self.results + *n as usize])?,
                 Source::Input(n) => saved.append(inputs.get_item(*n as usize)?)?,
                 Source::Output(n) => saved.append(&wrapped[*n as usize])?,
-                // Nobody may take the write between the two for a mistake.
-                Source::Written(n) => written.append(inputs.get_item(*n as usize)?)?,
                 Source::Gradient(_) => {}
             }
         }
         let results = &wrapped[..self.results];
         let plain = results.iter().zip(&self.gradients.outputs).filter(|(_, grad)| !**grad).map(|(result, _)| result);
-        Ok((PyTuple::new(py, results)?, saved, PyList::new(py, plain)?, written))
+        Ok((PyTuple::new(py, results)?, saved, PyList::new(py, plain)?))
     }
 
     /// The gradients of all inputs, None where nothing flows. `saved` is empty afterwards.
@@ -137,12 +134,11 @@ impl TrainingCallable {
         py: Python<'py>,
         sizes: Vec<i64>,
         saved: &Bound<'py, PyList>,
-        written: &Bound<'py, PyList>,
         grads: &Bound<'py, PyTuple>,
         following: &Bound<'py, PyTuple>,
     ) -> PyResult<Bound<'py, PyTuple>> {
         let asked = self.backward.asked(following)?;
-        self.backward.run(py, self, &sizes, (saved, written), grads, asked)
+        self.backward.run(py, self, &sizes, saved, grads, asked)
     }
 
     /// Whether it could be computed again: then its inputs are kept for a second derivative.

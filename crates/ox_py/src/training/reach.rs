@@ -70,13 +70,6 @@ impl Again {
     }
 }
 
-impl Again {
-    /// Eager writes again what it computes again; the graph of the gradients does not.
-    pub fn when_written_again(self, writes_again: bool) -> Again {
-        if writes_again && self == Again::Natively { Again::Never } else { self }
-    }
-}
-
 /// Whether it calls functions that may draw random numbers.
 pub fn has_effects(graph: &Graph) -> bool {
     effects(graph).next().is_some()
