@@ -464,25 +464,45 @@ def test_marked_dimensions():
 @pytest.mark.parametrize("function", [lambda x: (x * 2).sum(0), lambda x: torch.softmax(x @ x.transpose(-1, -2), -1) @ x, lambda x: x.flatten(1).cumsum(0)])
 @pytest.mark.parametrize("mark", [torch._dynamo.mark_dynamic, torch._dynamo.maybe_mark_dynamic])
 def test_a_marked_size_may_begin_with_1(function, mark):
+    """Code that is made for 1 is for 1 alone; the next is for all."""
     captured = oxytorch._oxytorch.capture(function)
     with torch.no_grad():
         for n in (1, 4, 7, 1, 3):
             x = rand(n, 5, 8)
             mark(x, 0)
             assert_same(captured(x), function(x))
-    assert captured.stats()["traced"] == 1
+    assert captured.stats()["traced"] == 2
 
 
-def test_a_marked_size_that_is_broadcast_when_it_is_1():
-    captured = oxytorch._oxytorch.capture(lambda x, y: x + y)
-    for n in (1, 4, 1):
-        x, y = marked(rand(n, 3), 0), rand(4, 3)
-        assert_same(captured(x, y), x + y) if n == 1 else None
-    assert captured.stats()["traced"] == 1
+# Code that is made for a size of 1 says nothing of others: each of these was wrong once for 5.
+AFTER_ONE = {
+    "sum": lambda x: x.exp().sum(0),
+    "returns_its_argument": lambda x: torch.broadcast_tensors(x, x.sum(0, keepdim=True))[1] + 1,
+    "memory_order": lambda x: torch.zeros_like(x.t()).flatten().add_(1),
+    "a_view_of_it": lambda x: (y := torch.zeros_like(x.t()), y.flatten().add_(1))[0],
+}
 
 
-def test_a_size_that_is_seen_to_change_to_1():
-    check(lambda x: x.exp().sum(0), [(rand(n, 3),) for n in (4, 1, 7, 2)], dynamic=None, compiles=2)
+@pytest.mark.parametrize("function", AFTER_ONE.values(), ids=AFTER_ONE)
+def test_a_size_that_is_seen_to_change_to_1(function):
+    check(function, [(rand(n, 4),) for n in (3, 1, 5, 2, 1)], dynamic=None, compiles=3)
+
+
+def test_whether_two_have_the_same_size():
+    check(lambda x: x.is_same_size(x[:1]), [(rand(n, 4),) for n in (3, 1, 5)], dynamic=None, compiles=3)
+
+
+def test_a_view_that_only_1_allows():
+    def function(x):
+        try:
+            return x.view(-1) * 2
+        except RuntimeError:
+            return x.reshape(-1) * 3
+
+    compiled = oxytorch.compile(function)
+    for n in (3, 1, 5):
+        x = rand(n, 8)[:, :4]
+        assert_same(compiled(x), function(x))
 
 
 def test_past_the_limit_comes_one_trace_for_all():

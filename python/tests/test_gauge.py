@@ -1,6 +1,8 @@
 """Tensors with variable sizes are looked at all at once, in torch's own memory. Each case changes one of many in one way: what fits is served by
 the same trace, what does not is traced anew, and every result is eager's."""
 
+import collections
+
 import oxytorch
 import pytest
 import torch
@@ -117,3 +119,39 @@ def test_a_list_that_another_call_changes():
     assert_same(captured(given), total(given))
     given.pop()
     assert_same(captured(given), total(given))
+
+
+@torch._dynamo.disable
+def swap(tensors):
+    tensors[0] = torch.zeros(tensors[0].shape)
+
+
+def taken_out(tensors):
+    x = tensors.pop(0)
+    print(end="")
+    return x * x.shape[0]
+
+
+def put_in_its_place(tensors):
+    x = tensors[0]
+    swap(tensors)
+    return x * 2
+
+
+@pytest.mark.parametrize("function", [taken_out, put_in_its_place])
+@pytest.mark.parametrize("requires_grad", [False, True])
+def test_a_list_that_changes_behind_the_read(function, requires_grad):
+    """The tensor is the one that was read, not the one that has come into its place."""
+    captured = oxytorch.compile(function, dynamic=True)
+    for n in (3, 4, 5, 6):
+        make = lambda: [torch.ones(n, requires_grad=requires_grad), torch.ones(9)]
+        assert_same(captured(make()), function(make()))
+        assert captured(make()).requires_grad == requires_grad
+    assert captured.stats()["traced"] == 1
+
+
+def test_a_deque():
+    captured = oxytorch.compile(lambda row: row[0] * 2, dynamic=True)
+    for n in (3, 4, 5, 6):
+        assert_same(captured(collections.deque([torch.ones(n)])), torch.ones(n) * 2)
+    assert captured.stats()["traced"] == 1

@@ -3,6 +3,7 @@
 import warnings
 
 import compare
+import oxytorch
 import pytest
 import torch
 import torch.autograd.forward_ad as forward_ad
@@ -260,3 +261,18 @@ def test_gradients_hang_on_those_inputs_that_they_depend_on():
         z.sum().backward()
         of_s.sum().backward()
         compare.assert_same(s.grad, -s.detach().sin())
+
+
+def test_what_is_read_backwards_with_sizes_that_vary():
+    """A convolution's own backward takes no tensor with strides that lead backwards."""
+    weight = torch.randn(4, 3, 3, 3)
+
+    def gradients(function, n):
+        x = torch.linspace(-1, 1, 2 * 3 * n * 5).reshape(2, 3, n, 5).requires_grad_()
+        function(x).square().sum().backward()
+        return x.grad
+
+    function = lambda x: F.conv2d(x.flip(3), weight, padding=1)
+    compiled = oxytorch.compile(function, dynamic=True)
+    for n in (6, 7):
+        compare.assert_same(gradients(compiled, n), gradients(function, n))

@@ -43,7 +43,8 @@ fn strides_of(index: &Sym, vars: &[Var], shape: &[Sym]) -> Option<(Shape, Sym)> 
     let strides: Shape = vars.iter().map(|v| index.coeff(v)).collect::<Option<_>>()?;
     let mut offset = index.clone();
     for (v, s) in vars.iter().zip(&strides) {
-        if s.vars().iter().any(|u| vars.contains(u)) {
+        // torch has no strides that lead backwards.
+        if s.vars().iter().any(|u| vars.contains(u)) || (-s - 1).is_nonneg() {
             return None;
         }
         offset = &offset - &(s * &Sym::var(v));

@@ -134,7 +134,7 @@ pub fn timeline(plan: &Plan, lives: &[Option<Life>], given: &[bool]) -> (Vec<Int
 }
 
 fn bytes_of(buffer: &Buffer) -> i64 {
-    typical(&buffer.shape.iter().product()) * buffer.dtype.size() as i64
+    typical(&buffer.shape.iter().product()).saturating_mul(buffer.dtype.size() as i64)
 }
 
 /// What a call makes for itself: a convolution brings its weights, and often what it reads, into an order of its own.

@@ -10,10 +10,11 @@ mod layout;
 use crate::guard::{Check, Context};
 use crate::obj::Obj;
 use crate::source::{Source, SourceId, Sources, Values};
+use crate::types::types;
 use formula::Formulas;
 use layout::{Layouts, Sizes};
 use pyo3::ffi;
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 use std::slice::from_raw_parts;
 
 /// Where torch keeps what a check of a tensor looks at, in words from the beginning of a TensorImpl.
@@ -87,6 +88,7 @@ impl Gauge {
         let wanted: FxHashMap<SourceId, bool> = checks.iter().filter_map(grad_of).collect();
         let mut gauge =
             Gauge { body, roles: Vec::new(), runs: Vec::new(), layouts: Layouts::default(), facts: Formulas::default() };
+        let rows = rows(checks);
         for check in checks {
             let Check::Sized(id, spec) = check else { continue };
             let (tensor, rank) = (&spec.tensor, spec.sizes.len());
@@ -94,7 +96,12 @@ impl Gauge {
                 return None;
             }
             let (keys, requires_grad) = (tensor.keys as usize, wanted.get(id).copied());
-            gauge.put(context.sources, *id, Kind { class: tensor.class, keys, number: tensor.number, rank, requires_grad });
+            gauge.put(
+                context.sources,
+                &rows,
+                *id,
+                Kind { class: tensor.class, keys, number: tensor.number, rank, requires_grad },
+            );
             gauge.layouts.add(spec)?;
         }
         let tensors: FxHashMap<SourceId, usize> = checks.iter().filter_map(class_of).collect();
@@ -116,11 +123,15 @@ impl Gauge {
     }
 
     /// Behind those that were put before: in their run, if they are alike.
-    fn put(&mut self, sources: &Sources, id: SourceId, kind: Kind) {
-        let Source::Item(of, n) = sources.get(id) else { return self.runs.push(Run { kind, place: Place::One(id) }) };
-        match self.runs.last_mut() {
-            Some(Run { kind: last, place: Place::Items(list, items) }) if *last == kind && list == of => items.push(*n),
-            _ => self.runs.push(Run { kind, place: Place::Items(*of, vec![*n]) }),
+    fn put(&mut self, sources: &Sources, rows: &FxHashSet<SourceId>, id: SourceId, kind: Kind) {
+        match (sources.get(id), self.runs.last_mut()) {
+            (Source::Item(of, n), Some(Run { kind: last, place: Place::Items(list, items) })) if *last == kind && list == of => {
+                items.push(*n);
+            }
+            (Source::Item(of, n), _) if rows.contains(of) => {
+                self.runs.push(Run { kind, place: Place::Items(*of, vec![*n]) });
+            }
+            _ => self.runs.push(Run { kind, place: Place::One(id) }),
         }
     }
 
@@ -149,6 +160,22 @@ impl Gauge {
             self.layouts.bind(&sizes, &mut values.sizes);
             self.facts.hold(&sizes.sizes[..self.layouts.len()])
         }
+    }
+}
+
+/// The lists and tuples whose items may be looked at where they lie. Behind an action none: the program may have changed a list since it read
+/// the item that the trace means.
+fn rows(checks: &[Check]) -> FxHashSet<SourceId> {
+    let is_row = |class: &Obj| [types().list, types().tuple].contains(&class.ptr().cast());
+    match checks.first() {
+        Some(Check::Returned(_)) => FxHashSet::default(),
+        _ => checks
+            .iter()
+            .filter_map(|check| match check {
+                Check::Type(id, class) if is_row(class) => Some(*id),
+                _ => None,
+            })
+            .collect(),
     }
 }
 

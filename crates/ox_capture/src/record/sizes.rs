@@ -74,10 +74,10 @@ impl Sizing {
     }
 }
 
-/// 0 is a constant: what is computed of nothing is another thing.
+/// A size that is a variable may be 1 in later calls, but is not when the trace is made: what broadcasting does could not be told, nor how
+/// tensors lie, whether one can be seen in another shape, and which functions return their argument itself.
 const LEAST: i64 = 1;
-/// Among sizes of which nothing is known, 1 is one, too: mostly it is there to be broadcast.
-const LEAST_UNKNOWN: i64 = 2;
+const LEAST_HINT: i64 = 2;
 
 impl Recording {
     /// The check of a tensor: with variables in the place of sizes that may be others in later calls.
@@ -113,10 +113,10 @@ impl Recording {
         let varying = self.tree.varying_sizes.read();
         let is_variable = |d: usize| match marks.of_dim(d) {
             Some(marked) => marked,
-            None => varying.contains(&(place.to_string(), d)) || all && spec.sizes[d] >= LEAST_UNKNOWN,
+            None => all || varying.contains(&(place.to_string(), d)),
         };
         let range = |d: usize| match self.sizing.declared(place, d) {
-            _ if spec.sizes[d] < LEAST => None,
+            _ if spec.sizes[d] < LEAST_HINT => None,
             Some((range, _)) => Some((range.least.max(LEAST), range.most)),
             None => is_variable(d).then(|| marks.range(d, LEAST)),
         };
@@ -277,10 +277,6 @@ impl Recording {
             let Check::Fact(fact, line) = check else { return None };
             let (var, value) = fact.solved().filter(|(_, value)| value.as_const().is_some())?;
             let (place, dim) = self.sizing.marked.get(&var)?;
-            // What is 1 now is another thing than what is more: both are compiled for, each when it comes.
-            if value.is_one() {
-                return None;
-            }
             let at = if line.is_empty() { String::new() } else { format!(" ({line})") };
             let needs = format!("but the program needs it to be {value}{at}");
             Some(match self.sizing.declared(place, *dim) {
@@ -333,6 +329,7 @@ impl Recording {
             | "is_floating_point" | "is_complex" | "element_size" | "itemsize" | "get_device" | "is_leaf" | "type" => {
                 result.into()
             }
+            "is_same_size" => self.fixed_result(&result),
             _ if name.starts_with("is_") => result.into(),
             _ => self.fixed_result(&result),
         }

@@ -44,6 +44,8 @@ impl Vm {
         let location = self.location();
         let is_loop = last.iter().filter(|crumb| crumb.location == location).count() > 1;
         let are_small = last.iter().map(|crumb| crumb.calls).sum::<usize>() < MANY * FEW;
-        (is_loop && are_small && !self.settings.fullgraph && !error_on_graph_break()).then_some(first)
+        // A graph of many operations in front of the loop is worth its call.
+        let small = last.iter().position(|crumb| crumb.calls < FEW)?;
+        (is_loop && are_small && !self.settings.fullgraph && !error_on_graph_break()).then_some(first + small)
     }
 }

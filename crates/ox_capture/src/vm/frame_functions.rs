@@ -44,7 +44,9 @@ impl Vm {
     /// `eval` and `exec` of code that does not say where: here.
     fn evaluate(&mut self, callable: &Val, args: &Args) -> R<Option<Called>> {
         let is_given = |n: usize| args.positional.get(n).is_some_and(|scope| !scope.obj.is_none());
-        let Some(code) = args.positional.first().filter(|_| !is_given(1)).cloned() else { return Ok(None) };
+        let Some(code) = args.positional.first().filter(|_| !is_given(1) && args.positional.len() <= 3).cloned() else {
+            return Ok(None);
+        };
         let locals = match args.positional.get(2).filter(|_| is_given(2)) {
             Some(locals) => locals.clone(),
             None => {

@@ -67,7 +67,7 @@ fn inline<'py>(gm: &Bound<'py, PyAny>, node: &Node<'py>, module: &Bound<'py, PyA
 fn adopt<'py>(gm: &Bound<'py, PyAny>, module: &Bound<'py, PyAny>, part: &Node<'py>, region: usize) -> PyResult<Node<'py>> {
     let py = gm.py();
     let target: String = part.getattr(intern!(py, "target"))?.extract()?;
-    let name = format!("checkpoint_{region}_{}", target.replace('.', "_"));
+    let name = format!("checkpoint_{region}_{}", part.getattr(intern!(py, "name"))?);
     let found = target.split('.').try_fold(module.clone(), |object, name| object.getattr(name))?;
     gm.setattr(name.as_str(), found)?;
     gm.getattr(intern!(py, "graph"))?.call_method1(intern!(py, "get_attr"), (name,))
