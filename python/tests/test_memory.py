@@ -1,6 +1,5 @@
 """Where results lie and what they share: eager's strides, aliasing and inputs, call after call."""
 
-import gc
 import platform
 import subprocess
 import sys
@@ -11,6 +10,7 @@ import pytest
 import torch
 import torch.nn as nn
 import zoo
+from arenas import free_idle_arenas
 from compare import assert_same
 
 
@@ -191,13 +191,6 @@ def test_a_call_holds_at_most_what_eager_holds(behind):
         ours = measure.arena_mb("oxytorch") + measure.allocated_mb(lambda: compiled(x))
         eagers = measure.allocated_mb(lambda: model(x))
     assert ours <= eagers * 1.001, f"{ours:.3f} MB, eager {eagers:.3f} MB"
-
-
-def free_idle_arenas():
-    """Those of other tests: they go when any graph goes."""
-    oxytorch.compile(lambda x: x + 1)(torch.ones(2))
-    gc.collect()
-    assert measure.arena_mb("oxytorch") == 0
 
 
 @pytest.mark.parametrize("name", zoo.NAMES)

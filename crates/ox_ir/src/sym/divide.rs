@@ -127,7 +127,8 @@ impl Sym {
     }
 
     /// For a single-term `by = unit * by'` and `self = unit * high + rest` with `0 <= rest < unit`, so that
-    /// `self // by == high // by'` and `self % by == unit * (high % by') + rest`.
+    /// `self // by == high // by'` and `self % by == unit * (high % by') + rest`. Not where `by'` may be negative: there a rest rounds the
+    /// other way.
     fn split_low_part(&self, by: &Sym) -> Option<LowPart> {
         let (bm, bc) = match (by.as_const(), by.terms()) {
             (Some(c), _) if c > 1 => (Monomial::new(), c),
@@ -144,7 +145,7 @@ impl Sym {
             }
             let (high, rest) = self.split_by(&unit);
             let by = by.split_by(&unit).0;
-            rest.lies_below(&unit).then_some(LowPart { unit, high, rest, by })
+            (by.is_nonneg() && rest.lies_below(&unit)).then_some(LowPart { unit, high, rest, by })
         })
     }
 
