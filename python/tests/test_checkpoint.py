@@ -12,7 +12,7 @@ import torch.nn as nn
 import torch.nn.functional as F
 from oxytorch import _oxytorch
 from torch.utils.checkpoint import checkpoint, checkpoint_sequential
-from training import DOORS, check
+from training import DOORS, Doubled, check
 
 both = pytest.mark.parametrize("door", DOORS)
 variants = pytest.mark.parametrize("reentrant", [False, True], ids=["new", "reentrant"])
@@ -164,20 +164,6 @@ def test_nothing_is_kept_around_what_only_torch_can_differentiate(door, function
 
     x = torch.randn(16, 16, requires_grad=True)
     assert saved_bytes(DOORS[door](f), x)[0] <= saved_bytes(f, x)[0]
-
-
-class Doubled(torch.autograd.Function):
-    """Its backward is not the derivative of its forward."""
-
-    @staticmethod
-    def forward(ctx, t):
-        ctx.save_for_backward(t)
-        return t * 2
-
-    @staticmethod
-    def backward(ctx, grad):
-        (t,) = ctx.saved_tensors
-        return grad * 7 + t
 
 
 class OwnBlock(nn.Module):

@@ -8,7 +8,7 @@ import torch
 import torch.nn as nn
 import torch.nn.functional as F
 import training
-from training import DOORS, check
+from training import DOORS, Doubled, check
 
 both = pytest.mark.parametrize("door", DOORS)
 
@@ -356,20 +356,6 @@ def test_double_backward_91469(door):
         called = DOORS[door](f)
         for _ in range(2):
             compare.assert_same(penalty(called, x_of(1), x_of(2)), penalty(f, x_of(1), x_of(2)))
-
-
-class Doubled(torch.autograd.Function):
-    """Its backward is not the derivative of its forward: who replaces it by that is found out."""
-
-    @staticmethod
-    def forward(ctx, t):
-        ctx.save_for_backward(t)
-        return t * 2
-
-    @staticmethod
-    def backward(ctx, grad):
-        (t,) = ctx.saved_tensors
-        return grad * 7 + t
 
 
 @both
