@@ -258,3 +258,9 @@ def test_reductions_over_nothing():
     check(lambda x: (x.sum(1), x.prod(1), x.mean(1), x.any(1), x.all(1)), torch.ones(3, 0))
     with pytest.raises(Exception):
         compiled(lambda x: x.amax(1))(torch.ones(3, 0))
+
+
+def test_a_running_sum_goes_on_over_the_rows_of_what_is_flattened():
+    check(lambda x, y: (x[:, None] + y).flatten().cumsum(0), torch.randn(5), torch.randn(7))
+    check(lambda x: (x.repeat(4).cumsum(0), x.expand(3, 5).reshape(-1).cumprod(0)), torch.rand(5))
+    check(lambda x, y: (x[:, :, None] + y).flatten(1).cumsum(1), torch.randn(3, 5), torch.randn(7))

@@ -269,9 +269,11 @@ impl<'a> Build<'a> {
     }
 }
 
-/// The unit's space, split further where that lets the reshapes inside be followed without divisions.
+/// The unit's space, split further where that lets the reshapes inside be followed without divisions. What a scan runs along stays one
+/// axis: in several it would begin anew with each of the inner ones.
 fn finest(ctx: &Context, unit: &Unit) -> Space {
     let mut space = unit.space.clone();
+    let is_whole = |space: &Space| space.axes.iter().filter(|axis| axis.reduced).count() <= 1;
     let mut stack: Vec<NodeId> = unit.members.iter().flat_map(|m| ctx.graph.node(*m).args.iter().copied()).collect();
     let mut budget = 500;
     while let Some(id) = stack.pop() {
@@ -285,7 +287,8 @@ fn finest(ctx: &Context, unit: &Unit) -> Space {
         }
         if node.op == Op::Reshape {
             for shape in [&node.ty.shape, &ctx.graph.ty(node.args[0]).shape] {
-                if let Some(finer) = space.level_of(shape).and_then(|level| space.refined(shape, level)) {
+                let finer = space.level_of(shape).and_then(|level| space.refined(shape, level));
+                if let Some(finer) = finer.filter(|finer| unit.kind != UnitKind::Scan || is_whole(finer)) {
                     space = finer;
                 }
             }

@@ -392,3 +392,20 @@ fn sums_over_planes_fill_a_gpu() {
         assert!(points.iter().any(|n| *n > 16), "partial sums for more blocks than there are channels: {points:?}");
     }
 }
+
+/// Split as the reshape in front of it would have it, the scan would begin anew with every row.
+#[test]
+fn a_scan_runs_along_the_whole_of_a_reshaped_dimension() {
+    check(
+        "graph(%0: f32[5] \"x\", %1: f32[7] \"y\") {
+  %2 = reshape(%0) : f32[5, 1]
+  %3 = expand(%2) : f32[5, 7]
+  %4 = reshape(%1) : f32[1, 7]
+  %5 = expand(%4) : f32[5, 7]
+  %6 = add(%3, %5) : f32[5, 7]
+  %7 = reshape(%6) : f32[35]
+  %8 = scan(%7, op=sum, dim=0) : f32[35]
+  return %8
+}",
+    );
+}
