@@ -56,6 +56,19 @@ SCALARS = {
     "remainder": (lambda x: torch.remainder(torch.full((3,), 7.0), x), [2.0, -3.0, 7.0]),
     "floor": (torch.floor, [1.5, 2.0]),
     "div": (lambda x: 1.0 / x, [0.0, 2.0]),
+    "entr": (torch.special.entr, [0.0, -1.0, 2.0, NAN, INF]),
+    "ndtr": (torch.special.ndtr, [0.0, -40.0, 40.0, NAN]),
+    "log_ndtr": (torch.special.log_ndtr, [0.0, -40.0, 10.0, -1.0, NAN]),
+    "ndtri": (torch.special.ndtri, [0.0, 0.5, 1.0, 2.0]),
+    "erfinv": (torch.erfinv, [0.0, 0.5, 1.0, -1.0, 2.0]),
+    "erfcx": (torch.special.erfcx, [0.0, -1.0, 30.0, NAN]),
+    "i0": (torch.special.i0, [0.0, -3.0, 3.0]),
+    "i0e": (torch.special.i0e, [0.0, -3.0, 30.0]),
+    "i1": (torch.special.i1, [0.0, 1e-9, -3.0]),
+    "i1e": (torch.special.i1e, [0.0, 1e-9, -3.0]),
+    "digamma": (torch.digamma, [0.5, 3.0, -0.5]),
+    "polygamma": (lambda x: torch.polygamma(2, x), [0.5, 3.0]),
+    "logaddexp2": (lambda x: torch.logaddexp2(x, torch.tensor([1.0, -INF, INF, 0.0])), [1.0, 2.0, 3.0, -INF]),
 }
 
 ROWS = {

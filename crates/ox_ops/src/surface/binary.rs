@@ -36,6 +36,11 @@ pub const ROWS: &[Surface] = &[
     fresh(&["rsub"], "input, other, *, alpha=1", |b, a| sum(b, a.operand("other")?, a.operand("input")?, a.number("alpha")?, -1)),
     fresh(&["mul", "multiply"], "input, other", |b, a| Ok(b.multiply(&a.operand("input")?, &a.operand("other")?)?.into())),
     fresh(&["div", "divide", "true_divide", "truediv"], "input, other, *, rounding_mode=None", div),
+    // What a tensor does when a number is divided by it: two steps, each rounded.
+    fresh(&["rdiv"], "input, other", |b, a| {
+        let inverse = b.unary(PointOp::Reciprocal, a.tensor("input")?)?;
+        Ok(b.multiply(&inverse.into(), &a.operand("other")?)?.into())
+    }),
     fresh(&["floor_divide", "floordiv"], "input, other", |b, a| {
         Ok(whole_division(b, PointOp::DivFloor, &a.operand("input")?, &a.operand("other")?)?.into())
     }),
@@ -53,7 +58,19 @@ pub const ROWS: &[Surface] = &[
     tensors!("atan2" | "arctan2" => Atan2),
     point!("copysign" => Copysign),
     fresh(&["hypot"], "input, other", hypot),
-    fresh(&["logaddexp"], "input, other", log_add_exp),
+    fresh(&["logaddexp"], "input, other", |b, a| {
+        log_add(b, a, |b, gap| {
+            let power = b.unary(PointOp::Exp, gap)?;
+            b.unary(PointOp::Log1p, power)
+        })
+    }),
+    fresh(&["logaddexp2"], "input, other", |b, a| {
+        log_add(b, a, |b, gap| {
+            let power = b.unary(PointOp::Exp2, gap)?;
+            let raised = b.binary(PointOp::Add, power, 1.0)?;
+            b.unary(PointOp::Log2, raised)
+        })
+    }),
     fresh(&["ldexp"], "input, other", |b, a| {
         let power = power(b, 2.0.into(), a.operand("other")?)?;
         Ok(b.multiply(&a.operand("input")?, &power.into())?.into())
@@ -314,14 +331,13 @@ fn hypot(b: &mut Builder, a: &mut Bound) -> OpResult<Value> {
 }
 
 /// `max + log1p(exp(-|x - y|))`; equal infinities are their own result.
-fn log_add_exp(b: &mut Builder, a: &mut Bound) -> OpResult<Value> {
+fn log_add(b: &mut Builder, a: &mut Bound, rest: fn(&mut Builder, NodeId) -> OpResult<NodeId>) -> OpResult<Value> {
     let (args, dtype) = wide_floats(b, a)?;
     let high = b.point(PointOp::Maximum, &args)?;
     let gap = b.point(PointOp::Sub, &args)?;
     let gap = b.unary(PointOp::Abs, gap)?;
     let gap = b.unary(PointOp::Neg, gap)?;
-    let rest = b.unary(PointOp::Exp, gap)?;
-    let rest = b.unary(PointOp::Log1p, rest)?;
+    let rest = rest(b, gap)?;
     let value = b.binary(PointOp::Add, high, rest)?;
     let same = b.point(PointOp::Eq, &args)?;
     let infinite = b.unary(PointOp::IsInf, args[0])?;

@@ -142,7 +142,7 @@ fn c_name(dtype: DType) -> &'static str {
 }
 
 /// The lower bound first: where the bounds cross the upper one wins, and NaN stays.
-fn clamp(b: &mut Builder, x: NodeId, low: Option<Operand>, high: Option<Operand>) -> OpResult<Value> {
+pub(super) fn clamp(b: &mut Builder, x: NodeId, low: Option<Operand>, high: Option<Operand>) -> OpResult<Value> {
     let operands: Vec<Operand> = [Some(x.into()), low.clone(), high.clone()].into_iter().flatten().collect();
     if operands.len() == 1 {
         return Err(OpError::runtime("torch.clamp: At least one of 'min' or 'max' must not be None"));

@@ -252,7 +252,7 @@ fn roll(b: &mut Builder, a: &mut Bound) -> OpResult<Value> {
     Ok(value.into())
 }
 
-fn roll_dim(b: &mut Builder, x: NodeId, dim: usize, shift: &Sym) -> OpResult<NodeId> {
+pub(super) fn roll_dim(b: &mut Builder, x: NodeId, dim: usize, shift: &Sym) -> OpResult<NodeId> {
     let Some(size) = b.shape(x).get(dim).cloned() else { return Ok(x) };
     if size.is_zero() {
         return Ok(x);
@@ -286,7 +286,12 @@ pub(super) fn flip(b: &mut Builder, x: NodeId, dims: &[usize]) -> OpResult<NodeI
 /// The n-th grid varies along dimension n; with "xy" indexing the first two dimensions are swapped.
 fn meshgrid(b: &mut Builder, a: &mut Bound) -> OpResult<Value> {
     let tensors = a.tensors("tensors")?;
-    let swap = a.str("indexing")? == "xy" && tensors.len() >= 2;
+    let grids = meshgrid_of(b, &tensors, a.str("indexing")? == "xy")?;
+    Ok(ValueOf::Tuple(grids.into_iter().map(Value::Tensor).collect()))
+}
+
+pub(super) fn meshgrid_of(b: &mut Builder, tensors: &[NodeId], xy: bool) -> OpResult<Vec<NodeId>> {
+    let swap = xy && tensors.len() >= 2;
     let place = |n: usize| if swap && n < 2 { 1 - n } else { n };
     let mut shape: Shape = smallvec::smallvec![Sym::ONE; tensors.len()];
     for (n, t) in tensors.iter().enumerate() {
@@ -303,7 +308,7 @@ fn meshgrid(b: &mut Builder, a: &mut Bound) -> OpResult<Value> {
         let mut line: Shape = smallvec::smallvec![Sym::ONE; shape.len()];
         line[place(n)] = shape[place(n)].clone();
         let line = b.reshape(*t, &line)?;
-        grids.push(Value::Tensor(b.expand(line, &shape)?));
+        grids.push(b.expand(line, &shape)?);
     }
-    Ok(ValueOf::Tuple(grids))
+    Ok(grids)
 }

@@ -12,6 +12,7 @@ mod addmm;
 mod attention;
 mod batch_norm;
 mod binary;
+mod blocks;
 mod bound;
 mod compare;
 mod conv;
@@ -44,10 +45,13 @@ mod signature;
 mod slope;
 mod softmax;
 mod sort;
+mod special;
 mod split;
+mod steps;
 mod subscript;
 mod types;
 mod unary;
+mod vectors;
 mod view;
 mod writes;
 
@@ -122,6 +126,7 @@ const TABLES: &[&[Surface]] = &[
     attention::ROWS,
     batch_norm::ROWS,
     binary::ROWS,
+    blocks::ROWS,
     compare::ROWS,
     conv::ROWS,
     convert::ROWS,
@@ -148,9 +153,12 @@ const TABLES: &[&[Surface]] = &[
     shuffle::ROWS,
     softmax::ROWS,
     sort::ROWS,
+    special::ROWS,
     split::ROWS,
+    steps::ROWS,
     subscript::ROWS,
     unary::ROWS,
+    vectors::ROWS,
     view::ROWS,
 ];
 

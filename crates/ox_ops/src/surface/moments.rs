@@ -4,7 +4,7 @@ use super::shared::{
     centred, count_in, drop_dims, real, reduced_dims, require_float, size_operand, square, sum_over, truth, tuple, wide,
 };
 use super::slope::shared_out;
-use super::{Bound, Operand, Surface, fresh};
+use super::{Bound, Operand, Surface, fresh, wrap_dims};
 use crate::builder::Builder;
 use crate::error::{OpError, OpResult};
 use crate::formula::Expr;
@@ -25,6 +25,7 @@ pub const ROWS: &[Surface] = &[
         "input, ord=2, dim=None, keepdim=False, *, dtype=None",
         vector_norm,
     ),
+    fresh(&["linalg.matrix_norm"], "input, ord=fro, dim=None, keepdim=False, *, dtype=None", matrix_norm),
     fresh(&["linalg.norm"], "input, ord=None, dim=None, keepdim=False, *, dtype=None", linalg_norm),
     fresh(&["dist"], "input, other, p=2", dist),
 ];
@@ -175,9 +176,38 @@ fn linalg_norm(b: &mut Builder, args: &mut Bound) -> OpResult<Value> {
     let rank = b.rank(args.tensor("input")?);
     let vector = if args.has("dim") { args.ints("dim")?.len() == 1 } else { rank == 1 };
     if !vector || matches!(args.value("ord"), ValueOf::Str(_)) {
-        return Err(OpError::unsupported("matrix norm"));
+        return matrix_norm(b, args);
     }
     norm_with(b, args, args.float("ord")?)
+}
+
+/// Over two dimensions: of all elements, or the largest or smallest sum of a row or a column. Those by singular values are torch's.
+fn matrix_norm(b: &mut Builder, args: &mut Bound) -> OpResult<Value> {
+    let x = real(b, args, "input")?;
+    let x = args.opt_dtype("dtype")?.map_or(x, |dtype| b.cast(x, dtype));
+    let rank = b.rank(x);
+    let given = if args.has("dim") { args.const_ints("dim")? } else { vec![-2, -1] };
+    if given.len() != 2 || rank < 2 || !b.dtype(x).is_float() || b.dtype(x) != b.dtype(x).compute() {
+        return Err(OpError::unsupported("the norm of such matrices"));
+    }
+    let dims = wrap_dims(&given, rank)?;
+    let value = match args.value("ord") {
+        ValueOf::Str(name) if name == "fro" => norm_over(b, x, 2.0, &dims)?,
+        ValueOf::Str(name) => return Err(OpError::unsupported(format!("norm '{name}'"))),
+        _ => norm_by_sums(b, x, args.float("ord")?, [dims[0], dims[1]])?,
+    };
+    Ok(drop_dims(b, value, &dims, args.boolean("keepdim")?)?.into())
+}
+
+/// The largest (or smallest, if `p` is negative) sum of a column; with infinite `p` of a row.
+fn norm_by_sums(b: &mut Builder, x: NodeId, p: f64, [row, column]: [usize; 2]) -> OpResult<NodeId> {
+    let (summed, left) = if p.is_infinite() { (column, row) } else { (row, column) };
+    if !(p.abs() == 1.0 || p.is_infinite()) || b.shape(x)[left].is_zero() {
+        return Err(OpError::unsupported("a norm by singular values, or of nothing"));
+    }
+    let sizes = b.unary(PointOp::Abs, x)?;
+    let sums = sum_over(b, sizes, &[summed])?;
+    b.reduce(if p > 0.0 { ReduceOp::Max } else { ReduceOp::Min }, sums, &[left])
 }
 
 fn dist(b: &mut Builder, args: &mut Bound) -> OpResult<Value> {

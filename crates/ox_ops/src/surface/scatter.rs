@@ -41,8 +41,29 @@ pub const ROWS: &[Surface] = &[
         let seen = b.diagonal(x, a.const_int("offset")?, dim1, dim2)?;
         into_view(b, x, seen, a.tensor("src")?)
     }),
+    fresh(&["masked_scatter"], "input, mask, source", masked_scatter),
     fresh(&["fill_diagonal"], "input, value, wrap=False", fill_diagonal),
 ];
+
+/// The elements of `source`, in its order, where the mask holds: each takes the one that its count of such places leads to.
+fn masked_scatter(b: &mut Builder, a: &mut Bound) -> OpResult<Value> {
+    let (x, mask, source) = (a.tensor("input")?, a.tensor("mask")?, a.tensor("source")?);
+    let count = b.ty(source).numel();
+    if b.dtype(mask) != DType::Bool || b.dtype(source) != b.dtype(x) || count.bounds().0 < 1 {
+        return Err(OpError::unsupported("masked_scatter of such tensors"));
+    }
+    let pair = b.broadcast(&[x, mask])?;
+    let (shape, all) = (b.shape(pair[0]), b.ty(pair[0]).numel());
+    let flat = b.reshape(pair[1], &[all])?;
+    let ones = b.cast(flat, DType::I64);
+    let counted = b.scan(ReduceOp::Sum, ones, 0)?;
+    let place = b.binary(PointOp::Sub, counted, 1i64)?;
+    let place = b.choose(flat, place, 0i64)?;
+    let line = b.reshape(source, &[count])?;
+    let taken = b.index(line, &[place], &[0], 0, Bounds::RuntimeError)?;
+    let taken = b.reshape(taken, &shape)?;
+    Ok(b.choose(pair[1], taken, pair[0])?.into())
+}
 
 /// `x` with `src` in place of its view `seen`.
 fn into_view(b: &mut Builder, x: NodeId, seen: NodeId, src: NodeId) -> OpResult<Value> {
