@@ -133,3 +133,16 @@ fn linear_factors() {
     assert_eq!((&Sym::var(&i) * &Sym::var(&i)).coeff(&i), None);
     assert_eq!(s.coeff(&i), Some(Sym::ZERO));
 }
+
+/// An image that is halved twice has strides `max(1, s // 4)`, where no size is taken for 1: from 1 on, by 4, it is no 1, 2 or 3.
+#[test]
+fn bounds_of_multiples_are_multiples() {
+    let by4 = Var::size(0, 1, 1023, 4);
+    assert_eq!((by4.lo(), by4.hi()), (4, 1020));
+    let quarter = Sym::var(&by4).div(&int(4));
+    assert_eq!(quarter.greater(&int(1)), quarter);
+    let any = Var::size(1, i64::MIN, i64::MAX, 4);
+    assert_eq!((any.lo(), any.hi()), (i64::MIN, i64::MAX));
+    assert_eq!((Var::size(2, -5, -1, 3).lo(), Var::size(2, -5, -1, 3).hi()), (-3, -3));
+    assert_eq!(Var::size(3, 0, 0, 8).hi(), 0);
+}

@@ -15,7 +15,7 @@ fn round_trip(text: &str) -> Graph {
 #[test]
 fn graph_with_sizes_strides_and_locations() {
     let graph = round_trip(
-        r#"sizes s0 in 2..1024 by 8, s1 in 0..
+        r#"sizes s0 in 8..1024 by 8, s1 in 0..
 graph(%0: f32[s0, 64] "x", %1: f32[64] "weight" frozen, %2: bf16[s1, s0]@cuda1 strides [1, s1] "a \"b\"") {
   %3 = reshape(%1) : f32[1, 64]  # model.py:11
   %4 = expand(%3) : f32[s0, 64]  # model.py:11

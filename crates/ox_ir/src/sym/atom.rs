@@ -29,8 +29,10 @@ struct VarData {
 }
 
 impl Var {
-    /// A size in `lo..=hi` that is a multiple of `divisor`.
+    /// A size in `lo..=hi` that is a multiple of `divisor`. Its bounds are multiples, too: from 1 on, by 4, means from 4 on, and a quarter
+    /// of that is at least 1.
     pub fn size(id: u32, lo: i64, hi: i64, divisor: i64) -> Var {
+        let (lo, hi) = (first_multiple(lo, divisor), last_multiple(hi, divisor));
         Var(Arc::new(VarData { kind: VarKind::Size, id, lo, hi, divisor, extent: None }))
     }
 
@@ -95,6 +97,16 @@ impl Hash for Var {
     fn hash<H: Hasher>(&self, state: &mut H) {
         self.key().hash(state)
     }
+}
+
+/// From `lo` on; i64::MIN stands for "not known".
+fn first_multiple(lo: i64, of: i64) -> i64 {
+    if of > 1 && lo != i64::MIN { lo.saturating_add(lo.saturating_neg().rem_euclid(of)) } else { lo }
+}
+
+/// Up to `hi`; i64::MAX stands for "not known".
+fn last_multiple(hi: i64, of: i64) -> i64 {
+    if of > 1 && hi != i64::MAX { hi.saturating_sub(hi.rem_euclid(of)) } else { hi }
 }
 
 #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
