@@ -1,0 +1,204 @@
+"""Sizes that vary, in what a program builds of them and asks of them."""
+
+import collections
+import enum
+
+import oxytorch
+import pytest
+import torch
+import torch.nn as nn
+from compare import assert_same
+from dynamic import check, rand
+
+
+# Sizes in what the program builds.
+
+
+Pair = collections.namedtuple("Pair", "rows columns")
+
+
+class Zeros(nn.Module):
+    def forward(self, x, rows=None):
+        return x.new_zeros(rows, 2)
+
+
+ZEROS = Zeros()
+
+
+def in_a_closure(x):
+    rows, columns = x.shape
+    flat = lambda y: y.reshape(rows * columns)
+    return flat(x), sum(y.reshape(columns, rows).sum(1) for y in (x, x + 1))
+
+
+def in_a_changed_closure(x):
+    rows = x.shape[0]
+    make = lambda: x.new_zeros(rows)
+    before = make()
+    rows = 4
+    return before, make(), rows
+
+
+def in_a_cell_that_is_read(x):
+    rows = x.shape[0]
+    inner = lambda: rows
+    return x * inner.__closure__[0].cell_contents, inner()
+
+
+def in_a_named_tuple(x):
+    pair = Pair(x.shape[0], x.shape[1] + 1)
+    return x.reshape(-1, pair.rows) * pair.columns, pair, pair[0], tuple(pair)
+
+
+def in_a_list(x):
+    sizes = [None, 7]
+    sizes[0] = x.size(0)
+    sizes.append(2)
+    sizes[-1] = x.size(1)
+    return x.new_zeros(sizes), sizes, len(sizes)
+
+
+def in_a_dict(x):
+    sizes = {}
+    sizes["n"] = x.shape[0]
+    return x.new_zeros(size=(sizes["n"], 2)), sizes
+
+
+def in_keywords_of_a_module(x):
+    return ZEROS(x, rows=x.shape[0])
+
+
+def divided_by_a_number_of_an_object(x):
+    return x.shape[0] // ZEROS.step, x.shape[1] % ZEROS.step, x + x.shape[1] * ZEROS.step
+
+
+ZEROS.step = 2
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        in_a_closure,
+        in_a_changed_closure,
+        in_a_cell_that_is_read,
+        in_a_named_tuple,
+        in_a_list,
+        in_a_dict,
+        in_keywords_of_a_module,
+        divided_by_a_number_of_an_object,
+    ],
+)
+def test_sizes_stay_sizes(function):
+    check(function, [(rand(n, m),) for n, m in ((4, 6), (5, 3), (4, 9), (9, 4), (4, 4))])
+
+
+def test_what_replaces_a_size_is_no_size():
+    def f(x):
+        rows, sizes, table = x.shape[0], [x.shape[0], 1], {"n": x.shape[0]}
+        show = lambda: rows
+        rows, sizes[0], table["n"] = 4, 4, 4
+        return show(), sizes, table, x * 2
+
+    check(f, [(rand(4, 2),), (rand(6, 2),), (rand(4, 3),)])
+
+
+class Word(str, enum.Enum):
+    A = "a"
+
+
+def keys_that_are_equal(x):
+    n = x.shape[0]
+    pairs = {}
+    for i in range(2):
+        pairs[(i, i + 1)] = n + i
+    numbers, words = {1: n}, {"a": n}
+    before = numbers[1.0], words[Word.A]
+    numbers[True] = n * 2
+    words[Word.A] = n + 5
+    gone = {1: n}
+    del gone[True]
+    gone[1.0] = 5
+    return [pairs[(i, i + 1)] for i in range(2)], before, numbers, words, words["a"], gone, gone[1]
+
+
+def test_sizes_under_keys_that_are_equal_but_others():
+    calls = [(rand(n),) for n in (4, 5, 9, 2)]
+    captured = oxytorch._oxytorch.capture(keys_that_are_equal, dynamic=True)
+    for args in calls:
+        assert captured(*args) == keys_that_are_equal(*args)
+
+
+# Questions about sizes.
+
+
+def masked(x, mask):
+    """As models ask whether attention is causal."""
+    causal = x.shape[0] > 1 and mask is None and True
+    return (x.sum(0) if causal else x.mean(0)), causal
+
+
+def otherwise(x, flag):
+    same = x.shape[0] == 1 or flag is True
+    return x * 2 if same else x + 1, same
+
+
+def nested(x, mask):
+    if x.shape[0] > 1 and mask is None:
+        return x.sum(0)
+    return x.mean(0)
+
+
+@pytest.mark.parametrize("function, flag", [(masked, 0), (otherwise, True), (nested, 0)])
+def test_a_question_that_makes_no_difference(function, flag):
+    check(function, [(rand(n, 3), flag) for n in (5, 1, 4, 1)])
+
+
+@pytest.mark.parametrize("function, flag", [(masked, None), (otherwise, False), (nested, None)])
+def test_a_question_that_makes_a_difference(function, flag):
+    check(function, [(rand(n, 3), flag) for n in (5, 1, 4, 1)], compiles=2)
+
+
+def test_an_expansion_that_one_needs_not():
+    def f(x, rows):
+        count = x.shape[0]
+        if count != rows.shape[0]:
+            rows = rows.expand(count, -1)
+        return x + rows.cumsum(0)
+
+    check(f, [(rand(n, 3), rand(1, 3)) for n in (5, 1, 4, 1)])
+
+    def other(x, rows):
+        count = x.shape[0]
+        if count != rows.shape[0]:
+            rows = rows.expand(count, 3)
+            x = x + 1
+        return x + rows
+
+    check(other, [(rand(n, 3), rand(1, 3)) for n in (5, 1, 4, 1)], compiles=2)
+
+
+def test_a_question_before_a_break():
+    def f(x, y):
+        return 1 if x.shape[0] > 2 and y.sum() > 0 else 2
+
+    captured = oxytorch._oxytorch.capture(f, dynamic=True)
+    for n, sign in ((4, 1), (2, 1), (4, -1), (2, -1), (5, 1)):
+        x, y = rand(n, 3), torch.full((2,), float(sign))
+        assert captured(x, y) == f(x, y)
+
+
+def expands_unless_one(x, n):
+    y = x
+    if n.shape[0] != 1:
+        y = x.expand(n.shape[0], -1)
+    return y
+
+
+def test_an_expansion_that_is_seen_is_no_other_tensor():
+    captured = oxytorch._oxytorch.capture(expands_unless_one, dynamic=True)
+    asks = oxytorch._oxytorch.capture(lambda x, n: (expands_unless_one(x, n) is x, x + 1), dynamic=True)
+    x = torch.zeros(1, 3)
+    for n in (4, 1, 7, 1):
+        got = captured(x, rand(n))
+        assert_same(got, expands_unless_one(x, rand(n)))
+        assert (got is x) == (n == 1) == asks(x, rand(n))[0]
