@@ -36,6 +36,10 @@ def inject_fault(stage: str | None = None) -> None:
     """For tests: from now on this stage of the compiler panics; None ends that."""
 
 def last_compile() -> CompileReport | None: ...
+def background_variants() -> tuple[int, int]:
+    """Waits for the kernels that are compiled in the background for sizes that recur; then how many lists of sizes have some, and how many
+    kernels, in this process."""
+
 def idle_arena_bytes() -> int:
     """The bytes that this process keeps for intermediates between calls of compiled functions."""
 

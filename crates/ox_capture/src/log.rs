@@ -1,4 +1,4 @@
-//! `OXYTORCH_LOGS=graph_breaks,recompiles,guards,graph,kernels,races,cudagraphs`: one line on stderr for each thing as it happens. `TORCH_LOGS="+oxytorch"` is all.
+//! `OXYTORCH_LOGS=graph_breaks,recompiles,guards,graph,kernels,races,cudagraphs,variants`: one line on stderr for each thing as it happens. `TORCH_LOGS="+oxytorch"` is all.
 
 use crate::obj::Obj;
 use crate::types::types;
@@ -14,9 +14,10 @@ pub enum Topic {
     Kernels,
     Races,
     CudaGraphs,
+    Variants,
 }
 
-const TOPICS: [(Topic, &str); 7] = [
+const TOPICS: [(Topic, &str); 8] = [
     (Topic::GraphBreaks, "graph_breaks"),
     (Topic::Recompiles, "recompiles"),
     (Topic::Guards, "guards"),
@@ -24,6 +25,7 @@ const TOPICS: [(Topic, &str); 7] = [
     (Topic::Kernels, "kernels"),
     (Topic::Races, "races"),
     (Topic::CudaGraphs, "cudagraphs"),
+    (Topic::Variants, "variants"),
 ];
 
 fn wanted() -> &'static [Topic] {

@@ -34,23 +34,38 @@ pub struct LoadedKernel {
 #[derive(Clone, Debug)]
 pub struct Backend {
     host: Host,
+    sums: Sums,
+}
+
+/// In which order a sum is added up whose length is known.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Sums {
+    /// The fastest.
+    Best,
+    /// That of code for any length, so that both give the same bits.
+    OfAnyLength,
 }
 
 impl Backend {
     pub fn new() -> Result<Backend, CodegenError> {
-        Ok(Backend { host: Host::detect()? })
+        Ok(Backend { host: Host::detect()?, sums: Sums::Best })
     }
 
     /// For another CPU of this architecture, by LLVM's names: `("haswell", "+avx2,+fma,+f16c")`. The code must not be run where these
     /// features are missing.
     pub fn for_cpu(cpu: &str, features: &str) -> Result<Backend, CodegenError> {
-        Ok(Backend { host: Host::named(cpu, features)? })
+        Ok(Backend { host: Host::named(cpu, features)?, sums: Sums::Best })
     }
 
     /// For another architecture, to look at the code or carry it there: `("aarch64-unknown-linux-gnu", "neoverse-n1", "+neon")`.
     #[cfg(feature = "foreign")]
     pub fn for_target(triple: &str, cpu: &str, features: &str) -> Result<Backend, CodegenError> {
-        Ok(Backend { host: Host::foreign(triple, cpu, features)? })
+        Ok(Backend { host: Host::foreign(triple, cpu, features)?, sums: Sums::Best })
+    }
+
+    /// For kernels at some of their sizes (`Kernel::at`), which take the place of the general one: the same results, bit for bit.
+    pub fn for_known_sizes(&self) -> Backend {
+        Backend { sums: Sums::OfAnyLength, ..self.clone() }
     }
 
     /// What the generated code depends on besides the kernel: part of every cache key.
@@ -67,6 +82,11 @@ impl Backend {
         tidy::give_back();
         let loaded = loaded?;
         Ok(places.into_iter().map(|n| loaded[n].clone()).collect())
+    }
+
+    /// One kernel, on this thread. What the compile leaves behind is not given back.
+    pub fn compile_one(&self, kernel: &Kernel) -> Result<LoadedKernel, CodegenError> {
+        self.compile_guarded(kernel)
     }
 
     /// A panic belongs to the compile, not to the thread that it happens on.
@@ -116,7 +136,7 @@ impl Backend {
         let module = context.create_module("kernel");
         module.set_triple(&machine.get_triple());
         module.set_data_layout(&machine.get_target_data().get_data_layout());
-        emit::emit(context, &module, SYMBOL, kernel, &self.host)?;
+        emit::emit(context, &module, SYMBOL, kernel, &self.host, self.sums)?;
         if cfg!(debug_assertions) {
             module.verify().map_err(|e| llvm(format!("{e}\n{}", module.print_to_string())))?;
         }

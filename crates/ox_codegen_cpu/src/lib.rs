@@ -14,9 +14,8 @@ mod ir;
 mod load;
 mod math;
 mod targets;
-mod tidy;
+pub mod tidy;
 
 pub use backend::{Backend, LoadedKernel};
 pub use error::CodegenError;
 pub use load::{SYMBOL, image_at};
-pub use tidy::forget_code;

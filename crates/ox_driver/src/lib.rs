@@ -6,6 +6,7 @@
 //! - `training`: Graph in, two Programs out: forward and backward.
 //! - `program`: what is called.
 //! - `race`: whether eager is faster, by the first calls.
+//! - `variants`: kernels for sizes that recur.
 //! - `cache`: compiled kernels, shared by all graphs of the process.
 //! - `gpu`: the same for kernels of GPUs.
 //! - `dump`: every program of every stage as text, for people.
@@ -20,11 +21,12 @@ mod race;
 mod report;
 pub mod settings;
 mod training;
+mod variants;
 
 pub use dump::write_bug;
 pub use options::{Mode, OptionValue, Options, OptionsError, nearest};
 pub use ox_autodiff::{Joint, Source, Undifferentiable, Wanted, gradient_graph};
-pub use ox_codegen_cpu::forget_code;
+pub use ox_codegen_cpu::tidy::forget_code;
 pub use ox_ir::failure::{Panic, guarded};
 pub use ox_ops::derive::FusedAttention;
 pub use pipeline::{CompileError, Compiled, compile};

@@ -92,6 +92,8 @@ pub struct Options {
     pub compile_threads: usize,
     /// The first calls are timed beside eager's. The setting of that name, for one function.
     pub race_eager: bool,
+    /// Sizes that recur get kernels of their own, compiled in the background. The setting of that name, for one function.
+    pub background_variants: bool,
     /// Every program of every stage is written here as text.
     pub debug_dir: Option<PathBuf>,
     /// Kernels may write the new value of an input into the input itself. Not for users to say: whoever calls what is compiled then
@@ -119,6 +121,7 @@ impl Default for Options {
             fallback_random: false,
             compile_threads: 0,
             race_eager: Setting::find("race_eager").is_some_and(|setting| setting.get() != 0),
+            background_variants: Setting::find("background_variants").is_some_and(|setting| setting.get() != 0),
             overwrite_inputs: false,
             given: Vec::new(),
             weights: Vec::new(),
@@ -131,8 +134,9 @@ impl Default for Options {
 }
 
 impl Options {
-    pub const NAMES: [&'static str; 7] = [
+    pub const NAMES: [&'static str; 8] = [
         "activation_memory_budget",
+        "background_variants",
         "compile_threads",
         "debug_dir",
         "fallback_random",
@@ -161,6 +165,7 @@ impl Options {
             "fallback_random" => self.fallback_random = want_bool(name, value)?,
             "freezing" => self.freezing = want_bool(name, value)?,
             "compile_threads" => self.compile_threads = want_count(name, value)?,
+            "background_variants" => self.background_variants = want_bool(name, value)?,
             "race_eager" => self.race_eager = want_bool(name, value)?,
             "debug_dir" => self.debug_dir = Some(PathBuf::from(want_str(name, value)?)),
             _ => return Err(OptionsError::Name { name: name.to_string() }),

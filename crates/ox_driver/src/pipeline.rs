@@ -6,11 +6,12 @@ use crate::gpu;
 use crate::options::Options;
 use crate::program::{Prelude, Program};
 use crate::report::Report;
+use crate::variants::AtSizes;
 use ox_codegen_cpu::Backend;
 use ox_ir::failure::{Panic, fault, guarded};
 use ox_ir::{CodegenError, Device, Graph, Kernel, Plan};
 use ox_optimise::{FreeBias, OptimiseOptions, Optimised, PackWeights};
-use ox_runtime::{Executable, GraphSettings, HostCalls, Kernels, LoadedFn, Packable, RunError};
+use ox_runtime::{Executable, Foreground, GraphSettings, HostCalls, Kernels, LoadedFn, Packable, RunError};
 use ox_schedule::{ScheduleError, ScheduleOptions, Target};
 use std::sync::{Arc, OnceLock};
 
@@ -44,6 +45,7 @@ pub(crate) fn compile_into(
     host: Arc<dyn HostCalls>,
     dump: Dump,
 ) -> Result<Compiled, CompileError> {
+    let _waited_for = Foreground::enter();
     let mut report = Report { graph_nodes: graph.nodes.len(), ..Report::default() };
     dump.write("1-graph.txt", graph);
     let device = device_of(graph)?;
@@ -110,7 +112,8 @@ fn finish(
     if dump.is_on() {
         dump_kernels(dump, device, &plan.kernels, options.deterministic);
     }
-    report.time("load", || stage("load", || load(plan, kernels, host)))
+    let executable = report.time("load", || stage("load", || load(plan, kernels, host)))?;
+    Ok(if options.background_variants { executable.with_variants(Arc::new(AtSizes)) } else { executable })
 }
 
 /// One stage; a panic in it is its Bug.
@@ -158,7 +161,7 @@ fn schedule(graph: &Graph, device: Device, options: &Options) -> Result<Plan, Co
 }
 
 /// LLVM is set up once in a process.
-fn backend() -> Result<&'static Backend, CompileError> {
+pub(crate) fn backend() -> Result<&'static Backend, CompileError> {
     static BACKEND: OnceLock<Result<Backend, CodegenError>> = OnceLock::new();
     BACKEND.get_or_init(Backend::new).as_ref().map_err(|error| codegen_error(error.clone()))
 }

@@ -4,6 +4,7 @@
 
 pub mod abi;
 pub mod arena;
+mod bind;
 mod codegen_error;
 pub mod dtype;
 pub mod failure;

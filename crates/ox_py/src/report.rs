@@ -77,6 +77,14 @@ fn to_dict<'py>(py: Python<'py>, last: &LastCompile) -> PyResult<Bound<'py, PyDi
     Ok(out)
 }
 
+/// Waits for the kernels that are compiled in the background for sizes that recur; then how many lists of sizes have some, and how many kernels.
+#[pyfunction]
+pub fn background_variants(py: Python<'_>) -> (usize, usize) {
+    py.detach(ox_runtime::wait_for_variants);
+    let counts = ox_runtime::variant_counts();
+    (counts.variants, counts.kernels)
+}
+
 /// The bytes that this process keeps for intermediates between calls of compiled functions.
 #[pyfunction]
 pub fn idle_arena_bytes() -> usize {

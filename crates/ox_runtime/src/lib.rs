@@ -5,6 +5,7 @@
 //! - `exec`: an `Executable` is a Plan with its compiled kernels; it may be run from many threads at once.
 //! - `cuda`: kernels on NVIDIA GPUs, through the driver.
 //! - `graphs`: runs on a GPU that are recorded and launched again as a whole.
+//! - `variants`: kernels for sizes that recur, compiled in the background.
 //! - `calls`: the steps that torch's library does: matrix products, convolutions, attention, any operator.
 
 pub mod abi;
@@ -14,6 +15,7 @@ mod error;
 mod exec;
 mod graphs;
 mod tensor;
+mod variants;
 
 pub use calls::library::{HostCalls, NoHost};
 pub use calls::pack::{Packable, packable};
@@ -24,3 +26,4 @@ pub use exec::known::Known;
 pub use exec::{Executable, Input, Kernels, LoadedFn, free_idle_arenas, idle_arena_bytes};
 pub use graphs::{Capture, Captured, GraphSettings, GraphStatus};
 pub use tensor::{Tensor, TensorRef};
+pub use variants::{Foreground, Specialise, VariantCounts, counts as variant_counts, on_variant, wait as wait_for_variants};

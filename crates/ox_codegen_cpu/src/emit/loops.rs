@@ -72,7 +72,7 @@ impl<'a> Emitter<'a> {
     fn innermost(&mut self, pass: &'a Pass, slots: &Slots, axis: &'a Axis, vector: bool) -> Result<(), CodegenError> {
         let step = if vector { self.width as i64 } else { 1 };
         let count = axis.extent.as_const();
-        let unroll = width::unroll(self.kernel, pass, count.map(|n| n / step));
+        let unroll = width::unroll(self.kernel, pass, count.map(|n| n / step), self.order);
         let extent = self.sym(&axis.extent, At::Base, Elem::I64)?;
         let steps = Steps { axis, step, unroll, extent, count };
         let lanes = if vector { self.width } else { self.lanes() };

@@ -18,6 +18,7 @@ mod stream;
 mod width;
 
 use crate::CodegenError;
+use crate::backend::Sums;
 use crate::host::Host;
 use crate::ir::{Access, Elem, Ir, Scopes, V};
 use inkwell::context::Context;
@@ -34,10 +35,17 @@ const MOST_SCRATCH_BYTES: i64 = 2 << 20;
 const SCRATCH_ALIGN: u32 = 64;
 
 /// Writes `kernel` as the function `symbol` into `module`.
-pub fn emit(context: &Context, module: &Module<'_>, symbol: &str, kernel: &Kernel, host: &Host) -> Result<(), CodegenError> {
+pub fn emit(
+    context: &Context,
+    module: &Module<'_>,
+    symbol: &str,
+    kernel: &Kernel,
+    host: &Host,
+    sums: Sums,
+) -> Result<(), CodegenError> {
     // SAFETY: `ir` is dropped at the end of this function, before context and module.
     let ir = unsafe { Ir::new(context, module, symbol, host) };
-    let mut emitter = Emitter::new(&ir, kernel, host)?;
+    let mut emitter = Emitter::new(&ir, kernel, host, sums)?;
     emitter.kernel_body()?;
     if emitter.streamed {
         // Streaming stores are not ordered by what the threads synchronise with afterwards.
@@ -79,6 +87,7 @@ struct Emitter<'a> {
     ir: &'a Ir,
     kernel: &'a Kernel,
     host: &'a Host,
+    order: Sums,
     width: u32,
     error: V<'a>,
     buffers: Vec<Buffer<'a>>,
@@ -94,12 +103,13 @@ struct Emitter<'a> {
 }
 
 impl<'a> Emitter<'a> {
-    fn new(ir: &'a Ir, kernel: &'a Kernel, host: &'a Host) -> Result<Emitter<'a>, CodegenError> {
+    fn new(ir: &'a Ir, kernel: &'a Kernel, host: &'a Host, order: Sums) -> Result<Emitter<'a>, CodegenError> {
         let params = ir.params();
         let mut emitter = Emitter {
             ir,
             kernel,
             host,
+            order,
             width: width::pick(kernel, host),
             error: params.error,
             buffers: Vec::new(),

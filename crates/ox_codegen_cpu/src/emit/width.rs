@@ -1,5 +1,6 @@
 //! How many lanes a kernel's vectors have, and how far its reductions are unrolled.
 
+use crate::backend::Sums;
 use crate::host::Host;
 use ox_ir::PointOp;
 use ox_ir::kernel::{Inst, Kernel, Lanes, Pass};
@@ -18,7 +19,7 @@ pub fn pick(kernel: &Kernel, host: &Host) -> u32 {
 
 /// How many copies of a reduction's body run with accumulators of their own. The more work a copy has, the fewer are needed
 /// to hide the latency of the additions.
-pub fn unroll(kernel: &Kernel, pass: &Pass, steps: Option<i64>) -> i64 {
+pub fn unroll(kernel: &Kernel, pass: &Pass, steps: Option<i64>, order: Sums) -> i64 {
     let inst = |val: &ox_ir::kernel::Val| &kernel.inst(*val).inst;
     let reduces = pass.body.iter().any(|v| matches!(inst(v), Inst::Reduce { .. } | Inst::ReduceArg { .. }));
     let ordered = pass.body.iter().any(|v| matches!(inst(v), Inst::Scan { .. }));
@@ -32,8 +33,9 @@ pub fn unroll(kernel: &Kernel, pass: &Pass, steps: Option<i64>) -> i64 {
         _ => 1,
     };
     match steps {
+        // As many copies as steps: one behind the other, as the last steps of any length are.
         Some(n) if n <= most => n.max(1),
-        Some(n) if most == 4 && n % 4 != 0 && n % 2 == 0 && n < 16 => 2,
+        Some(n) if order == Sums::Best && most == 4 && n % 4 != 0 && n % 2 == 0 && n < 16 => 2,
         _ => most,
     }
 }

@@ -161,6 +161,10 @@ impl Batch {
         self.launches.first().map(|launch| &*launch.range)
     }
 
+    pub fn launches(&self) -> &[Launch] {
+        &self.launches
+    }
+
     pub fn len(&self) -> usize {
         self.launches.len()
     }
@@ -203,7 +207,7 @@ impl Task<'_> {
             let launch = &self.batch.launches[piece.launch];
             let buffers = &self.buffers[self.starts[piece.launch]..];
             // SAFETY: the kernel was compiled for these parameters; the pieces cover its points, each once.
-            unsafe { (launch.function)(buffers.as_ptr(), launch.sizes.as_ptr(), piece.begin, piece.end, &mut error) };
+            unsafe { (launch.function())(buffers.as_ptr(), launch.sizes.as_ptr(), piece.begin, piece.end, &mut error) };
         }
     }
 }

@@ -4,6 +4,7 @@ use super::frame::Run;
 use super::prepare::{Home, Preparing};
 use super::range::range_name;
 use crate::error::RunError;
+use crate::variants::Place;
 use ox_ir::PointOp;
 use ox_ir::abi::{KernelError, KernelFn};
 use ox_ir::graph::Combine;
@@ -22,7 +23,11 @@ pub struct Launch {
     pub(super) number: usize,
     /// What profilers show.
     pub(super) range: CString,
-    pub(super) function: KernelFn,
+    function: KernelFn,
+    /// The same for these sizes, from some run on.
+    special: Option<Place>,
+    /// Its number in the Plan.
+    pub(super) kernel: usize,
     pub(super) bufs: SmallVec<[u32; 8]>,
     /// Which of them it writes.
     pub(super) written: SmallVec<[bool; 8]>,
@@ -43,13 +48,14 @@ pub struct Launch {
 impl Launch {
     pub fn prepare(
         p: &mut Preparing<'_>,
-        kernel: &Kernel,
+        at: usize,
         function: KernelFn,
         bufs: &[BufId],
         checks: u32,
     ) -> Result<Launch, RunError> {
         let number = p.next_launch();
         let p = &*p;
+        let kernel = &p.plan.kernels[at];
         let params = kernel.bufs.iter().filter(|b| !matches!(b.role, BufRole::Scratch(_)));
         let written: SmallVec<[bool; 8]> = params.clone().map(|b| b.role != BufRole::In).collect();
         let is_input = |b: &BufId| p.buffers.get(b.index()).is_some_and(|b| matches!(b.home, Home::Input(_)));
@@ -66,6 +72,8 @@ impl Launch {
             number,
             range: range_name(kernel),
             function,
+            special: p.place(at),
+            kernel: at,
             bufs: bufs.iter().map(|b| b.0).collect(),
             writes_input: bufs.iter().zip(&written).any(|(buf, written)| *written && is_input(buf)),
             written,
@@ -77,6 +85,12 @@ impl Launch {
             first_check: checks as i64,
             checked: kernel.insts.iter().any(|i| matches!(i.inst, Inst::CheckIndex { .. } | Inst::CheckNonZero { .. })),
         })
+    }
+
+    /// What is called: both compute the same.
+    #[inline]
+    pub(super) fn function(&self) -> KernelFn {
+        self.special.as_ref().and_then(|place| place.get()).map_or(self.function, |special| special.function)
     }
 
     pub fn run(&self, run: &mut Run<'_>) -> Result<(), RunError> {
@@ -128,7 +142,7 @@ impl Task<'_> {
     /// SAFETY: `begin..end` must lie in the kernel's points.
     unsafe fn call(&self, begin: i64, end: i64) {
         // SAFETY: the kernel was compiled for these parameters; `prepare` has checked their types.
-        unsafe { (self.launch.function)(self.buffers.as_ptr(), self.launch.sizes.as_ptr(), begin, end, self.error) }
+        unsafe { (self.launch.function())(self.buffers.as_ptr(), self.launch.sizes.as_ptr(), begin, end, self.error) }
     }
 }
 

@@ -23,6 +23,7 @@ use crate::cuda::{CudaGuard, GpuFunction, cuda, driver};
 use crate::error::{Exception, RunError};
 use crate::graphs::{GraphSettings, GraphStatus, Graphs};
 use crate::tensor::{Tensor, TensorRef};
+use crate::variants::{Specialise, Variants};
 pub(crate) use arena::Arena;
 use arena::Pool;
 pub use arena::{free_idle_arenas, idle_arena_bytes};
@@ -71,7 +72,7 @@ type ForSizes = (Box<[i64]>, Arc<Prepared>);
 
 pub struct Executable {
     pub(crate) abi: &'static Abi,
-    plan: Plan,
+    plan: Arc<Plan>,
     kernels: Kernels,
     device: Device,
     pub(crate) host: Arc<dyn HostCalls>,
@@ -82,6 +83,8 @@ pub struct Executable {
     profile: Option<Profile>,
     /// If calls are recorded: those that are not bound.
     graphs: Option<Graphs>,
+    /// If sizes that recur get kernels of their own.
+    variants: Option<Variants>,
 }
 
 const fn is_shared_by_threads<T: Send + Sync>() {}
@@ -93,7 +96,7 @@ impl Executable {
         let device = plan.buffers.first().map_or(Device::Cpu, |buffer| buffer.device);
         let executable = Executable {
             abi: abi()?,
-            plan,
+            plan: Arc::new(plan),
             kernels: kernels.into(),
             device,
             host,
@@ -102,6 +105,7 @@ impl Executable {
             runs: AtomicU32::new(0),
             profile: Profile::wanted(),
             graphs: None,
+            variants: None,
         };
         if executable.plan.sizes.is_empty() {
             executable.prepared(&[])?;
@@ -114,6 +118,13 @@ impl Executable {
         let is_possible = matches!(self.device, Device::Cuda(_)) || settings.emulated && self.device == Device::Cpu;
         let never = self.known(&[]).and_then(|prepared| prepared.graphable.never.clone());
         self.graphs = (is_possible && self.profile.is_none()).then(|| Graphs::new(settings, never.as_deref()));
+        self
+    }
+
+    /// Sizes that recur get kernels of their own, if there are sizes, on a CPU.
+    pub fn with_variants(mut self, compiler: Arc<dyn Specialise>) -> Executable {
+        let is_possible = self.device == Device::Cpu && !self.plan.sizes.is_empty();
+        self.variants = is_possible.then(|| Variants::new(compiler));
         self
     }
 
@@ -141,6 +152,11 @@ impl Executable {
         known: Option<&Known>,
         held: Vec<Option<Tensor>>,
     ) -> Result<Vec<Tensor>, RunError> {
+        if let Some(variants) = &self.variants
+            && prepared.recurring.count()
+        {
+            variants.ask(&self.plan, sizes, &prepared.recurring, &prepared.work(self.plan.kernels.len()));
+        }
         let inference = self.abi.in_inference_mode();
         let (_guard, stream) = self.enter_device()?;
         let job = Job { executable: self, prepared, inputs, sizes, known, device: self.device, stream, inference };

@@ -11,6 +11,7 @@ use crate::calls::library::HostCalls;
 use crate::calls::{CallStep, InGraphs, fresh_result, prepare_call};
 use crate::cuda::GpuLaunch;
 use crate::error::RunError;
+use crate::variants::Recurring;
 use ox_ir::Device;
 use ox_ir::plan::{BufId, Place, Plan, PlanOutput, Step, View};
 use rustc_hash::FxHashMap;
@@ -114,6 +115,24 @@ pub struct Prepared {
     pub launches: usize,
     pub graphable: Graphable,
     pub frames: Idle,
+    pub recurring: Recurring,
+}
+
+impl Prepared {
+    /// What each kernel of the Plan does in one run, in units of work.
+    pub fn work(&self, kernels: usize) -> Vec<i64> {
+        let mut work = vec![0i64; kernels];
+        let launches = self.actions.iter().flat_map(|action| match action {
+            Action::Launch(launch) => std::slice::from_ref(launch),
+            Action::Batch(batch) => batch.launches(),
+            _ => &[],
+        });
+        for launch in launches {
+            let of_kernel = &mut work[launch.kernel];
+            *of_kernel = of_kernel.saturating_add(launch.points.saturating_mul(launch.cost));
+        }
+        work
+    }
 }
 
 /// Whether the actions can be recorded as a graph.
@@ -136,9 +155,15 @@ pub struct Preparing<'a> {
     windows: Vec<Window>,
     known: FxHashMap<Window, Operand>,
     launches: usize,
+    recurring: Recurring,
 }
 
 impl Preparing<'_> {
+    /// Where a launch finds a kernel for these sizes, if there are any.
+    pub fn place(&self, kernel: usize) -> Option<crate::variants::Place> {
+        self.recurring.place(kernel)
+    }
+
     pub fn next_launch(&mut self) -> usize {
         self.launches += 1;
         self.launches - 1
@@ -186,7 +211,17 @@ pub fn prepare(plan: &Plan, kernels: &Kernels, device: Device, env: Env<'_>, hos
     let mut buffers = prepare_buffers(plan, device, env)?;
     let planned = arena_bytes(plan, env, &buffers)?;
     let arena_bytes = pack(plan, &mut buffers, planned);
-    let mut p = Preparing { plan, env, device, host, buffers, windows: Vec::new(), known: FxHashMap::default(), launches: 0 };
+    let mut p = Preparing {
+        plan,
+        env,
+        device,
+        host,
+        buffers,
+        windows: Vec::new(),
+        known: FxHashMap::default(),
+        launches: 0,
+        recurring: Recurring::new(plan),
+    };
     let actions = prepare_actions(&mut p, kernels)?;
     let outputs = plan.outputs.iter().map(|o| prepare_output(&p, o)).collect::<Result<_, _>>()?;
     let write_backs = prepare_write_backs(&mut p)?;
@@ -205,6 +240,7 @@ pub fn prepare(plan: &Plan, kernels: &Kernels, device: Device, env: Env<'_>, hos
         launches: p.launches,
         graphable,
         frames: Idle::default(),
+        recurring: p.recurring,
     })
 }
 
@@ -329,8 +365,8 @@ fn prepare_step(p: &mut Preparing<'_>, step: &Step, kernels: &Kernels) -> Result
         Step::Launch { kernel, bufs, checks } => {
             let at = *kernel as usize;
             match (p.plan.kernels.get(at), kernels) {
-                (Some(kernel), Kernels::Cpu(loaded)) if at < loaded.len() => {
-                    Action::Launch(Launch::prepare(p, kernel, loaded[at].function, bufs, *checks)?)
+                (Some(_), Kernels::Cpu(loaded)) if at < loaded.len() => {
+                    Action::Launch(Launch::prepare(p, at, loaded[at].function, bufs, *checks)?)
                 }
                 (Some(kernel), Kernels::Gpu(loaded)) if at < loaded.len() => {
                     Action::GpuLaunch(GpuLaunch::prepare(p, kernel, &loaded[at], bufs, *checks)?)

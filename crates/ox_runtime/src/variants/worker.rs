@@ -1,0 +1,161 @@
+//! The thread that compiles variants: one at most, of the lowest priority, that waits while somebody else compiles, and is gone when
+//! there is nothing to do. It knows nothing of Python and holds nothing of a run but the places that it fills.
+
+use super::{Specialise, process};
+use crate::exec::LoadedFn;
+use ox_ir::failure::guarded;
+use ox_ir::{Plan, Var};
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
+use std::time::Duration;
+
+pub(super) struct Job {
+    pub plan: Arc<Plan>,
+    pub sizes: Box<[i64]>,
+    /// Kernels by number, and where they go: nowhere, if nobody has these sizes any more.
+    pub places: Vec<(usize, Weak<OnceLock<LoadedFn>>)>,
+    pub compiler: Arc<dyn Specialise>,
+}
+
+#[derive(Default)]
+struct Queue {
+    jobs: VecDeque<Job>,
+    running: bool,
+    counts: VariantCounts,
+}
+
+/// What the process has made so far.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct VariantCounts {
+    /// Lists of sizes that got kernels of their own.
+    pub variants: usize,
+    pub kernels: usize,
+}
+
+static QUEUE: Mutex<Queue> =
+    Mutex::new(Queue { jobs: VecDeque::new(), running: false, counts: VariantCounts { variants: 0, kernels: 0 } });
+static IDLE: Condvar = Condvar::new();
+/// The process ends.
+static ENDING: AtomicBool = AtomicBool::new(false);
+static FOREGROUND: AtomicUsize = AtomicUsize::new(0);
+static LISTENER: OnceLock<fn(&str)> = OnceLock::new();
+
+fn queue() -> MutexGuard<'static, Queue> {
+    QUEUE.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// While it lives somebody waits for a compile: the worker begins no other.
+pub struct Foreground(());
+
+impl Foreground {
+    pub fn enter() -> Foreground {
+        FOREGROUND.fetch_add(1, Ordering::AcqRel);
+        Foreground(())
+    }
+}
+
+impl Drop for Foreground {
+    fn drop(&mut self) {
+        FOREGROUND.fetch_sub(1, Ordering::AcqRel);
+    }
+}
+
+/// Who is told of each variant, from the worker's thread.
+pub fn on_variant(listener: fn(&str)) {
+    // The first one stays.
+    let _ = LISTENER.set(listener);
+}
+
+pub fn counts() -> VariantCounts {
+    queue().counts
+}
+
+/// Until all that was asked for is done.
+pub fn wait() {
+    if !process::is_child() {
+        drop(IDLE.wait_while(queue(), |queue| queue.running).unwrap_or_else(PoisonError::into_inner));
+    }
+}
+
+/// A child of `fork` has no worker, and the queue may be locked by a thread that it has not: it does without.
+pub(super) fn push(job: Job) {
+    if process::is_child() || ENDING.load(Ordering::Acquire) {
+        return;
+    }
+    process::prepare(end);
+    let mut queue = queue();
+    queue.jobs.push_back(job);
+    if !queue.running {
+        let spawned = std::thread::Builder::new().name("oxytorch variants".into()).spawn(work);
+        queue.running = spawned.is_ok();
+        if spawned.is_err() {
+            queue.jobs.clear();
+        }
+    }
+}
+
+/// At the end of the process LLVM's own data goes away: nobody may be compiling then.
+extern "C" fn end() {
+    if process::is_child() {
+        return;
+    }
+    ENDING.store(true, Ordering::Release);
+    const LONGEST: Duration = Duration::from_secs(10);
+    drop(IDLE.wait_timeout_while(queue(), LONGEST, |queue| queue.running));
+}
+
+fn work() {
+    process::lower_priority();
+    loop {
+        let job = {
+            let mut queue = queue();
+            let job = queue.jobs.pop_front().filter(|_| !ENDING.load(Ordering::Acquire));
+            if job.is_none() {
+                queue.running = false;
+                IDLE.notify_all();
+            }
+            job
+        };
+        let Some(job) = job else { return };
+        // A bug costs this variant: the general kernels go on.
+        let kernels = guarded(|| job.run()).unwrap_or(0);
+        let mut queue = queue();
+        queue.counts.variants += usize::from(kernels > 0);
+        queue.counts.kernels += kernels;
+    }
+}
+
+impl Job {
+    /// How many kernels were swapped in.
+    fn run(&self) -> usize {
+        let made = self.places.iter().filter(|(kernel, place)| self.make(*kernel, place)).count();
+        self.compiler.finish();
+        if let Some(tell) = LISTENER.get().filter(|_| made > 0) {
+            tell(&self.describe(made));
+        }
+        made
+    }
+
+    fn make(&self, kernel: usize, place: &Weak<OnceLock<LoadedFn>>) -> bool {
+        while FOREGROUND.load(Ordering::Acquire) > 0 && !ENDING.load(Ordering::Acquire) {
+            std::thread::sleep(Duration::from_millis(2));
+        }
+        if ENDING.load(Ordering::Acquire) || place.strong_count() == 0 {
+            return false;
+        }
+        let value = |var: &Var| self.plan.sizes.iter().position(|known| known == var).map(|n| self.sizes[n]);
+        let Some(bound) = self.plan.kernels[kernel].at(&value) else { return false };
+        let compiled = {
+            let _gate = process::Gate::enter();
+            self.compiler.compile(&bound)
+        };
+        compiled.zip(place.upgrade()).is_some_and(|(function, place)| place.set(function).is_ok())
+    }
+
+    fn describe(&self, made: usize) -> String {
+        let place = self.plan.locations.iter().find(|line| !line.is_empty()).map_or("", String::as_str);
+        let sizes: Vec<String> = self.plan.sizes.iter().zip(&self.sizes).map(|(var, size)| format!("{var} = {size}")).collect();
+        format!("{place}: {made} kernels for {}", sizes.join(", "))
+    }
+}
