@@ -4,10 +4,11 @@ use super::frame::Run;
 use super::layout::Layout;
 use super::pages::advise_tensor;
 use super::prepare::{Home, Output, Window};
+use crate::abi::Handle;
 use crate::calls::dispatch;
 use crate::error::RunError;
 use crate::tensor::{Tensor, TensorRef};
-use ox_ir::Device;
+use ox_ir::{DType, Device};
 
 impl Run<'_> {
     pub fn allocate(&mut self, buf: usize) -> Result<(), RunError> {
@@ -100,19 +101,25 @@ impl Run<'_> {
             sources.push(if write.early { Some(source.duplicate()?) } else { None });
         }
         self.spent |= !sources.is_empty();
-        let (mut targets, mut values) = (Vec::new(), Vec::new());
+        let mut copies: Vec<(DType, Handle, Handle)> = Vec::with_capacity(sources.len());
         for (write, early) in left().zip(&sources) {
-            targets.push(self.inputs.get(write.input).handle());
-            values.push(match early {
+            let value = match early {
                 Some(source) => source.as_ref().handle(),
                 None => self.operand(write.from)?,
+            };
+            let dtype = prepared.windows[write.from.0 as usize].layout.dtype;
+            copies.push((dtype, self.inputs.get(write.input).handle(), value));
+        }
+        // On a GPU a copy of its own for every small buffer would cost more than all of them together; torch does those of one type at once.
+        if self.device != Device::Cpu && copies.len() > 1 {
+            copies.sort_by_key(|(dtype, ..)| *dtype as usize);
+            return copies.chunk_by(|a, b| a.0 == b.0).try_for_each(|alike| {
+                let (targets, values): (Vec<Handle>, Vec<Handle>) =
+                    alike.iter().map(|(_, target, value)| (*target, *value)).unzip();
+                dispatch::copy_each(&targets, &values)
             });
         }
-        // On a GPU a copy of its own for every small buffer would cost more than all of them together.
-        if self.device != Device::Cpu && targets.len() > 1 {
-            return dispatch::copy_each(&targets, &values);
-        }
-        for (target, value) in targets.into_iter().zip(values) {
+        for (_, target, value) in copies {
             // SAFETY: the handles live in the frame, and in `sources`.
             unsafe { TensorRef::from_handle(target).copy_from(TensorRef::from_handle(value))? };
         }
