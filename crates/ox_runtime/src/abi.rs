@@ -383,7 +383,16 @@ pub(crate) fn open(path: &Path, flags: i32) -> Result<Library, libloading::Error
 
 /// The file with this end of a path that is mapped into the process.
 pub(crate) fn mapped(end: &str) -> Option<PathBuf> {
+    mapped_where(|path| path.ends_with(end))
+}
+
+/// The library of this name that is mapped into the process, whatever its version.
+pub(crate) fn mapped_library(name: &str) -> Option<PathBuf> {
+    mapped_where(|path| path.rsplit('/').next().is_some_and(|file| file.starts_with(name)))
+}
+
+fn mapped_where(is_it: impl Fn(&str) -> bool) -> Option<PathBuf> {
     let maps = std::fs::read_to_string("/proc/self/maps").ok()?;
-    let line = maps.lines().find(|line| line.ends_with(end))?;
-    Some(PathBuf::from(&line[line.find('/')?..]))
+    let path = maps.lines().filter_map(|line| Some(&line[line.find('/')?..])).find(|path| is_it(path))?;
+    Some(PathBuf::from(path))
 }

@@ -1,6 +1,7 @@
 //! A product in 16 bits whose rows do not begin at multiples of 16 bytes (a vocabulary of 50257) is computed by a GPU in small pieces. With a few
 //! columns of zeros in the weight, all rows are aligned; nobody looks at the columns that they give. To write them and to copy the weight costs
-//! less, if there are enough rows.
+//! less, if there are enough rows. A result of the graph has eager's rows: it would be there twice, and is left to the runtime, which copies it bit by
+//! bit.
 
 use crate::rewriter::{Fired, Rewriter};
 use ox_ir::graph::{Args, Graph, Node, NodeId, Op, Shape, SliceDim};
@@ -11,9 +12,31 @@ const STEP: i64 = 8;
 
 /// With fewer than `least` columns, or rows, it is not worth a copy of the weight.
 pub fn align_products(graph: Graph, least: i64) -> (Graph, Fired) {
-    Rewriter::new().rebuild_with("align-products", graph, |graph, node| {
-        align(graph, node, least).or_else(|| align_depth(graph, node, least)).or_else(|| align_rows(graph, node, least))
+    let returned = returned(&graph);
+    let mut place = 0;
+    Rewriter::new().rebuild(graph, |graph, node| {
+        place += 1;
+        let wide = if returned[place - 1] { None } else { align(graph, &node, least) };
+        let better = wide.or_else(|| align_depth(graph, &node, least)).or_else(|| align_rows(graph, &node, least));
+        match better {
+            Some(id) => graph.fire("align-products", id),
+            None => graph.emit(node),
+        }
     })
+}
+
+/// Which nodes are results of the graph, as they are or in other dimensions.
+fn returned(graph: &Graph) -> Vec<bool> {
+    let mut returned = vec![false; graph.nodes.len()];
+    for output in &graph.outputs {
+        let mut at = output.value;
+        returned[at.index()] = true;
+        while let Op::Reshape | Op::Detach = graph.node(at).op {
+            at = graph.node(at).args[0];
+            returned[at.index()] = true;
+        }
+    }
+    returned
 }
 
 /// Gradients are copied whole, not only a weight: so many times as many columns must be there.

@@ -1,5 +1,6 @@
 //! Matrix products, written straight into the planned buffer by torch's out-variants.
 
+use super::direct_matmul::{DirectProduct, Layouts};
 use super::post::PostStep;
 use super::{CallStep, arguments, single};
 use crate::abi::Handle;
@@ -37,6 +38,8 @@ struct Product {
     bias: Option<Operand>,
     add: Option<Operand>,
     batched: bool,
+    /// By the GPU's library itself, where it can be.
+    direct: Option<DirectProduct>,
 }
 
 struct MatmulStep {
@@ -69,7 +72,7 @@ pub fn prepare(p: &mut Preparing<'_>, attrs: Attrs<'_>, ins: &[View], outs: &[us
     if parts.out.layout.numel() > 0 {
         shape(parts, &mut products);
     }
-    let products = products.into_iter().map(|parts| product(p, parts)).collect();
+    let products = products.into_iter().map(|parts| product(p, &attrs, parts)).collect();
     let add_apart = dtype.size() < 4;
     Ok(Box::new(MatmulStep {
         products,
@@ -148,14 +151,24 @@ fn at_index(parts: &Parts, at: i64) -> Parts {
     Parts { a: one(&parts.a), b: one(&parts.b), out: one(&parts.out), bias: maybe(&parts.bias), add: maybe(&parts.add) }
 }
 
-fn product(p: &mut Preparing<'_>, parts: Parts) -> Product {
+fn product(p: &mut Preparing<'_>, attrs: &Attrs<'_>, parts: Parts) -> Product {
+    let bias = parts.bias.map(|w| if p.device == Device::Cpu { w } else { as_vector(w) });
+    let is_plain = parts.add.is_none() && *attrs.post == Post::None && (bias.is_none() || attrs.beta == 1.0);
+    let direct = match p.device {
+        Device::Cuda(_) if is_plain => {
+            let bias = bias.as_ref().map(|bias| &bias.layout);
+            DirectProduct::of(Layouts { a: &parts.a.layout, b: &parts.b.layout, out: &parts.out.layout, bias }, attrs.alpha)
+        }
+        _ => None,
+    };
     Product {
         batched: parts.out.layout.rank() == 3,
         a: p.operand(parts.a),
         b: p.operand(parts.b),
         out: p.operand(parts.out),
-        bias: parts.bias.map(|w| if p.device == Device::Cpu { w } else { as_vector(w) }).map(|w| p.operand(w)),
+        bias: bias.map(|w| p.operand(w)),
         add: parts.add.map(|w| p.operand(w)),
+        direct,
     }
 }
 
@@ -180,6 +193,11 @@ impl CallStep for MatmulStep {
 
 impl MatmulStep {
     fn run_one(&self, run: &mut Run<'_>, product: &Product) -> Result<(), RunError> {
+        if let Some(direct) = &product.direct
+            && direct.run(run, product.a, product.b, product.out, product.bias)?
+        {
+            return Ok(());
+        }
         let out = run.operand(product.out)?;
         let bias = product.bias.map(|o| run.operand(o)).transpose()?;
         let add = product.add.map(|o| run.operand(o)).transpose()?;

@@ -2,6 +2,7 @@
 
 mod attention;
 mod conv;
+mod direct_matmul;
 pub(crate) mod dispatch;
 pub(crate) mod fused_attention;
 pub(crate) mod library;

@@ -6,7 +6,7 @@ use ox_ir::abi::GpuKernel;
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 use std::ffi::{CStr, CString, c_char, c_int, c_uint, c_void};
-use std::ptr::null_mut;
+use std::ptr::{null, null_mut};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 type Code = c_int;
@@ -52,6 +52,7 @@ driver! {
     wait_for_all "cuCtxSynchronize" ();
     graph_launch "cuGraphLaunch" (Handle, Handle);
     copy "cuMemcpyDtoDAsync_v2" (u64, u64, usize, Handle);
+    copy_rows "cuMemcpy2DAsync_v2" (*const RowCopy, Handle);
     new_event "cuEventCreate" (Handles, c_uint);
     record_event "cuEventRecord" (Handle, Handle);
     wait_for_event "cuEventSynchronize" (Handle);
@@ -81,6 +82,40 @@ pub(crate) struct Event(pub Handle);
 unsafe impl Send for Stream {}
 unsafe impl Sync for Stream {}
 unsafe impl Send for Event {}
+
+/// `CUDA_MEMCPY2D`: one half for each side.
+#[repr(C)]
+struct RowCopy {
+    from: RowPlace,
+    to: RowPlace,
+    bytes: usize,
+    rows: usize,
+}
+
+#[repr(C)]
+struct RowPlace {
+    x: usize,
+    y: usize,
+    kind: c_uint,
+    host: *const c_void,
+    device: u64,
+    array: *const c_void,
+    pitch: usize,
+}
+
+impl RowPlace {
+    fn on_device(rows: Rows) -> RowPlace {
+        const DEVICE: c_uint = 2;
+        RowPlace { x: 0, y: 0, kind: DEVICE, host: null(), device: rows.start as u64, array: null(), pitch: rows.pitch }
+    }
+}
+
+/// Rows on the device: where the first begins, and the bytes from one to the next.
+#[derive(Clone, Copy)]
+pub(crate) struct Rows {
+    pub start: *mut u8,
+    pub pitch: usize,
+}
 
 /// What code generation must know of a GPU.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -268,6 +303,15 @@ impl Driver {
     pub unsafe fn copy(&self, to: *mut u8, from: *const u8, bytes: usize, stream: Stream) -> Result<(), RunError> {
         // SAFETY: the caller's promise.
         self.check(unsafe { (self.copy)(to as u64, from as u64, bytes, stream.0) }, "cuMemcpyDtoDAsync")
+    }
+
+    /// So many bytes of so many rows.
+    ///
+    /// SAFETY: as for `copy`.
+    pub unsafe fn copy_rows(&self, to: Rows, from: Rows, bytes: usize, rows: usize, stream: Stream) -> Result<(), RunError> {
+        let copy = RowCopy { from: RowPlace::on_device(from), to: RowPlace::on_device(to), bytes, rows };
+        // SAFETY: the caller's promise.
+        self.check(unsafe { (self.copy_rows)(&copy, stream.0) }, "cuMemcpy2DAsync")
     }
 
     /// An event of the current device, without a time. It is never destroyed.

@@ -131,6 +131,11 @@ impl Run<'_> {
         self.frame.data[window.buf].wrapping_offset(window.offset as isize * window.layout.dtype.size() as isize)
     }
 
+    /// Where an operand begins.
+    pub fn address_of(&self, operand: Operand) -> *mut u8 {
+        self.address(&self.prepared.windows[operand.0 as usize])
+    }
+
     /// The operand as a tensor that does not own its memory: for callees that keep nothing.
     pub fn operand(&mut self, operand: Operand) -> Result<Handle, RunError> {
         let window = &self.prepared.windows[operand.0 as usize];
