@@ -25,6 +25,8 @@ pub struct Backend {
     nvrtc: Nvrtc,
 }
 
+/// An architecture that every version of NVRTC knows that torch comes with.
+const OLDEST: u32 = 80;
 /// Characters of a kernel's name that become part of its symbol.
 const LONGEST_NAME: usize = 80;
 
@@ -32,6 +34,11 @@ impl Backend {
     /// `folders` are searched for NVRTC too, as folders of Python packages.
     pub fn new(folders: &[PathBuf]) -> Result<Backend, CodegenError> {
         Ok(Backend { nvrtc: Nvrtc::find(folders)? })
+    }
+
+    /// Compiles something small: what NVRTC does once in a process is done then.
+    pub fn warm_up(&self) {
+        let _ = self.nvrtc.cubin("extern \"C\" __global__ void nothing(float* x) { x[threadIdx.x] = 0.0f; }", OLDEST);
     }
 
     /// The kernels in order, compiled on up to `threads` threads: one translation unit for each, since a unit costs time by itself.

@@ -3,6 +3,7 @@
 use crate::cache::Key;
 use crate::pipeline::{CompileError, codegen_error};
 use ox_codegen_cuda::{Backend, Options};
+use ox_ir::failure::guarded;
 use ox_ir::{CodegenError, Kernel};
 use ox_runtime::{Careful, GpuFunction, Properties, RunError};
 use rustc_hash::FxHashMap;
@@ -19,6 +20,17 @@ static KERNELS: OnceLock<Mutex<Known>> = OnceLock::new();
 fn backend() -> Result<&'static Backend, CompileError> {
     static BACKEND: OnceLock<Result<Backend, CodegenError>> = OnceLock::new();
     BACKEND.get_or_init(|| Backend::new(&[])).as_ref().map_err(|error| codegen_error(error.clone()))
+}
+
+/// Finds NVRTC and gets it going, on a thread: a library of a hundred megabytes, which a first compile would wait for. To be called when the process
+/// uses a GPU and something will be compiled soon.
+pub fn warm_up_gpu() {
+    static ONCE: std::sync::Once = std::sync::Once::new();
+    let warm_up = || {
+        let _ = guarded(|| backend().map(Backend::warm_up));
+    };
+    // Without a thread the first compile waits.
+    ONCE.call_once(|| drop(std::thread::Builder::new().name("oxytorch nvrtc".into()).spawn(warm_up)));
 }
 
 /// `ordered`: writes that meet happen in one order.

@@ -24,6 +24,7 @@ mod training;
 mod variants;
 
 pub use dump::write_bug;
+pub use gpu::warm_up_gpu;
 pub use options::{Mode, OptionValue, Options, OptionsError, nearest};
 pub use ox_autodiff::{Joint, Source, Undifferentiable, Wanted, gradient_graph};
 pub use ox_codegen_cpu::tidy::forget_code;

@@ -45,6 +45,19 @@ pub(crate) fn compile_into(
     host: Arc<dyn HostCalls>,
     dump: Dump,
 ) -> Result<Compiled, CompileError> {
+    load_draft(draft(graph, options, dump)?, graph, options, host)
+}
+
+/// Everything up to the kernels: what needs neither Python nor a device that is current.
+pub(crate) struct Draft {
+    main: (Plan, Kernels),
+    /// With what it is made of, by number of the input.
+    prelude: Option<((Plan, Kernels), Vec<u32>)>,
+    report: Report,
+    dump: Dump,
+}
+
+pub(crate) fn draft(graph: &Graph, options: &Options, dump: Dump) -> Result<Draft, CompileError> {
     let _waited_for = Foreground::enter();
     let mut report = Report { graph_nodes: graph.nodes.len(), ..Report::default() };
     dump.write("1-graph.txt", graph);
@@ -55,15 +68,34 @@ pub(crate) fn compile_into(
     report.optimised_nodes = optimised.nodes.len();
     dump.write("2-optimised.txt", &optimised);
 
-    let main = finish(&optimised, device, options, host.clone(), &mut report, &dump)?;
-    let main = if options.mode.has_graphs() { main.with_graphs(graph_settings(graph, options)) } else { main };
+    let main = plan_and_kernels(&optimised, device, options, &mut report, &dump)?;
     let prelude = match prelude {
         Some(split) => {
             let dump = dump.inner("prelude");
             dump.write("2-optimised.txt", &split.graph);
-            let executable = finish(&split.graph, device, options, host, &mut Report::default(), &dump)?;
-            Some(Prelude::new(executable, split.inputs))
+            Some((plan_and_kernels(&split.graph, device, options, &mut Report::default(), &dump)?, split.inputs))
         }
+        None => None,
+    };
+    Ok(Draft { main, prelude, report, dump })
+}
+
+pub(crate) fn load_draft(
+    draft: Draft,
+    graph: &Graph,
+    options: &Options,
+    host: Arc<dyn HostCalls>,
+) -> Result<Compiled, CompileError> {
+    let _waited_for = Foreground::enter();
+    let Draft { main: (plan, kernels), prelude, mut report, dump } = draft;
+    let load = |plan, kernels, host| {
+        let executable = stage("load", || load(plan, kernels, host))?;
+        Ok::<_, CompileError>(if options.background_variants { executable.with_variants(Arc::new(AtSizes)) } else { executable })
+    };
+    let main = report.time("load", || load(plan, kernels, host.clone()))?;
+    let main = if options.mode.has_graphs() { main.with_graphs(graph_settings(graph, options)) } else { main };
+    let prelude = match prelude {
+        Some(((plan, kernels), inputs)) => Some(Prelude::new(load(plan, kernels, host)?, inputs)),
         None => None,
     };
     report.notes = dump.into_notes();
@@ -94,15 +126,14 @@ fn device_of(graph: &Graph) -> Result<Device, CompileError> {
     }
 }
 
-/// The stages after optimising.
-fn finish(
+/// The stages between optimising and loading.
+fn plan_and_kernels(
     graph: &Graph,
     device: Device,
     options: &Options,
-    host: Arc<dyn HostCalls>,
     report: &mut Report,
     dump: &Dump,
-) -> Result<Executable, CompileError> {
+) -> Result<(Plan, Kernels), CompileError> {
     let plan = report.time("schedule", || stage("schedule", || schedule(graph, device, options)))?;
     report.describe_plan(&plan);
     dump.write("3-plan.txt", &plan);
@@ -112,8 +143,7 @@ fn finish(
     if dump.is_on() {
         dump_kernels(dump, device, &plan.kernels, options.deterministic);
     }
-    let executable = report.time("load", || stage("load", || load(plan, kernels, host)))?;
-    Ok(if options.background_variants { executable.with_variants(Arc::new(AtSizes)) } else { executable })
+    Ok((plan, kernels))
 }
 
 /// One stage; a panic in it is its Bug.

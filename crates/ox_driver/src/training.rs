@@ -2,7 +2,7 @@
 
 use crate::dump::Dump;
 use crate::options::Options;
-use crate::pipeline::{CompileError, Compiled, compile_into, stage};
+use crate::pipeline::{CompileError, Compiled, compile_into, draft, load_draft, stage};
 use ox_autodiff::{Joint, Source, Split, Undifferentiable, Wanted, joint, partition};
 use ox_ir::{Device, Graph, Op};
 use ox_optimise::OptimiseOptions;
@@ -51,11 +51,43 @@ pub fn compile_training(
     // Weights that are trained are not frozen.
     let options = Options { freezing: false, overwrite_inputs: false, ..options.clone() };
     let options = Options { visible: Some(outputs), ..options };
-    let forward = compile_into(&forward, &options, host.clone(), dump.inner("forward"))?;
-    let graph = backward;
-    let options = for_backward(&options, &sources);
-    let backward = compile_into(&graph, &options, host, dump.inner("backward"))?;
-    Ok(Training { forward, backward, graph, outputs, sources, gradients })
+    let for_backward = for_backward(&options, &sources);
+    let halves = [(&forward, &options, dump.inner("forward")), (&backward, &for_backward, dump.inner("backward"))];
+    let on_gpu = device_kind(graph) == Target::Gpu;
+    let [forward, backward_program] = if on_gpu { side_by_side(halves, host)? } else { in_turn(halves, host)? };
+    Ok(Training { forward, backward: backward_program, graph: backward, outputs, sources, gradients })
+}
+
+/// A graph to be compiled, how, and where it is written down.
+type Half<'a> = (&'a Graph, &'a Options, Dump);
+
+fn in_turn(halves: [Half<'_>; 2], host: Arc<dyn HostCalls>) -> Result<[Compiled; 2], CompileError> {
+    let [first, second] = halves;
+    Ok([compile_into(first.0, first.1, host.clone(), first.2)?, compile_into(second.0, second.1, host, second.2)?])
+}
+
+/// The scheduler of the second half goes as deep as that of the first, on a thread that has as much room as the first one's.
+const STACK: usize = 64 << 20;
+
+/// For GPUs: NVRTC keeps a few cores busy for long, and the second half has time to be scheduled, and to be given to it too. (LLVM keeps all cores busy
+/// by itself, and two of its compiles need twice the memory.)
+fn side_by_side(halves: [Half<'_>; 2], host: Arc<dyn HostCalls>) -> Result<[Compiled; 2], CompileError> {
+    let [(first, options, dump), (second, second_options, second_dump)] = halves;
+    let (drafted, second_drafted) = std::thread::scope(|scope| {
+        let behind = std::thread::Builder::new().stack_size(STACK);
+        let behind = behind.spawn_scoped(scope, || draft(second, second_options, second_dump));
+        let drafted = draft(first, options, dump);
+        (drafted, behind.map(|thread| thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))))
+    });
+    let failed = |error: std::io::Error| CompileError::Unsupported(format!("no thread could be started: {error}"));
+    let second_drafted = second_drafted.map_err(failed)??;
+    let forward = load_draft(drafted?, first, options, host.clone())?;
+    Ok([forward, load_draft(second_drafted, second, second_options, host)?])
+}
+
+fn device_kind(graph: &Graph) -> Target {
+    let on_cpu = graph.nodes.iter().all(|node| node.ty.device == Device::Cpu);
+    if on_cpu { Target::Cpu } else { Target::Gpu }
 }
 
 /// The options of a program for gradients that is called with these. Gradients are not the user's: torch's autograd takes them over.
@@ -78,9 +110,7 @@ fn differentiate(graph: &Graph, wanted: &Wanted, options: &Options, dump: &Dump)
     let joint = stage("autodiff", || Ok(simplified(joint)))?;
     dump.write("2-simplified.txt", &joint);
     let split = stage("autodiff", || Ok(partition(&joint, f64::from(options.activation_memory_budget) / 1000.0)))?;
-    let on_cpu = graph.nodes.iter().all(|node| node.ty.device == Device::Cpu);
-    let target = if on_cpu { Target::Cpu } else { Target::Gpu };
-    let split = stage("autodiff", || Ok(laid_out(split, target)))?;
+    let split = stage("autodiff", || Ok(laid_out(split, device_kind(graph))))?;
     dump.write("3-split.txt", &split);
     Ok(split)
 }

@@ -39,8 +39,16 @@ pub fn capture(
     shapes: Option<&Bound<'_, PyDict>>,
 ) -> PyResult<Captured> {
     let options = parse_options(mode, options)?;
+    if uses_gpu(function.py()).unwrap_or(false) {
+        ox_driver::warm_up_gpu();
+    }
     let settings = Settings { fullgraph, own: settings.unwrap_or_default(), dynamic };
     Captured::new(Obj::from(function), Arc::new(Rest { options }), settings, shapes)
+}
+
+/// Whether torch has begun to use a GPU. Nobody begins it here: a process may still be forked.
+fn uses_gpu(py: Python<'_>) -> PyResult<bool> {
+    py.import(intern!(py, "torch.cuda"))?.call_method0(intern!(py, "is_initialized"))?.extract()
 }
 
 /// The rest of oxytorch, as capture sees it.

@@ -67,6 +67,7 @@ impl Backward {
         for (input, place) in self.gradients.iter().enumerate() {
             let flows = self.reach.iter().zip(&choice.present).any(|(reach, present)| *present && reach[input]);
             out.push(match place.filter(|n| flows && is_given(n)) {
+                Some(n) if special.is_none() => crossing.wrap(py, tensors[n as usize].as_ref())?,
                 Some(n) => crossing.wrap(py, tensors[(0..n).filter(is_given).count()].as_ref())?,
                 None => py.None().into_bound(py),
             });
