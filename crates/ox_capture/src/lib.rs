@@ -55,6 +55,6 @@ pub use log::{Topic, log};
 pub use obj::{Obj, items_of, py, tuple_of};
 pub use record::grad::GradMode;
 pub use sizes::SizeObject;
-pub use undone::{Offer, take_offer, undone};
+pub use undone::{Offer, instead, take_offer, undone};
 pub use vm::at_line;
 pub use warm::{Depth, Portrait, Words};

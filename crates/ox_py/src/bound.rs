@@ -2,6 +2,7 @@
 
 use crate::callable::{NativeCallable, Sizes};
 use crate::fx::{OutTree, Slot};
+use crate::rewind::Rewind;
 use crate::tensor::Crossing;
 use ox_capture::{BoundGraph, Obj, items_of, take_offer, tuple_of};
 use ox_driver::Prepared;
@@ -110,6 +111,7 @@ impl BoundGraph for BoundCallable {
                 Varying::Ignored => {}
             }
         }
+        let rewind = Rewind::new(py, graph.rewinds)?;
         // SAFETY: capture calls this only while the portraits of the known inputs hold.
         match py.detach(|| unsafe { graph.program.main().run_known(&given, &sizes, &self.known) }) {
             Ok(tensors) => {
@@ -122,7 +124,7 @@ impl BoundGraph for BoundCallable {
             }
             Err(error) => {
                 let args = self.arguments(varying)?;
-                Ok(items_of(&graph.recover(py, error, args.bind().cast()?, undoable)?.into()))
+                Ok(items_of(&graph.recover(py, rewind.undo(error)?, args.bind().cast()?, undoable)?.into()))
             }
         }
     }

@@ -2,8 +2,9 @@
 
 use crate::error::{Verdict, at_location, judge, report_bug, warn_once};
 use crate::fx::{OutTree, Pinned, Slot};
+use crate::rewind::Rewind;
 use crate::tensor::Crossing;
-use ox_capture::{take_offer, undone};
+use ox_capture::{Obj, instead, take_offer, undone};
 use ox_driver::{Program, Race};
 use ox_ir::plan::{Place, WriteBack};
 use ox_ir::{DType, Device, Graph, Sym, Var};
@@ -36,6 +37,8 @@ pub struct NativeCallable {
     pub(crate) broken: AtomicBool,
     pub(crate) pinned: Vec<Pinned>,
     pub(crate) race: Race,
+    /// Whether a run that fails may have drawn a seed before.
+    pub(crate) rewinds: bool,
 }
 
 #[pymethods]
@@ -69,12 +72,13 @@ impl NativeCallable {
             return self.eager.bind(py).call1(args.clone());
         }
         self.tell_of_writes(py, args)?;
+        let rewind = Rewind::new(py, self.rewinds)?;
         match py.detach(|| self.program.run(&handles, &sizes)) {
             Ok(tensors) => {
                 let given = |n: usize| args.get_item(n);
                 self.pack(py, crossing, &self.outputs, &given, &tensors, &sizes)
             }
-            Err(error) => self.recover(py, error, args, undoable),
+            Err(error) => self.recover(py, rewind.undo(error)?, args, undoable),
         }
     }
 
@@ -170,8 +174,14 @@ impl NativeCallable {
         match judge(py, error) {
             Verdict::Raise(error) => Err(error),
             Verdict::Mistake(error, _) if !self.may_ask_eager() => Err(error),
-            Verdict::Mistake(error, _) if error.is_instance_of::<PyZeroDivisionError>(py) => {
-                Err(if undoable { undone(Some(error)) } else { error })
+            Verdict::Mistake(error, location) if error.is_instance_of::<PyZeroDivisionError>(py) => {
+                let undone = undone(Some(error));
+                if undoable {
+                    return Err(undone);
+                }
+                // What stands before it is done.
+                let done = self.serve_by_eager(py, "", &location, args).map(Obj::from);
+                instead(&undone, done).map(|object| object.bind().clone())
             }
             Verdict::Mistake(..) if undoable => Err(undone(None)),
             Verdict::Eager { location, .. } if undoable && !location.is_empty() => Err(undone(None)),

@@ -6,6 +6,7 @@ use crate::fx::{How, Imported, Refusal, fixed_sizes, hints_of, import};
 use crate::kernels::log_kernels;
 use crate::pieces::{self, Pieces, Step};
 use crate::report::{LastCompile, remember};
+use crate::rewind::rewinds;
 use crate::training::{Again, Backward, TrainingCallable, Views, fused_attention, reach};
 use crate::watched::watched;
 use ox_capture::is_interrupt;
@@ -163,8 +164,9 @@ impl Job<'_> {
         let eager = gm.getattr(intern!(py, "forward"))?.unbind();
         let broken = AtomicBool::new(false);
         let race = Race::new(&graph, options.race_eager);
-        let callable =
-            NativeCallable { program: compiled.program, graph, slots, constants, outputs, eager, broken, pinned, race };
+        let rewinds = rewinds(&graph, &compiled.program);
+        let program = compiled.program;
+        let callable = NativeCallable { program, graph, slots, constants, outputs, eager, broken, pinned, race, rewinds };
         Ok(Bound::new(py, callable)?.into_any())
     }
 
@@ -218,8 +220,8 @@ impl Job<'_> {
         };
         let (results, eager) = (graph.outputs.len(), gm.getattr(intern!(py, "forward"))?.unbind());
         let (program, broken) = (forward.program, AtomicBool::new(false));
-        let race = Race::new(&graph, false);
-        let native = NativeCallable { program, graph, slots, constants, outputs, eager, broken, pinned, race };
+        let (race, rewinds) = (Race::new(&graph, false), rewinds(&graph, &program));
+        let native = NativeCallable { program, graph, slots, constants, outputs, eager, broken, pinned, race, rewinds };
         let second = PyOnceLock::new();
         let callable = TrainingCallable { native, gradients, results, views, backward, again, second };
         Ok(Bound::new(py, callable)?.into_any())

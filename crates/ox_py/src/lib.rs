@@ -15,6 +15,7 @@ mod pieces;
 mod racing;
 mod recorded;
 mod report;
+mod rewind;
 mod settings;
 mod tensor;
 mod torch;

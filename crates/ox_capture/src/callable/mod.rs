@@ -157,6 +157,7 @@ impl Inner {
                 End::Return(recipe) | End::Raise(recipe, _) => recipe,
                 End::Action(action) => {
                     let outcome = self.act(tree, action, values, &built)?;
+                    drop(built);
                     let returned = outcome.is_ok();
                     let object = match &outcome {
                         Ok(object) => object.clone(),

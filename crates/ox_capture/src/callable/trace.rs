@@ -56,6 +56,8 @@ impl Inner {
                 Err(error) => drop(rec.meet(error.value(py()).clone().into(), action.result)),
             }
         }
+        vm.adopt_suspended(&sources_values);
+        drop(sources_values);
         let (whole, before) = (vm.frames.is_empty(), action.branches.len());
         let result = self.finish(vm, |vm| match outcome {
             // The action was the whole function.

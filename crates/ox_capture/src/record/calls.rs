@@ -2,6 +2,7 @@
 
 use super::device;
 use super::graph::{LazyEntry, NotRecorded, Recorded, Shadow, layout_of, tensors_in, tools};
+use super::memory::refuse_beyond_memory;
 use super::{Origin, Recording, Val, grad};
 use crate::guard::Check;
 use crate::lazy::{is_lazy, make_lazy, reshape_lazy};
@@ -205,6 +206,7 @@ impl Recording {
             reshape_lazy(&args[0].obj, &shadow_args[0], &self.device()?)?;
         }
         let tensors = tensors_in(&result);
+        refuse_beyond_memory(&name, &tensors)?;
         if tensors.is_empty() && !callee.is_in_place(&name, &node_kwargs) {
             if result.is_none() && callee.is_operator() {
                 return Err(NotRecorded::Break(format!("{name} returns nothing: it is called for what it does")));

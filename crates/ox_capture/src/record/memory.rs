@@ -1,5 +1,6 @@
 //! Which memory tensors lie in, as far as shadows tell.
 
+use super::graph::{NotRecorded, Recorded};
 use super::{Origin, Recording};
 use crate::obj::Obj;
 use pyo3::prelude::*;
@@ -38,4 +39,24 @@ impl Recording {
 /// What tells it from other memory.
 pub(super) fn memory_of(tensor: &Obj) -> PyResult<usize> {
     tensor.bind().call_method0("untyped_storage")?.getattr("_cdata")?.extract()
+}
+
+/// More bytes than a process can address.
+const BEYOND: u64 = 1 << 47;
+
+/// A tensor that eager cannot make: eager says so, even where nobody would look at its elements. Views may be as large as they like.
+pub(super) fn refuse_beyond_memory(name: &str, tensors: &[Obj]) -> Recorded<()> {
+    let bytes = |object: &Bound<'_, PyAny>| object.getattr("nbytes")?.extract::<u64>();
+    for tensor in tensors {
+        // A number of bytes that no integer holds is too large as well.
+        if bytes(tensor.bind()).unwrap_or(BEYOND) < BEYOND {
+            continue;
+        }
+        let storage = tensor.bind().call_method0("untyped_storage")?;
+        let memory = storage.call_method0("nbytes").and_then(|bytes| bytes.extract::<u64>());
+        if memory.unwrap_or(BEYOND) >= BEYOND {
+            return Err(NotRecorded::Break(format!("{name} makes a tensor that no memory holds")));
+        }
+    }
+    Ok(())
 }

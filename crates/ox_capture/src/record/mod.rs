@@ -275,6 +275,11 @@ impl Recording {
         }
     }
 
+    /// Whether it is kept alive here, so that its address stays its own.
+    pub fn holds(&self, object: &Obj) -> bool {
+        self.ids.get(&object.id()).is_some_and(|(_, held)| held.is_some())
+    }
+
     fn register_lazy(&mut self, object: &Obj, n: usize) {
         self.ids.insert(object.id(), (Origin::Lazy(n), None));
     }

@@ -74,7 +74,9 @@ impl Recording {
         for (n, (lazy, result)) in live.iter().zip(&results).enumerate() {
             let source = self.source(Source::Output(self.segment, n as u32));
             self.note_varying(record.follower.as_deref(), &lazy.node, source);
-            shared.push(self.materialise(&lazy.object, result, source)?);
+            let is_known = inputs.iter().chain(&results[..n]).any(|other| other.is(result));
+            shared.push(is_known);
+            self.materialise(&lazy.object, result, source, is_known)?;
             outputs.push(source);
         }
         make_leaves(&record.new_leaves)?;
@@ -119,20 +121,16 @@ impl Recording {
         self.forget_stowed_garbage();
     }
 
-    /// Whether the result had to be given an object of its own.
-    fn materialise(&mut self, lazy: &Obj, result: &Obj, source: SourceId) -> PyResult<bool> {
+    /// The lazy tensor becomes its result. One that is an input or another result again (`is_known`) is the same object for everybody: it cannot
+    /// be swapped away from them, and an object of its own shows its memory. Views of a result hold it too, but those must find it in the
+    /// lazy tensor: what becomes of a base, they feel.
+    fn materialise(&mut self, lazy: &Obj, result: &Obj, source: SourceId, is_known: bool) -> PyResult<()> {
         self.register(lazy, Origin::Outside(source));
-        if result.is(lazy) {
-            return Ok(false);
-        }
-        // A result that is an input (or another result) again is the same object for everybody: it cannot be swapped away from them.
-        // SAFETY: reads the count of a live object: ours, the list's.
-        let shared = unsafe { ffi::Py_REFCNT(result.ptr()) } > 1;
-        // So does a result that autograd has saved: torch refuses to swap it.
-        if shared || become_real(lazy, result).is_err() {
+        // A result that autograd has saved is not swapped either: torch refuses.
+        if !result.is(lazy) && (is_known || become_real(lazy, result).is_err()) {
             become_real(lazy, &alias(result)?)?;
         }
-        Ok(shared)
+        Ok(())
     }
 
     /// Recipes for everything that was done to others.

@@ -51,7 +51,9 @@ impl Vm {
     /// Ends the segment, makes the call for real, and begins another. With what the call reads, if that is why.
     pub(super) fn action(&mut self, callable: &Val, args: Args, why: &str, read: Option<&Read>) -> R<Called> {
         self.sweep_crumbs(why);
-        let closed = match self.rec.is_some() && self.waiting == 0 {
+        // What the machine knows is wrong where something was computed behind its back, in this very instruction.
+        let is_sound = self.rec.as_ref().is_some_and(|rec| rec.tainted.is_none());
+        let closed = match is_sound && self.waiting == 0 {
             true => self.close_for(callable, &args, why)?,
             false => {
                 self.give_up(why);
@@ -196,6 +198,9 @@ impl Vm {
             }
             if let super::After::Instance(object) = &frame.after {
                 rec.recipe(object, found)?;
+            }
+            if let Some(scope) = &frame.scope {
+                rec.recipe_of(scope, found)?;
             }
             rec.recipe_of(&frame.function, found)?;
         }

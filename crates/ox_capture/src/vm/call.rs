@@ -317,7 +317,9 @@ impl Vm {
             return Ok(Called::Value(value));
         }
         let name = this.attr("__name__").ok().and_then(|n| n.to_str()).unwrap_or_default();
-        if matches!(name.as_str(), "abs" | "round") && args.positional.first().is_some_and(|a| is_tensor(&a.obj)) {
+        let rounds = || crate::attr::type_lookup(&args.positional[0].obj.class(), &Obj::str("__round__")).is_some();
+        let is_method = name == "abs" || (name == "round" && args.positional.first().is_some_and(|_| rounds()));
+        if is_method && args.positional.first().is_some_and(|a| is_tensor(&a.obj)) {
             return self.torch_call(Shadow::Method(Obj::str(&name)), callable, args);
         }
         if builtins::operator_on(&this) || name == "pow" {

@@ -29,7 +29,9 @@ impl Vm {
         }
         if builtins::is_torch_class(&class) {
             return match self.has_tensor(&args) {
-                true => self.torch_call(Shadow::Function(class.clone()), callable, args),
+                true if builtins::is_tensor_class(&class) => self.torch_call(Shadow::Function(class.clone()), callable, args),
+                // A graph gives plain tensors.
+                true => self.opaque_call(callable, args, "a tensor of a class of its own (a Parameter) is made"),
                 false => self.opaque_call(callable, args, "a class of torch's written in C"),
             };
         }
@@ -329,6 +331,10 @@ impl Vm {
         let Some(new) = type_lookup(&class, &Obj::str("__new__")) else {
             return self.opaque_call(callable, args, "a class without __new__");
         };
+        // What nobody holds is not made in later calls, but this would be noticed.
+        if type_lookup(&class, &Obj::str("__del__")).is_some() {
+            return self.opaque_call(callable, args, "an object that is told when it goes");
+        }
         let object = if new.class_is(t.staticmethod) {
             let function = self.pinned(new.attr("__func__")?);
             self.call_now(&function, args.clone().with_self(callable.clone()))?

@@ -1,8 +1,8 @@
 //! Functions that look at the frame that calls them: the machine's, of which CPython knows nothing.
 
-use super::{Args, Called, R, Vm};
+use super::{Args, Called, R, Vm, library};
 use crate::builtins::{self, FrameFunction};
-use crate::obj::{Obj, py};
+use crate::obj::{Obj, py, tuple_of};
 use crate::record::{Origin, Val};
 use crate::types::types;
 use pyo3::prelude::*;
@@ -28,6 +28,12 @@ impl Vm {
             FrameFunction::ExceptionInfo => self.exception_info()?,
             FrameFunction::Exception => self.handled_exception().map(Called::Value),
             FrameFunction::Globals => Some(Called::Value(self.globals())),
+            FrameFunction::Locals if self.frame().scope.is_some() => {
+                let [scope, now, gone] = self.scope()?;
+                let refreshed = self.pinned(library::function("refreshed")?);
+                let why = "locals() behind an exec or eval, which may have left names there";
+                Some(self.opaque_call(&refreshed, Args::positional(vec![scope, now, gone]), why)?)
+            }
             FrameFunction::Locals => {
                 let dict = self.locals_dict()?;
                 Some(Called::Value(self.made(dict)))
@@ -47,16 +53,40 @@ impl Vm {
         let Some(code) = args.positional.first().filter(|_| !is_given(1) && args.positional.len() <= 3).cloned() else {
             return Ok(None);
         };
+        let name = callable.obj.attr("__name__")?;
+        let why = format!("{} of code that is known only when it runs", name.bind());
         let locals = match args.positional.get(2).filter(|_| is_given(2)) {
             Some(locals) => locals.clone(),
+            None if shares_scope() => {
+                let [scope, now, gone] = self.scope()?;
+                let in_scope = self.pinned(library::function("in_scope")?);
+                let args = Args::positional(vec![callable.clone(), code, self.globals(), scope, now, gone]);
+                return self.opaque_call(&in_scope, args, &why).map(Some);
+            }
             None => {
                 let dict = self.locals_dict()?;
                 self.made(dict)
             }
         };
         let args = Args::positional(vec![code, self.globals(), locals]);
-        let name = callable.obj.attr("__name__")?;
-        self.opaque_call(callable, args, &format!("{} of code that is known only when it runs", name.bind())).map(Some)
+        self.opaque_call(callable, args, &why).map(Some)
+    }
+
+    /// The dict of the frame, what its variables hold now, and the names of those that hold nothing.
+    fn scope(&mut self) -> R<[Val; 3]> {
+        let now = self.locals_dict()?;
+        let is_unset = |name: &&String| !now.bind().contains(name.as_str()).unwrap_or(false);
+        let variables = &self.frame().code.code.variables;
+        let gone: Vec<Obj> = variables.iter().map(|v| &v.name).filter(is_unset).map(|name| Obj::str(name)).collect();
+        let scope = match self.frame().scope.clone() {
+            Some(scope) => scope.into(),
+            None => {
+                let scope = self.made(pyo3::types::PyDict::new(py()).into());
+                self.frame().scope = Some(scope.obj.clone());
+                scope
+            }
+        };
+        Ok([scope, self.made(now), tuple_of(&gone)?.into()])
     }
 
     fn globals(&mut self) -> Val {
@@ -99,4 +129,9 @@ impl Vm {
         }
         Ok(Called::Value(made.into()))
     }
+}
+
+/// Before 3.13 a frame has one dict for all that ask for its variables, and names that code puts there stay.
+fn shares_scope() -> bool {
+    py().version_info().minor < 13
 }

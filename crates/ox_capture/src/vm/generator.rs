@@ -137,6 +137,7 @@ impl Vm {
             pc: running.pc,
             after: std::mem::replace(&mut running.after, After::Push),
             generator: None,
+            scope: None,
         };
         let frame = std::mem::replace(running, empty);
         let generator = VmGenerator {
@@ -206,6 +207,7 @@ impl Vm {
         let after = std::mem::replace(&mut frame.after, After::Push);
         let generator = frame.generator.take().expect("only generators yield");
         let bound = generator.bind().cast::<VmGenerator>().map_err(PyErr::from)?.clone();
+        self.suspended.note(&generator, &frame);
         bound.borrow().frame.replace(Some(Box::new(frame)));
         bound.borrow().running.set(false);
         match after {
@@ -223,6 +225,7 @@ impl Vm {
             && let Ok(bound) = generator.bind().cast::<VmGenerator>()
         {
             bound.borrow().running.set(false);
+            self.suspended.forget(generator);
         }
     }
 
@@ -295,7 +298,7 @@ impl Vm {
         }
     }
 
-    fn generator_method(&mut self, generator: &Bound<'static, VmGenerator>, name: &str, args: Args) -> R<Val> {
+    pub(super) fn generator_method(&mut self, generator: &Bound<'static, VmGenerator>, name: &str, args: Args) -> R<Val> {
         let none: Val = Obj::none().into();
         let result = match (name, &args.positional[..]) {
             ("__next__", []) => self.drive(generator, none, None)?,

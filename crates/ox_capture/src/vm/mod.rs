@@ -3,6 +3,7 @@
 //! With a recording it also notes where objects come from and what it relies on. Without one (`rec` is None) it is a plain interpreter:
 //! whatever cannot be recorded ends the recording, and the call goes on all the same.
 
+mod abandoned;
 mod aggregate;
 mod array;
 mod attribute;
@@ -100,6 +101,8 @@ pub struct Frame {
     pub after: After,
     /// The generator whose frame it is.
     pub generator: Option<Obj>,
+    /// What `exec` and `eval` see and leave behind, where that is one dict for all of them.
+    pub scope: Option<Obj>,
 }
 
 impl Frame {
@@ -117,6 +120,7 @@ impl Frame {
             pc: 0,
             after: After::Push,
             generator: None,
+            scope: None,
         })
     }
 
@@ -197,6 +201,7 @@ pub struct Vm {
     /// Comparisons of sizes that the program has not acted upon yet.
     questions: Vec<question::Question>,
     breath: breathe::Breath,
+    suspended: abandoned::Suspended,
 }
 
 impl Vm {
@@ -221,6 +226,7 @@ impl Vm {
             crumbs: Vec::new(),
             questions: Vec::new(),
             breath: breathe::Breath::new(),
+            suspended: Default::default(),
         }
     }
 
@@ -383,6 +389,7 @@ impl Vm {
     pub fn run(&mut self, base: usize) -> R<Val> {
         loop {
             self.settle_questions();
+            self.close_abandoned()?;
             let (depth, at) = (self.frames.len(), self.frame().pc);
             let flow = self.step();
             self.place_checks(depth, at);
@@ -398,6 +405,7 @@ impl Vm {
                 Err(error) => self.unwind(base, error),
             };
             if let Some(value) = result? {
+                self.close_abandoned_at_the_end();
                 return Ok(value);
             }
         }

@@ -16,6 +16,7 @@ pub struct FrameShot {
     after: AfterShot,
     /// The generator whose frame it is, while that runs.
     generator: Option<Recipe>,
+    scope: Option<Recipe>,
 }
 
 #[derive(Clone, Debug)]
@@ -86,7 +87,8 @@ impl FrameShot {
             After::Hand => return abandon("a frame that Rust waits for"),
         };
         let generator = frame.generator.clone().map(|generator| recipe(&generator.into())).transpose()?;
-        Ok(FrameShot { function: recipe(&frame.function.clone().into())?, pc: frame.pc, locals, stack, after, generator })
+        let scope = frame.scope.clone().map(|scope| recipe(&scope.into())).transpose()?;
+        Ok(FrameShot { function: recipe(&frame.function.clone().into())?, pc: frame.pc, locals, stack, after, generator, scope })
     }
 
     pub fn frame(&self, get: &mut dyn FnMut(&Recipe) -> PyResult<Val>) -> PyResult<Frame> {
@@ -107,7 +109,9 @@ impl FrameShot {
             AfterShot::Again => After::Again,
         };
         let generator = self.generator.as_ref().map(|recipe| get(recipe).map(|v| v.obj)).transpose()?;
+        let scope = self.scope.as_ref().map(|recipe| get(recipe).map(|v| v.obj)).transpose()?;
         let mut frame = Frame::new(code, &function, locals)?;
+        frame.scope = scope;
         frame.stack = stack;
         frame.pc = self.pc;
         frame.after = after;

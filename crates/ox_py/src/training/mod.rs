@@ -17,15 +17,16 @@ mod views;
 
 pub use attention::fused_attention;
 pub use backward::Backward;
-pub use reach::{Again, has_effects, reach};
+pub use reach::{Again, draws_seeds_only, has_effects, reach};
 pub use second::Second;
 pub use views::{Place, Views};
 
 use crate::callable::{NativeCallable, Sizes};
 use crate::error::{Verdict, judge};
 use crate::fx::{Gradients, OutTree, Slot};
+use crate::rewind::Rewind;
 use crate::tensor::Crossing;
-use ox_capture::{GradMode, take_offer, undone};
+use ox_capture::{GradMode, Obj, instead, take_offer, undone};
 use ox_driver::Source;
 use ox_runtime::TensorRef;
 use pyo3::exceptions::{PyException, PyRuntimeError, PyZeroDivisionError};
@@ -36,6 +37,12 @@ use pyo3::types::{PyList, PyTuple};
 
 // A run that failed before anything was done: eager serves the call.
 pyo3::create_exception!(oxytorch, Served, PyException);
+
+/// Why and where; with the exception that the run ended in, where eager has a poorer one.
+fn served(why: &str, location: &str, own: Option<PyErr>) -> PyErr {
+    let own = own.map(|error| Python::attach(|py| error.into_value(py)));
+    Served::new_err((why.to_string(), location.to_string(), own))
+}
 
 #[pyclass(frozen, module = "oxytorch._oxytorch")]
 pub struct TrainingCallable {
@@ -88,11 +95,14 @@ impl TrainingCallable {
         };
         match outcome {
             Err(error) if error.is_instance_of::<Served>(py) => {
+                type Why<'py> = (String, String, Option<Bound<'py, PyAny>>);
+                let (why, location, own): Why<'py> = error.value(py).getattr(intern!(py, "args"))?.extract()?;
+                let undone = undone(own.map(PyErr::from_value));
                 if undoable {
-                    return Err(undone(None));
+                    return Err(undone);
                 }
-                let (why, location): (String, String) = error.value(py).getattr(intern!(py, "args"))?.extract()?;
-                native.serve_by_eager(py, &why, &location, args)
+                let done = native.serve_by_eager(py, &why, &location, args).map(Obj::from);
+                instead(&undone, done).map(|object| object.bind().clone())
             }
             outcome => outcome,
         }
@@ -108,9 +118,10 @@ impl TrainingCallable {
         let crossing = Crossing::get(py)?;
         let handles = unwrap_all(crossing, inputs.iter_borrowed().map(|i| i.to_owned()))?;
         let handles: Vec<TensorRef<'_>> = handles.iter().map(|(_, handle)| *handle).collect();
+        let rewind = Rewind::new(py, self.native.rewinds)?;
         let tensors = match py.detach(|| self.native.program.run(&handles, &sizes)) {
             Ok(tensors) => tensors,
-            Err(error) => return Err(self.failed(py, judge(py, error))?),
+            Err(error) => return Err(self.failed(py, judge(py, rewind.undo(error)?))?),
         };
         let wrapped: Vec<Bound<'py, PyAny>> =
             tensors.iter().map(|tensor| crossing.wrap(py, tensor.as_ref())).collect::<PyResult<_>>()?;
@@ -208,14 +219,15 @@ impl TrainingCallable {
     fn failed(&self, py: Python<'_>, verdict: Verdict) -> PyResult<PyErr> {
         Ok(match verdict {
             Verdict::Raise(error) => error,
-            Verdict::Mistake(error, _) if !self.native.may_ask_eager() || error.is_instance_of::<PyZeroDivisionError>(py) => {
-                error
+            Verdict::Mistake(error, _) if !self.native.may_ask_eager() => error,
+            Verdict::Mistake(error, location) if error.is_instance_of::<PyZeroDivisionError>(py) => {
+                served("", &location, Some(error))
             }
-            Verdict::Mistake(error, location) => Served::new_err((error.to_string(), location)),
-            Verdict::Eager { why, location } => Served::new_err((why, location)),
+            Verdict::Mistake(error, location) => served(&error.to_string(), &location, None),
+            Verdict::Eager { why, location } => served(&why, &location, None),
             Verdict::Bug(message) => {
                 self.native.give_up(py, &message)?;
-                Served::new_err((String::new(), String::new()))
+                served("", "", None)
             }
             Verdict::LateBug(message) => {
                 self.native.give_up(py, &message)?;

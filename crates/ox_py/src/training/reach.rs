@@ -63,7 +63,7 @@ impl Again {
         let mut of_constants = gradients.inputs.iter().rev().take(constants);
         match draws_itself(graph) {
             // Only the CPU's generator is set back to draw a seed again.
-            true if effects(graph).all(|call| is_seed(call) && !names_device(call)) => Again::Natively,
+            true if draws_seeds_only(graph) => Again::Natively,
             false if !of_constants.any(|wanted| *wanted) => Again::ByEager,
             _ => Again::Never,
         }
@@ -73,6 +73,11 @@ impl Again {
 /// Whether it calls functions that may draw random numbers.
 pub fn has_effects(graph: &Graph) -> bool {
     effects(graph).next().is_some()
+}
+
+/// Whether nothing but seeds of our own is drawn, from the CPU's generator, and that it is.
+pub fn draws_seeds_only(graph: &Graph) -> bool {
+    has_effects(graph) && effects(graph).all(|call| is_seed(call) && !names_device(call))
 }
 
 fn effects(graph: &Graph) -> impl Iterator<Item = &Library> {

@@ -5,6 +5,7 @@ use super::again::RandomState;
 use super::{Again, Backward, Place, Served, TrainingCallable, Views, reach};
 use crate::callable::NativeCallable;
 use crate::fx::{Gradients, OutTree};
+use crate::rewind::rewinds;
 use ox_driver::{CompileError, Joint, Race, Training, TrainingError, Wanted, compile_training, gradient_graph};
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::intern;
@@ -98,6 +99,7 @@ impl TrainingCallable {
         };
         let results = graph.outputs.len();
         let native = NativeCallable {
+            rewinds: rewinds(&graph, &forward.program),
             program: forward.program,
             race: Race::new(&graph, false),
             graph,
@@ -127,8 +129,8 @@ fn unserved(py: Python<'_>, error: PyErr) -> PyErr {
     if !error.is_instance_of::<Served>(py) {
         return error;
     }
-    let why = match error.value(py).getattr(intern!(py, "args")).and_then(|args| args.extract::<(String, String)>()) {
-        Ok((why, _)) if !why.is_empty() => why,
+    let why = match error.value(py).getattr(intern!(py, "args")).and_then(|args| args.get_item(0)?.extract::<String>()) {
+        Ok(why) if !why.is_empty() => why,
         _ => "internal error".into(),
     };
     PyRuntimeError::new_err(format!("oxytorch: create_graph=True: the backward pass failed: {why}"))

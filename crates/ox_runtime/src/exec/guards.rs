@@ -29,6 +29,22 @@ impl Guards {
     }
 }
 
+impl Guards {
+    /// Does something in the grad mode that the caller has set.
+    pub fn as_caller<T>(&self, f: impl FnOnce() -> T) -> T {
+        // SAFETY: as above.
+        let set = |enabled| unsafe { (self.abi.aoti_torch_grad_mode_set_enabled)(enabled) };
+        if self.grad {
+            set(true);
+        }
+        let done = f();
+        if self.grad {
+            set(false);
+        }
+        done
+    }
+}
+
 impl Drop for Guards {
     fn drop(&mut self) {
         if self.grad {

@@ -37,7 +37,7 @@ use ox_ir::Device;
 use ox_ir::abi::KernelFn;
 use ox_ir::failure::fault;
 use ox_ir::plan::{CheckKind, Plan, Step};
-use prepare::{Action, Prepared, prepare};
+use prepare::{Action, Output, Prepared, prepare};
 use profile::Profile;
 pub(crate) use range::{Range, range_name};
 use std::any::Any;
@@ -244,14 +244,17 @@ fn describe(at: usize, layout: &Layout, device: Device, input: TensorRef<'_>) ->
 /// Inputs are written last, when nothing else can fail: a caller that falls back to eager must find them as they were.
 fn execute(run: &mut Run<'_>, profile: Option<&Profile>) -> Result<Vec<Tensor>, RunError> {
     fault("run");
-    let _guards = Guards::new(run.abi, run.device);
+    let guards = Guards::new(run.abi, run.device);
     run.report_failures()?;
     run.place_buffers()?;
     match profile {
         None => run.prepared.actions.iter().try_for_each(|action| perform(run, action))?,
         Some(profile) => perform_timed(run, profile)?,
     }
-    let results = run.results()?;
+    let results = match run.prepared.outputs.iter().any(Output::is_view) {
+        true => guards.as_caller(|| run.results())?,
+        false => run.results()?,
+    };
     run.write_back()?;
     run.report_failures()?;
     Ok(results)

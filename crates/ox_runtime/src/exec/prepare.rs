@@ -92,6 +92,12 @@ pub enum Output {
     },
 }
 
+impl Output {
+    pub fn is_view(&self) -> bool {
+        !matches!(self, Output::Buffer(_))
+    }
+}
+
 pub struct WriteBack {
     pub input: usize,
     pub from: Operand,

@@ -68,6 +68,24 @@ def close(generator):
     raise RuntimeError("generator ignored GeneratorExit")
 
 
+def abandon(generator):
+    try:
+        close(generator)
+    except Exception:
+        pass
+
+
+def refreshed(scope, now, gone):
+    for name in gone:
+        scope.pop(name, None)
+    scope.update(now)
+    return scope
+
+
+def in_scope(function, code, names, scope, now, gone):
+    return function(code, names, refreshed(scope, now, gone))
+
+
 def until(function, sentinel):
     while True:
         item = function()

@@ -1,0 +1,347 @@
+"""Programs that captured functions once did otherwise than CPython and eager: each is run plain and captured, call after call."""
+
+import copy
+import sys
+
+import oxytorch
+import pytest
+import torch
+from compare import assert_same
+from torch import nn
+
+TABLE = torch.arange(12.0).reshape(4, 3)
+GOOD, BAD = torch.tensor([0, 3]), torch.tensor([1, 9])
+
+
+def x():
+    return torch.arange(12.0).reshape(3, 4)
+
+
+def outcome(function, args):
+    """What comes out or is raised, and what becomes of the arguments."""
+    args = copy.deepcopy(args)
+    try:
+        return function(*args), args
+    except Exception as error:
+        return (type(error).__name__, str(error)), args
+
+
+def same_in_all_calls(function, *calls):
+    captured = oxytorch.compile(function)
+    for _ in range(2):
+        for args in calls:
+            for _ in range(2):
+                assert_same(outcome(captured, args), outcome(function, args))
+
+
+# Generators that nobody holds any more are closed at once.
+
+
+def numbers(tensor, log):
+    try:
+        for n in range(3):
+            yield tensor + n
+    finally:
+        log.append("closed")
+
+
+def left_by_a_loop(tensor, log):
+    for item in numbers(tensor, log):
+        log.append("first")
+        break
+    log.append("behind")
+    return item
+
+
+def left_in_a_variable(tensor, log):
+    generator = numbers(tensor, log)
+    first = next(generator)
+    log.append("end")
+    return first
+
+
+def left_in_an_inner_function(tensor, log):
+    def first():
+        return next(numbers(tensor, log))
+
+    y = first()
+    log.append("behind")
+    return y * 2
+
+
+def forgotten(tensor, log):
+    generator = numbers(tensor, log)
+    first = next(generator)
+    del generator
+    log.append("behind")
+    return first
+
+
+def left_behind_a_break(tensor, log):
+    generator = numbers(tensor, log)
+    first = next(generator)
+    log.append(int(first.sum()) > 0)
+    sys.getrefcount(log)
+    generator = None
+    log.append("behind")
+    return first
+
+
+def grad_mode_of_a_generator(tensor, log):
+    def parts():
+        with torch.no_grad():
+            yield tensor * 2
+
+    for part in parts():
+        log.append(torch.is_grad_enabled())
+        break
+    log.append(torch.is_grad_enabled())
+    return part
+
+
+@pytest.mark.parametrize(
+    "function",
+    [left_by_a_loop, left_in_a_variable, left_in_an_inner_function, forgotten, left_behind_a_break, grad_mode_of_a_generator],
+)
+def test_generators_that_are_left_are_closed(function):
+    same_in_all_calls(function, (x(), []), (x() - 100, []))
+    assert torch.is_grad_enabled()
+
+
+# What an object does when it goes.
+
+
+class Counted:
+    alive = 0
+
+    def __init__(self, tensor):
+        self.tensor = tensor * 2
+        Counted.alive += 1
+
+    def __del__(self):
+        Counted.alive -= 1
+
+
+def test_objects_that_are_told_when_they_go_are_made_in_every_call():
+    captured = oxytorch.compile(lambda tensor: Counted(tensor).tensor + 1)
+    for _ in range(4):
+        assert torch.equal(captured(x()), x() * 2 + 1)
+        assert Counted.alive == 0
+
+
+# Names that exec and eval leave behind.
+
+
+def evaluated_behind_an_exec(tensor):
+    exec("k = 3")
+    return eval("k") * tensor
+
+
+def listed_behind_an_exec(tensor):
+    a = 1
+    exec("a = 3\nb = a + 1")
+    found = locals()
+    return tensor + a, eval("a"), found.get("b"), sorted(found)
+
+
+def unset_behind_an_exec(tensor):
+    a = 1
+    exec("b = a")
+    del a
+    try:
+        return eval("a")
+    except NameError:
+        return tensor * eval("b")
+
+
+@pytest.mark.skipif(sys.version_info >= (3, 13), reason="each call sees a snapshot of its own")
+@pytest.mark.parametrize("function", [evaluated_behind_an_exec, listed_behind_an_exec, unset_behind_an_exec])
+def test_names_of_an_exec_are_there_for_the_next(function):
+    same_in_all_calls(function, (x(),))
+
+
+# Tensors that no memory holds.
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda t: torch.empty(45 * 10**15),
+        lambda t: torch.zeros(10**9, 10**9),
+        lambda t: t.new_empty(10**9, 10**9, dtype=torch.uint8),
+        lambda t: t.reshape(-1)[:1].expand(10**17) * 2,
+        lambda t: t.reshape(-1)[:1].expand(10**17),
+    ],
+    ids=["empty", "zeros", "new_empty", "computed", "view"],
+)
+def test_a_tensor_that_no_memory_holds_is_refused_where_only_its_size_is_used(make):
+    same_in_all_calls(lambda t: (make(t).shape[0], t + 1), (x(),))
+
+
+# Results that share memory.
+
+
+def leaf_with_views(tensor, log):
+    y = tensor * 2
+    first = y[0]
+    log.append("an effect")
+    y.requires_grad_()
+    return y, first, first.requires_grad, (first * 3).sum()
+
+
+def leaf_with_views_of_earlier_graphs(tensor, log):
+    y = tensor * 2
+    flat = y.view(-1)
+    log.append(float(flat.sum()))
+    row = y[1]
+    y.requires_grad_()
+    return [t.requires_grad for t in (y, flat, row)], y, (y * flat.view(3, 4)).sum() + row.sum()
+
+
+def view_of_a_leaf_is_written(tensor, log):
+    y = tensor * 2
+    first = y[0]
+    log.append("an effect")
+    y.requires_grad_()
+    try:
+        first.add_(1)
+    except RuntimeError as error:
+        log.append(str(error))
+    return y
+
+
+@pytest.mark.parametrize("function", [leaf_with_views, leaf_with_views_of_earlier_graphs, view_of_a_leaf_is_written])
+def test_views_are_told_that_their_base_requires_grad(function):
+    same_in_all_calls(function, (x(), []))
+
+
+def test_a_result_is_the_base_of_its_views():
+    def function(tensor):
+        y = tensor * 2
+        return y, y[0], y.t()
+
+    captured = oxytorch.compile(function)
+    for _ in range(3):
+        y, row, turned = captured(x())
+        assert row._base is y and turned._base is y and not y._is_view()
+
+
+def test_a_view_remembers_the_grad_mode_that_it_was_made_in():
+    def error_of_a_write(function):
+        base = x()
+        view, weight = function(base), torch.ones(3, 4, requires_grad=True)
+        base.mul_(weight)
+        with pytest.raises(RuntimeError) as raised:
+            view.mul_(2)
+        return str(raised.value)
+
+    captured = oxytorch.compile(lambda t: t[0])
+    for _ in range(3):
+        assert error_of_a_write(captured) == error_of_a_write(lambda t: t[0])
+
+
+# Runs that fail.
+
+
+def division_behind_a_write(tensor, by, log):
+    log.append("before")
+    tensor.add_(1)
+    return 12 // by
+
+
+def test_what_was_written_before_a_division_by_zero_stays():
+    captured, tensor, log = oxytorch.compile(division_behind_a_write), x(), []
+    for n in range(3):
+        with pytest.raises(ZeroDivisionError):
+            captured(tensor, torch.zeros(2, dtype=torch.int64), log)
+        assert torch.equal(tensor, x() + n + 1)
+
+
+def drawn_and_read(tensor, at, log):
+    noise = torch.rand(3)
+    try:
+        rows = TABLE.index_select(0, at * 1)
+    except IndexError as error:
+        log.append(str(error))
+        return tensor
+    return rows.sum() + 0 * noise.sum()
+
+
+def drawn_and_read_without_a_clause(tensor, at, log):
+    return TABLE.index_select(0, at * 1).sum() + 0 * torch.rand(3).sum()
+
+
+@pytest.mark.parametrize("function", [drawn_and_read, drawn_and_read_without_a_clause])
+@pytest.mark.parametrize("grad", [False, True])
+def test_a_failed_run_has_drawn_nothing(function, grad):
+    tensor = x().requires_grad_(grad)
+    scaled = (lambda t, at, log: function(t * 2, at, log) * t.sum()) if grad else function
+    same_in_all_calls(scaled, (tensor, GOOD, []), (tensor, BAD, []))
+    captured, before = oxytorch.compile(scaled), torch.get_rng_state()
+    captured(tensor, GOOD, [])
+    torch.set_rng_state(before)
+    outcome(scaled, (tensor, BAD, []))
+    after = torch.get_rng_state()
+    torch.set_rng_state(before)
+    outcome(captured, (tensor, BAD, []))
+    assert torch.equal(torch.get_rng_state(), after), "eager has drawn what it draws, and nothing was drawn before"
+
+
+# Classes of tensors.
+
+
+def test_a_parameter_that_is_made_is_one():
+    def function(tensor):
+        made = nn.Parameter(tensor * 2)
+        return made, isinstance(made, nn.Parameter), type(made) is nn.Parameter
+
+    captured = oxytorch.compile(function)
+    for _ in range(3):
+        made, *told = captured(x())
+        assert type(made) is nn.Parameter and made.requires_grad and told == [True, True]
+        assert torch.equal(made, x() * 2)
+
+
+def test_a_module_that_is_made_has_parameters():
+    def function(tensor):
+        layer = nn.Linear(4, 2)
+        layer.weight = nn.Parameter(tensor[:2] * 2)
+        return layer
+
+    captured = oxytorch.compile(function)
+    for _ in range(3):
+        layer = captured(x())
+        assert [name for name, _ in layer.named_parameters()] == ["weight", "bias"]
+        assert torch.equal(layer.weight, x()[:2] * 2)
+
+
+def test_numbers_are_rounded_by_methods_that_there_are():
+    same_in_all_calls(lambda t: round(t.mean()), (x(),))
+
+
+# Something is computed behind the machine's back, in the instruction that breaks.
+
+
+class Place:
+    def __init__(self, tensor):
+        self.tensor = tensor
+
+    def __index__(self):
+        return int(self.tensor)
+
+
+def computed_where_the_graph_breaks(tensor, at):
+    y = tensor * 2
+    rows = TABLE[Place(at[1] * 1), at * 1]
+    return y + 1, rows
+
+
+def computed_for_a_slice_where_the_graph_breaks(tensor, at):
+    y = tensor * 2
+    rows = TABLE[Place(at[1] - 1) :, at - 1]
+    return y + 1, rows
+
+
+@pytest.mark.parametrize("function", [computed_where_the_graph_breaks, computed_for_a_slice_where_the_graph_breaks])
+def test_a_break_where_something_was_computed_unseen(function):
+    same_in_all_calls(function, (x(), torch.tensor([1, 2])), (x() + 1, torch.tensor([2, 1])))
