@@ -4,7 +4,7 @@ use crate::callable::NativeCallable;
 use crate::error::{options_error, report_bug, warn_once};
 use crate::fx::{How, Imported, Refusal, fixed_sizes, hints_of, import};
 use crate::kernels::log_kernels;
-use crate::pieces::{self, Pieces, Step};
+use crate::pieces::{self, Pieces, Region, Step};
 use crate::report::{LastCompile, remember};
 use crate::rewind::rewinds;
 use crate::training::{Again, Backward, TrainingCallable, Views, fused_attention, reach};
@@ -18,7 +18,7 @@ use ox_runtime::HostCalls;
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
-use pyo3::types::{IntoPyDict, PyBool, PyCFunction, PyDict, PyFloat, PyInt, PyString, PyTuple};
+use pyo3::types::{PyBool, PyDict, PyFloat, PyInt, PyString};
 use std::cell::RefCell;
 use std::fmt::Display;
 use std::sync::atomic::AtomicBool;
@@ -48,14 +48,15 @@ pub fn compile_graph<'py>(
 ) -> PyResult<(Bound<'py, PyAny>, Vec<Noted>)> {
     let facts = RefCell::default();
     let options = &Options { deterministic: is_deterministic(gm.py())?, ..options.clone() };
-    let job = Job { options, device, fixed: None, recomputed: false, covered: false, facts: &facts };
+    let job = Job { options, device, fixed: None, recomputed: None, covered: false, facts: &facts };
     let nodes = pieces::ordered(gm)?;
-    let mut cuts = pieces::visible_cuts(&nodes)?;
-    cuts.extend(pieces::region_cuts(&nodes)?);
+    let (mut cuts, regions) = (pieces::visible_cuts(&nodes)?, pieces::region_cuts(&nodes, 0)?);
+    let by_eager = pieces::spare_writing(&nodes, &regions, &mut cuts)?;
+    cuts.extend(regions);
     cuts.sort_unstable();
     let compiled = match cuts.is_empty() {
         true => job.whole(gm, example_inputs)?,
-        false => job.in_pieces(gm, example_inputs, &cuts, None)?,
+        false => job.in_pieces(gm, example_inputs, &cuts, &by_eager)?,
     };
     Ok((compiled, facts.take()))
 }
@@ -75,19 +76,19 @@ struct Job<'a> {
     /// What was relied on of sizes.
     facts: &'a RefCell<Vec<Noted>>,
     /// Nothing but arguments is kept for backward, as `torch.utils.checkpoint` does it.
-    recomputed: bool,
+    recomputed: Option<Region>,
     /// It runs under torch's own checkpoint.
     covered: bool,
 }
 
 impl Job<'_> {
-    /// One piece behind the other. Eager runs the one that begins at `by_eager`.
+    /// One piece behind the other. Eager runs those that begin at `by_eager`.
     fn in_pieces<'py>(
         self,
         gm: &Bound<'py, PyAny>,
         examples: &Bound<'py, PyAny>,
         cuts: &[usize],
-        by_eager: Option<usize>,
+        by_eager: &[usize],
     ) -> PyResult<Bound<'py, PyAny>> {
         let py = gm.py();
         let hints = match self.fixed.cloned().map_or_else(|| hints_of(gm), Ok) {
@@ -99,27 +100,31 @@ impl Job<'_> {
         let cut = pieces::cut(gm, examples, cuts)?;
         let mut steps = Vec::with_capacity(cut.pieces.len());
         for piece in cut.pieces {
-            let callable = match by_eager == Some(piece.start) {
-                true => piece.module.getattr(intern!(py, "forward"))?,
-                false => job.within(piece.recomputed).whole(&piece.module, piece.examples.as_any())?,
+            let job = job.within(piece.regions.first().copied());
+            let callable = match by_eager.contains(&piece.start) {
+                true => job.as_it_was(&piece.module, piece.module.getattr(intern!(py, "forward"))?)?,
+                false => job.whole(&piece.module, piece.examples.as_any())?,
             };
             steps.push(Step { callable: callable.unbind(), inputs: piece.inputs, outputs: piece.outputs, last: Vec::new() });
         }
         Ok(Bound::new(py, Pieces::new(cut.values, steps, cut.result))?.into_any())
     }
 
-    fn within(self, region: bool) -> Self {
-        Job { recomputed: self.recomputed || region && !self.covered, ..self }
+    fn within(self, region: Option<Region>) -> Self {
+        Job { recomputed: self.recomputed.or(region.filter(|_| !self.covered)), ..self }
     }
 
     /// A graph that is left to eager.
     fn refused<'py>(self, gm: &Bound<'py, PyAny>, refusal: Refusal) -> PyResult<Bound<'py, PyAny>> {
-        self.as_it_was(refused(gm, refusal)?)
+        self.as_it_was(gm, refused(gm, refusal)?)
     }
 
-    /// What eager runs, under the checkpoint that it was under.
-    fn as_it_was<'py>(self, eager: Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
-        if self.recomputed { checkpointed(&eager) } else { Ok(eager) }
+    /// What eager runs, under the checkpoints that it was under.
+    fn as_it_was<'py>(self, gm: &Bound<'py, PyAny>, eager: Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+        match self.recomputed {
+            Some(region) => pieces::checkpointed(&pieces::by_eager(gm, 1)?, region),
+            None => Ok(eager),
+        }
     }
 
     fn whole<'py>(self, gm: &Bound<'py, PyAny>, example_inputs: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
@@ -143,7 +148,7 @@ impl Job<'_> {
         };
         let import = start.elapsed();
         self.facts.borrow_mut().append(&mut imported.facts);
-        if self.recomputed && !imported.graph.mutations.is_empty() {
+        if self.recomputed.is_some() && !imported.graph.mutations.is_empty() {
             // Done once more when it is computed again.
             return self.refused(gm, Refusal::unsupported("writes in a checkpointed function"));
         }
@@ -190,7 +195,7 @@ impl Job<'_> {
         let attention = fused_attention(py, &graph, self.options.deterministic);
         let wanted = Wanted { inputs: gradients.inputs.clone(), outputs: gradients.outputs.clone(), attention };
         let host: Arc<dyn HostCalls> = Arc::new(host.into_host());
-        let budget = if self.recomputed { 0 } else { self.options.activation_memory_budget };
+        let budget = if self.recomputed.is_some() { 0 } else { self.options.activation_memory_budget };
         let options = Options { freezing: false, activation_memory_budget: budget, weights, ..self.options.clone() };
         let compiled = match py.detach(|| ox_driver::compile_training(&graph, &wanted, &options, host.clone())) {
             Ok(compiled) => compiled,
@@ -230,7 +235,7 @@ impl Job<'_> {
     fn not_compiled<'py>(self, gm: &Bound<'py, PyAny>, error: CompileError, graph: &Graph) -> PyResult<Bound<'py, PyAny>> {
         match error {
             CompileError::Unsupported(what) => self.refused(gm, Refusal::unsupported(what)),
-            error @ CompileError::Bug { .. } => self.as_it_was(bug(gm, &error.to_string(), Some(graph))?),
+            error @ CompileError::Bug { .. } => self.as_it_was(gm, bug(gm, &error.to_string(), Some(graph))?),
         }
     }
 
@@ -244,32 +249,21 @@ impl Job<'_> {
     ) -> PyResult<Bound<'py, PyAny>> {
         let nodes = pieces::ordered(gm)?;
         let is_call = nodes.get(place).is_some_and(|node| pieces::is_computed(node).unwrap_or(false));
-        if !is_call || pieces::computed(&nodes)? == 1 {
+        // What is written in a part that is done again is written as often as eager does it.
+        let is_repeated = self.recomputed.is_some() && pieces::may_write(&nodes)?;
+        if !is_call || pieces::computed(&nodes)? == 1 || is_repeated {
             return self.refused(gm, Refusal::unsupported(what));
         }
         warn_once(gm.py(), &format!("oxytorch: one operation is left to eager for its gradient: {what}"))?;
         // Pieces of a checkpointed part keep what goes from one to the next: torch's own checkpoint takes it from them.
-        let job = Job { recomputed: false, covered: self.recomputed || self.covered, ..self };
-        self.as_it_was(job.in_pieces(gm, examples, &[place, place + 1], Some(place))?)
+        let job = Job { recomputed: None, covered: self.recomputed.is_some() || self.covered, ..self };
+        let pieces = job.in_pieces(gm, examples, &[place, place + 1], &[place])?;
+        match self.recomputed {
+            // It writes nothing: the variant that keeps less is as good.
+            Some(region) => pieces::checkpointed(&pieces, Region { reentrant: false, ..region }),
+            None => Ok(pieces),
+        }
     }
-}
-
-/// The function under torch's own checkpoint.
-fn checkpointed<'py>(function: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
-    let (py, function) = (function.py(), function.clone().unbind());
-    let call = move |args: &Bound<'_, PyTuple>, _: Option<&Bound<'_, PyDict>>| -> PyResult<Py<PyAny>> {
-        let py = args.py();
-        let checkpoint = py.import(intern!(py, "torch.utils.checkpoint"))?.getattr(intern!(py, "checkpoint"))?;
-        // Arguments would be saved, and must not be written then.
-        let given = std::iter::once(function.bind(py).clone()).chain(args.iter());
-        let whole = py
-            .import(intern!(py, "functools"))?
-            .getattr(intern!(py, "partial"))?
-            .call1(PyTuple::new(py, given.collect::<Vec<_>>())?)?;
-        let kwargs = [("use_reentrant", false)].into_py_dict(py)?;
-        Ok(checkpoint.call((whole,), Some(&kwargs))?.unbind())
-    };
-    Ok(PyCFunction::new_closure(py, None, None, call)?.into_any())
 }
 
 /// For tests: from now on this stage panics; None ends that.

@@ -256,8 +256,8 @@ impl Recording {
         self.graph.calls += 1;
         let name = format!("n{}", self.graph.calls);
         let node = self.graph.node(op, target, args, Some(&kwargs), &name)?;
-        if let Some(region) = &self.graph.region {
-            node.attr("meta")?.bind().set_item("checkpoint", region.bind())?;
+        if let Some(regions) = &self.graph.regions {
+            node.attr("meta")?.bind().set_item("checkpoint", regions.bind())?;
         }
         Ok(node)
     }

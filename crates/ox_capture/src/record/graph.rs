@@ -35,8 +35,8 @@ pub struct GraphRecord {
     pub inputs: Vec<InputEntry>,
     pub lazies: Vec<LazyEntry>,
     pub calls: usize,
-    /// The part of the program that the next call belongs to, if that is to be computed again in backward.
-    pub region: Option<Obj>,
+    /// The parts of the program that the next call belongs to, if they are to be computed again in backward, the outermost first.
+    pub regions: Option<Obj>,
     /// Where its tensors lie; None before the first.
     pub device: Option<Obj>,
     /// The grad mode in which its first call is made, and the one in which the next would be.
@@ -102,7 +102,7 @@ impl GraphRecord {
             inputs,
             lazies,
             calls: 0,
-            region: None,
+            regions: None,
             device: None,
             grad: None,
             inference: None,

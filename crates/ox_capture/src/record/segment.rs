@@ -55,7 +55,10 @@ impl Recording {
         let nodes: Vec<Obj> = live.iter().map(|lazy| lazy.node.clone()).collect();
         let output = Obj::str("output");
         let call = record.fx.attr("create_node")?;
-        call.call(&[output.clone(), output, tuple_of(&[tuple_of(&nodes)?])?], None)?;
+        let returned = call.call(&[output.clone(), output, tuple_of(&[tuple_of(&nodes)?])?], None)?;
+        if let Some(regions) = &record.regions {
+            returned.attr("meta")?.bind().set_item("checkpoint", regions.bind())?;
+        }
         let (start, thread_start) = (std::time::Instant::now(), crate::callable::thread_time());
         let grad = record.grad.map_or(self.state.grad, |(first, _)| first);
         let inference = record.inference.filter(|inference| *inference != self.state.inference);

@@ -5,7 +5,7 @@ use super::own_derivative::may_have_own_derivative;
 use super::{Args, Called, R, Vm};
 use crate::builtins;
 use crate::callable::Captured;
-use crate::obj::{Obj, py};
+use crate::obj::{Obj, py, tuple_of};
 use crate::record::Val;
 use crate::record::grad::{self, GradMode};
 use crate::types::types;
@@ -26,13 +26,14 @@ impl Vm {
         }
         let Some((function, rest)) = args.positional.split_first() else { return Ok(None) };
         let mut names = Vec::new();
-        let mut reentrant = None;
+        let (mut reentrant, mut early_stop) = (None, None);
         for (name, value) in &args.keywords {
             match name.to_str().unwrap_or_default().as_str() {
                 "use_reentrant" => reentrant = Some(value.clone()),
+                "early_stop" => early_stop = Some(value.clone()),
                 "context_fn" | "determinism_check" | "debug" => return Ok(None),
-                // What is computed again has the same random numbers, and no more of it than is needed is.
-                "preserve_rng_state" | "early_stop" => {}
+                // What is computed again has the same random numbers.
+                "preserve_rng_state" => {}
                 _ => names.push((name.clone(), value.clone())),
             }
         }
@@ -46,8 +47,10 @@ impl Vm {
         if GradMode::is_on()? && may_have_own_derivative(&function.obj) {
             return self.checkpoint_by_torch(callable, args).map(Some);
         }
-        let region = Obj::int(REGIONS.fetch_add(1, Ordering::Relaxed));
-        let positional = [region.into(), function.clone()].into_iter().chain(rest.iter().cloned()).collect();
+        let early_stop = early_stop.map(|value| self.settled(&value));
+        let id = Obj::int(REGIONS.fetch_add(1, Ordering::Relaxed));
+        let region = self.pinned(tuple_of(&[id, reentrant, Obj::bool(stops_early(early_stop)?)])?);
+        let positional = [region, function.clone()].into_iter().chain(rest.iter().cloned()).collect();
         let stand_in = self.pinned(super::library::function(FRAME)?);
         self.call_function(&stand_in, Args { positional, keywords: names }).map(Some)
     }
@@ -73,10 +76,11 @@ impl Vm {
         Ok(captured)
     }
 
-    /// The outermost region that is being run.
-    pub fn region(&self) -> Option<Obj> {
-        let frame = self.frames.iter().find(|frame| frame.code.hidden && frame.code.name == FRAME)?;
-        frame.locals.first().cloned().flatten().map(|region| region.obj)
+    /// The regions that are being run, the outermost first: of each its number, and how torch would run it.
+    pub fn regions(&self) -> Option<Obj> {
+        let frames = self.frames.iter().filter(|frame| frame.code.hidden && frame.code.name == FRAME);
+        let regions: Vec<Obj> = frames.filter_map(|frame| frame.locals.first()?.clone()).map(|region| region.obj).collect();
+        if regions.is_empty() { None } else { tuple_of(&regions).ok() }
     }
 
     /// Those inside of containers do not count: torch does not look there.
@@ -85,4 +89,13 @@ impl Vm {
         let seen = tensors.map(|value| self.rec.as_ref().map_or_else(|| value.obj.clone(), |rec| rec.seen_as(&value.obj)));
         grad::any_requires_grad(&seen.collect::<Vec<_>>())
     }
+}
+
+/// Whether what is computed again ends with the last value that was saved. What the program has set for all checkpoints comes first.
+fn stops_early(asked: Option<Obj>) -> PyResult<bool> {
+    let set = py().import("torch.utils.checkpoint")?.getattr("_enable_checkpoint_early_stop")?;
+    if !set.is_none() {
+        return set.is_truthy();
+    }
+    asked.map_or(Ok(true), |asked| asked.truth())
 }

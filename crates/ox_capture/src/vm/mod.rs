@@ -303,6 +303,8 @@ impl Vm {
     /// Computes what was recorded; where that fails in a call of which nothing can be seen yet, it is `Undone`.
     pub fn compute(&self, rec: &mut Recording) -> R<Option<GraphCall>> {
         let _offer = Offer::new(self.did_nothing(rec));
+        // Those that go on behind it.
+        rec.graph.regions = self.regions();
         rec.compute()
     }
 
@@ -340,6 +342,7 @@ impl Vm {
             why.extend(self.frames.iter().map(|frame| format!("\n    {}", frame.location())));
         }
         self.gave_up = Some(why.clone());
+        rec.graph.regions = self.regions();
         let computed = rec.compute();
         let segment = rec.gave_up(why);
         self.attach_segment(segment);

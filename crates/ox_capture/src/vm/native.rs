@@ -172,9 +172,9 @@ impl Vm {
             let place = key.to_str().unwrap_or_default();
             keywords.push((key.clone(), self.for_graph(&name, Place::Keyword(&place), arg)));
         }
-        let (location, region) = (self.torch_location(), self.region());
+        let (location, regions) = (self.torch_location(), self.regions());
         let Some(rec) = self.rec.as_mut() else { return Ok(Err(String::new())) };
-        rec.graph.region = region;
+        rec.graph.regions = regions;
         match rec.torch_call(callee, &positional, &keywords, &location) {
             Ok(value) => {
                 if may_fail {
@@ -216,11 +216,11 @@ impl Vm {
     /// `x.shape`, `x.T`
     pub fn tensor_field(&mut self, object: &Val, name: &Obj) -> R<Called> {
         self.note_line();
-        let (location, region) = (self.torch_location(), self.region());
+        let (location, regions) = (self.torch_location(), self.regions());
         let getattr = self.builtin("getattr")?;
         let args = Args::positional(vec![object.clone(), name.clone().into()]);
         let Some(rec) = self.rec.as_mut() else { return self.opaque_call(&getattr.into(), args, "") };
-        rec.graph.region = region;
+        rec.graph.regions = regions;
         match rec.tensor_attribute(&object.obj, name, &location) {
             Ok(value) => Ok(Called::Value(value)),
             Err(NotRecorded::Raise(error)) => Err(error),

@@ -1,7 +1,8 @@
 //! An FX graph into a row of FX graphs. The order of the nodes stays: neither writes nor random numbers change places.
 
 use super::Tree;
-use super::places::{example, region, requires_grad};
+use super::places::{example, requires_grad};
+use super::regions::{Region, regions};
 use crate::recorded::Recorded;
 use crate::torch::Torch;
 use pyo3::intern;
@@ -22,8 +23,8 @@ pub struct Cut<'py> {
 pub struct Piece<'py> {
     /// The place of its first node in the whole.
     pub start: usize,
-    /// Nothing that it computes is kept for backward.
-    pub recomputed: bool,
+    /// The checkpointed parts that it belongs to, the outermost first.
+    pub regions: Vec<Region>,
     pub module: Bound<'py, PyAny>,
     pub examples: Bound<'py, PyList>,
     pub inputs: Vec<usize>,
@@ -202,18 +203,30 @@ impl<'py> Cutter<'py> {
             .collect::<PyResult<_>>()?;
         graph.call_method1(intern!(py, "output"), (PyTuple::new(py, outputs)?,))?;
         let module = Bound::new(py, Recorded::part_of(&self.gm, graph.unbind()))?.into_any();
-        let mut recomputed = false;
-        for place in members {
-            recomputed |= region(&self.nodes[*place])?.is_some();
-        }
         Ok(Piece {
             start: range.start,
-            recomputed,
+            regions: self.regions_of(members)?,
             module,
             examples,
             inputs,
             outputs: crossing.iter().map(|place| self.values[place]).collect(),
         })
+    }
+
+    /// Those of the first member that belongs to any. One that goes on behind the graph is done again as a whole.
+    fn regions_of(&self, members: &[usize]) -> PyResult<Vec<Region>> {
+        let open = regions(&self.nodes[self.nodes.len() - 1])?;
+        let mut found = Vec::new();
+        for place in members {
+            found = regions(&self.nodes[*place])?;
+            if !found.is_empty() {
+                break;
+            }
+        }
+        for region in found.iter_mut().filter(|region| open.iter().any(|open| open.id == region.id)) {
+            region.early_stop = false;
+        }
+        Ok(found)
     }
 
     /// The members, and the numbers of other pieces that they use.

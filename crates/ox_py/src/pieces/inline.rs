@@ -14,6 +14,7 @@ pub fn inline_checkpoints(gm: &Bound<'_, PyAny>) -> PyResult<()> {
     let mut changed = false;
     for (region, node) in ordered(gm)?.iter().enumerate() {
         if let Some(module) = module_of(gm, node)? {
+            inline_checkpoints(&module)?;
             inline(gm, node, &module, region)?;
             changed = true;
         }
@@ -47,6 +48,7 @@ fn inline<'py>(gm: &Bound<'py, PyAny>, node: &Node<'py>, module: &Bound<'py, PyA
     place.call_method0(intern!(py, "__enter__"))?;
     let mut given = arguments(node)?.iter().skip(1);
     let map = PyDict::new(py);
+    let around = described(node, region)?;
     for part in &ordered(module)? {
         match part.getattr(intern!(py, "op"))?.extract::<&str>()? {
             "placeholder" => map.set_item(part, given.next())?,
@@ -54,13 +56,22 @@ fn inline<'py>(gm: &Bound<'py, PyAny>, node: &Node<'py>, module: &Bound<'py, PyA
             "get_attr" => map.set_item(part, adopt(gm, module, part, region)?)?,
             _ => {
                 let made = graph.call_method1(intern!(py, "node_copy"), (part, look_up(&map)?))?;
-                made.getattr(intern!(py, "meta"))?.set_item("checkpoint", region)?;
+                let meta = made.getattr(intern!(py, "meta"))?.cast_into::<PyDict>()?;
+                let inside = meta.get_item("checkpoint")?.unwrap_or_else(|| PyTuple::empty(py).into_any());
+                meta.set_item("checkpoint", PyTuple::new(py, [around])?.add(inside)?)?;
                 map.set_item(part, made)?;
             }
         }
     }
     place.call_method1(intern!(py, "__exit__"), (py.None(), py.None(), py.None()))?;
     graph.call_method1(intern!(py, "erase_node"), (node,)).map(drop)
+}
+
+/// As `regions` reads it.
+fn described<'py>(node: &Node<'py>, region: usize) -> PyResult<(usize, bool, bool)> {
+    let kwargs = node.getattr(intern!(node.py(), "kwargs"))?.cast_into::<PyDict>()?;
+    let flag = |name: &str, default: bool| kwargs.get_item(name)?.map_or(Ok(default), |value| value.is_truthy());
+    Ok((region, flag("use_reentrant", false)?, flag("early_stop", true)?))
 }
 
 /// What hangs on the function (the two halves of an `autograd.Function`) hangs on the whole, by a name that nothing else has.

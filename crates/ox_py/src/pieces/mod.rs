@@ -3,14 +3,17 @@
 //! - `cut`: an FX graph into FX graphs.
 //! - `inline`: checkpointed functions into the graph around them.
 //! - `places`: where a graph is cut so that gradients are seen where eager shows them.
+//! - `regions`: checkpointed parts.
 
 mod cut;
 mod inline;
 mod places;
+mod regions;
 
 pub use cut::{cut, ordered};
 pub use inline::inline_checkpoints;
-pub use places::{computed, is_computed, region_cuts, visible_cuts};
+pub use places::{computed, is_computed, visible_cuts};
+pub use regions::{Region, by_eager, checkpointed, may_write, region_cuts, spare_writing};
 
 use ox_capture::Offer;
 use pyo3::prelude::*;

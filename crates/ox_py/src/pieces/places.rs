@@ -89,28 +89,6 @@ fn place_cut(node: &Node<'_>, here: &FxHashSet<usize>) -> PyResult<bool> {
     Ok(false)
 }
 
-/// The part of the program that the node belongs to, if that is to be computed again in backward (`torch.utils.checkpoint`).
-pub fn region<'py>(node: &Node<'py>) -> PyResult<Option<Bound<'py, PyAny>>> {
-    node.getattr(intern!(node.py(), "meta"))?.cast::<PyDict>()?.get_item(intern!(node.py(), "checkpoint"))
-}
-
-/// Where such parts begin and end. What has no gradient is not kept in any case.
-pub fn region_cuts(nodes: &[Node<'_>]) -> PyResult<Vec<usize>> {
-    let (mut cuts, mut last, mut requires) = (Vec::new(), None, false);
-    for (place, node) in nodes.iter().enumerate() {
-        if !is_computed(node)? {
-            continue;
-        }
-        let here = region(node)?.map(|region| region.extract::<i64>()).transpose()?;
-        if here != last {
-            cuts.push(place);
-        }
-        last = here;
-        requires |= here.is_some() && example(node)?.is_some_and(|e| requires_grad(&e).unwrap_or(false));
-    }
-    Ok(if requires { cuts } else { Vec::new() })
-}
-
 /// Whether the node is a call, not an argument, a constant or the result.
 pub fn is_computed(node: &Node<'_>) -> PyResult<bool> {
     Ok(!(op_is(node, "placeholder")? || op_is(node, "get_attr")? || op_is(node, "output")?))

@@ -1,0 +1,152 @@
+//! Checkpointed parts of a graph (`torch.utils.checkpoint`), and how eager runs those that are left to it.
+
+use super::cut::{Piece, cut, ordered};
+use super::places::{example, is_computed, requires_grad};
+use super::{Pieces, Step};
+use ox_ops::surface::writes_first;
+use pyo3::intern;
+use pyo3::prelude::*;
+use pyo3::types::{PyBool, PyCFunction, PyDict, PyList, PyTuple};
+
+type Node<'py> = Bound<'py, PyAny>;
+
+/// A part of the program that is computed again in backward, as torch's own checkpoint would do it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Region {
+    pub id: i64,
+    pub reentrant: bool,
+    /// Nothing is done again behind the last value that was saved.
+    pub early_stop: bool,
+}
+
+/// The parts that the node belongs to, the outermost first. What ends a graph belongs to those that go on behind it.
+pub fn regions(node: &Node<'_>) -> PyResult<Vec<Region>> {
+    let py = node.py();
+    let found = node.getattr(intern!(py, "meta"))?.cast::<PyDict>()?.get_item(intern!(py, "checkpoint"))?;
+    let regions: Vec<(i64, bool, bool)> = found.map_or(Ok(Vec::new()), |found| found.extract())?;
+    Ok(regions.into_iter().map(|(id, reentrant, early_stop)| Region { id, reentrant, early_stop }).collect())
+}
+
+/// Where parts begin and end that have `depth` others around them. What has no gradient is not kept in any case.
+pub fn region_cuts(nodes: &[Node<'_>], depth: usize) -> PyResult<Vec<usize>> {
+    let (mut cuts, mut last, mut requires) = (Vec::new(), None, false);
+    for (place, node) in nodes.iter().enumerate() {
+        if !is_computed(node)? {
+            continue;
+        }
+        let here = regions(node)?.get(depth).map(|region| region.id);
+        if here != last {
+            cuts.push(place);
+        }
+        last = here;
+        requires |= here.is_some() && example(node)?.is_some_and(|e| requires_grad(&e).unwrap_or(false));
+    }
+    Ok(if requires { cuts } else { Vec::new() })
+}
+
+/// Takes from `visible` those cuts that lie in parts which may write, since torch's checkpoint repeats such a part as a whole. Where the parts
+/// begin that eager has to run for that.
+pub fn spare_writing(nodes: &[Node<'_>], regions: &[usize], visible: &mut Vec<usize>) -> PyResult<Vec<usize>> {
+    let mut by_eager = Vec::new();
+    let mut kept = Vec::with_capacity(visible.len());
+    for at in visible.iter().copied() {
+        let next = regions.partition_point(|cut| *cut <= at);
+        let whole = next.checked_sub(1).map(|n| regions[n]..regions.get(next).copied().unwrap_or(nodes.len() - 1));
+        match whole.filter(|whole| whole.start < at) {
+            Some(whole) if is_region(&nodes[whole.start])? && may_write(&nodes[whole.clone()])? => by_eager.push(whole.start),
+            _ => kept.push(at),
+        }
+    }
+    *visible = kept;
+    Ok(by_eager)
+}
+
+fn is_region(node: &Node<'_>) -> PyResult<bool> {
+    Ok(!regions(node)?.is_empty())
+}
+
+/// Whether one of the nodes writes something, as far as can be told by its name: if in doubt it does.
+pub fn may_write(nodes: &[Node<'_>]) -> PyResult<bool> {
+    for node in nodes {
+        if is_computed(node)? && writes(node)? {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
+fn writes(node: &Node<'_>) -> PyResult<bool> {
+    let py = node.py();
+    let target = node.getattr(intern!(py, "target"))?;
+    if let Some(schema) = target.getattr_opt(intern!(py, "_schema"))? {
+        return schema.getattr(intern!(py, "is_mutable"))?.is_truthy();
+    }
+    let name = target.getattr_opt(intern!(py, "__name__"))?.unwrap_or(target);
+    let name: String = name.str()?.extract()?;
+    let keeps_statistics = name.contains("batch_norm") || name.contains("instance_norm");
+    Ok(writes_first(&name) || keeps_statistics || node.getattr(intern!(py, "kwargs"))?.contains("out")?)
+}
+
+/// What eager runs of a part that has `depth` parts around it, itself counted: those inside are under checkpoints of their own.
+pub fn by_eager<'py>(gm: &Bound<'py, PyAny>, depth: usize) -> PyResult<Bound<'py, PyAny>> {
+    let py = gm.py();
+    let cuts = region_cuts(&ordered(gm)?, depth)?;
+    if cuts.is_empty() {
+        return gm.getattr(intern!(py, "forward"));
+    }
+    let parts = cut(gm, PyList::empty(py).as_any(), &cuts)?;
+    let mut steps = Vec::with_capacity(parts.pieces.len());
+    for Piece { module, regions, inputs, outputs, .. } in parts.pieces {
+        let callable = match regions.get(depth) {
+            Some(region) => checkpointed(&by_eager(&module, depth + 1)?, *region)?,
+            None => module.getattr(intern!(py, "forward"))?,
+        };
+        steps.push(Step { callable: callable.unbind(), inputs, outputs, last: Vec::new() });
+    }
+    Ok(Bound::new(py, Pieces::new(parts.values, steps, parts.result))?.into_any())
+}
+
+/// The function under torch's own checkpoint.
+pub fn checkpointed<'py>(function: &Bound<'py, PyAny>, region: Region) -> PyResult<Bound<'py, PyAny>> {
+    let (py, function) = (function.py(), function.clone().unbind());
+    let call = move |args: &Bound<'_, PyTuple>, _: Option<&Bound<'_, PyDict>>| -> PyResult<Py<PyAny>> {
+        let py = args.py();
+        let checkpoint = py.import(intern!(py, "torch.utils.checkpoint"))?.getattr(intern!(py, "checkpoint"))?;
+        let kwargs = PyDict::new(py);
+        kwargs.set_item("use_reentrant", region.reentrant)?;
+        if !region.reentrant {
+            kwargs.set_item("early_stop", region.early_stop)?;
+        }
+        let (whole, given) = closed_over(function.bind(py), args, region.reentrant)?;
+        let all: Vec<_> = std::iter::once(whole).chain(given).collect();
+        Ok(checkpoint.call(PyTuple::new(py, all)?, Some(&kwargs))?.unbind())
+    };
+    Ok(PyCFunction::new_closure(py, None, None, call)?.into_any())
+}
+
+/// The function of those arguments that the checkpoint must see: arguments would be saved, and must not be written then. The reentrant variant
+/// gives gradients to nothing but its arguments; parameters, which its function holds, it finds in the backward pass of its own.
+fn closed_over<'py>(
+    function: &Bound<'py, PyAny>,
+    args: &Bound<'py, PyTuple>,
+    reentrant: bool,
+) -> PyResult<(Bound<'py, PyAny>, Vec<Bound<'py, PyAny>>)> {
+    let py = function.py();
+    let parameter = py.import(intern!(py, "torch.nn"))?.getattr(intern!(py, "Parameter"))?;
+    let mut shown = Vec::new();
+    for (place, arg) in args.iter().enumerate() {
+        let requires = arg.getattr_opt(intern!(py, "requires_grad"))?.filter(|_| reentrant);
+        if requires.is_some_and(|requires| requires.is(PyBool::new(py, true))) && !arg.is_instance(&parameter)? {
+            shown.push(place);
+        }
+    }
+    let given = shown.iter().map(|place| args.get_item(*place)).collect::<PyResult<Vec<_>>>()?;
+    let (function, args) = (function.clone().unbind(), args.clone().unbind());
+    let call = move |given: &Bound<'_, PyTuple>, _: Option<&Bound<'_, PyDict>>| -> PyResult<Py<PyAny>> {
+        let py = given.py();
+        let mut all: Vec<Bound<'_, PyAny>> = args.bind(py).iter().collect();
+        shown.iter().zip(given).for_each(|(place, arg)| all[*place] = arg);
+        Ok(function.bind(py).call1(PyTuple::new(py, all)?)?.unbind())
+    };
+    Ok((PyCFunction::new_closure(py, None, None, call)?.into_any(), given))
+}
