@@ -97,6 +97,12 @@ def cases():
     yield "index put", lambda a, i, s: torch.index_put(a, (i,), s), (x(500, 8), torch.randperm(500, **cuda)[:100], x(100, 8))
     yield "cat, pad", lambda a, b: F.pad(torch.cat([a, b], 1), (1, 2)), (x(33, 65), x(33, 31))
     half_of = lambda *shape: x(*shape, dtype=half)
+    for width in (64, 80):
+        qkv = [half_of(3, 4, 130, width) for _ in range(3)]
+        yield f"attention {width}", F.scaled_dot_product_attention, qkv
+        yield f"attention {width}, causal", lambda q, k, v: F.scaled_dot_product_attention(q, k, v, is_causal=True, scale=0.1), qkv
+        yield f"attention {width}, a mask", F.scaled_dot_product_attention, (*qkv, half_of(3, 1, 1, 130))
+        yield f"attention {width}, a mask of booleans", F.scaled_dot_product_attention, (*qkv, x(3, 1, 130, 130) > -1)
     yield "linear", lambda a, w, b: F.linear(a, w, b) * 2, (half_of(300, 768), half_of(3072, 768), half_of(3072))
     yield "linear f16", F.linear, (x(7, 65, 128, dtype=torch.float16), x(24, 128, dtype=torch.float16))
     yield "products across", lambda a, b: (a.t() @ b, a @ b.t(), (a.t() @ b).t().contiguous()), (half_of(512, 256), half_of(512, 256))

@@ -6,7 +6,9 @@
 use crate::error::RunError;
 use libloading::os::unix::Library;
 use ox_ir::{DType, Device};
+use rustc_hash::FxHasher;
 use std::ffi::{c_char, c_void};
+use std::hash::{Hash, Hasher};
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 use std::sync::atomic::AtomicI32;
@@ -262,6 +264,20 @@ impl Abi {
         self.cpp.log_level
     }
 
+    /// The user's settings that decide which kernel eager takes for attention, as one number; None where they cannot be read.
+    pub(crate) fn attention_settings(&self) -> Option<u64> {
+        let context = self.cpp.context.as_ref()?;
+        // SAFETY: the context is torch's own, and lives as long as the process; an array that is shorter leaves the rest alone.
+        unsafe {
+            let global = (context.global)();
+            let mut hasher = FxHasher::default();
+            context.flags.iter().for_each(|flag| flag(global).hash(&mut hasher));
+            // Backends are few: behind them nothing was written.
+            (context.order)(global).0[..BACKENDS].hash(&mut hasher);
+            Some(hasher.finish())
+        }
+    }
+
     /// Memory that C++ code in libtorch will `delete`.
     pub(crate) fn new_boxed(&self, value: StableIValue) -> Option<*mut StableIValue> {
         // SAFETY: operator new gives memory aligned for any scalar.
@@ -280,6 +296,9 @@ impl Abi {
         }
     }
 }
+
+/// In the order of preference for attention: as many as every torch knows that we run on.
+const BACKENDS: usize = 5;
 
 macro_rules! ops {
     ($($field:ident $name:literal ($($arg:ty),*);)*) => {
@@ -328,6 +347,43 @@ struct Cpp {
     new_bytes: Option<unsafe extern "C" fn(usize) -> *mut c_void>,
     /// `int FLAGS_caffe2_log_level`.
     log_level: Option<&'static AtomicI32>,
+    context: Option<Context>,
+}
+
+/// What `at::Context` says of attention.
+struct Context {
+    /// `at::Context& at::globalContext()`.
+    global: unsafe extern "C" fn() -> *mut c_void,
+    /// `std::array<at::SDPBackend, n> at::Context::sDPPriorityOrder()`.
+    order: unsafe extern "C" fn(*mut c_void) -> Order,
+    /// Its members without arguments that return a `bool`.
+    flags: [unsafe extern "C" fn(*const c_void) -> bool; 6],
+}
+
+/// As long as any of its arrays: both are returned by way of memory of the caller's.
+#[repr(C)]
+struct Order([u32; 16]);
+
+impl Context {
+    /// SAFETY: as for `Cpp::load`.
+    unsafe fn load(library: &Library) -> Option<Context> {
+        // SAFETY: the mangled names give the types above.
+        unsafe {
+            let flag = |name: &[u8]| library.get(name).ok().map(|s| *s);
+            Some(Context {
+                global: *library.get(b"_ZN2at13globalContextEv\0").ok()?,
+                order: *library.get(b"_ZN2at7Context16sDPPriorityOrderEv\0").ok()?,
+                flags: [
+                    flag(b"_ZNK2at7Context19userEnabledCuDNNSDPEv\0")?,
+                    flag(b"_ZNK2at7Context19userEnabledFlashSDPEv\0")?,
+                    flag(b"_ZNK2at7Context26userEnabledMemEfficientSDPEv\0")?,
+                    flag(b"_ZNK2at7Context18userEnabledMathSDPEv\0")?,
+                    flag(b"_ZNK2at7Context26userEnabledOverrideableSDPEv\0")?,
+                    flag(b"_ZNK2at7Context23deterministicAlgorithmsEv\0")?,
+                ],
+            })
+        }
+    }
 }
 
 impl Cpp {
@@ -343,6 +399,7 @@ impl Cpp {
                 is_profiled: library.get(b"_ZN2at12hasCallbacksEv\0").ok().map(|s| *s),
                 new_bytes: library.get(b"_Znwm\0").ok().map(|s| *s),
                 log_level: log_level.filter(|_| std::env::var_os("TORCH_CPP_LOG_LEVEL").is_none()),
+                context: Context::load(library),
             }
         }
     }

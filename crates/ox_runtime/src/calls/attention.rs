@@ -1,18 +1,21 @@
-//! Scaled dot product attention: torch's flash kernel for the CPU where eager would take it, else eager's own operator.
+//! Scaled dot product attention: torch's flash kernel for the CPU, or cuDNN's, where eager would take it, else eager's own operator.
 
-use super::dispatch::call_for_tensor;
+use super::dispatch::{self, call_for_tensor};
+use super::fused_attention::FusedAttention;
 use super::stable_ivalue::Value;
 use super::{CallStep, arguments, single};
 use crate::abi::Handle;
+use crate::cuda::cuda;
 use crate::error::RunError;
 use crate::exec::frame::Run;
 use crate::exec::layout::{Dims, Layout};
 use crate::exec::prepare::{Operand, Preparing, Window};
 use crate::tensor::{Tensor, make};
-use ox_ir::Device;
 use ox_ir::graph::AttentionAttrs;
 use ox_ir::plan::View;
+use ox_ir::{DType, Device};
 use std::ptr::{null, null_mut};
+use std::sync::{Mutex, PoisonError};
 
 pub struct AttentionStep {
     q: Operand,
@@ -22,6 +25,8 @@ pub struct AttentionStep {
     causal: bool,
     scale: Option<f64>,
     flash: bool,
+    /// On a GPU: under which of the user's settings it was asked what eager takes, and whether that is cuDNN.
+    choice: Option<Mutex<Option<(u64, bool)>>>,
     /// The result has other dimensions in front than the call's: its leading sizes.
     front: Option<Dims>,
     out: usize,
@@ -44,6 +49,9 @@ impl AttentionStep {
         let shaped = four_dims(&windows, &mask);
         let front = (shaped.is_some() && rank != 4).then(|| planned.sizes[..rank - 2].into());
         let flash = p.device == Device::Cpu && shaped.as_ref().is_some_and(|(w, mask)| flash_takes(w, mask));
+        // A mask of booleans is made a number of by the operator.
+        let is_numeric = mask.as_ref().is_none_or(|mask| mask.layout.dtype != DType::Bool);
+        let by_cudnn = p.device != Device::Cpu && is_numeric && shaped.is_some() && cuda()?.attention.has_cudnn();
         let ([q, k, v], mask) = match shaped {
             Some(shaped) => shaped,
             None => (windows, mask),
@@ -56,6 +64,7 @@ impl AttentionStep {
             causal: attrs.causal,
             scale: attrs.scale.map(|s| s.as_f64()),
             flash,
+            choice: by_cudnn.then(Mutex::default),
             front,
             out,
             empty,
@@ -75,10 +84,40 @@ impl AttentionStep {
         Some(result)
     }
 
+    /// Where eager takes cuDNN's kernels: these at once, without the operator that looks for one.
+    fn by_cudnn(&self, run: &Run<'_>, qkv: [Handle; 3], mask: Option<Handle>) -> Option<Result<Tensor, RunError>> {
+        let (choice, settings) = (self.choice.as_ref()?, run.abi.attention_settings()?);
+        let mut choice = choice.lock().unwrap_or_else(PoisonError::into_inner);
+        let takes = match *choice {
+            Some((known, takes)) if known == settings => takes,
+            _ => {
+                let takes = self.eager_takes(run, qkv, mask).ok()? == CUDNN;
+                *choice = Some((settings, takes));
+                takes
+            }
+        };
+        drop(choice);
+        let call = FusedAttention { cudnn: true, causal: self.causal, scale: self.scale, sums: false };
+        let tensors: Vec<Handle> = qkv.into_iter().chain(mask).collect();
+        let first = |made: Vec<Tensor>| made.into_iter().next().ok_or_else(|| RunError::bug("attention returned nothing"));
+        takes.then(|| call.call(&tensors).and_then(first))
+    }
+
+    fn eager_takes(&self, run: &Run<'_>, qkv: [Handle; 3], mask: Option<Handle>) -> Result<u64, RunError> {
+        let tensors: Vec<Handle> = qkv.into_iter().chain(mask).collect();
+        // SAFETY: _fused_sdp_choice has the arguments of scaled_dot_product_attention, and returns an int.
+        unsafe { Ok(dispatch::call(run.abi, c"aten::_fused_sdp_choice", c"", &self.values(mask), &tensors, 1)?[0]) }
+    }
+
     fn by_operator(&self, run: &Run<'_>, qkv: [Handle; 3], mask: Option<Handle>) -> Result<Tensor, RunError> {
-        let mut tensors = qkv.to_vec();
-        tensors.extend(mask);
-        let values = [
+        let tensors: Vec<Handle> = qkv.into_iter().chain(mask).collect();
+        // SAFETY: scaled_dot_product_attention(Tensor query, Tensor key, Tensor value, Tensor? attn_mask=None, float dropout_p=0.,
+        // bool is_causal=False, *, float? scale=None, bool enable_gqa=False) -> Tensor
+        unsafe { call_for_tensor(run.abi, c"aten::scaled_dot_product_attention", c"", &self.values(mask), &tensors) }
+    }
+
+    fn values(&self, mask: Option<Handle>) -> [Value; 8] {
+        [
             Value::Tensor(0),
             Value::Tensor(1),
             Value::Tensor(2),
@@ -87,12 +126,12 @@ impl AttentionStep {
             Value::Bool(self.causal),
             self.scale.map_or(Value::None, |s| Value::some(Value::Float(s))),
             Value::Bool(false),
-        ];
-        // SAFETY: scaled_dot_product_attention(Tensor query, Tensor key, Tensor value, Tensor? attn_mask=None, float dropout_p=0.,
-        // bool is_causal=False, *, float? scale=None, bool enable_gqa=False) -> Tensor
-        unsafe { call_for_tensor(run.abi, c"aten::scaled_dot_product_attention", c"", &values, &tensors) }
+        ]
     }
 }
+
+/// `at::SDPBackend::cudnn_attention`.
+const CUDNN: u64 = 3;
 
 impl CallStep for AttentionStep {
     fn run(&self, run: &mut Run<'_>) -> Result<(), RunError> {
@@ -104,7 +143,10 @@ impl CallStep for AttentionStep {
         let mask_ptr = mask.as_ref().map_or(null(), |m| m as *const Handle);
         let result = match self.by_flash(run, qkv, mask_ptr) {
             Some(result) => result?,
-            None => self.by_operator(run, qkv, mask)?,
+            None => match self.by_cudnn(run, qkv, mask) {
+                Some(result) => result?,
+                None => self.by_operator(run, qkv, mask)?,
+            },
         };
         let result = match &self.front {
             Some(front) => refold(result, front)?,

@@ -43,12 +43,18 @@ impl Functions {
             }
         }
     }
+
+    pub fn has_cudnn(&self) -> bool {
+        self.cudnn.is_some()
+    }
 }
 
 pub struct FusedAttention {
-    cudnn: bool,
-    causal: bool,
-    scale: Option<f64>,
+    pub cudnn: bool,
+    pub causal: bool,
+    pub scale: Option<f64>,
+    /// Whether the logarithms of the sums are wanted, where that can be said.
+    pub sums: bool,
 }
 
 impl FusedAttention {
@@ -60,7 +66,7 @@ impl FusedAttention {
         };
         let scale = call.kwargs.iter().find(|(name, _)| name == "scale").map(|(_, arg)| arg);
         let scale = if let Some(Arg::Float(scale)) = scale { Some(scale.as_f64()) } else { None };
-        Some(FusedAttention { cudnn, causal: call.args.get(causal_at) == Some(&Arg::Bool(true)), scale })
+        Some(FusedAttention { cudnn, causal: call.args.get(causal_at) == Some(&Arg::Bool(true)), scale, sums: true })
     }
 
     /// The result, and the logarithms of its sums. `tensors`: q, k, v, and a mask that is added.
@@ -70,7 +76,7 @@ impl FusedAttention {
         let scale = self.scale.as_ref().map_or(null(), |scale| scale as *const f64);
         let mut outs: [Handle; 7] = [null_mut(); 7];
         let [out, sums, a, b, c, d, e] = &mut outs;
-        let (mut rows, mut columns, causal) = (0, 0, i32::from(self.causal));
+        let (mut rows, mut columns, causal, wanted) = (0, 0, i32::from(self.causal), i32::from(self.sums));
         let functions = &cuda()?.attention;
         let missing = || RunError::torch("this torch lacks a function for attention");
         // SAFETY: live handles; torch writes a new tensor, or none, to each of the others, and two numbers.
@@ -78,7 +84,7 @@ impl FusedAttention {
             match self.cudnn {
                 true => {
                     let call = functions.cudnn.ok_or_else(missing)?;
-                    call(*q, *k, *v, mask, 1, 0.0, causal, 0, scale, out, sums, a, b, &mut rows, &mut columns, c, d, e)
+                    call(*q, *k, *v, mask, wanted, 0.0, causal, 0, scale, out, sums, a, b, &mut rows, &mut columns, c, d, e)
                 }
                 false => {
                     let call = functions.flash.ok_or_else(missing)?;

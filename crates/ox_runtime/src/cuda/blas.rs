@@ -20,6 +20,9 @@ const ALIGNED: usize = 16;
 /// The most memory that an algorithm may ask for: torch's own for this library on the GPUs that need most.
 const WORKSPACE: usize = 32 << 20;
 
+/// What is kept from call to call.
+const SMALL_WORKSPACE: usize = 4096;
+
 const COMPUTE_F32: c_int = 68;
 const R_32F: c_int = 0;
 const R_16F: c_int = 2;
@@ -224,6 +227,8 @@ pub struct Planned {
     found: Found,
     /// The bias that the descriptor names.
     bias: *const u8,
+    /// The last call's workspace, and the stream that it belongs to: most are a few bytes, which cost more to ask for than to keep.
+    small: Option<(Stream, Tensor)>,
 }
 
 // SAFETY: descriptors of the library may be used from any thread, one at a time.
@@ -263,7 +268,7 @@ impl Planned {
             )
         };
         (status == 0 && count == 1 && found.state == 0).then_some(())?;
-        Some(Planned { lt, handle, product, left, right, out, found, bias: std::ptr::null() })
+        Some(Planned { lt, handle, product, left, right, out, found, bias: std::ptr::null(), small: None })
     }
 
     /// Whether the library took it: `out = alpha * a @ b + bias`.
@@ -277,9 +282,8 @@ impl Planned {
             }
             self.bias = bias;
         }
-        // Given back at once: what comes next on the stream runs behind it.
         let bytes = self.found.workspace;
-        let workspace = if bytes == 0 { None } else { Some(Tensor::empty_strided(&[bytes as i64], &[1], DType::U8, device)?) };
+        let workspace = self.workspace(stream, device)?;
         let space = workspace.as_ref().map_or(Ok(null_mut()), |tensor| tensor.as_ref().data_ptr())?;
         let beta = 0f32;
         // SAFETY: the caller's promise; nothing is read of C where beta is 0.
@@ -303,7 +307,21 @@ impl Planned {
                 stream.0,
             )
         };
+        self.keep(stream, workspace);
         Ok(status == 0)
+    }
+
+    fn workspace(&mut self, stream: Stream, device: Device) -> Result<Option<Tensor>, RunError> {
+        match self.small.take() {
+            _ if self.found.workspace == 0 => Ok(None),
+            Some((known, tensor)) if known == stream => Ok(Some(tensor)),
+            _ => Tensor::empty_strided(&[self.found.workspace as i64], &[1], DType::U8, device).map(Some),
+        }
+    }
+
+    /// What is not kept is given back at once: whoever gets it next on the stream runs behind this call.
+    fn keep(&mut self, stream: Stream, workspace: Option<Tensor>) {
+        self.small = workspace.filter(|_| self.found.workspace <= SMALL_WORKSPACE).map(|tensor| (stream, tensor));
     }
 }
 
