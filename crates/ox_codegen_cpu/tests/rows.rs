@@ -268,3 +268,26 @@ fn a_reduction_over_no_axes_is_the_value() {
     run(&compile(text), &[&source, &out], &[], 20);
     assert_eq!(out, source);
 }
+
+/// Of what is a multiple of the vectors nothing is left, whatever its size is: there is no code for it.
+#[test]
+fn rows_of_known_multiples_need_no_rest() {
+    let text = |divisor: usize| {
+        format!(
+            "sizes s0 in 1.. by {divisor}
+kernel rows(b0: f32 in, b1: f32 out, i0 < 5) lanes=inner {{
+  pass i1 < s0 {{ v0 = load b0[s0*i0 + i1] v1 = exp v0 store b1[s0*i0 + i1] v1 }}
+}}
+"
+        )
+    };
+    let length = |divisor: usize| backend().emit_ir(&parse(&text(divisor))).unwrap().len();
+    assert!(length(64) * 3 < length(1) * 2, "{} and {}", length(64), length(1));
+    let kernel = compile(&text(64));
+    for n in [64usize, 128, 640] {
+        let source = numbers(5 * n, n as u64);
+        let out = vec![0.0f32; 5 * n];
+        run_cut(&kernel, &[&source, &out], &[n as i64], 5, &[2]);
+        assert_close(&out, &source.iter().map(|x| x.exp()).collect::<Vec<f32>>(), 3e-6);
+    }
+}

@@ -49,7 +49,7 @@ impl<'a> Emitter<'a> {
         sym.vars().iter().any(|v| self.is_wide_var(v))
     }
 
-    fn depth_of(&self, mono: &Monomial) -> u32 {
+    pub fn depth_of(&self, mono: &Monomial) -> u32 {
         let depth = |var: &Var| self.vars.get(var).map_or(0, |b| b.depth);
         let atom = |a: &Atom| match a {
             Atom::Var(v) => depth(v),
@@ -133,9 +133,10 @@ impl<'a> Emitter<'a> {
     }
 
     /// The pointer to element `sym` of a buffer, moved there from the outside in, one loop level at a time.
-    fn pointer(&self, buffer: &Buffer<'a>, sym: &Sym, scale: i64, at: At) -> Result<V<'a>, CodegenError> {
+    pub fn pointer(&self, buffer: &Buffer<'a>, sym: &Sym, scale: i64, at: At) -> Result<V<'a>, CodegenError> {
         let elem = memory_elem(buffer.dtype);
-        let mut pointer = buffer.pointer;
+        let hoisted = if scale == 1 && at == At::Base { self.hoisted_pointer(buffer, sym) } else { None };
+        let (mut pointer, sym) = hoisted.unwrap_or_else(|| (buffer.pointer, sym.clone()));
         let mut terms: Vec<_> = sym.terms().iter().map(|t| (self.depth_of(&t.0), t)).collect();
         terms.sort_by_key(|(depth, _)| *depth);
         if sym.constant() != 0 {
@@ -156,10 +157,10 @@ impl<'a> Emitter<'a> {
         if buffer.per_lane && self.lane.is_some() {
             return self.place_per_lane(buffer, index);
         }
-        let Some(lane) = &self.lane else { return Ok(Place::Uniform(self.pointer(buffer, index, 1, At::Base)?)) };
-        let by_loaded = index.vars().iter().any(|v| *v != lane.var && self.is_wide_var(v));
-        let step = if by_loaded { None } else { index.coeff(&lane.var) };
-        let Some(step) = step else { return self.place_scattered(buffer, index) };
+        if self.lane.is_none() {
+            return Ok(Place::Uniform(self.pointer(buffer, index, 1, At::Base)?));
+        }
+        let Some(step) = self.lane_step(index) else { return self.place_scattered(buffer, index) };
         let pointer = self.pointer(buffer, index, 1, At::Base)?;
         Ok(match step.as_const() {
             Some(0) => Place::Uniform(pointer),
@@ -167,6 +168,26 @@ impl<'a> Emitter<'a> {
             Some(-1) => Place::Reversed(pointer),
             _ => Place::Scattered(pointer.offset(memory_elem(buffer.dtype), self.steps(&step)?)),
         })
+    }
+
+    /// How far apart the elements of two neighbouring lanes are, if all are as far.
+    fn lane_step(&self, index: &Sym) -> Option<Sym> {
+        let lane = self.lane.as_ref()?;
+        let by_loaded = index.vars().iter().any(|v| *v != lane.var && self.is_wide_var(v));
+        if by_loaded { None } else { index.coeff(&lane.var) }
+    }
+
+    /// The part of an index that a pointer is moved by; the rest differs between lanes.
+    pub fn addressed(&self, index: &Sym) -> Sym {
+        let is_whole = self.lane.is_none() || self.lane_step(index).is_some();
+        if is_whole { index.clone() } else { &self.terms_of(index, false) + index.constant() }
+    }
+
+    /// The terms that differ between lanes, or those that do not.
+    fn terms_of(&self, index: &Sym, wide: bool) -> Sym {
+        let is_wide = |mono: &Monomial| mono.iter().any(|a| self.vars_of(a).iter().any(|v| self.is_wide_var(v)));
+        let terms = index.terms().iter().filter(|(mono, _)| is_wide(mono) == wide);
+        terms.fold(Sym::ZERO, |sum, (mono, c)| &sum + &monomial(mono, *c))
     }
 
     /// `step * lane`.
@@ -178,19 +199,14 @@ impl<'a> Emitter<'a> {
     }
 
     fn place_scattered(&self, buffer: &Buffer<'a>, index: &Sym) -> Result<Place<'a>, CodegenError> {
-        let wide = |mono: &Monomial| mono.iter().any(|a| self.vars_of(a).iter().any(|v| self.is_wide_var(v)));
-        let of = |keep: bool| -> Sym {
-            let terms = index.terms().iter().filter(|(mono, _)| wide(mono) == keep);
-            terms.fold(Sym::ZERO, |sum, (mono, c)| &sum + &monomial(mono, *c))
-        };
-        let (moving, fixed) = (of(true), &of(false) + index.constant());
+        let (moving, fixed) = (self.terms_of(index, true), self.addressed(index));
         let elem = if self.is_narrow(&moving) { Elem::I32 } else { Elem::I64 };
         let pointer = self.pointer(buffer, &fixed, 1, At::Base)?;
         let offsets = self.sym(&moving, At::Lanes, elem)?;
         Ok(Place::Scattered(pointer.offset(memory_elem(buffer.dtype), offsets)))
     }
 
-    fn vars_of(&self, atom: &Atom) -> Vec<Var> {
+    pub fn vars_of(&self, atom: &Atom) -> Vec<Var> {
         match atom {
             Atom::Var(v) => vec![v.clone()],
             Atom::Div(p) | Atom::Mod(p) | Atom::Min(p) | Atom::Max(p) => p.0.vars().into_iter().chain(p.1.vars()).collect(),
@@ -212,6 +228,6 @@ impl<'a> Emitter<'a> {
     }
 }
 
-fn monomial(mono: &Monomial, factor: i64) -> Sym {
+pub fn monomial(mono: &Monomial, factor: i64) -> Sym {
     mono.iter().fold(Sym::from(factor), |product, atom| &product * &atom.sym())
 }

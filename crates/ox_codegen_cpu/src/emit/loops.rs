@@ -19,6 +19,8 @@ struct Steps<'a> {
     extent: V<'a>,
     /// The extent, if it is known.
     count: Option<i64>,
+    /// Nothing is left behind the whole strides, as far as that is known.
+    exact: bool,
 }
 
 impl<'a> Emitter<'a> {
@@ -74,14 +76,17 @@ impl<'a> Emitter<'a> {
         let count = axis.extent.as_const();
         let unroll = width::unroll(self.kernel, pass, count.map(|n| n / step), self.order);
         let extent = self.sym(&axis.extent, At::Base, Elem::I64)?;
-        let steps = Steps { axis, step, unroll, extent, count };
+        let exact = axis.extent.is_multiple_of(step * unroll);
+        let steps = Steps { axis, step, unroll, extent, count, exact };
         let lanes = if vector { self.width } else { self.lanes() };
         self.start(&slots.scans, lanes);
         if vector {
             self.lane = Some(Lane { var: axis.var.clone(), mask: None });
         }
+        let before = self.hoist(pass.body.iter(), &axis.var)?;
         let done = self.whole_steps(pass, slots, &steps)?;
         self.rest(pass, slots, &steps, done)?;
+        self.hoisted = before;
         if vector {
             self.lane = None;
         }
@@ -94,6 +99,7 @@ impl<'a> Emitter<'a> {
         let stride = steps.step * steps.unroll;
         let end = match steps.count {
             Some(n) => ir.index(n / stride * stride),
+            None if steps.exact => steps.extent,
             None => steps.extent - steps.extent.srem(ir.index(stride)),
         };
         if steps.count.is_some_and(|n| n < stride) {
@@ -178,7 +184,7 @@ impl<'a> Emitter<'a> {
     fn rest(&mut self, pass: &'a Pass, slots: &Slots, steps: &Steps<'a>, from: V<'a>) -> Result<(), CodegenError> {
         let ir = self.ir;
         let stride = steps.step * steps.unroll;
-        if stride == 1 || steps.count.is_some_and(|n| n % stride == 0) {
+        if stride == 1 || steps.exact {
             return Ok(());
         }
         let start = self.take(&slots.all);

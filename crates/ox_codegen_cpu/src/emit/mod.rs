@@ -6,6 +6,7 @@
 mod bits;
 mod checks;
 mod convert;
+mod hoist;
 mod index;
 mod integer;
 mod loads;
@@ -76,6 +77,7 @@ struct Lane<'a> {
 
 #[derive(Clone, Copy)]
 struct Buffer<'a> {
+    number: u32,
     pointer: V<'a>,
     dtype: DType,
     access: Access,
@@ -100,6 +102,7 @@ struct Emitter<'a> {
     /// The stores that go past the caches in the loop under construction.
     streaming: Vec<Val>,
     streamed: bool,
+    hoisted: hoist::Hoisted<'a>,
 }
 
 impl<'a> Emitter<'a> {
@@ -120,6 +123,7 @@ impl<'a> Emitter<'a> {
             lane: None,
             streaming: Vec::new(),
             streamed: false,
+            hoisted: hoist::Hoisted::default(),
         };
         for (n, var) in kernel.sizes.iter().enumerate() {
             let value = params.sizes.offset(Elem::I64, ir.index(n as i64)).load(Elem::I64, 1, 8, Access::UNKNOWN);
@@ -151,7 +155,7 @@ impl<'a> Emitter<'a> {
                     pointers.offset(Elem::Ptr, self.ir.index(passed - 1)).load(Elem::Ptr, 1, 8, Access::UNKNOWN.invariant())
                 }
             };
-            self.buffers.push(Buffer { pointer, dtype: param.dtype, access, per_lane });
+            self.buffers.push(Buffer { number: n as u32, pointer, dtype: param.dtype, access, per_lane });
         }
         Ok(())
     }

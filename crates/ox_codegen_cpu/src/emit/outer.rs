@@ -120,8 +120,12 @@ impl<'a> Emitter<'a> {
 
     /// The points `from..to` of one row: full vectors, then what is left under a mask.
     fn row(&mut self, axis: &'a Axis, from: V<'a>, to: V<'a>) -> Result<(), CodegenError> {
-        let (ir, width) = (self.ir, self.width as i64);
+        let (ir, kernel, width) = (self.ir, self.kernel, self.width as i64);
         let full = from.add_index((to - from) & -width);
+        self.lane = Some(Lane { var: axis.var.clone(), mask: None });
+        let plain = kernel.passes.iter().filter(|pass| pass.axes.is_empty()).flat_map(|pass| &pass.body);
+        let before = self.hoist(plain, &axis.var)?;
+        self.lane = None;
         let rest = self.stream_row(axis, from, full)?;
         ir.for_loop(rest, full, width, vec![], |x, none| {
             self.at_lanes(axis, x, None)?;
@@ -132,6 +136,7 @@ impl<'a> Emitter<'a> {
             self.at_lanes(axis, full, Some(mask))?;
             Ok::<_, CodegenError>(none)
         })?;
+        self.hoisted = before;
         Ok(())
     }
 
