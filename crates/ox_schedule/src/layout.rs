@@ -71,18 +71,33 @@ pub fn is_dense(shape: &[Sym], strides: &[Sym]) -> bool {
     true
 }
 
-/// Whether the strides put every element in a place of its own, gaps allowed.
+/// Whether the strides put every element in a place of its own, gaps allowed. Where a size may be 0 there is nothing to put, and a stride that
+/// is not 0 by itself is at least 1.
 pub fn is_spread(shape: &[Sym], strides: &[Sym]) -> bool {
-    let mut dims: Vec<usize> = (0..shape.len()).filter(|d| !shape[*d].is_one()).collect();
-    let mut taken = Sym::ONE;
-    let fits_before = |d: usize, e: usize| d == e || (&strides[e] - &(&strides[d] * &shape[d])).is_nonneg();
-    while !dims.is_empty() {
-        let innermost = |d: &usize| (&strides[*d] - &taken).is_nonneg() && dims.iter().all(|e| fits_before(*d, *e));
-        let Some(at) = dims.iter().position(innermost) else { return false };
-        let d = dims.swap_remove(at);
-        taken = &strides[d] * &shape[d];
-    }
-    true
+    let dims: Vec<usize> = (0..shape.len()).filter(|d| !shape[*d].is_one()).collect();
+    dims.iter().all(|d| !strides[*d].is_zero()) && is_nested(&dims, shape, strides, &Sym::ONE)
+}
+
+/// Whether the dimensions can be put in an order in which each steps over all of the one before. `taken` is what was stepped over so far.
+fn is_nested(dims: &[usize], shape: &[Sym], strides: &[Sym], taken: &Sym) -> bool {
+    let others = |d: usize| -> Vec<usize> { dims.iter().copied().filter(|e| *e != d).collect() };
+    let goes_on = |d: usize| is_at_least(&strides[d], taken) && is_nested(&others(d), shape, strides, &(&strides[d] * &shape[d]));
+    dims.is_empty() || dims.iter().any(|d| goes_on(*d))
+}
+
+/// Of two that are 1 or more.
+fn is_at_least(a: &Sym, b: &Sym) -> bool {
+    b.is_one() || (a - b).is_nonneg() || &a.div(b) * b == *a
+}
+
+/// Whether two elements surely share a place: one dimension steps over a part of another.
+pub fn is_folded(shape: &[Sym], strides: &[Sym]) -> bool {
+    let dims: Vec<usize> = (0..shape.len()).filter(|d| !shape[*d].is_one()).collect();
+    let steps_into = |d: usize, e: usize| {
+        let whole = &strides[d] * &shape[d];
+        d != e && (&strides[e] - &strides[d]).is_nonneg() && (&whole - &strides[e]).is_positive()
+    };
+    dims.iter().any(|d| strides[*d].is_zero() && shape[*d].is_positive() || dims.iter().any(|e| steps_into(*d, *e)))
 }
 
 /// Strides of the same memory order as channels-last for rank 4, or None for other ranks.
@@ -101,4 +116,37 @@ pub fn is_memory(op: &Op) -> bool {
 pub fn is_channels_last(shape: &[Sym], strides: &[Sym]) -> bool {
     let last = channels_last(shape).is_some_and(|last| same_strides(shape, strides, &last));
     last && !same_strides(shape, strides, &contiguous_strides(shape))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sizes() -> [Sym; 3] {
+        [0, 1, 2].map(|id| Sym::var(&Var::size(id, 1, i64::MAX, 1)))
+    }
+
+    #[test]
+    fn parts_of_what_lies_in_another_order_are_spread() {
+        let [a, b, c] = sizes();
+        let one = Sym::ONE;
+        assert!(is_spread(&[&a - 1, c.clone(), b.clone()], &[&b * &c, one.clone(), c.clone()]));
+        assert!(is_spread(&[a.clone(), b.clone(), &c - 1], &[&b * &c, c.clone(), one.clone()]));
+        assert!(is_spread(&[a.clone(), c.clone()], &[&c * 2, one.clone()]));
+        assert!(is_spread(std::slice::from_ref(&a), &[c.div(&Sym::from(2i64))]));
+    }
+
+    #[test]
+    fn what_shares_places_is_not() {
+        let [a, b, c] = sizes();
+        let (one, three) = (Sym::ONE, Sym::from(3i64));
+        assert!(!is_spread(&[a.clone(), three.clone()], &[one.clone(), one.clone()]));
+        assert!(is_folded(&[a.clone(), three.clone()], &[one.clone(), one.clone()]));
+        assert!(
+            !is_spread(&[a.clone(), b.clone()], &[Sym::ZERO, one.clone()])
+                && is_folded(&[a.clone(), b], &[Sym::ZERO, one.clone()])
+        );
+        // Whether three are more than two rows of c is not known.
+        assert!(!is_spread(&[a.clone(), three.clone()], &[&c * 2, one.clone()]) && !is_folded(&[a, three], &[&c * 2, one]));
+    }
 }

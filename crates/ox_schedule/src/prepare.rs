@@ -8,8 +8,10 @@
 
 use crate::cost::{estimate, numel};
 use crate::foresee::{is_conv_backward, is_gpu_conv_backward};
-use crate::layout::{channels_last, is_channels_last, is_dense, is_memory, is_spread, resolve, same_strides, view_base};
-use crate::{ScheduleOptions, Target};
+use crate::layout::{
+    channels_last, is_channels_last, is_dense, is_folded, is_memory, is_spread, resolve, same_strides, view_base,
+};
+use crate::{ScheduleError, ScheduleOptions, Target};
 use ox_ir::graph::{Node, Shape, contiguous_strides};
 use ox_ir::{Graph, NodeId, Op, Sym};
 use rustc_hash::{FxHashMap, FxHashSet};
@@ -22,7 +24,7 @@ pub struct Prepared {
     strides: Vec<Shape>,
 }
 
-pub fn prepare(graph: &Graph, options: &ScheduleOptions) -> Prepared {
+pub fn prepare(graph: &Graph, options: &ScheduleOptions) -> Result<Prepared, ScheduleError> {
     let mut out = Prepared { graph: Graph { nodes: Vec::new(), ..graph.clone() }, strides: Vec::new() };
     let wishes = Wishes::of(graph, options);
     let mut renamed: Vec<NodeId> = Vec::with_capacity(graph.nodes.len());
@@ -35,8 +37,12 @@ pub fn prepare(graph: &Graph, options: &ScheduleOptions) -> Prepared {
     out.graph.outputs.iter_mut().for_each(|o| o.value = renamed[o.value.index()]);
     out.graph.mutations.iter_mut().for_each(|m| m.value = renamed[m.value.index()]);
     out.copy_write_backs();
-    out.copy_outputs();
-    out.without_dead()
+    out.copy_outputs()?;
+    Ok(out.without_dead())
+}
+
+fn has_sizes<'a>(mut all: impl Iterator<Item = &'a Sym>) -> bool {
+    all.any(|size| size.as_const().is_none())
 }
 
 /// How the outputs from the n-th on would lie if nobody asked for strides.
@@ -264,7 +270,8 @@ impl Prepared {
         }
     }
 
-    fn copy_outputs(&mut self) {
+    /// An output in memory that is folded in eager lies as it is. Where sizes leave open whether it is, nothing can be promised.
+    fn copy_outputs(&mut self) -> Result<(), ScheduleError> {
         let mut taken: FxHashSet<NodeId> = FxHashSet::default();
         for k in 0..self.graph.outputs.len() {
             let output = self.graph.outputs[k].clone();
@@ -281,11 +288,21 @@ impl Prepared {
                 continue;
             }
             let shape = &self.graph.ty(output.value).shape;
-            let strides = if is_spread(shape, &output.strides) { output.strides } else { contiguous_strides(shape) };
+            let strides = match () {
+                _ if is_spread(shape, &output.strides) => output.strides,
+                _ if is_folded(shape, &output.strides) => contiguous_strides(shape),
+                _ if has_sizes(shape.iter().chain(&output.strides)) => {
+                    return Err(ScheduleError::Unsupported(
+                        "an output whose strides are not settled by what is known of sizes".into(),
+                    ));
+                }
+                _ => contiguous_strides(shape),
+            };
             let copy = self.push_copy(output.value, strides);
             self.graph.outputs[k].value = copy;
             taken.insert(copy);
         }
+        Ok(())
     }
 
     /// Whether output `k` is a window with eager's strides on memory that may be given away.
