@@ -18,7 +18,8 @@ ALLOWED = {
     "ox_ir": set(),
     "ox_ops": {"ox_ir"},
     "ox_bytecode": set(),
-    "ox_capture": {"ox_bytecode", "ox_ops"},
+    "ox_gauge": {"ox_ops"},
+    "ox_capture": {"ox_bytecode", "ox_gauge", "ox_ops"},
     "ox_autodiff": {"ox_ir", "ox_ops"},
     "ox_optimise": {"ox_ir", "ox_ops"},
     "ox_schedule": {"ox_ir", "ox_ops"},
@@ -29,7 +30,7 @@ ALLOWED = {
     "ox_py": {"ox_ir", "ox_ops", "ox_capture", "ox_driver", "ox_runtime"},
     "ox_testing": {"ox_ir", "ox_ops"},
 }
-MAY_BE_UNSAFE = {"ox_runtime", "ox_codegen_cpu", "ox_codegen_cuda", "ox_capture", "ox_py"}
+MAY_BE_UNSAFE = {"ox_runtime", "ox_codegen_cpu", "ox_codegen_cuda", "ox_gauge", "ox_capture", "ox_py"}
 MAY_LINK_PYO3 = {"ox_capture", "ox_py"}
 
 

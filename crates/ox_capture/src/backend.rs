@@ -1,32 +1,9 @@
 //! What capture asks of the rest of oxytorch.
 
-use crate::gauge::Body;
 use crate::obj::Obj;
-use crate::warm::Words;
+use ox_gauge::{Body, TensorSpec, Words};
 use ox_ops::{Noted, Sym};
 use pyo3::prelude::*;
-use std::fmt;
-
-/// What a graph relies on in a tensor that comes in.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct TensorSpec {
-    pub class: usize,
-    /// torch's dispatch keys: device, layout, lazy bits, wrappers.
-    pub keys: u64,
-    pub dtype: i32,
-    /// The type as the body of a tensor has it.
-    pub number: u16,
-    /// The type as people write it.
-    pub dtype_name: String,
-    pub sizes: Vec<i64>,
-    pub strides: Vec<i64>,
-}
-
-impl fmt::Display for TensorSpec {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}{:?} strides {:?}", self.dtype_name, self.sizes, self.strides)
-    }
-}
 
 /// A compiled graph that knows some of its inputs already.
 pub trait BoundGraph {

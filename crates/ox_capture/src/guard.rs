@@ -1,12 +1,12 @@
 //! `Check`: what must hold for a trace to be right in a later call.
 
-use crate::backend::{Backend, TensorSpec};
+use crate::backend::Backend;
 use crate::class_portrait::ClassPortrait;
 use crate::obj::{Obj, dict_get, entries_of, py};
-use crate::sizes::SizedSpec;
 use crate::source::{SourceId, Sources, Values, generic_attr, instance_dict, key_text, same_value, short};
 use crate::state::TorchState;
 use crate::types::types;
+use ox_gauge::{SizedSpec, TensorSpec};
 use ox_ops::{Fact, Var};
 use pyo3::ffi;
 use pyo3::prelude::*;

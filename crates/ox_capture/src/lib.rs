@@ -47,14 +47,13 @@ mod vm;
 mod warm;
 mod why;
 
-pub use backend::{Backend, BoundGraph, Compiled, Sizes, TensorSpec};
+pub use backend::{Backend, BoundGraph, Compiled, Sizes};
 pub use callable::{Captured, Settings};
-pub use gauge::{Body, ROOM};
 pub use interrupt::is_interrupt;
 pub use log::{Topic, log};
 pub use obj::{Obj, items_of, py, tuple_of};
+pub use ox_gauge::{Body, Depth, Portrait, ROOM, TensorSpec, Words};
 pub use record::grad::GradMode;
 pub use sizes::SizeObject;
 pub use undone::{Offer, instead, take_offer, undone};
 pub use vm::at_line;
-pub use warm::{Depth, Portrait, Words};

@@ -1,9 +1,9 @@
 //! `Source`: how a later call finds an object again that this call read.
 
 use crate::obj::{Obj, dict_get, items_of, py};
-use crate::sizes::Bound;
 use crate::types::types;
 use crate::warm::Warm;
+use ox_gauge::Bound;
 use ox_ops::Sym;
 use pyo3::ffi;
 use pyo3::prelude::*;

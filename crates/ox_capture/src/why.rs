@@ -1,13 +1,12 @@
 //! Why a trace does not fit a call, for people: what was relied on and what came instead, the user's line that relies on it, and what can be
 //! done about it.
 
-use crate::backend::TensorSpec;
 use crate::guard::{Check, Context, length};
-use crate::sizes::{Bound, Size};
 use crate::source::{SourceId, Sources, Values, short};
 use crate::state::TorchState;
 use crate::tree::Segment;
 use crate::types::types;
+use ox_gauge::{Bound, Size, TensorSpec};
 use ox_ops::{Fact, Var};
 use std::fmt;
 

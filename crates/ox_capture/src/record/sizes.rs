@@ -6,14 +6,15 @@
 
 use super::graph::{NotRecorded, Recorded};
 use super::{Origin, Recording, Val};
-use crate::backend::{Sizes, TensorSpec};
+use crate::backend::Sizes;
 use crate::declared::{Range, Varying};
 use crate::guard::Check;
 use crate::obj::{Obj, items_of, py, tuple_of};
 use crate::policy::Marks;
-use crate::sizes::{Size, SizeObject, SizedSpec};
+use crate::sizes::SizeObject;
 use crate::source::{Source, SourceId};
 use crate::types::types;
+use ox_gauge::{Size, SizedSpec, TensorSpec};
 use ox_ops::decide::{are_different, assured};
 use ox_ops::{Atom, Fact, Hints, Noted, Sym, Var, at_hints};
 use pyo3::prelude::*;

@@ -1,19 +1,14 @@
 //! Checks that need not be made again. Once all checks of a trace have held, most of them hold until a dict changes (`watch`) or a word
-//! of memory does (`words`); only arguments, classes and modes are looked at in every call. Graphs are bound to the tensors among
+//! of memory does (`ox_gauge`); only arguments, classes and modes are looked at in every call. Graphs are bound to the tensors among
 //! their inputs that stay the same.
 //!
 //! What is found out holds for one set of objects (`slot`): a trace that is shared by many modules, which get in as arguments, has one for each.
 //! When something changes, what was kept alive for it is let go (`signal`).
 
-mod portrait;
 mod signal;
 mod slot;
 mod study;
 mod watch;
-mod words;
-
-pub use portrait::Portrait;
-pub use words::{Depth, Words};
 
 use crate::backend::BoundGraph;
 use crate::gauge::{Gauge, Role};
@@ -21,6 +16,7 @@ use crate::guard::{Check, Context};
 use crate::obj::Obj;
 use crate::source::{Source, SourceId, Values, instance_dict};
 use crate::tree::{Effect, GraphCall};
+use ox_gauge::Words;
 use pyo3::prelude::*;
 use signal::Signal;
 use slot::Slot;

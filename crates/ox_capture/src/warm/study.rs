@@ -3,7 +3,6 @@
 use super::signal::Signal;
 use super::slot::Anchor;
 use super::watch::Watches;
-use super::words::{Depth, Words};
 use crate::backend::Backend;
 use crate::builtins;
 use crate::guard::{Check, Context};
@@ -12,6 +11,7 @@ use crate::recipe::Recipe;
 use crate::source::{Key, Source, SourceId, Sources, Values, instance_dict};
 use crate::tree::Effect;
 use crate::types::types;
+use ox_gauge::{Depth, Words};
 use pyo3::ffi;
 use rustc_hash::{FxHashMap, FxHashSet};
 use smallvec::SmallVec;

@@ -1,42 +1,14 @@
 //! Checks of tensors whose sizes are variables, all at once: sizes and strides are read from where torch keeps them into two arrays, and what
 //! must hold of them is computed over those. No object is made and nothing is called for a tensor but what says whether it requires grad.
 //!
-//! - `layout`: what sizes and strides must be, by their places in the arrays.
-//! - `formula`: facts, with each expression that they are made of computed once.
-
-mod formula;
-mod layout;
-
 use crate::guard::{Check, Context};
 use crate::obj::Obj;
 use crate::source::{Source, SourceId, Sources, Values};
 use crate::types::types;
-use formula::Formulas;
-use layout::{Layouts, Sizes};
+use ox_gauge::{Body, Formulas, Kind, Layouts, ROOM, Sizes};
 use pyo3::ffi;
 use rustc_hash::{FxHashMap, FxHashSet};
 use std::slice::from_raw_parts;
-
-/// Where torch keeps what a check of a tensor looks at, in words from the beginning of a TensorImpl.
-#[derive(Clone, Copy)]
-pub struct Body {
-    /// In a Python object: the pointer to the TensorImpl.
-    pub slot: usize,
-    pub keys: usize,
-    pub rank: usize,
-    /// Room for `ROOM` of them, in tensors of as many dimensions at most.
-    pub sizes: usize,
-    pub strides: usize,
-    /// In bytes: torch's number of the type, of two bytes.
-    pub number: usize,
-    /// torch's own `TensorImpl::requires_grad`.
-    pub requires_grad: unsafe extern "C" fn(*const usize) -> bool,
-}
-
-/// Sizes that a TensorImpl has room for; more lie elsewhere.
-pub const ROOM: usize = 5;
-/// The word of a Python object that names its class.
-const CLASS: usize = 1;
 
 /// What a check is to a gauge.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -67,16 +39,6 @@ enum Place {
     /// Items of one list or tuple.
     Items(SourceId, Vec<u32>),
     One(SourceId),
-}
-
-/// What is compared as it is.
-#[derive(Clone, Copy, PartialEq, Eq)]
-struct Kind {
-    class: usize,
-    keys: usize,
-    number: u16,
-    rank: usize,
-    requires_grad: Option<bool>,
 }
 
 impl Gauge {
@@ -224,29 +186,6 @@ unsafe fn items_in(of: &Obj) -> &[*const ffi::PyObject] {
             from_raw_parts((&raw const (*tuple).ob_item).cast(), (*tuple).ob_base.ob_size as usize)
         } else {
             &[]
-        }
-    }
-}
-
-impl Body {
-    /// Whether an object is a tensor of a kind. Its sizes and strides are written, and what lies behind them.
-    ///
-    /// # Safety
-    /// A live object; `ROOM` words to write to at both places.
-    #[inline(always)]
-    unsafe fn read(&self, object: *const usize, kind: &Kind, sizes: *mut i64, strides: *mut i64) -> bool {
-        // SAFETY: the class is that of a tensor that was described, so there is a body, with everything in its place.
-        unsafe {
-            if *object.add(CLASS) != kind.class {
-                return false;
-            }
-            let body = *object.add(self.slot) as *const usize;
-            let number = body.cast::<u8>().add(self.number).cast::<u16>().read_unaligned();
-            let others =
-                (*body.add(self.keys) ^ kind.keys) | (*body.add(self.rank) ^ kind.rank) | usize::from(number ^ kind.number);
-            sizes.cast::<[i64; ROOM]>().write_unaligned(body.add(self.sizes).cast::<[i64; ROOM]>().read());
-            strides.cast::<[i64; ROOM]>().write_unaligned(body.add(self.strides).cast::<[i64; ROOM]>().read());
-            others == 0 && kind.requires_grad.is_none_or(|wanted| (self.requires_grad)(body) == wanted)
         }
     }
 }

@@ -1,7 +1,7 @@
 //! Words of memory that must hold what they held: the cheapest check there is, for what CPython and torch do not tell us of. All are looked
 //! at in every call, so no branch stands between two.
 
-use super::portrait::{Gallery, Portrait};
+use crate::portrait::{Gallery, Portrait};
 
 /// Where a word lies.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -1,6 +1,6 @@
 //! Facts about sizes as a list of steps over numbers: each expression that several facts share is computed once.
 
-use super::layout::Layouts;
+use crate::layout::Layouts;
 use ox_ops::{Atom, Fact, Sym};
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
@@ -161,7 +161,7 @@ impl Test {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::backend::TensorSpec;
+    use crate::sizes::TensorSpec;
     use crate::sizes::{Size, SizedSpec};
     use ox_ops::Var;
 

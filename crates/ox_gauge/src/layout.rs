@@ -127,7 +127,7 @@ impl Layouts {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::backend::TensorSpec;
+    use crate::sizes::TensorSpec;
     use smallvec::smallvec;
 
     fn var(id: u32, lo: i64, hi: i64) -> Var {
