@@ -60,11 +60,15 @@ pub fn prepare(end: extern "C" fn()) {
     });
 }
 
+/// Below the program's threads, but not far: a `fork` and the end of the process wait for the kernel that is being compiled, and a
+/// priority that was lowered is not raised again without privileges.
+const NICE: libc::c_int = 5;
+
 /// Of this thread alone: Linux counts them so.
 pub fn lower_priority() {
     #[cfg(target_os = "linux")]
     // SAFETY: changes a number of this thread.
     unsafe {
-        libc::setpriority(libc::PRIO_PROCESS, 0, 19);
+        libc::setpriority(libc::PRIO_PROCESS, 0, NICE);
     }
 }

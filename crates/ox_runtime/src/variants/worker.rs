@@ -1,4 +1,4 @@
-//! The thread that compiles variants: one at most, of the lowest priority, that waits while somebody else compiles, and is gone when
+//! The thread that compiles variants: one at most, of a low priority, that waits while somebody else compiles, and is gone when
 //! there is nothing to do. It knows nothing of Python and holds nothing of a run but the places that it fills.
 
 use super::{Specialise, process};
@@ -95,14 +95,13 @@ pub(super) fn push(job: Job) {
     }
 }
 
-/// At the end of the process LLVM's own data goes away: nobody may be compiling then.
+/// At the end of the process LLVM's own data goes away: nobody may be compiling then. The kernel that is being compiled is the last.
 extern "C" fn end() {
     if process::is_child() {
         return;
     }
     ENDING.store(true, Ordering::Release);
-    const LONGEST: Duration = Duration::from_secs(10);
-    drop(IDLE.wait_timeout_while(queue(), LONGEST, |queue| queue.running));
+    drop(IDLE.wait_while(queue(), |queue| queue.running));
 }
 
 fn work() {
@@ -130,7 +129,11 @@ impl Job {
     /// How many kernels were swapped in.
     fn run(&self) -> usize {
         let made = self.places.iter().filter(|(kernel, place)| self.make(*kernel, place)).count();
-        self.compiler.finish();
+        {
+            // It looks at what is loaded, under a lock of the loader's that a child would find taken.
+            let _gate = process::Gate::enter();
+            self.compiler.finish();
+        }
         if let Some(tell) = LISTENER.get().filter(|_| made > 0) {
             tell(&self.describe(made));
         }
