@@ -306,3 +306,37 @@ def test_only_first_runs_give_back_the_holes_of_the_heap():
     first, later = map(int, out.split())
     assert first > 4 << 20
     assert later < 1 << 20
+
+
+DRIFT = """
+import ctypes, torch, oxytorch
+from torch import nn
+
+class Info(ctypes.Structure):
+    _fields_ = [(name, ctypes.c_size_t) for name in "arena ordblks smblks hblks hblkhd usmblks fsmblks uordblks fordblks keepcost".split()]
+
+class Layer(nn.Module):
+    def __init__(self, width):
+        super().__init__()
+        self.norm, self.inside, self.outside = nn.LayerNorm(width), nn.Linear(width, 3 * width), nn.Linear(width, width)
+
+    def forward(self, x):
+        q, k, v = (y.unflatten(-1, (4, -1)).transpose(1, 2) for y in self.inside(self.norm(x)).chunk(3, -1))
+        return x + self.outside(nn.functional.scaled_dot_product_attention(q, k, v).transpose(1, 2).flatten(2))
+
+heap = ctypes.CDLL(None).mallinfo2
+heap.restype = Info
+model = nn.Sequential(*[Layer(256) for _ in range(6)], nn.Linear(256, 8000))
+compiled, x = oxytorch.compile(model), torch.randn(4, 128, 256)
+with torch.no_grad():
+    sizes = [(compiled(x).numel() * 4, heap().arena) for _ in range(30)]
+print(sizes[0][0], sizes[-1][1] - sizes[0][1])
+"""
+
+
+@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="asks glibc's heap")
+def test_large_tensors_find_their_holes_again():
+    """The first of the results is mapped apart. The others, and the arena that goes before each of them, should share one place in the heap."""
+    out = subprocess.run([sys.executable, "-c", DRIFT], capture_output=True, text=True, check=True, timeout=120).stdout
+    result, grown = map(int, out.split())
+    assert grown < 2 * result, f"the heap grew by {grown >> 20} MB for a result of {result >> 20} MB"

@@ -1,10 +1,24 @@
 //! What a compile leaves behind in the process is given back when it is done: a process that runs for days compiles for a second.
 
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// Whether something was compiled since the code was last forgotten for good.
+static COMPILED: AtomicBool = AtomicBool::new(false);
+
 /// LLVM makes and frees millions of small objects, which the C library keeps for more of them, in heaps of threads that are gone; and the
 /// pages of LLVM's own code, which are read from the file again if they are needed again.
 pub fn give_back() {
     free_idle_heap();
     forget_code();
+    COMPILED.store(true, Ordering::Relaxed);
+}
+
+/// When what was compiled is in use, and calls take the short way: what captured, planned and loaded it is not needed any more, once for each
+/// compile.
+pub fn forget_code_once() {
+    if COMPILED.swap(false, Ordering::Relaxed) {
+        forget_code();
+    }
 }
 
 /// The pages of the shared object that this is a part of, as far as they are as the file has them.

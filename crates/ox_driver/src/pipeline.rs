@@ -8,10 +8,11 @@ use crate::program::{Prelude, Program};
 use crate::report::Report;
 use crate::variants::AtSizes;
 use ox_codegen_cpu::Backend;
+use ox_codegen_cpu::tidy::forget_code;
 use ox_ir::failure::{Panic, fault, guarded};
 use ox_ir::{CodegenError, Device, Graph, Kernel, Plan};
 use ox_optimise::{FreeBias, OptimiseOptions, Optimised, PackWeights};
-use ox_runtime::{Executable, Foreground, GraphSettings, HostCalls, Kernels, LoadedFn, Packable, RunError};
+use ox_runtime::{Executable, Foreground, GraphSettings, HostCalls, Kernels, LoadedFn, Packable, RunError, give_back_if_grown};
 use ox_schedule::{ScheduleError, ScheduleOptions, Target};
 use std::sync::{Arc, OnceLock};
 
@@ -45,6 +46,7 @@ pub(crate) fn compile_into(
     host: Arc<dyn HostCalls>,
     dump: Dump,
 ) -> Result<Compiled, CompileError> {
+    give_back_capture();
     load_draft(draft(graph, options, dump)?, graph, options, host)
 }
 
@@ -100,6 +102,14 @@ pub(crate) fn load_draft(
     };
     report.notes = dump.into_notes();
     Ok(Compiled { program: Program { main, prelude }, report })
+}
+
+/// The process is at its largest in a compile, and what the graph was captured with is not needed now: 10 MB of holes that GraphSAGE's first call
+/// left in the heap, and as much code.
+fn give_back_capture() {
+    if give_back_if_grown() {
+        forget_code();
+    }
 }
 
 /// What is made of frozen weights comes behind the inputs of the graph, and stays where it is.

@@ -76,6 +76,7 @@ pub fn bind(callable: &Obj, known: Vec<Option<Obj>>, sizes: &[Option<i64>]) -> P
     fixed.resize(handles.len(), true);
     // SAFETY: the result holds them all.
     let Ok(data) = (unsafe { graph.program.main().know(handles, &sizes, |n| fixed[n]) }) else { return Ok(None) };
+    ox_driver::forget_code_once();
     Ok(Some(BoundCallable { graph: bound.clone().unbind(), inputs: known, places, known: data, _prepared: prepared }))
 }
 

@@ -154,6 +154,21 @@ impl Run<'_> {
         }
     }
 
+    /// Drops the tensors of operands that may lie elsewhere in the next run: kept, they would lie in the way of what is large (see `heap`).
+    pub fn forget_moving_operands(&mut self) {
+        let released = self.arena.is_none();
+        for (window, (at, tensor)) in self.prepared.windows.iter().zip(&mut self.frame.operands) {
+            let moves = match self.prepared.buffers[window.buf].home {
+                Home::Owned => true,
+                Home::Arena(_) => released,
+                Home::Input(_) => false,
+            };
+            if moves {
+                (*at, *tensor) = (null_mut(), None);
+            }
+        }
+    }
+
     /// The operand as a tensor that owns (or shares) its memory: for callees that may keep it. What lies in the arena is copied.
     pub fn lasting_operand(&mut self, operand: Operand) -> Result<Tensor, RunError> {
         let window = &self.prepared.windows[operand.0 as usize];

@@ -3,13 +3,14 @@
 //! A tensor is aligned memory: the C library takes a little more, cuts off both ends and frees them. Each thread keeps small pieces, a few of a
 //! size, for its next small object. Those ends then do not become one with the hole that the tensor leaves, the next tensor of that size does
 //! not fit into it, and the heap grows at its end: by 15 MB in each of five calls of a Llama that held 16 MB at a time, and the holes were
-//! used in turns. Eager makes so many tensors that its thread has enough such pieces; a run of ours makes few.
+//! used in turns. Eager makes so many tensors that its thread has enough such pieces; a run of ours makes few. And what is made in a call of eager's
+//! goes with it: a handle that we keep for the next run, made in the end behind an arena that has gone, would lie in the way of all that come.
 
-/// If the heap has become larger than ever, the pages of its holes are given back: they cost memory again only if somebody uses them. All
-/// holes are looked at, those of the rest of the program as well, which may be many milliseconds: only for the first runs of a plan, beside
-/// the compile that came before them.
+/// If the heap has become larger than ever, the pages of its holes are given back: they cost memory again only if somebody uses them. Says
+/// whether it has. All holes are looked at, those of the rest of the program as well, which may be many milliseconds: only when a graph has been
+/// captured, and in the first runs of a plan.
 #[cfg(all(target_os = "linux", target_env = "gnu"))]
-pub fn give_back_if_grown() {
+pub fn give_back_if_grown() -> bool {
     use std::sync::OnceLock;
     use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -20,15 +21,18 @@ pub fn give_back_if_grown() {
     let end = unsafe { libc::sbrk(0) } as usize;
     let highest = HIGHEST.load(Ordering::Relaxed);
     if end < highest.saturating_add(step(highest.saturating_sub(*FIRST.get_or_init(|| end)))) {
-        return;
+        return false;
     }
     HIGHEST.store(end, Ordering::Relaxed);
     // SAFETY: may be called at any time, from any thread.
     unsafe { libc::malloc_trim(0) };
+    true
 }
 
 #[cfg(not(all(target_os = "linux", target_env = "gnu")))]
-pub fn give_back_if_grown() {}
+pub fn give_back_if_grown() -> bool {
+    false
+}
 
 /// How much a heap that has grown so much must grow to be looked at again: looking takes as long as the heap is large, so that all looks together
 /// take no longer than in proportion to it.
@@ -38,7 +42,8 @@ fn step(grown: usize) -> usize {
     LEAST.max(grown / 8)
 }
 
-/// Before something large is allocated: the thread has as many small pieces as it keeps, so that what is cut off goes back to where it was.
+/// Before something large is allocated: the thread has as many small pieces as it keeps, so that what is cut off goes back to where it was. They
+/// are others than before, since some of those are ends of what is gone, and stand between two holes. About 2 us.
 ///
 /// The counts are those of glibc's cache of a thread. Where it keeps more of a size (`glibc.malloc.tcache_count`), some of the ends are kept
 /// apart as before; where it keeps fewer or none, or another allocator stands in for it, these are allocations without effect.
@@ -51,14 +56,23 @@ pub fn keep_ends_together() {
     /// That many of a size a thread of glibc's keeps, unless it is told otherwise.
     const KEPT: usize = 7;
 
+    join_small_holes();
     for size in SIZES {
-        let mut pieces = [null_mut(); KEPT];
+        let (mut old, mut new) = ([null_mut(); KEPT], [null_mut(); KEPT]);
         // SAFETY: any of them may be null, and each is freed once.
         unsafe {
-            pieces.iter_mut().for_each(|piece| *piece = std::hint::black_box(libc::malloc(size)));
-            pieces.into_iter().for_each(|piece| libc::free(piece));
+            old.iter_mut().chain(&mut new).for_each(|piece| *piece = std::hint::black_box(libc::malloc(size)));
+            new.into_iter().chain(old).for_each(|piece| libc::free(piece));
         }
     }
+    join_small_holes();
+}
+
+/// What is freed of such a size is joined with its neighbours only when somebody asks for more than a kilobyte.
+#[cfg(all(target_os = "linux", target_env = "gnu"))]
+fn join_small_holes() {
+    // SAFETY: may be null, and is freed once.
+    unsafe { libc::free(std::hint::black_box(libc::malloc(4096))) };
 }
 
 #[cfg(not(all(target_os = "linux", target_env = "gnu")))]

@@ -159,6 +159,9 @@ impl Run<'_> {
 
     /// Forgets what this run has put into the frame.
     pub fn clear_frame(&mut self) {
+        if self.large {
+            self.forget_moving_operands();
+        }
         match self.known.filter(|_| self.frame.is_settled) {
             Some(known) => known.moving.iter().for_each(|at| self.frame.forget(*at)),
             None => self.frame.clear(),

@@ -30,6 +30,7 @@ pub use arena::{free_idle_arenas, idle_arena_bytes};
 use frame::{Inputs, Run};
 pub use given::Input;
 pub(crate) use guards::Guards;
+pub use heap::give_back_if_grown;
 use job::Job;
 use known::Known;
 use layout::{Env, Layout};
@@ -37,7 +38,7 @@ use ox_ir::Device;
 use ox_ir::abi::KernelFn;
 use ox_ir::failure::fault;
 use ox_ir::plan::{CheckKind, Plan, Step};
-use prepare::{Action, Output, Prepared, prepare};
+use prepare::{Action, Output, Prepared, makes_large, prepare};
 use profile::Profile;
 pub(crate) use range::{Range, range_name};
 use std::any::Any;
@@ -286,7 +287,7 @@ fn perform_timed(run: &mut Run<'_>, profile: &Profile) -> Result<(), RunError> {
 }
 
 pub(crate) fn perform(run: &mut Run<'_>, action: &Action) -> Result<(), RunError> {
-    if run.large && matches!(action, Action::Call(..) | Action::Allocate(_)) {
+    if run.large && makes_large(action, &run.prepared.buffers) {
         heap::keep_ends_together();
     }
     let abi = run.abi;
@@ -301,7 +302,7 @@ pub(crate) fn perform(run: &mut Run<'_>, action: &Action) -> Result<(), RunError
             batch.run(run)
         }
         Action::GpuLaunch(launch) => launch.run(run),
-        Action::Call(call, location) => {
+        Action::Call { call, location, .. } => {
             // Before: a call that fails may have done something already.
             run.spent |= call.is_once();
             call.run(run).map_err(|e| e.at(run.line(*location)))

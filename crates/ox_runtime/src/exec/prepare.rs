@@ -13,7 +13,7 @@ use crate::cuda::GpuLaunch;
 use crate::error::RunError;
 use crate::variants::Recurring;
 use ox_ir::Device;
-use ox_ir::plan::{BufId, Place, Plan, PlanOutput, Step, View};
+use ox_ir::plan::{BufId, Call, Place, Plan, PlanOutput, Step, View};
 use rustc_hash::FxHashMap;
 use std::ffi::CStr;
 
@@ -56,7 +56,12 @@ pub enum Action {
     /// Launches that do not need one another.
     Batch(Batch),
     GpuLaunch(GpuLaunch),
-    Call(Box<dyn CallStep>, u32),
+    Call {
+        call: Box<dyn CallStep>,
+        location: u32,
+        /// It may make large tensors: see `heap::keep_ends_together`.
+        large: bool,
+    },
     Copy {
         from: Operand,
         to: Operand,
@@ -233,7 +238,7 @@ pub fn prepare(plan: &Plan, kernels: &Kernels, device: Device, env: Env<'_>, hos
     let write_backs = prepare_write_backs(&mut p)?;
     let inputs = input_layouts(&p.buffers);
     let graphable = graphable(&actions);
-    let large = p.buffers.iter().any(is_large);
+    let large = device == Device::Cpu && actions.iter().any(|action| makes_large(action, &p.buffers));
     Ok(Prepared {
         inputs,
         buffers: p.buffers,
@@ -250,16 +255,33 @@ pub fn prepare(plan: &Plan, kernels: &Kernels, device: Device, env: Env<'_>, hos
     })
 }
 
-/// A tensor of its own for which a hole in the heap is not found easily.
-fn is_large(buffer: &Buffer) -> bool {
-    const LARGE: i64 = 1 << 20;
-    buffer.home == Home::Owned && buffer.layout.span().saturating_mul(buffer.layout.dtype.size() as i64) >= LARGE
+/// Bytes of a tensor for which a hole in the heap is not found easily.
+const LARGE: i64 = 128 << 10;
+
+/// Whether the action allocates something for which a hole in the heap is not found easily.
+pub fn makes_large(action: &Action, buffers: &[Buffer]) -> bool {
+    match action {
+        Action::Allocate(buf) => bytes_of(buffers, *buf) >= LARGE,
+        Action::Call { large, .. } => *large,
+        _ => false,
+    }
+}
+
+/// A call that returns new tensors makes some for itself, too, in proportion to what it reads: packed weights, transposed operands.
+fn call_makes_large(p: &Preparing<'_>, call: &Call, ins: &[View], outs: &[usize]) -> bool {
+    let all = ins.iter().map(|view| view.buf.index()).chain(outs.iter().copied());
+    fresh_result(p, call, ins) && all.map(|buf| bytes_of(&p.buffers, buf)).sum::<i64>() >= LARGE
+}
+
+fn bytes_of(buffers: &[Buffer], buf: usize) -> i64 {
+    let bytes = |b: &Buffer| b.layout.span().saturating_mul(b.layout.dtype.size() as i64);
+    buffers.get(buf).map_or(0, bytes).min(1 << 40)
 }
 
 fn graphable(actions: &[Action]) -> Graphable {
     let mut found = Graphable::default();
     for action in actions {
-        let Action::Call(call, _) = action else { continue };
+        let Action::Call { call, .. } = action else { continue };
         match call.in_graphs() {
             InGraphs::Yes => {}
             InGraphs::Draws => found.draws = true,
@@ -382,7 +404,8 @@ fn prepare_step(p: &mut Preparing<'_>, step: &Step, kernels: &Kernels) -> Result
         }
         Step::Call { call, ins, outs, location } => {
             let outs: Vec<usize> = outs.iter().map(|b| b.index()).collect();
-            Action::Call(prepare_call(p, call, ins, &outs)?, *location)
+            let large = call_makes_large(p, call, ins, &outs);
+            Action::Call { call: prepare_call(p, call, ins, &outs)?, location: *location, large }
         }
         Step::Copy { from, to } => Action::Copy { from: p.operand_of(from)?, to: p.operand_of(to)? },
         Step::Drop(buf) => Action::Drop(buf.index()),
