@@ -1,7 +1,7 @@
 //! Matrix products in 16 bits by cuBLASLt, called by its own functions: what torch asks the library for in every call (descriptors, the
 //! algorithm) is worked out in the first one.
 
-use super::driver::Stream;
+use super::driver::{Stream, driver};
 use crate::abi::{mapped_library, open};
 use crate::error::RunError;
 use crate::exec::layout::Layout;
@@ -314,15 +314,21 @@ impl Planned {
     fn workspace(&mut self, stream: Stream, device: Device) -> Result<Option<Tensor>, RunError> {
         match self.small.take() {
             _ if self.found.workspace == 0 => Ok(None),
-            Some((known, tensor)) if known == stream => Ok(Some(tensor)),
+            Some((known, tensor)) if known == stream && !is_recorded(stream) => Ok(Some(tensor)),
             _ => Tensor::empty_strided(&[self.found.workspace as i64], &[1], DType::U8, device).map(Some),
         }
     }
 
-    /// What is not kept is given back at once: whoever gets it next on the stream runs behind this call.
+    /// What is not kept is given back at once: whoever gets it next on the stream runs behind this call. What a graph is recorded with belongs to
+    /// the graph, which may run when other calls do.
     fn keep(&mut self, stream: Stream, workspace: Option<Tensor>) {
-        self.small = workspace.filter(|_| self.found.workspace <= SMALL_WORKSPACE).map(|tensor| (stream, tensor));
+        let is_small = self.found.workspace <= SMALL_WORKSPACE;
+        self.small = workspace.filter(|_| is_small && !is_recorded(stream)).map(|tensor| (stream, tensor));
     }
+}
+
+fn is_recorded(stream: Stream) -> bool {
+    driver().is_ok_and(|driver| driver.is_capturing(stream))
 }
 
 impl Lt {
