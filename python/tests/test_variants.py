@@ -5,6 +5,7 @@ import os
 import subprocess
 import sys
 import threading
+import weakref
 
 import oxytorch
 import pytest
@@ -120,6 +121,7 @@ def test_threads_may_call_while_kernels_are_swapped_in():
     compiled = oxytorch.compile(lambda x: across(x) * 2, dynamic=True)
     x = torch.randn(520, 24)
     wrong = []
+    before = background_variants()
     with torch.no_grad():
         want = compiled(x)
 
@@ -132,20 +134,23 @@ def test_threads_may_call_while_kernels_are_swapped_in():
         thread.start()
     for thread in threads:
         thread.join()
-    background_variants()
+    assert background_variants()[0] > before[0]
     assert wrong == []
 
 
-def test_a_function_that_is_gone_needs_no_kernels():
+def test_a_function_that_is_gone_leaves_nothing_behind():
     compiled = oxytorch.compile(lambda x: across(x) * 5, dynamic=True)
+    kept = weakref.ref(compiled)
     x = torch.randn(530, 24)
     with torch.no_grad():
         for _ in range(RECURS + 1):
             compiled(x)
     del compiled
     gc.collect()
-    background_variants()
+    assert kept() is None
     oxytorch.reset()
+    background_variants()
+    assert_same(oxytorch.compile(across, dynamic=True)(x), across(x))
 
 
 SCRIPT = """

@@ -12,21 +12,6 @@ use ox_testing::{TensorData, interpret_kernel};
 use random::Case;
 use support::*;
 
-/// A tensor as the bytes that a kernel reads.
-fn to_bytes(tensor: &TensorData) -> Vec<u8> {
-    let element = |x: &Scalar| match tensor.dtype {
-        DType::Bool | DType::U8 | DType::I8 => vec![x.as_i64() as u8],
-        DType::I16 => (x.as_i64() as i16).to_le_bytes().to_vec(),
-        DType::I32 => (x.as_i64() as i32).to_le_bytes().to_vec(),
-        DType::I64 => x.as_i64().to_le_bytes().to_vec(),
-        DType::F16 => f16::from_f64(x.as_f64()).to_le_bytes().to_vec(),
-        DType::BF16 => bf16::from_f64(x.as_f64()).to_le_bytes().to_vec(),
-        DType::F32 => (x.as_f64() as f32).to_le_bytes().to_vec(),
-        _ => x.as_f64().to_le_bytes().to_vec(),
-    };
-    tensor.data.iter().flat_map(element).collect()
-}
-
 fn from_bytes(bytes: &[u8], like: &TensorData) -> TensorData {
     let element = |b: &[u8]| match like.dtype {
         DType::Bool => Scalar::Bool(b[0] != 0),

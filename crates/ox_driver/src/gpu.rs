@@ -5,7 +5,7 @@ use crate::pipeline::{CompileError, codegen_error};
 use ox_codegen_cuda::{Backend, Options};
 use ox_ir::failure::guarded;
 use ox_ir::{CodegenError, Kernel};
-use ox_runtime::{Careful, GpuFunction, Properties, RunError};
+use ox_runtime::{Careful, Gate, GpuFunction, Properties, RunError};
 use rustc_hash::FxHashMap;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
@@ -27,7 +27,8 @@ fn backend() -> Result<&'static Backend, CompileError> {
 pub fn warm_up_gpu() {
     static ONCE: std::sync::Once = std::sync::Once::new();
     let warm_up = || {
-        let _ = guarded(|| backend().map(Backend::warm_up));
+        let gate = Gate::enter();
+        let _ = guarded(|| gate.as_ref().map(|_| backend().map(Backend::warm_up)));
     };
     // Without a thread the first compile waits.
     ONCE.call_once(|| drop(std::thread::Builder::new().name("oxytorch nvrtc".into()).spawn(warm_up)));

@@ -6,9 +6,11 @@
 //! - `cuda`: kernels on NVIDIA GPUs, through the driver.
 //! - `graphs`: runs on a GPU that are recorded and launched again as a whole.
 //! - `variants`: kernels for sizes that recur, compiled in the background.
+//! - `background`: what threads that compile beside the program's have to mind.
 //! - `calls`: the steps that torch's library does: matrix products, convolutions, attention, any operator.
 
 pub mod abi;
+mod background;
 mod calls;
 mod cuda;
 mod error;
@@ -17,6 +19,7 @@ mod graphs;
 mod tensor;
 mod variants;
 
+pub use background::Gate;
 pub use calls::library::{HostCalls, NoHost};
 pub use calls::pack::{Packable, packable};
 pub use calls::schema::{Schema, supports};

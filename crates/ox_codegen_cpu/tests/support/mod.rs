@@ -1,9 +1,11 @@
 //! Kernels as text, buffers as plain slices.
 #![allow(dead_code)]
 
+use half::{bf16, f16};
 use ox_codegen_cpu::{Backend, LoadedKernel};
-use ox_ir::Kernel;
 use ox_ir::abi::KernelError;
+use ox_ir::{DType, Kernel, Scalar};
+use ox_testing::TensorData;
 use std::sync::atomic::Ordering;
 
 pub fn parse(text: &str) -> Kernel {
@@ -89,3 +91,18 @@ pub fn assert_close(got: &[f32], want: &[f32], tolerance: f32) {
 }
 
 pub const SIZES: [usize; 9] = [0, 1, 2, 15, 16, 17, 33, 64, 100];
+
+/// A tensor as the bytes that a kernel reads.
+pub fn to_bytes(tensor: &TensorData) -> Vec<u8> {
+    let element = |x: &Scalar| match tensor.dtype {
+        DType::Bool | DType::U8 | DType::I8 => vec![x.as_i64() as u8],
+        DType::I16 => (x.as_i64() as i16).to_le_bytes().to_vec(),
+        DType::I32 => (x.as_i64() as i32).to_le_bytes().to_vec(),
+        DType::I64 => x.as_i64().to_le_bytes().to_vec(),
+        DType::F16 => f16::from_f64(x.as_f64()).to_le_bytes().to_vec(),
+        DType::BF16 => bf16::from_f64(x.as_f64()).to_le_bytes().to_vec(),
+        DType::F32 => (x.as_f64() as f32).to_le_bytes().to_vec(),
+        _ => x.as_f64().to_le_bytes().to_vec(),
+    };
+    tensor.data.iter().flat_map(element).collect()
+}

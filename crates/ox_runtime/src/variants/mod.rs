@@ -3,12 +3,11 @@
 //!
 //! - here: what is counted and asked for in a run, and what of it is swapped in.
 //! - `promise`: for which kernels numbers in the place of variables are worth a compile.
-//! - `worker`: the one thread that compiles; `process`: how it goes with the end of the process, `fork` and its priority.
+//! - `worker`: the one thread that compiles.
 //!
 //! A kernel at some of its sizes is called like the general one and gives the same bits: so it does not matter which of both a launch
 //! finds, and neither saved tensors, recordings nor known inputs need to be told.
 
-mod process;
 mod promise;
 mod worker;
 

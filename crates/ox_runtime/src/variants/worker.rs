@@ -1,12 +1,13 @@
 //! The thread that compiles variants: one at most, of a low priority, that waits while somebody else compiles, and is gone when
 //! there is nothing to do. It knows nothing of Python and holds nothing of a run but the places that it fills.
 
-use super::{Specialise, process};
+use super::Specialise;
+use crate::background::{self, Gate};
 use crate::exec::LoadedFn;
 use ox_ir::failure::guarded;
 use ox_ir::{Plan, Var};
 use std::collections::VecDeque;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::time::Duration;
 
@@ -36,8 +37,6 @@ pub struct VariantCounts {
 static QUEUE: Mutex<Queue> =
     Mutex::new(Queue { jobs: VecDeque::new(), running: false, counts: VariantCounts { variants: 0, kernels: 0 } });
 static IDLE: Condvar = Condvar::new();
-/// The process ends.
-static ENDING: AtomicBool = AtomicBool::new(false);
 static FOREGROUND: AtomicUsize = AtomicUsize::new(0);
 static LISTENER: OnceLock<fn(&str)> = OnceLock::new();
 
@@ -50,6 +49,7 @@ pub struct Foreground(());
 
 impl Foreground {
     pub fn enter() -> Foreground {
+        background::prepare();
         FOREGROUND.fetch_add(1, Ordering::AcqRel);
         Foreground(())
     }
@@ -68,22 +68,21 @@ pub fn on_variant(listener: fn(&str)) {
 }
 
 pub fn counts() -> VariantCounts {
-    queue().counts
+    if background::is_child() { VariantCounts::default() } else { queue().counts }
 }
 
 /// Until all that was asked for is done.
 pub fn wait() {
-    if !process::is_child() {
+    if !background::is_child() {
         drop(IDLE.wait_while(queue(), |queue| queue.running).unwrap_or_else(PoisonError::into_inner));
     }
 }
 
 /// A child of `fork` has no worker, and the queue may be locked by a thread that it has not: it does without.
 pub(super) fn push(job: Job) {
-    if process::is_child() || ENDING.load(Ordering::Acquire) {
+    if background::is_child() {
         return;
     }
-    process::prepare(end);
     let mut queue = queue();
     queue.jobs.push_back(job);
     if !queue.running {
@@ -95,21 +94,12 @@ pub(super) fn push(job: Job) {
     }
 }
 
-/// At the end of the process LLVM's own data goes away: nobody may be compiling then. The kernel that is being compiled is the last.
-extern "C" fn end() {
-    if process::is_child() {
-        return;
-    }
-    ENDING.store(true, Ordering::Release);
-    drop(IDLE.wait_while(queue(), |queue| queue.running));
-}
-
 fn work() {
-    process::lower_priority();
+    background::lower_priority();
     loop {
         let job = {
             let mut queue = queue();
-            let job = queue.jobs.pop_front().filter(|_| !ENDING.load(Ordering::Acquire));
+            let job = queue.jobs.pop_front().filter(|_| !background::is_ending());
             if job.is_none() {
                 queue.running = false;
                 IDLE.notify_all();
@@ -129,9 +119,9 @@ impl Job {
     /// How many kernels were swapped in.
     fn run(&self) -> usize {
         let made = self.places.iter().filter(|(kernel, place)| self.make(*kernel, place)).count();
-        {
-            // It looks at what is loaded, under a lock of the loader's that a child would find taken.
-            let _gate = process::Gate::enter();
+        // It looks at what is loaded, under a lock of the loader's.
+        let gate = Gate::enter();
+        if gate.is_some() {
             self.compiler.finish();
         }
         if let Some(tell) = LISTENER.get().filter(|_| made > 0) {
@@ -141,18 +131,15 @@ impl Job {
     }
 
     fn make(&self, kernel: usize, place: &Weak<OnceLock<LoadedFn>>) -> bool {
-        while FOREGROUND.load(Ordering::Acquire) > 0 && !ENDING.load(Ordering::Acquire) {
+        while FOREGROUND.load(Ordering::Acquire) > 0 && !background::is_ending() {
             std::thread::sleep(Duration::from_millis(2));
         }
-        if ENDING.load(Ordering::Acquire) || place.strong_count() == 0 {
+        if place.strong_count() == 0 {
             return false;
         }
         let value = |var: &Var| self.plan.sizes.iter().position(|known| known == var).map(|n| self.sizes[n]);
         let Some(bound) = self.plan.kernels[kernel].at(&value) else { return false };
-        let compiled = {
-            let _gate = process::Gate::enter();
-            self.compiler.compile(&bound)
-        };
+        let compiled = Gate::enter().and_then(|_gate| self.compiler.compile(&bound));
         compiled.zip(place.upgrade()).is_some_and(|(function, place)| place.set(function).is_ok())
     }
 

@@ -1,4 +1,4 @@
-//! A thread of ours beside the program's: the end of the process, `fork`, and its priority.
+//! Threads of ours that compile beside the program's: the end of the process, `fork`, and their priority.
 
 use std::cell::UnsafeCell;
 use std::sync::Once;
@@ -9,16 +9,21 @@ struct RawMutex(UnsafeCell<libc::pthread_mutex_t>);
 // SAFETY: only the C library's functions for it touch it.
 unsafe impl Sync for RawMutex {}
 
-/// Held while a kernel is compiled. A `fork` waits for it: a child would find the compiler's locks taken for ever.
+/// Held while such a thread is inside of a compiler or the loader. A `fork` waits for it: a child would find their locks taken for ever.
 static COMPILING: RawMutex = RawMutex(UnsafeCell::new(libc::PTHREAD_MUTEX_INITIALIZER));
 static IN_CHILD: AtomicBool = AtomicBool::new(false);
+static ENDING: AtomicBool = AtomicBool::new(false);
 
+/// One such thread at a time.
 pub struct Gate(());
 
 impl Gate {
-    pub fn enter() -> Gate {
+    /// None if the process ends: what a compiler needs is taken down then.
+    pub fn enter() -> Option<Gate> {
+        prepare();
         lock();
-        Gate(())
+        let gate = Gate(());
+        (!is_ending()).then_some(gate)
     }
 }
 
@@ -43,13 +48,26 @@ extern "C" fn unlock_in_child() {
     unlock();
 }
 
-/// Whether this process was forked from one with variants.
+/// Before what is older than `prepare` is taken down: who is inside is waited for, and nobody enters any more.
+extern "C" fn end() {
+    ENDING.store(true, Ordering::Release);
+    if !is_child() {
+        lock();
+        unlock();
+    }
+}
+
+/// Whether this process was forked from one that had compiled: the threads of that one are gone, whatever they held.
 pub fn is_child() -> bool {
     IN_CHILD.load(Ordering::Acquire)
 }
 
-/// Before the first thread is made. `end` is called when the process ends, before what is older than this is taken down.
-pub fn prepare(end: extern "C" fn()) {
+pub fn is_ending() -> bool {
+    ENDING.load(Ordering::Acquire)
+}
+
+/// Before anybody compiles.
+pub fn prepare() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
         // SAFETY: functions that may be called at these times.
