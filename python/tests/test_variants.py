@@ -165,7 +165,9 @@ with torch.no_grad():
 
 
 def run(ending):
-    done = subprocess.run([sys.executable, "-c", SCRIPT + ending], capture_output=True, text=True, timeout=120)
+    """With one thread: torch's own pool does not outlive a fork."""
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    done = subprocess.run([sys.executable, "-c", SCRIPT + ending], capture_output=True, text=True, timeout=120, env=environment)
     return done.returncode, done.stdout + done.stderr
 
 
