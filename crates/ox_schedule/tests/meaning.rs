@@ -409,3 +409,62 @@ fn a_scan_runs_along_the_whole_of_a_reshaped_dimension() {
 }",
     );
 }
+
+/// Neither needs the other, but both read the same: one kernel reads it once.
+#[test]
+fn horizontal_fusion_reads_an_input_once() {
+    let plan = check(
+        r#"graph(%0: f32[24, 40] "x", %1: f32[24, 40] "y") {
+  %2 = exp(%0) : f32[24, 40]
+  %3 = mul(%0, %1) : f32[24, 40]
+  %4 = reduce(%0, op=sum, dims=[1]) : f32[24, 1]
+  %5 = reduce(%0, op=max, dims=[1]) : f32[24, 1]
+  return %2, %3, %4, %5
+}"#,
+    );
+    assert_eq!(plan.kernels.len(), 1, "{plan}");
+    let apart = check(
+        r#"graph(%0: f32[24, 40] "x", %1: f32[24, 40] "y") {
+  %2 = exp(%0) : f32[24, 40]
+  %3 = exp(%1) : f32[24, 40]
+  return %2, %3
+}"#,
+    );
+    assert_eq!(apart.steps.len(), 2, "nothing is saved: {apart}");
+}
+
+/// Fewer rows than threads would leave most of them idle; rows enough, or few elements, are summed at once.
+#[test]
+fn sums_of_few_rows_are_split_on_a_cpu() {
+    for (rows, columns, kernels) in [(2, 40000, 2), (64, 1250, 1), (2, 400, 1)] {
+        let plan = check(&format!(
+            r#"graph(%0: i64[{rows}, {columns}] "x") {{
+  %1 = reduce(%0, op=sum, dims=[1]) : i64[{rows}, 1]
+  return %1
+}}"#
+        ));
+        assert_eq!(plan.kernels.len(), kernels, "{plan}");
+        assert!(plan.kernels[0].points().as_const().is_some_and(|n| n >= 16 || kernels == 1), "{plan}");
+    }
+}
+
+/// The order of a convolution's result: channels-last if what is read and written outweighs the weights that torch repacks, and if windows overlap.
+#[test]
+fn convolutions_choose_their_memory_order() {
+    let is_last = |size: i64, window: i64, stride: i64, weight_channels: i64| {
+        let (c, out) = (weight_channels, (size - window) / stride + 1);
+        let plan = check(&format!(
+            r#"graph(%0: f32[1, {c}, {size}, {size}] "x", %1: f32[{c}, {c}, {window}, {window}] "w") {{
+  %2 = conv(%0, %1, stride=[{stride}, {stride}], padding=[0, 0], dilation=[1, 1], output_padding=[0, 0], groups=1) : f32[1, {c}, {out}, {out}]
+  %3 = exp(%2) : f32[1, {c}, {out}, {out}]
+  %4 = reduce(%3, op=sum, dims=[2, 3]) : f32[1, {c}, 1, 1]
+  return %4
+}}"#
+        ));
+        let result = plan.buffers.iter().find(|b| b.shape[..] == [1, c, out, out].map(ox_ir::Sym::from)).expect("a result");
+        result.strides[1].is_one()
+    };
+    assert!(is_last(12, 3, 1, 4), "large planes, small weights");
+    assert!(!is_last(4, 3, 1, 24), "small planes, large weights");
+    assert!(!is_last(12, 3, 3, 4), "patches");
+}
