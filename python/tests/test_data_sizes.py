@@ -340,3 +340,39 @@ def test_an_operator_of_the_user_s_whose_sizes_the_data_decides():
         assert_same(compiled(x), function(x))
     report = compiled.report()
     assert (report["traced"], len(report["reads"]), report["breaks"]) == (1, 1, [])
+
+
+WINDOW = (2, 3)
+
+
+@torch.library.custom_op("oxytorch_tests::pooled", mutates_args=())
+def pooled(x: torch.Tensor, width: int) -> torch.Tensor:
+    return x.sum(1, keepdim=True).expand(-1, width).clone()
+
+
+@pooled.register_fake
+def _(x, width):
+    return x.new_empty(x.shape[0], width)
+
+
+def joined_with_a_tuple_from_outside(x):
+    rows = torch.cat([x[x[:, 0] > 0], x[x[:, 1] > 0]])
+    return torch.zeros((len(rows), 4) + WINDOW) + rows[:, :, None, None]
+
+
+def given_to_an_operator_of_others(x):
+    rows = x[x[:, 0] > 0] * 2
+    result = torch.zeros(len(rows), 5)
+    at = torch.where(rows[:, 1] > 0)[0]
+    result[at] = pooled(rows[at], 5) + 1
+    return result * 2, pooled(rows, 4) + rows
+
+
+@pytest.mark.parametrize("function", [joined_with_a_tuple_from_outside, given_to_an_operator_of_others])
+def test_sizes_that_the_data_decides_stay_variables(function):
+    compiled, generator = oxytorch.compile(function, fullgraph=True), torch.Generator().manual_seed(3)
+    for _ in range(6):
+        x = torch.randn(24, 4, generator=generator)
+        assert_same(compiled(x), function(x))
+    report = compiled.report()
+    assert (report["traced"], report["breaks"]) == (1, [])

@@ -103,7 +103,7 @@ impl Gauge {
 
     /// Whether all its checks hold; binds the variables among the sizes.
     pub fn holds(&self, context: &Context<'_>, values: &mut Values<'_>) -> bool {
-        let mut sizes = Sizes::new(self.layouts.len() + ROOM);
+        let mut sizes = Sizes::new(self.layouts.width() + ROOM);
         let mut at = 0;
         for run in &self.runs {
             let read = |object: *const usize| {
@@ -120,7 +120,7 @@ impl Gauge {
         }
         self.layouts.fit(&sizes) && {
             self.layouts.bind(&sizes, &mut values.sizes);
-            self.facts.hold(&sizes.sizes[..self.layouts.len()])
+            self.facts.hold(&sizes.sizes[..self.layouts.width()])
         }
     }
 }

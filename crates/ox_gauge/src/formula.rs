@@ -108,7 +108,7 @@ impl Formulas {
 
     fn step(&mut self, step: Step, sizes: &Layouts) -> Slot {
         self.steps.push(step);
-        (sizes.len() + self.steps.len() - 1) as Slot
+        (sizes.width() + self.steps.len() - 1) as Slot
     }
 
     /// Whether all facts hold. What cannot be computed does not.

@@ -35,13 +35,14 @@ pub struct Layouts {
 }
 
 impl Layouts {
-    pub fn len(&self) -> usize {
+    /// How many numbers each of the two arrays has.
+    pub fn width(&self) -> usize {
         self.least.len()
     }
 
     /// The next tensor. None if a variable is bound elsewhere.
     pub fn add(&mut self, spec: &SizedSpec) -> Option<()> {
-        let first = self.len() as u32;
+        let first = self.width() as u32;
         for (d, size) in spec.sizes.iter().enumerate() {
             let at = first + d as u32;
             let (least, most) = match size {
@@ -99,7 +100,7 @@ impl Layouts {
 
     #[inline(always)]
     fn fit_by(&self, found: &Sizes) -> bool {
-        let len = self.len();
+        let len = self.width();
         let (sizes, strides) = (&found.sizes[..len], &found.strides[..len]);
         let (least, most) = (&self.least[..len], &self.most[..len]);
         let (known, is_known) = (&self.known[..len], &self.is_known[..len]);

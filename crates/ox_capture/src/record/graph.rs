@@ -191,6 +191,17 @@ impl Shadow {
         }
     }
 
+    /// An operator of torchvision's or the program's.
+    pub fn is_of_others(&self) -> bool {
+        let is_own = |name: &str| ["aten.", "prims.", "prim.", "quantized."].iter().any(|own| name.starts_with(own));
+        match self {
+            Shadow::Function(function) if self.is_operator() => {
+                !function.bind().str().is_ok_and(|name| is_own(&name.to_string()))
+            }
+            _ => false,
+        }
+    }
+
     /// One of the dispatcher's, by `torch.ops`.
     pub(super) fn is_operator(&self) -> bool {
         let is_one = |function: &Obj| function.class_is(types().op_overload) || function.class_is(types().op_packet);

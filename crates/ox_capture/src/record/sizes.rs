@@ -183,6 +183,19 @@ impl Recording {
         Val { obj: Obj::int(value), free }
     }
 
+    /// The sizes of a tensor that are variables, as they are in this call.
+    pub fn varying_sizes_of(&mut self, tensor: &Obj) -> Vec<i64> {
+        if let Origin::Outside(source) = self.origin(tensor)
+            && self.rely_on_tensor(tensor, source).is_err()
+        {
+            return Vec::new();
+        }
+        let Some(sizes) = self.sizes_of(tensor) else { return Vec::new() };
+        let shape = self.seen_as(tensor).attr("shape").and_then(|shape| shape.bind().extract::<Vec<i64>>());
+        let varies = |(sym, size): (&Sym, i64)| sym.as_const().is_none().then_some(size);
+        sizes.iter().zip(shape.unwrap_or_default()).filter_map(varies).collect()
+    }
+
     /// Sizes of a tensor that may be variables; None if none is.
     fn sizes_of(&mut self, tensor: &Obj) -> Option<Vec<Sym>> {
         let sizes = match self.origin(tensor) {

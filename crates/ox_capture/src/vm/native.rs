@@ -142,6 +142,11 @@ impl Vm {
         if let Some(read) = self.rec.as_ref().and_then(|rec| Read::by(rec, &name, &args)) {
             return self.read(callable, args, read, &format!("{name}, of which the values of a tensor decide the result"));
         }
+        // Where no data decides sizes yet, a trace for each size costs less than two graphs in every call.
+        let behind_a_read = !self.reads.is_empty() || matches!(self.attach, super::Attach::Action(_));
+        if let Some(read) = self.rec.as_mut().filter(|_| behind_a_read).and_then(|rec| Read::by_stranger(rec, &callee, &args)) {
+            return self.read(callable, args, read, &format!("{name}, of which nobody says what it does with sizes that vary"));
+        }
         if DONE_FOR_REAL.contains(&name.as_str()) {
             return self.opaque_call(callable, args, &format!("{name} looks at a tensor's values or memory"));
         }

@@ -6,7 +6,7 @@ use super::operators::is_tensor;
 use super::{Args, Called, R, Vm};
 use crate::builtins;
 use crate::obj::{Obj, items_of};
-use crate::record::{Recording, Val};
+use crate::record::{Recording, Shadow, Val, tensors_in};
 use crate::source::Source;
 use crate::types::types;
 use pyo3::prelude::*;
@@ -28,6 +28,8 @@ pub enum Read {
     Dims(Vec<Option<i64>>),
     /// All sizes, for what one knows of it.
     Sizes,
+    /// The dimensions of these sizes, which vary; all, if there is none.
+    Like(Vec<i64>),
 }
 
 impl Read {
@@ -60,6 +62,17 @@ impl Read {
         is_decided.then_some(Read::Sizes)
     }
 
+    /// An operator that is not torch's own, of tensors whose sizes vary: no rule says what becomes of them, and a graph would be for one size.
+    pub fn by_stranger(rec: &mut Recording, callee: &Shadow, args: &Args) -> Option<Read> {
+        if !callee.is_of_others() {
+            return None;
+        }
+        let named = args.keywords.iter().map(|(_, value)| value);
+        let tensors = args.positional.iter().chain(named).flat_map(|arg| tensors_in(&arg.obj));
+        let varying: Vec<i64> = tensors.flat_map(|tensor| rec.varying_sizes_of(&tensor)).collect();
+        (!varying.is_empty()).then_some(Read::Like(varying))
+    }
+
     /// Every size that varies: the place of the tensor inside of the result, and the dimension.
     fn dims(&self, result: &Obj) -> Vec<(Option<usize>, usize)> {
         let items = if is_tensor(result) { vec![result.clone()] } else { items_of_sequence(result) };
@@ -76,6 +89,11 @@ impl Read {
             Read::Dim(dim) => Some(*dim),
             Read::Dims(dims) => dims.get(n).copied().flatten(),
             Read::Sizes => return (0..rank as usize).collect(),
+            Read::Like(varying) => {
+                let sizes: Vec<i64> = tensor.attr("shape").and_then(|shape| shape.bind().extract()).unwrap_or_default();
+                let alike: Vec<usize> = (0..sizes.len()).filter(|dim| varying.contains(&sizes[*dim])).collect();
+                return if alike.is_empty() { (0..sizes.len()).collect() } else { alike };
+            }
         };
         let dim = dim.map(|dim| if dim < 0 { dim + rank } else { dim });
         dim.filter(|dim| (0..rank).contains(dim)).map(|dim| dim as usize).into_iter().collect()

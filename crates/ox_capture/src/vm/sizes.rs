@@ -123,13 +123,17 @@ impl Vm {
         if !are_tuples || !(self.holds_sizes(left) || self.holds_sizes(right)) {
             return Ok(None);
         }
-        let is_ours = |vm: &Vm, object: &Obj| !matches!(vm.origin(object), crate::record::Origin::Outside(_));
-        if !is_ours(self, left) || !is_ours(self, right) {
-            return Ok(None);
-        }
-        let values = [self.items_made_here(left), self.items_made_here(right)].concat();
+        let values = [self.items_to_join(left)?, self.items_to_join(right)?].concat();
         let joined = Obj::from(left.bind().add(right.bind())?);
         self.made_of_sizes(joined, &values).map(Some)
+    }
+
+    /// A tuple from outside (the size of a window that a module has) is taken item by item.
+    fn items_to_join(&mut self, tuple: &Obj) -> R<Vec<Val>> {
+        match self.origin(tuple) {
+            crate::record::Origin::Outside(_) => self.iterate_all(&tuple.clone().into()),
+            _ => Ok(self.items_made_here(tuple)),
+        }
     }
 
     /// Items that were not looked at: all numbers among them are as free as they were.
