@@ -1,11 +1,13 @@
 """Autocast, inside of compiled functions and around them."""
 
+import copy
 import warnings
 
 import compare
 import oxytorch
 import pytest
 import torch
+import torch.nn as nn
 import torch.nn.functional as F
 from checking import check_native
 from oxytorch import _autocast
@@ -129,3 +131,62 @@ def test_regions_of_a_gpu_are_conversions_in_the_graph(tmp_path):
     assert [("bf16" in line) for line in products] == [False, True, False], text
     (optimised,) = [path.read_text() for path in tmp_path.glob("graph-*/2-optimised.txt")]
     assert optimised.count("cast") == 1, optimised
+
+
+class Small(nn.Module):
+    """A convolution with its norm, attention, and a head."""
+
+    def __init__(self):
+        super().__init__()
+        self.conv, self.batch_norm = nn.Conv2d(2, 16, 3, stride=2, padding=1, bias=False), nn.BatchNorm2d(16)
+        self.norm, self.qkv, self.head = nn.LayerNorm(16), nn.Linear(16, 48), nn.Linear(16, 5)
+
+    def forward(self, x):
+        x = F.gelu(self.batch_norm(self.conv(x))).flatten(2).transpose(1, 2)
+        q, k, v = self.qkv(self.norm(x))[:, None].chunk(3, -1)
+        return self.head((x + F.scaled_dot_product_attention(q, k, v)[:, 0]).mean(1))
+
+
+def scaled_steps(model, called, autocast, whole):
+    """20 steps, in one of which gradients overflow: it is left out, and the scale falls. Losses, scales and parameters."""
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2)
+    scaler = torch.amp.GradScaler("cpu", init_scale=2.0**12, growth_interval=4, enabled=autocast)
+
+    def forward(x, y):
+        with torch.autocast("cpu", dtype=torch.float16, enabled=autocast):
+            return F.cross_entropy(called(x), y)
+
+    def step(x, y, factor):
+        optimizer.zero_grad()
+        loss = forward(x, y)
+        scaler.scale(loss * factor).backward()
+        scaler.unscale_(optimizer)
+        nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        scaler.step(optimizer)
+        scaler.update()
+        return loss.detach()
+
+    step = oxytorch.compile(step) if whole else step
+    generator, losses, scales = torch.Generator().manual_seed(1), [], []
+    for n in range(20):
+        x = torch.randn(4, 2, 8, 8, generator=generator).to(next(model.parameters()).dtype)
+        y = torch.randint(5, (4,), generator=generator)
+        if n == 7 and not autocast:
+            continue
+        losses.append(step(x, y, torch.tensor(1e30 if n == 7 else 1.0)).double())
+        scales.append(scaler.get_scale())
+    return torch.stack(losses), scales, torch.cat([p.detach().double().flatten() for p in model.parameters()])
+
+
+@pytest.mark.parametrize("whole", [False, True], ids=["model", "step"])
+def test_training_in_f16_with_a_scaler_follows_eager(whole):
+    torch.manual_seed(0)
+    model = Small()
+    eager, exact = copy.deepcopy(model), copy.deepcopy(model).double()
+    got = scaled_steps(model, model if whole else oxytorch.compile(model), True, whole)
+    want, best = scaled_steps(eager, eager, True, False), scaled_steps(exact, exact, False, False)
+    assert got[1] == want[1] and min(want[1]) < max(want[1])
+    own, their = (got[2] - best[2]).norm(), (want[2] - best[2]).norm()
+    assert own <= 2 * their, f"parameters: error {own:.2e}, eager's {their:.2e}"
+    torch.testing.assert_close(got[0], want[0], rtol=1e-2, atol=1e-2)
+    torch.testing.assert_close(dict(model.named_buffers()), dict(eager.named_buffers()), rtol=1e-2, atol=1e-2)
