@@ -241,3 +241,22 @@ def test_a_function_may_turn_the_collector_off():
         assert not gc.isenabled()
     finally:
         gc.enable()
+
+
+@pytest.mark.parametrize("other", ["contiguous", "transposed", "expanded", "one", "spread"])
+@pytest.mark.parametrize("layout", ["contiguous", "channels_last", "transposed", "sliced", "expanded", "half"])
+def test_written_over_the_first_of_three(layout, other):
+    t, o = LAYOUTS[layout](), x(5) if other == "spread" else LAYOUTS[other]()
+    o = o.to(t.dtype)
+
+    def steps(t, o):
+        t = t.clone()
+        return t.lerp_(o, 0.25), t.addcmul_(o, o, value=0.5), t.addcdiv_(o, o + 4.0, value=-2), t.lerp_(o, o), t * 2
+
+    check(steps, (t, o))
+
+
+@pytest.mark.parametrize("layout", [layout for layout in LAYOUTS if layout != "empty"])
+def test_single_numbers_in_tensors(layout):
+    t, number = LAYOUTS[layout](), torch.tensor(3.0, dtype=torch.float64)
+    check(lambda t, n: (t / n, t * n.float(), torch.maximum(t, n.to(t.dtype)), 0.9**n, 2**t, t[:1, 0, 0, 0] + n), (t, number))

@@ -5,6 +5,7 @@
 mod conv;
 mod grow;
 mod join;
+mod written;
 
 use super::grad;
 use crate::obj::{Obj, items_of, py};
@@ -40,6 +41,9 @@ const ALIKE: &[&str] = &[
 
 /// The same, written over the argument.
 const IN_PLACE: &[&str] = &["relu_", "silu_", "hardswish_", "sigmoid_", "tanh_", "leaky_relu_", "elu_"];
+
+/// Written over the first of three operands.
+const OF_THREE: &[&str] = &["lerp_", "addcmul_", "addcdiv_"];
 
 /// Operators and functions of two tensors, or of a tensor and a number.
 const BINARY: &[&str] =
@@ -143,11 +147,18 @@ pub fn shadow(name: &str, args: &[Obj], kwargs: &Bound<'_, PyDict>, grad: bool) 
         | "scaled_dot_product_attention"
         | "grid_sample"
         | "conv2d"
-        | "interpolate" => true,
-        _ => [ALIKE, IN_PLACE, BINARY].iter().any(|list| list.contains(&name)),
+        | "interpolate"
+        | "__rpow__" => true,
+        _ => [ALIKE, IN_PLACE, OF_THREE, BINARY].iter().any(|list| list.contains(&name)),
     };
     if !known || (grad && requires_grad(args, kwargs)?) {
         return Ok(None);
+    }
+    if let ("pow", [number, tensor]) | ("__rpow__", [tensor, number]) = (name, args)
+        && is_number(number)
+        && kwargs.is_empty()
+    {
+        return number_to_the(tensor);
     }
     // `1 - x`
     if let [number, tensor] = args
@@ -174,9 +185,10 @@ pub fn shadow(name: &str, args: &[Obj], kwargs: &Bound<'_, PyDict>, grad: bool) 
         "grid_sample" => grid_sample(&first, args, kwargs),
         _ if BINARY.contains(&name) => binary(name, args, kwargs),
         _ if !first.is_dense() => Ok(None),
-        _ if is_in_place(args, kwargs)? => Ok(ALIKE.contains(&name).then(|| args[0].clone())),
+        _ if OF_THREE.contains(&name) => written::of_three(&first, args, kwargs),
+        _ if is_in_place(args, kwargs)? && ALIKE.contains(&name) => written::written(&first).map(Some),
         _ if !are_numbers(&args[1..], kwargs)? => Ok(None),
-        _ if IN_PLACE.contains(&name) => Ok(Some(args[0].clone())),
+        _ if IN_PLACE.contains(&name) => written::written(&first).map(Some),
         _ if ALIKE.contains(&name) && is_told(name, &args[1..], kwargs)? => like(&first),
         _ => Ok(None),
     }
@@ -357,6 +369,14 @@ fn integers_and_number(name: &str, tensor: &Obj, number: &Obj, kwargs: &Bound<'_
     if integers.is_dense() { made().map(|made| Some(made.into())) } else { Ok(None) }
 }
 
+/// A number to the power of a tensor is laid out in the usual way, of which torch's meta kernel knows nothing.
+fn number_to_the(tensor: &Obj) -> PyResult<Option<Obj>> {
+    match Tensor::of(tensor)?.filter(Tensor::has_elements) {
+        Some(power) => made(&power.shape, &contiguous_strides(&power.shape), &power.object),
+        None => Ok(None),
+    }
+}
+
 /// One of the two has the result's shape, and lies in its order.
 fn binary(name: &str, args: &[Obj], kwargs: &Bound<'_, PyDict>) -> PyResult<Option<Obj>> {
     let [left, right] = args else { return Ok(None) };
@@ -366,7 +386,14 @@ fn binary(name: &str, args: &[Obj], kwargs: &Bound<'_, PyDict>) -> PyResult<Opti
     if is_number(right) {
         return if takes_number && left.is_dense() { like(left) } else { Ok(None) };
     }
-    let Some(right) = Tensor::of(right)?.filter(|right| right.dtype == left.dtype) else { return Ok(None) };
+    let Some(right) = Tensor::of(right)? else { return Ok(None) };
+    // A single number in a tensor decides neither about type nor about shape.
+    if right.shape.is_empty() && !left.shape.is_empty() && left.is_dense() {
+        return like(left);
+    }
+    if right.dtype != left.dtype {
+        return Ok(None);
+    }
     if left.shape == right.shape && left.strides == right.strides && left.is_dense() {
         return like(left);
     }

@@ -18,6 +18,8 @@ const RULES: &[(&str, Rule)] = &[
     ("aten::sort", |b, site, call| selection(b, site, dim_of(call, 1)?)),
     ("aten::topk", |b, site, call| selection(b, site, dim_of(call, 2)?)),
     ("aten::kthvalue", |b, site, call| selection(b, site, dim_of(call, 2)?)),
+    ("aten::median", middle),
+    ("aten::nanmedian", middle),
     ("aten::mode", |b, site, call| selection(b, site, dim_of(call, 1)?)),
     ("aten::cummax", |b, site, call| selection(b, site, dim_of(call, 1)?)),
     ("aten::cummin", |b, site, call| selection(b, site, dim_of(call, 1)?)),
@@ -62,6 +64,14 @@ fn dim_of(call: &Library, at: usize) -> OpResult<i64> {
 
 fn unknown_dim(call: &Library) -> OpError {
     OpError::unsupported(format!("the derivative of {} along a dimension that is not known", call.callee.name()))
+}
+
+/// Along a dimension. Of all elements, those that equal it share the gradient: that is torch's.
+fn middle(b: &mut Builder, site: &Site<'_>, call: &Library) -> OpResult<Gradients> {
+    match call.outs.len() {
+        2 => selection(b, site, dim_of(call, 1)?),
+        _ => Err(OpError::unsupported("the derivative of a median of all elements is torch's")),
+    }
 }
 
 /// (values, indices) along a dimension: each value's gradient belongs where its index says.

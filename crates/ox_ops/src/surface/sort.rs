@@ -65,8 +65,8 @@ fn argsort(b: &mut Builder, args: &mut Bound) -> OpResult<Value> {
 
 fn msort(b: &mut Builder, args: &mut Bound) -> OpResult<Value> {
     let x = args.tensor("input")?;
-    let out = (b.dtype(x), b.shape(x));
-    one(Operator::new("aten::msort", "", []).call(b, &[x], &[out])?)
+    let outs = [(b.dtype(x), b.shape(x)), (DType::I64, b.shape(x))];
+    one(Operator::new("aten::sort", "", [int(0), Arg::Bool(false)]).call(b, &[x], &outs)?)
 }
 
 fn topk(b: &mut Builder, args: &mut Bound) -> OpResult<Value> {
