@@ -368,7 +368,17 @@ def given_to_an_operator_of_others(x):
     return result * 2, pooled(rows, 4) + rows
 
 
-@pytest.mark.parametrize("function", [joined_with_a_tuple_from_outside, given_to_an_operator_of_others])
+def reshaped_by_a_sum_of_sizes(x):
+    parts = [x[x[:, 0] > 0], x[x[:, 1] > 0]]
+    count = sum(part.size(0) for part in parts)
+    codes = torch.where(torch.cat(parts)[:, 2] > -100)[0][:, None].expand(-1, 8) * 2
+    return codes.reshape(count, -1)[:, 0::4] + 1
+
+
+FUNCTIONS = [joined_with_a_tuple_from_outside, given_to_an_operator_of_others, reshaped_by_a_sum_of_sizes]
+
+
+@pytest.mark.parametrize("function", FUNCTIONS)
 def test_sizes_that_the_data_decides_stay_variables(function):
     compiled, generator = oxytorch.compile(function, fullgraph=True), torch.Generator().manual_seed(3)
     for _ in range(6):

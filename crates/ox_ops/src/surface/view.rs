@@ -2,7 +2,7 @@
 
 use super::{Bound, Surface, fresh, maybe, view, wrap_dim, wrap_dims};
 use crate::builder::Builder;
-use crate::decide::{assured, is_one, lesser};
+use crate::decide::{assured, is_one, lesser, undecided};
 use crate::error::{OpError, OpResult};
 use crate::infer::{differ, shape_text};
 use crate::value::{Value, ValueOf};
@@ -96,7 +96,23 @@ pub(super) fn resolve_sizes(numel: &Sym, sizes: &[Sym]) -> OpResult<Shape> {
     Ok(shape)
 }
 
+/// `x.reshape(n, -1)` where the first size of `x` is another expression that was `n` when the program ran: what is left for -1 is no quotient
+/// that one can write, unless they are one.
+fn equal_in_front(own: &[Sym], sizes: &[Sym]) -> OpResult<()> {
+    let known: Sym = sizes.iter().filter(|size| !size.is_const(-1)).product();
+    let numel: Sym = own.iter().product();
+    let is_open = sizes.iter().any(|size| size.is_const(-1));
+    if !is_open || known.as_const().is_some() || &numel.div(&known) * &known == numel {
+        return Ok(());
+    }
+    match own.iter().zip(sizes).find(|(own, new)| own != new).map(|(own, new)| undecided(own, new, "")) {
+        Some(error @ OpError::Undecided(..)) => Err(error),
+        _ => Ok(()),
+    }
+}
+
 fn reshape(b: &mut Builder, x: NodeId, sizes: &[Sym]) -> OpResult<Value> {
+    equal_in_front(&b.shape(x), sizes)?;
     let shape = resolve_sizes(&b.ty(x).numel(), sizes)?;
     Ok(b.reshape(x, &shape)?.into())
 }
