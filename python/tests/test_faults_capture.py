@@ -226,6 +226,38 @@ def test_a_result_is_the_base_of_its_views():
         assert row._base is y and turned._base is y and not y._is_view()
 
 
+KEPT = torch.arange(4.0)
+
+
+@torch.library.custom_op("faults::kept", mutates_args=())
+def kept(tensor: torch.Tensor) -> torch.Tensor:
+    return KEPT
+
+
+@kept.register_fake
+def _(tensor):
+    return torch.empty_like(tensor)
+
+
+def kept_in_pieces(tensor):
+    """A write that gradients pass cuts the graph: one piece returns the tensor that is kept."""
+    table = kept(tensor.detach())
+    y = tensor * 2
+    y.mul_(table.sum())
+    return table, y, table[1:]
+
+
+@pytest.mark.parametrize(
+    ("function", "grad"), [(lambda t: (kept(t), t + 1), False), (lambda t: kept(t)[1:], False), (kept_in_pieces, True)]
+)
+def test_a_tensor_that_an_operator_keeps_stays_its_own(function, grad):
+    captured = oxytorch.compile(function)
+    for _ in range(3):
+        tensor = torch.ones(4, requires_grad=grad)
+        assert_same(captured(tensor), function(tensor))
+        assert type(KEPT) is torch.Tensor and torch.equal(KEPT + 1, torch.arange(1.0, 5))
+
+
 def test_a_view_remembers_the_grad_mode_that_it_was_made_in():
     def error_of_a_write(function):
         base = x()

@@ -128,3 +128,15 @@ pub fn become_real(lazy: &Obj, real: &Obj) -> PyResult<()> {
     let class = unsafe { Obj::borrowed(types().tensor.cast()) };
     lazy.bind().setattr("__class__", class.bind())
 }
+
+/// Whether the program keeps a tensor that came out of a call, of which `ours` references are the caller's: an operator has returned one of its
+/// own. What torch holds, for views or for autograd, is one reference, and goes along when the tensor is swapped.
+pub fn is_kept(tensor: &Bound<'_, PyAny>, ours: usize) -> PyResult<bool> {
+    // SAFETY: reads the count of a live object.
+    let held = unsafe { pyo3::ffi::Py_REFCNT(tensor.as_ptr()) } as usize;
+    if held <= ours {
+        return Ok(false);
+    }
+    let by_torch = tensor.call_method0("_use_count")?.extract::<usize>()? > 1;
+    Ok(held > ours + usize::from(by_torch))
+}

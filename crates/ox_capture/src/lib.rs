@@ -50,6 +50,7 @@ mod why;
 pub use backend::{Backend, BoundGraph, Compiled, Sizes};
 pub use callable::{Captured, Settings};
 pub use interrupt::is_interrupt;
+pub use lazy::is_kept;
 pub use log::{Topic, log};
 pub use obj::{Obj, items_of, py, tuple_of};
 pub use ox_gauge::{Body, Depth, Portrait, ROOM, TensorSpec, Words};

@@ -9,7 +9,7 @@ use super::{Origin, Rec, Recording, Val};
 use crate::backend::Compiled;
 use crate::guard::Check;
 use crate::interrupt::postponing;
-use crate::lazy::become_real;
+use crate::lazy::{become_real, is_kept};
 use crate::log::{Topic, log};
 use crate::obj::{Obj, items_of, list_of, py, tuple_of};
 use crate::recipe::Recipe;
@@ -78,8 +78,9 @@ impl Recording {
             let source = self.source(Source::Output(self.segment, n as u32));
             self.note_varying(record.follower.as_deref(), &lazy.node, source);
             let is_known = inputs.iter().chain(&results[..n]).any(|other| other.is(result));
-            shared.push(is_known);
-            self.materialise(&lazy.object, result, source, is_known)?;
+            let is_shared = is_known || is_kept(result.bind(), results.iter().filter(|other| other.is(result)).count())?;
+            shared.push(is_shared);
+            self.materialise(&lazy.object, result, source, is_shared)?;
             outputs.push(source);
         }
         make_leaves(&record.new_leaves)?;
@@ -124,13 +125,13 @@ impl Recording {
         self.forget_stowed_garbage();
     }
 
-    /// The lazy tensor becomes its result. One that is an input or another result again (`is_known`) is the same object for everybody: it cannot
-    /// be swapped away from them, and an object of its own shows its memory. Views of a result hold it too, but those must find it in the
-    /// lazy tensor: what becomes of a base, they feel.
-    fn materialise(&mut self, lazy: &Obj, result: &Obj, source: SourceId, is_known: bool) -> PyResult<()> {
+    /// The lazy tensor becomes its result. One that is an input, another result again, or a tensor that the program keeps (`is_shared`) is the
+    /// same object for everybody: it cannot be swapped away from them, and an object of its own shows its memory. Views of a result hold it
+    /// too, but those must find it in the lazy tensor: what becomes of a base, they feel.
+    fn materialise(&mut self, lazy: &Obj, result: &Obj, source: SourceId, is_shared: bool) -> PyResult<()> {
         self.register(lazy, Origin::Outside(source));
         // A result that autograd has saved is not swapped either: torch refuses.
-        if !result.is(lazy) && (is_known || become_real(lazy, result).is_err()) {
+        if !result.is(lazy) && (is_shared || become_real(lazy, result).is_err()) {
             become_real(lazy, &alias(result)?)?;
         }
         Ok(())

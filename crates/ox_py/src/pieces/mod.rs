@@ -15,7 +15,7 @@ pub use inline::inline_checkpoints;
 pub use places::{computed, is_computed, visible_cuts};
 pub use regions::{Region, by_eager, checkpointed, may_write, region_cuts, spare_writing};
 
-use ox_capture::Offer;
+use ox_capture::{Offer, is_kept};
 use pyo3::prelude::*;
 use pyo3::types::{PyList, PyTuple};
 
@@ -88,7 +88,7 @@ impl Pieces {
         self.run(py, args, &|n, value| {
             let mut found = places.iter().enumerate().filter(|(_, place)| **place == n);
             match (found.next(), found.next()) {
-                (Some((place, _)), None) => settle.call1((token, place, value)),
+                (Some((place, _)), None) if !is_kept(&value, 1)? => settle.call1((token, place, value)),
                 _ => Ok(value),
             }
         })
