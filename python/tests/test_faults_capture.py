@@ -272,6 +272,113 @@ def test_a_view_remembers_the_grad_mode_that_it_was_made_in():
         assert error_of_a_write(captured) == error_of_a_write(lambda t: t[0])
 
 
+# Views through which no gradient passes.
+
+
+def made_without_grad(tensor):
+    with torch.no_grad():
+        view = tensor[1:]
+    return view
+
+
+def made_of_a_result_without_grad(tensor):
+    y = tensor * 2
+    with torch.no_grad():
+        view = y[1:]
+    return view, y
+
+
+def made_of_a_view_without_grad(tensor):
+    with torch.no_grad():
+        view = tensor.view(2, -1)
+    return view[0], tensor * 3
+
+
+@torch.no_grad()
+def unbound_without_grad(tensor):
+    return tensor.reshape(2, 2).unbind()
+
+
+def detached_of_a_result(tensor):
+    y = tensor * 2
+    return y.detach()[1:], y, y.data
+
+
+@pytest.mark.parametrize(
+    "function",
+    [made_without_grad, made_of_a_result_without_grad, made_of_a_view_without_grad, unbound_without_grad, detached_of_a_result],
+)
+def test_gradients_pass_no_view_that_was_made_without_them(function):
+    def gradient(function):
+        tensor = torch.ones(4, requires_grad=True)
+        result = function(tensor)
+        results = [result] if isinstance(result, torch.Tensor) else list(result)
+        loss = sum((2 * part).sum() for part in results) + 0 * torch.ones((), requires_grad=True)
+        gradients = torch.autograd.grad(loss, tensor, allow_unused=True)
+        return gradients[0], [part.requires_grad for part in results]
+
+    captured = oxytorch.compile(function)
+    for _ in range(3):
+        assert_same(gradient(captured), gradient(function))
+
+
+def test_a_module_s_part_without_grad_has_no_gradient():
+    class Part(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.w = nn.Parameter(torch.ones(2, 2))
+
+        def forward(self, tensor):
+            with torch.no_grad():
+                row = self.w[0]
+            return tensor * row.sum(), row
+
+    module = Part()
+    captured = oxytorch.compile(module)
+    for _ in range(3):
+        out, row = captured(torch.ones(2, requires_grad=True))
+        (out.sum() + 4 * row.sum()).backward()
+        assert module.w.grad is None
+
+
+def detached_in_front_of_a_leaf(tensor, log):
+    y = tensor * 2
+    apart = y.detach()
+    log.append("an effect")
+    y.requires_grad_()
+    return y.requires_grad, apart.requires_grad, y, (apart * 3).sum()
+
+
+def written_behind_a_detach(tensor, log):
+    y = tensor.detach()
+    log.append("an effect")
+    y.add_(1)
+    return y, y.data, tensor * 2
+
+
+@pytest.mark.parametrize("function", [detached_in_front_of_a_leaf, written_behind_a_detach])
+def test_what_is_detached_stays_so_where_its_base_requires_grad_later(function):
+    same_in_all_calls(function, (x(), []))
+
+
+@pytest.mark.parametrize("detach", [lambda t: t.detach(), lambda t: t.data, lambda t: t.detach()[1:]])
+def test_a_detached_argument_is_no_view_of_it(detach):
+    def state(function):
+        tensor = torch.ones(3)
+        apart = function(tensor)
+        tensor.requires_grad_()
+        return apart.requires_grad, apart._base is tensor, apart.data_ptr() - tensor.data_ptr()
+
+    captured = oxytorch.compile(detach)
+    for _ in range(3):
+        assert state(captured) == state(detach)
+        base = torch.ones(3)
+        apart = captured(base)
+        base.mul_(torch.full((3,), 2.0, requires_grad=True))
+        apart.add_(1)
+        assert torch.equal(base.detach()[-2:], torch.full((2,), 3.0))
+
+
 # Runs that fail.
 
 

@@ -4,7 +4,7 @@ use crate::error::{Verdict, at_location, judge, report_bug, warn_once};
 use crate::fx::{OutTree, Pinned, Slot};
 use crate::rewind::Rewind;
 use crate::tensor::Crossing;
-use ox_capture::{Obj, instead, take_offer, undone};
+use ox_capture::{GradMode, Obj, instead, take_offer, undone};
 use ox_driver::{Program, Race};
 use ox_ir::plan::{Place, WriteBack};
 use ox_ir::{DType, Device, Graph, Sym, Var};
@@ -261,8 +261,13 @@ impl NativeCallable {
             items.iter().map(|item| self.pack(py, crossing, item, given, tensors, sizes)).collect()
         };
         Ok(match tree {
-            OutTree::Tensor(n) => crossing.wrap(py, tensors[*n].as_ref())?,
-            OutTree::Detached(n) => crossing.wrap(py, tensors[*n].as_ref())?.call_method0(intern!(py, "detach"))?,
+            OutTree::Detached(n) if self.graph.outputs[*n].alias.is_some() => {
+                crossing.wrap(py, tensors[*n].as_ref())?.call_method0(intern!(py, "detach"))?
+            }
+            OutTree::Quiet(n) if self.graph.outputs[*n].alias.is_some() => {
+                made_without_grad(crossing.wrap(py, tensors[*n].as_ref())?)?
+            }
+            OutTree::Tensor(n) | OutTree::Detached(n) | OutTree::Quiet(n) => crossing.wrap(py, tensors[*n].as_ref())?,
             OutTree::Argument(n) => given(*n)?,
             OutTree::Constant(n) => self.constants[*n].bind(py).clone(),
             OutTree::Size(sym) => self.size(sym, sizes)?.into_pyobject(py)?.into_any(),
@@ -276,6 +281,19 @@ impl NativeCallable {
         let value = |var: &Var| self.graph.sizes.iter().position(|known| known == var).map(|n| sizes[n]);
         sym.eval(&value).ok_or_else(|| PyOverflowError::new_err(format!("the size {sym} cannot be computed")))
     }
+}
+
+/// The same view of the same base, as if it had been made without grad.
+fn made_without_grad(view: Bound<'_, PyAny>) -> PyResult<Bound<'_, PyAny>> {
+    let py = view.py();
+    let base = view.getattr(intern!(py, "_base"))?;
+    if base.is_none() {
+        return Ok(view);
+    }
+    let _mode = GradMode::set(false)?;
+    let of_view = |name| view.call_method0(name);
+    let layout = (of_view(intern!(py, "size"))?, of_view(intern!(py, "stride"))?, of_view(intern!(py, "storage_offset"))?);
+    base.call_method1(intern!(py, "as_strided"), layout)
 }
 
 fn is_at(handles: &Handles<'_>, pinned: &Pinned) -> bool {

@@ -37,8 +37,22 @@ pub(super) struct Request<'py> {
     pub example: Option<Bound<'py, PyAny>>,
 }
 
+impl Request<'_> {
+    /// Those among the arguments.
+    pub fn tensors(&self) -> Vec<TensorRef> {
+        self.args.iter().chain(self.kwargs.iter().map(|(_, v)| v)).flat_map(|v| v.tensors()).collect()
+    }
+}
+
 impl<'py> Importer<'py> {
     pub(super) fn call(&mut self, request: Request<'py>) -> Import<FrontValue> {
+        let (name, given) = (request.name.clone(), request.tensors());
+        let value = self.call_with_gradients(request)?;
+        self.note_apart(&name.name, &given, &value);
+        Ok(value)
+    }
+
+    fn call_with_gradients(&mut self, request: Request<'py>) -> Import<FrontValue> {
         if !self.training {
             return self.call_anyhow(request);
         }

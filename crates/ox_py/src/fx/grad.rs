@@ -9,6 +9,16 @@ use ox_ops::{FrontValue, OpError, TensorRef, ValueOf};
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
+use rustc_hash::FxHashMap;
+
+/// Why a view has no gradient of what it shows.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Apart {
+    /// `detach` and `.data`: autograd knows of no view.
+    Detached,
+    /// Made without grad: a view in autograd's eyes, but gradients do not pass.
+    Quiet,
+}
 
 /// What is known of gradients while a graph is imported.
 #[derive(Default)]
@@ -25,6 +35,7 @@ pub(super) struct Grad {
     flows: Vec<bool>,
     /// For each node of the Graph the place of the FX node that it was made for.
     pub origins: Vec<u32>,
+    pub apart: FxHashMap<TensorRef, Apart>,
 }
 
 impl Grad {
@@ -107,6 +118,24 @@ impl<'py> Importer<'py> {
         Ok(())
     }
 
+    /// Remembers which results of a call are views without a gradient, by themselves or because of what they were made of.
+    pub(super) fn note_apart(&mut self, name: &str, given: &[TensorRef], value: &FrontValue) {
+        for tensor in value.tensors() {
+            let Some(from) = given.iter().find(|from| self.recorder.aliases(**from, tensor)) else { continue };
+            if given.contains(&tensor) {
+                continue;
+            }
+            let known = self.grad.apart.get(from).copied();
+            let apart = match name {
+                "detach" | "data" => Some(Apart::Detached),
+                _ => known.or((!self.grad.enabled).then_some(Apart::Quiet)),
+            };
+            if let Some(apart) = apart {
+                self.grad.apart.insert(tensor, apart);
+            }
+        }
+    }
+
     /// Ends gradients at the results of a call that do not require grad.
     pub(super) fn end_gradients(
         &mut self,
@@ -129,9 +158,7 @@ impl<'py> Importer<'py> {
             }
         }
         let noted = self.noted_grad(&request.node)?.unwrap_or(true) && self.grad.enabled;
-        let given: Vec<TensorRef> =
-            request.args.iter().chain(request.kwargs.iter().map(|(_, v)| v)).flat_map(|v| v.tensors()).collect();
-        self.cut(value, request.example.as_ref(), noted, &given)
+        self.cut(value, request.example.as_ref(), noted, &request.tensors())
     }
 
     fn cut(
@@ -187,6 +214,10 @@ impl<'py> Importer<'py> {
     /// Whether an output requires grad, by eager's word and ours.
     pub(super) fn output_requires_grad(&mut self, tensor: TensorRef, eager: bool) -> Import<bool> {
         let flows = self.flows(tensor)?;
+        // Eager says so of views of what requires grad, too.
+        if self.grad.apart.get(&tensor) == Some(&Apart::Quiet) {
+            return Ok(false);
+        }
         match (eager, flows) {
             (true, false) => Err(Refusal::unsupported("a result that requires grad by itself")),
             (eager, _) => Ok(eager),

@@ -1,6 +1,7 @@
 //! What the graph returns, and how to put it together at run time.
 
 use super::fake::{lazy_bit, place};
+use super::grad::Apart;
 use super::importer::{Gradients, Imported, Importer, Slot};
 use super::refusal::{Import, Refusal};
 use ox_ir::Sym;
@@ -14,8 +15,10 @@ use pyo3::types::{PyList, PyTuple};
 pub enum OutTree {
     /// The n-th tensor that the run returns.
     Tensor(usize),
-    /// The same, of which autograd knows nothing although it shows an input's memory.
+    /// The same, of which autograd knows nothing although it may show an input's memory or another result's.
     Detached(usize),
+    /// The same, where autograd is to take it for a view that was made without grad.
+    Quiet(usize),
     /// The n-th argument of the callable, unchanged: eager returns the same object.
     Argument(usize),
     /// The n-th constant of the module, likewise.
@@ -34,13 +37,16 @@ struct Collected {
     inputs: Vec<Option<u32>>,
     /// Whether it requires grad.
     grads: Vec<bool>,
-    /// Whether it shows memory of an input that requires grad, detached from it.
-    detached: Vec<bool>,
+    apart: Vec<Option<Apart>>,
 }
 
 impl Collected {
     fn tree(&self, n: usize) -> OutTree {
-        if self.detached[n] { OutTree::Detached(n) } else { OutTree::Tensor(n) }
+        match self.apart[n] {
+            Some(Apart::Detached) => OutTree::Detached(n),
+            Some(Apart::Quiet) => OutTree::Quiet(n),
+            None => OutTree::Tensor(n),
+        }
     }
 }
 
@@ -125,29 +131,14 @@ impl<'py> Importer<'py> {
         collected.specs.push(OutputSpec { tensor, strides, offset });
         collected.inputs.push(input.map(|n| n as u32));
         collected.grads.push(requires_grad);
-        let of_leaf = input.is_some_and(|n| self.grad.inputs.get(n).copied().unwrap_or(false));
-        collected.detached.push(of_leaf && self.is_detached(node)?);
+        collected.apart.push(self.apart(tensor).filter(|_| !requires_grad));
         Ok(collected.tree(collected.specs.len() - 1))
     }
 
-    /// Whether `detach` is among the views that lead to it. Other views without grad still require it in eager's eyes.
-    fn is_detached(&self, node: &Bound<'py, PyAny>) -> Import<bool> {
-        let py = self.py;
-        let mut node = node.clone();
-        while node.getattr(intern!(py, "op"))?.extract::<&str>()?.starts_with("call") {
-            let (target, args) = (node.getattr(intern!(py, "target"))?, node.getattr(intern!(py, "args"))?);
-            let name = target.extract::<String>().or_else(|_| target.getattr(intern!(py, "__name__"))?.extract::<String>());
-            let args = args.cast_into::<PyTuple>()?;
-            let is_data = || args.get_item(1).is_ok_and(|field| field.extract::<&str>().is_ok_and(|field| field == "data"));
-            if name.is_ok_and(|name| name == "detach" || (name == "getattr" && is_data())) {
-                return Ok(true);
-            }
-            match args.get_item(0) {
-                Ok(first) if first.is_instance(self.torch.fx_node.bind(py))? => node = first,
-                _ => return Ok(false),
-            }
-        }
-        Ok(false)
+    /// Without grad all around, views are made without it anyway.
+    fn apart(&self, tensor: TensorRef) -> Option<Apart> {
+        let apart = self.grad.apart.get(&tensor).copied()?;
+        (apart == Apart::Detached || self.grad.ambient || self.training).then_some(apart)
     }
 
     /// The input whose storage the tensor lies in. Of several with one storage it is the one that the tensor was made of: in another

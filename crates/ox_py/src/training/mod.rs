@@ -19,6 +19,7 @@ pub use attention::fused_attention;
 pub use backward::Backward;
 pub use reach::{Again, draws_seeds_only, has_effects, reach};
 pub use second::Second;
+use views::Whole;
 pub use views::{Place, Views};
 
 use crate::callable::{NativeCallable, Sizes};
@@ -249,9 +250,16 @@ impl TrainingCallable {
             items.iter().map(|item| self.pack(py, item, args, inputs, results, sizes)).collect()
         };
         Ok(match tree {
-            OutTree::Tensor(n) | OutTree::Detached(n) => match &self.views.places[*n] {
+            OutTree::Tensor(n) | OutTree::Detached(n) | OutTree::Quiet(n) => match &self.views.places[*n] {
                 Place::Result(n) => results.get_item(*n)?,
-                Place::View(view) => view.make(py, inputs, results, &|sym| self.native.size(sym, sizes))?,
+                Place::View(view) => {
+                    let whole = Whole { inputs, results, size: &|sym| self.native.size(sym, sizes) };
+                    match tree {
+                        OutTree::Detached(_) => view.make(py, &whole)?.call_method0(intern!(py, "detach"))?,
+                        OutTree::Quiet(_) => view.make_without_grad(&whole)?,
+                        _ => view.make(py, &whole)?,
+                    }
+                }
             },
             OutTree::Argument(n) => args.get_item(*n)?,
             OutTree::Constant(n) => self.native.constants[*n].bind(py).clone(),
@@ -264,7 +272,7 @@ impl TrainingCallable {
 
     fn collect<'py>(&self, tree: &OutTree, object: &Bound<'py, PyAny>, found: &mut [Option<Bound<'py, PyAny>>]) -> PyResult<()> {
         match tree {
-            OutTree::Tensor(n) | OutTree::Detached(n) => {
+            OutTree::Tensor(n) | OutTree::Detached(n) | OutTree::Quiet(n) => {
                 if let Place::Result(n) = self.views.places[*n] {
                     found[n] = Some(object.clone());
                 }

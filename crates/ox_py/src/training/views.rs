@@ -1,6 +1,7 @@
 //! Results that share memory with an argument or with another result. An autograd function must not return those: torch would not know of
 //! the sharing, and a write to one would leave the gradient of the other wrong. So they are made of what it returns, by torch.
 
+use ox_capture::GradMode;
 use ox_ir::Sym;
 use ox_ir::graph::{Alias, Graph, GraphOutput, Shape};
 use pyo3::intern;
@@ -157,22 +158,38 @@ fn extent(shape: &[i64], strides: &[i64], offset: i64) -> (i64, i64) {
     (offset, offset + span)
 }
 
+/// What views are made of.
+pub struct Whole<'a, 'py> {
+    pub inputs: &'a [Bound<'py, PyAny>],
+    pub results: &'a Bound<'py, PyTuple>,
+    pub size: &'a dyn Fn(&Sym) -> PyResult<i64>,
+}
+
 impl View {
-    pub fn make<'py>(
-        &self,
-        py: Python<'py>,
-        inputs: &[Bound<'py, PyAny>],
-        results: &Bound<'py, PyTuple>,
-        size: &dyn Fn(&Sym) -> PyResult<i64>,
-    ) -> PyResult<Bound<'py, PyAny>> {
-        let base = match self.base {
-            Base::Input(n) => inputs[n].clone(),
-            Base::Result(n) => results.get_item(n)?,
-        };
-        let begin: i64 = base.call_method0(intern!(py, "storage_offset"))?.extract()?;
+    pub fn make<'py>(&self, py: Python<'py>, whole: &Whole<'_, 'py>) -> PyResult<Bound<'py, PyAny>> {
+        let base = self.base(whole)?;
         let base = if self.detached { base.call_method0(intern!(py, "detach"))? } else { base };
-        let all = |sizes: &Shape| sizes.iter().map(size).collect::<PyResult<Vec<i64>>>();
+        self.make_of(&base, whole)
+    }
+
+    /// A view in autograd's eyes, through which no gradient passes.
+    pub fn make_without_grad<'py>(&self, whole: &Whole<'_, 'py>) -> PyResult<Bound<'py, PyAny>> {
+        let _mode = GradMode::set(false)?;
+        self.make_of(&self.base(whole)?, whole)
+    }
+
+    fn base<'py>(&self, whole: &Whole<'_, 'py>) -> PyResult<Bound<'py, PyAny>> {
+        match self.base {
+            Base::Input(n) => Ok(whole.inputs[n].clone()),
+            Base::Result(n) => whole.results.get_item(n),
+        }
+    }
+
+    fn make_of<'py>(&self, base: &Bound<'py, PyAny>, whole: &Whole<'_, 'py>) -> PyResult<Bound<'py, PyAny>> {
+        let py = base.py();
+        let begin: i64 = base.call_method0(intern!(py, "storage_offset"))?.extract()?;
+        let all = |sizes: &Shape| sizes.iter().map(whole.size).collect::<PyResult<Vec<i64>>>();
         let (shape, strides) = (PyTuple::new(py, all(&self.shape)?)?, PyTuple::new(py, all(&self.strides)?)?);
-        base.call_method1(intern!(py, "as_strided"), (shape, strides, begin + size(&self.offset)?))
+        base.call_method1(intern!(py, "as_strided"), (shape, strides, begin + (whole.size)(&self.offset)?))
     }
 }
