@@ -6,25 +6,27 @@ use super::moments::norm_over;
 use super::shared::{centred, real, require_float, size_operand};
 use super::{Bound, Surface, fresh};
 use crate::builder::Builder;
+use crate::decide::{are_different, undecided};
 use crate::error::{OpError, OpResult};
 use crate::value::Value;
 use ox_ir::graph::NodeId;
 use ox_ir::{PointOp, Sym};
 
 pub const ROWS: &[Surface] = &[
+    // Without `dim` it is the first dimension of the first tensor, as that is, that has three elements.
     fresh(&["cross"], "input, other, dim=None", |b, a| {
         let pair = pair(b, a)?;
-        let shape = b.shape(pair[0]);
-        let dim = match a.has("dim") {
-            true => Some(a.dim("dim", shape.len())?),
-            false => shape.iter().position(|size| size.is_const(3)),
-        };
-        cross(b, pair, dim)
+        match a.has("dim") {
+            true => cross(b, pair, a.dim("dim", b.rank(pair[0]))?),
+            false => {
+                let dim = first_of_three(&b.shape(pair[0]))?;
+                cross(b, pair, dim)
+            }
+        }
     }),
     fresh(&["linalg.cross"], "input, other, *, dim=-1", |b, a| {
         let pair = pair(b, a)?;
-        let dim = a.dim("dim", b.rank(pair[0]))?;
-        cross(b, pair, Some(dim))
+        cross(b, pair, a.dim("dim", b.rank(pair[0]))?)
     }),
     fresh(&["cov"], "input, *, correction=1, fweights=None, aweights=None", |b, a| Ok(covariance(b, a)?.into())),
     fresh(&["corrcoef"], "input", correlation),
@@ -36,14 +38,36 @@ fn pair(b: &mut Builder, a: &Bound) -> OpResult<[NodeId; 2]> {
     if b.rank(x) != b.rank(y) || b.dtype(x) != b.dtype(y) {
         return Err(OpError::unsupported("the cross product of tensors of two kinds"));
     }
-    let pair = b.broadcast(&[x, y])?;
-    Ok([pair[0], pair[1]])
+    Ok([x, y])
 }
 
-fn cross(b: &mut Builder, pair: [NodeId; 2], dim: Option<usize>) -> OpResult<Value> {
-    let Some(dim) = dim.filter(|dim| b.shape(pair[0]).get(*dim).is_some_and(|size| size.is_const(3))) else {
-        return Err(OpError::unsupported("the cross product along a dimension that is not of size 3"));
-    };
+/// Whether a size is 3. One that is not known must be told, if it was when the program ran.
+fn is_three(size: &Sym) -> OpResult<bool> {
+    let three = Sym::from(3i64);
+    match size.as_const() {
+        Some(known) => Ok(known == 3),
+        None if are_different(size, &three) => Ok(false),
+        None => Err(undecided(size, &three, "the cross product along a dimension of unknown size")),
+    }
+}
+
+fn first_of_three(shape: &[Sym]) -> OpResult<usize> {
+    for (dim, size) in shape.iter().enumerate() {
+        if is_three(size)? {
+            return Ok(dim);
+        }
+    }
+    Err(OpError::unsupported("the cross product of tensors without a dimension of size 3"))
+}
+
+/// Both have three elements along `dim`; in the others they are broadcast.
+fn cross(b: &mut Builder, pair: [NodeId; 2], dim: usize) -> OpResult<Value> {
+    for side in pair {
+        if !is_three(b.shape(side).get(dim).unwrap_or(&Sym::ONE))? {
+            return Err(OpError::unsupported("the cross product along a dimension that is not of size 3"));
+        }
+    }
+    let pair = b.broadcast(&pair)?;
     let mut rows = Vec::with_capacity(3);
     for k in 0..3i64 {
         let (next, after) = (Sym::from((k + 1) % 3), Sym::from((k + 2) % 3));
