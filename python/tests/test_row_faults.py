@@ -38,3 +38,14 @@ def test_the_dimension_of_a_cross_product_is_that_of_the_first_tensor(shapes):
     args = [torch.randn(shape) for shape in shapes]
     for function in (lambda a, b: torch.cross(a, b), lambda a, b: torch.cross(a, b, dim=0), lambda a, b: torch.linalg.cross(a, b)):
         checked(function, oxytorch.compile(function), *args)
+
+
+# Sums of powers of two.
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16, torch.float16])
+def test_logaddexp2_keeps_what_is_far_below_one(dtype):
+    x = torch.tensor([-10.0, -20.0, -24.0, -30.0, -60.0, 0.0, INF, -INF, NAN], dtype=dtype)
+    zero = torch.zeros_like(x)
+    got, want = oxytorch.compile(torch.logaddexp2)(zero, x), torch.logaddexp2(zero, x)
+    torch.testing.assert_close(got, want, rtol=2 * torch.finfo(dtype).eps, atol=0.0, equal_nan=True)

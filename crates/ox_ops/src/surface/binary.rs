@@ -10,6 +10,7 @@ use crate::formula::Expr;
 use crate::value::Value;
 use ox_ir::graph::NodeId;
 use ox_ir::{DType, PointOp, Scalar};
+use std::f64::consts::LOG2_E;
 
 macro_rules! point {
     ($($name:literal)|+ => $op:ident) => {
@@ -67,8 +68,8 @@ pub const ROWS: &[Surface] = &[
     fresh(&["logaddexp2"], "input, other", |b, a| {
         log_add(b, a, |b, gap| {
             let power = b.unary(PointOp::Exp2, gap)?;
-            let raised = b.binary(PointOp::Add, power, 1.0)?;
-            b.unary(PointOp::Log2, raised)
+            let natural = b.unary(PointOp::Log1p, power)?;
+            b.binary(PointOp::Mul, natural, LOG2_E)
         })
     }),
     fresh(&["ldexp"], "input, other", |b, a| {
