@@ -546,3 +546,27 @@ def test_a_clause_for_what_no_value_raises_ends_no_graph():
             assert torch.equal(compiled(*ours, torch.ones(2)), step(*theirs, torch.ones(2)))
         assert torch.equal(ours[0], theirs[0])
     assert compiled.stats()["breaks"] == []
+
+
+MASK = torch.tensor([True, False, True, True, False])
+
+
+@pytest.mark.parametrize("name", ["masked_scatter", "masked_scatter_"])
+@pytest.mark.parametrize("counts", [(2, 3, 2), (3, 2, 5), (2, 2)])
+@torch.no_grad()
+def test_a_mask_with_more_places_than_there_are_elements(name, counts):
+    def f(x, mask, source, log):
+        told(log, "before")
+        y = x * 2
+        try:
+            y = getattr(y, name)(mask, source)
+            told(log, "written")
+        except RuntimeError as error:
+            told(log, str(error))
+        return x + 1 if len(log) == 2 and log[1] != "written" else y
+
+    compiled = oxytorch.compile(f)
+    for count in counts:
+        logs = [], []
+        got, want = (g(torch.arange(5.0), MASK, torch.ones(count), log) for g, log in zip((compiled, f), logs))
+        assert same((got, logs[0]), (want, logs[1])), f"{got} {logs[0]} instead of {want} {logs[1]}"

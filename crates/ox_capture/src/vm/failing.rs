@@ -18,8 +18,8 @@ use pyo3::exceptions::{PyIndexError, PyRuntimeError};
 use pyo3::prelude::*;
 use pyo3::types::PyType;
 
-/// Operations that read or write where an integer tensor says. Those in place have the same names with an underscore.
-const INDEXED: [&str; 22] = [
+/// Operations that read or write where a tensor of integers or bools says. Those in place have the same names with an underscore.
+const INDEXED: [&str; 23] = [
     "getitem",
     "setitem",
     "__getitem__",
@@ -41,6 +41,7 @@ const INDEXED: [&str; 22] = [
     "index_fill",
     "index_put",
     "index_reduce",
+    "masked_scatter",
     "bincount",
 ];
 /// Those of them whose first argument says where. That of the others is what is read or written, and may be anything.
