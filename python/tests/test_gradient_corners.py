@@ -100,6 +100,10 @@ ROWS = {
     "sort": (lambda x: x.sort().values, [2.0, 1.0, 2.0]),
     "topk": (lambda x: x.topk(2).values, [2.0, 1.0, 3.0]),
     "max_pool": (lambda x: F.max_pool1d(x.view(1, 1, -1), 2, 1), [1.0, 1.0, 0.0, 5.0, 5.0, 5.0]),
+    "renorm": (lambda x: torch.renorm(x.view(5, 2), 2, 0, 1.0), [NAN, 1.0, INF, 1.0, 3.0, 4.0, 0.0, 0.0, 0.1, 0.2]),
+    "renorm_1": (lambda x: torch.renorm(x.view(2, 3), 1, 1, 2.0), [NAN, 1.0, 3.0, 1.0, 0.5, -4.0]),
+    "renorm_3": (lambda x: torch.renorm(x.view(2, 3), 3, 1, 2.0), [NAN, 1.0, 3.0, 1.0, 0.0, -4.0]),
+    "renorm_inf": (lambda x: torch.renorm(x.view(2, 3), INF, 1, 2.0), [NAN, 1.0, 3.0, 1.0, 0.0, -4.0]),
     "index_twice": (lambda x: x[torch.tensor([0, 0, -1])], [1.0, 2.0, 3.0]),
 }
 

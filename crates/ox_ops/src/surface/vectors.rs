@@ -125,8 +125,23 @@ fn renorm(b: &mut Builder, a: &mut Bound) -> OpResult<Value> {
     let dims: Vec<usize> = (0..b.rank(x)).filter(|d| *d != dim).collect();
     let norm = norm_over(b, x, p, &dims)?;
     let above = b.binary(PointOp::Gt, norm, most)?;
+    let factor = shrinking(b, norm, most)?;
+    let factor = b.choose(above, factor, 1.0)?;
+    let value = b.binary(PointOp::Mul, x, factor)?;
+    let path = renorm_path(b, x, above, p, most, &dims)?;
+    Ok(b.graft(value, path)?.into())
+}
+
+fn shrinking(b: &mut Builder, norm: NodeId, most: f64) -> OpResult<NodeId> {
     let raised = b.binary(PointOp::Add, norm, 1e-7)?;
-    let shrunk = b.binary(PointOp::Div, most, raised)?;
-    let factor = b.choose(above, shrunk, 1.0)?;
-    Ok(b.binary(PointOp::Mul, x, factor)?.into())
+    b.binary(PointOp::Div, most, raised)
+}
+
+/// Gradients of slices that stay as they are pass, whatever their norms are.
+fn renorm_path(b: &mut Builder, x: NodeId, above: NodeId, p: f64, most: f64, dims: &[usize]) -> OpResult<NodeId> {
+    let long = b.choose(above, x, 1.0)?;
+    let norm = norm_over(b, long, p, dims)?;
+    let factor = shrinking(b, norm, most)?;
+    let shrunk = b.binary(PointOp::Mul, long, factor)?;
+    b.choose(above, shrunk, x)
 }
