@@ -155,6 +155,8 @@ TYPES = {
     "in_place_number": (lambda a: a.clone().mul_(1.5), (r(3),), (i(1, 2, 3),)),
     "where": (lambda c, a: torch.where(c, a, a), (bits, r(3)), (r(3), r(3)), (i(1, 0, 1), r(3))),
     "masked_fill": (lambda a, m: a.masked_fill(m, 0), (r(3), bits), (r(3), i(1, 0, 1)), (r(3), r(3))),
+    "mvlgamma": (lambda a: torch.mvlgamma(a, 2), (r(3) + 5,), (bits,)),
+    "multigammaln": (lambda a: torch.special.multigammaln(a, 1), (r(3) + 5,), (bits,)),
     "masked_scatter": (lambda a, m, s: a.masked_scatter(m, s), (r(3), bits, r(2)), (r(3), bits, r(1)), (r(3), bits, i(1, 2, 3)), (r(3), i(1, 0, 1), r(3))),
     "cross": (lambda a, b: torch.linalg.cross(a, b), (r(2, 3), r(1, 3)), (r(2, 4), r(2, 4)), (r(3), i(1, 2, 3))),
     "block_diag": (lambda a, b: torch.block_diag(a, b), (r(2, 3), r(3)), (r(2, 3, 4), r(3))),

@@ -122,6 +122,9 @@ fn ndtr(b: &mut Builder, a: &mut Bound) -> OpResult<Value> {
 
 /// `log gamma` at p places half a step apart, summed up.
 fn multigammaln(b: &mut Builder, a: &mut Bound) -> OpResult<Value> {
+    if b.dtype(a.tensor("input")?) == DType::Bool {
+        return Err(OpError::runtime("The input tensor may not be a boolean tensor."));
+    }
     let (x, p) = (float_input(b, a)?, a.const_int("p")?);
     if !(1..=64).contains(&p) || b.dtype(x) != b.dtype(x).compute() {
         return Err(OpError::unsupported("multigammaln of such an order or type"));
