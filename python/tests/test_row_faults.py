@@ -49,3 +49,68 @@ def test_logaddexp2_keeps_what_is_far_below_one(dtype):
     zero = torch.zeros_like(x)
     got, want = oxytorch.compile(torch.logaddexp2)(zero, x), torch.logaddexp2(zero, x)
     torch.testing.assert_close(got, want, rtol=2 * torch.finfo(dtype).eps, atol=0.0, equal_nan=True)
+
+
+# A number divided by a tensor: the reciprocal and a product, each rounded.
+
+NUMBERS_FIRST = {
+    "tenth": lambda x: 0.1 / x,
+    "whole": lambda x: 3 / x,
+    "one": lambda x: 1.0 / x,
+    "truth": lambda x: True / x,
+    "size": lambda x: x.shape[0] / x,
+    "reflected": lambda x: x.__rtruediv__(0.3),
+    "reflected_of_a_tensor": lambda x: x.__rtruediv__(x + 1),
+    "old_name": lambda x: x.__rdiv__(0.3),
+    "chain": lambda x: 2 / (1 + x * x) + 1,
+    "function": lambda x: torch.div(0.1, x),
+    "tensor": lambda x: torch.tensor(0.1) / x,
+    "product": lambda x: 0.1 * x,
+    "function_of_product": lambda x: torch.mul(0.1, x),
+    "product_with_a_tensor": lambda x: torch.tensor(0.1) * x,
+    "behind": lambda x: (x * torch.tensor(0.1), x / torch.tensor(0.3), x / 0.3, torch.mul(x, 0.1)),
+}
+
+
+def bits_of(result):
+    parts = result if isinstance(result, tuple) else (result,)
+    return [(part.dtype, part.nan_to_num(nan=12345.0, posinf=INF, neginf=-INF)) for part in parts]
+
+
+def assert_equal_bits(got, want):
+    for (dtype, ours), (wanted, theirs) in zip(bits_of(got), bits_of(want), strict=True):
+        assert dtype == wanted
+        assert torch.equal(ours, theirs), f"{(ours != theirs).sum()} of {ours.numel()} elements differ"
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16, torch.float16, torch.int32, torch.bool])
+@pytest.mark.parametrize("name", NUMBERS_FIRST)
+def test_a_number_in_front_of_a_tensor(name, dtype):
+    function = NUMBERS_FIRST[name]
+    x = torch.cat([torch.randn(4099, generator=torch.Generator().manual_seed(1)) * 3, torch.tensor([0.0, -0.0, 1e-5, INF, NAN])])
+    x = (x if dtype.is_floating_point else x.nan_to_num(posinf=7.0).round()).to(dtype)
+    compiled = oxytorch.compile(function)
+    assert_equal_bits(compiled(x), function(x))
+    assert oxytorch.last_compile()["kernels"] == 1 and not oxytorch.last_compile()["python_calls"]
+    assert_equal_bits(oxytorch.compile(function, dynamic=True)(x), function(x))
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16, torch.float16])
+@pytest.mark.parametrize("name", ["tenth", "whole", "one", "size", "reflected", "chain"])
+def test_gradients_of_a_number_divided_by_a_tensor(name, dtype):
+    generator = torch.Generator().manual_seed(1)
+    x, weight = [(torch.randn(4099, generator=generator) * 3).to(dtype) for _ in range(2)]
+
+    def gradient(function):
+        leaf = x.clone().requires_grad_()
+        return torch.autograd.grad(function(leaf), leaf, weight)
+
+    assert_equal_bits(gradient(oxytorch.compile(NUMBERS_FIRST[name])), gradient(NUMBERS_FIRST[name]))
+
+
+def test_a_number_that_varies_is_divided_as_a_constant_is():
+    function = lambda x, n: n / x
+    compiled = oxytorch.compile(function)
+    x = torch.tensor([1e-5, 3.0, 0.7, -11.0]).half()
+    for n in (0.1, 0.7, 1.3, 2.9, 3):
+        assert_equal_bits(compiled(x, n), function(x, n))

@@ -17,7 +17,7 @@ pub fn point(b: &mut Builder, site: &Site<'_>, op: PointOp) -> OpResult<Gradient
             site.only(f(b, site.arg(0), grad))
         }
         Derivative::Slopes(slopes) => {
-            let terms = terms(b, site, is_linear(op))?;
+            let terms = terms(b, site, is_by_steps(op))?;
             site.each(|n| {
                 let Some(slope) = slopes[n] else { return Ok(None) };
                 let grad = slope(&terms).build(b)?;
@@ -27,9 +27,10 @@ pub fn point(b: &mut Builder, site: &Site<'_>, op: PointOp) -> OpResult<Gradient
     }
 }
 
-/// Whose gradients are only moved or scaled: one operation, rounded once.
-fn is_linear(op: PointOp) -> bool {
-    matches!(op, PointOp::Neg | PointOp::Add | PointOp::Sub | PointOp::Mul | PointOp::Where)
+/// Whose gradients eager computes by operations that each round to the tensor's type: those that are only moved or scaled, and that of the
+/// reciprocal, which every division of a number by a tensor has.
+fn is_by_steps(op: PointOp) -> bool {
+    matches!(op, PointOp::Neg | PointOp::Add | PointOp::Sub | PointOp::Mul | PointOp::Where | PointOp::Reciprocal)
 }
 
 fn terms(b: &mut Builder, site: &Site<'_>, narrow: bool) -> OpResult<Terms> {

@@ -1,7 +1,7 @@
 //! Arithmetic of two or three tensors, with torch's treatment of Python numbers.
 //!
-//! Where a half-precision tensor meets a number, eager's CPU kernels differ: `mul` and `div` take the number in f32, all others
-//! round it to the tensor's type first. `scaled` is the former.
+//! Where a half-precision tensor meets a number, eager's CPU kernels differ: `mul` and `div` take a number that stands behind the tensor in
+//! f32; one in front, and those of all others, is rounded to the tensor's type first. `scaled` is the former.
 
 use super::{Bound, Operand, Surface, fresh};
 use crate::builder::Builder;
@@ -9,7 +9,7 @@ use crate::error::{OpError, OpResult};
 use crate::formula::Expr;
 use crate::value::Value;
 use ox_ir::graph::NodeId;
-use ox_ir::{DType, PointOp, Scalar};
+use ox_ir::{DType, Device, PointOp, Scalar};
 use std::f64::consts::LOG2_E;
 
 macro_rules! point {
@@ -36,12 +36,17 @@ pub const ROWS: &[Surface] = &[
     }),
     fresh(&["rsub"], "input, other, *, alpha=1", |b, a| sum(b, a.operand("other")?, a.operand("input")?, a.number("alpha")?, -1)),
     fresh(&["mul", "multiply"], "input, other", |b, a| Ok(b.multiply(&a.operand("input")?, &a.operand("other")?)?.into())),
-    fresh(&["div", "divide", "true_divide", "truediv"], "input, other, *, rounding_mode=None", div),
-    // What a tensor does when a number is divided by it: two steps, each rounded.
-    fresh(&["rdiv"], "input, other", |b, a| {
-        let inverse = b.unary(PointOp::Reciprocal, a.tensor("input")?)?;
-        Ok(b.multiply(&inverse.into(), &a.operand("other")?)?.into())
+    // To Python's operator a number stands behind the tensor, wherever it is written.
+    fresh(&["operator.mul"], "input, other", |b, a| match (a.operand("input")?, a.operand("other")?) {
+        (number, x) if number.tensor().is_none() => Ok(b.multiply(&x, &number)?.into()),
+        (x, y) => Ok(b.multiply(&x, &y)?.into()),
     }),
+    fresh(&["div", "divide", "true_divide"], "input, other, *, rounding_mode=None", div),
+    fresh(&["truediv"], "input, other", |b, a| match (a.operand("input")?, a.operand("other")?) {
+        (number, Operand::Tensor(x)) if number.tensor().is_none() => divide_number(b, &number, x),
+        (x, y) => Ok(b.divide(&x, &y)?.into()),
+    }),
+    fresh(&["rdiv", "rtruediv"], "input, other", |b, a| divide_number(b, &a.operand("other")?, a.tensor("input")?)),
     fresh(&["floor_divide", "floordiv"], "input, other", |b, a| {
         Ok(whole_division(b, PointOp::DivFloor, &a.operand("input")?, &a.operand("other")?)?.into())
     }),
@@ -166,10 +171,11 @@ impl Builder {
         }
     }
 
-    /// An op that takes numbers (and 0-dimensional tensors) in f32 when the result is of a half type.
+    /// An op that takes numbers (and 0-dimensional tensors) in f32 when the result is of a half type; on the CPU only those behind the tensor.
     fn scaled(&mut self, op: PointOp, dtype: DType, operands: &[Operand; 2]) -> OpResult<NodeId> {
         let is_number = |o: &Operand| o.tensor().is_none_or(|t| self.rank(t) == 0 && self.dtype(t) != dtype);
-        if dtype.compute() == dtype || !operands.iter().any(is_number) {
+        let places = if self.device == Device::Cpu { &operands[1..] } else { &operands[..] };
+        if dtype.compute() == dtype || !places.iter().any(is_number) {
             return self.pointwise_in(op, dtype, operands);
         }
         let result = self.pointwise_in(op, dtype.compute(), operands)?;
@@ -182,6 +188,12 @@ impl Builder {
         let dtype = self.float_type(self.result_type(&operands));
         self.scaled(PointOp::Div, dtype, &operands)
     }
+}
+
+/// What a tensor does when a number is divided by it: two steps, each rounded.
+fn divide_number(b: &mut Builder, number: &Operand, x: NodeId) -> OpResult<Value> {
+    let inverse = b.unary(PointOp::Reciprocal, x)?;
+    Ok(b.multiply(&inverse.into(), number)?.into())
 }
 
 fn div(b: &mut Builder, a: &mut Bound) -> OpResult<Value> {
