@@ -114,3 +114,46 @@ def test_a_number_that_varies_is_divided_as_a_constant_is():
     x = torch.tensor([1e-5, 3.0, 0.7, -11.0]).half()
     for n in (0.1, 0.7, 1.3, 2.9, 3):
         assert_equal_bits(compiled(x, n), function(x, n))
+
+
+# Where torch's kernels for shapes have other results than its real ones.
+
+NORMS = {
+    "method": lambda x: x.norm(dim=-1),
+    "method_of_an_order": lambda x: x.norm(3, -1),
+    "two_dimensions": lambda x: x.norm(dim=(-2, -1)),
+    "both_ways": lambda x: x.norm(dim=(0, -1)),
+    "kept": lambda x: x.norm(dim=-1, keepdim=True),
+    "frobenius": lambda x: torch.norm(x, p="fro", dim=(-1,)),
+    "vector_norm": lambda x: torch.linalg.vector_norm(x, dim=-1),
+    "named": lambda x: torch.linalg.vector_norm(x=x, ord=1.5, dim=[-1]),
+    "linalg_norm": lambda x: torch.linalg.norm(x, dim=-1),
+    "distance": lambda x: torch.nn.functional.pairwise_distance(x, x + 1),
+    "used": lambda x: (x.norm(dim=-1) * torch.arange(x.shape[0]), x.norm(dim=-1).shape, x.norm(dim=-1).unsqueeze(0) + 1),
+}
+
+
+@pytest.mark.parametrize("dynamic", [None, True, False])
+@pytest.mark.parametrize("name", NORMS)
+def test_a_norm_over_a_dimension_of_size_one(name, dynamic):
+    compiled = oxytorch.compile(NORMS[name], dynamic=dynamic)
+    for shape in [(60, 1), (3, 1), (1, 1), (60, 2)]:
+        for _ in range(2):
+            checked(NORMS[name], compiled, torch.randn(shape))
+
+
+@pytest.mark.parametrize("dim", [-3, 2])
+def test_a_norm_over_a_dimension_that_is_not_there(dim):
+    function = lambda x: torch.linalg.vector_norm(x, dim=dim)
+    with pytest.raises(IndexError, match="out of range"):
+        oxytorch.compile(function)(torch.randn(60, 1))
+
+
+@pytest.mark.parametrize("other", [(torch.float64, 0), (torch.float64, 1), (torch.float64, 2), (torch.int64, 0), (torch.float32, 0)], ids=str)
+@pytest.mark.parametrize("first", [(torch.float32, 1), (torch.int32, 1), (torch.float32, 0), (torch.bool, 2)], ids=str)
+def test_blocks_of_two_types(first, other):
+    blocks = [torch.ones((2,) * rank, dtype=dtype) for dtype, rank in (first, other)]
+    for function in (lambda a, b: torch.block_diag(a, b), lambda a, b: torch.block_diag(b, a, b) * 2 + a.sum()):
+        compiled = oxytorch.compile(function)
+        for _ in range(2):
+            checked(function, compiled, *blocks)

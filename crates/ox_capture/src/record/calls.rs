@@ -312,8 +312,10 @@ impl Recording {
         {
             return Ok(known);
         }
+        let mended = super::mended::arguments(name, args, named)?;
+        let (args, named) = mended.as_ref().map_or((args, named), |(args, named)| (&args[..], named));
         let kwargs = &Obj::from(named);
-        match callee {
+        let result = match callee {
             Shadow::Function(function) if name == "arange" => {
                 let known = super::factory::arange(args, named)?;
                 known.map_or_else(|| function.call(args, Some(kwargs)), Ok)
@@ -322,7 +324,8 @@ impl Recording {
             Shadow::Method(_) if name == "cpu" => Ok(args[0].clone()),
             Shadow::Method(method) => args[0].get_attr(method)?.call(&args[1..], Some(kwargs)),
             Shadow::Attribute(attribute) => args[0].get_attr(attribute),
-        }
+        };
+        super::mended::result(name, args, result?)
     }
 
     fn refuse_changed_inputs(&self, name: &str, args: &[Obj]) -> Recorded<()> {

@@ -13,6 +13,7 @@ mod graph;
 mod inspect;
 mod integer;
 mod memory;
+mod mended;
 mod meta_kernels;
 pub mod modes;
 mod number;
