@@ -4,6 +4,7 @@ import compare
 import oxytorch
 import pytest
 import torch
+from checking import compiled as by_dynamo
 
 NAN, INF = float("nan"), float("inf")
 
@@ -157,3 +158,21 @@ def test_blocks_of_two_types(first, other):
         compiled = oxytorch.compile(function)
         for _ in range(2):
             checked(function, compiled, *blocks)
+
+
+@pytest.mark.parametrize("dynamic", [None, True, False])
+@pytest.mark.parametrize("name", [name for name in NORMS if name != "used"])
+def test_a_norm_over_a_dimension_of_size_one_behind_dynamo(name, dynamic):
+    """Dynamo believes the fake kernel: what it says itself of the shape is beyond us, what is computed is not."""
+    compiled = by_dynamo(NORMS[name], dynamic=dynamic)
+    for shape in [(60, 1), (3, 1), (60, 2)]:
+        for _ in range(2):
+            checked(NORMS[name], compiled, torch.randn(shape))
+
+
+def test_blocks_of_two_types_behind_dynamo():
+    function = lambda a, b: torch.block_diag(a, b)
+    compiled = by_dynamo(function)
+    for _ in range(2):
+        checked(function, compiled, torch.randn(2), torch.randn((), dtype=torch.float64))
+    assert oxytorch.last_compile()["outcome"] == "eager"

@@ -86,6 +86,11 @@ impl<'py> Importer<'py> {
                     self.note_by_layout(&request, &value);
                     return Ok(value);
                 }
+                Some(_) if self.is_misled(&request, &value)? => {
+                    return Err(Refusal::unsupported(format!(
+                        "{name}, whose fake kernel foretells another result than torch gives"
+                    )));
+                }
                 Some(problem) if bugs_are_fatal() && !self.has_sizes(&request) => {
                     return Err(Refusal::Bug(format!("{name}: {problem} ({})", self.location)));
                 }

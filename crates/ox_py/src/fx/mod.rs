@@ -9,6 +9,7 @@
 //! - `grad`: where gradients end.
 //! - `as_strided`: the one function that sees how tensors lie in memory.
 //! - `memory_order`: where torch's fake kernels foretell another than eager's.
+//! - `really`: where they foretell another shape or type.
 //! - `stale`: examples that show what a tensor becomes later.
 //! - `outputs`: what the graph returns.
 //! - `sizes`, `follow`: captured graphs with sizes that are not constants.
@@ -26,6 +27,7 @@ mod library;
 mod memory_order;
 mod names;
 mod outputs;
+mod really;
 mod refusal;
 mod sizes;
 mod stale;
