@@ -10,7 +10,7 @@ use crate::decide::{are_different, undecided};
 use crate::error::{OpError, OpResult};
 use crate::value::Value;
 use ox_ir::graph::NodeId;
-use ox_ir::{PointOp, Sym};
+use ox_ir::{DType, PointOp, Sym};
 
 pub const ROWS: &[Surface] = &[
     // Without `dim` it is the first dimension of the first tensor, as that is, that has three elements.
@@ -35,8 +35,8 @@ pub const ROWS: &[Surface] = &[
 
 fn pair(b: &mut Builder, a: &Bound) -> OpResult<[NodeId; 2]> {
     let (x, y) = (real(b, a, "input")?, real(b, a, "other")?);
-    if b.rank(x) != b.rank(y) || b.dtype(x) != b.dtype(y) {
-        return Err(OpError::unsupported("the cross product of tensors of two kinds"));
+    if b.rank(x) != b.rank(y) || b.dtype(x) != b.dtype(y) || b.dtype(x) == DType::Bool {
+        return Err(OpError::unsupported("the cross product of tensors of two kinds, or of bools"));
     }
     Ok([x, y])
 }
