@@ -31,7 +31,7 @@ mod written;
 pub use calls::DONE_FOR_REAL;
 pub use describe::referents;
 pub use graph::{NotRecorded, Shadow, tensors_in};
-pub use inspect::{Inspection, is_plain_instance, is_python_instance};
+pub use inspect::{Inspection, is_machine, is_plain_instance, is_python_instance};
 pub use number::DEPTH;
 pub use places::{Place, Places};
 pub use segment::Closing;
@@ -279,6 +279,18 @@ impl Recording {
     /// Whether it is kept alive here, so that its address stays its own.
     pub fn holds(&self, object: &Obj) -> bool {
         self.ids.get(&object.id()).is_some_and(|(_, held)| held.is_some())
+    }
+
+    /// How many references to it are held here.
+    pub fn holding(&self, object: &Obj) -> usize {
+        usize::from(self.holds(object)) + usize::from(self.dicts_of_made.contains_key(&object.id()))
+    }
+
+    /// What this segment made, as far as it is kept alive here.
+    pub fn made_objects(&self) -> impl Iterator<Item = &Obj> {
+        let made = self.ids.values().filter(|(origin, _)| *origin == Origin::Made).filter_map(|(_, object)| object.as_ref());
+        let dicts = self.dicts_of_made.values().filter(|dict| !self.holds(dict));
+        made.chain(dicts)
     }
 
     fn register_lazy(&mut self, object: &Obj, n: usize) {

@@ -1,10 +1,15 @@
 //! Generators that nobody holds any more: CPython closes them at once, which runs their `finally` clauses and leaves their contexts.
 
-use super::{Args, Frame, R, Vm, VmGenerator};
+use super::{Args, Frame, R, Val, Vm, VmGenerator, VmIterator};
 use crate::obj::Obj;
+use crate::record::is_machine;
 use ox_bytecode::Instruction;
 use pyo3::ffi;
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
+use std::ffi::{c_int, c_void};
+
+/// So many objects are counted again and again, instruction by instruction.
+const MANY: usize = 64;
 
 /// Generators that stand inside of a clause or a context.
 #[derive(Default)]
@@ -12,30 +17,127 @@ pub struct Suspended {
     list: Vec<Obj>,
     /// By address: the references that belong to what earlier parts of the call have found, not to the program.
     elsewhere: FxHashMap<usize, usize>,
+    /// New objects that hold one of them or another of these: iterators, outer generators, containers, instances.
+    carriers: Vec<Obj>,
+    /// Carriers that only the recording holds: for the program they are gone.
+    dead: Vec<Obj>,
+    /// By address: the references that dead carriers hold.
+    by_dead: FxHashMap<usize, usize>,
+    /// By address: how many references there were, and how many of them nothing explained.
+    counted: FxHashMap<usize, (usize, usize)>,
+    /// Those that the earlier part of the call left open, until they are found.
+    expected: Vec<Obj>,
+    /// Those that were closed: one that gives out values even then is left alone.
+    closed: Vec<Obj>,
 }
 
 impl Suspended {
     /// The generator has given out a value, and its frame waits.
     pub fn note(&mut self, generator: &Obj, frame: &Frame) {
-        if is_inside(frame) && !self.list.iter().any(|known| known.is(generator)) {
-            self.list.push(generator.clone());
+        if contains(&self.closed, generator) {
+            return;
         }
+        if is_inside(frame) {
+            if !contains(&self.list, generator) {
+                self.admit(generator);
+                self.list.push(generator.clone());
+            }
+        } else if !self.list.is_empty() && !contains(&self.list, generator) && !contains(&self.carriers, generator) {
+            let is_known = |value: &Val| contains(&self.list, &value.obj) || contains(&self.carriers, &value.obj);
+            if values_of(frame).any(is_known) {
+                self.carry(generator.clone());
+            }
+        }
+    }
+
+    /// An object whose references count from now on.
+    fn admit(&mut self, object: &Obj) {
+        let alone = FxHashSet::from_iter([object.id()]);
+        let by_dead: usize = self.dead.iter().map(|carrier| held_by(carrier, &alone).len()).sum();
+        if by_dead > 0 {
+            self.by_dead.insert(object.id(), by_dead);
+        }
+    }
+
+    fn carry(&mut self, carrier: Obj) {
+        self.admit(&carrier);
+        self.carriers.push(carrier);
     }
 
     /// It is done.
     pub fn forget(&mut self, generator: &Obj) {
         self.list.retain(|known| !known.is(generator));
-    }
-
-    /// Generators that an earlier part of the call left behind, one reference to each for the place where it was found.
-    fn adopt(&mut self, found: &[Option<Obj>]) {
-        for object in found.iter().flatten() {
-            if let Ok(generator) = object.bind().cast::<VmGenerator>() {
-                generator.borrow().with_frame(|frame| frame.into_iter().for_each(|frame| self.note(object, frame)));
-                *self.elsewhere.entry(object.id()).or_default() += 1;
-            }
+        self.by_dead.remove(&generator.id());
+        self.counted.remove(&generator.id());
+        if self.list.is_empty() {
+            self.carriers.clear();
+            self.dead.clear();
+            self.by_dead.clear();
+            self.counted.clear();
         }
     }
+
+    /// A frame is left: its variables go in their order.
+    pub fn leave(&mut self, frame: &Frame) {
+        if self.list.len() > 1 {
+            let place = |generator: &Obj| values_of(frame).position(|value| value.obj.is(generator)).unwrap_or(usize::MAX);
+            self.list.sort_by_cached_key(place);
+        }
+    }
+
+    pub fn all(&self) -> &[Obj] {
+        &self.list
+    }
+
+    pub fn expect(&mut self, generator: Obj) {
+        self.expected.push(generator);
+    }
+
+    /// Generators that an earlier part of the call left behind, one reference to each for the place where it was found. Others among those
+    /// that were found were closed since, although their frames stand where they stood.
+    fn adopt(&mut self, found: &[Option<Obj>]) {
+        let expected = std::mem::take(&mut self.expected);
+        for object in found.iter().flatten().filter(|object| is_machine(object)) {
+            if let Ok(generator) = object.bind().cast::<VmGenerator>()
+                && contains(&expected, object)
+            {
+                generator.borrow().with_frame(|frame| frame.into_iter().for_each(|frame| self.note(object, frame)));
+            }
+            *self.elsewhere.entry(object.id()).or_default() += 1;
+        }
+    }
+
+    /// How many references to the object are known not to be the program's.
+    fn not_the_program_s(&self, object: &Obj) -> usize {
+        let of = |map: &FxHashMap<usize, usize>| map.get(&object.id()).copied().unwrap_or(0);
+        of(&self.elsewhere) + of(&self.by_dead)
+    }
+
+    fn known(&self) -> FxHashSet<usize> {
+        self.list.iter().chain(&self.carriers).map(Obj::id).collect()
+    }
+
+    /// What the carrier holds, the program holds no more by it.
+    fn bury(&mut self, at: usize) {
+        let carrier = self.carriers.swap_remove(at);
+        for held in held_by(&carrier, &self.known()) {
+            *self.by_dead.entry(held).or_default() += 1;
+        }
+        self.dead.push(carrier);
+    }
+}
+
+fn contains(list: &[Obj], object: &Obj) -> bool {
+    list.iter().any(|known| known.is(object))
+}
+
+fn values_of(frame: &Frame) -> impl Iterator<Item = &Val> {
+    frame.locals.iter().chain(&frame.stack).flatten()
+}
+
+fn references(object: &Obj) -> usize {
+    // SAFETY: reads the count of a live object.
+    unsafe { ffi::Py_REFCNT(object.ptr()) as usize }
 }
 
 /// Whether something is to be done when the frame is left where it stands. Every generator has a handler for a StopIteration that passes: that
@@ -46,53 +148,188 @@ fn is_inside(frame: &Frame) -> bool {
     handler.is_some_and(|handler| code.instructions.get(handler.target.index()) == Some(&Instruction::PushExcInfo))
 }
 
+/// The known objects that an object refers to, once for each reference.
+fn held_by(object: &Obj, known: &FxHashSet<usize>) -> Vec<usize> {
+    let mut found = Vec::new();
+    each_referent(object, &mut |id| {
+        if known.contains(&id) {
+            found.push(id);
+        }
+    });
+    found
+}
+
+/// The addresses of what an object refers to, as the collector of garbage sees it.
+fn each_referent(object: &Obj, mut look: &mut dyn FnMut(usize)) {
+    if let Ok(generator) = object.bind().cast::<VmGenerator>() {
+        return generator
+            .borrow()
+            .with_frame(|frame| frame.into_iter().flat_map(values_of).for_each(|value| look(value.obj.id())));
+    }
+    if let Ok(iterator) = object.bind().cast::<VmIterator>() {
+        return iterator.borrow().kind.borrow().parts().1.iter().for_each(|value| look(value.obj.id()));
+    }
+    // SAFETY: a live object; types that take part in collecting garbage tell what their objects refer to.
+    unsafe {
+        let class = ffi::Py_TYPE(object.ptr());
+        if ffi::PyType_HasFeature(class, ffi::Py_TPFLAGS_HAVE_GC) != 0
+            && let Some(traverse) = (*class).tp_traverse
+        {
+            traverse(object.ptr(), visit, (&raw mut look).cast());
+        }
+    }
+}
+
+unsafe extern "C" fn visit(object: *mut ffi::PyObject, look: *mut c_void) -> c_int {
+    // SAFETY: `each_referent` passes this.
+    let look = unsafe { &mut *look.cast::<&mut dyn FnMut(usize)>() };
+    look(object as usize);
+    0
+}
+
+/// The dict of an instance of a class of Python's, if it is an object by now.
+fn dict_of(object: &Obj) -> Option<Obj> {
+    // SAFETY: a live object, and what it refers to.
+    unsafe {
+        if ffi::PyType_HasFeature(ffi::Py_TYPE(object.ptr()), ffi::Py_TPFLAGS_HEAPTYPE) == 0 || is_machine(object) {
+            return None;
+        }
+        let mut dict = None;
+        each_referent(object, &mut |id| {
+            if ffi::PyDict_CheckExact(id as *mut ffi::PyObject) != 0 {
+                dict = Some(id as *mut ffi::PyObject);
+            }
+        });
+        dict.map(|dict| Obj::borrowed(dict))
+    }
+}
+
 impl Vm {
     /// This machine goes on where an earlier part of the call ended, which found these.
     pub fn adopt_suspended(&mut self, found: &[Option<Obj>]) {
         self.suspended.adopt(found);
     }
 
-    /// The next instruction is the first of closing one, if there is one.
+    /// The next instruction is the first of closing those that there are.
     pub fn close_abandoned(&mut self) -> R<()> {
         if self.suspended.list.is_empty() {
             return Ok(());
         }
-        let Some(generator) = self.take_abandoned() else { return Ok(()) };
+        let generators = self.take_abandoned();
+        if generators.is_empty() {
+            return Ok(());
+        }
         if self.rec.is_some() && self.waiting == 0 {
-            let called = self.call_library("abandon", vec![generator.into()])?;
+            let called = self.call_library("abandon", generators.into_iter().map(Val::from).collect())?;
             self.drop_result(called);
         } else {
-            self.close_now(&generator);
+            generators.iter().for_each(|generator| self.close_now(generator));
         }
         Ok(())
     }
 
     /// The outermost frame is gone, with what its variables held.
     pub fn close_abandoned_at_the_end(&mut self) {
-        while self.frames.is_empty()
-            && let Some(generator) = self.take_abandoned()
-        {
-            self.close_now(&generator);
+        while self.frames.is_empty() && !self.suspended.list.is_empty() {
+            self.find_carriers();
+            let generators = self.take_abandoned();
+            if generators.is_empty() {
+                break;
+            }
+            generators.iter().for_each(|generator| self.close_now(generator));
         }
     }
 
     /// What it raises then has nowhere to go.
     fn close_now(&mut self, generator: &Obj) {
-        if let Ok(bound) = generator.bind().cast::<VmGenerator>() {
-            let _ = self.generator_method(&bound.clone(), "close", Args::default());
+        if let Ok(bound) = generator.bind().cast::<VmGenerator>()
+            && let Err(error) = self.generator_method(&bound.clone(), "close", Args::default())
+        {
+            error.write_unraisable(crate::obj::py(), Some(generator.bind()));
         }
     }
 
-    fn take_abandoned(&mut self) -> Option<Obj> {
-        let at = self.suspended.list.iter().position(|generator| self.is_abandoned(generator))?;
-        Some(self.suspended.list.swap_remove(at))
+    /// All that are abandoned by now, in the order in which they are to be closed.
+    fn take_abandoned(&mut self) -> Vec<Obj> {
+        if self.rec.is_some() && self.has_unknown_holders() {
+            self.find_carriers();
+            self.suspended.counted.clear();
+            self.has_unknown_holders();
+        }
+        self.bury_carriers();
+        let list = std::mem::take(&mut self.suspended.list);
+        let (gone, alive): (Vec<Obj>, Vec<Obj>) = list.into_iter().partition(|generator| self.is_abandoned(generator));
+        self.suspended.list = alive;
+        self.suspended.closed.extend(gone.iter().cloned());
+        gone
     }
 
     fn is_abandoned(&self, generator: &Obj) -> bool {
         let recorded = usize::from(self.rec.as_ref().is_some_and(|rec| rec.holds(generator)));
-        let elsewhere = self.suspended.elsewhere.get(&generator.id()).copied().unwrap_or(0);
-        // SAFETY: reads the count of a live object. One reference is the list's.
-        let held = unsafe { ffi::Py_REFCNT(generator.ptr()) } as usize;
-        held <= 1 + recorded + elsewhere
+        // One reference is the list's.
+        references(generator) <= 1 + recorded + self.suspended.not_the_program_s(generator)
+    }
+
+    /// Whether something new holds one of them that is neither a frame nor a carrier.
+    fn has_unknown_holders(&mut self) -> bool {
+        let mut is_any = false;
+        for n in 0..self.suspended.list.len() + self.suspended.carriers.len() {
+            let object = self.suspended.list.iter().chain(&self.suspended.carriers).nth(n).expect("counted");
+            let (id, count) = (object.id(), references(object));
+            let (before, unknown) = self.suspended.counted.get(&id).copied().unwrap_or_default();
+            if before != count {
+                let now = self.unknown_holders(object);
+                is_any |= now > unknown;
+                self.suspended.counted.insert(id, (count, now));
+            }
+        }
+        is_any
+    }
+
+    fn unknown_holders(&self, object: &Obj) -> usize {
+        let alone = FxHashSet::from_iter([object.id()]);
+        let by_carriers: usize = self.suspended.carriers.iter().map(|carrier| held_by(carrier, &alone).len()).sum();
+        let by_frames = self.frames.iter().flat_map(values_of).filter(|value| value.obj.is(object)).count();
+        let by_rec = self.rec.as_ref().map_or(0, |rec| rec.holding(object));
+        // One reference is the list's.
+        references(object).saturating_sub(1 + by_rec + self.suspended.not_the_program_s(object) + by_carriers + by_frames)
+    }
+
+    /// What holds them, by whatever way, of all that the recording keeps alive.
+    fn find_carriers(&mut self) {
+        let Some(rec) = self.rec.as_ref() else { return };
+        let mut holders: Vec<Obj> = rec.made_objects().cloned().collect();
+        let dicts: Vec<Obj> = holders.iter().filter_map(dict_of).filter(|dict| rec.holding(dict) == 0).collect();
+        holders.extend(dicts);
+        let mut held: Vec<(usize, usize)> = Vec::new();
+        for (n, holder) in holders.iter().enumerate() {
+            each_referent(holder, &mut |id| held.push((id, n)));
+        }
+        let mut known = self.suspended.known();
+        known.extend(self.suspended.dead.iter().map(Obj::id));
+        loop {
+            let is_new = |(id, n): &&(usize, usize)| known.contains(id) && !known.contains(&holders[*n].id());
+            let found: FxHashSet<usize> = held.iter().filter(is_new).map(|(_, n)| *n).collect();
+            // With more than that, it is closed when the call ends at the latest.
+            if found.is_empty() || self.suspended.carriers.len() + found.len() > MANY {
+                break;
+            }
+            for n in found {
+                known.insert(holders[n].id());
+                self.suspended.carry(holders[n].clone());
+            }
+        }
+    }
+
+    fn bury_carriers(&mut self) {
+        let Some(rec) = self.rec.as_ref() else { return };
+        loop {
+            let is_dead = |carrier: &Obj| {
+                // One reference is the list's.
+                references(carrier) <= 1 + rec.holding(carrier) + self.suspended.not_the_program_s(carrier)
+            };
+            let Some(at) = self.suspended.carriers.iter().position(is_dead) else { break };
+            self.suspended.bury(at);
+        }
     }
 }

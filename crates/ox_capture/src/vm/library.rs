@@ -6,7 +6,7 @@ use crate::record::Val;
 use crate::types::types;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
-use pyo3::types::PyDict;
+use pyo3::types::{PyCFunction, PyDict, PyTuple};
 
 /// The file that code of the library names. Its frames are not the user's.
 pub const FILE: &str = "<oxytorch>";
@@ -25,6 +25,7 @@ fn library() -> R<&'static Library> {
     LIBRARY.get_or_try_init(py(), || {
         let names = PyDict::new(py());
         names.set_item("__name__", "oxytorch.library")?;
+        names.set_item("write_unraisable", PyCFunction::new_closure(py(), Some(c"write_unraisable"), None, write_unraisable)?)?;
         let compile = py().import("builtins")?.getattr("compile")?;
         for source in SOURCES {
             let code = compile.call1((source, FILE, "exec"))?;
@@ -33,6 +34,12 @@ fn library() -> R<&'static Library> {
         let table = |name: &str| -> R<Obj> { Ok(Obj::from(&names).bind().get_item(name)?.into()) };
         Ok(Library { stands_for: table("STANDS_FOR")?, native: table("NATIVE")?, names: names.into() })
     })
+}
+
+/// An exception that has nowhere to go, as CPython reports it.
+fn write_unraisable(args: &Bound<'_, PyTuple>, _: Option<&Bound<'_, PyDict>>) -> R<()> {
+    PyErr::from_value(args.get_item(0)?).write_unraisable(args.py(), None);
+    Ok(())
 }
 
 pub fn function(name: &str) -> R<Obj> {

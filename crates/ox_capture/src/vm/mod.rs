@@ -436,6 +436,7 @@ impl Vm {
     fn leave(&mut self, base: usize, value: Val) -> R<Option<Val>> {
         let frame = self.frames.pop().expect("a frame is running");
         self.finished(&frame);
+        self.suspended.leave(&frame);
         let done = self.frames.len() == base;
         let value = match &frame.after {
             After::Instance(_) if !value.obj.is_none() => {

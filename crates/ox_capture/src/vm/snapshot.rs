@@ -35,6 +35,8 @@ pub struct Snapshot {
     frames: Vec<FrameShot>,
     /// The exception that is being handled, unless the caller handles one.
     pub handled: Option<Recipe>,
+    /// Generators that are still to be closed when nobody holds them.
+    suspended: Vec<Recipe>,
 }
 
 impl Vm {
@@ -44,7 +46,8 @@ impl Vm {
         let mut lasting = |value: &Val| rec.lasting(value).map_or_else(|| abandon("a value that does not last"), Ok);
         let frames = self.frames.iter().map(|frame| FrameShot::of(frame, &mut lasting)).collect::<Rec<Vec<_>>>();
         let handled = handled.map(|exception| lasting(&exception.into())).transpose().ok()?;
-        frames.ok().map(|frames| Snapshot { frames, handled })
+        let suspended = self.suspended.all().iter().filter_map(|generator| lasting(&generator.clone().into()).ok()).collect();
+        frames.ok().map(|frames| Snapshot { frames, handled, suspended })
     }
 
     /// Puts the frames of a snapshot back.
@@ -55,6 +58,9 @@ impl Vm {
         }
         if let Some(handled) = &snapshot.handled {
             exception::set_handled(&handled.get(sources, values, &[])?);
+        }
+        for generator in &snapshot.suspended {
+            self.suspended.expect(generator.get(sources, values, &[])?);
         }
         Ok(())
     }

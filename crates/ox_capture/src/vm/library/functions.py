@@ -68,11 +68,12 @@ def close(generator):
     raise RuntimeError("generator ignored GeneratorExit")
 
 
-def abandon(generator):
-    try:
-        close(generator)
-    except Exception:
-        pass
+def abandon(*generators):
+    for generator in generators:
+        try:
+            close(generator)
+        except BaseException as error:
+            write_unraisable(error)
 
 
 def refreshed(scope, now, gone):
