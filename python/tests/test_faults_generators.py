@@ -76,6 +76,27 @@ def by_an_outer_generator_with_a_clause(tensor, log):
     return part
 
 
+def by_yield_from_in_a_clause(tensor, log):
+    def outer():
+        try:
+            yield from named(tensor, log, "inner")
+        finally:
+            log.append("closed outer")
+
+    part = next(outer())
+    log.append("behind")
+    left = outer()
+    return part + next(left)
+
+
+def held_in_order(tensor, log):
+    a = zip(named(tensor, log, "a"), range(3))
+    b = named(tensor, log, "b")
+    c = named(tensor, log, "c")
+    kept = [b]
+    return next(c) + next(b) + next(a)[0]
+
+
 def by_any(tensor, log):
     found = any(part is not None for part in named(tensor, log))
     log.append(found)
@@ -191,6 +212,8 @@ def a_context_around_all(tensor, log):
         by_yield_from,
         by_an_outer_generator,
         by_an_outer_generator_with_a_clause,
+        by_yield_from_in_a_clause,
+        held_in_order,
         by_any,
         by_map,
         by_filter,

@@ -80,8 +80,26 @@ impl Suspended {
     /// A frame is left: its variables go in their order.
     pub fn leave(&mut self, frame: &Frame) {
         if self.list.len() > 1 {
-            let place = |generator: &Obj| values_of(frame).position(|value| value.obj.is(generator)).unwrap_or(usize::MAX);
-            self.list.sort_by_cached_key(place);
+            let known = self.known();
+            let mut places: FxHashMap<usize, usize> = FxHashMap::default();
+            // The last that holds one lets it go.
+            let values: Vec<&Val> = values_of(frame).collect();
+            for (place, value) in values.into_iter().enumerate().rev() {
+                self.reach(&value.obj, place, &known, &mut places);
+            }
+            self.list.sort_by_cached_key(|generator| places.get(&generator.id()).copied().unwrap_or(usize::MAX));
+        }
+    }
+
+    /// Notes the place for the object and for what it holds, unless they have one.
+    fn reach(&self, object: &Obj, place: usize, known: &FxHashSet<usize>, places: &mut FxHashMap<usize, usize>) {
+        if !known.contains(&object.id()) || places.contains_key(&object.id()) {
+            return;
+        }
+        places.insert(object.id(), place);
+        let held = held_by(object, known);
+        for inner in self.list.iter().chain(&self.carriers).filter(|inner| held.contains(&inner.id())) {
+            self.reach(inner, place, known, places);
         }
     }
 
@@ -141,11 +159,45 @@ fn references(object: &Obj) -> usize {
 }
 
 /// Whether something is to be done when the frame is left where it stands. Every generator has a handler for a StopIteration that passes: that
-/// one begins otherwise.
+/// one begins otherwise. So does that around what `yield from` waits for, behind which others may come.
 fn is_inside(frame: &Frame) -> bool {
     let code = &frame.code.code;
-    let handler = code.handler(frame.pc.saturating_sub(1));
-    handler.is_some_and(|handler| code.instructions.get(handler.target.index()) == Some(&Instruction::PushExcInfo))
+    let mut at = frame.pc.saturating_sub(1);
+    while let Some(handler) = code.handler(at) {
+        match code.instructions.get(handler.target.index()) {
+            Some(Instruction::PushExcInfo) => return true,
+            Some(Instruction::CleanupThrow) => at = handler.target.index(),
+            _ => return false,
+        }
+    }
+    false
+}
+
+/// The generator that this one waits for in a `yield from`: it is closed first.
+fn inner_of(generator: &Obj) -> Option<Obj> {
+    let generator = generator.bind().cast::<VmGenerator>().ok()?;
+    generator.borrow().with_frame(|frame| {
+        let frame = frame?;
+        let code = &frame.code.code;
+        let handler = code.handler(frame.pc.saturating_sub(1))?;
+        let waits = code.instructions.get(handler.target.index()) == Some(&Instruction::CleanupThrow);
+        let inner = frame.stack.last()?.as_ref().filter(|value| waits && value.obj.bind().cast::<VmGenerator>().is_ok())?;
+        Some(inner.obj.clone())
+    })
+}
+
+/// With those that they wait for, each in front of the one that does.
+fn innermost_first(generators: Vec<Obj>) -> Vec<Obj> {
+    let mut all: Vec<Obj> = Vec::with_capacity(generators.len());
+    for generator in generators {
+        let chain: Vec<Obj> = std::iter::successors(Some(generator), inner_of).collect();
+        for generator in chain.into_iter().rev() {
+            if !contains(&all, &generator) {
+                all.push(generator);
+            }
+        }
+    }
+    all
 }
 
 /// The known objects that an object refers to, once for each reference.
@@ -259,7 +311,8 @@ impl Vm {
         self.bury_carriers();
         let list = std::mem::take(&mut self.suspended.list);
         let (gone, alive): (Vec<Obj>, Vec<Obj>) = list.into_iter().partition(|generator| self.is_abandoned(generator));
-        self.suspended.list = alive;
+        let gone = innermost_first(gone);
+        self.suspended.list = alive.into_iter().filter(|generator| !contains(&gone, generator)).collect();
         self.suspended.closed.extend(gone.iter().cloned());
         gone
     }
