@@ -253,7 +253,16 @@ def left_behind_a_branch(tensor, log):
     return first
 
 
-@pytest.mark.parametrize("function", [closed_in_front_of_a_branch, left_behind_a_branch])
+def held_in_a_list_across_a_break(tensor, log):
+    generator = (q for q in named(tensor, log))
+    first = next(generator)
+    held = [generator, 1]
+    print(end="")
+    log.append("behind")
+    return first + next(generator)
+
+
+@pytest.mark.parametrize("function", [closed_in_front_of_a_branch, left_behind_a_branch, held_in_a_list_across_a_break])
 def test_generators_are_closed_once_in_branches_that_come_later(function):
     same_in_all_calls(function, *((torch.ones(2) * k, []) for k in (1.0, -1.0, 2.0, 2.0)))
 

@@ -286,11 +286,17 @@ impl Recording {
         usize::from(self.holds(object)) + usize::from(self.dicts_of_made.contains_key(&object.id()))
     }
 
-    /// What this segment made, as far as it is kept alive here.
-    pub fn made_objects(&self) -> impl Iterator<Item = &Obj> {
-        let made = self.ids.values().filter(|(origin, _)| *origin == Origin::Made).filter_map(|(_, object)| object.as_ref());
+    /// What this segment and those before it made, as far as it is kept alive here.
+    pub fn made_objects(&self) -> Vec<Obj> {
+        let sources = self.tree.sources.read();
+        let is_made = |origin: &Origin| match origin {
+            Origin::Made => true,
+            Origin::Outside(source) => matches!(sources.get(*source), Source::Built(..)),
+            _ => false,
+        };
+        let made = self.ids.values().filter(|(origin, _)| is_made(origin)).filter_map(|(_, object)| object.as_ref());
         let dicts = self.dicts_of_made.values().filter(|dict| !self.holds(dict));
-        made.chain(dicts)
+        made.chain(dicts).cloned().collect()
     }
 
     fn register_lazy(&mut self, object: &Obj, n: usize) {

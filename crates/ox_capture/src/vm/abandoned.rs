@@ -351,7 +351,7 @@ impl Vm {
     /// What holds them, by whatever way, of all that the recording keeps alive.
     fn find_carriers(&mut self) {
         let Some(rec) = self.rec.as_ref() else { return };
-        let mut holders: Vec<Obj> = rec.made_objects().cloned().collect();
+        let mut holders: Vec<Obj> = rec.made_objects();
         let dicts: Vec<Obj> = holders.iter().filter_map(dict_of).filter(|dict| rec.holding(dict) == 0).collect();
         holders.extend(dicts);
         let mut held: Vec<(usize, usize)> = Vec::new();
