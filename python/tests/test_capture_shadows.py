@@ -260,3 +260,15 @@ def test_written_over_the_first_of_three(layout, other):
 def test_single_numbers_in_tensors(layout):
     t, number = LAYOUTS[layout](), torch.tensor(3.0, dtype=torch.float64)
     check(lambda t, n: (t / n, t * n.float(), torch.maximum(t, n.to(t.dtype)), 0.9**n, 2**t, t[:1, 0, 0, 0] + n), (t, number))
+
+
+@pytest.mark.parametrize("name", ["addcmul_", "addcdiv_"])
+@pytest.mark.parametrize("numbers_first", [True, False])
+def test_numbers_in_the_place_of_tensors_are_refused(name, numbers_first):
+    def f(a, b):
+        return getattr(a, name)(*((2.0, b) if numbers_first else (b, 2.0)))
+
+    with pytest.raises(TypeError):
+        f(torch.ones(3), torch.ones(3))
+    with pytest.raises(TypeError):
+        oxytorch.compile(f)(torch.ones(3), torch.ones(3))

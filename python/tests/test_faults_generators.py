@@ -165,6 +165,29 @@ def left_in_order(tensor, log):
     return next(a) + next(b)
 
 
+def held_by_one_zip(tensor, log):
+    for a, b, c in zip(*(named(tensor, log, name) for name in "abc")):
+        break
+    log.append("behind")
+    return a + b + c
+
+
+def held_by_one_list(tensor, log):
+    generators = [named(tensor, log, name) for name in "abc"]
+    y = sum(next(generator) for generator in generators)
+    del generators
+    log.append("behind")
+    return y
+
+
+def held_by_one_tuple(tensor, log):
+    generators = named(tensor, log, "a"), named(tensor, log, "b")
+    y = next(generators[1]) + next(generators[0])
+    generators = None
+    log.append("behind")
+    return y
+
+
 def left_by_an_inner_frame(tensor, log):
     def inner():
         a, b, c = (named(tensor, log, name) for name in "abc")
@@ -223,6 +246,9 @@ def a_context_around_all(tensor, log):
         by_a_list,
         left_by_the_outermost_frame,
         left_in_order,
+        held_by_one_zip,
+        held_by_one_list,
+        held_by_one_tuple,
         left_by_an_inner_frame,
         still_held,
         a_context_around_all,
@@ -283,7 +309,13 @@ def first_of_a_zip(w):
     return w * 2
 
 
-@pytest.mark.parametrize("function", [first_of_enumerate, first_of_an_expression, first_of_a_zip])
+def first_of_two(w):
+    for _, _ in zip(parts(w), parts(w)):
+        break
+    return w * 2
+
+
+@pytest.mark.parametrize("function", [first_of_enumerate, first_of_an_expression, first_of_a_zip, first_of_two])
 def test_the_grad_mode_of_a_generator_ends_with_it(function):
     captured = oxytorch.compile(function)
     for _ in range(3):

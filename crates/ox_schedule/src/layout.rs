@@ -81,7 +81,13 @@ pub fn is_spread(shape: &[Sym], strides: &[Sym]) -> bool {
 /// Whether the dimensions can be put in an order in which each steps over all of the one before. `taken` is what was stepped over so far.
 fn is_nested(dims: &[usize], shape: &[Sym], strides: &[Sym], taken: &Sym) -> bool {
     let others = |d: usize| -> Vec<usize> { dims.iter().copied().filter(|e| *e != d).collect() };
-    let goes_on = |d: usize| is_at_least(&strides[d], taken) && is_nested(&others(d), shape, strides, &(&strides[d] * &shape[d]));
+    // With a size of 0 it does not matter what is stepped over, and strides count such a size as 1.
+    let steps_over = |d: usize| {
+        let counted = (!shape[d].is_positive()).then(|| shape[d].greater(&Sym::ONE));
+        std::iter::once(shape[d].clone()).chain(counted).map(move |size| &strides[d] * &size)
+    };
+    let goes_on =
+        |d: usize| is_at_least(&strides[d], taken) && steps_over(d).any(|taken| is_nested(&others(d), shape, strides, &taken));
     dims.is_empty() || dims.iter().any(|d| goes_on(*d))
 }
 
@@ -134,6 +140,9 @@ mod tests {
         assert!(is_spread(&[a.clone(), b.clone(), &c - 1], &[&b * &c, c.clone(), one.clone()]));
         assert!(is_spread(&[a.clone(), c.clone()], &[&c * 2, one.clone()]));
         assert!(is_spread(std::slice::from_ref(&a), &[c.div(&Sym::from(2i64))]));
+        let maybe_none = &a - 1;
+        let counted = maybe_none.greater(&one);
+        assert!(is_spread(&[b.clone(), c.clone(), maybe_none], &[counted.clone(), &b * &counted, one.clone()]));
     }
 
     #[test]

@@ -289,6 +289,7 @@ impl Prepared {
             }
             let shape = &self.graph.ty(output.value).shape;
             let strides = match () {
+                _ if same_strides(shape, &output.strides, &contiguous_strides(shape)) => contiguous_strides(shape),
                 _ if is_spread(shape, &output.strides) => output.strides,
                 _ if is_folded(shape, &output.strides) => contiguous_strides(shape),
                 _ if has_sizes(shape.iter().chain(&output.strides)) => {

@@ -185,7 +185,7 @@ pub fn shadow(name: &str, args: &[Obj], kwargs: &Bound<'_, PyDict>, grad: bool) 
         "grid_sample" => grid_sample(&first, args, kwargs),
         _ if BINARY.contains(&name) => binary(name, args, kwargs),
         _ if !first.is_dense() => Ok(None),
-        _ if OF_THREE.contains(&name) => written::of_three(&first, args, kwargs),
+        _ if OF_THREE.contains(&name) => written::of_three(name, &first, args, kwargs),
         _ if is_in_place(args, kwargs)? && ALIKE.contains(&name) => written::written(&first).map(Some),
         _ if !are_numbers(&args[1..], kwargs)? => Ok(None),
         _ if IN_PLACE.contains(&name) => written::written(&first).map(Some),

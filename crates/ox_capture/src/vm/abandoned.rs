@@ -5,6 +5,8 @@ use crate::obj::Obj;
 use crate::record::is_machine;
 use ox_bytecode::Instruction;
 use pyo3::ffi;
+use pyo3::prelude::*;
+use pyo3::types::{PyList, PyTuple};
 use rustc_hash::{FxHashMap, FxHashSet};
 use std::ffi::{c_int, c_void};
 
@@ -143,6 +145,28 @@ impl Suspended {
         }
         self.dead.push(carrier);
     }
+}
+
+/// Tuples, lists and what goes through several things at once let go of their items from the last to the first, which is how the
+/// collector of garbage sees tuples and lists, too.
+fn last_items_first(mut generators: Vec<Obj>, just_dead: &[Obj]) -> Vec<Obj> {
+    let ids: FxHashSet<usize> = generators.iter().map(Obj::id).collect();
+    for carrier in just_dead.iter().filter(|carrier| is_row(carrier)) {
+        let mut items = held_by(carrier, &ids);
+        if carrier.bind().is_instance_of::<VmIterator>() {
+            items.reverse();
+        }
+        let places: Vec<usize> = (0..generators.len()).filter(|n| items.contains(&generators[*n].id())).collect();
+        let mut held: Vec<Obj> = places.iter().map(|n| generators[*n].clone()).collect();
+        held.sort_by_key(|generator| items.iter().position(|id| *id == generator.id()));
+        places.into_iter().zip(held).for_each(|(place, generator)| generators[place] = generator);
+    }
+    generators
+}
+
+fn is_row(object: &Obj) -> bool {
+    let object = object.bind();
+    object.is_instance_of::<PyTuple>() || object.is_instance_of::<PyList>() || object.is_instance_of::<VmIterator>()
 }
 
 fn contains(list: &[Obj], object: &Obj) -> bool {
@@ -308,10 +332,11 @@ impl Vm {
             self.suspended.counted.clear();
             self.has_unknown_holders();
         }
+        let buried = self.suspended.dead.len();
         self.bury_carriers();
         let list = std::mem::take(&mut self.suspended.list);
         let (gone, alive): (Vec<Obj>, Vec<Obj>) = list.into_iter().partition(|generator| self.is_abandoned(generator));
-        let gone = innermost_first(gone);
+        let gone = innermost_first(last_items_first(gone, &self.suspended.dead[buried..]));
         self.suspended.list = alive.into_iter().filter(|generator| !contains(&gone, generator)).collect();
         self.suspended.closed.extend(gone.iter().cloned());
         gone

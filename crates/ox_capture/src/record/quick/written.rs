@@ -14,16 +14,17 @@ pub fn written(tensor: &Tensor) -> PyResult<Obj> {
     Ok(tensor.object.clone())
 }
 
-/// `lerp_`, `addcmul_`, `addcdiv_` with tensors of one type that can be spread over the first, and numbers.
-pub fn of_three(first: &Tensor, args: &[Obj], kwargs: &Bound<'_, PyDict>) -> PyResult<Option<Obj>> {
+/// `lerp_`, `addcmul_`, `addcdiv_` with tensors of one type that can be spread over the first; the weight of `lerp_` may be a number.
+pub fn of_three(name: &str, first: &Tensor, args: &[Obj], kwargs: &Bound<'_, PyDict>) -> PyResult<Option<Obj>> {
     let mut fits = args.len() == 3 && first.has_elements();
-    for (name, value) in kwargs {
-        fits &= name.extract::<&str>()? == "value" && is_number(&value.into());
+    for (key, value) in kwargs {
+        fits &= key.extract::<&str>()? == "value" && name != "lerp_" && is_number(&value.into());
     }
-    for arg in args.iter().skip(1).filter(|arg| !is_number(arg)) {
-        fits &= Tensor::of(arg)?.is_some_and(|other| other.dtype == first.dtype && other.fits_into(&first.shape));
+    for (n, arg) in args.iter().enumerate().skip(1) {
+        fits &= match name == "lerp_" && n == 2 && is_number(arg) {
+            true => true,
+            false => Tensor::of(arg)?.is_some_and(|other| other.dtype == first.dtype && other.fits_into(&first.shape)),
+        };
     }
-    // Two numbers are refused.
-    fits &= args.iter().filter(|arg| is_number(arg)).count() <= 1;
     if fits { written(first).map(Some) } else { Ok(None) }
 }
