@@ -484,3 +484,42 @@ def computed_for_a_slice_where_the_graph_breaks(tensor, at):
 @pytest.mark.parametrize("function", [computed_where_the_graph_breaks, computed_for_a_slice_where_the_graph_breaks])
 def test_a_break_where_something_was_computed_unseen(function):
     same_in_all_calls(function, (x(), torch.tensor([1, 2])), (x() + 1, torch.tensor([2, 1])))
+
+
+def written_behind_a_view(x, w):
+    with torch.no_grad():
+        flat = w.view(-1)
+    w.data[0, 0] += 0.01
+    return x @ w + flat.sum()
+
+
+def written_behind_a_view_and_a_break(x, w):
+    with torch.no_grad():
+        total = w[0].sum()
+    w.data.clamp_(-1, 1)
+    y = (x @ w).sum()
+    print(end="")
+    return y * total
+
+
+def written_behind_a_view_that_is_returned(x, w):
+    with torch.no_grad():
+        flat = w.view(-1)
+    w.data[0, 0] += 0.01
+    return x @ w, flat.detach()
+
+
+@pytest.mark.parametrize(
+    "function", [written_behind_a_view, written_behind_a_view_and_a_break, written_behind_a_view_that_is_returned]
+)
+def test_data_is_written_behind_a_view_without_grad(function):
+    captured = oxytorch.compile(function)
+    for n in range(3):
+        given = torch.randn(2, 2)
+        ours, theirs = (torch.full((2, 2), 2.0 + n, requires_grad=True) for _ in range(2))
+        got, want = captured(given, ours), function(given, theirs)
+        assert_same(got, want)
+        assert_same(ours.detach(), theirs.detach())
+        for result, w in ((got, ours), (want, theirs)):
+            (result[0] if isinstance(result, tuple) else result).sum().backward()
+        assert_same(ours.grad, theirs.grad)

@@ -48,7 +48,7 @@ pub fn compile_graph<'py>(
 ) -> PyResult<(Bound<'py, PyAny>, Vec<Noted>)> {
     let facts = RefCell::default();
     let options = &Options { deterministic: is_deterministic(gm.py())?, ..options.clone() };
-    let job = Job { options, device, fixed: None, recomputed: None, covered: false, facts: &facts };
+    let job = Job { options, device, fixed: None, recomputed: None, covered: false, written: false, facts: &facts };
     let nodes = pieces::ordered(gm)?;
     let (mut cuts, regions) = (pieces::visible_cuts(&nodes)?, pieces::region_cuts(&nodes, 0)?);
     let by_eager = pieces::spare_writing(&nodes, &regions, &mut cuts)?;
@@ -79,6 +79,8 @@ struct Job<'a> {
     recomputed: Option<Region>,
     /// It runs under torch's own checkpoint.
     covered: bool,
+    /// It is a piece of a graph that may write what another piece shows.
+    written: bool,
 }
 
 impl Job<'_> {
@@ -96,7 +98,8 @@ impl Job<'_> {
             Err(refusal) => return self.refused(gm, refusal),
         };
         self.facts.borrow_mut().extend(fixed_sizes(&hints));
-        let job = Job { fixed: Some(&hints), ..self };
+        let written = self.written || pieces::may_write(&pieces::ordered(gm)?)?;
+        let job = Job { fixed: Some(&hints), written, ..self };
         let cut = pieces::cut(gm, examples, cuts)?;
         let mut steps = Vec::with_capacity(cut.pieces.len());
         for piece in cut.pieces {
@@ -135,6 +138,7 @@ impl Job<'_> {
             fallback_random: self.options.fallback_random,
             device: self.device,
             fixed: self.fixed,
+            written: self.written,
         };
         let read = || {
             fault("import");

@@ -54,7 +54,7 @@ impl Follower {
     }
 
     fn step_from(&mut self, from: usize) -> Import<()> {
-        let how = How { freezing: false, fallback_random: false, device: Some(self.device), fixed: None };
+        let how = How { freezing: false, fallback_random: false, device: Some(self.device), fixed: None, written: false };
         let mut from = from;
         let importer = match &mut self.importer {
             Some(importer) => importer,

@@ -115,6 +115,8 @@ pub struct Importer<'py> {
     pub(super) grad: Grad,
     /// Whether gradients are followed.
     pub(super) training: bool,
+    /// Whether another piece of the graph may write what this one returns.
+    pub(super) written: bool,
 }
 
 /// Calls that only steer torch: nothing is computed, and what they steer is settled when the graph is compiled.
@@ -142,6 +144,8 @@ pub struct How<'a> {
     pub device: Option<Device>,
     /// Of a piece: the sizes of the whole graph, all of which are taken as they are now.
     pub fixed: Option<&'a Hints>,
+    /// Of a piece: whether another may write what it returns.
+    pub written: bool,
 }
 
 impl<'py> Importer<'py> {
@@ -173,6 +177,7 @@ impl<'py> Importer<'py> {
             stale: Stale::default(),
             grad: Grad::ambient(py)?,
             training: false,
+            written: how.written,
         };
         importer.recorder.builder().fallback_random = how.fallback_random;
         importer.prepare()?;

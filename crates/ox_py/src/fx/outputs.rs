@@ -135,10 +135,14 @@ impl<'py> Importer<'py> {
         Ok(collected.tree(collected.specs.len() - 1))
     }
 
-    /// Without grad all around, views are made without it anyway.
+    /// Without grad all around, views are made without it anyway. What a piece hands on is detached if another may write what it
+    /// shows, by `.data` for example: torch would refuse a view that was made without grad then.
     fn apart(&self, tensor: TensorRef) -> Option<Apart> {
-        let apart = self.grad.apart.get(&tensor).copied()?;
-        (apart == Apart::Detached || self.grad.ambient || self.training).then_some(apart)
+        match self.grad.apart.get(&tensor).copied()? {
+            Apart::Quiet if self.written => Some(Apart::Detached),
+            Apart::Quiet => (self.grad.ambient || self.training).then_some(Apart::Quiet),
+            Apart::Detached => Some(Apart::Detached),
+        }
     }
 
     /// The input whose storage the tensor lies in. Of several with one storage it is the one that the tensor was made of: in another
