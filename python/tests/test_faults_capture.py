@@ -495,7 +495,8 @@ def written_behind_a_view(x, w):
 
 def written_behind_a_view_and_a_break(x, w):
     with torch.no_grad():
-        total = w[0].sum()
+        row = w[0]
+        total = row.sum()
     w.data.clamp_(-1, 1)
     y = (x @ w).sum()
     print(end="")
@@ -506,7 +507,7 @@ def written_behind_a_view_that_is_returned(x, w):
     with torch.no_grad():
         flat = w.view(-1)
     w.data[0, 0] += 0.01
-    return x @ w, flat.detach()
+    return x @ w, flat
 
 
 @pytest.mark.parametrize(

@@ -172,6 +172,17 @@ def held_by_one_zip(tensor, log):
     return a + b + c
 
 
+def held_by_a_zip_that_is_deleted(tensor, log):
+    first, second = named(tensor, log, "a"), named(tensor, log, "b")
+    pairs = zip(first, second)
+    del first, second
+    a, b = next(pairs)
+    log.append("between")
+    del pairs
+    log.append("behind")
+    return a + b
+
+
 def held_by_one_list(tensor, log):
     generators = [named(tensor, log, name) for name in "abc"]
     y = sum(next(generator) for generator in generators)
@@ -247,6 +258,7 @@ def a_context_around_all(tensor, log):
         left_by_the_outermost_frame,
         left_in_order,
         held_by_one_zip,
+        held_by_a_zip_that_is_deleted,
         held_by_one_list,
         held_by_one_tuple,
         left_by_an_inner_frame,

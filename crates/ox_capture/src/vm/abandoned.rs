@@ -147,15 +147,12 @@ impl Suspended {
     }
 }
 
-/// Tuples, lists and what goes through several things at once let go of their items from the last to the first, which is how the
-/// collector of garbage sees tuples and lists, too.
+/// Tuples and lists (what a `zip` goes through is one) let go of their items from the last to the first, which is how the collector of
+/// garbage sees them, too.
 fn last_items_first(mut generators: Vec<Obj>, just_dead: &[Obj]) -> Vec<Obj> {
     let ids: FxHashSet<usize> = generators.iter().map(Obj::id).collect();
     for carrier in just_dead.iter().filter(|carrier| is_row(carrier)) {
-        let mut items = held_by(carrier, &ids);
-        if carrier.bind().is_instance_of::<VmIterator>() {
-            items.reverse();
-        }
+        let items = held_by(carrier, &ids);
         let places: Vec<usize> = (0..generators.len()).filter(|n| items.contains(&generators[*n].id())).collect();
         let mut held: Vec<Obj> = places.iter().map(|n| generators[*n].clone()).collect();
         held.sort_by_key(|generator| items.iter().position(|id| *id == generator.id()));
@@ -166,7 +163,7 @@ fn last_items_first(mut generators: Vec<Obj>, just_dead: &[Obj]) -> Vec<Obj> {
 
 fn is_row(object: &Obj) -> bool {
     let object = object.bind();
-    object.is_instance_of::<PyTuple>() || object.is_instance_of::<PyList>() || object.is_instance_of::<VmIterator>()
+    object.is_instance_of::<PyTuple>() || object.is_instance_of::<PyList>()
 }
 
 fn contains(list: &[Obj], object: &Obj) -> bool {
