@@ -7,7 +7,6 @@ use crate::nvrtc::Nvrtc;
 use ox_ir::Kernel;
 use ox_ir::abi::GpuKernel;
 use std::path::PathBuf;
-use std::sync::Arc;
 
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Options {
@@ -41,29 +40,14 @@ impl Backend {
         let _ = self.nvrtc.cubin("extern \"C\" __global__ void nothing(float* x) { x[threadIdx.x] = 0.0f; }", OLDEST);
     }
 
-    /// The kernels in order, compiled on up to `threads` threads: one translation unit for each, since a unit costs time by itself.
-    pub fn compile(&self, kernels: &[Kernel], options: Options, threads: usize) -> Result<Vec<GpuKernel>, CodegenError> {
-        let named = |(n, kernel)| emit(kernel, &symbol(kernel, n), &options);
-        let sources = kernels.iter().enumerate().map(named).collect::<Result<Vec<Source>, _>>()?;
-        let units = units(&sources, threads.clamp(1, kernels.len().max(1)));
-        let compile = |unit: &Vec<usize>| self.unit(&sources, unit, options.arch);
-        let images: Vec<Result<Arc<[u8]>, CodegenError>> = std::thread::scope(|scope| {
-            let workers: Vec<_> = units.iter().map(|unit| scope.spawn(|| compile(unit))).collect();
-            let join =
-                |w: std::thread::ScopedJoinHandle<'_, _>| w.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
-            workers.into_iter().map(join).collect()
-        });
-        let mut compiled: Vec<Option<GpuKernel>> = vec![None; sources.len()];
-        for (unit, image) in units.iter().zip(images) {
-            let image = image?;
-            unit.iter().for_each(|n| compiled[*n] = Some(loadable(&sources[*n], image.clone())));
-        }
-        Ok(compiled.into_iter().map(|kernel| kernel.expect("every kernel is in a unit")).collect())
+    /// The kernels as text, in order. What cannot be compiled is known behind this.
+    pub fn sources(kernels: &[Kernel], options: &Options) -> Result<Vec<Source>, CodegenError> {
+        kernels.iter().enumerate().map(|(n, kernel)| emit(kernel, &symbol(kernel, n), options)).collect()
     }
 
-    fn unit(&self, sources: &[Source], unit: &[usize], arch: u32) -> Result<Arc<[u8]>, CodegenError> {
-        let text = assemble(unit.iter().map(|n| &sources[*n]));
-        self.nvrtc.cubin(&text, arch).map(Arc::from)
+    /// One translation unit: what the driver loads.
+    pub fn image(&self, unit: &[Source], arch: u32) -> Result<Vec<u8>, CodegenError> {
+        self.nvrtc.cubin(&assemble(unit), arch)
     }
 
     /// The kernel as a person may read it.
@@ -72,9 +56,9 @@ impl Backend {
     }
 }
 
-fn loadable(source: &Source, image: Arc<[u8]>) -> GpuKernel {
+/// How it is launched.
+pub fn launched(source: &Source) -> GpuKernel {
     GpuKernel {
-        image,
         symbol: source.symbol.clone(),
         threads: source.threads,
         points_per_block: source.points_per_block,
@@ -90,15 +74,62 @@ fn symbol(kernel: &Kernel, n: usize) -> String {
     format!("oxytorch_{name}_{n}")
 }
 
-/// The sources by number, in `count` groups of about the same length of text.
-fn units(sources: &[Source], count: usize) -> Vec<Vec<usize>> {
-    let mut order: Vec<usize> = (0..sources.len()).collect();
-    order.sort_by_key(|n| std::cmp::Reverse(sources[*n].text.len()));
-    let mut units: Vec<(usize, Vec<usize>)> = vec![(0, Vec::new()); count];
-    for n in order {
-        let (length, unit) = units.iter_mut().min_by_key(|(length, _)| *length).expect("at least one unit");
-        *length += sources[n].text.len();
-        unit.push(n);
+/// Units for each thread: fewer would leave threads idle in the end, and a unit costs time by itself.
+const UNITS_EACH: usize = 2;
+
+/// The sources in translation units of about the same length of text. They stay in order: what is launched first is compiled first.
+pub fn units(sources: Vec<Source>, threads: usize) -> Vec<Vec<Source>> {
+    let all: usize = sources.iter().map(|source| source.text.len()).sum();
+    let wanted = all / (UNITS_EACH * threads.max(1));
+    let mut units: Vec<Vec<Source>> = Vec::new();
+    let mut room = 0;
+    for source in sources {
+        let length = source.text.len();
+        match units.last_mut() {
+            Some(unit) if length <= room => {
+                room -= length;
+                unit.push(source);
+            }
+            _ => {
+                room = wanted.saturating_sub(length);
+                units.push(vec![source]);
+            }
+        }
     }
-    units.into_iter().map(|(_, unit)| unit).filter(|unit| !unit.is_empty()).collect()
+    units
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ox_ir::Sym;
+
+    fn source(n: usize, length: usize) -> Source {
+        let (symbol, text) = (n.to_string(), "x".repeat(length));
+        Source { symbol, text, threads: 1, points_per_block: 1, points: Sym::ONE, shared_bytes: 0, aligned: Vec::new() }
+    }
+
+    fn lengths(of: &[usize], threads: usize) -> Vec<Vec<usize>> {
+        let sources = of.iter().enumerate().map(|(n, length)| source(n, *length)).collect();
+        let made = units(sources, threads);
+        let order: Vec<&str> = made.iter().flatten().map(|source| source.symbol.as_str()).collect();
+        assert_eq!(order, (0..of.len()).map(|n| n.to_string()).collect::<Vec<_>>());
+        made.iter().map(|unit| unit.iter().map(|source| source.text.len()).collect()).collect()
+    }
+
+    #[test]
+    fn few_kernels_are_units_by_themselves() {
+        assert_eq!(lengths(&[10, 20, 10], 16), [[10], [20], [10]]);
+    }
+
+    #[test]
+    fn many_kernels_share_units_in_order() {
+        assert_eq!(lengths(&[10; 8], 2), [[10, 10], [10, 10], [10, 10], [10, 10]]);
+        assert_eq!(lengths(&[50, 10, 10, 10], 1), [vec![50], vec![10, 10, 10]]);
+    }
+
+    #[test]
+    fn nothing_makes_no_unit() {
+        assert!(lengths(&[], 4).is_empty());
+    }
 }

@@ -18,7 +18,7 @@ mod joined;
 mod nvrtc;
 mod online;
 
-pub use backend::{Backend, Options};
+pub use backend::{Backend, Options, launched, units};
 pub use emit::{Source, emit};
 pub use error::CodegenError;
 pub use helpers::assemble;

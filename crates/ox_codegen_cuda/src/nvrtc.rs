@@ -27,11 +27,15 @@ pub struct Nvrtc {
     cubin_size: unsafe extern "C" fn(Program, *mut usize) -> Code,
     cubin: unsafe extern "C" fn(Program, *mut c_char) -> Code,
     error_text: unsafe extern "C" fn(Code) -> *const c_char,
+    is_minimal: bool,
     _libraries: (Library, Vec<Library>),
 }
 
 /// Contraction would round once where eager rounds twice.
 const OPTIONS: [&CStr; 3] = [c"--fmad=false", c"--std=c++17", c"--device-as-default-execution-space"];
+/// Without what we do not use (textures, launches from kernels), which every unit would read first. Not all versions know it.
+const MINIMAL: &CStr = c"--minimal";
+const KNOWS_MINIMAL: c_int = 13;
 /// The versions that torch has been built with, newest first.
 const NAMES: [&str; 3] = ["libnvrtc.so.13", "libnvrtc.so.12", "libnvrtc.so"];
 
@@ -63,6 +67,9 @@ impl Nvrtc {
                 .filter_map(|path| Library::open(Some(path), RTLD_NOW | RTLD_LOCAL).ok());
             let builtins = builtins.collect();
             let library = Library::open(Some(path), RTLD_NOW | RTLD_LOCAL)?;
+            let version = *library.get::<unsafe extern "C" fn(*mut c_int, *mut c_int) -> Code>(b"nvrtcVersion\0")?;
+            let (mut major, mut minor) = (0, 0);
+            let is_minimal = version(&mut major, &mut minor) == 0 && major >= KNOWS_MINIMAL;
             Ok(Nvrtc {
                 create: *library.get(b"nvrtcCreateProgram\0")?,
                 destroy: *library.get(b"nvrtcDestroyProgram\0")?,
@@ -72,6 +79,7 @@ impl Nvrtc {
                 cubin_size: *library.get(b"nvrtcGetCUBINSize\0")?,
                 cubin: *library.get(b"nvrtcGetCUBIN\0")?,
                 error_text: *library.get(b"nvrtcGetErrorString\0")?,
+                is_minimal,
                 _libraries: (library, builtins),
             })
         }
@@ -81,7 +89,8 @@ impl Nvrtc {
     pub fn cubin(&self, text: &str, arch: u32) -> Result<Vec<u8>, CodegenError> {
         let text = CString::new(text).map_err(|_| nvrtc("the text has a NUL"))?;
         let target = CString::new(format!("--gpu-architecture=sm_{arch}")).expect("no NUL");
-        let options: Vec<*const c_char> = OPTIONS.iter().map(|o| o.as_ptr()).chain([target.as_ptr()]).collect();
+        let options: Vec<*const c_char> =
+            OPTIONS.into_iter().chain(self.is_minimal.then_some(MINIMAL)).chain([&*target]).map(CStr::as_ptr).collect();
         let mut program: Program = null_mut();
         // SAFETY: the strings live through the call; there are no headers.
         self.check(unsafe { (self.create)(&mut program, text.as_ptr(), c"oxytorch.cu".as_ptr(), 0, null(), null()) })?;

@@ -1,13 +1,13 @@
-//! Kernels for GPUs: compiled once in a process for each architecture, and loaded.
+//! Kernels for GPUs: compiled once in a process for each architecture, on threads, while the program that has them goes on.
 
 use crate::cache::Key;
 use crate::pipeline::{CompileError, codegen_error};
-use ox_codegen_cuda::{Backend, Options};
+use ox_codegen_cuda::{Backend, Options, launched};
 use ox_ir::failure::guarded;
 use ox_ir::{CodegenError, Kernel};
-use ox_runtime::{Careful, Gate, GpuFunction, Properties, RunError};
+use ox_runtime::{Careful, CompileJob, Gate, GpuFunction, Image, Properties, RunError};
 use rustc_hash::FxHashMap;
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 /// As for the CPU's kernels: a process that compiles more than this starts over.
 const MOST_KEPT: usize = 4096;
@@ -43,29 +43,59 @@ pub(crate) fn options(device: u8, ordered: bool) -> Result<Options, CompileError
     Ok(Options { arch, multiprocessors, ordered, careful: false })
 }
 
-/// The kernels in order, and how many of them had to be compiled.
-pub(crate) fn load(kernels: &[Kernel], options: Options, threads: usize) -> Result<(Vec<Arc<GpuFunction>>, usize), CompileError> {
-    let cache = KERNELS.get_or_init(Mutex::default);
+/// How kernels are compiled: on so many threads, and behind all that is wanted sooner.
+#[derive(Clone, Copy)]
+pub(crate) struct Pace {
+    pub threads: usize,
+    pub later: bool,
+}
+
+/// The kernels in order, and how many of them had to be compiled. They are text behind this, and compiled while the program goes on: a launch
+/// waits for its kernel, the calls in front of it do not.
+pub(crate) fn load(kernels: &[Kernel], options: Options, pace: Pace) -> Result<(Vec<Arc<GpuFunction>>, usize), CompileError> {
     let keys: Vec<(Key, Options)> = kernels.iter().map(|kernel| (Key::new(kernel), options)).collect();
     let mut found: Vec<Option<Arc<GpuFunction>>> = {
-        let known = cache.lock().unwrap_or_else(PoisonError::into_inner);
-        keys.iter().map(|key| known.get(key).cloned()).collect()
+        let known = known_kernels();
+        keys.iter().map(|key| usable(&known, key)).collect()
     };
     let missing: Vec<usize> = (0..kernels.len()).filter(|n| found[*n].is_none()).collect();
-    let wanted: Vec<Kernel> = missing.iter().map(|n| kernels[*n].clone()).collect();
-    let fresh =
-        if wanted.is_empty() { Vec::new() } else { backend()?.compile(&wanted, options, threads).map_err(codegen_error)? };
-    let mut keys: Vec<Option<(Key, Options)>> = keys.into_iter().map(Some).collect();
-    for (n, kernel) in missing.iter().zip(fresh) {
-        let function = GpuFunction::load(kernel, careful(&kernels[*n], options)).map_err(run_error)?;
-        found[*n] = Some(function.clone());
-        let mut known = cache.lock().unwrap_or_else(PoisonError::into_inner);
-        if known.len() >= MOST_KEPT {
-            known.clear();
-        }
-        known.insert(keys[*n].take().expect("each is missing once"), function);
+    if missing.is_empty() {
+        return Ok((found.into_iter().flatten().collect(), 0));
     }
-    Ok((found.into_iter().map(|kernel| kernel.expect("found or compiled")).collect(), missing.len()))
+    let backend = backend()?;
+    let wanted: Vec<Kernel> = missing.iter().map(|n| kernels[*n].clone()).collect();
+    let sources = Backend::sources(&wanted, &options).map_err(codegen_error)?;
+    let mut places = missing.iter();
+    let mut keys: Vec<Option<(Key, Options)>> = keys.into_iter().map(Some).collect();
+    let mut jobs: Vec<CompileJob> = Vec::new();
+    for unit in ox_codegen_cuda::units(sources, pace.threads) {
+        let (image, maker) = Image::awaited();
+        for (source, n) in unit.iter().zip(&mut places) {
+            let function = GpuFunction::new(launched(source), image.clone(), careful(&kernels[*n], options));
+            found[*n] = Some(function.clone());
+            keep(keys[*n].take().expect("each is missing once"), function);
+        }
+        jobs.push(Box::new(move || maker.give(backend.image(&unit, options.arch).map_err(|error| error.to_string()))));
+    }
+    ox_runtime::submit(jobs, pace.later, pace.threads);
+    Ok((found.into_iter().flatten().collect(), missing.len()))
+}
+
+fn known_kernels() -> MutexGuard<'static, Known> {
+    KERNELS.get_or_init(Mutex::default).lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// One that could not be compiled (for want of memory, say) is tried again by whoever asks next.
+fn usable(known: &Known, key: &(Key, Options)) -> Option<Arc<GpuFunction>> {
+    known.get(key).filter(|function| !function.image.has_failed()).cloned()
+}
+
+fn keep(key: (Key, Options), function: Arc<GpuFunction>) {
+    let mut known = known_kernels();
+    if known.len() >= MOST_KEPT {
+        known.clear();
+    }
+    known.insert(key, function);
 }
 
 /// The same kernel for buffers that begin anywhere, compiled when such a buffer comes.
@@ -73,9 +103,9 @@ fn careful(kernel: &Kernel, options: Options) -> Careful {
     let (kernel, options) = (kernel.clone(), Options { careful: true, ..options });
     let bug = |error: &dyn std::fmt::Display| RunError::bug(error.to_string());
     Box::new(move || {
-        let backend = backend().map_err(|error| bug(&error))?;
-        let compiled = backend.compile(std::slice::from_ref(&kernel), options, 1).map_err(|error| bug(&error))?;
-        Ok(compiled.into_iter().next().expect("one for one"))
+        let sources = Backend::sources(std::slice::from_ref(&kernel), &options).map_err(|error| bug(&error))?;
+        let cubin = backend().map_err(|error| bug(&error))?.image(&sources, options.arch).map_err(|error| bug(&error))?;
+        Ok((launched(&sources[0]), cubin))
     })
 }
 

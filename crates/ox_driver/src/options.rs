@@ -105,6 +105,8 @@ pub struct Options {
     pub weights: Vec<bool>,
     /// So many results are the user's; all if it is None. Nor this.
     pub visible: Option<usize>,
+    /// Other programs run before this one: on a GPU its kernels are compiled behind theirs. Nor this.
+    pub later: bool,
     /// `torch.use_deterministic_algorithms`: sums of gradients that meet are added in one order. The CPU knows no other.
     pub deterministic: bool,
     /// Graphs are recorded on the CPU as well, where replays are the steps themselves: for tests.
@@ -126,6 +128,7 @@ impl Default for Options {
             given: Vec::new(),
             weights: Vec::new(),
             visible: None,
+            later: false,
             deterministic: false,
             emulate_graphs: std::env::var("OXYTORCH_EMULATE_GRAPHS").is_ok_and(|value| value == "1"),
             debug_dir: std::env::var_os("OXYTORCH_DEBUG_DIR").filter(|d| !d.is_empty()).map(PathBuf::from),

@@ -34,7 +34,7 @@ pub struct Compiled {
 ///
 /// 1. optimise: rules and passes, Graph to Graph; what depends on frozen weights only is split off, to run once.
 /// 2. schedule: what is fused, what is called, where it lies. After optimising, which decides what there is to fuse.
-/// 3. codegen: the kernels that no earlier graph had, on threads.
+/// 3. codegen: the kernels that no earlier graph had, on threads; those for GPUs are text behind it, and compiled meanwhile.
 /// 4. load: the Plan is checked and bound to its kernels.
 pub fn compile(graph: &Graph, options: &Options, host: Arc<dyn HostCalls>) -> Result<Compiled, CompileError> {
     compile_into(graph, options, host, Dump::new(options.debug_dir.as_deref()))
@@ -212,7 +212,8 @@ fn codegen(kernels: &[Kernel], device: Device, options: &Options) -> Result<(Ker
         n => n,
     };
     if let Device::Cuda(n) = device {
-        let (loaded, compiled) = gpu::load(kernels, gpu::options(n, options.deterministic)?, threads)?;
+        let pace = gpu::Pace { threads, later: options.later };
+        let (loaded, compiled) = gpu::load(kernels, gpu::options(n, options.deterministic)?, pace)?;
         return Ok((Kernels::Gpu(loaded), compiled));
     }
     let (loaded, compiled) = cache::load(backend()?, kernels, threads).map_err(codegen_error)?;

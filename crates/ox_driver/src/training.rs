@@ -94,7 +94,7 @@ fn device_kind(graph: &Graph) -> Target {
 pub fn for_backward<'a>(forward: &Options, sources: impl IntoIterator<Item = &'a Source> + Clone) -> Options {
     let is_weight = |source: &Source| matches!(source, Source::Input(n) if forward.weights.get(*n as usize) == Some(&true));
     let weights = sources.clone().into_iter().map(is_weight).collect();
-    Options { given: given(sources), weights, visible: Some(0), ..forward.clone() }
+    Options { given: given(sources), weights, visible: Some(0), later: true, ..forward.clone() }
 }
 
 /// What was saved is nobody else's: the backward program may let go of it.

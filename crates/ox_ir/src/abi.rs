@@ -1,7 +1,6 @@
 //! How a compiled kernel is called: the one thing that code generators and the runtime must agree on.
 
 use crate::sym::Sym;
-use std::sync::Arc;
 use std::sync::atomic::AtomicI64;
 
 /// What a kernel reports when a check fails. Zeroed before the launch; the first failure wins (compare-and-swap on `check`).
@@ -18,12 +17,10 @@ pub struct KernelError {
 /// `buffers` are the parameters that are not scratch, in order; `sizes` are `Kernel::sizes`.
 pub type KernelFn = unsafe extern "C" fn(*const *mut u8, *const i64, i64, i64, *mut KernelError);
 
-/// A kernel compiled for a GPU, and how it is launched. Its arguments are the buffers that are not scratch, in order, then
+/// How a kernel for a GPU is found in its image and launched. Its arguments are the buffers that are not scratch, in order, then
 /// `Kernel::sizes` as i64, then a `*mut KernelError` that the device can write.
 #[derive(Clone, Debug)]
 pub struct GpuKernel {
-    /// What the driver loads; several kernels may share one.
-    pub image: Arc<[u8]>,
     pub symbol: String,
     /// Threads of a block.
     pub threads: u32,

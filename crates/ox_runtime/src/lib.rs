@@ -23,7 +23,7 @@ pub use background::Gate;
 pub use calls::library::{HostCalls, NoHost};
 pub use calls::pack::{Packable, packable};
 pub use calls::schema::{Schema, supports};
-pub use cuda::{Careful, GpuFunction, Properties, properties};
+pub use cuda::{Careful, CompileJob, GpuFunction, Image, Maker, Properties, properties, submit};
 pub use error::{Exception, RunError};
 pub use exec::known::Known;
 pub use exec::{Executable, Input, Kernels, LoadedFn, free_idle_arenas, give_back_if_grown, idle_arena_bytes};

@@ -1,13 +1,11 @@
 //! The functions of libcuda that we call.
 
 use crate::error::{Exception, RunError};
-use libloading::os::unix::Library;
-use ox_ir::abi::GpuKernel;
-use rustc_hash::FxHashMap;
+use libloading::os::unix::Library as SharedObject;
 use smallvec::SmallVec;
 use std::ffi::{CStr, CString, c_char, c_int, c_uint, c_void};
 use std::ptr::{null, null_mut};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::OnceLock;
 
 type Code = c_int;
 type Handle = *mut c_void;
@@ -17,18 +15,16 @@ macro_rules! driver {
     ($($field:ident $name:literal ($($arg:ty),*);)*) => {
         pub(crate) struct Driver {
             $($field: unsafe extern "C" fn($($arg),*) -> Code,)*
-            images: Mutex<FxHashMap<usize, Image>>,
         }
 
         impl Driver {
             /// SAFETY: `library` must be libcuda, whose functions have the types given here.
-            unsafe fn load(library: &Library) -> Result<Driver, String> {
+            unsafe fn load(library: &SharedObject) -> Result<Driver, String> {
                 let missing = |name: &str| format!("this CUDA driver lacks {name} (one for CUDA 12 or later is needed)");
                 // SAFETY: the caller's promise.
                 unsafe {
                     Ok(Driver {
                         $($field: *library.get(concat!($name, "\0").as_bytes()).map_err(|_| missing($name))?,)*
-                        images: Mutex::default(),
                     })
                 }
             }
@@ -134,7 +130,7 @@ pub(crate) fn driver() -> Result<&'static Driver, RunError> {
 fn open() -> Result<Driver, String> {
     // SAFETY: libcuda's functions have the types that cuda.h declares; it stays loaded.
     unsafe {
-        let library = Library::new("libcuda.so.1").map_err(|e| format!("no CUDA driver: {e}"))?;
+        let library = SharedObject::new("libcuda.so.1").map_err(|e| format!("no CUDA driver: {e}"))?;
         let driver = Driver::load(&library);
         std::mem::forget(library);
         let driver = driver?;
@@ -155,125 +151,78 @@ pub fn properties(device: u8) -> Result<Properties, RunError> {
     Ok(Properties { arch: 10 * get(MAJOR)? + get(MINOR)?, multiprocessors: get(MULTIPROCESSORS)? })
 }
 
-/// A loaded image. Kernels of one image share it.
-struct Image {
-    library: Handle,
-    users: usize,
-}
+/// Several kernels, loaded.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Library(Handle);
+
+/// One of them.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Function(Handle);
 
 // SAFETY: handles of the driver may be used from any thread.
-unsafe impl Send for Image {}
+unsafe impl Send for Library {}
+unsafe impl Send for Function {}
+unsafe impl Sync for Function {}
 
-/// Makes the same kernel for arguments that lie anywhere.
-pub type Careful = Box<dyn Fn() -> Result<GpuKernel, RunError> + Send + Sync>;
-
-/// A kernel that can be launched on any GPU of its architecture.
-pub struct GpuFunction {
-    pub kernel: GpuKernel,
-    handle: Handle,
-    careful: Careful,
-    /// What `careful` has made, or why it could not: few programs ever need it.
-    made: OnceLock<Result<Arc<GpuFunction>, String>>,
-}
-
-// SAFETY: as above.
-unsafe impl Send for GpuFunction {}
-unsafe impl Sync for GpuFunction {}
-
-impl GpuFunction {
-    pub fn load(kernel: GpuKernel, careful: Careful) -> Result<Arc<GpuFunction>, RunError> {
-        let driver = driver()?;
-        let library = driver.share_image(&kernel)?;
-        let name = CString::new(kernel.symbol.as_str()).map_err(|_| RunError::bug("a symbol with a NUL"))?;
-        let mut handle = null_mut();
-        let mut function = GpuFunction { kernel, handle, careful, made: OnceLock::new() };
-        // SAFETY: a loaded library; the name ends in NUL.
-        driver.check(unsafe { (driver.find_kernel)(&mut handle, library, name.as_ptr()) }, &function.kernel.symbol)?;
-        function.handle = handle;
-        function.allow_shared(driver)?;
-        Ok(Arc::new(function))
-    }
-
-    fn allow_shared(&self, driver: &Driver) -> Result<(), RunError> {
-        if self.kernel.shared_bytes <= PLAIN_SHARED {
-            return Ok(());
-        }
-        let (mut count, bytes) = (0, self.kernel.shared_bytes as c_int);
-        // SAFETY: a live kernel; devices below the count exist.
-        unsafe {
-            driver.check((driver.device_count)(&mut count), "cuDeviceGetCount")?;
-            (0..count).try_for_each(|device| {
-                driver.check((driver.set_attribute)(DYNAMIC_SHARED, bytes, self.handle, device), &self.kernel.symbol)
-            })
-        }
-    }
-
-    /// The kernel for these arguments, if it must be another one.
-    pub(crate) fn other_for(&self, args: &[*mut u8]) -> Result<Option<&Arc<GpuFunction>>, RunError> {
-        if self.kernel.aligned.iter().all(|(place, bytes)| (args[*place] as usize).is_multiple_of(*bytes)) {
-            return Ok(None);
-        }
-        let never = || Err(RunError::bug("a careful kernel takes all arguments"));
-        let make = || (self.careful)().and_then(|kernel| GpuFunction::load(kernel, Box::new(never)));
-        match self.made.get_or_init(|| make().map_err(|error| error.to_string())) {
-            Ok(made) => Ok(Some(made)),
-            Err(why) => Err(RunError::bug(why)),
-        }
-    }
-
-    /// Starts the kernel behind what the stream has to do already.
-    ///
-    /// SAFETY: `args` must be the kernel's arguments, one word each.
-    pub(crate) unsafe fn launch(&self, driver: &Driver, grid: u32, stream: Stream, args: &mut [*mut u8]) -> Result<(), RunError> {
-        let GpuKernel { threads, shared_bytes, .. } = self.kernel;
-        let mut places: SmallVec<[*mut c_void; 24]> = args.iter_mut().map(|word| (&raw mut *word).cast()).collect();
-        // SAFETY: the caller's promise.
-        let code = unsafe {
-            (driver.launch)(self.handle, grid, 1, 1, threads, 1, 1, shared_bytes, stream.0, places.as_mut_ptr(), null_mut())
-        };
-        driver.check(code, &self.kernel.symbol)
-    }
-}
-
-impl Drop for GpuFunction {
-    fn drop(&mut self) {
-        if let Ok(driver) = driver() {
-            driver.release_image(&self.kernel);
-        }
-    }
+/// A grid of one dimension.
+pub(crate) struct Grid {
+    pub blocks: u32,
+    pub threads: u32,
+    pub shared_bytes: u32,
 }
 
 impl Driver {
-    fn share_image(&self, kernel: &GpuKernel) -> Result<Handle, RunError> {
-        let mut images = self.images.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(image) = images.get_mut(&(kernel.image.as_ptr() as usize)) {
-            image.users += 1;
-            return Ok(image.library);
-        }
+    /// For all GPUs of the process; no context has to be current.
+    pub fn load_image(&self, cubin: &[u8], what: &str) -> Result<Library, RunError> {
         let mut library = null_mut();
         let none = (null_mut(), null_mut());
-        // SAFETY: the image is a whole cubin; there are no options.
-        let code = unsafe {
-            (self.load_image)(&mut library, kernel.image.as_ptr().cast(), none.0, none.1, 0, null_mut(), null_mut(), 0)
-        };
-        self.check(code, &kernel.symbol)?;
-        images.insert(kernel.image.as_ptr() as usize, Image { library, users: 1 });
-        Ok(library)
+        // SAFETY: a whole cubin; there are no options.
+        let code =
+            unsafe { (self.load_image)(&mut library, cubin.as_ptr().cast(), none.0, none.1, 0, null_mut(), null_mut(), 0) };
+        self.check(code, what).map(|()| Library(library))
     }
 
-    fn release_image(&self, kernel: &GpuKernel) {
-        let mut images = self.images.lock().unwrap_or_else(PoisonError::into_inner);
-        let key = kernel.image.as_ptr() as usize;
-        let Some(image) = images.get_mut(&key) else { return };
-        image.users -= 1;
-        if image.users == 0 {
-            // SAFETY: loaded once, and nobody has a kernel of it any more; launches under way are waited for.
-            unsafe {
-                (self.wait_for_all)();
-                (self.unload_image)(image.library);
-            }
-            images.remove(&key);
+    /// SAFETY: nobody may have a kernel of it any more. Launches under way are waited for.
+    pub unsafe fn unload(&self, library: Library) {
+        // SAFETY: the caller's promise.
+        unsafe {
+            (self.wait_for_all)();
+            (self.unload_image)(library.0);
         }
+    }
+
+    /// The kernel of that name, with so much shared memory.
+    pub fn find(&self, library: Library, symbol: &str, shared_bytes: u32) -> Result<Function, RunError> {
+        let name = CString::new(symbol).map_err(|_| RunError::bug("a symbol with a NUL"))?;
+        let mut handle = null_mut();
+        // SAFETY: a loaded library; the name ends in NUL.
+        self.check(unsafe { (self.find_kernel)(&mut handle, library.0, name.as_ptr()) }, symbol)?;
+        if shared_bytes > PLAIN_SHARED {
+            let set = |device| unsafe { (self.set_attribute)(DYNAMIC_SHARED, shared_bytes as c_int, handle, device) };
+            // SAFETY: a live kernel; devices below the count exist.
+            (0..self.count()).try_for_each(|device| self.check(set(device), symbol))?;
+        }
+        Ok(Function(handle))
+    }
+
+    /// Starts a kernel behind what the stream has to do already.
+    ///
+    /// SAFETY: `args` must be the kernel's arguments, one word each.
+    pub unsafe fn launch(
+        &self,
+        function: Function,
+        grid: Grid,
+        stream: Stream,
+        args: &mut [*mut u8],
+        what: &str,
+    ) -> Result<(), RunError> {
+        let Grid { blocks, threads, shared_bytes } = grid;
+        let mut places: SmallVec<[*mut c_void; 24]> = args.iter_mut().map(|word| (&raw mut *word).cast()).collect();
+        // SAFETY: the caller's promise.
+        let code = unsafe {
+            (self.launch)(function.0, blocks, 1, 1, threads, 1, 1, shared_bytes, stream.0, places.as_mut_ptr(), null_mut())
+        };
+        self.check(code, what)
     }
 
     /// Memory of ours that kernels can write. It is never freed.

@@ -1,6 +1,7 @@
 //! One kernel on the GPU, with everything that does not change from run to run worked out.
 
-use super::driver::{GpuFunction, driver};
+use super::driver::driver;
+use super::function::GpuFunction;
 use super::report::Slot;
 use crate::error::RunError;
 use crate::exec::frame::Run;

@@ -3,11 +3,15 @@
 
 pub(crate) mod blas;
 mod driver;
+mod function;
 mod launch;
+mod pool;
 mod report;
 mod torch;
 
-pub use driver::{Careful, GpuFunction, Properties, properties};
 pub(crate) use driver::{Driver, Event, Rows, Stream, driver};
+pub use driver::{Properties, properties};
+pub use function::{Careful, GpuFunction, Image, Maker};
 pub(crate) use launch::GpuLaunch;
+pub use pool::{Job as CompileJob, submit};
 pub(crate) use torch::{CudaGuard, cuda};

@@ -1,0 +1,172 @@
+//! Threads that compile for GPUs while the program goes on: what is launched first is compiled first, and meanwhile the libraries that it
+//! calls get going. They are gone when there is nothing to do.
+
+use crate::background;
+use ox_ir::failure::guarded;
+use std::cell::UnsafeCell;
+use std::collections::BTreeMap;
+use std::sync::{Condvar, Mutex, MutexGuard, Once, PoisonError};
+
+pub type Job = Box<dyn FnOnce() + Send>;
+
+struct Pool {
+    /// By urgency, and by number.
+    jobs: BTreeMap<(bool, u64), Job>,
+    next: u64,
+    threads: usize,
+    /// Jobs that are being done.
+    running: usize,
+    /// No job is begun: the process is about to be forked.
+    is_held: bool,
+}
+
+static POOL: Mutex<Pool> = Mutex::new(Pool { jobs: BTreeMap::new(), next: 0, threads: 0, running: 0, is_held: false });
+static CHANGED: Condvar = Condvar::new();
+
+fn pool() -> MutexGuard<'static, Pool> {
+    POOL.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Has the jobs done, in order, on up to so many threads; `later`: behind all that are not.
+pub fn submit(jobs: Vec<Job>, later: bool, threads: usize) {
+    static ONCE: Once = Once::new();
+    background::prepare();
+    // SAFETY: functions that may be called at these times.
+    ONCE.call_once(|| unsafe {
+        libc::pthread_atfork(Some(before_fork), Some(behind_fork), Some(in_child));
+        libc::atexit(end);
+    });
+    let mut pool = pool();
+    for job in jobs {
+        let number = (later, pool.next);
+        pool.next += 1;
+        pool.jobs.insert(number, job);
+    }
+    while pool.threads < threads.min(pool.running + pool.jobs.len()) {
+        let spawned = std::thread::Builder::new().name("oxytorch nvrtc".into()).spawn(work);
+        if spawned.is_err() {
+            break;
+        }
+        pool.threads += 1;
+    }
+    let nobody = pool.threads == 0;
+    drop(pool);
+    if nobody {
+        // No thread could be started: then here.
+        work_here();
+    }
+}
+
+fn work() {
+    work_here();
+    let mut pool = pool();
+    pool.threads -= 1;
+}
+
+fn work_here() {
+    while let Some(job) = next() {
+        // Whoever waits for it is told by what it drops.
+        let _ = guarded(job);
+        pool().running -= 1;
+        CHANGED.notify_all();
+    }
+}
+
+fn next() -> Option<Job> {
+    let mut pool = CHANGED.wait_while(pool(), |pool| pool.is_held).unwrap_or_else(PoisonError::into_inner);
+    let (_, job) = pool.jobs.pop_first()?;
+    pool.running += 1;
+    Some(job)
+}
+
+/// Until nobody is in the compiler, whose locks a child would find taken, and whose data goes away at the end of the process.
+fn quiet() -> MutexGuard<'static, Pool> {
+    let mut pool = pool();
+    pool.is_held = true;
+    CHANGED.wait_while(pool, |pool| pool.running > 0).unwrap_or_else(PoisonError::into_inner)
+}
+
+/// The lock of the pool, from before a fork to behind it.
+struct Held(UnsafeCell<Option<MutexGuard<'static, Pool>>>);
+
+// SAFETY: only the thread that forks touches it, while it has the lock.
+unsafe impl Sync for Held {}
+
+static HELD: Held = Held(UnsafeCell::new(None));
+
+extern "C" fn before_fork() {
+    let pool = quiet();
+    // SAFETY: this thread has the lock.
+    unsafe { *HELD.0.get() = Some(pool) };
+}
+
+extern "C" fn behind_fork() {
+    // SAFETY: as above.
+    if let Some(mut pool) = unsafe { (*HELD.0.get()).take() } {
+        pool.is_held = false;
+    }
+    CHANGED.notify_all();
+}
+
+/// The threads are not here, and CUDA cannot be used either: nothing is compiled any more.
+extern "C" fn in_child() {
+    // SAFETY: as above.
+    if let Some(mut pool) = unsafe { (*HELD.0.get()).take() } {
+        (pool.is_held, pool.threads) = (false, 0);
+        // What they hold may be locked by a thread that is not here.
+        std::mem::forget(std::mem::take(&mut pool.jobs));
+    }
+}
+
+extern "C" fn end() {
+    if background::is_child() {
+        return;
+    }
+    // Never begun again: what is left is not needed.
+    drop(quiet());
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::mpsc::{Receiver, channel};
+
+    fn numbered(names: &[u32], done: &std::sync::mpsc::Sender<u32>) -> Vec<Job> {
+        let job = |name: &u32| {
+            let (name, done) = (*name, done.clone());
+            Box::new(move || drop(done.send(name))) as Job
+        };
+        names.iter().map(job).collect()
+    }
+
+    fn received(from: &Receiver<u32>, count: usize) -> Vec<u32> {
+        from.iter().take(count).collect()
+    }
+
+    /// One test for all: there is one pool in a process.
+    #[test]
+    fn jobs_are_done_in_order_and_later_ones_behind_the_others() {
+        let (done, seen) = channel();
+        // Holds the one thread until everything has been submitted.
+        let (go, wait) = channel::<()>();
+        submit(vec![Box::new(move || drop(wait.recv()))], false, 1);
+        submit(numbered(&[10, 11], &done), true, 1);
+        submit(numbered(&[1, 2, 3], &done), false, 1);
+        let _ = go.send(());
+        assert_eq!(received(&seen, 5), [1, 2, 3, 10, 11]);
+
+        submit(vec![Box::new(|| panic!("in a job"))], false, 1);
+        submit(numbered(&[4], &done), false, 1);
+        assert_eq!(received(&seen, 1), [4]);
+
+        before_fork();
+        let threaded = std::thread::spawn({
+            let done = done.clone();
+            move || submit(numbered(&[5], &done), false, 1)
+        });
+        assert!(seen.recv_timeout(std::time::Duration::from_millis(30)).is_err());
+        behind_fork();
+        assert_eq!(received(&seen, 1), [5]);
+        assert!(threaded.join().is_ok());
+    }
+}
