@@ -1,6 +1,7 @@
 """Sizes and numbers that the data decides: read between two graphs, variables behind; no breaks, and no trace for each of them."""
 
 import sys
+import time
 
 import numpy as np
 import pytest
@@ -318,6 +319,22 @@ def test_a_loop_that_was_left_to_python_is_traced_for_no_other_data():
     report = compiled.report()
     assert report["recompiles"] == []
     assert [s["end"] for s in report["segments"] if "every few operations" in s["end"]]
+
+
+def test_what_is_left_to_python_is_no_tracing_and_its_operations_are_counted():
+    def function(x):
+        for n in range(50):
+            x = (x * 5 + n) % 17 + max(x[n % 4], 8)
+        time.sleep(0.3)
+        return x
+
+    compiled = oxytorch.compile(function)
+    began = time.perf_counter()
+    compiled(torch.arange(4))
+    elapsed = time.perf_counter() - began
+    report = compiled.report()
+    assert sum(report["seconds"].values()) <= elapsed - 0.3
+    assert report["ops"] > 32 * 3
 
 
 @torch.library.custom_op("oxytorch_tests::positive", mutates_args=())

@@ -1,5 +1,6 @@
 //! What is counted of a captured function's calls, for tests and people.
 
+use crate::record::spent::{Moment, Seconds, Spent};
 use crate::vm::Break;
 use std::cell::{Cell, RefCell};
 
@@ -14,10 +15,9 @@ pub struct Counts {
     pub graphs: Cell<usize>,
     /// Why calls were traced although there were traces.
     pub recompiles: RefCell<Vec<String>>,
-    /// Seconds spent in tracing, and within that in compiling and running graphs for the first time.
-    pub seconds: Cell<(f64, f64)>,
-    /// The same by the clock of the thread, which stands still while others have the processor.
-    pub thread_seconds: Cell<(f64, f64)>,
+    /// Spent in tracing, and in compiling and running graphs for the first time.
+    pub traces: Cell<Seconds>,
+    pub computing: Cell<Seconds>,
     /// Seconds spent in the stages of the compiler.
     pub stages: RefCell<Vec<(&'static str, f64)>>,
     pub called: Cell<bool>,
@@ -26,6 +26,15 @@ pub struct Counts {
 }
 
 impl Counts {
+    /// Of a call that began at `start`.
+    pub fn spend(&self, start: Moment, spent: &Spent) {
+        let (recorded, computing) = (spent.ended().since(start), spent.computing.get());
+        self.ops.update(|ops| ops + spent.ops.get());
+        self.traces.update(|traces| traces + (recorded - computing));
+        self.computing.update(|all| all + computing);
+        self.stages.borrow_mut().append(&mut spent.stages.borrow_mut());
+    }
+
     pub fn clear(&self) {
         self.traced.take();
         self.breaks.take();
@@ -33,8 +42,8 @@ impl Counts {
         self.ops.take();
         self.graphs.take();
         self.recompiles.take();
-        self.seconds.take();
-        self.thread_seconds.take();
+        self.traces.take();
+        self.computing.take();
         self.stages.take();
         self.called.take();
         self.told.take();

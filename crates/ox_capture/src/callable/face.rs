@@ -96,8 +96,11 @@ impl Captured {
         dict.set_item("traced", inner.counts.traced.get())?;
         dict.set_item("ops", inner.counts.ops.get())?;
         dict.set_item("seconds", inner.seconds_by_stage().into_py_dict(py)?)?;
-        let (traced, computed) = inner.counts.thread_seconds.get();
-        dict.set_item("thread_seconds", [("trace", traced - computed), ("compile and first run", computed)].into_py_dict(py)?)?;
+        let (traces, computing) = (inner.counts.traces.get(), inner.counts.computing.get());
+        dict.set_item(
+            "thread_seconds",
+            [("trace", traces.thread), ("compile and first run", computing.thread)].into_py_dict(py)?,
+        )?;
         Ok(dict)
     }
 
@@ -127,8 +130,7 @@ fn recompile<'py>(captured: &Bound<'py, Captured>) -> PyResult<Bound<'py, PyAny>
 impl Inner {
     /// Tracing, each stage of the compiler, and the first run of each graph, in that order.
     fn seconds_by_stage(&self) -> Vec<(&'static str, f64)> {
-        let (traced, computed) = self.counts.seconds.get();
-        let mut stages = vec![("trace", traced - computed)];
+        let mut stages = vec![("trace", self.counts.traces.get().wall)];
         let mut compiled = 0.0;
         for (name, seconds) in self.counts.stages.borrow().iter() {
             compiled += seconds;
@@ -137,7 +139,7 @@ impl Inner {
                 None => stages.push((name, *seconds)),
             }
         }
-        stages.push(("first run", (computed - compiled).max(0.0)));
+        stages.push(("first run", (self.counts.computing.get().wall - compiled).max(0.0)));
         stages
     }
 }

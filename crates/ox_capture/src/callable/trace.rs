@@ -8,6 +8,7 @@ use crate::interrupt::{is_interrupt, take_late};
 use crate::log::place_of;
 use crate::obj::{Obj, entries_of, py};
 use crate::policy::Marks;
+use crate::record::spent::Moment;
 use crate::record::{Closing, Inspection, Origin, Rec, Recording, Val};
 use crate::source::{Key, Source, Values};
 use crate::state::TorchState;
@@ -18,7 +19,6 @@ use pyo3::exceptions::{PyException, PyMemoryError, PyRuntimeError, PyValueError}
 use pyo3::prelude::*;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::rc::Rc;
-use std::time::Instant;
 
 impl Inner {
     /// Goes on with the machine from a snapshot; recording, if there is room for another branch.
@@ -131,7 +131,8 @@ impl Inner {
 
     /// Runs the machine to its end and keeps what it recorded.
     pub(super) fn finish(&self, mut vm: Vm, run: impl FnOnce(&mut Vm) -> PyResult<Val>) -> PyResult<Obj> {
-        let (start, thread_start) = (Instant::now(), super::thread_time());
+        let start = Moment::now();
+        let spent = vm.rec.as_ref().map(|rec| rec.spending.0.clone());
         self.counts.traced.set(self.counts.traced.get() + 1);
         let entered = vm.entered.clone();
         let rest = Rest::new();
@@ -141,10 +142,9 @@ impl Inner {
         }));
         drop(rest);
         crate::vm::set_handled(&entered);
-        let (traced, computed) = self.counts.seconds.get();
-        self.counts.seconds.set((traced + start.elapsed().as_secs_f64(), computed));
-        let (traced, computed) = self.counts.thread_seconds.get();
-        self.counts.thread_seconds.set((traced + super::thread_time() - thread_start, computed));
+        if let Some(spent) = spent {
+            self.counts.spend(start, &spent);
+        }
         self.counts.breaks.borrow_mut().append(&mut vm.breaks);
         self.counts.reads.borrow_mut().append(&mut vm.reads);
         if let Some(why) = vm.gave_up.take() {
@@ -169,7 +169,6 @@ impl Inner {
     /// The last segment: what is pending is computed, and the value gets a recipe.
     pub(super) fn close(&self, vm: &mut Vm, result: PyResult<Val>) -> PyResult<Obj> {
         let Some(mut rec) = vm.rec.take() else { return result.and_then(|value| Escape::new(&|_| true).outside(&value.obj)) };
-        self.counts.ops.set(self.counts.ops.get() + rec.ops);
         let is_program_s = |error: &PyErr| !is_interrupt(error) && !error.is_instance_of::<PyMemoryError>(py());
         // What the program raised itself, or what an action raised.
         let is_known = |error: &PyErr| {
@@ -194,11 +193,6 @@ impl Inner {
         if let Some(error) = rec.broken_mark() {
             return Err(PyValueError::new_err(error));
         }
-        let (traced, computed) = self.counts.seconds.get();
-        self.counts.seconds.set((traced, computed + rec.computing.as_secs_f64()));
-        let (traced, computed) = self.counts.thread_seconds.get();
-        self.counts.thread_seconds.set((traced, computed + rec.thread_computing));
-        self.counts.stages.borrow_mut().append(&mut rec.stages);
         self.counts.graphs.set(self.counts.graphs.get() + usize::from(graph.is_some()));
         let is_made = |object: &Obj| matches!(rec.origin(object), Origin::Made | Origin::Unknown);
         let mut escape = Escape::new(&is_made);

@@ -229,7 +229,7 @@ impl Recording {
         meta.bind().set_item("requires_grad", grad::any_requires_grad(&tensors)?)?;
         meta.bind().set_item("stack_trace", location)?;
         self.follow(&node);
-        self.ops += 1;
+        self.spending.0.ops.update(|ops| ops + 1);
         Ok(self.wrap(&result, &node)?.into())
     }
 

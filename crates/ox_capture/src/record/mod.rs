@@ -24,6 +24,7 @@ mod relied;
 mod segment;
 mod sizes;
 mod special;
+pub mod spent;
 mod unseen;
 mod writes;
 mod written;
@@ -49,6 +50,7 @@ use crate::types::types;
 use graph::GraphRecord;
 use pyo3::prelude::*;
 use rustc_hash::{FxHashMap, FxHashSet};
+use spent::Spending;
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -159,15 +161,9 @@ pub struct Recording {
     /// A use of a lazy tensor that was not foreseen: what the machine knows may be wrong from here on.
     pub tainted: Option<String>,
     pub state: TorchState,
-    pub ops: usize,
-    /// Spent in compiling and running graphs.
-    pub computing: std::time::Duration,
-    /// Seconds of that, by the stages of the compiler.
-    pub stages: Vec<(&'static str, f64)>,
     /// The function's file and line, for people.
     pub place: String,
-    /// The same by the clock of the thread.
-    pub thread_computing: f64,
+    pub spending: Spending,
 }
 
 /// Recording cannot go on.
@@ -216,11 +212,8 @@ impl Recording {
             met: FxHashMap::default(),
             contradicted: false,
             state,
-            ops: 0,
-            computing: std::time::Duration::ZERO,
-            stages: Vec::new(),
             place: String::new(),
-            thread_computing: 0.0,
+            spending: Spending::default(),
         })
     }
 

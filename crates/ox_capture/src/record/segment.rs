@@ -5,6 +5,7 @@ use super::grad::{GradMode, alias};
 use super::graph::{GraphRecord, LazyEntry};
 use super::inspect::{Inspection, is_machine};
 use super::modes::{DefaultType, InferenceMode, make_leaves};
+use super::spent::Moment;
 use super::{Origin, Rec, Recording, Val};
 use crate::backend::Compiled;
 use crate::guard::Check;
@@ -59,19 +60,18 @@ impl Recording {
         if let Some(regions) = &record.regions {
             returned.attr("meta")?.bind().set_item("checkpoint", regions.bind())?;
         }
-        let (start, thread_start) = (std::time::Instant::now(), crate::callable::thread_time());
+        let start = Moment::now();
         let grad = record.grad.map_or(self.state.grad, |(first, _)| first);
         let inference = record.inference.filter(|inference| *inference != self.state.inference);
         let _default = DefaultType::set(&self.state.default_dtype)?;
         let _inference = InferenceMode::be(record.inference.unwrap_or(self.state.inference))?;
         let Compiled { callable, facts } = self.compile_in(grad, &record.fx, record.device.as_ref())?;
         facts.into_iter().for_each(|(fact, at)| self.rely_on_fact(fact, &at));
-        self.stages.extend(self.backend.stages());
+        let stages = self.backend.stages();
         let inputs: Vec<Obj> = record.inputs.iter().map(|input| input.object.clone()).collect();
         let autocast = TorchState::now()?.autocast.is_on() || self.state.autocast.is_on();
         let results = call_settling(&callable, &inputs, grad, &live)?;
-        self.computing += start.elapsed();
-        self.thread_computing += crate::callable::thread_time() - thread_start;
+        self.spending.0.computed(start, stages);
         log(Topic::Graph, || graph_lines(&record.fx, &self.place));
         let (mut outputs, mut shared) = (Vec::with_capacity(live.len()), Vec::with_capacity(live.len()));
         for (n, (lazy, result)) in live.iter().zip(&results).enumerate() {
