@@ -189,6 +189,12 @@ impl Types {
         self.scalars.contains(&(object.class_ptr() as usize))
     }
 
+    /// A scalar that cannot be gone through.
+    pub fn is_indivisible(&self, object: &Obj) -> bool {
+        let rows = [self.str, self.bytes, self.range];
+        self.is_scalar(object) && !rows.iter().any(|class| object.class_is(*class))
+    }
+
     pub fn is_numpy_scalar(&self, object: &Obj) -> bool {
         self.numpy.iter().any(|class| object.class_is(class.ptr().cast()))
     }

@@ -68,7 +68,7 @@ impl Vm {
         let named = args.keywords.iter().find(|(k, _)| k.to_str().as_deref() == Some("start")).map(|(_, v)| v);
         let mut total = start.or(named).cloned().unwrap_or_else(|| Obj::int(0).into());
         let items = self.iterate_all(iterable)?;
-        let is_number = |v: &Val| types().is_scalar(&v.obj) && !v.obj.class_is(types().str) && !v.obj.class_is(types().bytes);
+        let is_number = |v: &Val| types().is_indivisible(&v.obj);
         let is_float = |v: &Val| v.obj.class_is(types().float) || v.obj.class_is(types().complex);
         if items.iter().chain([&total]).all(is_number) && items.iter().chain([&total]).any(is_float) {
             // CPython loses less on the way than one addition after the other.

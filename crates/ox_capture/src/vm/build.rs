@@ -92,8 +92,7 @@ impl Vm {
             return Ok(());
         }
         let value = self.pop();
-        let is_scalar = types().is_scalar(&value.obj) && !value.obj.class_is(types().str) && !value.obj.class_is(types().bytes);
-        if is_scalar {
+        if types().is_indivisible(&value.obj) {
             let text = format!("cannot unpack non-iterable {} object", value.obj.class_name());
             return Err(pyo3::exceptions::PyTypeError::new_err(text));
         }

@@ -214,8 +214,7 @@ impl Vm {
             return Ok(entries);
         }
         for (n, pair) in self.iterate_all(first)?.into_iter().enumerate() {
-            let is_scalar = t.is_scalar(&pair.obj) && !pair.obj.class_is(t.str) && !pair.obj.class_is(t.bytes);
-            if is_scalar {
+            if t.is_indivisible(&pair.obj) {
                 let text = format!("cannot convert dictionary update sequence element #{n} to a sequence");
                 return Err(pyo3::exceptions::PyTypeError::new_err(text));
             }

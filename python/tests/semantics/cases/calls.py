@@ -157,6 +157,16 @@ def unpacked_mapping_needs_strings(a):
 
 
 @case(x)
+def unpacked_range(a):
+    def inner(*args, **kwargs):
+        return sum(args) + sum(kwargs.values())
+
+    first, second = range(2)
+    one, *others = range(4)
+    return a + inner(*range(3)) + max(*range(first, 5)) + dict([range(5, 7)])[5] + inner(*range(second, 4), k=one + len(others))
+
+
+@case(x)
 def unpacked_not_iterable(a):
     def inner(*args):
         return args
