@@ -17,16 +17,8 @@ fn parameters(name: &str) -> Option<&'static [&'static str]> {
 }
 
 impl Recording {
-    /// The shadow of a result with the strides that eager gives it, where meta kernels give others.
-    pub fn memory_order(&self, name: &str, args: &[Obj], kwargs: &Bound<'_, PyDict>, result: Obj) -> PyResult<Obj> {
-        match name {
-            "pad" => padding_order(args, kwargs, result),
-            _ => self.convolution_order(name, args, kwargs, result),
-        }
-    }
-
     /// The shadow of a convolution's result with the strides that eager gives it.
-    fn convolution_order(&self, name: &str, args: &[Obj], kwargs: &Bound<'_, PyDict>, result: Obj) -> PyResult<Obj> {
+    pub(super) fn convolution_order(&self, name: &str, args: &[Obj], kwargs: &Bound<'_, PyDict>, result: Obj) -> PyResult<Obj> {
         let Some(names) = parameters(name) else { return Ok(result) };
         let spatial = if name.ends_with('2') || name.ends_with("2d") { 2 } else { 3 };
         let value = |place: usize, name: &str| -> PyResult<Option<Obj>> {
@@ -68,18 +60,6 @@ impl Recording {
         options.set_item("memory_format", format?.bind())?;
         result.attr("contiguous")?.call(&[], Some(&options.into()))
     }
-}
-
-/// Padding by reflection and replication keeps the order of the input.
-fn padding_order(args: &[Obj], kwargs: &Bound<'_, PyDict>, result: Obj) -> PyResult<Obj> {
-    let mode = args.get(2).cloned().or(kwargs.get_item("mode")?.map(Obj::from));
-    let rank: usize = result.attr("ndim")?.bind().extract()?;
-    let keeps = mode.is_some_and(|mode| matches!(mode.to_str().as_deref(), Some("reflect" | "replicate")));
-    let Some(input) = args.first().filter(|_| keeps && rank >= 4) else { return Ok(result) };
-    let format = py().import("torch._prims_common")?.call_method1("suggest_memory_format", (input.bind(),))?;
-    let options = PyDict::new(py());
-    options.set_item("memory_format", format)?;
-    result.attr("contiguous")?.call(&[], Some(&options.into()))
 }
 
 /// A list of as many ints as there are dimensions. None for what is no number. How much padding "same" means does not matter to the order.

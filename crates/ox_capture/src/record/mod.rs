@@ -17,6 +17,7 @@ mod mended;
 mod meta_kernels;
 pub mod modes;
 mod number;
+mod order;
 mod peek;
 mod places;
 mod quick;
