@@ -12,6 +12,7 @@ use crate::obj::{Obj, entries_of, items_of, py, tuple_of};
 use crate::source::SourceId;
 use crate::types::types;
 use ox_ops::Sym;
+use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::PyDict;
@@ -147,6 +148,8 @@ impl GraphRecord {
 pub enum NotRecorded {
     /// With the reason.
     Break(String),
+    /// The data decides what size the result has, and shadows have none.
+    Decided(String),
     Abandon(String),
     /// An interrupt came meanwhile.
     Raise(PyErr),
@@ -161,11 +164,20 @@ impl From<PyErr> for NotRecorded {
 impl NotRecorded {
     /// What was tried raised, or an interrupt came meanwhile, which is not about what was tried.
     pub(super) fn failed(what: &str, error: PyErr) -> NotRecorded {
-        match is_interrupt(&error) {
-            true => NotRecorded::Raise(error),
-            false => NotRecorded::Break(format!("{what}{error}")),
+        match () {
+            () if is_interrupt(&error) => NotRecorded::Raise(error),
+            () if data_decides(&error) => NotRecorded::Decided(format!("{what}{error}")),
+            () => NotRecorded::Break(format!("{what}{error}")),
         }
     }
+}
+
+/// What torch's kernels for shapes raise of an operator whose result the data decides. Where an operator has no such kernel at all, torch has
+/// no class of its own for that, only these words.
+fn data_decides(error: &PyErr) -> bool {
+    let class = error.get_type(py());
+    let is_named = class.name().is_ok_and(|name| name == "DynamicOutputShapeException");
+    is_named || error.is_instance_of::<PyRuntimeError>(py()) && error.value(py()).to_string().contains("data-dependent shape")
 }
 
 impl From<super::Abandon> for NotRecorded {

@@ -13,6 +13,13 @@ use pyo3::sync::PyOnceLock;
 /// How many items of outside containers one call may rely on.
 const BUDGET: usize = 4096;
 
+/// Why a torch call was not recorded, and whether that is because the data decides the sizes of its result.
+#[derive(Default)]
+pub struct Refused {
+    why: String,
+    by_data: bool,
+}
+
 /// Sets a cell: an effect on a closure.
 pub fn cell_setter() -> R<Obj> {
     static SETTER: PyOnceLock<Obj> = PyOnceLock::new();
@@ -156,17 +163,15 @@ impl Vm {
         }
         match self.record_torch(&callee, &args, may_fail)? {
             Ok(value) => Ok(Called::Value(value)),
-            Err(why) => match Read::by_refusal(&why).filter(|_| self.rec.is_some()) {
-                Some(read) => {
-                    self.read(callable, args, read, &format!("{name}, of which the values of a tensor decide the result"))
-                }
-                None => self.opaque_call(callable, args, &why),
-            },
+            Err(Refused { by_data: true, .. }) if self.rec.is_some() => {
+                self.read(callable, args, Read::Sizes, &format!("{name}, of which the values of a tensor decide the result"))
+            }
+            Err(Refused { why, .. }) => self.opaque_call(callable, args, &why),
         }
     }
 
     /// Records a torch call, or says why it cannot be. One that may fail is done even if nobody needs its result.
-    pub fn record_torch(&mut self, callee: &Shadow, args: &Args, may_fail: bool) -> R<Result<Val, String>> {
+    pub fn record_torch(&mut self, callee: &Shadow, args: &Args, may_fail: bool) -> R<Result<Val, Refused>> {
         let name = callee.name();
         let mut positional = Vec::with_capacity(args.positional.len());
         for (n, arg) in args.positional.iter().enumerate() {
@@ -178,7 +183,7 @@ impl Vm {
             keywords.push((key.clone(), self.for_graph(&name, Place::Keyword(&place), arg)));
         }
         let (location, regions) = (self.torch_location(), self.regions());
-        let Some(rec) = self.rec.as_mut() else { return Ok(Err(String::new())) };
+        let Some(rec) = self.rec.as_mut() else { return Ok(Err(Refused::default())) };
         rec.graph.regions = regions;
         match rec.torch_call(callee, &positional, &keywords, &location) {
             Ok(value) => {
@@ -188,10 +193,11 @@ impl Vm {
                 Ok(Ok(value))
             }
             Err(NotRecorded::Raise(error)) => Err(error),
-            Err(NotRecorded::Break(why)) => Ok(Err(why)),
+            Err(NotRecorded::Break(why)) => Ok(Err(Refused { why, by_data: false })),
+            Err(NotRecorded::Decided(why)) => Ok(Err(Refused { why, by_data: true })),
             Err(NotRecorded::Abandon(why)) => {
                 self.give_up(&why);
-                Ok(Err(why))
+                Ok(Err(Refused { why, by_data: false }))
             }
         }
     }
@@ -229,7 +235,7 @@ impl Vm {
         match rec.tensor_attribute(&object.obj, name, &location) {
             Ok(value) => Ok(Called::Value(value)),
             Err(NotRecorded::Raise(error)) => Err(error),
-            Err(NotRecorded::Break(why)) => self.opaque_call(&getattr.into(), args, &why),
+            Err(NotRecorded::Break(why) | NotRecorded::Decided(why)) => self.opaque_call(&getattr.into(), args, &why),
             Err(NotRecorded::Abandon(why)) => {
                 self.give_up(&why);
                 self.opaque_call(&getattr.into(), args, &why)

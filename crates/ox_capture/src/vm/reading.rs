@@ -56,12 +56,6 @@ impl Read {
         }
     }
 
-    /// An operator that torch's own kernels for shapes refuse, since the data decides: `why` is what they said.
-    pub fn by_refusal(why: &str) -> Option<Read> {
-        let is_decided = why.contains("data-dependent shape") || why.contains("DynamicOutputShapeException");
-        is_decided.then_some(Read::Sizes)
-    }
-
     /// An operator that is not torch's own, of tensors whose sizes vary: no rule says what becomes of them, and a graph would be for one size.
     pub fn by_stranger(rec: &mut Recording, callee: &Shadow, args: &Args) -> Option<Read> {
         if !callee.is_of_others() {
