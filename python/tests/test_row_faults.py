@@ -4,6 +4,7 @@ import compare
 import oxytorch
 import pytest
 import torch
+import torch.nn.functional as F
 from checking import compiled as by_dynamo
 
 NAN, INF = float("nan"), float("inf")
@@ -176,3 +177,111 @@ def test_blocks_of_two_types_behind_dynamo():
     for _ in range(2):
         checked(function, compiled, torch.randn(2), torch.randn((), dtype=torch.float64))
     assert oxytorch.last_compile()["outcome"] == "eager"
+
+
+# A quotient made whole, and powers: halves are rounded after each step, or once.
+
+WHOLE = {
+    "number": lambda x: (torch.div(x, 0.3, rounding_mode="trunc"), torch.div(x, 0.3, rounding_mode="floor"), x // 1.3),
+    "zero_dimensions": lambda x: (torch.div(x, torch.tensor(0.3), rounding_mode="trunc"), x // torch.tensor(0.3, dtype=torch.float64)),
+    "of_the_same_type": lambda x: (torch.div(x, x[5], rounding_mode="trunc"), x // x[5]),
+    "one_element": lambda x: (torch.div(x, x[5:6], rounding_mode="trunc"), x // x[5:6]),
+    "number_in_front": lambda x: (torch.div(0.3, x, rounding_mode="trunc"), 0.3 // x),
+    "tensors": lambda x: (torch.div(x, x.flip(0), rounding_mode="trunc"), x // x.flip(0)),
+}
+
+POWERS = {exponent: (lambda x, exponent=exponent: x**exponent) for exponent in (3, -2, 2, -1, 0.5, 3.0, 1, 0)}
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+@pytest.mark.parametrize("name", [*WHOLE, *POWERS])
+def test_halves_are_rounded_as_often_as_in_eager(name, dtype):
+    function = (WHOLE | POWERS)[name]
+    x = (torch.randn(4096, generator=torch.Generator().manual_seed(1)) * 3).to(dtype)
+    assert_equal_bits(oxytorch.compile(function)(x), function(x))
+    assert not oxytorch.last_compile()["python_calls"]
+
+
+@pytest.mark.parametrize("exponent", [torch.bfloat16, torch.float16, torch.float32, torch.int32], ids=str)
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.float16, torch.bfloat16, torch.int64], ids=str)
+def test_the_type_in_which_ldexp_raises_two_to_a_power(dtype, exponent):
+    x, by = torch.tensor([1.0, -3.0, 0.0, 7.0, 2.0]).to(dtype), torch.tensor([3.3, -1.0, 2.0, 0.5, 9.0]).to(exponent)
+    for args in ((x, by), (x, by[0]), (x[0], by), (x[0], by[0])):
+        checked(torch.ldexp, oxytorch.compile(torch.ldexp), *args)
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16, torch.float32])
+@pytest.mark.parametrize("function", [
+    lambda x: F.hardtanh(x, -0.7, 0.9),
+    lambda x: F.softshrink(x, 0.3),
+    lambda x: F.hardshrink(x, 0.3),
+    lambda x: F.hardshrink(x, 0.1),
+    lambda x: F.threshold(x, 0.3, 7.0),
+    lambda x: F.threshold(x, 0.7, 7.0),
+    lambda x: x.clamp(-0.7, 0.9),
+])
+def test_bounds_are_rounded_where_eager_rounds_them(function, dtype):
+    def results(function):
+        leaf = torch.tensor([-0.7, 0.9, -0.3, 0.3, 0.1, -0.1, 0.7, 2.0, NAN]).to(dtype).requires_grad_()
+        value = function(leaf)
+        return value.detach(), *torch.autograd.grad(value, leaf, torch.ones_like(value))
+
+    assert_equal_bits(results(oxytorch.compile(function)), results(function))
+
+
+@pytest.mark.parametrize("function", [lambda x: x.amax(-1, keepdim=True) - x, lambda x: x.amin(0) * x, lambda x: x.max() + x])
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16, torch.float32])
+def test_gradients_of_an_extreme_and_of_what_it_is_taken_from(function, dtype):
+    def gradient(function):
+        leaf = torch.tensor([[1.0, 3.0, 3.0], [2.0, -1.0, 2.0]], dtype=dtype, requires_grad=True)
+        return torch.autograd.grad(function(leaf), leaf, torch.tensor([[1.0, 2.0, 3.0], [0.3, 0.7, 4.0]], dtype=dtype))
+
+    compare.assert_same(gradient(oxytorch.compile(function)), gradient(function))
+
+
+@pytest.mark.parametrize("grad", [False, True])
+@pytest.mark.parametrize("function", [lambda x: x**True, lambda x: torch.pow(x, True), lambda x: x.clamp(True), lambda x: x.pow(1)])
+def test_a_truth_behind_a_tensor_is_no_order_to_write_it(function, grad):
+    x = torch.randn(3, 4, requires_grad=grad)
+    result = oxytorch.compile(function)(x)
+    assert result is not x and result.data_ptr() != x.data_ptr()
+    compare.assert_same(result, function(x))
+
+
+@pytest.mark.parametrize("reduce", ["amax", "amin"])
+@pytest.mark.parametrize("start", [0.0, 1.0])
+def test_what_was_there_takes_its_share_of_the_gradient(reduce, start):
+    index = torch.tensor([0, 0, 1, 2, 2, 2])
+
+    def gradients(function):
+        x, source = torch.full((4,), start, requires_grad=True), torch.tensor([0.0, -1.0, 0.0, 1.0, 1.0, 2.0], requires_grad=True)
+        return torch.autograd.grad(function(x, source), (x, source), torch.tensor([1.0, 2.0, 3.0, 4.0]))
+
+    function = lambda x, source: x.scatter_reduce(0, index, source, reduce, include_self=False)
+    compare.assert_same(gradients(oxytorch.compile(function)), gradients(function))
+
+
+# Running sums and products.
+
+
+@pytest.mark.parametrize("dim", [0, 1])
+def test_a_long_running_sum_is_as_exact_as_eagers(dim):
+    x = torch.rand(4, 50000, generator=torch.Generator().manual_seed(1)) * 2 - 0.3
+    x = x if dim else x.t().contiguous()
+    got, want, exact = oxytorch.compile(torch.cumsum)(x, dim), torch.cumsum(x, dim), torch.cumsum(x.double(), dim)
+    assert (got - exact).abs().max() <= 2 * (want - exact).abs().max()
+
+
+def test_a_running_product_comes_back_from_beyond_the_type():
+    x = torch.tensor([1e30, 1e30, 1e-30, 1e-30, 2.0, 1e-30, 1e-30, 1e30])
+    checked(lambda x: x.cumprod(0), oxytorch.compile(lambda x: x.cumprod(0)), x)
+
+
+def test_the_gradient_of_a_sum_that_is_ignored_is_zero():
+    function = lambda bias, a: (torch.addmm(bias, a, a, beta=0), torch.baddbmm(bias, a[None], a[None], beta=0, alpha=2))
+
+    def gradients(function):
+        bias, a = torch.full((3,), NAN, requires_grad=True), torch.eye(3, requires_grad=True)
+        return torch.autograd.grad(function(bias, a), (bias, a), (torch.ones(3, 3), torch.ones(1, 3, 3)))
+
+    compare.assert_same(gradients(oxytorch.compile(function)), gradients(function))

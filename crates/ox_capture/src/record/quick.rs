@@ -39,6 +39,9 @@ const ALIKE: &[&str] = &[
     "pow",
 ];
 
+/// Of those: where a flag behind the tensor says that the argument is written over.
+const FLAGGED: &[&str] = &["relu", "relu6", "silu", "mish", "hardswish", "hardsigmoid"];
+
 /// The same, written over the argument.
 const IN_PLACE: &[&str] = &["relu_", "silu_", "hardswish_", "sigmoid_", "tanh_", "leaky_relu_", "elu_"];
 
@@ -186,7 +189,7 @@ pub fn shadow(name: &str, args: &[Obj], kwargs: &Bound<'_, PyDict>, grad: bool) 
         _ if BINARY.contains(&name) => binary(name, args, kwargs),
         _ if !first.is_dense() => Ok(None),
         _ if OF_THREE.contains(&name) => written::of_three(name, &first, args, kwargs),
-        _ if is_in_place(args, kwargs)? && ALIKE.contains(&name) => written::written(&first).map(Some),
+        _ if is_in_place(args, kwargs)? && FLAGGED.contains(&name) => written::written(&first).map(Some),
         _ if !are_numbers(&args[1..], kwargs)? => Ok(None),
         _ if IN_PLACE.contains(&name) => written::written(&first).map(Some),
         _ if ALIKE.contains(&name) && is_told(name, &args[1..], kwargs)? => like(&first),

@@ -32,7 +32,8 @@ fn share_ties(b: &mut Builder, x: NodeId, result: NodeId, grad: NodeId, dims: &[
     let ties = b.reduce(ReduceOp::Sum, ones, dims)?;
     let ties = b.cast(ties, b.dtype(x));
     // A NaN equals nothing: no ties, and NaN for all.
-    (Expr::Node(chosen).pick(1.0, 0.0) * (Expr::Node(grad) / ties)).build(b)
+    let share = (Expr::Node(chosen).pick(1.0, 0.0) * (Expr::Node(grad) / ties)).build(b)?;
+    Ok(b.cast(share, b.dtype(x)))
 }
 
 /// For each element the product of all others in `dims`: those before it times those behind it. No division, so that zeros are

@@ -1,6 +1,7 @@
 //! Activation functions. Each is written in the formula of eager's own kernel, in f32 for the half types, with one rounding at the
 //! end; the few that eager composes of tensor operations are composed here too, so that they round alike.
 
+use super::binary::round_to;
 use super::slope::{gated, sloped};
 use super::{Bound, Operand, Surface, fresh};
 use crate::builder::Builder;
@@ -8,7 +9,7 @@ use crate::error::{OpError, OpResult};
 use crate::formula::Expr;
 use crate::value::Value;
 use ox_ir::graph::NodeId;
-use ox_ir::{PointOp, Sym};
+use ox_ir::{Device, PointOp, Sym};
 use std::f64::consts::{FRAC_1_SQRT_2, FRAC_2_SQRT_PI, SQRT_2};
 
 const SELU_ALPHA: f64 = 1.6732632423543772848170429916717;
@@ -74,7 +75,9 @@ fn bounded(b: &mut Builder, x: NodeId, low: f64, high: f64) -> OpResult<Value> {
     let least = low;
     let low = b.pointwise_in(PointOp::Maximum, dtype, &[x.into(), low.into()])?;
     let y = b.pointwise_in(PointOp::Minimum, dtype, &[low.into(), high.into()])?;
-    let outside = Expr::Node(x).le(least).or(Expr::Node(x).ge(high));
+    // The bounds of the gradient are not rounded.
+    let wide = Expr::Node(b.cast(x, dtype.compute()));
+    let outside = wide.clone().le(least).or(wide.ge(high));
     Ok(gated(b, y, x, outside.unary(PointOp::Not))?.into())
 }
 
@@ -278,24 +281,30 @@ fn softshrink(b: &mut Builder, a: &mut Bound) -> OpResult<Value> {
         let low = b.choose(below, up, zero)?;
         b.choose(above, down, low)
     })?;
-    Ok(result.into())
+    let inside = within(b, x, lambda)?;
+    Ok(gated(b, result, x, Expr::Node(inside).unary(PointOp::Not))?.into())
+}
+
+/// Between two bounds that are rounded to the type of `x`.
+fn within(b: &mut Builder, x: NodeId, bound: f64) -> OpResult<NodeId> {
+    let bound = round_to(b.dtype(x), bound);
+    let (from, to) = (b.binary(PointOp::Ge, x, -bound)?, b.binary(PointOp::Le, x, bound)?);
+    b.binary(PointOp::And, from, to)
 }
 
 fn hardshrink(b: &mut Builder, a: &mut Bound) -> OpResult<Value> {
     let (x, lambda) = (float_input(b, a)?, a.float("lambd")?);
-    let result = b.in_compute_type(x, |b, x| {
-        let (from, to) = (b.binary(PointOp::Ge, x, -lambda)?, b.binary(PointOp::Le, x, lambda)?);
-        let inside = b.binary(PointOp::And, from, to)?;
-        b.choose(inside, 0.0, x)
-    })?;
-    Ok(result.into())
+    let inside = within(b, x, lambda)?;
+    Ok(b.choose(inside, 0.0, x)?.into())
 }
 
 fn threshold(b: &mut Builder, a: &mut Bound) -> OpResult<Value> {
     let x = a.tensor("input")?;
     let dtype = b.dtype(x);
     let (threshold, value) = (a.operand("threshold")?, a.operand("value")?);
-    let below = b.pointwise_in(PointOp::Le, dtype, &[x.into(), threshold])?;
+    // On the CPU the number is not rounded.
+    let wide = if b.device == Device::Cpu { dtype.compute() } else { dtype };
+    let below = b.pointwise_in(PointOp::Le, wide, &[x.into(), threshold])?;
     let value = b.materialise(&value, dtype);
     let args = b.broadcast(&[below, value, x])?;
     Ok(b.point(PointOp::Where, &args)?.into())

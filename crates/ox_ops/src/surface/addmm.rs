@@ -44,14 +44,18 @@ fn factors(b: &Builder, args: &Bound, names: [&str; 2], ranks: [usize; 2]) -> Op
 fn combined(b: &mut Builder, f: &Factors, value: NodeId) -> OpResult<NodeId> {
     let dtype = b.dtype(value);
     let value = wide(b, value);
-    let mut sum = scaled(b, value, f.alpha)?;
-    if f.beta.as_f64() != 0.0 {
-        let input = wide(b, f.input);
-        let input = scaled(b, input, f.beta)?;
-        let shape = b.shape(sum);
-        let input = b.broadcast_to(input, &shape)?;
-        sum = b.point(PointOp::Add, &[input, sum])?;
+    let product = scaled(b, value, f.alpha)?;
+    let is_ignored = f.beta.as_f64() == 0.0;
+    if is_ignored && !dtype.is_float() {
+        return Ok(b.cast(product, dtype));
     }
+    let input = wide(b, f.input);
+    let input = scaled(b, input, f.beta)?;
+    let shape = b.shape(product);
+    let input = b.broadcast_to(input, &shape)?;
+    let sum = b.point(PointOp::Add, &[input, product])?;
+    // The gradient of what is ignored is there, and zero.
+    let sum = if is_ignored { b.graft(product, sum)? } else { sum };
     Ok(b.cast(sum, dtype))
 }
 

@@ -77,10 +77,7 @@ pub const ROWS: &[Surface] = &[
             b.binary(PointOp::Mul, natural, LOG2_E)
         })
     }),
-    fresh(&["ldexp"], "input, other", |b, a| {
-        let power = power(b, 2.0.into(), a.operand("other")?)?;
-        Ok(b.multiply(&a.operand("input")?, &power.into())?.into())
-    }),
+    fresh(&["ldexp"], "input, other", ldexp),
     fresh(&["xlogy", "special.xlogy"], "input, other", |b, a| times_log(b, a, PointOp::Log)),
     fresh(&["special.xlog1py"], "input, other", |b, a| times_log(b, a, PointOp::Log1p)),
     fresh(&["heaviside"], "input, values", heaviside),
@@ -182,6 +179,11 @@ impl Builder {
         Ok(self.cast(result, dtype))
     }
 
+    /// A number, or a tensor of one element.
+    fn is_single(&self, operand: &Operand) -> bool {
+        operand.tensor().is_none_or(|t| self.ty(t).shape.iter().all(|size| size.as_const() == Some(1)))
+    }
+
     /// `torch.true_divide`.
     pub fn divide(&mut self, x: &Operand, y: &Operand) -> OpResult<NodeId> {
         let operands = [x.clone(), y.clone()];
@@ -212,11 +214,16 @@ fn div(b: &mut Builder, a: &mut Bound) -> OpResult<Value> {
     Ok(whole_division(b, op, &x, &y)?.into())
 }
 
+/// Half types are rounded after each step, but once where the divisor is a single number.
 fn whole_division(b: &mut Builder, op: PointOp, x: &Operand, y: &Operand) -> OpResult<NodeId> {
     let operands = [x.clone(), y.clone()];
     let dtype = b.result_type(&operands);
     if dtype.compute() == dtype {
         return b.pointwise_in(op, dtype, &operands);
+    }
+    if b.device == Device::Cpu && b.is_single(y) {
+        let result = b.pointwise_in(op, dtype.compute(), &operands)?;
+        return Ok(b.cast(result, dtype));
     }
     let args = b.together(&operands, dtype)?;
     if op == PointOp::DivFloor {
@@ -269,7 +276,7 @@ fn unknown_sign() -> OpResult<NodeId> {
     Err(OpError::unsupported("the power of an integer with an exponent that may be negative"))
 }
 
-/// The exponents that eager computes by other means, each step rounded.
+/// The exponents that eager computes by other means, each step rounded; on the CPU those of f16 once.
 fn power_of_tensor(b: &mut Builder, x: NodeId, exponent: Scalar, dtype: DType) -> OpResult<NodeId> {
     if dtype.is_int() && exponent.as_i64() < 0 {
         return Err(OpError::runtime("Integers to negative integer powers are not allowed."));
@@ -277,6 +284,10 @@ fn power_of_tensor(b: &mut Builder, x: NodeId, exponent: Scalar, dtype: DType) -
     let shape = b.shape(x);
     let x = b.cast(x, dtype);
     let e = exponent.as_f64();
+    if dtype == DType::F16 && b.device == Device::Cpu && (e == 3.0 || e == -2.0) {
+        let power = power_of_tensor(b, x, exponent, DType::F32)?;
+        return Ok(b.cast(power, dtype));
+    }
     if (dtype == DType::Bool && e != 1.0) || dtype.is_complex() {
         return Err(OpError::unsupported(format!("power of {dtype}")));
     }
@@ -304,6 +315,18 @@ fn power_of_tensor(b: &mut Builder, x: NodeId, exponent: Scalar, dtype: DType) -
         }
         _ => b.pointwise_in(PointOp::Pow, dtype, &[x.into(), Operand::Scalar(exponent)]),
     }
+}
+
+/// Of f64 and of the half types the two is a tensor without dimensions, which counts when types meet; otherwise a number.
+fn ldexp(b: &mut Builder, a: &mut Bound) -> OpResult<Value> {
+    let x = a.tensor("input")?;
+    let two = match b.dtype(x) {
+        dtype if dtype.is_complex() => return Err(OpError::unsupported("ldexp of complex numbers")),
+        DType::F64 | DType::F16 | DType::BF16 => b.full(Scalar::Float(2.0), b.dtype(x), &[]).into(),
+        _ => 2.0.into(),
+    };
+    let power = power(b, two, a.tensor("other")?.into())?;
+    Ok(b.multiply(&x.into(), &power.into())?.into())
 }
 
 fn extreme(b: &mut Builder, a: &mut Bound, float: PointOp, other: PointOp) -> OpResult<Value> {

@@ -5,15 +5,15 @@ use super::{Bound, Surface, fresh};
 use crate::builder::Builder;
 use crate::error::{OpError, OpResult};
 use crate::value::Value;
-use ox_ir::DType;
 use ox_ir::graph::ReduceOp;
+use ox_ir::{DType, Device};
 
 pub const ROWS: &[Surface] = &[
     fresh(&["cumsum"], "input, dim, *, dtype=None", |b, args| running(b, args, ReduceOp::Sum)),
     fresh(&["cumprod"], "input, dim, *, dtype=None", |b, args| running(b, args, ReduceOp::Prod)),
 ];
 
-/// Whole numbers are summed in i64, halves in f32 with one rounding of each partial result.
+/// Whole numbers are summed in i64, halves in f32, and f32 on the CPU in f64, with one rounding of each partial result.
 fn running(b: &mut Builder, args: &mut Bound, op: ReduceOp) -> OpResult<Value> {
     let x = real(b, args, "input")?;
     let dim = args.dim("dim", b.rank(x))?;
@@ -26,7 +26,10 @@ fn running(b: &mut Builder, args: &mut Bound, op: ReduceOp) -> OpResult<Value> {
     if b.rank(x) == 0 {
         return Ok(x.into());
     }
-    let x = wide(b, x);
+    let x = match (b.device, dtype) {
+        (Device::Cpu, DType::F32) => b.cast(x, DType::F64),
+        _ => wide(b, x),
+    };
     let scanned = b.scan(op, x, dim)?;
     Ok(b.cast(scanned, dtype).into())
 }

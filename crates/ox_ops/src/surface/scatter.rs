@@ -1,11 +1,12 @@
 //! Writing by index tensors, as functions: each gives the new value of its first argument.
 
-use super::gather::{Along, along, at_least_1d, check_index};
+use super::gather::{Along, along, at_least_1d, check_index, gather};
 use super::view::{select, slice};
-use super::{Bound, Operand, Surface, fresh};
+use super::{Bound, Operand, Surface, fresh, slope};
 use crate::builder::Builder;
 use crate::decide::exceeds;
 use crate::error::{OpError, OpResult};
+use crate::formula::Expr;
 use crate::functional::{chain_between, write_through};
 use crate::infer::same_shape;
 use crate::value::Value;
@@ -183,7 +184,13 @@ fn scatter_reduce(b: &mut Builder, a: &mut Bound) -> OpResult<Value> {
         true => x,
         false => scatter(b, x, dim, index, Operand::Scalar(reduce.neutral(dtype)), Combine::Set)?,
     };
-    let total = scatter(b, start, dim, index, src, Combine::With(reduce))?;
+    let total = scatter(b, start, dim, index, src.clone(), Combine::With(reduce))?;
+    if let (ReduceOp::Max | ReduceOp::Min, false, Operand::Tensor(src)) = (reduce, include_self, src)
+        && dtype.is_float()
+    {
+        let total = beside_the_old(b, x, total, (dim, index), src)?;
+        return back(b, a, total);
+    }
     if a.str("reduce")? != "mean" {
         return back(b, a, total);
     }
@@ -195,6 +202,22 @@ fn scatter_reduce(b: &mut Builder, a: &mut Bound) -> OpResult<Value> {
     let counts = b.binary(PointOp::Maximum, counts, 1.0)?;
     let mean = b.point(PointOp::Div, &[total, counts])?;
     back(b, a, mean)
+}
+
+/// To eager what was there before takes its share of the gradient where it equals the new extreme, even if it did not count for that.
+fn beside_the_old(b: &mut Builder, x: NodeId, total: NodeId, (dim, index): (usize, NodeId), src: NodeId) -> OpResult<NodeId> {
+    let (own, covered) = (b.shape(x), b.shape(index));
+    let src = at_least_1d(b, src)?;
+    let src = cover(b, src, &covered, dim, &own)?;
+    let found = gather(b, total, dim, index, Bounds::RuntimeError)?;
+    let is_found = b.binary(PointOp::Eq, src, found)?;
+    let is_found = b.cast(is_found, b.dtype(x));
+    let none = b.full_like(Scalar::Int(0), x);
+    let count = scatter(b, none, dim, index, is_found.into(), Combine::With(ReduceOp::Sum))?;
+    let equals = b.binary(PointOp::Eq, x, total)?;
+    let is_written = b.binary(PointOp::Gt, count, 0.0)?;
+    let share = Expr::Node(equals).and(Expr::Node(is_written)).pick(Expr::Node(count) / (Expr::Node(count) + 1.0), 1.0);
+    slope::sloped(b, total, total, share)
 }
 
 /// The vector of row numbers, and `source` checked against it.
