@@ -261,6 +261,34 @@ def test_what_was_there_takes_its_share_of_the_gradient(reduce, start):
     compare.assert_same(gradients(oxytorch.compile(function)), gradients(function))
 
 
+# Places in memory.
+
+
+@pytest.mark.parametrize("make", [lambda x: x.contiguous(), lambda x: x * 1, lambda x: x], ids=["contiguous", "computed", "given"])
+@pytest.mark.parametrize("function", [
+    lambda x: torch.as_strided_scatter(x, torch.zeros(2), (2,), (1,)),
+    lambda x: torch.as_strided_scatter(x, torch.zeros(2), (2,), (2,), 3),
+    lambda x: torch.as_strided_copy(x, (2, 2), (1, 2), 1),
+], ids=["scatter", "scatter_at", "copy"])
+def test_places_are_those_of_eager(function, make):
+    whole = lambda x: function(make(x)) + 1
+    base = torch.randn(4, 8)
+    for x in (base[:, :4].clone(), base.t(), base[:, ::2], base[1:]):
+        checked(whole, oxytorch.compile(whole), x)
+
+
+@pytest.mark.parametrize("function", [lambda x: x[:], lambda x: x[1:] * 1, lambda x: (x.t(), x * 2), lambda x: x.unbind(1)])
+def test_gradient_of_a_leaf_that_was_expanded(function):
+    def gradient(function):
+        leaf = torch.arange(3.0).reshape(3, 1).expand(3, 4).detach().requires_grad_()
+        results = function(leaf)
+        results = results if isinstance(results, tuple) else (results,)
+        weights = [torch.arange(1.0, 1 + result.numel()).reshape(result.shape) for result in results]
+        return torch.autograd.grad(results, leaf, weights)
+
+    compare.assert_same(gradient(oxytorch.compile(function)), gradient(function), strides=False)
+
+
 # Running sums and products.
 
 

@@ -10,12 +10,16 @@ use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
 
+/// Those that say what they make by places in memory.
+pub(super) const BY_PLACE: &[&str] = &["as_strided", "as_strided_copy", "as_strided_scatter"];
+
 impl<'py> Importer<'py> {
     /// `None` for other functions, and where Python is handed the very memory of an input.
     pub(super) fn as_strided(&mut self, request: &Request<'py>) -> Import<Option<FrontValue>> {
         let py = self.py;
         let [ValueOf::Tensor(tensor), ..] = request.args[..] else { return Ok(None) };
-        if request.name.name != "as_strided" {
+        let name = request.name.name.as_str();
+        if !BY_PLACE.contains(&name) {
             return Ok(None);
         }
         let unknown = || Refusal::unsupported("as_strided of memory that is not known");
@@ -25,11 +29,14 @@ impl<'py> Importer<'py> {
         let from = place(&self.symbols, &of)?.ok_or_else(unknown)?;
         let to = place(&self.symbols, &result)?.ok_or_else(unknown)?;
         let of_input = self.inputs.iter().any(|input| input.storage == from.storage);
-        if of_input && has_offset(request) {
+        if of_input && name == "as_strided" && has_offset(request) {
             self.pin(from.storage)?;
         }
         if of_input && !self.recorder.is_written(tensor) {
             return Ok(None);
+        }
+        if name != "as_strided" {
+            return Err(Refusal::unsupported(format!("{name} of memory that eager has laid out")));
         }
         let order = self.dense_order(&of)?.ok_or_else(unknown)?;
         self.note_opaque_view(request)?;

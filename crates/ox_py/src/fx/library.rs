@@ -1,6 +1,7 @@
 //! Calls that the surface table does not know: done by torch at run time, through its dispatcher where that can carry the arguments,
 //! by Python otherwise; typed by torch's fake kernels.
 
+use super::as_strided::BY_PLACE;
 use super::call::{Callee, Request};
 use super::dispatch::Operator;
 use super::importer::Importer;
@@ -34,10 +35,10 @@ impl<'py> Importer<'py> {
         if !request.is_in_place() {
             self.note_opaque_view(&request)?;
         }
-        // An operator that writes is left to Python, which knows how to hand it its arguments. So is as_strided: the dispatcher is handed
+        // An operator that writes is left to Python, which knows how to hand it its arguments. So is what goes by places: the dispatcher is handed
         // memory, Python the tensors with their storages. A result that is no tensor at all is None to Python only.
         let lacks_result = request.example.as_ref().is_some_and(has_none);
-        let by_python = !writes.is_empty() || request.name.name == "as_strided" || lacks_result;
+        let by_python = !writes.is_empty() || BY_PLACE.contains(&request.name.name.as_str()) || lacks_result;
         let operator = if by_python { None } else { self.operator(&request)?.filter(|operator| !is_python(self.py, operator)) };
         let mut encoder = Encoder { tensors: Vec::new(), ellipsis: self.host.add(&self.py.Ellipsis().into_bound(self.py)) };
         let args = request.args.iter().map(|a| encoder.encode(a)).collect();

@@ -3,7 +3,7 @@
 
 use ox_capture::GradMode;
 use ox_ir::Sym;
-use ox_ir::graph::{Alias, Graph, GraphOutput, Shape};
+use ox_ir::graph::{Alias, Graph, GraphInput, GraphOutput, Shape};
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
@@ -60,7 +60,9 @@ impl Views {
                         Alias::Input(input, offset) => (Base::Input(*input as usize), offset, inputs[*input as usize]),
                         Alias::Output(of, offset) => (Base::Result(numbers[*of as usize]), offset, of_outputs[*of as usize]),
                     };
-                    if of_outputs[n] && !carries {
+                    // torch spreads the gradient of a place over all elements that lie there.
+                    let spreads = matches!(base, Base::Input(n) if overlaps(&graph.inputs[n]));
+                    if of_outputs[n] && (!carries || spreads) {
                         return None;
                     }
                     let shape = graph.ty(output.value).shape.clone();
@@ -77,6 +79,11 @@ impl Views {
         }
         Some(Views { places })
     }
+}
+
+/// Whether it was expanded.
+fn overlaps(input: &GraphInput) -> bool {
+    input.strides.iter().zip(&input.ty.shape).any(|(stride, size)| stride.as_const() == Some(0) && !size.is_one())
 }
 
 /// Whether the output lies in another one's storage, but not inside of that one's elements.
