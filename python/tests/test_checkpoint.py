@@ -374,3 +374,67 @@ def test_what_requires_grad_may_be_told_to():
         torch.testing.assert_close(got, want)
         torch.testing.assert_close(*(torch.autograd.grad(y[0].sum(), weight)[0] for y in (got, want)))
     assert captured.stats()["breaks"] == []
+
+
+class TwoHeads(nn.Module):
+    """Of two results one is used."""
+
+    def __init__(self, used, function=None):
+        super().__init__()
+        self.first, self.second, self.used = nn.Linear(4, 4), nn.Linear(4, 4), used
+        self.function = function or (lambda t: t)
+
+    def both(self, x, y):
+        return self.first(x).sin(), self.function(self.second(y).cos())
+
+    def chained(self, x, y):
+        first = self.first(x).sin()
+        return first, self.second(first) * y
+
+    def forward(self, x, y, heads, reentrant):
+        return checkpoint(getattr(self, heads), x, y, use_reentrant=reentrant)[self.used]
+
+
+@variants
+@pytest.mark.parametrize("heads", ["both", "chained"])
+@pytest.mark.parametrize("used", [0, 1])
+def test_a_result_that_nobody_uses(reentrant, heads, used):
+    """The older variant gives zeros to what only that one was computed of, the newer one nothing. Dynamo's graphs do not tell of such results."""
+    check(TwoHeads(used), *(torch.randn(3, 4, requires_grad=True) for _ in range(2)), heads, reentrant)
+
+
+@variants
+def test_a_result_that_nobody_uses_beside_what_only_torch_can_differentiate(reentrant):
+    model = TwoHeads(0, lambda t: torch.linalg.qr(t.t()).R)
+    check(model, *(torch.randn(3, 4, requires_grad=True) for _ in range(2)), "both", reentrant)
+
+
+def test_a_result_that_nobody_uses_where_one_gradient_is_asked_for():
+    def f(x, y):
+        return checkpoint(lambda a, b: ((a * 2).sin(), (a * b).cos()), x, y, use_reentrant=True)[0].sum()
+
+    x, y = (torch.randn(3, requires_grad=True) for _ in range(2))
+    oxytorch.compile(f)(x, y).backward()
+    compare.assert_same((x.grad, y.grad), (2 * (x * 2).cos().detach(), torch.zeros(3)))
+
+
+@both
+@variants
+@pytest.mark.parametrize("preserved", [True, False])
+def test_random_numbers_that_are_not_preserved(door, reentrant, preserved):
+    """Without them what is computed again has another mask, and torch's generator has gone on."""
+
+    def f(x):
+        return checkpoint(lambda t: F.dropout(t * t, 0.5), x, use_reentrant=reentrant, preserve_rng_state=preserved)
+
+    called = DOORS[door](f)
+    states = []
+    for function in (f, called, called):
+        torch.manual_seed(3)
+        x = torch.ones(300, requires_grad=True)
+        y = function(x)
+        before = torch.get_rng_state()
+        y.backward(torch.ones_like(y))
+        assert torch.equal(x.grad, 2 * y.detach()) == preserved
+        states.append(torch.equal(before, torch.get_rng_state()))
+    assert states == [preserved] * 3

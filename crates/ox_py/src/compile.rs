@@ -7,7 +7,7 @@ use crate::kernels::log_kernels;
 use crate::pieces::{self, Pieces, Region, Step};
 use crate::report::{LastCompile, remember};
 use crate::rewind::rewinds;
-use crate::training::{Again, Backward, TrainingCallable, Views, fused_attention, reach};
+use crate::training::{Again, Backward, TrainingCallable, Views, fused_attention, has_effects, reach};
 use crate::watched::watched;
 use ox_capture::is_interrupt;
 use ox_driver::{CompileError, OptionValue, Options, Panic, Race, Training, TrainingError, Wanted, guarded};
@@ -156,6 +156,10 @@ impl Job<'_> {
             // Done once more when it is computed again.
             return self.refused(gm, Refusal::unsupported("writes in a checkpointed function"));
         }
+        if self.recomputed.is_some_and(|region| !region.preserves) && has_effects(&imported.graph) {
+            return self
+                .refused(gm, Refusal::unsupported("random numbers in a checkpointed function that are others the second time"));
+        }
         if imported.gradients.outputs.contains(&true) {
             return self.training(gm, example_inputs, imported, import);
         }
@@ -224,6 +228,7 @@ impl Job<'_> {
             reach,
             options,
             host,
+            together: self.recomputed.is_some_and(|region| region.reentrant),
             program: Arc::new(backward.program),
             others: Mutex::default(),
         };
@@ -254,7 +259,7 @@ impl Job<'_> {
         let nodes = pieces::ordered(gm)?;
         let is_call = nodes.get(place).is_some_and(|node| pieces::is_computed(node).unwrap_or(false));
         // What is written in a part that is done again is written as often as eager does it.
-        let is_repeated = self.recomputed.is_some() && pieces::may_write(&nodes)?;
+        let is_repeated = self.recomputed.is_some() && (pieces::may_write(&nodes)? || pieces::has_several_results(&nodes)?);
         if !is_call || pieces::computed(&nodes)? == 1 || is_repeated {
             return self.refused(gm, Refusal::unsupported(what));
         }
@@ -263,7 +268,7 @@ impl Job<'_> {
         let job = Job { recomputed: None, covered: self.recomputed.is_some() || self.covered, ..self };
         let pieces = job.in_pieces(gm, examples, &[place, place + 1], &[place])?;
         match self.recomputed {
-            // It writes nothing: the variant that keeps less is as good.
+            // It writes nothing, and has one result: the variant that keeps less is as good.
             Some(region) => pieces::checkpointed(&pieces, Region { reentrant: false, ..region }),
             None => Ok(pieces),
         }

@@ -14,6 +14,14 @@ impl Recording {
         }
     }
 
+    /// A result of a part that is computed again: the graph shows it.
+    pub fn mark_result(&self, tensor: &Obj) -> PyResult<()> {
+        match self.origin(tensor) {
+            Origin::Lazy(n) => self.graph.lazies[n].node.attr("meta")?.bind().set_item("checkpoint_result", true),
+            _ => Ok(()),
+        }
+    }
+
     /// Whether other tensors of this graph lie in the same memory: autograd tells them when one of them becomes a leaf.
     pub fn has_views(&self, tensor: &Obj) -> bool {
         let Origin::Lazy(n) = self.origin(tensor) else { return false };

@@ -2,7 +2,7 @@
 //! its backward computes it again instead of keeping it.
 
 use super::own_derivative::may_have_own_derivative;
-use super::{Args, Called, R, Vm};
+use super::{Args, Called, Frame, R, Vm};
 use crate::builtins;
 use crate::callable::Captured;
 use crate::obj::{Obj, py, tuple_of};
@@ -10,6 +10,7 @@ use crate::record::Val;
 use crate::record::grad::{self, GradMode};
 use crate::types::types;
 use pyo3::prelude::*;
+use pyo3::types::PyTuple;
 use std::sync::atomic::{AtomicI64, Ordering};
 
 /// The function of the library whose frame stands while a region is run.
@@ -26,14 +27,13 @@ impl Vm {
         }
         let Some((function, rest)) = args.positional.split_first() else { return Ok(None) };
         let mut names = Vec::new();
-        let (mut reentrant, mut early_stop) = (None, None);
+        let (mut reentrant, mut early_stop, mut preserves) = (None, None, None);
         for (name, value) in &args.keywords {
             match name.to_str().unwrap_or_default().as_str() {
                 "use_reentrant" => reentrant = Some(value.clone()),
                 "early_stop" => early_stop = Some(value.clone()),
                 "context_fn" | "determinism_check" | "debug" => return Ok(None),
-                // What is computed again has the same random numbers.
-                "preserve_rng_state" => {}
+                "preserve_rng_state" => preserves = Some(value.clone()),
                 _ => names.push((name.clone(), value.clone())),
             }
         }
@@ -48,8 +48,9 @@ impl Vm {
             return self.checkpoint_by_torch(callable, args).map(Some);
         }
         let early_stop = early_stop.map(|value| self.settled(&value));
+        let preserves = preserves.map_or(Ok(true), |value| self.settled(&value).truth())?;
         let id = Obj::int(REGIONS.fetch_add(1, Ordering::Relaxed));
-        let region = self.pinned(tuple_of(&[id, reentrant, Obj::bool(stops_early(early_stop)?)])?);
+        let region = self.pinned(tuple_of(&[id, reentrant, Obj::bool(stops_early(early_stop)?), Obj::bool(preserves)])?);
         let positional = [region, function.clone()].into_iter().chain(rest.iter().cloned()).collect();
         let stand_in = self.pinned(super::library::function(FRAME)?);
         self.call_function(&stand_in, Args { positional, keywords: names }).map(Some)
@@ -81,6 +82,26 @@ impl Vm {
         let frames = self.frames.iter().filter(|frame| frame.code.hidden && frame.code.name == FRAME);
         let regions: Vec<Obj> = frames.filter_map(|frame| frame.locals.first()?.clone()).map(|region| region.obj).collect();
         if regions.is_empty() { None } else { tuple_of(&regions).ok() }
+    }
+
+    /// The older variant gives zeros to the results that nobody uses, and with them to all that they were computed of: they are results of the
+    /// part whether somebody holds them or not.
+    pub fn mark_results(&self, frame: &Frame, value: &Val) -> R<()> {
+        let region = Some(frame)
+            .filter(|frame| frame.code.hidden && frame.code.name == FRAME)
+            .and_then(|frame| frame.locals.first()?.clone());
+        let (Some(region), Some(rec)) = (region, &self.rec) else { return Ok(()) };
+        if !region.obj.bind().get_item(1)?.is_truthy()? {
+            return Ok(());
+        }
+        let results = match value.obj.bind().cast::<PyTuple>() {
+            Ok(several) => several.iter().map(Obj::from).collect(),
+            Err(_) => vec![value.obj.clone()],
+        };
+        for result in results.iter().filter(|result| types().is_tensor(result)) {
+            rec.mark_result(result)?;
+        }
+        Ok(())
     }
 
     /// Those inside of containers do not count: torch does not look there.

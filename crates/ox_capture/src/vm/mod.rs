@@ -437,6 +437,7 @@ impl Vm {
         let frame = self.frames.pop().expect("a frame is running");
         self.finished(&frame);
         self.suspended.leave(&frame);
+        self.mark_results(&frame, &value)?;
         let done = self.frames.len() == base;
         let value = match &frame.after {
             After::Instance(_) if !value.obj.is_none() => {

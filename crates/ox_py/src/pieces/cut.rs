@@ -2,7 +2,7 @@
 
 use super::Tree;
 use super::places::{example, requires_grad};
-use super::regions::{Region, regions};
+use super::regions::{Region, is_result, regions};
 use crate::recorded::Recorded;
 use crate::torch::Torch;
 use pyo3::intern;
@@ -146,6 +146,11 @@ impl<'py> Cutter<'py> {
                 if home[arg] != n {
                     wanted.insert(arg);
                 }
+            }
+        }
+        for place in members.iter().flatten() {
+            if is_result(&self.nodes[*place])? {
+                wanted.insert(*place);
             }
         }
         let mut crossing = vec![Vec::new(); members.len()];

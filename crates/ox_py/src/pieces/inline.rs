@@ -68,10 +68,10 @@ fn inline<'py>(gm: &Bound<'py, PyAny>, node: &Node<'py>, module: &Bound<'py, PyA
 }
 
 /// As `regions` reads it.
-fn described<'py>(node: &Node<'py>, region: usize) -> PyResult<(usize, bool, bool)> {
+fn described<'py>(node: &Node<'py>, region: usize) -> PyResult<(usize, bool, bool, bool)> {
     let kwargs = node.getattr(intern!(node.py(), "kwargs"))?.cast_into::<PyDict>()?;
     let flag = |name: &str, default: bool| kwargs.get_item(name)?.map_or(Ok(default), |value| value.is_truthy());
-    Ok((region, flag("use_reentrant", false)?, flag("early_stop", true)?))
+    Ok((region, flag("use_reentrant", false)?, flag("early_stop", true)?, flag("preserve_rng_state", true)?))
 }
 
 /// What hangs on the function (the two halves of an `autograd.Function`) hangs on the whole, by a name that nothing else has.

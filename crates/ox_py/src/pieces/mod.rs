@@ -13,7 +13,7 @@ mod regions;
 pub use cut::{cut, ordered};
 pub use inline::inline_checkpoints;
 pub use places::{computed, is_computed, visible_cuts};
-pub use regions::{Region, by_eager, checkpointed, may_write, region_cuts, spare_writing};
+pub use regions::{Region, by_eager, checkpointed, has_several_results, may_write, region_cuts, spare_writing};
 
 use ox_capture::{Offer, is_kept};
 use pyo3::prelude::*;

@@ -17,14 +17,24 @@ pub struct Region {
     pub reentrant: bool,
     /// Nothing is done again behind the last value that was saved.
     pub early_stop: bool,
+    /// What is done again draws the same random numbers.
+    pub preserves: bool,
 }
 
 /// The parts that the node belongs to, the outermost first. What ends a graph belongs to those that go on behind it.
 pub fn regions(node: &Node<'_>) -> PyResult<Vec<Region>> {
     let py = node.py();
     let found = node.getattr(intern!(py, "meta"))?.cast::<PyDict>()?.get_item(intern!(py, "checkpoint"))?;
-    let regions: Vec<(i64, bool, bool)> = found.map_or(Ok(Vec::new()), |found| found.extract())?;
-    Ok(regions.into_iter().map(|(id, reentrant, early_stop)| Region { id, reentrant, early_stop }).collect())
+    let regions: Vec<(i64, bool, bool, bool)> = found.map_or(Ok(Vec::new()), |found| found.extract())?;
+    let region = |(id, reentrant, early_stop, preserves)| Region { id, reentrant, early_stop, preserves };
+    Ok(regions.into_iter().map(region).collect())
+}
+
+/// Whether it is a result of a part under the older variant: one that the part has whether somebody uses it or not.
+pub fn is_result(node: &Node<'_>) -> PyResult<bool> {
+    let meta = node.getattr(intern!(node.py(), "meta"))?;
+    Ok(meta.cast::<PyDict>()?.contains("checkpoint_result")?
+        && example(node)?.is_some_and(|e| requires_grad(&e).unwrap_or(false)))
 }
 
 /// Where parts begin and end that have `depth` others around them. What has no gradient is not kept in any case.
@@ -44,16 +54,26 @@ pub fn region_cuts(nodes: &[Node<'_>], depth: usize) -> PyResult<Vec<usize>> {
     Ok(if requires { cuts } else { Vec::new() })
 }
 
-/// Takes from `visible` those cuts that lie in parts which may write, since torch's checkpoint repeats such a part as a whole. Where the parts
-/// begin that eager has to run for that.
-pub fn spare_writing(nodes: &[Node<'_>], regions: &[usize], visible: &mut Vec<usize>) -> PyResult<Vec<usize>> {
+/// Of which one that nobody uses is to have zeros.
+pub fn has_several_results(nodes: &[Node<'_>]) -> PyResult<bool> {
+    let mut results = 0;
+    for node in nodes {
+        results += usize::from(is_result(node)?);
+    }
+    Ok(results > 1)
+}
+
+/// Takes from `visible` those cuts that lie in parts which may write, since torch's checkpoint repeats such a part as a whole, or which are under the
+/// older variant, since their results have the gradients that come from outside. Where the parts begin that eager has to run for writes.
+pub fn spare_writing(nodes: &[Node<'_>], parts: &[usize], visible: &mut Vec<usize>) -> PyResult<Vec<usize>> {
     let mut by_eager = Vec::new();
     let mut kept = Vec::with_capacity(visible.len());
     for at in visible.iter().copied() {
-        let next = regions.partition_point(|cut| *cut <= at);
-        let whole = next.checked_sub(1).map(|n| regions[n]..regions.get(next).copied().unwrap_or(nodes.len() - 1));
+        let next = parts.partition_point(|cut| *cut <= at);
+        let whole = next.checked_sub(1).map(|n| parts[n]..parts.get(next).copied().unwrap_or(nodes.len() - 1));
         match whole.filter(|whole| whole.start < at) {
             Some(whole) if is_region(&nodes[whole.start])? && may_write(&nodes[whole.clone()])? => by_eager.push(whole.start),
+            Some(whole) if regions(&nodes[whole.start])?.first().is_some_and(|region| region.reentrant) => {}
             _ => kept.push(at),
         }
     }
@@ -114,6 +134,7 @@ pub fn checkpointed<'py>(function: &Bound<'py, PyAny>, region: Region) -> PyResu
         let checkpoint = py.import(intern!(py, "torch.utils.checkpoint"))?.getattr(intern!(py, "checkpoint"))?;
         let kwargs = PyDict::new(py);
         kwargs.set_item("use_reentrant", region.reentrant)?;
+        kwargs.set_item("preserve_rng_state", region.preserves)?;
         if !region.reentrant {
             kwargs.set_item("early_stop", region.early_stop)?;
         }

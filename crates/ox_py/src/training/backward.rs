@@ -25,6 +25,8 @@ pub struct Backward {
     pub gradients: Vec<Option<u32>>,
     /// For each result of the forward graph, which of its inputs a gradient flows to.
     pub reach: Vec<Vec<bool>>,
+    /// Where one result has a gradient, the others have zeros: so does the older variant of torch's checkpoint.
+    pub together: bool,
     pub options: Options,
     pub host: Arc<dyn HostCalls>,
     /// For when all results have one.
@@ -48,10 +50,10 @@ impl Backward {
         grads: &Bound<'py, PyTuple>,
         asked: Option<Vec<bool>>,
     ) -> PyResult<Bound<'py, PyTuple>> {
-        let present: Vec<bool> = grads.iter_borrowed().map(|grad| !grad.is_none()).collect();
+        let present: Vec<bool> = grads.iter_borrowed().map(|grad| self.together || !grad.is_none()).collect();
         let choice = Choice { present, asked };
         let special = self.special(py, &choice)?;
-        let Operands { inputs, _lent } = self.operands(py, sizes, saved, grads, special.is_none())?;
+        let Operands { inputs, _lent } = self.operands(py, sizes, saved, grads, special.is_none() || self.together)?;
         let program = special.as_ref().unwrap_or(&self.program);
         let crossing = Crossing::get(py)?;
         let tensors = match py.detach(|| program.run_given(inputs, sizes)) {

@@ -94,6 +94,7 @@ impl TrainingCallable {
             reach: reach(&graph, &gradients),
             options: of.options.clone(),
             host,
+            together: false,
             program: Arc::new(backward.program),
             others: Mutex::default(),
         };
