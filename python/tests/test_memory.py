@@ -1,5 +1,6 @@
 """Where results lie and what they share: eager's strides, aliasing and inputs, call after call."""
 
+import gc
 import platform
 import subprocess
 import sys
@@ -12,6 +13,7 @@ import torch.nn as nn
 import zoo
 from arenas import free_idle_arenas
 from compare import assert_same
+from torch.utils.checkpoint import checkpoint
 
 
 def compiled(f):
@@ -340,3 +342,18 @@ def test_large_tensors_find_their_holes_again():
     out = subprocess.run([sys.executable, "-c", DRIFT], capture_output=True, text=True, check=True, timeout=120).stdout
     result, grown = map(int, out.split())
     assert grown < 2 * result, f"the heap grew by {grown >> 20} MB for a result of {result >> 20} MB"
+
+
+def test_shadows_go_when_a_graph_has_been_compiled():
+    """They have no memory of their own, but each is a tensor, and there is one for each operation."""
+    gc.collect()
+    shadows = lambda: sum(type(o) is torch.Tensor and o.is_meta for o in gc.get_objects())
+    before = shadows()
+
+    def part(x):
+        return checkpoint(lambda t: t.sin() * t.cos(), x * 2, use_reentrant=False) + 1
+
+    called = oxytorch.compile(part)
+    called(torch.randn(3, requires_grad=True)).sum().backward()
+    gc.collect()
+    assert shadows() == before

@@ -144,7 +144,8 @@ fn plan_and_kernels(
     report: &mut Report,
     dump: &Dump,
 ) -> Result<(Plan, Kernels), CompileError> {
-    let plan = report.time("schedule", || stage("schedule", || schedule(graph, device, options)))?;
+    let mut plan = report.time("schedule", || stage("schedule", || schedule(graph, device, options)))?;
+    plan.shrink();
     report.describe_plan(&plan);
     dump.write("3-plan.txt", &plan);
 

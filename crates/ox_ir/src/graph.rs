@@ -409,6 +409,12 @@ impl Graph {
         &self.nodes[id.index()].ty
     }
 
+    /// It grows no more: room for other nodes is given back.
+    pub fn shrink(&mut self) {
+        self.nodes.shrink_to_fit();
+        self.locations.shrink_to_fit();
+    }
+
     pub fn push(&mut self, node: Node) -> NodeId {
         self.nodes.push(node);
         NodeId(self.nodes.len() as u32 - 1)

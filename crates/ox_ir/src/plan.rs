@@ -139,6 +139,16 @@ pub struct Plan {
     pub locations: Vec<String>,
 }
 
+impl Plan {
+    /// It grows no more: room for other steps is given back.
+    pub fn shrink(&mut self) {
+        self.steps.shrink_to_fit();
+        self.buffers.shrink_to_fit();
+        self.kernels.shrink_to_fit();
+        self.kernels.iter_mut().for_each(|kernel| kernel.insts.shrink_to_fit());
+    }
+}
+
 /// Scatter combines that need no order between writes.
 pub fn is_unordered(combine: Combine) -> bool {
     !matches!(combine, Combine::Set)

@@ -108,6 +108,7 @@ impl Job<'_> {
                 true => job.as_it_was(&piece.module, piece.module.getattr(intern!(py, "forward"))?)?,
                 false => job.whole(&piece.module, piece.examples.as_any())?,
             };
+            pieces::forget_examples(&piece.module)?;
             steps.push(Step { callable: callable.unbind(), inputs: piece.inputs, outputs: piece.outputs, last: Vec::new() });
         }
         Ok(Bound::new(py, Pieces::new(cut.values, steps, cut.result))?.into_any())
@@ -163,7 +164,8 @@ impl Job<'_> {
         if imported.gradients.outputs.contains(&true) {
             return self.training(gm, example_inputs, imported, import);
         }
-        let Imported { graph, slots, constants, outputs, host, python_calls, pinned, weights, .. } = imported;
+        let Imported { mut graph, slots, constants, outputs, host, python_calls, pinned, weights, .. } = imported;
+        graph.shrink();
         let host = Arc::new(host.into_host());
         let options = Options { overwrite_inputs: true, weights, ..self.options.clone() };
         let compiled = match py.detach(|| ox_driver::compile(&graph, &options, host)) {
@@ -200,6 +202,7 @@ impl Job<'_> {
         let Some(views) = Views::take(&mut graph, &gradients.inputs, &mut gradients.outputs) else {
             return self.refused(gm, Refusal::unsupported("results that share memory in part"));
         };
+        graph.shrink();
         let attention = fused_attention(py, &graph, self.options.deterministic);
         let wanted = Wanted { inputs: gradients.inputs.clone(), outputs: gradients.outputs.clone(), attention };
         let host: Arc<dyn HostCalls> = Arc::new(host.into_host());
@@ -220,7 +223,8 @@ impl Job<'_> {
         remember(LastCompile { import, report: compiled.forward.report.clone(), python_calls, eager: None, graphs });
         let reach = reach(&graph, &gradients);
         let again = Again::of(&graph, &gradients, constants.len());
-        let Training { forward, backward, graph: of_gradients, sources, gradients: places, .. } = compiled;
+        let Training { forward, backward, graph: mut of_gradients, sources, gradients: places, .. } = compiled;
+        of_gradients.shrink();
         let backward = Backward {
             graph: of_gradients,
             sources,

@@ -19,7 +19,7 @@ use crate::state::TorchState;
 use crate::tree::{Effect, End, GraphCall, Segment, call_graph};
 use pyo3::ffi;
 use pyo3::prelude::*;
-use pyo3::types::PyCFunction;
+use pyo3::types::{PyCFunction, PyDict};
 use std::rc::Rc;
 
 /// A segment that is being closed.
@@ -27,6 +27,17 @@ pub struct Closing {
     pub graph: Option<GraphCall>,
     pub found: Inspection,
     pub effects: Vec<Effect>,
+}
+
+/// From here on the graph is for eager, if that must serve a call: it asks for no shadows, each of which is a tensor, without its memory.
+fn forget_shadows(fx: &Obj) -> PyResult<()> {
+    for node in fx.attr("nodes")?.bind().try_iter()? {
+        let meta = node?.getattr("meta")?.cast_into::<PyDict>()?;
+        if meta.contains("example_value")? {
+            meta.del_item("example_value")?;
+        }
+    }
+    Ok(())
 }
 
 impl Recording {
@@ -84,6 +95,7 @@ impl Recording {
             outputs.push(source);
         }
         make_leaves(&record.new_leaves)?;
+        forget_shadows(&record.fx)?;
         let inputs = record.inputs.iter().map(|input| input.source).collect();
         let changes = record.grad.is_some_and(|(first, last)| first != last);
         let grad = (changes || grad != self.state.grad).then_some(grad);

@@ -374,7 +374,9 @@ fn prepare_actions(p: &mut Preparing<'_>, kernels: &Kernels) -> Result<Vec<Actio
             actions.push(Action::Allocate(buf.index()));
         }
     }
-    Ok(together(actions, &p.buffers))
+    let mut actions = together(actions, &p.buffers);
+    actions.shrink_to_fit();
+    Ok(actions)
 }
 
 /// The buffers that a step reads, and those that it writes; of a launch all count as written.
