@@ -36,6 +36,8 @@ pub enum Check {
     HasKey(SourceId, Obj),
     /// The instance's own dict has no such entry.
     NoAttr(SourceId, Obj),
+    /// Nobody but the traces has moved an iterator or generator of the machine's on.
+    Unmoved(SourceId),
     /// A cell is empty.
     EmptyCell(SourceId),
     /// Nobody has changed the class or its bases.
@@ -99,6 +101,7 @@ impl Check {
             Check::NoAttr(id, name) => {
                 values.get(sources, *id).is_some_and(|v| instance_dict(&v).is_none_or(|dict| dict_get(&dict, name).is_none()))
             }
+            Check::Unmoved(id) => values.get(sources, *id).is_some_and(|v| !crate::vm::is_moved(&v)),
             Check::EmptyCell(id) => values.get(sources, *id).is_some_and(|v| crate::source::cell_contents(&v).is_none()),
             Check::Version(class, version) => version_of(class) == *version,
             Check::Class(portrait) => portrait.fits(),
@@ -138,7 +141,7 @@ impl Check {
                 Some(*id)
             }
             Check::NoAttr(id, _) | Check::EmptyCell(id) | Check::Tensor(id, _) | Check::RequiresGrad(id, _) => Some(*id),
-            Check::Sized(id, _) | Check::Integer(id, _) => Some(*id),
+            Check::Sized(id, _) | Check::Integer(id, _) | Check::Unmoved(id) => Some(*id),
             Check::Call(..) | Check::State(_) | Check::Version(..) | Check::Code(..) | Check::Returned(_) => None,
             Check::Fact(..) | Check::Class(_) => None,
             Check::Apart(ids) => ids.first().copied(),
@@ -171,6 +174,7 @@ impl Check {
             Check::NoKey(id, key) => format!("{} not in {}", short(key), of(id)),
             Check::HasKey(id, key) => format!("{} in {}", short(key), of(id)),
             Check::NoAttr(id, name) => format!("{} has no own {}", of(id), name.bind()),
+            Check::Unmoved(id) => format!("{} is where the traces have left it", of(id)),
             Check::EmptyCell(id) => format!("{} is empty", of(id)),
             Check::Class(portrait) => format!("class {} is as it was, but for what is written here", short(&portrait.class)),
             Check::Version(class, version) => format!("class {} is at version {version}", short(class)),

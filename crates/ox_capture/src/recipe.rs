@@ -164,6 +164,11 @@ impl Shape {
 }
 
 impl Build {
+    /// An iterator of the machine's that no earlier segment has given away.
+    pub fn is_new_iterator(&self) -> bool {
+        self.onto.is_none() && matches!(self.shape, Shape::Iterator(..))
+    }
+
     /// An empty object of the class, without `__init__`.
     fn shell(&self, sources: &Sources, values: &mut Values<'_>) -> PyResult<Obj> {
         if let Some(earlier) = self.onto.and_then(|id| values.get(sources, id)) {

@@ -8,13 +8,14 @@ use crate::interrupt::{is_interrupt, take_late};
 use crate::log::place_of;
 use crate::obj::{Obj, entries_of, py};
 use crate::policy::Marks;
+use crate::recipe::Build;
 use crate::record::spent::Moment;
 use crate::record::{Closing, Inspection, Origin, Rec, Recording, Val};
 use crate::source::{Key, Source, Values};
 use crate::state::TorchState;
 use crate::tree::{Action, End, Segment, Tree};
 use crate::undone::{instead, is_undone};
-use crate::vm::{Args, Attach, Called, Escape, Refused, Vm, VmIterator, lines_of};
+use crate::vm::{Args, Attach, Called, Escape, Refused, Vm, lines_of};
 use pyo3::exceptions::{PyException, PyMemoryError, PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -189,6 +190,7 @@ impl Inner {
                 (value.into(), Some(error))
             }
         };
+        vm.forget_suspended();
         let graph = vm.compute(&mut rec)?;
         if let Some(error) = rec.broken_mark() {
             return Err(PyValueError::new_err(error));
@@ -229,11 +231,12 @@ impl Inner {
     ) {
         let mut found = Inspection::default();
         let recipes = |rec: &mut Recording, found: &mut Inspection| -> Rec<_> {
-            let value = rec.recipe(value, found)?;
-            Ok((value, rec.effects(found)?))
+            let (value, effects) = (rec.recipe(value, found)?, rec.effects(found)?);
+            rec.inspect_machines(found)?;
+            Ok((value, effects))
         };
         let segment = match recipes(rec, &mut found) {
-            Ok(_) if !escapes && found.objects.iter().any(|object| object.bind().is_instance_of::<VmIterator>()) => {
+            Ok(_) if !escapes && found.builds.iter().any(Build::is_new_iterator) => {
                 let why = "an iterator is kept by somebody else".to_string();
                 vm.gave_up = Some(why.clone());
                 rec.gave_up(why)

@@ -43,14 +43,6 @@ impl Recording {
         }
     }
 
-    /// Iterators and generators, as they are now, wherever they are held: what an earlier segment built is not looked into again.
-    pub fn inspect_machines(&self, found: &mut Inspection) -> Rec<()> {
-        let mut ids: Vec<_> = self.machines.iter().map(|(id, source)| (source.0, *id)).collect();
-        ids.sort_unstable();
-        let mut objects = ids.iter().filter_map(|(_, id)| self.ids.get(id)?.1.as_ref());
-        objects.try_for_each(|object| self.recipe_of(object, found).map(drop))
-    }
-
     /// Of what stands at a place of a container.
     fn recipe_in(&self, container: &Obj, key: &Obj, item: &Obj, found: &mut Inspection) -> Rec<Recipe> {
         match self.stowed_at(container, key, item) {
@@ -62,6 +54,9 @@ impl Recording {
     pub(super) fn recipe_of_made(&self, object: &Obj, found: &mut Inspection) -> Rec<Recipe> {
         if let Some(n) = found.known.get(&object.id()) {
             return Ok(Recipe::Built(*n));
+        }
+        if let Some(source) = self.resting(object) {
+            return Ok(Recipe::Source(source));
         }
         if found.open.contains(&object.id()) {
             return abandon("an object that holds itself in a way that cannot be rebuilt");

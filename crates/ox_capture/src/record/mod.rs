@@ -12,6 +12,7 @@ pub mod grad;
 mod graph;
 mod inspect;
 mod integer;
+mod machines;
 mod memory;
 mod mended;
 mod meta_kernels;
@@ -152,6 +153,8 @@ pub struct Recording {
     pub changes: Vec<Change>,
     /// Where the machine's iterators and generators were first built, by address: they stay the same objects.
     machines: FxHashMap<usize, SourceId>,
+    /// Those of them that this segment has moved on.
+    moving: FxHashSet<usize>,
     /// By address.
     calls: FxHashMap<usize, MadeBy>,
     /// Exceptions that the program raised by itself, by address.
@@ -205,6 +208,7 @@ impl Recording {
             dicts_of_made: FxHashMap::default(),
             changes: Vec::new(),
             machines: FxHashMap::default(),
+            moving: FxHashSet::default(),
             calls: FxHashMap::default(),
             raised: FxHashSet::default(),
             tokens: Vec::new(),

@@ -167,9 +167,10 @@ impl Recording {
         for (n, object) in found.objects.iter().enumerate() {
             let source = self.source(Source::Built(self.segment, n as u32));
             self.built_now.insert(object.id(), source);
-            // An iterator goes on changing without a note: each segment says anew what it is (`inspect_machines`).
+            // An iterator goes on changing without a note: each segment that moves it says anew what it is (`machines`).
             if is_machine(object) {
                 self.machines.entry(object.id()).or_insert(source);
+                crate::vm::stands(object);
             } else {
                 self.register(object, Origin::Outside(source));
             }
@@ -248,6 +249,7 @@ impl Recording {
         self.tokens.clear();
         self.class_reads.clear();
         self.built_now.clear();
+        self.moving.clear();
         self.dicts_of_made.clear();
         let lives_on = |object: &Option<Obj>| object.as_ref().is_some_and(is_machine);
         self.ids.retain(|_, (origin, object)| matches!(origin, Origin::Outside(_)) || lives_on(object));
@@ -286,7 +288,7 @@ impl Recording {
         match self.origin(&value.obj) {
             Origin::Const => Some(Recipe::Const(value.obj.clone())),
             Origin::Outside(source) => Some(Recipe::Source(source)),
-            _ => None,
+            _ => self.resting(&value.obj).map(Recipe::Source),
         }
     }
 }

@@ -283,6 +283,11 @@ impl Vm {
         self.suspended.adopt(found);
     }
 
+    /// The call is over: whoever is still held is held by somebody else.
+    pub fn forget_suspended(&mut self) {
+        self.suspended = Suspended::default();
+    }
+
     /// The next instruction is the first of closing those that there are.
     pub fn close_abandoned(&mut self) -> R<()> {
         if self.suspended.list.is_empty() {

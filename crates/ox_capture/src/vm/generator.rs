@@ -7,14 +7,16 @@ use crate::source::cell_contents;
 use crate::types::types;
 use pyo3::exceptions::{PyGeneratorExit, PyRuntimeError, PyStopIteration, PyTypeError, PyValueError};
 use pyo3::prelude::*;
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 
 /// A suspended frame. None while it runs and when it is done.
 #[pyclass(unsendable, module = "oxytorch")]
 pub struct VmGenerator {
     frame: RefCell<Option<Box<Frame>>>,
-    started: std::cell::Cell<bool>,
-    running: std::cell::Cell<bool>,
+    started: Cell<bool>,
+    running: Cell<bool>,
+    /// By somebody who does not record (`moving`).
+    pub moved: Cell<bool>,
 }
 
 /// What a generator is at one moment.
@@ -73,7 +75,11 @@ type Call = (Obj, Vec<Obj>, Vec<(Obj, Obj)>);
 
 impl VmGenerator {
     pub fn empty() -> VmGenerator {
-        VmGenerator { frame: RefCell::new(None), started: std::cell::Cell::new(false), running: std::cell::Cell::new(false) }
+        VmGenerator::of(None)
+    }
+
+    fn of(frame: Option<Box<Frame>>) -> VmGenerator {
+        VmGenerator { frame: RefCell::new(frame), started: Cell::new(false), running: Cell::new(false), moved: Cell::new(false) }
     }
 
     pub fn state(&self) -> State {
@@ -140,12 +146,7 @@ impl Vm {
             scope: None,
         };
         let frame = std::mem::replace(running, empty);
-        let generator = VmGenerator {
-            frame: RefCell::new(Some(Box::new(frame))),
-            started: std::cell::Cell::new(false),
-            running: std::cell::Cell::new(false),
-        };
-        let generator: Obj = Bound::new(py(), generator)?.into();
+        let generator: Obj = Bound::new(py(), VmGenerator::of(Some(Box::new(frame))))?.into();
         if let Some(rec) = &mut self.rec {
             rec.register(&generator, Origin::Made);
         }
@@ -154,10 +155,11 @@ impl Vm {
 
     /// Pushes the generator's frame with the value that is sent. False if it is done.
     pub fn resume(&mut self, generator: &Bound<'static, VmGenerator>, value: Val, after: After) -> R<bool> {
-        let cell = generator.borrow();
-        if cell.running.get() {
+        if generator.borrow().running.get() {
             return Err(PyValueError::new_err("generator already executing"));
         }
+        self.moves_on(&Obj::from(generator))?;
+        let cell = generator.borrow();
         let Some(mut frame) = cell.frame.borrow_mut().take() else { return Ok(false) };
         cell.running.set(true);
         cell.started.set(true);
@@ -207,6 +209,7 @@ impl Vm {
         let after = std::mem::replace(&mut frame.after, After::Push);
         let generator = frame.generator.take().expect("only generators yield");
         let bound = generator.bind().cast::<VmGenerator>().map_err(PyErr::from)?.clone();
+        self.runs(&generator);
         self.suspended.note(&generator, &frame);
         bound.borrow().frame.replace(Some(Box::new(frame)));
         bound.borrow().running.set(false);
@@ -224,6 +227,7 @@ impl Vm {
         if let Some(generator) = &frame.generator
             && let Ok(bound) = generator.bind().cast::<VmGenerator>()
         {
+            self.runs(generator);
             bound.borrow().running.set(false);
             self.suspended.forget(generator);
         }
@@ -314,6 +318,7 @@ impl Vm {
             }
             ("close", []) => {
                 if !generator.borrow().started.get() {
+                    self.moves_on(&Obj::from(generator))?;
                     generator.borrow().frame.borrow_mut().take();
                     return Ok(none);
                 }

@@ -9,7 +9,7 @@ use crate::types::types;
 use pyo3::exceptions::{PyRuntimeError, PyStopIteration, PyTypeError, PyValueError};
 use pyo3::ffi;
 use pyo3::prelude::*;
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 
 #[derive(Clone, Debug)]
 pub enum Kind {
@@ -43,6 +43,8 @@ pub enum Kind {
 #[pyclass(unsendable, module = "oxytorch")]
 pub struct VmIterator {
     pub kind: RefCell<Kind>,
+    /// By somebody who does not record (`moving`).
+    pub moved: Cell<bool>,
 }
 
 /// The kinds by name, for recipes.
@@ -95,7 +97,7 @@ impl VmIterator {
 }
 
 fn new_iterator(kind: Kind) -> R<Obj> {
-    Ok(Bound::new(py(), VmIterator { kind: RefCell::new(kind) })?.into())
+    Ok(Bound::new(py(), VmIterator::of(kind))?.into())
 }
 
 impl VmIterator {
@@ -109,7 +111,11 @@ impl VmIterator {
     }
 
     pub fn empty() -> VmIterator {
-        VmIterator { kind: RefCell::new(Kind::Items { items: Vec::new(), at: 0, of: None }) }
+        VmIterator::of(Kind::Items { items: Vec::new(), at: 0, of: None })
+    }
+
+    fn of(kind: Kind) -> VmIterator {
+        VmIterator { kind: RefCell::new(kind), moved: Cell::new(false) }
     }
 
     /// `zip(...)` and its like.
@@ -396,6 +402,7 @@ impl Vm {
     }
 
     fn advance(&mut self, iterator: &Bound<'static, VmIterator>) -> R<Option<Val>> {
+        self.moves_on(&Obj::from(iterator))?;
         if let Some((item, of)) = iterator.borrow().next_item() {
             return self.advance_items(iterator, item, of);
         }

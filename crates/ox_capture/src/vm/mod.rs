@@ -34,6 +34,7 @@ mod known_code;
 mod library;
 mod mark;
 mod methods;
+mod moving;
 mod names;
 mod native;
 mod operators;
@@ -56,6 +57,7 @@ pub use exception::{Line, at_line, handled, lines_of, set_handled, with_lines};
 pub use generator::{State, VmGenerator};
 pub use iterate::{Kind, VmIterator};
 pub use library::load as load_library;
+pub use moving::{is_moved, stands};
 
 use crate::callable::Settings;
 use crate::lazy::Pending;
