@@ -3,8 +3,9 @@
     make bench BENCH=--overhead
 
 `x + 1` on eight numbers; modules of 1, 10 and 100 layers that do nothing but are called (what is paid for looking at them), with one
-parameter each that is multiplied (and for handing it over), and of linear layers. Microseconds of processor time a call, the best of many runs: one thread computes, and other processes count little.
-The last lines say by how much a call with 100 layers costs more than one with 1; what the kernels themselves take is in it.
+parameter each that is multiplied (and for handing it over), and of linear layers; and one layer that multiplies by as many rows of one parameter,
+each in a line of the cache of its own: the same kernel without the parameters. Microseconds of processor time a call, the best of many runs: one thread computes, and other processes count little.
+The last lines say by how much a call with 100 layers costs more than one with 1, and by how much above what the kernel takes more, which the rows tell.
 """
 
 from __future__ import annotations
@@ -15,6 +16,8 @@ import torch
 from torch import nn
 
 DEPTHS = (1, 10, 100)
+# Numbers in a line of the cache.
+LINE = 16
 
 
 class Flag(nn.Module):
@@ -35,6 +38,17 @@ class Scale(nn.Module):
         return x * self.scale
 
 
+class Rows(nn.Module):
+    def __init__(self, depth):
+        super().__init__()
+        self.scales = nn.Parameter(torch.ones(depth, LINE))
+
+    def forward(self, x):
+        for row in range(len(self.scales)):
+            x = x * self.scales[row, : len(x)]
+        return x
+
+
 class AddOne(nn.Module):
     def forward(self, x):
         return x + 1
@@ -45,6 +59,8 @@ def cases():
     for name, layer in (("calls", Flag), ("scales", Scale), ("linears", lambda: nn.Linear(8, 8))):
         for depth in DEPTHS:
             yield f"{depth} {name}", lambda layer=layer, depth=depth: nn.Sequential(*(layer() for _ in range(depth)), AddOne()).eval()
+    for depth in DEPTHS:
+        yield f"{depth} rows", lambda depth=depth: nn.Sequential(Rows(depth), AddOne()).eval()
 
 
 def compilers():
@@ -84,8 +100,15 @@ def main() -> None:
                 row.append(microseconds(compiler(make()), x))
         print(f"{name:>12} " + " ".join(f"{us:14.2f}" for us in row), flush=True)
     for kind in ("calls", "scales"):
-        growth = (last / first - 1 for first, last in zip(table[f"{DEPTHS[0]} {kind}"], table[f"{DEPTHS[-1]} {kind}"]))
-        print(f"{kind:>12} " + " ".join(f"{share:13.0%} " for share in growth))
+        print(f"{kind:>12} " + " ".join(f"{last / first - 1:13.0%} " for first, last in ends(table, kind)))
+    # Eager has no such kernel.
+    above = [(scales - (rows - row)) / scale - 1 for (scale, scales), (row, rows) in zip(ends(table, "scales"), ends(table, "rows"))]
+    print(f"{'less kernel':>12} {'-':>13}  " + " ".join(f"{share:13.0%} " for share in above[1:]))
+
+
+def ends(table, kind: str):
+    """By compiler: with the fewest layers, and with the most."""
+    return zip(table[f"{DEPTHS[0]} {kind}"], table[f"{DEPTHS[-1]} {kind}"])
 
 
 if __name__ == "__main__":

@@ -51,6 +51,11 @@ def replace_dict(m):
     m[1].__dict__ = dict(m[1].__dict__, steps=[5.0])
 
 
+def no_grad(function, *args):
+    with torch.no_grad():
+        function(*args)
+
+
 def swap(m):
     torch.utils.swap_tensors(m[0].weight, nn.Parameter(torch.randn(6, 6)))
 
@@ -101,6 +106,11 @@ CHANGES = {
     "a parameter gets other data": lambda m: setattr(m[0].weight, "data", torch.randn(6, 6)),
     "a parameter gets data of other strides": lambda m: setattr(m[0].weight, "data", torch.randn(6, 6).t()),
     "a parameter is transposed in place": lambda m: m[1].weight.t_(),
+    "a parameter shows one column of its memory": lambda m: no_grad(m[1].weight.as_strided_, (6, 6), (6, 0)),
+    "a parameter shows its memory by columns": lambda m: no_grad(m[0].weight.as_strided_, (6, 6), (1, 6)),
+    "a buffer shows one element": lambda m: m[1].shift.as_strided_((6,), (0,)),
+    "a buffer is shorter": lambda m: m[1].shift.as_strided_((1,), (1,)),
+    "a buffer has a dimension more": lambda m: m[1].shift.as_strided_((1, 6), (6, 1)),
     "a parameter is swapped": swap,
     "a parameter is resized": lambda m: m[0].weight.data.resize_(6, 6).mul_(3),
     "a parameter gets memory of its own": lambda m: m[0].weight.set_(torch.randn(6, 6)),

@@ -37,10 +37,12 @@ struct Member {
     memory: usize,
 }
 
-/// Words side by side are compared at once: the registers of the processor hold a few.
-const LANES: usize = 16;
+/// Words side by side are compared at once, in one register. More would be read than say something of most tensors: what a comparison costs is
+/// the lines of memory that it reads.
+const LANES: usize = 4;
 
 /// A part of the body. Where a bit of the mask is unset the word says nothing of the tensor.
+#[derive(Clone, Copy)]
 struct Row {
     from: usize,
     wanted: [usize; LANES],
@@ -108,18 +110,33 @@ fn rows(words: &[(usize, usize)]) -> Vec<Row> {
 }
 
 impl Group {
+    /// Most tensors need two rows.
+    ///
     /// # Safety
     /// All members must be live tensors.
     unsafe fn holds(&self) -> bool {
+        // SAFETY: passed on.
+        match self.rows.len() {
+            0..=2 => unsafe { self.hold::<2>(&self.rows) },
+            _ => self.rows.chunks(4).all(|rows| unsafe { self.hold::<4>(rows) }),
+        }
+    }
+
+    /// Whether all members agree in these rows, `N` at most.
+    ///
+    /// # Safety
+    /// As above.
+    unsafe fn hold<const N: usize>(&self, rows: &[Row]) -> bool {
+        let rows = std::array::from_fn(|n| rows.get(n).copied().unwrap_or(Row::NONE));
         // SAFETY: passed on; the processor has the instructions.
         #[cfg(target_arch = "x86_64")]
-        if std::arch::is_x86_feature_detected!("avx512f") {
-            return self.rows.iter().all(|row| unsafe { self.holds_widest(row) });
+        if std::arch::is_x86_feature_detected!("avx512vl") {
+            return unsafe { self.holds_widest::<N>(&rows) };
         } else if std::arch::is_x86_feature_detected!("avx2") {
-            return self.rows.iter().all(|row| unsafe { self.holds_wide(row) });
+            return unsafe { self.holds_wide::<N>(&rows) };
         }
         // SAFETY: passed on.
-        self.rows.iter().all(|row| unsafe { self.holds_by(row) })
+        unsafe { self.holds_by(&rows) }
     }
 
     /// The same, compiled for wider registers.
@@ -128,20 +145,20 @@ impl Group {
     /// As above, on a processor with AVX2.
     #[cfg(target_arch = "x86_64")]
     #[target_feature(enable = "avx2")]
-    unsafe fn holds_wide(&self, row: &Row) -> bool {
+    unsafe fn holds_wide<const N: usize>(&self, rows: &[Row; N]) -> bool {
         // SAFETY: passed on.
-        unsafe { self.holds_by(row) }
+        unsafe { self.holds_by(rows) }
     }
 
-    /// For the widest: half as many loads, and one instruction for what is done with each.
+    /// For the newest: one instruction compares a row and gathers the differences.
     ///
     /// # Safety
     /// As above, on a processor with AVX-512.
     #[cfg(target_arch = "x86_64")]
-    #[target_feature(enable = "avx512f")]
-    unsafe fn holds_widest(&self, row: &Row) -> bool {
+    #[target_feature(enable = "avx512f,avx512vl")]
+    unsafe fn holds_widest<const N: usize>(&self, rows: &[Row; N]) -> bool {
         // SAFETY: passed on.
-        unsafe { self.holds_by(row) }
+        unsafe { self.holds_by(rows) }
     }
 
     /// Differences are gathered by lane, and judged at the end: nothing but loads stands in the loop.
@@ -149,9 +166,9 @@ impl Group {
     /// # Safety
     /// As above.
     #[inline(always)]
-    unsafe fn holds_by(&self, row: &Row) -> bool {
+    unsafe fn holds_by<const N: usize>(&self, rows: &[Row; N]) -> bool {
         let Portrait { class, body, storage, data, .. } = self.portrait;
-        let (mut found, mut others) = ([0; LANES], 0);
+        let (mut found, mut others) = ([[0; LANES]; N], 0);
         for Member { object, body: at, storage: holder, memory } in &self.members {
             // SAFETY: an object, and its body and its storage if it still has these.
             unsafe {
@@ -159,12 +176,20 @@ impl Group {
                     return false;
                 }
                 others |= (*object.add(CLASS) ^ class) | (*holder.add(data) ^ memory);
-                let words = at.add(row.from).cast::<[usize; LANES]>().read();
-                (0..LANES).for_each(|n| found[n] |= words[n] ^ row.wanted[n]);
+                for (found, row) in found.iter_mut().zip(rows) {
+                    let words = at.add(row.from).cast::<[usize; LANES]>().read();
+                    (0..LANES).for_each(|n| found[n] |= words[n] ^ row.wanted[n]);
+                }
             }
         }
-        (0..LANES).fold(others, |all, n| all | found[n] & row.mask[n]) == 0
+        let differences = found.iter().zip(rows).flat_map(|(found, row)| (0..LANES).map(|n| found[n] & row.mask[n]));
+        differences.fold(others, |all, difference| all | difference) == 0
     }
+}
+
+impl Row {
+    /// Says nothing.
+    const NONE: Row = Row { from: 0, wanted: [0; LANES], mask: [0; LANES] };
 }
 
 #[cfg(test)]

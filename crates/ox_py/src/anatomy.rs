@@ -17,6 +17,9 @@ pub struct Anatomy {
     storage: usize,
     /// The address of the memory, in a StorageImpl.
     data: usize,
+    /// Whether the words behind sizes and strides tell how many elements there are, and whether they lie one behind the other in the
+    /// order of their indices.
+    tells_order: bool,
 }
 
 static ANATOMY: PyOnceLock<Anatomy> = PyOnceLock::new();
@@ -50,8 +53,10 @@ impl Anatomy {
         let boxes = [word(&storages[0])? as *const usize, word(&storages[1])? as *const usize];
         // SAFETY: live bodies, which are longer than that.
         unsafe {
+            let keys = place(bodies, [raw_keys(probes[0])?, raw_keys(probes[1])?], 1..TENSOR_WORDS, "dispatch keys")?;
             Ok(Anatomy {
-                keys: place(bodies, [raw_keys(probes[0])?, raw_keys(probes[1])?], 1..TENSOR_WORDS, "dispatch keys")?,
+                keys,
+                tells_order: tells_order(&torch, keys).unwrap_or(false),
                 storage: place(bodies, [boxes[0] as usize, boxes[1] as usize], FIRST..TENSOR_WORDS, "storages")?,
                 data: place(boxes, [address(&storages[0])?, address(&storages[1])?], FIRST..STORAGE_WORDS, "memory")?,
             })
@@ -117,8 +122,38 @@ impl Anatomy {
         let (first, behind) = (place(sizes), place(strides) + ROOM);
         // SAFETY: inside of the body, which begins with other things.
         let is_known = behind == first + 2 * ROOM && behind <= self.keys && unsafe { *body.add(first - 1) } == rank;
-        is_known.then(|| (first - 1..first + rank).chain(first + ROOM..first + ROOM + rank).chain(behind..self.keys + 1))
+        let (sizes, strides) = match self.tells_order && is_in_order(sizes, strides) {
+            // The last size follows from the number of elements, and all strides from the sizes.
+            true => (rank - 1, 0),
+            false => (rank, rank),
+        };
+        is_known.then(|| (first - 1..first + sizes).chain(first + ROOM..first + ROOM + strides).chain(behind..self.keys + 1))
     }
+}
+
+/// Whether the elements lie one behind the other, and no size leaves a stride open.
+fn is_in_order(sizes: &[i64], strides: &[i64]) -> bool {
+    let mut expected = 1;
+    sizes.iter().zip(strides).rev().all(|(size, stride)| {
+        let fits = *size > 1 && *stride == expected;
+        expected *= size;
+        fits
+    })
+}
+
+/// See `Anatomy::tells_order`: what one tensor says there of itself when it is given other sizes and strides, in place.
+fn tells_order(torch: &Bound<'_, PyAny>, keys: usize) -> PyResult<bool> {
+    let tensor = torch.call_method1("empty", (16,))?;
+    let told = |sizes: &[i64], strides: &[i64]| -> PyResult<[usize; 3]> {
+        tensor.call_method1("as_strided_", (sizes.to_vec(), strides.to_vec()))?;
+        let body = body(&tensor)?;
+        // SAFETY: the last words of a live body, behind its strides: number of elements, type, keys.
+        Ok([2, 1, 0].map(|n| unsafe { *body.add(keys - n) }))
+    };
+    let in_order = [told(&[2, 3], &[3, 1])?, told(&[6], &[1])?];
+    let others = [told(&[2, 3], &[1, 2])?, told(&[2, 4], &[4, 1])?, told(&[6], &[2])?, told(&[5], &[1])?];
+    let is_stable = in_order == [told(&[2, 3], &[3, 1])?, told(&[6], &[1])?];
+    Ok(is_stable && in_order.iter().all(|told| !others.contains(told)))
 }
 
 /// The word that has both values.
