@@ -1,6 +1,8 @@
 """Generators that nobody holds any more are closed as CPython closes them, whatever held them: each program is run plain and captured."""
 
+import collections
 import contextlib
+import functools
 import itertools
 import sys
 
@@ -267,6 +269,78 @@ def a_context_around_all(tensor, log):
     ],
 )
 def test_generators_are_closed_whatever_held_them(function):
+    same_in_all_calls(function, (x(), []), (x() - 100, []))
+
+
+HOLDERS = {
+    "a partial": lambda generator: functools.partial(print, generator),
+    "a named argument of a partial": lambda generator: functools.partial(print, end=generator),
+    "an exception": lambda generator: ValueError(generator),
+    "a tuple in an exception": lambda generator: ValueError((1, generator)),
+    "a set": lambda generator: {generator},
+    "a deque": lambda generator: collections.deque([generator]),
+    "a list in a dict": lambda generator: {"a": [generator]},
+    "a method": lambda generator: generator.__next__,
+}
+
+
+@pytest.mark.parametrize("holder", HOLDERS)
+def test_generators_are_closed_with_what_holds_them(holder):
+    hold = HOLDERS[holder]
+
+    def until_it_goes(tensor, log):
+        generator = named(tensor, log)
+        part = next(generator)
+        held = hold(generator)
+        del generator
+        log.append("held")
+        del held
+        log.append("gone")
+        return part
+
+    def until_the_end(tensor, log):
+        generator = named(tensor, log)
+        held = hold(generator)
+        return next(generator)
+
+    def as_long_as_another_does(tensor, log):
+        generator = named(tensor, log)
+        part = next(generator)
+        held, other = hold(generator), hold(generator)
+        del generator, held
+        log.append("held")
+        other = None
+        log.append("gone")
+        return part
+
+    for function in (until_it_goes, until_the_end, as_long_as_another_does):
+        same_in_all_calls(function, (x(), []), (x() - 100, []))
+
+
+def raised_with_it(tensor, log):
+    generator = named(tensor, log)
+    part = next(generator)
+    try:
+        raise ValueError(generator)
+    except ValueError:
+        generator = None
+        log.append("caught")
+    log.append("behind")
+    return part
+
+
+def left_by_an_exception(tensor, log):
+    generator = named(tensor, log)
+    raise ValueError(str(next(generator).shape))
+
+
+def a_loop_left_by_an_exception(tensor, log):
+    for part in named(tensor, log):
+        raise ValueError(str(part.shape))
+
+
+@pytest.mark.parametrize("function", [raised_with_it, left_by_an_exception, a_loop_left_by_an_exception])
+def test_generators_are_closed_with_exceptions(function):
     same_in_all_calls(function, (x(), []), (x() - 100, []))
 
 

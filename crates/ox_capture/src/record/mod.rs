@@ -281,7 +281,8 @@ impl Recording {
 
     /// How many references to it are held here.
     pub fn holding(&self, object: &Obj) -> usize {
-        usize::from(self.holds(object)) + usize::from(self.dicts_of_made.contains_key(&object.id()))
+        let by_calls = self.calls.values().flat_map(|call| call.args.iter().chain([&call.object])).filter(|part| part.is(object));
+        usize::from(self.holds(object)) + usize::from(self.dicts_of_made.contains_key(&object.id())) + by_calls.count()
     }
 
     /// What this segment and those before it made, as far as it is kept alive here.

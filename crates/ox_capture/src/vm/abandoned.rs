@@ -260,21 +260,25 @@ unsafe extern "C" fn visit(object: *mut ffi::PyObject, look: *mut c_void) -> c_i
     0
 }
 
-/// The dict of an instance of a class of Python's, if it is an object by now.
-fn dict_of(object: &Obj) -> Option<Obj> {
-    // SAFETY: a live object, and what it refers to.
+/// Dicts and tuples that an object is made of, and that nobody else has: the arguments of an exception. Of an instance its dict, if it is an
+/// object by now, whoever has that.
+fn parts_of(object: &Obj) -> Vec<Obj> {
+    let mut parts = Vec::new();
+    if is_machine(object) {
+        return parts;
+    }
+    // SAFETY: live objects.
     unsafe {
-        if ffi::PyType_HasFeature(ffi::Py_TYPE(object.ptr()), ffi::Py_TPFLAGS_HEAPTYPE) == 0 || is_machine(object) {
-            return None;
-        }
-        let mut dict = None;
+        let is_instance = ffi::PyType_HasFeature(ffi::Py_TYPE(object.ptr()), ffi::Py_TPFLAGS_HEAPTYPE) != 0;
         each_referent(object, &mut |id| {
-            if ffi::PyDict_CheckExact(id as *mut ffi::PyObject) != 0 {
-                dict = Some(id as *mut ffi::PyObject);
+            let part = id as *mut ffi::PyObject;
+            let is_alone = ffi::Py_REFCNT(part) == 1 && ffi::PyTuple_CheckExact(part) != 0;
+            if is_alone || ffi::PyDict_CheckExact(part) != 0 && (is_instance || ffi::Py_REFCNT(part) == 1) {
+                parts.push(Obj::borrowed(part));
             }
         });
-        dict.map(|dict| Obj::borrowed(dict))
     }
+    parts
 }
 
 impl Vm {
@@ -306,9 +310,10 @@ impl Vm {
         Ok(())
     }
 
-    /// The outermost frame is gone, with what its variables held.
+    /// The outermost frame is gone, with what its variables held. An exception that leaves it keeps them alive in CPython; nobody could close
+    /// them later.
     pub fn close_abandoned_at_the_end(&mut self) {
-        while self.frames.is_empty() && !self.suspended.list.is_empty() {
+        while self.frames.is_empty() && !self.suspended.list.is_empty() && !self.fatal {
             self.find_carriers();
             let generators = self.take_abandoned();
             if generators.is_empty() {
@@ -345,7 +350,7 @@ impl Vm {
     }
 
     fn is_abandoned(&self, generator: &Obj) -> bool {
-        let recorded = usize::from(self.rec.as_ref().is_some_and(|rec| rec.holds(generator)));
+        let recorded = self.rec.as_ref().map_or(0, |rec| rec.holding(generator));
         // One reference is the list's.
         references(generator) <= 1 + recorded + self.suspended.not_the_program_s(generator)
     }
@@ -379,8 +384,8 @@ impl Vm {
     fn find_carriers(&mut self) {
         let Some(rec) = self.rec.as_ref() else { return };
         let mut holders: Vec<Obj> = rec.made_objects();
-        let dicts: Vec<Obj> = holders.iter().filter_map(dict_of).filter(|dict| rec.holding(dict) == 0).collect();
-        holders.extend(dicts);
+        let parts: FxHashMap<usize, Obj> = holders.iter().flat_map(parts_of).map(|part| (part.id(), part)).collect();
+        holders.extend(parts.into_values().filter(|part| rec.holding(part) == 0));
         let mut held: Vec<(usize, usize)> = Vec::new();
         for (n, holder) in holders.iter().enumerate() {
             each_referent(holder, &mut |id| held.push((id, n)));

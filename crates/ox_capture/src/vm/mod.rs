@@ -409,9 +409,9 @@ impl Vm {
                 Ok(Flow::Yield(value)) => self.suspend(base, value),
                 Err(error) => self.unwind(base, error),
             };
-            if let Some(value) = result? {
+            if let Some(ended) = result.transpose() {
                 self.close_abandoned_at_the_end();
-                return Ok(value);
+                return ended;
             }
         }
     }
