@@ -99,6 +99,32 @@ def test_graphs():
     sweep(Sage(), make, [(9, 20), (30, 50)] + [(rng.randint(3, 60), rng.randint(3, 200)) for _ in range(10)])
 
 
+class Planes(nn.Module):
+    """One layer at three resolutions, with other channels at each. The eps is no other test's, so that the kernels are new."""
+
+    def __init__(self):
+        super().__init__()
+        self.layers = nn.ModuleList(nn.Sequential(nn.GroupNorm(3, 3 * n, eps=3.7e-5), nn.SiLU()) for n in (2, 4, 6))
+
+    def forward(self, a, b, c):
+        return [layer(plane) for layer, plane in zip(self.layers, (a, b, c))]
+
+
+@torch.no_grad()
+def test_layers_that_differ_in_numbers_only_share_their_code():
+    model = Planes()
+    for n, layer in enumerate(model.layers):
+        nn.init.normal_(layer[0].weight, std=n + 1.0)
+        nn.init.normal_(layer[0].bias)
+    compiled = oxytorch.compile(model)
+    for batch, side in ((2, 22), (3, 12), (2, 20), (1, 4), (5, 64)):
+        planes = [rand(batch, 3 * n, side // k, side // k + 2 * n + 1) for k, n in ((1, 2), (2, 4), (4, 6))]
+        assert_same(compiled(*planes), model(*planes))
+        if side == 12:
+            report = oxytorch.last_compile()
+            assert report["kernels"] == 3 and report["kernels_compiled"] == 1, report
+
+
 # Training.
 
 

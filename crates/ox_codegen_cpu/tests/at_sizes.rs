@@ -1,15 +1,25 @@
-//! A kernel at some of its sizes takes the place of the general one: the same results, bit for bit.
+//! A kernel at some of its sizes takes the place of the general one, and one that is given what it would compute of sizes does: the same results,
+//! bit for bit.
 
 mod random;
 mod support;
 use ox_codegen_cpu::Backend;
 use ox_ir::Kernel;
 use ox_ir::abi::KernelError;
+use ox_ir::lift::{Lift, Lifted};
 use support::*;
 
 fn at(kernel: &Kernel, sizes: &[i64]) -> Kernel {
     let place = |var: &ox_ir::Var| kernel.sizes.iter().position(|known| known == var);
     kernel.at(&|var| place(var).map(|n| sizes[n])).unwrap()
+}
+
+/// With the sizes that it is given.
+fn lifted(kernel: &Kernel, how: Lift, sizes: &[i64]) -> (Kernel, Vec<i64>) {
+    let Lifted { kernel: lifted, sizes: given } = kernel.lifted(how);
+    lifted.verify().unwrap_or_else(|error| panic!("{error}\n{lifted}"));
+    let value = |var: &ox_ir::Var| kernel.sizes.iter().position(|known| known == var).map(|n| sizes[n]);
+    (lifted, given.iter().map(|sym| sym.eval(&value).unwrap()).collect())
 }
 
 /// The bytes of all buffers after a run of this code.
@@ -72,6 +82,11 @@ fn random_kernels() {
         let want = run(&backend(), &kernel, &bytes, &sizes, points, &cuts);
         let got = run(&backend().for_known_sizes(), &at(&kernel, &sizes), &bytes, &[], points, &cuts);
         assert!(got == want, "{kernel}");
+        for how in [Lift::Sizes, Lift::Numbers] {
+            let (lifted, given) = lifted(&kernel, how, &sizes);
+            let got = run(&backend(), &lifted, &bytes, &given, points, &cuts);
+            assert!(got == want, "{kernel}\n{lifted}");
+        }
     }
     assert!(with_sizes > 100, "{with_sizes} of the kernels have sizes");
 }

@@ -2,7 +2,7 @@
 
 use ox_codegen_cpu::{Backend, LoadedKernel};
 use ox_ir::{CodegenError, Kernel};
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
 /// A kernel without its name, which says nothing of its meaning. What is known of its sizes belongs to it: a Var compares by its
@@ -60,7 +60,9 @@ pub(crate) fn load(backend: &Backend, kernels: &[Kernel], threads: usize) -> Res
         let known = known_kernels();
         keys.iter().map(|key| known.get(key).cloned()).collect()
     };
+    let mut seen = FxHashSet::default();
     let missing: Vec<usize> = (0..kernels.len()).filter(|n| found[*n].is_none()).collect();
+    let compiled = missing.iter().filter(|n| seen.insert(&keys[**n])).count();
     let wanted: Vec<Kernel> = missing.iter().map(|n| kernels[*n].clone()).collect();
     let fresh = if wanted.is_empty() { Vec::new() } else { backend.compile(&wanted, threads)? };
     let mut keys: Vec<Option<Key>> = keys.into_iter().map(Some).collect();
@@ -70,5 +72,5 @@ pub(crate) fn load(backend: &Backend, kernels: &[Kernel], threads: usize) -> Res
         found[*n] = Some(kernel.clone());
         known.insert(keys[*n].take().expect("each is missing once"), kernel);
     }
-    Ok((found.into_iter().map(|kernel| kernel.expect("found or compiled")).collect(), missing.len()))
+    Ok((found.into_iter().map(|kernel| kernel.expect("found or compiled")).collect(), compiled))
 }

@@ -7,12 +7,14 @@
 //! - `program`: what is called.
 //! - `race`: whether eager is faster, by the first calls.
 //! - `variants`: kernels for sizes that recur.
+//! - `forms`: how kernels with variable sizes are compiled, so that few suffice.
 //! - `cache`: compiled kernels, shared by all graphs of the process.
 //! - `gpu`: the same for kernels of GPUs.
 //! - `dump`: every program of every stage as text, for people.
 
 mod cache;
 mod dump;
+mod forms;
 mod gpu;
 mod options;
 mod pipeline;

@@ -2,15 +2,16 @@
 
 use crate::cache;
 use crate::dump::Dump;
+use crate::forms::forms;
 use crate::gpu;
 use crate::options::Options;
 use crate::program::{Prelude, Program};
 use crate::report::Report;
 use crate::variants::AtSizes;
-use ox_codegen_cpu::Backend;
 use ox_codegen_cpu::tidy::forget_code;
+use ox_codegen_cpu::{Backend, LoadedKernel};
 use ox_ir::failure::{Panic, fault, guarded};
-use ox_ir::{CodegenError, Device, Graph, Kernel, Plan};
+use ox_ir::{CodegenError, Device, Graph, Kernel, Plan, Sym};
 use ox_optimise::{FreeBias, OptimiseOptions, Optimised, PackWeights};
 use ox_runtime::{Executable, Foreground, GraphSettings, HostCalls, Kernels, LoadedFn, Packable, RunError, give_back_if_grown};
 use ox_schedule::{ScheduleError, ScheduleOptions, Target};
@@ -217,8 +218,14 @@ fn codegen(kernels: &[Kernel], device: Device, options: &Options) -> Result<(Ker
         let (loaded, compiled) = gpu::load(kernels, gpu::options(n, options.deterministic)?, pace)?;
         return Ok((Kernels::Gpu(loaded), compiled));
     }
-    let (loaded, compiled) = cache::load(backend()?, kernels, threads).map_err(codegen_error)?;
-    let loaded = loaded.into_iter().map(|k| LoadedFn { function: k.function, keep: k.keep }).collect();
+    let (kernels, sizes): (Vec<Kernel>, Vec<Vec<Sym>>) = forms(kernels).into_iter().map(|form| (form.kernel, form.sizes)).unzip();
+    let (loaded, compiled) = cache::load(backend()?, &kernels, threads).map_err(codegen_error)?;
+    let with_sizes = |(kernel, sizes): (LoadedKernel, Vec<Sym>)| LoadedFn {
+        function: kernel.function,
+        sizes: Some(sizes.into()),
+        keep: kernel.keep,
+    };
+    let loaded = loaded.into_iter().zip(sizes).map(with_sizes).collect();
     Ok((Kernels::Cpu(loaded), compiled))
 }
 
@@ -238,12 +245,12 @@ fn load(plan: Plan, kernels: Kernels, host: Arc<dyn HostCalls>) -> Result<Execut
 }
 
 fn dump_kernels(dump: &Dump, device: Device, kernels: &[Kernel], ordered: bool) {
-    for (n, kernel) in kernels.iter().enumerate() {
+    for (n, (kernel, form)) in kernels.iter().zip(forms(kernels)).enumerate() {
         dump.write(&format!("4-kernel-{n:03}-{}.txt", kernel.name), kernel);
         if let Device::Cuda(device) = device {
             let text = gpu::options(device, ordered).ok().and_then(|options| gpu::text(kernel, options)).unwrap_or_default();
             dump.write(&format!("5-kernel-{n:03}-{}.cu", kernel.name), &text);
-        } else if let Ok(Ok(ir)) = backend().map(|b| b.emit_ir(kernel)) {
+        } else if let Ok(Ok(ir)) = backend().map(|b| b.emit_ir(&form.kernel)) {
             dump.write(&format!("5-kernel-{n:03}-{}.ll", kernel.name), &ir);
         }
     }

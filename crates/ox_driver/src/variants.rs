@@ -11,7 +11,7 @@ pub(crate) struct AtSizes;
 impl Specialise for AtSizes {
     fn compile(&self, kernel: &Kernel) -> Option<LoadedFn> {
         let loaded = cache::load_at_sizes(backend().ok()?, kernel).ok()?;
-        Some(LoadedFn { function: loaded.function, keep: loaded.keep })
+        Some(LoadedFn { function: loaded.function, sizes: None, keep: loaded.keep })
     }
 
     fn finish(&self) {

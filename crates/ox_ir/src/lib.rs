@@ -10,6 +10,7 @@ pub mod dtype;
 pub mod failure;
 pub mod graph;
 pub mod kernel;
+pub mod lift;
 mod op_sizes;
 pub mod plan;
 pub mod point;

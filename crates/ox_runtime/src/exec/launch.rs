@@ -1,15 +1,16 @@
 //! Runs one kernel, on torch's thread pool where that pays.
 
+use super::LoadedFn;
 use super::frame::Run;
 use super::prepare::{Home, Preparing};
 use super::range::range_name;
 use crate::error::RunError;
 use crate::variants::Place;
-use ox_ir::PointOp;
 use ox_ir::abi::{KernelError, KernelFn};
 use ox_ir::graph::Combine;
 use ox_ir::kernel::{BufRole, Inst, Kernel, Lanes, TypedInst};
 use ox_ir::plan::BufId;
+use ox_ir::{PointOp, Sym};
 use smallvec::SmallVec;
 use std::ffi::{CString, c_void};
 use std::sync::atomic::Ordering;
@@ -46,13 +47,7 @@ pub struct Launch {
 }
 
 impl Launch {
-    pub fn prepare(
-        p: &mut Preparing<'_>,
-        at: usize,
-        function: KernelFn,
-        bufs: &[BufId],
-        checks: u32,
-    ) -> Result<Launch, RunError> {
+    pub fn prepare(p: &mut Preparing<'_>, at: usize, loaded: &LoadedFn, bufs: &[BufId], checks: u32) -> Result<Launch, RunError> {
         let number = p.next_launch();
         let p = &*p;
         let kernel = &p.plan.kernels[at];
@@ -71,14 +66,14 @@ impl Launch {
         Ok(Launch {
             number,
             range: range_name(kernel),
-            function,
+            function: loaded.function,
             special: p.place(at),
             kernel: at,
             bufs: bufs.iter().map(|b| b.0).collect(),
             writes_input: bufs.iter().zip(&written).any(|(buf, written)| *written && is_input(buf)),
             written,
             cost,
-            sizes: kernel.sizes.iter().map(|v| p.env.eval(&ox_ir::Sym::var(v))).collect::<Result<_, _>>()?,
+            sizes: sizes(p, kernel, loaded)?,
             points,
             grain: kernel.parallel.then(|| blocks(SHARE / cost, block).max(1) * block),
             block,
@@ -129,6 +124,13 @@ impl Launch {
                 error.extent.load(Ordering::Acquire),
             )),
         }
+    }
+}
+
+fn sizes(p: &Preparing<'_>, kernel: &Kernel, loaded: &LoadedFn) -> Result<SmallVec<[i64; 4]>, RunError> {
+    match &loaded.sizes {
+        Some(sizes) => sizes.iter().map(|sym| p.env.eval(sym)).collect(),
+        None => kernel.sizes.iter().map(|var| p.env.eval(&Sym::var(var))).collect(),
     }
 }
 

@@ -34,10 +34,10 @@ pub use heap::give_back_if_grown;
 use job::Job;
 use known::Known;
 use layout::{Env, Layout};
-use ox_ir::Device;
 use ox_ir::abi::KernelFn;
 use ox_ir::failure::fault;
 use ox_ir::plan::{CheckKind, Plan, Step};
+use ox_ir::{Device, Sym};
 use prepare::{Action, Output, Prepared, makes_large, prepare};
 use profile::Profile;
 pub(crate) use range::{Range, range_name};
@@ -50,6 +50,8 @@ use std::time::Instant;
 #[derive(Clone)]
 pub struct LoadedFn {
     pub function: KernelFn,
+    /// What it is given for its sizes, of those of the Plan; None for the sizes that the kernel in the Plan has.
+    pub sizes: Option<Arc<[Sym]>>,
     pub keep: Arc<dyn Any + Send + Sync>,
 }
 

@@ -396,7 +396,7 @@ fn prepare_step(p: &mut Preparing<'_>, step: &Step, kernels: &Kernels) -> Result
             let at = *kernel as usize;
             match (p.plan.kernels.get(at), kernels) {
                 (Some(_), Kernels::Cpu(loaded)) if at < loaded.len() => {
-                    Action::Launch(Launch::prepare(p, at, loaded[at].function, bufs, *checks)?)
+                    Action::Launch(Launch::prepare(p, at, &loaded[at], bufs, *checks)?)
                 }
                 (Some(kernel), Kernels::Gpu(loaded)) if at < loaded.len() => {
                     Action::GpuLaunch(GpuLaunch::prepare(p, kernel, &loaded[at], bufs, *checks)?)

@@ -121,7 +121,7 @@ impl Builder {
             lanes: Lanes::Outer,
             parallel: true,
         });
-        self.functions.push(LoadedFn { function, keep: Arc::new(()) });
+        self.functions.push(LoadedFn { function, sizes: None, keep: Arc::new(()) });
         self.plan.steps.push(Step::Launch { kernel: self.functions.len() as u32 - 1, bufs: bufs.to_vec(), checks: 0 });
     }
 
