@@ -4,6 +4,7 @@ import oxytorch
 import pytest
 import torch
 import torch.nn as nn
+import torch.nn.functional as F
 from compare import assert_same
 from dynamic import check, rand
 
@@ -261,3 +262,24 @@ def test_inputs_are_written():
             assert_same(wrapped(x), f(y))
             assert_same(x, y)
     assert wrapped.stats()["traced"] == 1
+
+
+@pytest.mark.parametrize("affine", [True, False])
+def test_groups_of_channels_that_are_not_known(affine):
+    """What divides a size that varies is checked; it was left to torch, with all sizes of the argument."""
+    norm = nn.GroupNorm(3, 6, affine=affine)
+    captured = oxytorch._oxytorch.capture(lambda x: norm(x), dynamic=True)
+    with torch.no_grad():
+        for batch, height, width in ((2, 5, 7), (3, 8, 9), (5, 12, 4), (2, 1, 6)):
+            x = rand(batch, 6, height, width)
+            assert_same(captured(x), norm(x))
+    assert captured.stats()["traced"] == 1, captured.report()["recompiles"]
+
+
+def test_groups_that_do_not_divide():
+    captured = oxytorch._oxytorch.capture(lambda x: F.group_norm(x, 3), dynamic=True)
+    for channels in (6, 9, 12):
+        x = rand(2, channels, 4)
+        assert_same(captured(x), F.group_norm(x, 3))
+    with pytest.raises(RuntimeError, match="divisible by"):
+        captured(rand(2, 7, 4))

@@ -139,17 +139,18 @@ impl Range {
     }
 }
 
-/// The line outside of this package that is under way, and the function.
+/// The line outside of this package that is under way.
+pub fn line_outside() -> PyResult<String> {
+    let mut frame = py().import("sys")?.call_method0("_getframe")?;
+    while frame.getattr("f_globals")?.get_item("__name__").is_ok_and(|name| name.to_string().starts_with("oxytorch")) {
+        frame = frame.getattr("f_back")?;
+    }
+    Ok(format!("{}:{}", frame.getattr("f_code")?.getattr("co_filename")?, frame.getattr("f_lineno")?))
+}
+
+/// That line, and the function.
 fn made_at(function: &Obj) -> String {
-    let line = || -> PyResult<String> {
-        let frames = py().import("sys")?;
-        let mut frame = frames.call_method0("_getframe")?;
-        while frame.getattr("f_globals")?.get_item("__name__").is_ok_and(|name| name.to_string().starts_with("oxytorch")) {
-            frame = frame.getattr("f_back")?;
-        }
-        Ok(format!("{}:{}", frame.getattr("f_code")?.getattr("co_filename")?, frame.getattr("f_lineno")?))
-    };
-    let declared = line().map(|line| format!("declared at {line}")).unwrap_or_else(|_| "declared".into());
+    let declared = line_outside().map(|line| format!("declared at {line}")).unwrap_or_else(|_| "declared".into());
     format!("{declared} for {}", short(function))
 }
 

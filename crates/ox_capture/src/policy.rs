@@ -1,5 +1,6 @@
 //! What is done with a call that no trace fits: `torch.compiler.set_stance`, and the settings of `oxytorch.config`.
 
+use crate::declared::line_outside;
 use crate::obj::{Obj, dict_get, entries_of, items_of, py};
 use crate::source::key_text;
 use crate::types::types;
@@ -136,7 +137,8 @@ impl Marks {
                 let sizes = || argument.attr("shape").and_then(|shape| shape.bind().extract::<Vec<i64>>()).unwrap_or_default();
                 let is_plain = marks.dynamic.is_empty() && marks.ranges.is_empty();
                 if let Some(why) = (!is_plain).then(|| marks.objection(&sizes())).flatten() {
-                    return Err(PyValueError::new_err(format!("oxytorch: {name}: {why}")));
+                    let called = line_outside().map(|line| format!(" (called at {line})")).unwrap_or_default();
+                    return Err(PyValueError::new_err(format!("oxytorch: {name}: {why}{called}")));
                 }
                 continue;
             }

@@ -146,6 +146,7 @@ pub fn divides(n: i64, size: &Sym) -> OpResult<bool> {
     match size.as_const() {
         Some(known) => Ok(n > 0 && known % n == 0),
         None if n > 0 && size.is_multiple_of(n) => Ok(true),
+        None if n > 0 => same_sizes(&[&size.div(&Sym::from(n)) * n], std::slice::from_ref(size)),
         None => Err(OpError::unsupported(format!("whether {n} divides {size}"))),
     }
 }

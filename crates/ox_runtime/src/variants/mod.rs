@@ -63,6 +63,11 @@ impl Recurring {
     pub fn count(&self) -> bool {
         self.calls.load(Ordering::Relaxed) < RECURS && self.calls.fetch_add(1, Ordering::Relaxed) == RECURS - 1
     }
+
+    /// There was no place for them: they may ask once more when they have come as often again.
+    fn refused(&self) {
+        self.calls.store(0, Ordering::Relaxed);
+    }
 }
 
 impl Variants {
@@ -73,6 +78,7 @@ impl Variants {
     /// Asks for kernels at these sizes. `work` says how much each kernel does in one run.
     pub fn ask(&self, plan: &Arc<Plan>, sizes: &[i64], recurring: &Recurring, work: &[i64]) {
         if Arc::strong_count(&self.places) > MOST_VARIANTS {
+            recurring.refused();
             return;
         }
         let value = |var: &Var| plan.sizes.iter().position(|known| known == var).map(|n| sizes[n]);
@@ -95,6 +101,33 @@ mod tests {
         let recurring = Recurring::default();
         let asked: Vec<u32> = (0..100).filter(|_| recurring.count()).collect();
         assert_eq!(asked, [RECURS - 1]);
+    }
+
+    struct Nobody;
+
+    impl Specialise for Nobody {
+        fn compile(&self, _: &Kernel) -> Option<LoadedFn> {
+            None
+        }
+
+        fn finish(&self) {}
+    }
+
+    #[test]
+    fn sizes_that_found_no_place_ask_again() {
+        let variants = Variants::new(Arc::new(Nobody));
+        let recurring = Recurring::default();
+        let calls = || (0..RECURS).filter(|_| recurring.count()).count();
+        let others: Vec<Arc<()>> = (0..MOST_VARIANTS).map(|_| variants.places.clone()).collect();
+        let ask = || variants.ask(&Arc::default(), &[], &recurring, &[]);
+        for asked in [1, 1, 1] {
+            assert_eq!(calls(), asked);
+            ask();
+        }
+        drop(others);
+        assert_eq!(calls(), 1);
+        ask();
+        assert_eq!(calls(), 0);
     }
 
     #[test]
