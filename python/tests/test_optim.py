@@ -1,6 +1,7 @@
 """Optimizers of torch.optim, captured and compiled: against eager, and in precision against a run in f64."""
 
 import copy
+import warnings
 
 import oxytorch
 import pytest
@@ -267,3 +268,35 @@ def test_a_whole_step():
         [schedule.step() for schedule in schedules]
     for a, b in zip([*ours[0].parameters(), *ours[2].parameters()], [*theirs[0].parameters(), *theirs[2].parameters()]):
         torch.testing.assert_close(a, b, rtol=1e-4, atol=1e-6)
+
+
+@pytest.mark.parametrize("foreach", [False, True], ids=["single", "foreach"])
+@pytest.mark.parametrize("steps", [1, 2])
+@pytest.mark.parametrize("name", CASES)
+def test_what_comes_behind_a_step(name, steps, foreach):
+    """In the same function, with grad again: the loss is detached, or the next loss is computed."""
+    kind, options = CASES[name]
+
+    def trained(compiler):
+        torch.manual_seed(0)
+        model = nn.Sequential(nn.Linear(6, 8), nn.GELU(), nn.Linear(8, 3)).double()
+        optimizer = kind(model.parameters(), foreach=foreach, **options)
+
+        def step(x):
+            losses = []
+            for _ in range(steps):
+                optimizer.zero_grad()
+                loss = model(x).square().mean()
+                loss.backward()
+                optimizer.step()
+                losses.append(loss.detach())
+            return losses
+
+        step = compiler(step)
+        losses = [loss for n in range(4) for loss in step(torch.full((5, 6), 1.0 + n, dtype=torch.float64))]
+        return [*losses, *model.parameters()]
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore" if steps > 1 else "error")
+        got = trained(oxytorch.compile)
+    torch.testing.assert_close(got, trained(lambda step: step))

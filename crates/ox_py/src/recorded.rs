@@ -34,10 +34,38 @@ impl Recorded {
                 Some(root) => root.bind(py).clone(),
                 None => py.import("torch.nn")?.getattr("Module")?.call0()?,
             };
+            numbers_as_one_tensor(self.graph.bind(py))?;
             Ok(py.import("torch.fx")?.getattr("GraphModule")?.call1((root, self.graph.bind(py)))?.unbind())
         })?;
         Ok(module.bind(py))
     }
+}
+
+/// Functions over lists of tensors with a number for each, which may be computed: then eager takes them as one tensor, not as a list of them.
+const WITH_NUMBERS: [&str; 4] = ["_foreach_addcdiv", "_foreach_addcdiv_", "_foreach_addcmul", "_foreach_addcmul_"];
+/// Where the numbers stand.
+const NUMBERS: usize = 3;
+
+fn numbers_as_one_tensor(graph: &Bound<'_, PyAny>) -> PyResult<()> {
+    let py = graph.py();
+    let node_class = py.import("torch.fx")?.getattr("Node")?;
+    for node in graph.getattr("nodes")?.try_iter()?.collect::<PyResult<Vec<_>>>()? {
+        let name = node.getattr("target")?.getattr_opt("__name__")?;
+        let is_one = name.is_some_and(|name| name.extract::<&str>().is_ok_and(|name| WITH_NUMBERS.contains(&name)));
+        let args = node.getattr("args")?.cast_into::<PyTuple>()?;
+        let Some(numbers) = args.get_item(NUMBERS).ok().filter(|_| is_one) else { continue };
+        let Ok(numbers) = numbers.try_iter() else { continue };
+        let numbers = numbers.collect::<PyResult<Vec<_>>>()?;
+        if numbers.is_empty() || !numbers.iter().all(|number| number.is_instance(&node_class).unwrap_or(false)) {
+            continue;
+        }
+        let place = graph.call_method1("inserting_before", (&node,))?;
+        place.call_method0("__enter__")?;
+        let together = graph.call_method1("call_function", (py.import("torch")?.getattr("stack")?, (numbers,)))?;
+        place.call_method1("__exit__", (py.None(), py.None(), py.None()))?;
+        node.call_method1("update_arg", (NUMBERS, together))?;
+    }
+    Ok(())
 }
 
 #[pymethods]

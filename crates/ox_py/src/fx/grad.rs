@@ -228,7 +228,7 @@ impl<'py> Importer<'py> {
         Refusal::Cut { place: self.grad.place, what: what.to_string() }
     }
 
-    /// Whether a call is made with grad on something that requires it.
+    /// Whether a call is made with grad on something that requires it, and gives something that does.
     pub(super) fn is_training(&self, nodes: &[Bound<'py, PyAny>], examples: &Bound<'py, PyAny>) -> Import<bool> {
         let py = self.py;
         let (mut enabled, mut called, mut arguments, mut requires) = (self.grad.enabled, false, 0, false);
@@ -244,11 +244,17 @@ impl<'py> Importer<'py> {
                 "output" => {}
                 _ => match self.grad_mode(node)? {
                     Some(mode) => enabled = mode,
-                    None => called |= enabled,
+                    None => called |= enabled && self.may_require_grad(node)?,
                 },
             }
         }
         Ok(called && requires)
+    }
+
+    /// Whether what a call gives may require grad. One that gives no tensor may write to some.
+    fn may_require_grad(&self, node: &Bound<'py, PyAny>) -> Import<bool> {
+        let gives_tensor = self.meta(node)?.is_some_and(|e| e.hasattr(intern!(self.py, "requires_grad")).unwrap_or(false));
+        Ok(!gives_tensor || self.noted_grad(node)?.unwrap_or(true))
     }
 
     /// The mode that the node sets, if that is what it does.
