@@ -13,6 +13,10 @@ pub struct KernelError {
     pub extent: AtomicI64,
 }
 
+/// Results of at least so many bytes are stored past the caches, by code that knows its sizes. Below that, the next kernel finds part of them in
+/// a cache.
+pub const STREAMED_FROM: i64 = 48 << 20;
+
 /// `(buffers, sizes, begin, end, error)`: runs the outer points `begin..end`, counted over all outer axes in row-major order.
 /// `buffers` are the parameters that are not scratch, in order; `sizes` are `Kernel::sizes`.
 pub type KernelFn = unsafe extern "C" fn(*const *mut u8, *const i64, i64, i64, *mut KernelError);

@@ -8,11 +8,10 @@ use super::{Emitter, convert};
 use crate::CodegenError;
 use crate::ir::{Elem, V};
 use ox_ir::Sym;
+use ox_ir::abi::STREAMED_FROM;
 use ox_ir::graph::Combine;
 use ox_ir::kernel::{Axis, BufRole, Inst, Val};
 
-/// Results of at least so many bytes are streamed. Below that, the next kernel finds part of them in a cache.
-const LARGE_RESULT: i64 = 48 << 20;
 /// The distance at which memory is asked for, in bytes: a page. Measured for a chain with a sigmoid over 64 MB: 77 % of the speed of a
 /// copy without, 93 % with 1024, 106 % with 4096.
 const AHEAD: i64 = 4096;
@@ -34,7 +33,7 @@ impl<'a> Emitter<'a> {
         let points: Sym = self.kernel.axes.iter().chain(inner).map(|a| &a.extent).product();
         let bytes = points.as_const().map_or(0, |n| n.saturating_mul(param.dtype.size() as i64));
         let contiguous = self.lane.as_ref().is_some_and(|lane| index.coeff(&lane.var).is_some_and(|c| c.is_one()));
-        param.role == BufRole::Out && bytes >= LARGE_RESULT && contiguous && self.validity(index).is_none()
+        param.role == BufRole::Out && bytes >= STREAMED_FROM && contiguous && self.validity(index).is_none()
     }
 
     /// Whether these stores are aligned at the lane axis' current value (and so at every whole vector from there).

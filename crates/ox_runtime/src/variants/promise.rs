@@ -7,6 +7,7 @@
 //! zeros around planes of 64 x 64 1.31 and 1.00, a transposition of 512 x 500 1.03 and 0.99. Rows of sums and products alone
 //! are as fast either way.
 
+use ox_ir::abi::STREAMED_FROM;
 use ox_ir::kernel::{Axis, Inst, Kernel, Lanes, Pass};
 use ox_ir::sym::{Atom, Sym, Var};
 
@@ -15,9 +16,6 @@ const LEAST_WORK: i64 = 100_000;
 
 /// Rows of so many elements are short.
 const SHORT: i64 = 128;
-
-/// Results from which on the code generator stores past the caches, in bytes.
-const LARGE_RESULT: i64 = 48 << 20;
 
 pub fn is_worth_it(kernel: &Kernel, work: i64, value: &dyn Fn(&Var) -> Option<i64>) -> bool {
     !kernel.sizes.is_empty()
@@ -81,7 +79,7 @@ fn is_streamed(kernel: &Kernel, value: &dyn Fn(&Var) -> Option<i64>) -> bool {
     };
     let most = kernel.passes.iter().filter_map(|pass| points(&pass.axes)).max().unwrap_or(0);
     let stores = kernel.insts.iter().filter(|inst| matches!(inst.inst, Inst::Store { .. }));
-    stores.map(|store| most.saturating_mul(store.dtype.size() as i64)).any(|bytes| bytes >= LARGE_RESULT)
+    stores.map(|store| most.saturating_mul(store.dtype.size() as i64)).any(|bytes| bytes >= STREAMED_FROM)
 }
 
 #[cfg(test)]
