@@ -13,12 +13,13 @@ use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use std::rc::Rc;
 
+/// A trace has thousands of them: what is large in one lies elsewhere.
 #[derive(Clone, Debug)]
 pub enum Check {
     /// How many positional arguments, and the names of the others in their order.
     Call(usize, Vec<Obj>),
     /// torch's modes: grad, autocast, default dtype, no function or dispatch mode.
-    State(TorchState),
+    State(Box<TorchState>),
     Type(SourceId, Obj),
     Is(SourceId, Obj),
     /// Same type, same value.
@@ -46,17 +47,19 @@ pub enum Check {
     Class(Rc<ClassPortrait>),
     /// A function has this code.
     Code(Obj, Obj),
-    Tensor(SourceId, TensorSpec),
+    Tensor(SourceId, Box<TensorSpec>),
     /// A tensor of which some sizes are variables: bound here.
-    Sized(SourceId, SizedSpec),
+    Sized(SourceId, Box<SizedSpec>),
     /// A whole number that is a variable: bound here.
     Integer(SourceId, Var),
     /// Something that must hold of variables, and the user's line that relies on it.
-    Fact(Fact, String),
+    Fact(Box<Fact>, String),
     RequiresGrad(SourceId, bool),
     /// Whether the action before returned (or raised).
     Returned(bool),
 }
+
+const _: () = assert!(size_of::<Check>() <= 40);
 
 /// What checks look at besides the values.
 pub struct Context<'a> {
@@ -76,7 +79,7 @@ impl Check {
         let sources = context.sources;
         match self {
             Check::Call(positional, names) => values.args.len() == *positional && has_names(values.kwargs, names),
-            Check::State(state) => TorchState::now().is_ok_and(|now| now == *state),
+            Check::State(state) => TorchState::now().is_ok_and(|now| now == **state),
             Check::Type(id, class) => values.get(sources, *id).is_some_and(|v| v.class_is(class.ptr().cast())),
             Check::Is(id, object) => values.get(sources, *id).is_some_and(|v| v.is(object)),
             Check::Equal(id, object) => values.get(sources, *id).is_some_and(|v| same_value(&v, object)),

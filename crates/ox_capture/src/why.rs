@@ -124,7 +124,7 @@ fn tensor_difference(
     let place = context.sources.show(id);
     let (old, sizes) = match check {
         Check::Sized(_, spec) => (&spec.tensor, spec.sizes.clone()),
-        Check::Tensor(_, spec) => (spec, spec.sizes.iter().map(|size| Size::Known(*size)).collect()),
+        Check::Tensor(_, spec) => (&**spec, spec.sizes.iter().map(|size| Size::Known(*size)).collect()),
         _ => return (not(check, context.sources), OBJECT),
     };
     let found = values.get(context.sources, id);

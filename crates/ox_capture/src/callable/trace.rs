@@ -51,7 +51,7 @@ impl Inner {
             rec.adopt_sizes(values.sizes.all());
             rec.checks.push(Check::Returned(outcome.is_ok()));
             let state = rec.state.clone();
-            rec.checks.push(Check::State(state));
+            rec.checks.push(Check::State(state.into()));
             match &outcome {
                 Ok(object) => pushed = Some(rec.meet(object.clone(), action.result)),
                 Err(error) => drop(rec.meet(error.value(py()).clone().into(), action.result)),
@@ -283,7 +283,7 @@ fn named_arguments(args: &[Obj], kwargs: Option<&Obj>) -> Vec<(String, Obj)> {
 fn begin(rec: &mut Recording, args: &[Obj], kwargs: Option<&Obj>) -> Args {
     let named = kwargs.map(entries_of).unwrap_or_default();
     rec.checks.push(Check::Call(args.len(), named.iter().map(|(name, _)| name.clone()).collect()));
-    rec.checks.push(Check::State(rec.state.clone()));
+    rec.checks.push(Check::State(rec.state.clone().into()));
     let mut arguments = Args::default();
     for (n, arg) in args.iter().enumerate() {
         let source = rec.source(Source::Arg(n as u32));

@@ -38,6 +38,7 @@ impl Recording {
     pub(super) fn take_places(&mut self) -> Places {
         let mut places = std::mem::take(&mut self.places);
         places.truncate(self.checks.len());
+        places.shrink_to_fit();
         places
     }
 }

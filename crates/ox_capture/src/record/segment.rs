@@ -201,6 +201,7 @@ impl Recording {
     /// A class that traces write to has another version in every call.
     fn take_checks(&mut self) -> Vec<Check> {
         let mut checks = std::mem::take(&mut self.checks);
+        checks.shrink_to_fit();
         if self.tree.has_class_writes() {
             for check in &mut checks {
                 if let Check::Version(class, _) = check

@@ -86,7 +86,7 @@ impl Recording {
         let place = self.tree.sources.read().show(source);
         let ranges: Vec<Option<(i64, i64)>> = self.variable_dims(tensor, source, &place, &spec);
         if ranges.iter().all(Option::is_none) {
-            return Check::Tensor(source, spec);
+            return Check::Tensor(source, spec.into());
         }
         let strict = Marks::of(tensor).strict;
         let dims: Vec<(usize, Option<(i64, i64)>)> = ranges.into_iter().enumerate().collect();
@@ -100,7 +100,7 @@ impl Recording {
         let sizes = sizes.collect();
         let sized = SizedSpec::new(spec, sizes);
         self.sizing.shapes.insert(tensor.id(), sized.shape());
-        Check::Sized(source, sized)
+        Check::Sized(source, sized.into())
     }
 
     /// For each dimension that is a variable, its range.
@@ -281,7 +281,7 @@ impl Recording {
             return asked.push((fact, line.to_string()));
         }
         if self.sizing.facts.insert(fact.clone()) {
-            self.checks.push(Check::Fact(fact, line.to_string()));
+            self.checks.push(Check::Fact(fact.into(), line.to_string()));
         }
     }
 

@@ -171,7 +171,7 @@ impl Vm {
         rec.checks.push(crate::guard::Check::Returned(outcome.is_ok()));
         rec.state = crate::state::TorchState::now()?;
         let state = rec.state.clone();
-        rec.checks.push(crate::guard::Check::State(state));
+        rec.checks.push(crate::guard::Check::State(state.into()));
         let source = rec.tree.source(before, Source::Result(before));
         match outcome {
             Ok(object) => Ok(rec.meet(object, source)),
