@@ -1,33 +1,55 @@
-//! How the extension is linked: LLVM's functions that a compile of ours calls stand side by side.
+//! How the extension is linked: functions that run together stand side by side.
 //!
-//! They are a tenth of LLVM's code and were spread over all of it, and a page that is touched brings its neighbours along: loading the extension
+//! Of LLVM's these are the functions that a compile of ours calls. They are a tenth of its code and were spread over all of it, and a page that is
+//! touched brings its neighbours along: loading the extension
 //! and compiling a model made 30 MB of code resident. `llvm_order.txt` holds six hexadecimal digits for each name of such a function
 //! (`scripts/link_order.py` writes it), since the names would be a megabyte; what they are the archives of this machine's LLVM say. A name that
 //! is missing, or that another has the digits of, does no harm.
+//!
+//! Of ours they are the functions of a call that finds everything compiled (`warm_order.txt`, which `scripts/warm_order.py` writes): 300 that were
+//! spread over 5 MB, of which each call made 3 resident. Their names end in hashes that differ from one compiler to the next; so they are found by
+//! the linker, by patterns.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 const ORDER: &str = "llvm_order.txt";
+const WARM: &str = "warm_order.txt";
 
 fn main() {
     println!("cargo::rerun-if-changed=build.rs");
     println!("cargo::rerun-if-changed={ORDER}");
+    println!("cargo::rerun-if-changed={WARM}");
     println!("cargo::rerun-if-env-changed=LLVM_SYS_191_PREFIX");
     let out = PathBuf::from(std::env::var_os("OUT_DIR").expect("cargo says where"));
+    for arguments in [order_of_llvm(&out), warm_in_one_place(&out)] {
+        if links(&out, &arguments) {
+            arguments.iter().for_each(|argument| println!("cargo::rustc-cdylib-link-arg={argument}"));
+        }
+    }
+}
+
+fn order_of_llvm(out: &Path) -> Vec<String> {
     let names = ordered_names().unwrap_or_default();
     let file = out.join("order.txt");
     std::fs::write(&file, names.join("\n")).expect("cargo's folder can be written");
-    let arguments = [
+    vec![
         // The static constructors, too, stand in one place.
         "-Wl,-z,keep-text-section-prefix".to_string(),
         "-Wl,--no-warn-symbol-ordering".to_string(),
         format!("-Wl,--symbol-ordering-file={}", file.display()),
-    ];
-    if links(&out, &arguments) {
-        arguments.iter().for_each(|argument| println!("cargo::rustc-cdylib-link-arg={argument}"));
-    }
+    ]
+}
+
+/// An addition to the linker's own script. Each function is a section with its name.
+fn warm_in_one_place(out: &Path) -> Vec<String> {
+    let names = std::fs::read_to_string(WARM).unwrap_or_default();
+    let sections: Vec<String> = names.split_whitespace().map(|name| format!(".text.{name}")).collect();
+    let file = out.join("warm.ld");
+    let script = format!("SECTIONS {{ .text.warm : {{ *({}) }} }} INSERT BEFORE .text;\n", sections.join("\n"));
+    std::fs::write(&file, script).expect("cargo's folder can be written");
+    vec![format!("-Wl,-T,{}", file.display())]
 }
 
 /// The names in LLVM's archives that the list has.
