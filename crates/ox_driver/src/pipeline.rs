@@ -102,6 +102,8 @@ pub(crate) fn load_draft(
         None => None,
     };
     report.notes = dump.into_notes();
+    // The first run comes next, with all that it holds: what has planned and loaded the graph is not needed for it.
+    forget_code();
     Ok(Compiled { program: Program { main, prelude }, report })
 }
 
