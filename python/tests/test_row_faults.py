@@ -313,3 +313,29 @@ def test_the_gradient_of_a_sum_that_is_ignored_is_zero():
         return torch.autograd.grad(function(bias, a), (bias, a), (torch.ones(3, 3), torch.ones(1, 3, 3)))
 
     compare.assert_same(gradients(oxytorch.compile(function)), gradients(function))
+
+
+# Reductions.
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.int32, torch.uint8, torch.bool], ids=str)
+def test_all_and_any_over_no_dimension(dtype):
+    x = torch.tensor([[0.0, 1.0], [2.0, 0.0]]).to(dtype)
+    function = lambda x: (torch.all(x, ()), torch.any(x, dim=(), keepdim=True), x.all(), x.any(0), x.all((0, 1)), x.sum(()))
+    checked(function, oxytorch.compile(function), x)
+    assert not oxytorch.last_compile()["python_calls"]
+
+
+@pytest.mark.parametrize("half", [torch.bfloat16, torch.float16])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16, torch.float16])
+def test_the_mean_in_a_half_type_is_rounded_once(half, dtype):
+    x = (torch.randn(64, 50, generator=torch.Generator().manual_seed(1)) * 3).to(dtype)
+    function = lambda x: (x.mean(1, dtype=half), x.mean(dtype=half), x.mean(0))
+    assert_equal_bits(oxytorch.compile(function)(x)[0], function(x)[0])
+    compare.assert_same(oxytorch.compile(function)(x), function(x))
+
+
+def test_a_pool_that_eager_refuses():
+    function = lambda x: torch.nn.functional.lp_pool3d(x, 2.0, 2)
+    with pytest.raises(NotImplementedError, match="avg_pool3d"):
+        oxytorch.compile(function)(torch.randn(1, 2, 4, 4, 4).bfloat16())

@@ -10,7 +10,7 @@ use crate::formula::Expr;
 use crate::promote::torch_name;
 use crate::value::{Value, ValueOf};
 use ox_ir::graph::{Bounds, NodeId, ReduceOp};
-use ox_ir::{DType, PointOp};
+use ox_ir::{DType, Device, PointOp};
 
 pub const ROWS: &[Surface] = &[
     fresh(&["sum"], "input, dim=None, keepdim=False, *, dtype=None", sum),
@@ -68,8 +68,13 @@ fn prod(b: &mut Builder, args: &mut Bound) -> OpResult<Value> {
 fn mean(b: &mut Builder, args: &mut Bound) -> OpResult<Value> {
     let x = real(b, args, "input")?;
     let dims = reduced_dims(args, "dim", b.rank(x))?;
-    let (x, dtype) = float_addends(b, args, x)?;
-    let mean = mean_over(b, x, &dims)?;
+    let (rounded, dtype) = float_addends(b, args, x)?;
+    // On the CPU the addends of a mean in a half type are not rounded to it.
+    let addends = match dtype.compute() {
+        wide if wide != dtype && b.device == Device::Cpu => b.cast(x, wide),
+        _ => rounded,
+    };
+    let mean = mean_over(b, addends, &dims)?;
     finish(b, args, mean, &dims, dtype)
 }
 
@@ -218,6 +223,10 @@ fn any_or_all(b: &mut Builder, args: &mut Bound, op: ReduceOp) -> OpResult<Value
     let dims = reduced_dims(args, "dim", b.rank(x))?;
     let dtype = if b.dtype(x) == DType::U8 { DType::U8 } else { DType::Bool };
     let truth = truth(b, x)?;
+    // To these two an empty list is no dimension, to others all.
+    if args.has("dim") && args.const_ints("dim")?.is_empty() {
+        return Ok(b.cast(truth, dtype).into());
+    }
     let value = b.reduce(op, truth, &dims)?;
     finish(b, args, value, &dims, dtype)
 }
