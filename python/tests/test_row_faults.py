@@ -339,3 +339,13 @@ def test_a_pool_that_eager_refuses():
     function = lambda x: torch.nn.functional.lp_pool3d(x, 2.0, 2)
     with pytest.raises(NotImplementedError, match="avg_pool3d"):
         oxytorch.compile(function)(torch.randn(1, 2, 4, 4, 4).bfloat16())
+
+
+@pytest.mark.parametrize("half", [torch.bfloat16, torch.float16])
+@pytest.mark.parametrize("place", [0, 1, 2])
+def test_a_tensor_without_dimensions_is_rounded_before_a_product_is_added(half, place):
+    generator = torch.Generator().manual_seed(1)
+    args = [torch.randn(4096, generator=generator).to(half) for _ in range(3)]
+    args[place] = torch.tensor(0.3)
+    for function in (torch.addcmul, torch.addcdiv):
+        assert_equal_bits(oxytorch.compile(function)(*args), function(*args))

@@ -452,7 +452,7 @@ fn add_scaled(b: &mut Builder, a: &mut Bound, op: PointOp) -> OpResult<Value> {
              of tensor1 and tensor2.",
         ));
     }
-    let args = b.together(&tensors, dtype.compute())?;
+    let args: Vec<NodeId> = b.together(&tensors, dtype)?.into_iter().map(|x| b.cast(x, dtype.compute())).collect();
     let first = match value {
         Operand::Scalar(value) if value.as_f64() == 1.0 => args[1],
         Operand::Scalar(value) => {
