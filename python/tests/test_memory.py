@@ -379,3 +379,26 @@ def test_loading_writes_little_of_the_extension():
     """Addresses are corrected when it is loaded. More than half of them were names in LLVM's tables, which nobody reads."""
     out = subprocess.run([sys.executable, "-c", LOADED], capture_output=True, text=True, check=True, timeout=120).stdout
     assert int(out) < 1300
+
+
+@pytest.mark.parametrize("dynamic", [False, True])
+@pytest.mark.parametrize("mask", [(4, 1, 1, 160), (1, 1, 160, 160), (4, 8, 160, 160), (160, 160), (4, 1, 160, 1)], ids=str)
+@pytest.mark.parametrize("heads", [8, 1])
+@torch.no_grad()
+def test_masks_of_attention_are_not_spread_over_what_they_repeat(dynamic, mask, heads):
+    """torch makes numbers of a mask of booleans, as many as the mask says that it has elements."""
+
+    def attend(q, k, v, keep):
+        return nn.functional.scaled_dot_product_attention(q, k, v, attn_mask=keep.expand(q.shape[0], q.shape[1], q.shape[2], k.shape[2]))
+
+    q, k, v = (torch.randn(4, heads, 160, 16) for _ in "qkv")
+    keep = torch.rand([min(size, heads) if size == 8 else size for size in mask]) > 0.3
+    keep[..., 0] = True
+    captured = oxytorch.compile(attend, dynamic=dynamic)
+    for _ in range(2):
+        assert_same(captured(q, k, v, keep), attend(q, k, v, keep))
+    ours, eagers = (measure.allocated_mb(lambda: f(q, k, v, keep)) for f in (captured, attend))
+    assert ours <= eagers * 1.01, (ours, eagers)
+    if mask == (4, 1, 1, 160):
+        # All heads' masks in numbers would be 3.3 MB.
+        assert ours < 1, ours

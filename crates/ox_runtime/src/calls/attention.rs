@@ -46,7 +46,10 @@ impl AttentionStep {
         let mask = mask.map(|v| p.window(v)).transpose()?;
         let planned = &p.buffers[out].layout;
         let (empty, rank) = (planned.numel() == 0, planned.rank());
-        let shaped = four_dims(&windows, &mask);
+        let shaped = four_dims(&windows, &mask).map(|(windows, mask)| match p.device {
+            Device::Cpu => (windows, mask.map(unrepeated)),
+            _ => (windows, mask),
+        });
         let front = (shaped.is_some() && rank != 4).then(|| planned.sizes[..rank - 2].into());
         let flash = p.device == Device::Cpu && shaped.as_ref().is_some_and(|(w, mask)| flash_takes(w, mask));
         // A mask of booleans is made a number of by the operator.
@@ -176,6 +179,15 @@ fn four_dims(windows: &[Window; 3], mask: &Option<Window>) -> Option<([Window; 3
         }
     };
     Some(([fit(&windows[0])?, fit(&windows[1])?, fit(&windows[2])?], mask))
+}
+
+/// A mask as it lies in memory: torch makes numbers of booleans in as many places as the mask says that it has, and broadcasts them itself.
+fn unrepeated(mut mask: Window) -> Window {
+    let Layout { sizes, strides, .. } = &mut mask.layout;
+    let but_keys = sizes.len().saturating_sub(1);
+    let repeated = sizes.iter_mut().zip(strides).take(but_keys).filter(|(_, stride)| **stride == 0);
+    repeated.for_each(|(size, _)| *size = (*size).min(1));
+    mask
 }
 
 fn mask_tail(mask: &Layout) -> [i64; 2] {
