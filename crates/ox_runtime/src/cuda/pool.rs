@@ -134,7 +134,9 @@ mod tests {
     fn numbered(names: &[u32], done: &std::sync::mpsc::Sender<u32>) -> Vec<Job> {
         let job = |name: &u32| {
             let (name, done) = (*name, done.clone());
-            Box::new(move || drop(done.send(name))) as Job
+            Box::new(move || {
+                let _ = done.send(name);
+            }) as Job
         };
         names.iter().map(job).collect()
     }
@@ -149,7 +151,10 @@ mod tests {
         let (done, seen) = channel();
         // Holds the one thread until everything has been submitted.
         let (go, wait) = channel::<()>();
-        submit(vec![Box::new(move || drop(wait.recv()))], false, 1);
+        let held = move || {
+            let _ = wait.recv();
+        };
+        submit(vec![Box::new(held)], false, 1);
         submit(numbered(&[10, 11], &done), true, 1);
         submit(numbered(&[1, 2, 3], &done), false, 1);
         let _ = go.send(());
