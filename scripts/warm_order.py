@@ -92,7 +92,7 @@ def called(pid: int, symbols: dict[int, list[str]]) -> set[str]:
         memory.write(new)
         names: set[str] = set()
         registers = (ctypes.c_ulonglong * REGISTERS)()
-        while next_stop(pid) == signal.SIGTRAP:
+        while (stop := next_stop(pid)) == signal.SIGTRAP:
             ptrace(READ_REGISTERS, pid, None, ctypes.byref(registers))
             at = registers[RIP] - 1
             memory.seek(at)
@@ -100,6 +100,8 @@ def called(pid: int, symbols: dict[int, list[str]]) -> set[str]:
             registers[RIP] = at
             ptrace(WRITE_REGISTERS, pid, None, ctypes.byref(registers))
             names.update(symbols[at - base])
+    if stop is None:
+        sys.exit("the process ended before its calls were done: perhaps a thread of its own, which is not looked after, came to a breakpoint")
     return names
 
 

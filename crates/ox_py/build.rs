@@ -23,11 +23,14 @@ fn main() {
     println!("cargo::rerun-if-changed={WARM}");
     println!("cargo::rerun-if-env-changed=LLVM_SYS_191_PREFIX");
     let out = PathBuf::from(std::env::var_os("OUT_DIR").expect("cargo says where"));
+    let mut taken: Vec<String> = Vec::new();
     for arguments in [order_of_llvm(&out), warm_in_one_place(&out)] {
-        if links(&out, &arguments) {
-            arguments.iter().for_each(|argument| println!("cargo::rustc-cdylib-link-arg={argument}"));
+        let together = [taken.clone(), arguments].concat();
+        if links(&out, &together) {
+            taken = together;
         }
     }
+    taken.iter().for_each(|argument| println!("cargo::rustc-cdylib-link-arg={argument}"));
 }
 
 fn order_of_llvm(out: &Path) -> Vec<String> {

@@ -54,6 +54,7 @@ pub use lazy::is_kept;
 pub use log::{Topic, log};
 pub use obj::{Obj, items_of, py, tuple_of};
 pub use ox_gauge::{Body, Depth, Portrait, ROOM, TensorSpec, Words};
+pub use record::forget_shadows;
 pub use record::grad::GradMode;
 pub use sizes::SizeObject;
 pub use undone::{Offer, instead, take_offer, undone};

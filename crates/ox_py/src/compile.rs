@@ -9,7 +9,7 @@ use crate::report::{LastCompile, remember};
 use crate::rewind::rewinds;
 use crate::training::{Again, Backward, TrainingCallable, Views, fused_attention, has_effects, reach};
 use crate::watched::watched;
-use ox_capture::is_interrupt;
+use ox_capture::{forget_shadows, is_interrupt};
 use ox_driver::{CompileError, OptionValue, Options, Panic, Race, Training, TrainingError, Wanted, guarded};
 use ox_ir::failure::{fault, inject};
 use ox_ir::{Device, Graph};
@@ -108,7 +108,7 @@ impl Job<'_> {
                 true => job.as_it_was(&piece.module, piece.module.getattr(intern!(py, "forward"))?)?,
                 false => job.whole(&piece.module, piece.examples.as_any())?,
             };
-            pieces::forget_examples(&piece.module)?;
+            forget_shadows(&piece.module.getattr(intern!(py, "graph"))?)?;
             steps.push(Step { callable: callable.unbind(), inputs: piece.inputs, outputs: piece.outputs, last: Vec::new() });
         }
         Ok(Bound::new(py, Pieces::new(cut.values, steps, cut.result))?.into_any())

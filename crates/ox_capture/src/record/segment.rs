@@ -30,8 +30,8 @@ pub struct Closing {
 }
 
 /// From here on the graph is for eager, if that must serve a call: it asks for no shadows, each of which is a tensor, without its memory.
-fn forget_shadows(fx: &Obj) -> PyResult<()> {
-    for node in fx.attr("nodes")?.bind().try_iter()? {
+pub fn forget_shadows(fx: &Bound<'_, PyAny>) -> PyResult<()> {
+    for node in fx.getattr("nodes")?.try_iter()? {
         let meta = node?.getattr("meta")?.cast_into::<PyDict>()?;
         if meta.contains("example_value")? {
             meta.del_item("example_value")?;
@@ -95,7 +95,7 @@ impl Recording {
             outputs.push(source);
         }
         make_leaves(&record.new_leaves)?;
-        forget_shadows(&record.fx)?;
+        forget_shadows(record.fx.bind())?;
         let inputs = record.inputs.iter().map(|input| input.source).collect();
         let changes = record.grad.is_some_and(|(first, last)| first != last);
         let grad = (changes || grad != self.state.grad).then_some(grad);

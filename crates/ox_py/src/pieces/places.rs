@@ -1,6 +1,5 @@
 //! Where to cut.
 
-use super::ordered;
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
@@ -17,18 +16,6 @@ pub fn example<'py>(node: &Node<'py>) -> PyResult<Option<Bound<'py, PyAny>>> {
         Some(value) => Ok(Some(value)),
         None => meta.get_item(intern!(py, "val")),
     }
-}
-
-/// A piece that has been compiled needs its nodes for eager alone, which asks for no examples.
-pub fn forget_examples(module: &Bound<'_, PyAny>) -> PyResult<()> {
-    let py = module.py();
-    for node in ordered(module)? {
-        let meta = node.getattr(intern!(py, "meta"))?.cast_into::<PyDict>()?;
-        if meta.contains(intern!(py, "example_value"))? {
-            meta.del_item(intern!(py, "example_value"))?;
-        }
-    }
-    Ok(())
 }
 
 /// Whether an example holds a tensor that requires grad.
