@@ -3,7 +3,7 @@
 use crate::cache::Key;
 use crate::pipeline::{CompileError, codegen_error};
 use ox_codegen_cuda::{Backend, Options, launched};
-use ox_ir::failure::guarded;
+use ox_ir::failure::{Panic, fault, guarded};
 use ox_ir::{CodegenError, Kernel};
 use ox_runtime::{Careful, CompileJob, Gate, GpuFunction, Image, Properties, RunError};
 use rustc_hash::FxHashMap;
@@ -75,7 +75,11 @@ pub(crate) fn load(kernels: &[Kernel], options: Options, pace: Pace) -> Result<(
             found[*n] = Some(function.clone());
             keep(keys[*n].take().expect("each is missing once"), function);
         }
-        jobs.push(Box::new(move || maker.give(backend.image(&unit, options.arch).map_err(|error| error.to_string()))));
+        let make = move || {
+            fault("kernel");
+            backend.image(&unit, options.arch).map_err(|error| error.to_string())
+        };
+        jobs.push(Box::new(move || maker.give(guarded(make).unwrap_or_else(|Panic(text)| Err(text)))));
     }
     ox_runtime::submit(jobs, pace.later, pace.threads);
     Ok((found.into_iter().flatten().collect(), missing.len()))

@@ -74,6 +74,11 @@ impl Program {
         self.main.plan()
     }
 
+    /// Whether a kernel of it could not be compiled or loaded: then it is of no use.
+    pub fn lacks_kernels(&self) -> bool {
+        self.main.lacks_kernels() || self.prelude.as_ref().is_some_and(|prelude| prelude.executable.lacks_kernels())
+    }
+
     /// Runs it. Many threads may do so at once.
     pub fn run(&self, inputs: &[TensorRef<'_>], sizes: &[i64]) -> Result<Vec<Tensor>, RunError> {
         let Some(prelude) = &self.prelude else { return self.main.run(inputs, sizes) };

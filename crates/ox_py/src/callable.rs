@@ -171,6 +171,7 @@ impl NativeCallable {
         args: &Bound<'py, PyTuple>,
         undoable: bool,
     ) -> PyResult<Bound<'py, PyAny>> {
+        self.leave_to_eager_without_kernels(&self.program);
         match judge(py, error) {
             Verdict::Raise(error) => Err(error),
             Verdict::Mistake(error, _) if !self.may_ask_eager() => Err(error),
@@ -195,6 +196,13 @@ impl NativeCallable {
                 self.give_up(py, &message)?;
                 Err(PyRuntimeError::new_err(format!("oxytorch: internal error: {message}")))
             }
+        }
+    }
+
+    /// A run of one of its programs has failed. If that was for want of a kernel, the next would fail, too: eager does it from now on.
+    pub(crate) fn leave_to_eager_without_kernels(&self, program: &Program) {
+        if program.lacks_kernels() {
+            self.broken.store(true, Ordering::Relaxed);
         }
     }
 

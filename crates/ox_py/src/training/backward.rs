@@ -58,7 +58,10 @@ impl Backward {
         let crossing = Crossing::get(py)?;
         let tensors = match py.detach(|| program.run_given(inputs, sizes)) {
             Ok(tensors) => tensors,
-            Err(error) => return Err(self.failed(py, callable, judge(py, error))?),
+            Err(error) => {
+                callable.native.leave_to_eager_without_kernels(program);
+                return Err(self.failed(py, callable, judge(py, error))?);
+            }
         };
         // Behind the last backward program the optimizer needs as much as the gradients take, and eager holds nothing then. Which one is the
         // last is not known here.

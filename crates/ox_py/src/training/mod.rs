@@ -122,7 +122,10 @@ impl TrainingCallable {
         let rewind = Rewind::new(py, self.native.rewinds)?;
         let tensors = match py.detach(|| self.native.program.run(&handles, &sizes)) {
             Ok(tensors) => tensors,
-            Err(error) => return Err(self.failed(py, judge(py, rewind.undo(error)?))?),
+            Err(error) => {
+                self.native.leave_to_eager_without_kernels(&self.native.program);
+                return Err(self.failed(py, judge(py, rewind.undo(error)?))?);
+            }
         };
         let wrapped: Vec<Bound<'py, PyAny>> =
             tensors.iter().map(|tensor| crossing.wrap(py, tensor.as_ref())).collect::<PyResult<_>>()?;

@@ -15,7 +15,16 @@ pub struct Image {
 enum State {
     Awaited,
     Loaded(Library),
-    Failed(String),
+    Failed(Failure),
+}
+
+/// Why there is none.
+#[derive(Clone, Debug)]
+enum Failure {
+    /// The compiler did not make it: a mistake of ours.
+    Uncompiled(String),
+    /// The driver did not take it: there is no memory left, say.
+    Refused(String),
 }
 
 /// Whoever makes an image. Dropped without having done so, it leaves one that nobody waits for.
@@ -36,13 +45,14 @@ impl Image {
         matches!(*self.state(), State::Failed(_))
     }
 
-    /// Waits for it.
-    fn library(&self) -> Result<Library, RunError> {
+    /// Waits for it. `symbol`: what it is wanted for.
+    fn library(&self, symbol: &str) -> Result<Library, RunError> {
         let is_awaited = |state: &mut State| matches!(state, State::Awaited) && !background::is_child();
         match &*self.changed.wait_while(self.state(), is_awaited).unwrap_or_else(PoisonError::into_inner) {
             State::Awaited => Err(RunError::torch("a process that was forked while kernels were compiled does not have them")),
             State::Loaded(library) => Ok(*library),
-            State::Failed(why) => Err(RunError::bug(why.clone())),
+            State::Failed(Failure::Uncompiled(why)) => Err(RunError::bug(format!("the kernel {symbol} was not compiled: {why}"))),
+            State::Failed(Failure::Refused(why)) => Err(RunError::torch(format!("the kernel {symbol} was not loaded: {why}"))),
         }
     }
 
@@ -58,17 +68,16 @@ impl Image {
 impl Maker {
     /// Loads it, on the thread that made it.
     pub fn give(self, made: Result<Vec<u8>, String>) {
-        let loaded = made.and_then(|cubin| {
-            let load = || driver()?.load_image(&cubin, "an image of kernels");
-            load().map_err(|error: RunError| error.to_string())
-        });
+        let load = |cubin: Vec<u8>| driver()?.load_image(&cubin, "an image of kernels");
+        let loaded =
+            made.map_err(Failure::Uncompiled).and_then(|cubin| load(cubin).map_err(|error| Failure::Refused(error.to_string())));
         self.0.settle(loaded.map_or_else(State::Failed, State::Loaded));
     }
 }
 
 impl Drop for Maker {
     fn drop(&mut self) {
-        self.0.settle(State::Failed("kernels were not compiled".into()));
+        self.0.settle(State::Failed(Failure::Uncompiled("whoever compiled it has given up".into())));
     }
 }
 
@@ -99,11 +108,15 @@ impl GpuFunction {
         Arc::new(GpuFunction { kernel, image, found: OnceLock::new(), careful, made: OnceLock::new() })
     }
 
-    fn function(&self, driver: &Driver) -> Result<Function, RunError> {
+    /// Waits for it.
+    pub(crate) fn function(&self) -> Result<Function, RunError> {
         if let Some(known) = self.found.get() {
             return Ok(*known);
         }
-        let found = driver.find(self.image.library()?, &self.kernel.symbol, self.kernel.shared_bytes)?;
+        let GpuKernel { symbol, shared_bytes, .. } = &self.kernel;
+        let library = self.image.library(symbol)?;
+        // Refused as an image is: eager can do without.
+        let found = driver()?.find(library, symbol, *shared_bytes).map_err(|error| RunError::torch(error.to_string()))?;
         Ok(*self.found.get_or_init(|| found))
     }
 
@@ -138,7 +151,7 @@ impl GpuFunction {
         let GpuKernel { threads, shared_bytes, symbol, .. } = &self.kernel;
         let grid = Grid { blocks, threads: *threads, shared_bytes: *shared_bytes };
         // SAFETY: the caller's promise.
-        unsafe { driver.launch(self.function(driver)?, grid, stream, args, symbol) }
+        unsafe { driver.launch(self.function()?, grid, stream, args, symbol) }
     }
 }
 
@@ -152,13 +165,13 @@ mod tests {
         let (image, maker) = Image::awaited();
         let waiting = std::thread::spawn({
             let image = image.clone();
-            move || image.library().map_err(|error| error.to_string())
+            move || image.library("sum").map_err(|error| error.to_string())
         });
         std::thread::sleep(Duration::from_millis(20));
         assert!(!waiting.is_finished() && !image.has_failed());
         maker.give(Err("no such instruction".into()));
         let error = waiting.join().unwrap_or_else(|_| panic!("it waits")).err();
-        assert!(error.is_some_and(|error| error.contains("no such instruction")));
+        assert!(error.is_some_and(|error| error.contains("the kernel sum") && error.contains("no such instruction")));
         assert!(image.has_failed());
     }
 
@@ -166,6 +179,14 @@ mod tests {
     fn an_image_that_nobody_makes_has_failed() {
         let (image, maker) = Image::awaited();
         drop(maker);
-        assert!(image.has_failed() && image.library().is_err());
+        assert!(image.has_failed() && matches!(image.library("sum"), Err(RunError::Bug(_))));
+    }
+
+    /// No cubin, and on most machines no driver either.
+    #[test]
+    fn what_the_driver_refuses_is_no_mistake_of_ours() {
+        let (image, maker) = Image::awaited();
+        maker.give(Ok(vec![0; 64]));
+        assert!(image.has_failed() && matches!(image.library("sum"), Err(RunError::Torch { .. })));
     }
 }

@@ -5,7 +5,7 @@ use super::function::GpuFunction;
 use super::report::Slot;
 use crate::error::RunError;
 use crate::exec::frame::Run;
-use crate::exec::prepare::Preparing;
+use crate::exec::prepare::{Home, Preparing};
 use crate::exec::range_name;
 use ox_ir::kernel::{BufRole, Inst, Kernel};
 use ox_ir::plan::BufId;
@@ -22,6 +22,7 @@ pub struct GpuLaunch {
     pub(crate) number: usize,
     function: Arc<GpuFunction>,
     pub(crate) bufs: SmallVec<[u32; 8]>,
+    pub(crate) writes_input: bool,
     /// The arguments behind the buffers: its sizes, and where it reports.
     rest: SmallVec<[*mut u8; 4]>,
     grid: u32,
@@ -48,9 +49,11 @@ impl GpuLaunch {
         let number = p.next_launch();
         let params = kernel.bufs.iter().filter(|b| !matches!(b.role, BufRole::Scratch(_)));
         let types = bufs.iter().map(|b| p.buffers.get(b.index()).map(|b| b.layout.dtype));
-        if !params.map(|b| Some(b.dtype)).eq(types) {
+        if !params.clone().map(|b| Some(b.dtype)).eq(types) {
             return Err(RunError::bug(format!("kernel {} is launched on the wrong buffers", kernel.name)));
         }
+        let is_input = |b: &BufId| matches!(p.buffers[b.index()].home, Home::Input(_));
+        let writes_input = bufs.iter().zip(params).any(|(buf, param)| param.role != BufRole::In && is_input(buf));
         let points = p.env.eval(&function.kernel.points)?.max(0);
         let blocks = (points + function.kernel.points_per_block - 1) / function.kernel.points_per_block;
         if blocks > MOST_BLOCKS {
@@ -64,12 +67,18 @@ impl GpuLaunch {
             number,
             function: function.clone(),
             bufs: bufs.iter().map(|b| b.0).collect(),
+            writes_input,
             rest: words.map(|word| word as *mut u8).collect(),
             grid: blocks as u32,
             range: range_name(kernel),
             report,
             first_check: checks as i64,
         })
+    }
+
+    /// Waits for the kernel, unless there is nothing to do for it.
+    pub fn await_kernel(&self) -> Result<(), RunError> {
+        if self.grid == 0 { Ok(()) } else { self.function.function().map(drop) }
     }
 
     pub fn run(&self, run: &mut Run<'_>) -> Result<(), RunError> {

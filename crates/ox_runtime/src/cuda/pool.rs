@@ -43,7 +43,7 @@ pub fn submit(jobs: Vec<Job>, later: bool, threads: usize) {
         pool.jobs.insert(number, job);
     }
     while pool.threads < threads.min(pool.running + pool.jobs.len()) {
-        let spawned = std::thread::Builder::new().name("oxytorch nvrtc".into()).spawn(work);
+        let spawned = std::thread::Builder::new().name("oxytorch nvrtc".into()).spawn(|| work(true));
         if spawned.is_err() {
             break;
         }
@@ -53,18 +53,13 @@ pub fn submit(jobs: Vec<Job>, later: bool, threads: usize) {
     drop(pool);
     if nobody {
         // No thread could be started: then here.
-        work_here();
+        work(false);
     }
 }
 
-fn work() {
-    work_here();
-    let mut pool = pool();
-    pool.threads -= 1;
-}
-
-fn work_here() {
-    while let Some(job) = next() {
+/// `counted`: on one of the threads that `Pool` counts.
+fn work(counted: bool) {
+    while let Some(job) = next(counted) {
         // Whoever waits for it is told by what it drops.
         let _ = guarded(job);
         pool().running -= 1;
@@ -72,11 +67,15 @@ fn work_here() {
     }
 }
 
-fn next() -> Option<Job> {
+/// A thread that finds nothing to do is counted no more, under the same lock: whoever submits next must not rely on it.
+fn next(counted: bool) -> Option<Job> {
     let mut pool = CHANGED.wait_while(pool(), |pool| pool.is_held).unwrap_or_else(PoisonError::into_inner);
-    let (_, job) = pool.jobs.pop_first()?;
-    pool.running += 1;
-    Some(job)
+    let found = pool.jobs.pop_first().map(|(_, job)| job);
+    match &found {
+        Some(_) => pool.running += 1,
+        None => pool.threads -= usize::from(counted),
+    }
+    found
 }
 
 /// Until nobody is in the compiler, whose locks a child would find taken, and whose data goes away at the end of the process.
@@ -145,9 +144,30 @@ mod tests {
         from.iter().take(count).collect()
     }
 
-    /// One test for all: there is one pool in a process.
+    /// One test at a time: there is one pool in a process.
+    fn alone() -> MutexGuard<'static, ()> {
+        static ALONE: Mutex<()> = Mutex::new(());
+        ALONE.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whoever submits right behind its last look gets a thread.
+    #[test]
+    fn no_job_is_left_to_a_thread_that_ends() {
+        let _alone = alone();
+        let (done, seen) = channel();
+        while pool().threads > 0 {
+            std::thread::yield_now();
+        }
+        // This one.
+        pool().threads = 1;
+        assert!(next(true).is_none());
+        submit(numbered(&[7], &done), false, 1);
+        assert_eq!(seen.recv_timeout(std::time::Duration::from_secs(20)), Ok(7));
+    }
+
     #[test]
     fn jobs_are_done_in_order_and_later_ones_behind_the_others() {
+        let _alone = alone();
         let (done, seen) = channel();
         // Holds the one thread until everything has been submitted.
         let (go, wait) = channel::<()>();

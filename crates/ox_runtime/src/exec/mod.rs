@@ -140,6 +140,11 @@ impl Executable {
         &self.plan
     }
 
+    /// Whether a kernel of it could not be compiled or loaded.
+    pub fn lacks_kernels(&self) -> bool {
+        matches!(&self.kernels, Kernels::Gpu(kernels) if kernels.iter().any(|kernel| kernel.image.has_failed()))
+    }
+
     /// Runs the Plan. `sizes` are the values of `Plan::sizes`. Many threads may do so at once.
     pub fn run(&self, inputs: &[TensorRef<'_>], sizes: &[i64]) -> Result<Vec<Tensor>, RunError> {
         let prepared = self.prepared(sizes)?;
@@ -296,17 +301,20 @@ pub(crate) fn perform(run: &mut Run<'_>, action: &Action) -> Result<(), RunError
     let _range = if run.profiled { action.range().map(|name| Range::begin(abi, name)) } else { None };
     match action {
         Action::Launch(launch) => {
-            run.spent |= launch.writes_input;
+            run.spend(launch.writes_input)?;
             launch.run(run)
         }
         Action::Batch(batch) => {
-            run.spent |= batch.writes_input;
+            run.spend(batch.writes_input)?;
             batch.run(run)
         }
-        Action::GpuLaunch(launch) => launch.run(run),
+        Action::GpuLaunch(launch) => {
+            run.spend(launch.writes_input)?;
+            launch.run(run)
+        }
         Action::Call { call, location, .. } => {
             // Before: a call that fails may have done something already.
-            run.spent |= call.is_once();
+            run.spend(call.is_once())?;
             call.run(run).map_err(|e| e.at(run.line(*location)))
         }
         Action::Allocate(buf) => run.allocate(*buf),
@@ -327,6 +335,15 @@ pub(crate) fn perform(run: &mut Run<'_>, action: &Action) -> Result<(), RunError
 }
 
 impl Run<'_> {
+    /// Before something that must not be done twice: a kernel that cannot be had is known by then, and eager can still do all of the call.
+    fn spend(&mut self, once: bool) -> Result<(), RunError> {
+        if once && !self.spent {
+            self.prepared.await_kernels()?;
+            self.spent = true;
+        }
+        Ok(())
+    }
+
     fn line(&self, location: u32) -> &str {
         self.plan.locations.get(location as usize).map_or("", String::as_str)
     }

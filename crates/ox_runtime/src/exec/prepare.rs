@@ -16,6 +16,7 @@ use ox_ir::Device;
 use ox_ir::plan::{BufId, Call, Place, Plan, PlanOutput, Step, View};
 use rustc_hash::FxHashMap;
 use std::ffi::CStr;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Where a buffer's memory comes from, in numbers.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -127,9 +128,24 @@ pub struct Prepared {
     pub graphable: Graphable,
     pub frames: Idle,
     pub recurring: Recurring,
+    /// All kernels have been waited for.
+    pub is_complete: AtomicBool,
 }
 
 impl Prepared {
+    /// Waits for the kernels that are still being compiled; an error if one of them cannot be had.
+    pub fn await_kernels(&self) -> Result<(), RunError> {
+        if self.is_complete.load(Ordering::Acquire) {
+            return Ok(());
+        }
+        self.actions.iter().try_for_each(|action| match action {
+            Action::GpuLaunch(launch) => launch.await_kernel(),
+            _ => Ok(()),
+        })?;
+        self.is_complete.store(true, Ordering::Release);
+        Ok(())
+    }
+
     /// What each kernel of the Plan does in one run, in units of work.
     pub fn work(&self, kernels: usize) -> Vec<i64> {
         let mut work = vec![0i64; kernels];
@@ -252,6 +268,7 @@ pub fn prepare(plan: &Plan, kernels: &Kernels, device: Device, env: Env<'_>, hos
         graphable,
         frames: Idle::default(),
         recurring: p.recurring,
+        is_complete: AtomicBool::new(false),
     })
 }
 

@@ -8,6 +8,7 @@ mod build;
 mod conv;
 mod graphs;
 mod launch;
+mod lazy;
 mod library;
 mod matmul;
 mod outputs;
