@@ -202,3 +202,37 @@ def test_an_expansion_that_is_seen_is_no_other_tensor():
         got = captured(x, rand(n))
         assert_same(got, expands_unless_one(x, rand(n)))
         assert (got is x) == (n == 1) == asks(x, rand(n))[0]
+
+
+def _half(y):
+    return y, y[::2].contiguous()
+
+
+def _row(y):
+    return y, y[::2].unsqueeze(0).contiguous()
+
+
+def _reshaped(y):
+    return y, y[::2].reshape(-1, 1), y.unsqueeze(1)[:, ::2].flatten()
+
+
+@pytest.mark.parametrize("parts", [_half, _row, _reshaped])
+@pytest.mark.parametrize("dynamic", [True, None])
+@pytest.mark.parametrize("sizes", [(2, 6, 1, 8), (10, 2, 8, 1, 3)], ids=str)
+def test_what_comes_out_is_a_copy_where_eager_copies(parts, dynamic, sizes):
+    """At 2 there is one element in y[::2], which lies in order: nothing is copied, and two results share their memory."""
+    compiled = oxytorch.compile(lambda x: parts(x * 2), dynamic=dynamic)
+    for n in sizes:
+        x = torch.arange(float(n))
+        ours, eagers = compiled(x), parts(x * 2)
+        assert_same(ours, eagers)
+        for results in (ours, eagers):
+            results[1].add_(5)
+        assert_same(ours, eagers)
+
+
+def test_what_lies_in_order_at_all_sizes_needs_no_code_for_one():
+    compiled = oxytorch.compile(lambda x: (x * 2).contiguous().reshape(-1), dynamic=True)
+    for n in (4, 1, 7):
+        assert_same(compiled(torch.ones(n, 3)), torch.ones(n, 3).mul(2).reshape(-1))
+    assert compiled.stats()["traced"] == 1

@@ -62,6 +62,9 @@ impl Layout {
 
     /// Whether the elements of a tensor of this shape lie side by side in their order. What decides it is relied on.
     pub fn is_dense(&self, shape: &[Sym]) -> bool {
+        if self.is_row_major(shape) {
+            return true;
+        }
         let mut next = Sym::ONE;
         (0..shape.len()).rev().filter(|d| !is_one(&shape[*d])).all(|d| {
             let here = is_same(&self.strides[d], &next);

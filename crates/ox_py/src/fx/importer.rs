@@ -90,7 +90,7 @@ pub struct Importer<'py> {
     /// Strides of what was made first in each memory, by its number.
     pub(super) made: FxHashMap<usize, Vec<i64>>,
     /// What eager copied or not because of how it lay in memory.
-    pub(super) by_layout: Vec<(TensorRef, super::sizes::Wish)>,
+    pub(super) by_layout: Vec<super::sizes::ByLayout>,
     pub(super) names: Names,
     /// Values by the address of their node, which the graph keeps alive.
     pub(super) env: FxHashMap<usize, FrontValue>,

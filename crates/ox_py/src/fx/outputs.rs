@@ -56,7 +56,7 @@ impl<'py> Importer<'py> {
         let returned = node.getattr(intern!(py, "args"))?.cast_into::<PyTuple>()?.get_item(0)?;
         let mut collected = Collected::default();
         let outputs = self.out_tree(&returned, &mut collected)?;
-        self.rely_on_layouts()?;
+        self.rely_on_layouts(&collected.specs)?;
         let mut graph = std::mem::take(&mut self.recorder).finish(&collected.specs).map_err(|error| match error {
             OpError::Bug(text) => Refusal::Bug(text),
             other => Refusal::unsupported(other.to_string()),

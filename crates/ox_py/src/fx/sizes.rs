@@ -13,20 +13,27 @@ use ox_capture::SizeObject;
 use ox_ir::graph::Shape;
 use ox_ir::{Sym, Var};
 use ox_ops::decide::rely_on_shape;
-use ox_ops::{Fact, FrontValue, Hints, Layout, Noted, TensorRef, ValueOf, at_hints};
+use ox_ops::{Fact, FrontValue, Hints, Layout, Noted, OutputSpec, TensorRef, ValueOf, at_hints};
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 use std::collections::BTreeSet;
 
 /// What decides whether a function copies its argument.
-pub enum Wish {
+enum Wish {
     /// The elements side by side in their order.
     Dense,
     Shape(Shape),
     /// Another order of the dimensions in memory.
     Order,
+}
+
+/// A result that is a copy or not because of how the argument lies in memory.
+pub struct ByLayout {
+    from: TensorRef,
+    to: TensorRef,
+    wish: Wish,
 }
 
 /// What is known of the sizes of a graph.
@@ -242,18 +249,21 @@ impl<'py> Importer<'py> {
             "reshape" | "flatten" | "reshape_as" | "unflatten" => Wish::Shape(self.recorder.ty(*to).shape.clone()),
             _ => return,
         };
-        self.by_layout.push((*from, wish));
+        self.by_layout.push(ByLayout { from: *from, to: *to, wish });
     }
 
-    /// Whether something is a copy or a view can be seen if it is written, or if it may be an input. Then the answer is relied on.
-    pub(super) fn rely_on_layouts(&self) -> Import<()> {
+    /// Whether something is a copy or a view can be seen if it is written, if it may be an input, or if it comes out: by its strides, and by
+    /// what it shares memory with. Then the answer is relied on.
+    pub(super) fn rely_on_layouts(&self, outputs: &[OutputSpec]) -> Import<()> {
+        let memory = |tensor: TensorRef| self.recorder.memory(tensor).0;
         let writes = self.recorder.writes() > 0;
-        for (tensor, wish) in &self.by_layout {
-            if !writes && self.recorder.input_strides(*tensor).is_none() {
+        let come_out: FxHashSet<usize> = outputs.iter().map(|output| memory(output.tensor)).collect();
+        for ByLayout { from, to, wish } in &self.by_layout {
+            if !writes && self.recorder.input_strides(*from).is_none() && !come_out.contains(&memory(*to)) {
                 continue;
             }
-            let (sizes, layout) = self.layout_of(*tensor);
-            let own = &self.recorder.ty(*tensor).shape;
+            let (sizes, layout) = self.layout_of(*from);
+            let own = &self.recorder.ty(*from).shape;
             match (layout, wish) {
                 _ if sizes.is_empty() => {}
                 (Some(layout), Wish::Dense) => drop(layout.is_dense(own)),
