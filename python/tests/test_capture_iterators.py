@@ -158,3 +158,136 @@ def test_an_iterator_that_is_at_its_end_stays_there():
         return x + next(holder.items, 5)
 
     same_calls(f)
+
+
+def first_of(items):
+    for n in items:
+        return n
+
+
+def from_inside(items):
+    yield from items
+
+
+# What takes one item or some, and leaves the rest.
+TAKES = {
+    "next": lambda items: next(items),
+    "next with a default": lambda items: next(items, 7),
+    "__next__": lambda items: items.__next__(),
+    "iter": lambda items: next(iter(items)),
+    "for": first_of,
+    "zip": lambda items: sum(a for a, _ in zip(items, [1, 2])),
+    "zip behind": lambda items: next(zip([1, 2], items, strict=True))[1],
+    "enumerate": lambda items: next(enumerate(items))[1],
+    "map": lambda items: next(map(float, items)),
+    "in": lambda items: 4 in items,
+    "any": lambda items: any(n > 2 for n in items),
+    "yield from": lambda items: sum(from_inside(items)),
+    "islice": lambda items: sum(itertools.islice(items, 2)),
+    "list": lambda items: len(list(items)),
+    "sum": lambda items: sum(items),
+    "unpacking": lambda items: len([*items]),
+    "arguments": lambda items: max(0, *items, 1),
+    "set": lambda items: len(set(items)),
+    "sorted": lambda items: len(sorted(items)),
+}
+
+
+@pytest.mark.parametrize("take", TAKES)
+@pytest.mark.parametrize("made", MADE)
+def test_what_one_call_gave_away_goes_on_in_later_calls(made, take):
+    if made in {"generator", "count", "cycle"} and take in {"in", "yield from", "list", "sum", "unpacking", "arguments", "set", "sorted"}:
+        pytest.skip("it has no end")
+
+    def make(x, holder):
+        holder.items = MADE[made]()
+        return x + 1
+
+    def use(x, holder):
+        return x + TAKES[take](holder.items)
+
+    def outcomes(make, use):
+        for _ in range(2):
+            holder = Holder(0)
+            make(torch.zeros(2), holder)
+            for _ in range(4):
+                try:
+                    yield use(torch.zeros(2), holder).tolist()
+                except StopIteration:
+                    yield "the end"
+            yield list(itertools.islice(holder.items, 3))
+
+    make(torch.zeros(2), Holder(0))
+    assert list(outcomes(oxytorch.compile(make), oxytorch.compile(use))) == list(outcomes(make, use))
+
+
+def test_an_iterator_that_the_first_call_leaves_to_the_next_ones():
+    def f(x, holder):
+        if not hasattr(holder, "items"):
+            holder.items = iter([1, 2, 3, 4, 5, 6])
+        return x + next(holder.items)
+
+    compiled, holder = oxytorch.compile(f), Holder(0)
+    assert [compiled(torch.zeros(()), holder).item() for _ in range(5)] == [1, 2, 3, 4, 5]
+
+
+def closing(log):
+    got = 0
+    try:
+        while True:
+            try:
+                got = (yield got) or got + 1
+            except ValueError:
+                got = 100
+    finally:
+        log.append(got)
+
+
+@pytest.mark.parametrize("begun", [False, True])
+def test_a_generator_of_another_call_is_sent_values_and_closed(begun):
+    def make(x, holder, log):
+        holder.items = closing(log)
+        if begun:
+            next(holder.items)
+            print(end="")
+        return x
+
+    def send(x, holder):
+        return x + holder.items.send(5 if x.sum() > 0 else None)
+
+    def throw(x, holder):
+        return x + holder.items.throw(ValueError())
+
+    def close(x, holder):
+        holder.items.close()
+        return x + next(holder.items, 9)
+
+    def outcomes(make, send, throw, close):
+        for _ in range(2):
+            holder, log = Holder(0), []
+            make(torch.zeros(2), holder, log)
+            for number in range(4):
+                yield send(torch.full((2,), float(number)), holder).tolist()
+            for _ in range(3):
+                yield throw(torch.zeros(2), holder).tolist()
+                yield send(torch.zeros(2), holder).tolist()
+            yield close(torch.zeros(2), holder).tolist(), list(log)
+            yield close(torch.zeros(2), holder).tolist(), list(log)
+
+    functions = [make, send, throw, close]
+    assert list(outcomes(*map(oxytorch.compile, functions))) == list(outcomes(*functions))
+
+
+def test_an_iterator_of_another_call_comes_out_as_it_is():
+    def make(x, holder):
+        holder.items = iter([1, 2, 3, 4, 5])
+        return x
+
+    def give(x, holder):
+        return x + 1, holder.items
+
+    holder, give = Holder(0), oxytorch.compile(give)
+    oxytorch.compile(make)(torch.zeros(2), holder)
+    for number in range(1, 4):
+        items = give(torch.zeros(2), holder)[1]
+        assert items is holder.items and next(items) == number

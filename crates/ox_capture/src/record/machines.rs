@@ -1,16 +1,17 @@
 //! The machine's iterators and generators, in the segments behind the one that built them.
 
 use super::inspect::Inspection;
-use super::{Rec, Recording};
+use super::{Origin, Rec, Recording};
 use crate::guard::Check;
 use crate::obj::Obj;
 use crate::source::SourceId;
 use crate::vm::is_moved;
 
 impl Recording {
-    /// This segment moves an iterator or generator on. False if its place is not known.
+    /// This segment moves an iterator or generator on. False if its place is not known: other code has moved it, or another call gave it away
+    /// and it has come back from outside.
     pub fn moves_on(&mut self, object: &Obj) -> bool {
-        let Some(source) = self.machines.get(&object.id()).copied() else { return true };
+        let Some(source) = self.machines.get(&object.id()).copied() else { return self.origin(object) == Origin::Made };
         if !is_moved(object) && self.moving.insert(object.id()) {
             self.checks.push(Check::Unmoved(source));
         }

@@ -1,6 +1,6 @@
 //! Built-in functions, as the machine does them.
 
-use super::{Args, Called, R, Vm, VmIterator};
+use super::{Args, Called, R, Vm};
 use crate::builtins::Known;
 use crate::obj::{Obj, py};
 use crate::record::grad::GradMode;
@@ -55,7 +55,7 @@ impl Vm {
                 Obj::none().into()
             }
             (Known::Next, [iterator]) => return self.next_call(callable, iterator),
-            (Known::Next, [iterator, default]) => match iterator.obj.bind().is_instance_of::<VmIterator>() {
+            (Known::Next, [iterator, default]) => match self.is_own_iterator(&iterator.obj) {
                 true => self.next_of(iterator)?.unwrap_or_else(|| default.clone()),
                 false => return self.call_library("next_or", vec![iterator.clone(), default.clone()]),
             },

@@ -2,7 +2,7 @@
 
 use super::native::keywords;
 use super::operators::is_tensor;
-use super::{After, Args, Called, Frame, R, Vm, VmGenerator, code_info};
+use super::{After, Args, Called, Frame, R, Vm, code_info};
 use crate::attr::type_lookup;
 use crate::builtins::{self, Known};
 use crate::obj::{Obj, entries_of, items_of};
@@ -276,7 +276,7 @@ impl Vm {
             Origin::Unknown => self.member(&this, "__self__")?,
             _ => owner.into(),
         };
-        if owner.obj.bind().is_instance_of::<VmGenerator>() {
+        if self.is_own_generator(&owner.obj) {
             return self.call_generator(&owner, &name, args);
         }
         match type_lookup(&owner.obj.class(), &name) {
@@ -464,7 +464,7 @@ impl Vm {
         if is_tensor(&owner.obj) {
             return self.opaque_call(callable, args, &format!("{text} of a tensor"));
         }
-        if owner.obj.bind().is_instance_of::<VmGenerator>() {
+        if self.is_own_generator(&owner.obj) {
             let mut args = args;
             args.positional.remove(0);
             return self.call_generator(&owner, &name, args);

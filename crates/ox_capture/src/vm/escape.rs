@@ -39,6 +39,9 @@ impl<'a> Escape<'a> {
     }
 
     fn replaced(&mut self, object: &Obj) -> R<Obj> {
+        if !(self.is_made)(object) {
+            return Ok(object.clone());
+        }
         if let Ok(iterator) = object.bind().cast::<VmIterator>() {
             let kind = iterator.borrow().kind.borrow().clone();
             return self.iterator(kind);
@@ -47,9 +50,6 @@ impl<'a> Escape<'a> {
             return self.generator(object, &generator.borrow());
         }
         let t = types();
-        if !(self.is_made)(object) {
-            return Ok(object.clone());
-        }
         if object.class_is(t.tuple) {
             let old = items_of(object);
             let new = old.iter().map(|item| self.outside(item)).collect::<R<Vec<Obj>>>()?;

@@ -166,7 +166,7 @@ impl VmIterator {
 impl Vm {
     /// Whether one of the iterators may run code of the program's when it is asked.
     fn waits_for_code(&self, iterators: &[Val]) -> bool {
-        self.rec.is_some() && iterators.iter().any(|iterator| !iterator.obj.bind().is_instance_of::<VmIterator>())
+        self.rec.is_some() && iterators.iter().any(|iterator| !self.is_own_iterator(&iterator.obj))
     }
 
     pub fn own_iterator(&mut self, kind: Kind) -> R<Val> {
@@ -496,7 +496,9 @@ impl Vm {
 
     pub fn for_iter(&mut self, label: usize) -> R<Flow> {
         let iterator = self.frame().stack.last().cloned().flatten().expect("an iterator");
-        if let Ok(generator) = iterator.obj.bind().cast::<VmGenerator>() {
+        if let Ok(generator) = iterator.obj.bind().cast::<VmGenerator>()
+            && self.made_here(&iterator.obj)
+        {
             let generator = generator.clone();
             return match self.resume(&generator, Obj::none().into(), After::ForIter(label))? {
                 true => Ok(Flow::Next),
@@ -507,7 +509,7 @@ impl Vm {
                 }
             };
         }
-        if self.rec.is_some() && !iterator.obj.bind().is_instance_of::<VmIterator>() {
+        if !self.is_own_iterator(&iterator.obj) && self.rec.is_some() {
             // Asked step by step in a frame of its own. Only this loop has the iterator, so that nobody sees the difference.
             let steps = self.now(|vm| vm.call_library("steps", vec![iterator]))?;
             *self.frame().stack.last_mut().expect("an iterator") = Some(steps);
@@ -525,11 +527,11 @@ impl Vm {
 
     /// `next(iterator)`.
     pub fn next_call(&mut self, callable: &Val, iterator: &Val) -> R<Called> {
-        if iterator.obj.bind().is_instance_of::<VmGenerator>() {
+        if self.is_own_generator(&iterator.obj) {
             // Its StopIteration has what the generator returns.
             return self.call_generator(iterator, &Obj::str("__next__"), Args::default());
         }
-        if self.rec.is_some() && !iterator.obj.bind().is_instance_of::<VmIterator>() {
+        if !self.is_own_iterator(&iterator.obj) && self.rec.is_some() {
             let class = iterator.obj.class();
             if let Some(method) = type_lookup(&class, &Obj::str("__next__")).filter(|m| m.class_is(types().function)) {
                 self.recorded(|rec| Ok(rec.rely_on_class(&class)));

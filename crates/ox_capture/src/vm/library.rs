@@ -79,8 +79,8 @@ impl Vm {
     /// Whether iteration over it runs code of the program's, in which a break may come.
     pub fn runs_code(&self, object: &Obj) -> bool {
         let t = types();
-        if object.bind().is_instance_of::<super::VmGenerator>() {
-            return true;
+        if crate::record::is_machine(object) {
+            return object.bind().is_instance_of::<super::VmGenerator>() || !self.made_here(object);
         }
         if super::operators::is_tensor(object) {
             return false;

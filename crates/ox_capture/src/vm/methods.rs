@@ -3,13 +3,12 @@
 use super::container::is_reader;
 use super::native::keywords;
 use super::operators::is_tensor;
-use super::{Args, Called, R, Vm, VmIterator};
+use super::{Args, Called, R, Vm};
 use crate::attr::type_lookup;
 use crate::obj::Obj;
 use crate::record::{Origin, Val};
 use crate::types::types;
 use pyo3::exceptions::PyStopIteration;
-use pyo3::prelude::*;
 
 impl Vm {
     pub(super) fn format_object(&mut self, callable: &Val, object: &Val, args: &Args) -> R<Called> {
@@ -59,7 +58,7 @@ impl Vm {
         if let Some(called) = self.object_method(class, name, &owner, &rest)? {
             return Ok(called);
         }
-        if owner.obj.bind().is_instance_of::<VmIterator>() && name == "__next__" {
+        if self.is_own_iterator(&owner.obj) && name == "__next__" {
             return match self.next_of(&owner)? {
                 Some(value) => Ok(Called::Value(value)),
                 None => Err(PyStopIteration::new_err(())),

@@ -3,6 +3,7 @@
 
 use super::{R, Vm, VmGenerator, VmIterator};
 use crate::obj::{Obj, py};
+use crate::record::Origin;
 use pyo3::prelude::*;
 use std::cell::Cell;
 
@@ -24,6 +25,20 @@ fn with_mark(object: &Obj, look: impl Fn(&Cell<bool>) -> bool) -> bool {
 }
 
 impl Vm {
+    /// Whether this call made the iterator or generator. One that another call has given away is a stranger here, as those of CPython's are:
+    /// where it stands is not known.
+    pub fn made_here(&self, object: &Obj) -> bool {
+        self.rec.is_none() || self.origin(object) == Origin::Made
+    }
+
+    pub fn is_own_iterator(&self, object: &Obj) -> bool {
+        object.bind().is_instance_of::<VmIterator>() && self.made_here(object)
+    }
+
+    pub fn is_own_generator(&self, object: &Obj) -> bool {
+        object.bind().is_instance_of::<VmGenerator>() && self.made_here(object)
+    }
+
     /// A generator that runs here, and that an earlier segment may have set going, stops or ends.
     pub fn runs(&mut self, generator: &Obj) {
         if let Some(rec) = &mut self.rec {
@@ -38,7 +53,7 @@ impl Vm {
             return Ok(());
         }
         if self.rec.is_some() {
-            self.give_up("an iterator that other code has moved on");
+            self.give_up("an iterator that other code may have moved on");
         }
         with_mark(object, |moved| moved.replace(true));
         PyErr::take(py()).map_or(Ok(()), Err)
