@@ -4,6 +4,7 @@ compiled program is slowed down by far more than eager takes."""
 import os
 import subprocess
 import sys
+import warnings
 
 import compare
 import oxytorch
@@ -45,6 +46,18 @@ def is_compiled(wrapped, *args):
 
 def chain(x):
     return (x.sin() + 1).softmax(-1)
+
+
+def test_a_bug_that_was_found_in_a_timed_call_is_not_forgotten(entry, monkeypatch):
+    monkeypatch.delenv("OXYTORCH_BUG")
+    wrapped, x = entry(chain), torch.randn(3, 5)
+    inject("run")
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        for _ in range(2 * ENOUGH):
+            compare.assert_same(wrapped(x), chain(x))
+    (text,) = [str(warning.message) for warning in caught if "oxytorch" in str(warning.message)]
+    assert "injected into run" in text
 
 
 def test_eager_gets_what_it_does_faster(entry):

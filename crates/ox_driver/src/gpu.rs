@@ -91,7 +91,7 @@ fn known_kernels() -> MutexGuard<'static, Known> {
 
 /// One that could not be compiled (for want of memory, say) is tried again by whoever asks next.
 fn usable(known: &Known, key: &(Key, Options)) -> Option<Arc<GpuFunction>> {
-    known.get(key).filter(|function| !function.image.has_failed()).cloned()
+    known.get(key).filter(|function| !function.has_failed()).cloned()
 }
 
 fn keep(key: (Key, Options), function: Arc<GpuFunction>) {

@@ -53,7 +53,8 @@ impl NativeCallable {
             Outcome::Ours => "compiled",
             Outcome::Eagers => "eager",
         };
-        self.broken.store(outcome == Outcome::Eagers, Ordering::Relaxed);
+        // A bug may have been found meanwhile.
+        self.broken.fetch_or(outcome == Outcome::Eagers, Ordering::Relaxed);
         let place = self.graph.locations.iter().find(|line| !line.is_empty()).map_or("", String::as_str);
         log(Topic::Races, || format!("{place}: {own:.1?} compiled, {eager:.1?} in eager: {winner} it is"));
     }

@@ -54,6 +54,7 @@ driver! {
     wait_for_event "cuEventSynchronize" (Handle);
     stream_wait "cuStreamWaitEvent" (Handle, Handle, c_uint);
     is_capturing "cuStreamIsCapturing" (Handle, *mut c_int);
+    exchange_mode "cuThreadExchangeStreamCaptureMode" (*mut c_int);
 }
 
 const MAJOR: c_int = 75;
@@ -67,6 +68,8 @@ const MAPPED: c_uint = 1 | 2;
 /// Faults of kernels: addresses, instructions, assertions, memory, time.
 const LATE: [Code; 9] = [700, 702, 710, 714, 715, 716, 717, 718, 719];
 const UNTIMED: c_uint = 2;
+/// Of the modes of captures.
+const RELAXED: c_int = 2;
 
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(crate) struct Stream(pub Handle);
@@ -177,12 +180,26 @@ impl Driver {
         let mut library = null_mut();
         let none = (null_mut(), null_mut());
         // SAFETY: a whole cubin; there are no options.
-        let code =
-            unsafe { (self.load_image)(&mut library, cubin.as_ptr().cast(), none.0, none.1, 0, null_mut(), null_mut(), 0) };
+        let load =
+            || unsafe { (self.load_image)(&mut library, cubin.as_ptr().cast(), none.0, none.1, 0, null_mut(), null_mut(), 0) };
+        let code = self.beside_captures(load);
         self.check(code, what).map(|()| Library(library))
     }
 
-    /// SAFETY: nobody may have a kernel of it any more. Launches under way are waited for.
+    /// Does what has nothing to do with any stream: a capture that somebody has begun in the mode "global", torch's default, goes on.
+    fn beside_captures<T>(&self, f: impl FnOnce() -> T) -> T {
+        let mut mode = RELAXED;
+        // SAFETY: one int is exchanged, of this thread alone.
+        unsafe { (self.exchange_mode)(&mut mode) };
+        let done = f();
+        // SAFETY: as above.
+        unsafe { (self.exchange_mode)(&mut mode) };
+        done
+    }
+
+    /// Launches under way on the current device are waited for.
+    ///
+    /// SAFETY: nobody may have a kernel of it any more, and on other devices none of them may be under way.
     pub unsafe fn unload(&self, library: Library) {
         // SAFETY: the caller's promise.
         unsafe {
@@ -198,9 +215,13 @@ impl Driver {
         // SAFETY: a loaded library; the name ends in NUL.
         self.check(unsafe { (self.find_kernel)(&mut handle, library.0, name.as_ptr()) }, symbol)?;
         if shared_bytes > PLAIN_SHARED {
-            let set = |device| unsafe { (self.set_attribute)(DYNAMIC_SHARED, shared_bytes as c_int, handle, device) };
             // SAFETY: a live kernel; devices below the count exist.
-            (0..self.count()).try_for_each(|device| self.check(set(device), symbol))?;
+            let set = |device| unsafe { (self.set_attribute)(DYNAMIC_SHARED, shared_bytes as c_int, handle, device) };
+            let set: Vec<Code> = (0..self.count()).map(set).collect();
+            // A smaller GPU beside the one that it was made for may refuse.
+            if !set.contains(&0) {
+                set.into_iter().try_for_each(|code| self.check(code, symbol))?;
+            }
         }
         Ok(Function(handle))
     }

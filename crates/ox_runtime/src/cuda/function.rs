@@ -97,7 +97,8 @@ pub type Careful = Box<dyn Fn() -> Result<(GpuKernel, Vec<u8>), RunError> + Send
 pub struct GpuFunction {
     pub kernel: GpuKernel,
     pub image: Arc<Image>,
-    found: OnceLock<Function>,
+    /// Or why the driver does not give it.
+    found: OnceLock<Result<Function, String>>,
     careful: Careful,
     /// What `careful` has made, or why it could not: few programs ever need it.
     made: OnceLock<Result<Arc<GpuFunction>, String>>,
@@ -110,14 +111,19 @@ impl GpuFunction {
 
     /// Waits for it.
     pub(crate) fn function(&self) -> Result<Function, RunError> {
-        if let Some(known) = self.found.get() {
+        if let Some(Ok(known)) = self.found.get() {
             return Ok(*known);
         }
         let GpuKernel { symbol, shared_bytes, .. } = &self.kernel;
         let library = self.image.library(symbol)?;
+        let find = || driver()?.find(library, symbol, *shared_bytes);
         // Refused as an image is: eager can do without.
-        let found = driver()?.find(library, symbol, *shared_bytes).map_err(|error| RunError::torch(error.to_string()))?;
-        Ok(*self.found.get_or_init(|| found))
+        self.found.get_or_init(|| find().map_err(|error| error.to_string())).clone().map_err(RunError::torch)
+    }
+
+    /// Whether it can never be launched.
+    pub fn has_failed(&self) -> bool {
+        self.image.has_failed() || matches!(self.found.get(), Some(Err(_)))
     }
 
     /// The kernel for these arguments, if it must be another one.

@@ -142,7 +142,7 @@ impl Executable {
 
     /// Whether a kernel of it could not be compiled or loaded.
     pub fn lacks_kernels(&self) -> bool {
-        matches!(&self.kernels, Kernels::Gpu(kernels) if kernels.iter().any(|kernel| kernel.image.has_failed()))
+        matches!(&self.kernels, Kernels::Gpu(kernels) if kernels.iter().any(|kernel| kernel.has_failed()))
     }
 
     /// Runs the Plan. `sizes` are the values of `Plan::sizes`. Many threads may do so at once.
