@@ -300,3 +300,17 @@ def test_what_comes_behind_a_step(name, steps, foreach):
         warnings.simplefilter("ignore" if steps > 1 else "error")
         got = trained(oxytorch.compile)
     torch.testing.assert_close(got, trained(lambda step: step))
+
+
+@pytest.mark.parametrize("name", ["_foreach_addcmul", "_foreach_addcdiv"])
+def test_numbers_of_sizes_are_no_tensors(name):
+    """A number for each tensor, of its size: what is left to eager takes a list of them, for the first sizes and for others."""
+
+    def f(tensors, others, divisors):
+        return getattr(torch, name)(tensors, others, divisors, [tensor.shape[0] for tensor in tensors])
+
+    compiled = oxytorch.compile(f)
+    for n in (3, 4, 5):
+        tensors = [torch.linspace(1, 2, n).double().requires_grad_(), torch.linspace(2, 3, n).double()]
+        others, divisors = ([tensor.detach() + k for tensor in tensors] for k in (1, 2))
+        torch.testing.assert_close(compiled(tensors, others, divisors), f(tensors, others, divisors))

@@ -1,5 +1,6 @@
 //! An FX graph in the place of a GraphModule, which takes longer to make than the rest of a compile: it is made if it must run.
 
+use crate::pieces::example;
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
@@ -42,13 +43,21 @@ impl Recorded {
 }
 
 /// Functions over lists of tensors with a number for each, which may be computed: then eager takes them as one tensor, not as a list of them.
+/// Numbers of sizes are computed, too, but are no tensors: a list of them is what eager takes.
 const WITH_NUMBERS: [&str; 4] = ["_foreach_addcdiv", "_foreach_addcdiv_", "_foreach_addcmul", "_foreach_addcmul_"];
 /// Where the numbers stand.
 const NUMBERS: usize = 3;
 
 fn numbers_as_one_tensor(graph: &Bound<'_, PyAny>) -> PyResult<()> {
     let py = graph.py();
-    let node_class = py.import("torch.fx")?.getattr("Node")?;
+    let (node_class, torch) = (py.import("torch.fx")?.getattr("Node")?, py.import("torch")?);
+    let tensor_class = torch.getattr("Tensor")?;
+    let is_tensor = |number: &Bound<'_, PyAny>| -> PyResult<bool> {
+        if !number.is_instance(&node_class)? {
+            return Ok(false);
+        }
+        example(number)?.map_or(Ok(false), |example| example.is_instance(&tensor_class))
+    };
     for node in graph.getattr("nodes")?.try_iter()?.collect::<PyResult<Vec<_>>>()? {
         let name = node.getattr("target")?.getattr_opt("__name__")?;
         let is_one = name.is_some_and(|name| name.extract::<&str>().is_ok_and(|name| WITH_NUMBERS.contains(&name)));
@@ -56,14 +65,15 @@ fn numbers_as_one_tensor(graph: &Bound<'_, PyAny>) -> PyResult<()> {
         let Some(numbers) = args.get_item(NUMBERS).ok().filter(|_| is_one) else { continue };
         let Ok(numbers) = numbers.try_iter() else { continue };
         let numbers = numbers.collect::<PyResult<Vec<_>>>()?;
-        if numbers.is_empty() || !numbers.iter().all(|number| number.is_instance(&node_class).unwrap_or(false)) {
+        let are_tensors = numbers.iter().map(is_tensor).collect::<PyResult<Vec<bool>>>()?;
+        if are_tensors.is_empty() || are_tensors.contains(&false) {
             continue;
         }
         let place = graph.call_method1("inserting_before", (&node,))?;
         place.call_method0("__enter__")?;
-        let together = graph.call_method1("call_function", (py.import("torch")?.getattr("stack")?, (numbers,)))?;
+        let together = torch.getattr("stack").and_then(|stack| graph.call_method1("call_function", (stack, (numbers,))));
         place.call_method1("__exit__", (py.None(), py.None(), py.None()))?;
-        node.call_method1("update_arg", (NUMBERS, together))?;
+        node.call_method1("update_arg", (NUMBERS, together?))?;
     }
     Ok(())
 }

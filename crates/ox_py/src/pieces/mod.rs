@@ -12,7 +12,7 @@ mod regions;
 
 pub use cut::{cut, ordered};
 pub use inline::inline_checkpoints;
-pub use places::{computed, is_computed, visible_cuts};
+pub use places::{computed, example, is_computed, visible_cuts};
 pub use regions::{Region, by_eager, checkpointed, has_several_results, may_write, region_cuts, spare_writing};
 
 use ox_capture::{Offer, is_kept};
