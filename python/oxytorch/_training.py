@@ -12,7 +12,9 @@ class CompiledFunction(torch.autograd.Function):
     """One compiled graph: two programs, joined to what is around them by torch."""
 
     @staticmethod
-    def forward(ctx: Any, graph: Any, sizes: tuple[int, ...], *inputs: torch.Tensor) -> tuple[torch.Tensor, ...]:
+    def forward(
+        ctx: Any, graph: Any, sizes: tuple[int, ...], others: tuple[Any, ...], *inputs: torch.Tensor
+    ) -> tuple[torch.Tensor, ...]:
         # For a second derivative, which computes everything again.
         ctx.random = torch.get_rng_state() if graph.draws else None
         ctx.autocast = [(kind, torch.is_autocast_enabled(kind), torch.get_autocast_dtype(kind)) for kind in ("cpu", "cuda")]
@@ -24,19 +26,20 @@ class CompiledFunction(torch.autograd.Function):
         # Likewise. Hooks that save memory would be thwarted by them.
         kept = graph.repeatable and _autograd._top_saved_tensors_default_hooks(True) is None
         ctx.inputs = inputs if kept else None
+        ctx.others = others if kept else None
         ctx.versions = [_version(tensor) for tensor in inputs] if kept else None
         return results
 
     @staticmethod
     def backward(ctx: Any, *grads: torch.Tensor | None) -> tuple[Any, ...]:
         if torch.is_grad_enabled():
-            return None, None, *ctx.graph.again(ctx, grads)
+            return None, None, None, *ctx.graph.again(ctx, grads)
         saved = list(ctx.saved_tensors)
         if not _autograd._get_current_graph_task_keep_graph():
             # From here on the list alone holds what was saved, and the program lets go of it piece by piece.
             ctx.maybe_clear_saved_tensors()
             ctx.inputs = None
-        return None, None, *ctx.graph.backward(ctx.sizes, saved, grads, ctx.next_functions)
+        return None, None, None, *ctx.graph.backward(ctx.sizes, saved, grads, ctx.next_functions)
 
 
 def _version(tensor: torch.Tensor) -> int | None:

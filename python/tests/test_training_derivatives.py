@@ -276,3 +276,27 @@ def test_what_is_read_backwards_with_sizes_that_vary():
     compiled = oxytorch.compile(function, dynamic=True)
     for n in (6, 7):
         compare.assert_same(gradients(compiled, n), gradients(function, n))
+
+
+SIZED = {
+    "one that comes twice": lambda x: x.sin() * torch.ones(x.shape[0]) + torch.logcumsumexp(x, 0),
+    "a computed one": lambda x: x.sin() * torch.ones(x.shape[0] * 2)[: x.shape[1]] + torch.logcumsumexp(x, 0) / (x.shape[0] + 1),
+    "of a piece behind": lambda x: torch.logcumsumexp(x, 0).sin() * torch.full((x.shape[1],), x.shape[0] * 2.0),
+}
+
+
+@pytest.mark.parametrize("name", SIZED)
+@both
+def test_second_derivatives_where_sizes_vary(door, name):
+    """Eager, which computes everything again, gets the numbers of sizes that the program knows without being told."""
+    function = SIZED[name]
+    compiled = DOORS[door](function)
+
+    def derivatives(function, n):
+        x = t_of(1, n, n).double().requires_grad_()
+        (first,) = torch.autograd.grad(function(x).square().sum(), x, create_graph=True)
+        (second,) = torch.autograd.grad(first.square().sum(), x)
+        return [first.detach(), second]
+
+    for n in (3, 4, 5):
+        compare.assert_same(derivatives(compiled, n), derivatives(function, n))

@@ -80,7 +80,8 @@ impl TrainingCallable {
     fn results_again<'py>(&self, ctx: &Bound<'py, PyAny>, inputs: &Bound<'py, PyTuple>) -> PyResult<Bound<'py, PyList>> {
         let py = ctx.py();
         let sizes: Vec<i64> = ctx.getattr(intern!(py, "sizes"))?.extract()?;
-        let args = self.arguments(py, sizes, inputs)?;
+        let others = ctx.getattr(intern!(py, "others"))?;
+        let args = self.arguments(py, sizes, others.cast()?, inputs)?;
         let _numbers = RandomState::set(&ctx.getattr(intern!(py, "random"))?)?;
         let _mode = GradMode::set(self.gradients.ambient)?;
         let autocast = Regions::enter(&ctx.getattr(intern!(py, "autocast"))?)?;

@@ -77,6 +77,7 @@ impl TrainingCallable {
         }
         let mut numbers = numbers.iter();
         let mut inputs: Vec<Bound<'py, PyAny>> = Vec::with_capacity(args.len());
+        let mut others = Vec::new();
         for (slot, arg) in native.slots.iter().zip(args.iter()) {
             match slot {
                 Slot::Tensor => inputs.push(arg),
@@ -84,14 +85,15 @@ impl TrainingCallable {
                     let number = numbers.next().map(|number| crossing.wrap(py, number.as_ref())).transpose()?;
                     inputs.extend(number);
                 }
-                Slot::Size | Slot::Ignored => {}
+                Slot::Ignored => others.push(arg),
+                Slot::Size => {}
             }
         }
         inputs.extend(native.constants.iter().map(|c| c.bind(py).clone()));
         // Where a result requires grad, grad was on when it was computed; what was on before belongs to other results.
         let outcome = {
             let _mode = GradMode::set(true)?;
-            let results = Self::apply(slf, &sizes, &inputs);
+            let results = Self::apply(slf, &sizes, others, &inputs);
             results.and_then(|results| this.pack(py, &native.outputs, args, &inputs, &results, &sizes))
         };
         match outcome {
@@ -180,10 +182,16 @@ impl TrainingCallable {
 }
 
 impl TrainingCallable {
-    /// The results of the autograd function.
-    fn apply<'py>(slf: &Bound<'py, Self>, sizes: &[i64], inputs: &[Bound<'py, PyAny>]) -> PyResult<Bound<'py, PyTuple>> {
+    /// The results of the autograd function. `others` are the arguments that the program does not take, for eager.
+    fn apply<'py>(
+        slf: &Bound<'py, Self>,
+        sizes: &[i64],
+        others: Vec<Bound<'py, PyAny>>,
+        inputs: &[Bound<'py, PyAny>],
+    ) -> PyResult<Bound<'py, PyTuple>> {
         let (py, this) = (slf.py(), slf.get());
-        let mut call: Vec<Bound<'py, PyAny>> = vec![slf.clone().into_any(), PyTuple::new(py, sizes)?.into_any()];
+        let (sizes, others) = (PyTuple::new(py, sizes)?, PyTuple::new(py, others)?);
+        let mut call: Vec<Bound<'py, PyAny>> = vec![slf.clone().into_any(), sizes.into_any(), others.into_any()];
         for (place, input) in inputs.iter().enumerate() {
             call.push(match this.gradients.inputs[place] && !this.backward.is_reached(place) {
                 // autograd would walk on behind it, to a graph that may be gone.
@@ -194,9 +202,15 @@ impl TrainingCallable {
         Ok(autograd_function(py)?.call1(PyTuple::new(py, call)?)?.cast_into()?)
     }
 
-    /// The arguments of the eager computation, with other tensors and these sizes in them.
-    fn arguments<'py>(&self, py: Python<'py>, sizes: Vec<i64>, inputs: &Bound<'py, PyTuple>) -> PyResult<Bound<'py, PyTuple>> {
-        let (mut tensors, mut sizes) = (inputs.iter(), sizes.into_iter());
+    /// The arguments of the eager computation, with other tensors in them; `sizes` and `others` are the call's.
+    fn arguments<'py>(
+        &self,
+        py: Python<'py>,
+        sizes: Vec<i64>,
+        others: &Bound<'py, PyTuple>,
+        inputs: &Bound<'py, PyTuple>,
+    ) -> PyResult<Bound<'py, PyTuple>> {
+        let (mut tensors, mut sizes, mut others) = (inputs.iter(), sizes.into_iter(), others.iter());
         let mut args = Vec::new();
         for slot in &self.native.slots {
             args.push(match slot {
@@ -206,7 +220,7 @@ impl TrainingCallable {
                     number.call_method0("item")?
                 }
                 Slot::Size => sizes.next().unwrap_or_default().into_pyobject(py)?.into_any(),
-                Slot::Ignored => py.None().into_bound(py),
+                Slot::Ignored => others.next().ok_or_else(|| PyRuntimeError::new_err("too few arguments"))?,
             });
         }
         PyTuple::new(py, args)

@@ -61,7 +61,8 @@ impl TrainingCallable {
             });
         }
         let _numbers = RandomState::set(&ctx.getattr(intern!(py, "random"))?)?;
-        let results = TrainingCallable::apply(second.callable.bind(py), &sizes, &inputs).map_err(|error| unserved(py, error))?;
+        let results = TrainingCallable::apply(second.callable.bind(py), &sizes, Vec::new(), &inputs)
+            .map_err(|error| unserved(py, error))?;
         let flows =
             |input: usize| self.backward.reach.iter().zip(grads.iter()).any(|(reach, grad)| !grad.is_none() && reach[input]);
         let gradient = |(input, place): (usize, &Option<u32>)| {
