@@ -1,5 +1,6 @@
 """Iterators that a function makes, gives away and moves on behind a break: they stand where eager's stand, in every call."""
 
+import collections
 import itertools
 
 import compare
@@ -291,3 +292,48 @@ def test_an_iterator_of_another_call_comes_out_as_it_is():
     for number in range(1, 4):
         items = give(torch.zeros(2), holder)[1]
         assert items is holder.items and next(items) == number
+
+
+def grown(made):
+    made.update(b=9) if isinstance(made, dict) else made.add(9) if isinstance(made, set) else made.append(9)
+
+
+# What an iterator goes through, and the iterator.
+ENDED = {
+    "a list's": (lambda: [1], iter),
+    "enumerate": (lambda: [1], enumerate),
+    "zip": (lambda: [1], lambda made: zip(made, [5, 6, 7])),
+    "from the end": (lambda: [1], reversed),
+    "a dict's": (lambda: {"a": 1}, iter),
+    "a dict's items": (lambda: {"a": 1}, lambda made: iter(made.items())),
+    "a dict's values": (lambda: {"a": 1}, lambda made: iter(made.values())),
+    "a set's": (lambda: {1}, iter),
+    "a deque's": (lambda: collections.deque([1]), iter),
+}
+
+
+@pytest.mark.parametrize("breaks", [0, 1, 2])
+@pytest.mark.parametrize("name", ENDED)
+def test_an_iterator_that_has_ended_stays_ended(name, breaks):
+    """Whatever comes to what it went through; a deque's says that the deque has changed."""
+    make, iterator_of = ENDED[name]
+
+    def f(x):
+        made = make()
+        items = iterator_of(made)
+        count = len(list(items))
+        if breaks > 0:
+            print(end="")
+        grown(made)
+        if breaks > 1:
+            print(end="")
+        try:
+            left = next(items, 0) == 0
+        except RuntimeError as error:
+            left = str(error)
+        return x + count, left
+
+    compiled = oxytorch.compile(f)
+    for n in range(3):
+        x = torch.full((2,), float(n))
+        compare.assert_same(compiled(x), f(x))

@@ -114,6 +114,11 @@ impl VmIterator {
         VmIterator::of(Kind::Items { items: Vec::new(), at: 0, of: None })
     }
 
+    /// Ends it for good, whatever becomes of what it went through.
+    fn end(&self) {
+        self.kind.replace(VmIterator::empty().kind.into_inner());
+    }
+
     fn of(kind: Kind) -> VmIterator {
         VmIterator { kind: RefCell::new(kind), moved: Cell::new(false) }
     }
@@ -413,6 +418,10 @@ impl Vm {
                 let (is_range, is_array) = (of.class_is(types().range), crate::numpy::is_array(&of));
                 let len = if is_range || is_array { of.bind().len()? } else { crate::guard::length(&of).unwrap_or(0) };
                 if at >= len {
+                    // A list may grow.
+                    if of.is_instance_of(types().list) {
+                        iterator.borrow().end();
+                    }
                     return Ok(None);
                 }
                 let item = match is_range {
@@ -448,6 +457,8 @@ impl Vm {
         item: Option<Val>,
         of: Option<(Obj, usize)>,
     ) -> R<Option<Val>> {
+        // It looks at the deque even when it has ended.
+        let is_deques = of.as_ref().is_some_and(|(container, _)| container.is_instance_of(types().deque));
         if let Some((container, len)) = of
             && container.bind().len()? != len
         {
@@ -457,7 +468,10 @@ impl Vm {
                 _ => "Set changed size during iteration",
             }));
         }
-        if let (Some(_), Kind::Items { at, .. }) = (&item, &mut *iterator.borrow().kind.borrow_mut()) {
+        let own = iterator.borrow();
+        if item.is_none() && !is_deques {
+            own.end();
+        } else if let (Some(_), Kind::Items { at, .. }) = (&item, &mut *own.kind.borrow_mut()) {
             *at += 1;
         }
         Ok(item)
