@@ -299,7 +299,13 @@ impl Vm {
         if text == "__call__" && callable.obj.attr("__objclass__").is_ok_and(|class| class.ptr() == types().type_.cast()) {
             return self.instantiate(&owner.clone().into(), args);
         }
-        if builtins::is_pure_class_method(owner, &text) {
+        if text == "fromkeys"
+            && let Some(called) = self.call_with_list(callable, &args, 0)?
+        {
+            return Ok(called);
+        }
+        let moves = args.positional.first().is_some_and(|first| self.is_strange_iterator(&first.obj));
+        if builtins::is_pure_class_method(owner, &text) && !moves {
             return self.pure(&callable.obj, &args.positional, &args.keywords).map(Called::Value);
         }
         self.opaque_call(callable, args, &format!("{}.{text}", owner.class_name()))

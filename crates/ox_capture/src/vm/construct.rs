@@ -60,6 +60,9 @@ impl Vm {
             return Ok(Some(called));
         }
         if builtins::is_data_class(&callable.obj) {
+            if positional.iter().any(|arg| self.is_strange_iterator(&arg.obj)) {
+                return self.opaque_call(callable, args.clone(), "an iterator from outside").map(Some);
+            }
             return self.new_native(callable, args).map(Some);
         }
         let value = if ptr == t.list && plain && positional.len() <= 1 {

@@ -4,6 +4,7 @@
 use super::{R, Vm, VmGenerator, VmIterator};
 use crate::obj::{Obj, py};
 use crate::record::Origin;
+use pyo3::ffi;
 use pyo3::prelude::*;
 use std::cell::Cell;
 
@@ -37,6 +38,13 @@ impl Vm {
 
     pub fn is_own_generator(&self, object: &Obj) -> bool {
         object.bind().is_instance_of::<VmGenerator>() && self.made_here(object)
+    }
+
+    /// Whether it is an iterator that this call did not make: C code that empties it does so in every call.
+    pub fn is_strange_iterator(&self, object: &Obj) -> bool {
+        // SAFETY: a live object.
+        let is_iterator = unsafe { ffi::PyIter_Check(object.ptr()) != 0 };
+        is_iterator && !self.made_here(object)
     }
 
     /// A generator that runs here, and that an earlier segment may have set going, stops or ends.
