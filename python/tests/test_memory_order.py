@@ -23,6 +23,8 @@ FUNCTIONS = {
     "group_norm": lambda x: F.group_norm(x, 2),
     "roll": lambda x: x.roll(1, 0),
     "roll_of_two": lambda x: x.roll((1, -1), (0, 1)),
+    "roll_by_nothing": lambda x: x.roll(0, 1),
+    "roll_by_a_turn": lambda x: torch.roll(x, shifts=(1, -x.shape[-1]), dims=(0, -1)),
     "roll_of_all": lambda x: torch.roll(x, 1),
     "channel_shuffle": lambda x: F.channel_shuffle(x, 2) if x.dim() > 2 else x + 1,
     "select_scatter": lambda x: torch.select_scatter(x, x[0], 0, 1),

@@ -210,6 +210,13 @@ def test_the_type_in_which_ldexp_raises_two_to_a_power(dtype, exponent):
         checked(torch.ldexp, oxytorch.compile(torch.ldexp), *args)
 
 
+def test_ldexp_by_booleans_is_refused_where_eager_refuses_it():
+    yes = torch.tensor([True, False])
+    with pytest.raises(NotImplementedError):
+        oxytorch.compile(torch.ldexp)(torch.ones(2), yes)
+    checked(torch.ldexp, oxytorch.compile(torch.ldexp), torch.ones(2, dtype=torch.int64), yes)
+
+
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16, torch.float32])
 @pytest.mark.parametrize("function", [
     lambda x: F.hardtanh(x, -0.7, 0.9),

@@ -31,6 +31,7 @@ impl Recording {
         }
         match name {
             "pow" | "float_power" if first.is_some_and(|base| !types().is_tensor(base)) => row_by_row(result),
+            "roll" if stays_somewhere(&result, args, kwargs)? => row_by_row(result),
             "roll" if !is_flattened(args, kwargs)? => in_format_of(first, result),
             _ if PLAIN.contains(&name) => row_by_row(result),
             _ if OF_TWO_FORMATS.contains(&name) => in_format_of(first, result),
@@ -60,6 +61,22 @@ fn padding_order(args: &[Obj], kwargs: &Bound<'_, PyDict>, result: Obj) -> PyRes
 fn is_flattened(args: &[Obj], kwargs: &Bound<'_, PyDict>) -> PyResult<bool> {
     let dims = args.get(2).cloned().or(kwargs.get_item("dims")?.map(Obj::from));
     Ok(dims.is_none_or(|dims| dims.bind().len().is_ok_and(|count| count == 0)))
+}
+
+/// Whether a named dimension is rolled by nothing or by whole turns: eager then joins all of it with a piece of no length, row by row.
+fn stays_somewhere(result: &Obj, args: &[Obj], kwargs: &Bound<'_, PyDict>) -> PyResult<bool> {
+    let several = |place: usize, name: &str| -> PyResult<Vec<i64>> {
+        let Some(given) = args.get(place).cloned().or(kwargs.get_item(name)?.map(Obj::from)) else { return Ok(Vec::new()) };
+        given.bind().extract().or_else(|_| given.bind().extract().map(|one| vec![one]))
+    };
+    let (sizes, _) = dims_of(result)?;
+    if sizes.contains(&0) {
+        return Ok(false);
+    }
+    let rank = sizes.len() as i64;
+    let (shifts, dims) = (several(1, "shifts")?, several(2, "dims")?);
+    let size = |dim: &i64| sizes.get((if *dim < 0 { dim + rank } else { *dim }) as usize);
+    Ok(shifts.iter().zip(&dims).any(|(shift, dim)| size(dim).is_some_and(|size| shift % size == 0)))
 }
 
 /// In the format that the strides of a tensor suggest. torch's own function for that imports sympy.

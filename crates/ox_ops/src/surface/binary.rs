@@ -320,12 +320,17 @@ fn power_of_tensor(b: &mut Builder, x: NodeId, exponent: Scalar, dtype: DType) -
 /// Of f64 and of the half types the two is a tensor without dimensions, which counts when types meet; otherwise a number.
 fn ldexp(b: &mut Builder, a: &mut Bound) -> OpResult<Value> {
     let x = a.tensor("input")?;
+    let other = a.tensor("other")?;
+    if b.dtype(other) == DType::Bool {
+        // Refused by eager for some types of the first operand.
+        return Err(OpError::unsupported("ldexp by booleans"));
+    }
     let two = match b.dtype(x) {
         dtype if dtype.is_complex() => return Err(OpError::unsupported("ldexp of complex numbers")),
         DType::F64 | DType::F16 | DType::BF16 => b.full(Scalar::Float(2.0), b.dtype(x), &[]).into(),
         _ => 2.0.into(),
     };
-    let power = power(b, two, a.tensor("other")?.into())?;
+    let power = power(b, two, other.into())?;
     Ok(b.multiply(&x.into(), &power.into())?.into())
 }
 
