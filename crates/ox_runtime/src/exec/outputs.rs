@@ -2,7 +2,6 @@
 
 use super::frame::Run;
 use super::layout::Layout;
-use super::pages::advise_tensor;
 use super::prepare::{Home, Output, Window};
 use crate::abi::Handle;
 use crate::calls::dispatch;
@@ -14,9 +13,6 @@ impl Run<'_> {
     pub fn allocate(&mut self, buf: usize) -> Result<(), RunError> {
         let layout = &self.prepared.buffers[buf].layout;
         let tensor = self.empty_like(layout)?;
-        if self.device == Device::Cpu {
-            advise_tensor(tensor.as_ref().data_ptr()?, layout.span() as usize * layout.dtype.size());
-        }
         self.adopt(buf, tensor)
     }
 
