@@ -1,6 +1,6 @@
 //! A Kernel for one list of sizes: the same loops and instructions, with numbers in the place of size variables.
 
-use crate::kernel::{Axis, Inst, Kernel};
+use crate::kernel::{Axis, Kernel};
 use crate::sym::{Sym, Var, VarKind};
 
 impl Kernel {
@@ -13,7 +13,7 @@ impl Kernel {
         let mut kernel = Kernel { sizes: Vec::new(), ..self.clone() };
         kernel.axes.iter_mut().for_each(|axis| bind_axis(axis, value));
         kernel.passes.iter_mut().flat_map(|pass| &mut pass.axes).for_each(|axis| bind_axis(axis, value));
-        kernel.insts.iter_mut().for_each(|inst| bind_inst(&mut inst.inst, value));
+        kernel.insts.iter_mut().for_each(|inst| inst.inst.map_syms(|sym, _| bound(sym, value)));
         Some(kernel)
     }
 }
@@ -21,23 +21,6 @@ impl Kernel {
 fn bind_axis(axis: &mut Axis, value: &dyn Fn(&Var) -> Option<i64>) {
     axis.extent = bound(&axis.extent, value);
     axis.var = Var::axis(axis.var.id(), axis.extent.clone());
-}
-
-fn bind_inst(inst: &mut Inst, value: &dyn Fn(&Var) -> Option<i64>) {
-    match inst {
-        Inst::Load { index, .. } | Inst::Store { index, .. } | Inst::Index(index) => *index = bound(index, value),
-        Inst::ReduceArg { position, .. } => *position = bound(position, value),
-        Inst::CheckIndex { var, extent, .. } => {
-            *extent = bound(extent, value);
-            *var = Var::loaded(var.id(), extent.clone());
-        }
-        Inst::Const(_)
-        | Inst::Point(..)
-        | Inst::Cast(_)
-        | Inst::Reduce { .. }
-        | Inst::Scan { .. }
-        | Inst::CheckNonZero { .. } => {}
-    }
 }
 
 /// What is known of an index lies in the variable itself: its extent is a number, too, then.

@@ -115,6 +115,34 @@ pub enum Inst {
     },
 }
 
+/// What an expression is to an instruction.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Role {
+    Index,
+    /// Of what an index is checked against.
+    Extent,
+}
+
+impl Inst {
+    /// Puts other expressions in the place of all that it has.
+    pub fn map_syms(&mut self, mut map: impl FnMut(&Sym, Role) -> Sym) {
+        match self {
+            Inst::Load { index, .. } | Inst::Store { index, .. } | Inst::Index(index) => *index = map(index, Role::Index),
+            Inst::ReduceArg { position, .. } => *position = map(position, Role::Index),
+            Inst::CheckIndex { var, extent, .. } => {
+                *extent = map(extent, Role::Extent);
+                *var = Var::loaded(var.id(), extent.clone());
+            }
+            Inst::Const(_)
+            | Inst::Point(..)
+            | Inst::Cast(_)
+            | Inst::Reduce { .. }
+            | Inst::Scan { .. }
+            | Inst::CheckNonZero { .. } => {}
+        }
+    }
+}
+
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct TypedInst {
     pub inst: Inst,

@@ -1,7 +1,7 @@
 //! A Kernel that is given what it would compute of sizes. Kernels that differ only in how sizes make up strides and extents (the same layer at
 //! several resolutions) are then one, and code that runs for every point has no arithmetic of sizes in it.
 
-use crate::kernel::{Axis, Inst, Kernel, Lanes};
+use crate::kernel::{Axis, Inst, Kernel, Lanes, Role};
 use crate::sym::{Atom, Monomial, Sym, Var, VarKind};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -73,20 +73,10 @@ impl Lifter {
     }
 
     fn inst(&mut self, inst: &mut Inst) {
-        match inst {
-            Inst::Load { index, .. } | Inst::Store { index, .. } | Inst::Index(index) => *index = self.index(index, false),
-            Inst::ReduceArg { position, .. } => *position = self.index(position, false),
-            Inst::CheckIndex { var, extent, .. } => {
-                *extent = self.size(extent, true);
-                *var = Var::loaded(var.id(), extent.clone());
-            }
-            Inst::Const(_)
-            | Inst::Point(..)
-            | Inst::Cast(_)
-            | Inst::Reduce { .. }
-            | Inst::Scan { .. }
-            | Inst::CheckNonZero { .. } => {}
-        }
+        inst.map_syms(|sym, role| match role {
+            Role::Index => self.index(sym, false),
+            Role::Extent => self.size(sym, true),
+        });
     }
 
     /// An expression of sizes and indices: what indices are multiplied with, and what is added to them, become arguments.
@@ -107,26 +97,14 @@ impl Lifter {
     }
 
     fn atom(&mut self, atom: &Atom) -> Sym {
-        let mut both = |pair: &(Sym, Sym)| (self.index(&pair.0, true), self.index(&pair.1, true));
-        match atom {
-            Atom::Var(var) => Sym::var(&self.var(var)),
-            Atom::Div(pair) => {
-                let (a, b) = both(pair);
-                a.div(&b)
-            }
-            Atom::Mod(pair) => {
-                let (a, b) = both(pair);
-                a.rem(&b)
-            }
-            Atom::Min(pair) => {
-                let (a, b) = both(pair);
-                a.lesser(&b)
-            }
-            Atom::Max(pair) => {
-                let (a, b) = both(pair);
-                a.greater(&b)
-            }
-        }
+        let (pair, combine): (_, fn(&Sym, &Sym) -> Sym) = match atom {
+            Atom::Var(var) => return Sym::var(&self.var(var)),
+            Atom::Div(pair) => (pair, Sym::div),
+            Atom::Mod(pair) => (pair, Sym::rem),
+            Atom::Min(pair) => (pair, Sym::lesser),
+            Atom::Max(pair) => (pair, Sym::greater),
+        };
+        combine(&self.index(&pair.0, true), &self.index(&pair.1, true))
     }
 
     fn var(&mut self, var: &Var) -> Var {
