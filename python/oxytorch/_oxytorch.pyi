@@ -43,6 +43,9 @@ def background_variants() -> tuple[int, int]:
 def idle_arena_bytes() -> int:
     """The bytes that this process keeps for intermediates between calls of compiled functions."""
 
+def kept_result_bytes() -> int:
+    """The bytes of large results that torch has freed and this process keeps for the next ones."""
+
 
 class NativeCallable:
     def __call__(self, *args: Any) -> Any: ...

@@ -3,7 +3,7 @@
 
 use crate::tensor::Crossing;
 use ox_capture::{Depth, Portrait, Words};
-use ox_runtime::TensorRef;
+use ox_runtime::{StoragePlaces, TensorRef, learn_storages};
 use pyo3::exceptions::PyImportError;
 use pyo3::intern;
 use pyo3::prelude::*;
@@ -54,12 +54,14 @@ impl Anatomy {
         // SAFETY: live bodies, which are longer than that.
         unsafe {
             let keys = place(bodies, [raw_keys(probes[0])?, raw_keys(probes[1])?], 1..TENSOR_WORDS, "dispatch keys")?;
-            Ok(Anatomy {
+            let found = Anatomy {
                 keys,
                 tells_order: tells_order(&torch, keys).unwrap_or(false),
                 storage: place(bodies, [boxes[0] as usize, boxes[1] as usize], FIRST..TENSOR_WORDS, "storages")?,
                 data: place(boxes, [address(&storages[0])?, address(&storages[1])?], FIRST..STORAGE_WORDS, "memory")?,
-            })
+            };
+            learn_storages(StoragePlaces { storage: found.storage, memory: found.data });
+            Ok(found)
         }
     }
 

@@ -1,5 +1,6 @@
 //! `compile_fx`: a graph module in, a callable out. Whatever cannot be compiled comes back as it was.
 
+use crate::anatomy::Anatomy;
 use crate::callable::NativeCallable;
 use crate::error::{options_error, report_bug, warn_once};
 use crate::fx::{How, Imported, Refusal, fixed_sizes, hints_of, import};
@@ -46,6 +47,8 @@ pub fn compile_graph<'py>(
     options: &Options,
     device: Option<Device>,
 ) -> PyResult<(Bound<'py, PyAny>, Vec<Noted>)> {
+    // The runtime keeps large results, if it knows torch's storages.
+    Anatomy::get(gm.py()).ok();
     let facts = RefCell::default();
     let options = &Options { deterministic: is_deterministic(gm.py())?, ..options.clone() };
     let job = Job { options, device, fixed: None, recomputed: None, covered: false, written: false, facts: &facts };

@@ -90,3 +90,9 @@ pub fn background_variants(py: Python<'_>) -> (usize, usize) {
 pub fn idle_arena_bytes() -> usize {
     ox_runtime::idle_arena_bytes()
 }
+
+/// The bytes of large results that torch has freed and this process keeps for the next ones.
+#[pyfunction]
+pub fn kept_result_bytes() -> usize {
+    ox_runtime::kept_bytes()
+}

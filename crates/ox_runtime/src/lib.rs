@@ -26,7 +26,10 @@ pub use calls::schema::{Schema, supports};
 pub use cuda::{Careful, CompileJob, GpuFunction, Image, Maker, Properties, properties, submit};
 pub use error::{Exception, RunError};
 pub use exec::known::Known;
-pub use exec::{Executable, Input, Kernels, LoadedFn, free_idle_arenas, give_back_if_grown, idle_arena_bytes};
+pub use exec::{
+    Executable, Input, Kernels, LoadedFn, StoragePlaces, free_idle_arenas, give_back_if_grown, idle_arena_bytes, kept_bytes,
+    learn_storages,
+};
 pub use graphs::{Capture, Captured, GraphSettings, GraphStatus};
 pub use tensor::{Tensor, TensorRef};
 pub use variants::{Foreground, Specialise, VariantCounts, counts as variant_counts, on_variant, wait as wait_for_variants};

@@ -4,6 +4,7 @@
 //! and what the process holds is the largest need, not the sum. What is idle is freed when an Executable is dropped, and after every backward
 //! program.
 
+use super::kept::give_back_kept;
 use super::pages::{HUGE_PAGE, advise};
 use crate::error::RunError;
 use crate::tensor::Tensor;
@@ -117,9 +118,10 @@ impl Pool {
         }
     }
 
-    /// Frees what is idle: called when an Executable goes, because it may have been the one that needed it.
+    /// Frees what is idle, results that are kept as well: called when an Executable goes, because it may have been the one that needed it.
     pub fn trim(&self) {
         let idle = std::mem::take(&mut *self.idle());
         drop(idle);
+        give_back_kept();
     }
 }

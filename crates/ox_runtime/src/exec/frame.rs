@@ -1,6 +1,7 @@
 //! The state of one run.
 
 use super::arena::Arena;
+use super::kept::Keeper;
 use super::known::Known;
 use super::layout::Env;
 use super::prepare::{Home, Operand, Prepared, Window};
@@ -107,6 +108,7 @@ pub struct Run<'a> {
     pub threads: usize,
     pub frame: Frame,
     pub arena: Option<Arena>,
+    pub keeper: Option<&'a Keeper>,
     /// Something was done that must not be done twice.
     pub spent: bool,
     /// A profiler is at work, and wants to know what is launched.

@@ -44,6 +44,7 @@ impl Job<'_> {
             threads: executable.abi.num_threads(),
             frame,
             arena: None,
+            keeper: executable.keeper.as_ref(),
             spent: false,
             large: false,
             profiled: executable.abi.is_profiled(),

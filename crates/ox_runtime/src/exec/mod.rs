@@ -7,6 +7,7 @@ mod given;
 mod guards;
 mod heap;
 pub(crate) mod job;
+mod kept;
 pub mod known;
 mod launch;
 pub(crate) mod layout;
@@ -32,6 +33,8 @@ pub use given::Input;
 pub(crate) use guards::Guards;
 pub use heap::give_back_if_grown;
 use job::Job;
+use kept::Keeper;
+pub use kept::{StoragePlaces, kept_bytes, learn_storages};
 use known::Known;
 use layout::{Env, Layout};
 use ox_ir::abi::KernelFn;
@@ -81,6 +84,8 @@ pub struct Executable {
     pub(crate) host: Arc<dyn HostCalls>,
     prepared: Mutex<Vec<ForSizes>>,
     pool: Arc<Pool>,
+    /// If large results are kept for the next ones.
+    keeper: Option<Keeper>,
     /// How many have begun, on a CPU.
     runs: AtomicU32,
     profile: Option<Profile>,
@@ -105,6 +110,7 @@ impl Executable {
             host,
             prepared: Mutex::new(Vec::new()),
             pool: Pool::shared(),
+            keeper: None,
             runs: AtomicU32::new(0),
             profile: Profile::wanted(),
             graphs: None,
@@ -121,6 +127,12 @@ impl Executable {
         let is_possible = matches!(self.device, Device::Cuda(_)) || settings.emulated && self.device == Device::Cpu;
         let never = self.known(&[]).and_then(|prepared| prepared.graphable.never.clone());
         self.graphs = (is_possible && self.profile.is_none()).then(|| Graphs::new(settings, never.as_deref()));
+        self
+    }
+
+    /// The memory of large results is kept for the next ones, on a CPU.
+    pub fn keeping_results(mut self) -> Executable {
+        self.keeper = (self.device == Device::Cpu).then(Keeper::new);
         self
     }
 

@@ -23,7 +23,11 @@ impl Run<'_> {
     }
 
     fn empty_like(&self, layout: &Layout) -> Result<Tensor, RunError> {
-        Tensor::empty_strided(&layout.sizes, &layout.strides, layout.dtype, self.device)
+        let Layout { dtype, sizes, strides } = layout;
+        match self.keeper {
+            Some(keeper) => keeper.empty_strided(sizes, strides, *dtype, layout.span() as usize * dtype.size()),
+            None => Tensor::empty_strided(sizes, strides, *dtype, self.device),
+        }
     }
 
     fn adopt(&mut self, buf: usize, tensor: Tensor) -> Result<(), RunError> {

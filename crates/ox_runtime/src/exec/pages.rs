@@ -1,4 +1,4 @@
-//! Large pages for arenas, which are kept from call to call. Results are left to the C library, as eager's are: memory that is mapped anew in each call was
+//! Large pages for arenas, which are kept from call to call. Not for results: memory that is mapped anew in each call was
 //! faster in large pages as a rule (GPT-2: 66 ms, 75 without, eager 98), but on a virtual machine that has to get them from its host each time it was twice as
 //! slow (132 ms).
 
