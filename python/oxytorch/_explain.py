@@ -8,7 +8,7 @@ from typing import Any, Callable
 import torch.nn as nn
 
 from oxytorch._module import original_module
-from oxytorch._oxytorch import last_compile
+from oxytorch._oxytorch import Captured, last_compile
 
 
 @dataclasses.dataclass(frozen=True)
@@ -78,8 +78,7 @@ def explain(function: Callable[..., Any], **arguments: Any) -> Callable[..., Exp
     """
     from oxytorch import compile
 
-    plain = original_module(function) if isinstance(function, nn.Module) else getattr(function, "__wrapped__", function)
-    compiled = compile(plain, **arguments)
+    compiled = compile(_original(function), **arguments)
 
     def call(*args: Any, **kwargs: Any) -> Explanation:
         result = compiled(*args, **kwargs)
@@ -87,6 +86,13 @@ def explain(function: Callable[..., Any], **arguments: Any) -> Callable[..., Exp
         return _explanation(captured.report(), result)
 
     return call
+
+
+def _original(function: Callable[..., Any]) -> Callable[..., Any]:
+    """What a compiled function or module was made of. Decorators of others leave `__wrapped__`, too, and are part of the function."""
+    if isinstance(function, nn.Module):
+        return original_module(function)
+    return function.__wrapped__ if isinstance(function, Captured) else function
 
 
 def _explanation(report: dict[str, Any], result: Any) -> Explanation:

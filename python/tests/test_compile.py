@@ -1,6 +1,7 @@
 """`oxytorch.compile` as people use it: decorators, methods, modules and their copies, settings, stances, explanations."""
 
 import copy
+import functools
 import gc
 import os
 import pickle
@@ -262,6 +263,35 @@ def test_eager_then_compile(stance, name):
 
 
 # Explanations.
+
+
+@pytest.mark.parametrize("compiled", [False, True], ids=["plain", "compiled"])
+def test_explain_of_what_is_decorated(compiled):
+    class Adder:
+        def __init__(self):
+            self.calls = 0
+
+        def counted(function):
+            @functools.wraps(function)
+            def call(self, *args):
+                self.calls += 1
+                return function(self, *args) * 2
+
+            return call
+
+        @counted
+        def add(self, x):
+            return x + 1
+
+        @torch.no_grad()
+        def add_without_grad(self, x):
+            return x + 1
+
+    adder, x = Adder(), torch.ones(2, requires_grad=True)
+    prepared = oxytorch.compile if compiled else lambda function: function
+    found = oxytorch.explain(prepared(adder.add))(x)
+    assert found.result.tolist() == [4, 4] and adder.calls == 1 and len(found.graphs) == 1
+    assert not oxytorch.explain(prepared(adder.add_without_grad))(x).result.requires_grad
 
 
 def test_explain():
