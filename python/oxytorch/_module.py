@@ -7,6 +7,7 @@ attribute are one and the same for both, ``state_dict`` keeps its keys, and ``is
 from __future__ import annotations
 
 import copy
+import functools
 from typing import Any, Callable
 
 import torch.nn as nn
@@ -51,7 +52,7 @@ def _class_of(cls: type) -> type:
         __qualname__=cls.__qualname__,
         __doc__=cls.__doc__,
         __call__=_call,
-        forward=_forward,
+        forward=_forward_of(cls),
         __reduce_ex__=_reduce,
         __deepcopy__=_deepcopy,
         __copy__=_copy,
@@ -63,8 +64,14 @@ def _call(self, *args: Any, **kwargs: Any) -> Any:
     return self._oxytorch.call(*args, **kwargs)
 
 
-def _forward(self, *args: Any, **kwargs: Any) -> Any:
-    return self._oxytorch.forward(*args, **kwargs)
+def _forward_of(cls: type) -> Callable[..., Any]:
+    """With the signature of the class's own: trainers ask it for the names of arguments."""
+
+    @functools.wraps(cls.forward)
+    def forward(self, *args: Any, **kwargs: Any) -> Any:
+        return self._oxytorch.forward(*args, **kwargs)
+
+    return forward
 
 
 def _reduce(self, protocol: Any) -> tuple:

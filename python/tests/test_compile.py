@@ -3,6 +3,7 @@
 import copy
 import functools
 import gc
+import inspect
 import os
 import pickle
 import subprocess
@@ -112,6 +113,7 @@ def test_a_module_stays_what_it_is():
     assert list(compiled.state_dict()) == list(net.state_dict())
     assert [name for name, _ in compiled.named_parameters()] == [name for name, _ in net.named_parameters()]
     assert compiled.first is net.first
+    assert inspect.signature(compiled.forward) == inspect.signature(net.forward)
 
 
 def test_the_original_stays_plain():
