@@ -41,8 +41,9 @@ pub trait Backend: Send + Sync {
     /// Follows a graph that begins on this device.
     fn sizes(&self, graph: &Obj, device: &Obj) -> Option<Box<dyn Sizes>>;
 
-    /// Adds the words that must stay the same for a tensor to keep its description and its memory; false if they cannot be given.
-    fn portray(&self, tensor: &Obj, words: &mut Words) -> bool;
+    /// Adds the words that must stay the same for a tensor to keep its description and its memory; false if they cannot be given. `is_told`: but those
+    /// that say its class and its body.
+    fn portray(&self, tensor: &Obj, is_told: bool, words: &mut Words) -> bool;
 
     /// A compiled graph for calls in which these of its inputs are as they are now. `sizes`: those of the present
     /// call, by input.

@@ -3,14 +3,9 @@
 //! Most parameters of a model are like one another in all but their memory: what is common is kept once, so that a tensor costs a few
 //! words here, and its own memory is what a comparison reads.
 
-use crate::body::CLASS;
-
-/// What says what a tensor is and where its memory lies. Places are in words.
+/// What the body of a tensor says of it, and where its memory lies. Places are in words.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Portrait {
-    pub class: usize,
-    /// In the Python object: the pointer to the body.
-    pub body: usize,
     /// In the body: the pointer to the storage.
     pub storage: usize,
     /// In the storage: the address of the memory.
@@ -31,7 +26,6 @@ struct Group {
 /// tensors at once, and takes the comparison of addresses for granted meanwhile.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 struct Member {
-    object: *const usize,
     body: *const usize,
     storage: *const usize,
     memory: usize,
@@ -56,38 +50,37 @@ pub struct Gallery {
 
 impl Gallery {
     /// # Safety
-    /// The object must be a tensor with a storage that lives as long as this, and the places be those at which torch keeps things in all tensors. A body has
-    /// at least `LANES` words.
-    pub unsafe fn add(&mut self, object: *const usize, portrait: Portrait) {
+    /// It must be the body of a tensor with a storage, and live whenever this is asked; the places must be those at which torch keeps things in all tensors. A body
+    /// has at least `LANES` words.
+    pub unsafe fn add(&mut self, body: *const usize, portrait: Portrait) {
         // SAFETY: the caller's word.
-        let member = unsafe { portrait.member(object) };
+        let member = unsafe { portrait.member(body) };
         match self.groups.iter_mut().find(|group| group.portrait == portrait) {
             Some(group) => group.members.push(member),
             None => self.groups.push(Group { rows: rows(&portrait.words), portrait, members: vec![member] }),
         }
     }
 
-    /// In the order in which the objects lie.
+    /// In the order in which the bodies lie.
     pub fn settle(&mut self) {
         self.groups.iter_mut().for_each(|group| group.members.sort_unstable());
     }
 
-    /// Whether all are what they were. Whatever was done to a tensor, its object holds a body, and that a storage or none.
+    /// Whether all are what they were. Whatever was done to a tensor, its body has a storage or none.
     pub fn holds(&self) -> bool {
-        // SAFETY: `add` asks for live tensors.
+        // SAFETY: `add` asks for live bodies.
         self.groups.iter().all(|group| unsafe { group.holds() })
     }
 }
 
 impl Portrait {
     /// # Safety
-    /// A live tensor with memory.
-    unsafe fn member(&self, object: *const usize) -> Member {
-        // SAFETY: the caller's word: it has a body, which has a storage.
+    /// The body of a live tensor with memory.
+    unsafe fn member(&self, body: *const usize) -> Member {
+        // SAFETY: the caller's word: it has a storage.
         unsafe {
-            let body = *object.add(self.body) as *const usize;
             let storage = *body.add(self.storage) as *const usize;
-            Member { object, body, storage, memory: *storage.add(self.data) }
+            Member { body, storage, memory: *storage.add(self.data) }
         }
     }
 }
@@ -113,7 +106,7 @@ impl Group {
     /// Most tensors need two rows.
     ///
     /// # Safety
-    /// All members must be live tensors.
+    /// All members must be bodies of live tensors.
     unsafe fn holds(&self) -> bool {
         // SAFETY: passed on.
         match self.rows.len() {
@@ -167,17 +160,17 @@ impl Group {
     /// As above.
     #[inline(always)]
     unsafe fn holds_by<const N: usize>(&self, rows: &[Row; N]) -> bool {
-        let Portrait { class, body, storage, data, .. } = self.portrait;
+        let Portrait { storage, data, .. } = self.portrait;
         let (mut found, mut others) = ([[0; LANES]; N], 0);
-        for Member { object, body: at, storage: holder, memory } in &self.members {
-            // SAFETY: an object, and its body and its storage if it still has these.
+        for Member { body, storage: holder, memory } in &self.members {
+            // SAFETY: a body, and its storage if it still has that.
             unsafe {
-                if *object.add(body) != *at as usize || *at.add(storage) != *holder as usize {
+                if *body.add(storage) != *holder as usize {
                     return false;
                 }
-                others |= (*object.add(CLASS) ^ class) | (*holder.add(data) ^ memory);
+                others |= *holder.add(data) ^ memory;
                 for (found, row) in found.iter_mut().zip(rows) {
-                    let words = at.add(row.from).cast::<[usize; LANES]>().read();
+                    let words = body.add(row.from).cast::<[usize; LANES]>().read();
                     (0..LANES).for_each(|n| found[n] |= words[n] ^ row.wanted[n]);
                 }
             }
@@ -196,14 +189,12 @@ impl Row {
 mod tests {
     use super::{Gallery, Portrait};
 
-    const BODY: usize = 2;
     const WORDS: usize = 40;
 
     /// As torch might keep a tensor.
     struct Fake {
         storage: Box<[usize; 4]>,
         body: Box<[usize; WORDS]>,
-        object: Box<[usize; 4]>,
     }
 
     impl Fake {
@@ -211,21 +202,20 @@ mod tests {
             let storage = Box::new([0, 0, memory, 0]);
             let mut body = Box::new([7; WORDS]);
             body[1] = storage.as_ptr() as usize;
-            let object = Box::new([1, 99, body.as_ptr() as usize, 0]);
-            Fake { storage, body, object }
+            Fake { storage, body }
         }
     }
 
     /// Of all words from the fourth to this one.
     fn portrait(last: usize) -> Portrait {
-        Portrait { class: 99, body: BODY, storage: 1, data: 2, words: (4..=last).map(|place| (place, 7)).collect() }
+        Portrait { storage: 1, data: 2, words: (4..=last).map(|place| (place, 7)).collect() }
     }
 
     fn is_seen(last: usize, change: impl FnOnce(&mut Fake)) -> bool {
         let mut tensors: Vec<Fake> = (1..4).map(Fake::new).collect();
         let mut gallery = Gallery::default();
         // SAFETY: the tensors outlive the gallery, and look as the portrait says.
-        tensors.iter().for_each(|tensor| unsafe { gallery.add(tensor.object.as_ptr(), portrait(last)) });
+        tensors.iter().for_each(|tensor| unsafe { gallery.add(tensor.body.as_ptr(), portrait(last)) });
         assert!(gallery.holds());
         assert_eq!(gallery.groups.len(), 1);
         change(&mut tensors[1]);
@@ -235,11 +225,10 @@ mod tests {
     #[test]
     fn every_change_is_seen() {
         for last in 4..WORDS {
-            assert!(is_seen(last, |tensor| tensor.object[1] = 98));
             assert!(is_seen(last, |tensor| tensor.storage[2] = 5));
             assert!(is_seen(last, |tensor| tensor.body[1] = 0));
-            // Another body, though it says the same of the same memory.
-            assert!(is_seen(last, |tensor| tensor.object[BODY] = Box::leak(tensor.body.clone()).as_ptr() as usize));
+            // Another storage, though it has the same memory.
+            assert!(is_seen(last, |tensor| tensor.body[1] = Box::leak(tensor.storage.clone()).as_ptr() as usize));
             assert!((4..=last).all(|place| is_seen(last, |tensor| tensor.body[place] = 1)));
         }
     }

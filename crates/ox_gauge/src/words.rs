@@ -31,10 +31,10 @@ impl Words {
     }
 
     /// # Safety
-    /// As for `Gallery::add`.
-    pub unsafe fn add_tensor(&mut self, object: *const usize, portrait: Portrait) {
+    /// As for `Gallery::add`, as long as the words of objects are as they are now.
+    pub unsafe fn add_tensor(&mut self, body: *const usize, portrait: Portrait) {
         // SAFETY: the caller's word.
-        unsafe { self.tensors.add(object, portrait) };
+        unsafe { self.tensors.add(body, portrait) };
     }
 
     /// Each word once, in the order in which they lie.

@@ -66,11 +66,17 @@ impl Anatomy {
     }
 
     /// Adds the words that tell whether the tensor of a Python object is what it is now, in the same memory. False where they do not tell:
-    /// the sizes of tensors with many dimensions lie elsewhere.
+    /// the sizes of tensors with many dimensions lie elsewhere. `is_told`: the caller hears of it when the object gets another class or body.
     ///
     /// # Safety
     /// The object must live as long as the words are compared.
-    pub unsafe fn portray(&self, crossing: &Crossing, object: &Bound<'_, PyAny>, words: &mut Words) -> PyResult<bool> {
+    pub unsafe fn portray(
+        &self,
+        crossing: &Crossing,
+        object: &Bound<'_, PyAny>,
+        is_told: bool,
+        words: &mut Words,
+    ) -> PyResult<bool> {
         // SAFETY: the object outlives this function.
         let handle: TensorRef<'_> = unsafe { crossing.unwrap(object)? };
         let body = handle.impl_ptr().cast::<usize>();
@@ -86,18 +92,16 @@ impl Anatomy {
             if storage.is_null() {
                 return Ok(false);
             }
-            let object = object.as_ptr().cast::<usize>().cast_const();
+            if !is_told {
+                words.add(Depth::Object, object.as_ptr().cast::<usize>().add(CLASS), 1);
+                words.add(Depth::Object, handle.handle().cast(), 1);
+            }
             match self.telling(body, sizes, strides) {
                 Some(places) => {
-                    let class = *object.add(CLASS);
-                    let slot = handle.handle().cast::<usize>().cast_const().offset_from(object) as usize;
                     let known = places.map(|place| (place, *body.add(place))).collect();
-                    let portrait = Portrait { class, body: slot, storage: self.storage, data: self.data, words: known };
-                    words.add_tensor(object, portrait);
+                    words.add_tensor(body, Portrait { storage: self.storage, data: self.data, words: known });
                 }
                 None => {
-                    words.add(Depth::Object, object.add(CLASS), 1);
-                    words.add(Depth::Object, handle.handle().cast(), 1);
                     words.add(Depth::Body, body.add(FIRST), self.keys + 1 - FIRST);
                     words.add(Depth::Storage, storage.add(self.data), 1);
                 }

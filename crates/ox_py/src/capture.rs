@@ -119,11 +119,11 @@ impl Backend for Rest {
         self.measure(tensor, spec, &mut |sizes, strides| sizes == spec.sizes && strides == spec.strides)
     }
 
-    fn portray(&self, tensor: &Obj, words: &mut Words) -> bool {
+    fn portray(&self, tensor: &Obj, is_told: bool, words: &mut Words) -> bool {
         let py = ox_capture::py();
         let (Ok(crossing), Ok(anatomy)) = (Crossing::get(py), Anatomy::get(py)) else { return false };
         // SAFETY: capture keeps what it has portrayed.
-        unsafe { anatomy.portray(crossing, tensor.bind(), words) }.unwrap_or(false)
+        unsafe { anatomy.portray(crossing, tensor.bind(), is_told, words) }.unwrap_or(false)
     }
 
     fn bind(&self, callable: &Obj, known: Vec<Option<Obj>>, sizes: &[Option<i64>]) -> Option<Box<dyn BoundGraph>> {

@@ -1,5 +1,6 @@
 //! Which checks of a trace cannot fail before something changes that is watched.
 
+use super::setters::{body_is_told, class_is_told, dict_is_told};
 use super::signal::Signal;
 use super::slot::Anchor;
 use super::watch::Watches;
@@ -107,7 +108,12 @@ impl Study<'_, '_> {
         // SAFETY: a live class.
         let fixed = unsafe { ffi::PyType_HasFeature(object.class_ptr(), ffi::Py_TPFLAGS_IMMUTABLETYPE) != 0 };
         let is_portrayed = object.is_instance_of(types().tensor) && self.portray(id);
-        if !is_portrayed && (!fixed || object.is_instance_of(types().module)) {
+        if is_portrayed || (fixed && !object.is_instance_of(types().module)) {
+            return true;
+        }
+        if class_is_told() {
+            self.watches.add_object(&object);
+        } else {
             // SAFETY: the header of an object that is kept alive.
             unsafe { self.words.add(Depth::Object, object.ptr().cast::<u8>().add(offset_of!(ffi::PyObject, ob_type)).cast(), 1) };
         }
@@ -130,8 +136,14 @@ impl Study<'_, '_> {
     /// The class of a tensor, and what torch keeps of it (sizes, strides, type, device, where its memory is), stay as they are.
     fn portray(&mut self, id: SourceId) -> bool {
         let Some(tensor) = self.value(id) else { return false };
-        self.portrayed.contains(&tensor.id())
-            || (self.backend.portray(&tensor, &mut self.words) && self.portrayed.insert(tensor.id()))
+        if self.portrayed.contains(&tensor.id()) {
+            return true;
+        }
+        let is_told = class_is_told() && body_is_told();
+        if is_told {
+            self.watches.add_object(&tensor);
+        }
+        self.backend.portray(&tensor, is_told, &mut self.words) && self.portrayed.insert(tensor.id())
     }
 
     fn watch_dict(&mut self, id: SourceId, key: Option<&Obj>) -> bool {
@@ -145,6 +157,7 @@ impl Study<'_, '_> {
         let Some(dict) = instance_dict(&owner) else { return false };
         if self.watched.insert(owner.id()) {
             match dict_place(&owner, &dict) {
+                Some(_) if dict_is_told(&owner) => self.watches.add_object(&owner),
                 // SAFETY: a part of an object that is kept alive, or is in the call's hands.
                 Some(place) => unsafe { self.words.add(Depth::Object, place, 1) },
                 None if self.is_anchored(&owner) => return false,

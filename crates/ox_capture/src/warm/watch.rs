@@ -1,4 +1,4 @@
-//! CPython 3.12 tells of every change to a dict that is watched.
+//! CPython 3.12 tells of every change to a dict that is watched. Of objects that get another class or dict `setters` tells.
 //!
 //! 3.13 does not tell of attributes that are stored in objects without a dict of their own, so nothing is watched there.
 
@@ -10,13 +10,13 @@ use std::ffi::c_int;
 use std::rc::Rc;
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
-/// Who wants to know of a dict, and of which keys, by their hashes; `None` stands for all of them.
+/// Who wants to know of a dict, and of which keys, by their hashes; `None` stands for all of them, and for an object as such.
 struct Interest {
     signal: Attached<Rc<Signal>>,
     keys: Option<FxHashSet<isize>>,
 }
 
-/// By the address of the dict.
+/// By the address of the dict or object.
 static INTERESTS: Mutex<Option<FxHashMap<usize, Vec<Interest>>>> = Mutex::new(None);
 
 fn interests() -> MutexGuard<'static, Option<FxHashMap<usize, Vec<Interest>>>> {
@@ -50,6 +50,13 @@ unsafe extern "C" fn changed(event: c_int, dict: *mut ffi::PyObject, key: *mut f
         interest.signal.0.raise();
     }
     0
+}
+
+/// An object gets another class or another dict as a whole.
+pub fn tell_of(object: *mut ffi::PyObject) {
+    let interests = interests();
+    let list = interests.as_ref().and_then(|interests| interests.get(&(object as usize)));
+    list.into_iter().flatten().for_each(|interest| interest.signal.0.raise());
 }
 
 /// None stands for any key: what is not exactly a string may be equal to one (a member of an enum of strings), and its hash may be code of
@@ -88,12 +95,22 @@ pub struct Watches {
     signal: Rc<Signal>,
     /// By address, and held: nothing else can have that address meanwhile.
     dicts: FxHashMap<usize, Obj>,
+    /// By address, and not held: word of another object that came to lie there does no harm.
+    objects: FxHashSet<usize>,
 }
 
 impl Watches {
     /// None where CPython does not tell.
     pub fn new(signal: &Rc<Signal>) -> Option<Watches> {
-        Some(Watches { watcher: watcher()?, signal: signal.clone(), dicts: FxHashMap::default() })
+        Some(Watches { watcher: watcher()?, signal: signal.clone(), dicts: Default::default(), objects: Default::default() })
+    }
+
+    /// Asks to be told when an object gets another class or another dict.
+    pub fn add_object(&mut self, object: &Obj) {
+        if self.objects.insert(object.id()) {
+            let interest = Interest { signal: Attached(self.signal.clone()), keys: None };
+            interests().get_or_insert_default().entry(object.id()).or_default().push(interest);
+        }
     }
 
     /// Asks to be told of changes to one key of a dict, or to any.
@@ -133,6 +150,13 @@ impl Drop for Watches {
                 if unsafe { (self.watcher.unwatch)(self.watcher.number, dict.ptr()) } < 0 {
                     drop(pyo3::PyErr::take(py()));
                 }
+            }
+        }
+        for address in &self.objects {
+            let Some(list) = interests.get_mut(address) else { continue };
+            list.retain(|interest| !Rc::ptr_eq(&interest.signal.0, &self.signal));
+            if list.is_empty() {
+                interests.remove(address);
             }
         }
     }
