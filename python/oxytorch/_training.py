@@ -23,7 +23,9 @@ class CompiledFunction(torch.autograd.Function):
         ctx.mark_non_differentiable(*plain)
         ctx.set_materialize_grads(False)
         ctx.graph, ctx.sizes = graph, sizes
-        # Likewise. Hooks that save memory would be thwarted by them.
+        # What backward passes have used up: the graph writes it down.
+        ctx.spent = None
+        # For a second derivative, too. Hooks that save memory would be thwarted by them.
         kept = graph.repeatable and _autograd._top_saved_tensors_default_hooks(True) is None
         ctx.inputs = inputs if kept else None
         ctx.others = others if kept else None
@@ -34,12 +36,7 @@ class CompiledFunction(torch.autograd.Function):
     def backward(ctx: Any, *grads: torch.Tensor | None) -> tuple[Any, ...]:
         if torch.is_grad_enabled():
             return None, None, None, *ctx.graph.again(ctx, grads)
-        saved = list(ctx.saved_tensors)
-        if not _autograd._get_current_graph_task_keep_graph():
-            # From here on the list alone holds what was saved, and the program lets go of it piece by piece.
-            ctx.maybe_clear_saved_tensors()
-            ctx.inputs = None
-        return None, None, None, *ctx.graph.backward(ctx.sizes, saved, grads, ctx.next_functions)
+        return None, None, None, *ctx.graph.backward(ctx, grads)
 
 
 def _version(tensor: torch.Tensor) -> int | None:

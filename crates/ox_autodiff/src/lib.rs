@@ -5,6 +5,7 @@
 //! - `prepare`: attention in a form that has a derivative.
 //! - `active`: which values carry a gradient.
 //! - `partition`: the joint graph cut in two: what the backward graph needs of the forward one is saved or computed again.
+//! - `part`: of the backward graph, what some of its gradients need.
 //! - `cost`: what may be computed again, and what saving costs.
 //! - `flow`: the cheapest cut.
 //! - `strides`: how gradients lie in memory.
@@ -15,6 +16,7 @@ mod again;
 mod cost;
 mod flow;
 mod joint;
+mod part;
 mod partition;
 mod prepare;
 mod strides;
@@ -22,4 +24,5 @@ mod text;
 
 pub use again::gradient_graph;
 pub use joint::{Joint, Undifferentiable, Wanted, joint};
+pub use part::{Part, part};
 pub use partition::{Source, Split, partition};

@@ -8,7 +8,7 @@ use crate::kernels::log_kernels;
 use crate::pieces::{self, Pieces, Region, Step};
 use crate::report::{LastCompile, remember};
 use crate::rewind::rewinds;
-use crate::training::{Again, Backward, TrainingCallable, Views, fused_attention, has_effects, reach};
+use crate::training::{Again, Backward, TrainingCallable, Views, Ways, fused_attention, has_effects, reach};
 use crate::watched::watched;
 use ox_capture::{forget_shadows, is_interrupt};
 use ox_driver::{CompileError, OptionValue, Options, Panic, Race, Training, TrainingError, Wanted, guarded};
@@ -243,8 +243,8 @@ impl Job<'_> {
         let (program, broken) = (forward.program, AtomicBool::new(false));
         let (race, rewinds) = (Race::new(&graph, false), rewinds(&graph, &program));
         let native = NativeCallable { program, graph, slots, constants, outputs, eager, broken, pinned, race, rewinds };
-        let second = PyOnceLock::new();
-        let callable = TrainingCallable { native, gradients, results, views, backward, again, second };
+        let (second, ways) = (PyOnceLock::new(), Ways::default());
+        let callable = TrainingCallable { native, gradients, results, views, backward, ways, again, second };
         Ok(Bound::new(py, callable)?.into_any())
     }
 

@@ -1,5 +1,6 @@
 //! Second derivatives: the gradients as functions of the inputs and of the results' gradients, by eager, which computes everything again.
 
+use super::spent::{changed, version_of};
 use super::{Again, TrainingCallable};
 use ox_capture::GradMode;
 use pyo3::exceptions::PyRuntimeError;
@@ -20,7 +21,8 @@ impl TrainingCallable {
     ) -> PyResult<Vec<Option<Bound<'py, PyAny>>>> {
         let py = ctx.py();
         // Whoever has let go of the graph gets torch's own words for it.
-        ctx.getattr(intern!(py, "saved_tensors"))?;
+        let following = ctx.getattr(intern!(py, "next_functions"))?;
+        self.saved(ctx, &self.backward.choice(grads, following.cast()?)?)?;
         let given = ctx.getattr(intern!(py, "inputs"))?;
         if self.again == Again::Never || given.is_none() {
             return Err(PyRuntimeError::new_err(NOT_AGAIN));
@@ -44,19 +46,11 @@ impl TrainingCallable {
     /// What is computed again is computed of the inputs as they are now: somebody else may have written to them since the call. What the
     /// graph writes itself, no gradient depends on.
     fn ensure_unchanged(&self, given: &Bound<'_, PyTuple>, versions: &[Option<i64>]) -> PyResult<()> {
-        let py = given.py();
         for (place, tensor) in given.iter().enumerate().filter(|(place, _)| !self.is_written(*place)) {
-            let now = match tensor.call_method0(intern!(py, "is_inference"))?.is_truthy()? {
-                true => None,
-                false => Some(tensor.getattr(intern!(py, "_version"))?.extract::<i64>()?),
-            };
-            if let (Some(now), Some(then)) = (now, versions[place])
+            if let (Some(now), Some(then)) = (version_of(&tensor)?, versions[place])
                 && now != then
             {
-                return Err(PyRuntimeError::new_err(format!(
-                    "one of the variables needed for gradient computation has been modified by an inplace operation: \
-                     an input of a compiled graph is at version {now}; expected version {then} instead"
-                )));
+                return Err(changed("an input of a compiled graph", now, then));
             }
         }
         Ok(())
@@ -82,11 +76,23 @@ impl TrainingCallable {
         let sizes: Vec<i64> = ctx.getattr(intern!(py, "sizes"))?.extract()?;
         let others = ctx.getattr(intern!(py, "others"))?;
         let args = self.arguments(py, sizes, others.cast()?, inputs)?;
+        self.called_again(ctx, args, None)
+    }
+
+    /// `within`: a mode in which it is called.
+    pub(super) fn called_again<'py>(
+        &self,
+        ctx: &Bound<'py, PyAny>,
+        args: Bound<'py, PyTuple>,
+        within: Option<Bound<'py, PyAny>>,
+    ) -> PyResult<Bound<'py, PyList>> {
+        let py = ctx.py();
         let _numbers = RandomState::set(&ctx.getattr(intern!(py, "random"))?)?;
         let _mode = GradMode::set(self.gradients.ambient)?;
-        let autocast = Regions::enter(&ctx.getattr(intern!(py, "autocast"))?)?;
+        let mut regions = Regions::enter(&ctx.getattr(intern!(py, "autocast"))?)?;
+        within.map(|mode| regions.enter_also(mode)).transpose()?;
         let returned = self.native.eager.bind(py).call1(args)?;
-        drop(autocast);
+        drop(regions);
         self.roots(py, &returned)
     }
 
@@ -114,7 +120,7 @@ impl TrainingCallable {
     }
 }
 
-/// Regions of autocast, one for each kind of device, until it is dropped.
+/// Regions of autocast, one for each kind of device, and other modes, until it is dropped.
 struct Regions<'py>(Vec<Bound<'py, PyAny>>);
 
 impl<'py> Regions<'py> {
@@ -126,11 +132,15 @@ impl<'py> Regions<'py> {
         for setting in settings.try_iter()? {
             let (kind, enabled, dtype): (Bound<'_, PyAny>, bool, Bound<'_, PyAny>) = setting?.extract()?;
             let kwargs = [("enabled", enabled), ("cache_enabled", false)].into_py_dict(py)?;
-            let region = autocast.call((kind, dtype), Some(&kwargs))?;
-            region.call_method0(intern!(py, "__enter__"))?;
-            regions.0.push(region);
+            regions.enter_also(autocast.call((kind, dtype), Some(&kwargs))?)?;
         }
         Ok(regions)
+    }
+
+    fn enter_also(&mut self, region: Bound<'py, PyAny>) -> PyResult<()> {
+        region.call_method0(intern!(region.py(), "__enter__"))?;
+        self.0.push(region);
+        Ok(())
     }
 }
 

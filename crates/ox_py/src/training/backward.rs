@@ -2,18 +2,17 @@
 
 use super::TrainingCallable;
 use super::chosen::Choice;
+use super::spent::Saved;
 use crate::error::{Verdict, judge, report_bug};
 use crate::tensor::Crossing;
 use crate::torch::{Torch, device_object};
-use ox_driver::{CompileError, Options, Program, Source};
+use ox_driver::{CompileError, Options, Part, Program, Source, part};
 use ox_ir::Graph;
-use ox_ir::Scalar;
-use ox_ir::graph::{Node, Op};
 use ox_runtime::{HostCalls, Input};
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::intern;
 use pyo3::prelude::*;
-use pyo3::types::{IntoPyDict, PyList, PyTuple};
+use pyo3::types::{IntoPyDict, PyTuple};
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// Programs for gradients. Which results have one is seen when they come.
@@ -32,29 +31,39 @@ pub struct Backward {
     /// For when all results have one.
     pub program: Arc<Program>,
     /// For other choices, made on first use; None where there is no such program.
-    pub others: Mutex<Vec<Other>>,
+    pub others: Mutex<Vec<(Choice, Option<Special>)>>,
 }
 
-type Other = (Choice, Option<Arc<Program>>);
+/// A program for some gradients.
+#[derive(Clone)]
+pub struct Special {
+    program: Arc<Program>,
+    /// For each input of the backward graph, whether it is called with it.
+    inputs: Arc<[bool]>,
+}
 
 /// A program that asks for gradients in more ways than this has them all computed.
 const MOST_OTHERS: usize = 64;
 
 impl Backward {
+    /// `saved`: what there is of it, in the order of the sources. The program lets go of it piece by piece.
     pub fn run<'py>(
         &self,
         py: Python<'py>,
         callable: &TrainingCallable,
         sizes: &[i64],
-        saved: &Bound<'py, PyList>,
+        saved: Vec<Option<Saved<'py>>>,
         grads: &Bound<'py, PyTuple>,
-        asked: Option<Vec<bool>>,
+        choice: &Choice,
     ) -> PyResult<Bound<'py, PyTuple>> {
-        let present: Vec<bool> = grads.iter_borrowed().map(|grad| self.together || !grad.is_none()).collect();
-        let choice = Choice { present, asked };
-        let special = self.special(py, &choice)?;
-        let Operands { inputs, _lent } = self.operands(py, sizes, saved, grads, special.is_none() || self.together)?;
-        let program = special.as_ref().unwrap_or(&self.program);
+        let wanted = self.wanted(choice);
+        if !wanted.contains(&true) {
+            return PyTuple::new(py, self.gradients.iter().map(|_| py.None()));
+        }
+        let special = self.special(py, choice, &wanted)?;
+        let is_used = |place: usize| special.as_ref().is_none_or(|special| special.inputs[place]);
+        let Operands { inputs, _lent } = self.operands(py, sizes, saved, grads, &is_used)?;
+        let program = special.as_ref().map_or(&self.program, |special| &special.program);
         let crossing = Crossing::get(py)?;
         let tensors = match py.detach(|| program.run_given(inputs, sizes)) {
             Ok(tensors) => tensors,
@@ -67,11 +76,10 @@ impl Backward {
         // last is not known here.
         ox_runtime::free_idle_arenas();
         // A program of its own gives only what was asked for.
-        let is_given = |n: &u32| special.is_none() || choice.asks_for(&self.gradients, *n);
+        let is_given = |n: &u32| special.is_none() || wanted[*n as usize];
         let mut out = Vec::with_capacity(self.gradients.len());
         for (input, place) in self.gradients.iter().enumerate() {
-            let flows = self.reach.iter().zip(&choice.present).any(|(reach, present)| *present && reach[input]);
-            out.push(match place.filter(|n| flows && is_given(n)) {
+            out.push(match place.filter(|n| self.flows(choice, input) && is_given(n)) {
                 Some(n) if special.is_none() => crossing.wrap(py, tensors[n as usize].as_ref())?,
                 Some(n) => crossing.wrap(py, tensors[(0..n).filter(is_given).count()].as_ref())?,
                 None => py.None().into_bound(py),
@@ -80,29 +88,31 @@ impl Backward {
         PyTuple::new(py, out)
     }
 
-    /// What the program is called with: what was saved, which is taken out of the list, and the gradients that there are, laid out as
-    /// it expects them.
+    /// What the program is called with: what was saved, and the gradients that there are, laid out as it expects them.
     fn operands<'a, 'py>(
         &self,
         py: Python<'py>,
         sizes: &[i64],
-        saved: &Bound<'py, PyList>,
+        saved: Vec<Option<Saved<'py>>>,
         grads: &Bound<'py, PyTuple>,
-        all: bool,
+        is_used: &dyn Fn(usize) -> bool,
     ) -> PyResult<Operands<'a, 'py>> {
         let crossing = Crossing::get(py)?;
         let mut operands = Operands { inputs: Vec::with_capacity(self.sources.len()), _lent: Vec::new() };
-        let mut saved = taken(saved)?.into_iter();
-        let mut next = || saved.next().ok_or_else(|| PyRuntimeError::new_err("oxytorch: a saved tensor is missing"));
+        let mut saved = saved.into_iter();
         for (place, source) in self.sources.iter().enumerate() {
+            let kept = if matches!(source, Source::Gradient(_)) { None } else { saved.next().flatten() };
+            if !is_used(place) {
+                continue;
+            }
+            let kept = || kept.ok_or_else(|| PyRuntimeError::new_err("oxytorch: a saved tensor is gone"))?.unchanged();
             match source {
                 Source::Gradient(n) => match grads.get_item(*n as usize)? {
                     grad if !grad.is_none() => operands.lend(crossing, grad.call_method0(intern!(py, "contiguous"))?)?,
-                    _ if all => operands.lend(crossing, self.zeros(py, place, sizes)?)?,
-                    _ => {}
+                    _ => operands.lend(crossing, self.zeros(py, place, sizes)?)?,
                 },
-                Source::Saved(_) => operands.inputs.push(Input::Given(crossing.own(&next()?)?)),
-                Source::Input(_) | Source::Output(_) => operands.lend(crossing, next()?)?,
+                Source::Saved(_) => operands.inputs.push(Input::Given(crossing.own(&kept()?)?)),
+                Source::Input(_) | Source::Output(_) => operands.lend(crossing, kept()?)?,
             }
         }
         Ok(operands)
@@ -126,20 +136,20 @@ impl Backward {
     }
 
     /// The program for this choice, if it is another than that for everything.
-    fn special(&self, py: Python<'_>, choice: &Choice) -> PyResult<Option<Arc<Program>>> {
+    fn special(&self, py: Python<'_>, choice: &Choice, wanted: &[bool]) -> PyResult<Option<Special>> {
         let has_all = self.sources.iter().all(|source| !choice.lacks(source));
         if has_all && choice.asked.is_none() {
             return Ok(None);
         }
         let lock = || self.others.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some((_, program)) = lock().iter().find(|(known, _)| known == choice) {
-            return Ok(program.clone());
+        if let Some((_, special)) = lock().iter().find(|(known, _)| known == choice) {
+            return Ok(special.clone());
         }
         if lock().len() >= MOST_OTHERS {
             return Ok(None);
         }
-        let made = match py.detach(|| self.compile(choice)) {
-            Ok(program) => Some(Arc::new(program)),
+        let made = match py.detach(|| self.compile(choice, wanted)) {
+            Ok(special) => Some(special),
             Err(CompileError::Unsupported(_)) => None,
             Err(bug) => {
                 report_bug(py, &bug.to_string(), &[("backward graph", &self.graph)])?;
@@ -150,14 +160,13 @@ impl Backward {
         Ok(made)
     }
 
-    /// Compiles the program for the gradients that there are, the others being zero, and for those that are asked for.
-    fn compile(&self, choice: &Choice) -> Result<Program, CompileError> {
-        let missing: Vec<bool> = self.sources.iter().map(|source| choice.lacks(source)).collect();
-        let mut graph = without_inputs(&self.graph, &missing);
-        let mut n = 0..;
-        graph.outputs.retain(|_| n.next().is_some_and(|n| choice.asks_for(&self.gradients, n)));
-        let options = ox_driver::for_backward(&self.options, self.sources.iter().filter(|source| !choice.lacks(source)));
-        ox_driver::compile(&graph, &options, self.host.clone()).map(|compiled| compiled.program)
+    /// Compiles the program for the gradients that there are, and for those that are asked for.
+    fn compile(&self, choice: &Choice, wanted: &[bool]) -> Result<Special, CompileError> {
+        let Part { graph, inputs } = part(&self.graph, &self.sources, &choice.present, wanted);
+        let used = self.sources.iter().zip(&inputs).filter(|(_, used)| **used).map(|(source, _)| source);
+        let options = ox_driver::for_backward(&self.options, used);
+        let program = ox_driver::compile(&graph, &options, self.host.clone())?.program;
+        Ok(Special { program: Arc::new(program), inputs: inputs.into() })
     }
 
     fn failed(&self, py: Python<'_>, callable: &TrainingCallable, verdict: Verdict) -> PyResult<PyErr> {
@@ -185,25 +194,4 @@ impl<'py> Operands<'_, 'py> {
         self._lent.push(object);
         Ok(())
     }
-}
-
-/// The items of a list, which is empty then.
-fn taken<'py>(list: &Bound<'py, PyList>) -> PyResult<Vec<Bound<'py, PyAny>>> {
-    let items = list.iter().collect();
-    list.del_slice(0, list.len())?;
-    Ok(items)
-}
-
-/// The graph with zeros in the place of some inputs.
-fn without_inputs(graph: &Graph, missing: &[bool]) -> Graph {
-    let mut out = graph.clone();
-    let mut kept = missing.iter();
-    out.inputs.retain(|_| !kept.next().copied().unwrap_or(false));
-    let number = |n: u32| missing[..n as usize].iter().filter(|missing| !**missing).count() as u32;
-    for Node { op, .. } in &mut out.nodes {
-        if let Op::Input(n) = *op {
-            *op = if missing[n as usize] { Op::Full(Scalar::Float(0.0)) } else { Op::Input(number(n)) };
-        }
-    }
-    out
 }

@@ -19,10 +19,9 @@ impl Choice {
         matches!(source, Source::Gradient(n) if !self.present[*n as usize])
     }
 
-    /// Whether the n-th result of the backward graph is asked for; `gradients` says which input it belongs to.
-    pub fn asks_for(&self, gradients: &[Option<u32>], n: u32) -> bool {
-        let Some(asked) = &self.asked else { return true };
-        gradients.iter().zip(asked).any(|(place, asked)| *asked && *place == Some(n))
+    /// Whether the gradient of an input is asked for.
+    pub fn asks_for(&self, input: usize) -> bool {
+        self.asked.as_ref().is_none_or(|asked| asked[input])
     }
 }
 
@@ -32,8 +31,30 @@ impl Backward {
         self.reach.iter().any(|reach| reach[input])
     }
 
-    /// What autograd is about to go on with, by what stands behind each input.
-    pub fn asked(&self, following: &Bound<'_, PyTuple>) -> PyResult<Option<Vec<bool>>> {
+    /// What there is and what is asked for. `following`: what stands behind each input.
+    pub fn choice(&self, grads: &Bound<'_, PyTuple>, following: &Bound<'_, PyTuple>) -> PyResult<Choice> {
+        let present = grads.iter_borrowed().map(|grad| self.together || !grad.is_none()).collect();
+        Ok(Choice { present, asked: self.asked(following)? })
+    }
+
+    /// Whether a gradient comes to this input.
+    pub fn flows(&self, choice: &Choice, input: usize) -> bool {
+        self.reach.iter().zip(&choice.present).any(|(reach, present)| *present && reach[input])
+    }
+
+    /// For each result of the backward graph, whether it is asked for and there is one.
+    pub fn wanted(&self, choice: &Choice) -> Vec<bool> {
+        let mut wanted = vec![false; self.graph.outputs.len()];
+        for (input, place) in self.gradients.iter().enumerate() {
+            if let Some(n) = place {
+                wanted[*n as usize] |= choice.asks_for(input) && self.flows(choice, input);
+            }
+        }
+        wanted
+    }
+
+    /// What autograd is about to go on with.
+    fn asked(&self, following: &Bound<'_, PyTuple>) -> PyResult<Option<Vec<bool>>> {
         let py = following.py();
         let will = py.import(intern!(py, "torch._C"))?.getattr(intern!(py, "_will_engine_execute_node"))?;
         let has_gradient = self.gradients.iter().map(|place| place.is_some());

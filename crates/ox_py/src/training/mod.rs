@@ -3,6 +3,7 @@
 //! - `views`: results that share memory are made outside of that function, by torch, so that autograd knows of it.
 //! - `reach`: between which inputs and results gradients flow.
 //! - `backward`: the program for the gradients that there are; `chosen`: which of them are asked for.
+//! - `spent`: several backward passes through one call; `knots`: where eager's graph of it lets go of something.
 //! - `again`: second derivatives by eager; `second`: those of graphs with random numbers of our own.
 //! - `attention`: which of torch's kernels for it a GPU has.
 //! - here: the callable, and its forward.
@@ -11,14 +12,18 @@ mod again;
 mod attention;
 mod backward;
 mod chosen;
+mod knots;
 mod reach;
 mod second;
+mod spent;
 mod views;
 
 pub use attention::fused_attention;
 pub use backward::Backward;
 pub use reach::{Again, draws_seeds_only, has_effects, reach};
 pub use second::Second;
+use spent::Pass;
+pub use spent::Ways;
 use views::Whole;
 pub use views::{Place, Views};
 
@@ -54,6 +59,7 @@ pub struct TrainingCallable {
     pub(crate) results: usize,
     pub(crate) views: Views,
     pub(crate) backward: Backward,
+    pub(crate) ways: Ways,
     /// How a second derivative is taken.
     pub(crate) again: Again,
     pub(crate) second: PyOnceLock<Second>,
@@ -145,17 +151,15 @@ impl TrainingCallable {
         Ok((PyTuple::new(py, results)?, saved, PyList::new(py, plain)?))
     }
 
-    /// The gradients of all inputs, None where nothing flows. `saved` is empty afterwards.
-    fn backward<'py>(
-        &self,
-        py: Python<'py>,
-        sizes: Vec<i64>,
-        saved: &Bound<'py, PyList>,
-        grads: &Bound<'py, PyTuple>,
-        following: &Bound<'py, PyTuple>,
-    ) -> PyResult<Bound<'py, PyTuple>> {
-        let asked = self.backward.asked(following)?;
-        self.backward.run(py, self, &sizes, saved, grads, asked)
+    /// The gradients of all inputs, None where nothing flows. `ctx` is the autograd function's.
+    fn backward<'py>(&self, ctx: &Bound<'py, PyAny>, grads: &Bound<'py, PyTuple>) -> PyResult<Bound<'py, PyTuple>> {
+        let py = ctx.py();
+        let sizes: Vec<i64> = ctx.getattr(intern!(py, "sizes"))?.extract()?;
+        let choice = self.backward.choice(grads, ctx.getattr(intern!(py, "next_functions"))?.cast()?)?;
+        let saved = self.saved(ctx, &choice)?;
+        // From here on what other passes do not need is held here alone, and the program lets go of it piece by piece.
+        self.let_go(ctx, Pass { choice: choice.clone(), end: 0 }, &saved)?;
+        self.backward.run(py, self, &sizes, saved, grads, &choice)
     }
 
     /// Whether it could be computed again: then its inputs are kept for a second derivative.

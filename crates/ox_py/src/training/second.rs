@@ -2,7 +2,7 @@
 //! differentiated itself. It draws the seed of the call once more, from the generator as it was then.
 
 use super::again::RandomState;
-use super::{Again, Backward, Place, Served, TrainingCallable, Views, reach};
+use super::{Again, Backward, Place, Served, TrainingCallable, Views, Ways, reach};
 use crate::callable::NativeCallable;
 use crate::fx::{Gradients, OutTree};
 use crate::rewind::rewinds;
@@ -113,8 +113,8 @@ impl TrainingCallable {
             pinned: Vec::new(),
         };
         let views = Views { places: (0..results).map(Place::Result).collect() };
-        let callable =
-            TrainingCallable { native, gradients, results, views, backward, again: Again::Natively, second: PyOnceLock::new() };
+        let (again, second, ways) = (Again::Natively, PyOnceLock::new(), Ways::default());
+        let callable = TrainingCallable { native, gradients, results, views, backward, ways, again, second };
         Ok(Second { callable: Py::new(py, callable)?, tangents, gradients: places })
     }
 }

@@ -1,0 +1,250 @@
+//! Where eager's graph of a call holds saved tensors. It is built once, by eager on tensors without memory, and only for programs that go through
+//! parts of a call one after the other.
+
+use super::TrainingCallable;
+use super::spent::Pass;
+use crate::fx::Slot;
+use crate::torch::{Torch, device_object};
+use ox_capture::is_interrupt;
+use ox_ir::graph::Shape;
+use pyo3::exceptions::PyRuntimeError;
+use pyo3::intern;
+use pyo3::prelude::*;
+use pyo3::types::{IntoPyDict, PyDict, PyList, PyTuple};
+use rustc_hash::FxHashMap;
+use std::collections::hash_map::Entry;
+
+/// A node that cannot be gone through twice.
+pub struct Knot {
+    /// Among all nodes, in the order in which they were made.
+    pub place: u64,
+    /// The results whose gradients come through it.
+    above: Vec<bool>,
+    /// The inputs to which they go on.
+    below: Vec<bool>,
+}
+
+impl Knot {
+    /// Whether a pass goes through it.
+    pub fn is_on(&self, Pass { choice, end }: &Pass) -> bool {
+        let comes = || self.above.iter().zip(&choice.present).any(|(above, present)| *above && *present);
+        let goes_on = || (0..self.below.len()).any(|input| self.below[input] && choice.asks_for(input));
+        self.place >= *end && comes() && goes_on()
+    }
+
+    pub fn is_between(&self, result: usize, input: usize) -> bool {
+        self.above[result] && self.below[input]
+    }
+}
+
+impl TrainingCallable {
+    /// None if eager's graph cannot be built.
+    pub(super) fn find_knots(&self, ctx: &Bound<'_, PyAny>) -> PyResult<Option<Vec<Knot>>> {
+        let (results, inputs) = (self.results, self.gradients.inputs.len());
+        if self.backward.together {
+            // One node of torch's checkpoint.
+            return Ok(Some(vec![Knot { place: 0, above: vec![true; results], below: vec![true; inputs] }]));
+        }
+        let constants = self.gradients.inputs.iter().rev().take(self.native.constants.len());
+        if self.native.eager.is_none(ctx.py()) || constants.into_iter().any(|wanted| *wanted) {
+            return Ok(None);
+        }
+        match self.shadow(ctx).and_then(|(inputs, results)| self.knots_between(&inputs, &results)) {
+            Ok(knots) => Ok(Some(knots)),
+            Err(error) if is_interrupt(&error) => Err(error),
+            Err(_) => Ok(None),
+        }
+    }
+
+    /// The call as eager does it, on tensors without memory: its inputs and results.
+    fn shadow<'py>(&self, ctx: &Bound<'py, PyAny>) -> PyResult<(Bound<'py, PyTuple>, Bound<'py, PyList>)> {
+        let py = ctx.py();
+        let sizes: Vec<i64> = ctx.getattr(intern!(py, "sizes"))?.extract()?;
+        let others = ctx.getattr(intern!(py, "others"))?;
+        let others = if others.is_none() { PyTuple::empty(py) } else { others.cast_into()? };
+        let options = [("allow_non_fake_inputs", true)].into_py_dict(py)?;
+        let mode = py.import("torch._subclasses.fake_tensor")?.getattr("FakeTensorMode")?.call((), Some(&options))?;
+        let inputs = self.shadows(&mode, &sizes)?;
+        let args = self.arguments(py, sizes, &others, &inputs)?;
+        Ok((inputs, self.called_again(ctx, args, Some(mode))?))
+    }
+
+    /// A tensor for each input. Numbers have a value.
+    fn shadows<'py>(&self, mode: &Bound<'py, PyAny>, sizes: &[i64]) -> PyResult<Bound<'py, PyTuple>> {
+        let (py, torch) = (mode.py(), mode.py().import("torch")?);
+        let is_input = |slot: &&Slot| matches!(slot, Slot::Tensor | Slot::Number(_));
+        let mut slots = self.native.slots.iter().filter(is_input);
+        let mut shadows = Vec::with_capacity(self.native.graph.inputs.len());
+        for (input, requires_grad) in self.native.graph.inputs.iter().zip(&self.gradients.inputs) {
+            let kwargs = PyDict::new(py);
+            kwargs.set_item("dtype", Torch::get(py)?.dtype_object(py, input.ty.dtype))?;
+            if matches!(slots.next(), Some(Slot::Number(_))) {
+                shadows.push(torch.call_method("ones", (PyTuple::empty(py),), Some(&kwargs))?);
+                continue;
+            }
+            kwargs.set_item("device", device_object(py, input.ty.device)?)?;
+            kwargs.set_item("requires_grad", requires_grad)?;
+            let all = |dims: &Shape| dims.iter().map(|sym| self.native.size(sym, sizes)).collect::<PyResult<Vec<i64>>>();
+            let (shape, strides) = (all(&input.ty.shape)?, all(&input.strides)?);
+            mode.call_method0(intern!(py, "__enter__"))?;
+            let shadow = torch.call_method("empty_strided", (shape, strides), Some(&kwargs));
+            mode.call_method1(intern!(py, "__exit__"), (py.None(), py.None(), py.None()))?;
+            shadows.push(shadow?);
+        }
+        PyTuple::new(py, shadows)
+    }
+
+    fn knots_between(&self, inputs: &Bound<'_, PyTuple>, results: &Bound<'_, PyList>) -> PyResult<Vec<Knot>> {
+        let mut walk = Walk::default();
+        let mut roots = Vec::with_capacity(self.results);
+        for (result, wanted) in results.iter().zip(&self.gradients.outputs) {
+            let grad_fn = result.getattr_opt(intern!(inputs.py(), "grad_fn"))?.filter(|node| !node.is_none());
+            match grad_fn {
+                Some(node) => roots.push(Some(walk.number(node))),
+                None if *wanted => return Err(PyRuntimeError::new_err("a result without a history")),
+                None => roots.push(None),
+            }
+        }
+        walk.go(inputs)?;
+        Ok(walk.knots(&roots, self.gradients.inputs.len()))
+    }
+}
+
+/// Nodes of eager's graph, each once.
+#[derive(Default)]
+struct Walk<'py> {
+    objects: Vec<Bound<'py, PyAny>>,
+    numbers: FxHashMap<usize, usize>,
+    nodes: Vec<Seen>,
+    /// By type of node, the names of what it may save.
+    names: FxHashMap<usize, Vec<String>>,
+}
+
+/// What is known of a node.
+struct Seen {
+    place: u64,
+    next: Vec<usize>,
+    saves: bool,
+    /// It stands behind the n-th input.
+    input: Option<usize>,
+}
+
+impl<'py> Walk<'py> {
+    fn number(&mut self, node: Bound<'py, PyAny>) -> usize {
+        let new = self.objects.len();
+        let number = *self.numbers.entry(node.as_ptr() as usize).or_insert(new);
+        if number == new {
+            self.objects.push(node);
+        }
+        number
+    }
+
+    fn go(&mut self, inputs: &Bound<'py, PyTuple>) -> PyResult<()> {
+        let py = inputs.py();
+        while let Some(node) = self.objects.get(self.nodes.len()).cloned() {
+            let mut next = Vec::new();
+            for behind in node.getattr(intern!(py, "next_functions"))?.try_iter()? {
+                let behind = behind?.get_item(0)?;
+                if !behind.is_none() {
+                    next.push(self.number(behind));
+                }
+            }
+            let leaf = node.getattr_opt(intern!(py, "variable"))?;
+            let input = leaf.and_then(|leaf| inputs.iter().position(|input| input.is(&leaf)));
+            let saves = input.is_none() && self.saves(&node)?;
+            let place = node.call_method0(intern!(py, "_sequence_nr"))?.extract()?;
+            self.nodes.push(Seen { place, next, saves, input });
+        }
+        Ok(())
+    }
+
+    fn saves(&mut self, node: &Bound<'py, PyAny>) -> PyResult<bool> {
+        let py = node.py();
+        // A write through a view lets go of all that it does.
+        if node.call_method0(intern!(py, "name"))?.extract::<&str>()? == "CopySlices" {
+            return Ok(true);
+        }
+        if let Some(saved) = node.getattr_opt(intern!(py, "saved_tensors"))? {
+            return Ok(saved.len()? > 0);
+        }
+        let kind = node.get_type().as_ptr() as usize;
+        let names = match self.names.entry(kind) {
+            Entry::Occupied(known) => known.into_mut(),
+            Entry::Vacant(new) => new.insert(names_of_saved(node)?),
+        };
+        for name in names {
+            let saved = node.getattr(name.as_str())?;
+            let several = saved.cast::<PyTuple>().map(|several| several.iter().any(|one| !one.is_none()));
+            if several.unwrap_or(!saved.is_none()) {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    fn knots(&self, roots: &[Option<usize>], inputs: usize) -> Vec<Knot> {
+        let order = self.order();
+        let mut below = vec![vec![false; inputs]; self.nodes.len()];
+        for n in order.iter().copied() {
+            let mut found = std::mem::take(&mut below[n]);
+            for next in &self.nodes[n].next {
+                found.iter_mut().zip(&below[*next]).for_each(|(found, below)| *found |= below);
+            }
+            if let Some(input) = self.nodes[n].input {
+                found[input] = true;
+            }
+            below[n] = found;
+        }
+        let mut above = vec![vec![false; roots.len()]; self.nodes.len()];
+        for (result, root) in roots.iter().enumerate() {
+            if let Some(root) = root {
+                above[*root][result] = true;
+            }
+        }
+        for n in order.iter().rev().copied() {
+            let from = above[n].clone();
+            for next in &self.nodes[n].next {
+                above[*next].iter_mut().zip(&from).for_each(|(above, from)| *above |= from);
+            }
+        }
+        let saving = (0..self.nodes.len()).filter(|n| self.nodes[*n].saves);
+        saving
+            .map(|n| Knot {
+                place: self.nodes[n].place,
+                above: std::mem::take(&mut above[n]),
+                below: std::mem::take(&mut below[n]),
+            })
+            .collect()
+    }
+
+    /// Every node behind all that it leads to.
+    fn order(&self) -> Vec<usize> {
+        let (mut order, mut state) = (Vec::with_capacity(self.nodes.len()), vec![0; self.nodes.len()]);
+        for root in 0..self.nodes.len() {
+            let mut stack = vec![root];
+            while let Some(n) = stack.last().copied() {
+                match state[n] {
+                    0 => {
+                        state[n] = 1;
+                        stack.extend(self.nodes[n].next.iter().filter(|next| state[**next] == 0));
+                    }
+                    1 => {
+                        state[n] = 2;
+                        order.push(n);
+                        stack.pop();
+                    }
+                    _ => {
+                        stack.pop();
+                    }
+                }
+            }
+        }
+        order
+    }
+}
+
+/// What a node of this type may save. torch has two names for each such tensor.
+fn names_of_saved(node: &Bound<'_, PyAny>) -> PyResult<Vec<String>> {
+    let names: Vec<String> = node.dir()?.extract()?;
+    Ok(names.iter().filter_map(|name| name.strip_prefix("_raw_saved_")).map(|name| format!("_saved_{name}")).collect())
+}

@@ -1,0 +1,213 @@
+//! Several backward passes through one call. In eager every node lets go of what it saved when a pass has gone through it, unless the graph is
+//! retained, and another pass may go other ways. Here all of them are one node: what earlier passes have used is written down, what others may
+//! still need is kept, and a pass that would come to a node of eager's that is empty raises as it does.
+
+use super::chosen::Choice;
+use super::knots::Knot;
+use super::{Backward, TrainingCallable};
+use ox_driver::{Source, part};
+use pyo3::exceptions::PyRuntimeError;
+use pyo3::intern;
+use pyo3::prelude::*;
+use pyo3::sync::PyOnceLock;
+use pyo3::types::PyTuple;
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// What is known of the ways through a graph.
+#[derive(Default)]
+pub struct Ways {
+    /// Where eager saves something; None if that could not be found out.
+    knots: PyOnceLock<Option<Vec<Knot>>>,
+    /// What is kept behind some passes.
+    kept: Mutex<Vec<Known>>,
+}
+
+/// For each saved tensor, whether it is kept behind these passes.
+type Known = (Vec<Pass>, Arc<[bool]>);
+
+/// How far a backward pass went.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Pass {
+    pub choice: Choice,
+    /// It ended before all nodes below this place: it raised there. Later nodes come first.
+    pub end: u64,
+}
+
+/// Lists of passes for which it is known what is kept behind them.
+const MOST_KNOWN: usize = 64;
+
+/// The passes through a call that did not retain its graph, and what is left of what it saved.
+#[pyclass(frozen, module = "oxytorch._oxytorch")]
+pub struct Spent {
+    passes: Vec<Pass>,
+    rest: Vec<Option<Left>>,
+}
+
+struct Left {
+    tensor: Py<PyAny>,
+    version: Option<i64>,
+}
+
+/// A saved tensor.
+pub struct Saved<'py> {
+    tensor: Bound<'py, PyAny>,
+    /// As it was when it was last looked at, where torch does not look.
+    version: Option<i64>,
+}
+
+impl<'py> Saved<'py> {
+    /// The tensor, if nobody has written to it.
+    pub fn unchanged(self) -> PyResult<Bound<'py, PyAny>> {
+        match (version_of(&self.tensor)?, self.version) {
+            (Some(now), Some(then)) if now != then => Err(changed("a saved tensor of a compiled graph", now, then)),
+            _ => Ok(self.tensor),
+        }
+    }
+}
+
+/// How often a tensor was written; None where torch does not count.
+pub fn version_of(tensor: &Bound<'_, PyAny>) -> PyResult<Option<i64>> {
+    let py = tensor.py();
+    match tensor.call_method0(intern!(py, "is_inference"))?.is_truthy()? {
+        true => Ok(None),
+        false => tensor.getattr(intern!(py, "_version"))?.extract().map(Some),
+    }
+}
+
+pub fn changed(what: &str, now: i64, then: i64) -> PyErr {
+    PyRuntimeError::new_err(format!(
+        "one of the variables needed for gradient computation has been modified by an inplace operation: \
+         {what} is at version {now}; expected version {then} instead"
+    ))
+}
+
+impl TrainingCallable {
+    /// What is left of what a call saved, or torch's own error where eager would come to a node that has let go of what it saved. `ctx` is the
+    /// autograd function's.
+    pub(super) fn saved<'py>(&self, ctx: &Bound<'py, PyAny>, choice: &Choice) -> PyResult<Vec<Option<Saved<'py>>>> {
+        let py = ctx.py();
+        let Some(spent) = spent(ctx)? else {
+            let all = ctx.getattr(intern!(py, "saved_tensors"))?.cast_into::<PyTuple>()?;
+            return Ok(all.iter().map(|tensor| Some(Saved { tensor, version: None })).collect());
+        };
+        let spent = spent.get();
+        let bound = |left: &Left| Saved { tensor: left.tensor.bind(py).clone(), version: left.version };
+        let saved: Vec<_> = spent.rest.iter().map(|left| left.as_ref().map(bound)).collect();
+        let Some(knots) = self.knots(ctx)? else { return Err(twice(ctx)) };
+        let pass = Pass { choice: choice.clone(), end: 0 };
+        let is_closed = |knot: &&Knot| knot.is_on(&pass) && spent.passes.iter().any(|pass| knot.is_on(pass));
+        if let Some(first) = knots.iter().filter(is_closed).map(|knot| knot.place).max() {
+            self.let_go(ctx, Pass { end: first + 1, ..pass }, &saved)?;
+            return Err(twice(ctx));
+        }
+        Ok(saved)
+    }
+
+    /// A pass lets go of what no other one will need, if it does not retain the graph.
+    pub(super) fn let_go<'py>(&self, ctx: &Bound<'py, PyAny>, pass: Pass, saved: &[Option<Saved<'py>>]) -> PyResult<()> {
+        let py = ctx.py();
+        if keeps_graph(py)? {
+            return Ok(());
+        }
+        let mut passes = spent(ctx)?.map(|spent| spent.get().passes.clone()).unwrap_or_default();
+        passes.push(pass);
+        let kept = self.kept(ctx, &passes)?;
+        let sources = self.backward.sources.iter().filter(|source| !matches!(source, Source::Gradient(_)));
+        let mut rest = Vec::with_capacity(saved.len());
+        for ((saved, source), kept) in saved.iter().zip(sources).zip(kept.iter()) {
+            rest.push(saved.as_ref().filter(|_| *kept).map(|saved| saved.left(source)).transpose()?);
+        }
+        if !kept.contains(&true) {
+            ctx.setattr(intern!(py, "inputs"), py.None())?;
+        }
+        ctx.setattr(intern!(py, "spent"), Spent { passes, rest })?;
+        ctx.call_method0(intern!(py, "maybe_clear_saved_tensors")).map(drop)
+    }
+
+    /// For each saved tensor, whether a pass behind these may need it.
+    fn kept(&self, ctx: &Bound<'_, PyAny>, passes: &[Pass]) -> PyResult<Arc<[bool]>> {
+        let lock = || self.ways.kept.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((_, kept)) = lock().iter().find(|(known, _)| known == passes) {
+            return Ok(kept.clone());
+        }
+        // Eager itself is asked only where something hangs on it.
+        let is_through = |pass: &Pass, result: usize, input: usize| {
+            pass.end == 0 && pass.choice.present[result] && pass.choice.asks_for(input)
+        };
+        let was_on = |result: usize, input: usize| passes.iter().any(|pass| is_through(pass, result, input));
+        let mut kept = self.backward.needed(&self.gradients.outputs, &|result, input| !was_on(result, input));
+        if kept.contains(&true) {
+            kept = match self.knots(ctx)? {
+                None => vec![false; kept.len()],
+                Some(knots) => {
+                    let closed: Vec<&Knot> = knots.iter().filter(|knot| passes.iter().any(|pass| knot.is_on(pass))).collect();
+                    let is_open = |result: usize, input: usize| !closed.iter().any(|knot| knot.is_between(result, input));
+                    self.backward.needed(&self.gradients.outputs, &is_open)
+                }
+            };
+        }
+        let (kept, mut known): (Arc<[bool]>, _) = (kept.into(), lock());
+        if known.len() < MOST_KNOWN {
+            known.push((passes.to_vec(), kept.clone()));
+        }
+        Ok(kept)
+    }
+
+    fn knots(&self, ctx: &Bound<'_, PyAny>) -> PyResult<Option<&Vec<Knot>>> {
+        self.ways.knots.get_or_try_init(ctx.py(), || self.find_knots(ctx)).map(Option::as_ref)
+    }
+}
+
+impl<'py> Saved<'py> {
+    /// A result of the call is kept without its own history, which would hold the call in turn.
+    fn left(&self, source: &Source) -> PyResult<Left> {
+        let py = self.tensor.py();
+        let tensor = match source {
+            Source::Output(_) => self.tensor.call_method0(intern!(py, "detach"))?,
+            _ => self.tensor.clone(),
+        };
+        let version = if self.version.is_some() { self.version } else { version_of(&tensor)? };
+        Ok(Left { tensor: tensor.unbind(), version })
+    }
+}
+
+impl Backward {
+    /// For each saved tensor, whether gradients between those results and inputs need it that `are_asked` names.
+    fn needed(&self, results: &[bool], are_asked: &dyn Fn(usize, usize) -> bool) -> Vec<bool> {
+        let mut used = vec![false; self.sources.len()];
+        for result in (0..results.len()).filter(|result| results[*result]) {
+            let mut wanted = vec![false; self.graph.outputs.len()];
+            for (input, place) in self.gradients.iter().enumerate() {
+                if let Some(n) = place {
+                    wanted[*n as usize] |= self.reach[result][input] && are_asked(result, input);
+                }
+            }
+            if wanted.contains(&true) {
+                let present: Vec<bool> = (0..results.len()).map(|n| n == result).collect();
+                let of_part = part(&self.graph, &self.sources, &present, &wanted).inputs;
+                used.iter_mut().zip(of_part).for_each(|(used, of_part)| *used |= of_part);
+            }
+        }
+        let saved = self.sources.iter().zip(used).filter(|(source, _)| !matches!(source, Source::Gradient(_)));
+        saved.map(|(_, used)| used).collect()
+    }
+}
+
+fn spent<'py>(ctx: &Bound<'py, PyAny>) -> PyResult<Option<Bound<'py, Spent>>> {
+    let spent = ctx.getattr(intern!(ctx.py(), "spent"))?;
+    Ok(if spent.is_none() { None } else { Some(spent.cast_into()?) })
+}
+
+/// Whether the backward pass that is going on retains the graph.
+fn keeps_graph(py: Python<'_>) -> PyResult<bool> {
+    let autograd = py.import(intern!(py, "torch._C._autograd"))?;
+    autograd.call_method0(intern!(py, "_get_current_graph_task_keep_graph"))?.is_truthy()
+}
+
+/// torch's own words, which it has for whoever asks for what it has let go of.
+fn twice(ctx: &Bound<'_, PyAny>) -> PyErr {
+    match ctx.getattr(intern!(ctx.py(), "saved_tensors")) {
+        Err(error) => error,
+        Ok(_) => PyRuntimeError::new_err("Trying to backward through the graph a second time"),
+    }
+}

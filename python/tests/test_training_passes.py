@@ -1,0 +1,314 @@
+"""Several backward passes through one call: each goes where eager's goes, and raises where eager's comes to what an earlier one has let go of."""
+
+import gc
+import weakref
+
+import compare
+import pytest
+import torch
+import torch.nn as nn
+import torch.nn.functional as F
+from torch.utils.checkpoint import checkpoint
+from training import DOORS
+
+both = pytest.mark.parametrize("door", DOORS)
+
+
+def apart(a, b, c):
+    return torch.sin(a @ b).sum(), (c.exp() * c).sum()
+
+
+def by_a_parameter(a, b, c):
+    return torch.sin(a @ c).sum(), torch.cos(b @ c).sum()
+
+
+def trunk(a, b, c):
+    h = torch.tanh(a @ b)
+    return (h * c).sum(), (h @ c).sum()
+
+
+def linear_trunk(a, b, c):
+    """Nothing is saved where the two meet, but both save the sum."""
+    h = a + b
+    return h.sin().sum(), (h.cos() * c).sum()
+
+
+def scaled_trunk(a, b, c):
+    """A factor that is a number is saved, too."""
+    h = a * 2
+    return h.sin().sum(), (h.cos() * c).sum()
+
+
+def adversaries(a, b, c):
+    """The losses of two networks, of which one judges the other's work."""
+    made = torch.tanh(a @ b)
+    real, fake = torch.sigmoid(a @ c), torch.sigmoid(made.detach() @ c)
+    return -(torch.log(real) + torch.log(1 - fake)).mean(), -torch.log(torch.sigmoid(made @ c)).mean()
+
+
+def nothing_saved(a, b, c):
+    return (a + b).sum(), (b - c).mean()
+
+
+def one_result(a, b, c):
+    return ((a.sin().sum() + b.cos().sum() - c.sum()),)
+
+
+def result_of_another(a, b, c):
+    h = torch.tanh(a @ b)
+    return h, (h * c).sum()
+
+
+def written(a, b, c):
+    h = a * b
+    h[0].mul_(2)
+    return h.sum(), (h + c).sum(), c.exp().sum()
+
+
+def parts(a, b, c):
+    one, two = torch.sigmoid(a + b).chunk(2)
+    return (one * 2).sum(), two.sum(), c.cumsum(0).sum()
+
+
+def checkpointed(a, b, c):
+    one, two = checkpoint(lambda a, b, c: (torch.sin(a @ b).sum(), (c.exp() * c).sum()), a, b, c, use_reentrant=False)
+    return one, two
+
+
+def normed(a, b, c):
+    h = F.layer_norm(a, (4,))
+    return (h * b).sum(), F.cross_entropy(c, torch.tensor([0, 1, 2, 3])), F.dropout(c, 0.0).sum()
+
+
+FUNCTIONS = [apart, by_a_parameter, trunk, linear_trunk, scaled_trunk, adversaries, nothing_saved, one_result]
+FUNCTIONS += [result_of_another, written, parts, checkpointed, normed]
+
+# Which result, which inputs (None: all), whether the graph is retained.
+PASSES = {
+    "one by one": [(0, None, False), (1, None, False), (2, None, False)],
+    "backwards": [(2, None, False), (1, None, False), (0, None, False)],
+    "twice": [(0, None, False), (0, None, False), (1, None, False)],
+    "retained": [(0, None, True), (1, None, True), (0, None, False), (1, None, False), (0, None, False)],
+    "input by input": [(0, 0, False), (0, 1, False), (0, 2, False), (1, 0, False), (1, 1, False), (1, 2, False)],
+    "other inputs": [(1, 2, False), (1, 1, False), (1, 0, False), (0, 2, False), (0, 1, False), (0, 0, False)],
+    "inputs of each": [(0, 0, False), (1, 2, False), (0, 1, False), (1, 1, False)],
+    "some": [(1, 2, False), (0, 0, False), (1, None, False), (0, None, False)],
+    "all and one": [("all", None, False), (0, None, False), (1, None, False)],
+    "one and all": [(0, None, False), ("all", None, False), (1, None, False)],
+}
+
+
+def outcome(call):
+    try:
+        return call()
+    except RuntimeError as error:
+        return str(error)
+
+
+def gradients(function, inputs, passes):
+    """Of each pass what it gave, or what was raised."""
+    results = function(*inputs)
+    found = []
+    for result, asked, retain in passes:
+        if result == "all":
+            of, weights = list(results), [torch.ones_like(r) for r in results]
+        elif result < len(results):
+            of, weights = [results[result]], [torch.ones_like(results[result])]
+        else:
+            continue
+        asked = inputs if asked is None else [inputs[asked]]
+        found.append(outcome(lambda: torch.autograd.grad(of, asked, weights, retain_graph=retain, allow_unused=True)))
+    return found
+
+
+@both
+@pytest.mark.parametrize("passes", PASSES.values(), ids=PASSES)
+@pytest.mark.parametrize("function", FUNCTIONS, ids=lambda f: f.__name__)
+def test_passes_as_in_eager(function, passes, door):
+    inputs = [torch.randn(4, 4, requires_grad=True) for _ in range(3)]
+    want = gradients(function, inputs, passes)
+    called = DOORS[door](function)
+    for _ in range(2):
+        got = gradients(called, inputs, passes)
+        assert [isinstance(g, str) for g in got] == [isinstance(w, str) for w in want], (got, want)
+        for one, other in zip(got, want):
+            if isinstance(other, str):
+                assert one == other
+            else:
+                compare.assert_same([g for g in one if g is not None], [g for g in other if g is not None], strides=False)
+                assert [g is None for g in one] == [g is None for g in other]
+
+
+def test_both_kinds_of_outcome_are_among_them():
+    kinds = set()
+    for passes in PASSES.values():
+        for function in FUNCTIONS:
+            inputs = [torch.randn(4, 4, requires_grad=True) for _ in range(3)]
+            kinds |= {(n > 0, isinstance(g, str)) for n, g in enumerate(gradients(function, inputs, passes))}
+    assert {(True, True), (True, False)} <= kinds
+
+
+@both
+@pytest.mark.parametrize("retain", [False, True])
+def test_heads_over_a_shared_trunk(door, retain):
+    class Heads(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.trunk, self.one, self.two = nn.Linear(4, 6), nn.Linear(6, 2), nn.Linear(6, 3)
+
+        def forward(self, x):
+            h = torch.relu(self.trunk(x))
+            return self.one(h).square().mean(), self.two(h).exp().mean()
+
+    model, plain, x = Heads(), Heads(), torch.randn(5, 4)
+    plain.load_state_dict(model.state_dict())
+    for net, called in ((model, DOORS[door](model)), (plain, plain)):
+        one, two = called(x)
+        one.backward(retain_graph=retain)
+        if retain:
+            two.backward()
+        else:
+            with pytest.raises(RuntimeError, match="backward through the graph a second time"):
+                two.backward()
+    for p, q in zip(model.parameters(), plain.parameters()):
+        # Eager has gone as far as the trunk when it raises; what it added before is no use to anybody.
+        if retain or q.grad is not None and p.grad is not None:
+            compare.assert_same(p.grad, q.grad)
+
+
+@both
+def test_steps_of_two_networks(door):
+    """Both losses come of one call; one optimizer steps before the other's backward pass, on parameters that it does not need."""
+
+    class Two(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.a, self.b = nn.Linear(4, 4), nn.Linear(4, 4)
+
+        def forward(self, x):
+            return torch.tanh(self.a(x)).square().mean(), torch.tanh(self.b(x)).exp().mean()
+
+    model, plain, x = Two(), Two(), torch.randn(5, 4)
+    plain.load_state_dict(model.state_dict())
+    for net, called in ((model, DOORS[door](model)), (plain, plain)):
+        steps = [torch.optim.SGD(part.parameters(), lr=0.1) for part in (net.a, net.b)]
+        for _ in range(4):
+            for loss, step in zip(called(x), steps):
+                step.zero_grad()
+                loss.backward()
+                step.step()
+    compare.assert_same(dict(model.state_dict()), dict(plain.state_dict()))
+
+
+@both
+@pytest.mark.parametrize("which", [0, 1])
+def test_what_was_written_between_two_passes(door, which):
+    """A pass raises for what it needs, and not for what only the other one needed."""
+
+    def raised(called):
+        a, b = torch.randn(4, 4, requires_grad=True), torch.randn(4, 4, requires_grad=True)
+        one, two = called(a, b)
+        one.backward()
+        with torch.no_grad():
+            (a, b)[which].add_(1)
+        return outcome(two.backward)
+
+    function = lambda a, b: ((a @ a).sum(), (b @ b).sum())
+    got, want = raised(DOORS[door](function)), raised(function)
+    assert (got is None) == (want is None) == (which == 0)
+    if want is not None:
+        text = "one of the variables needed for gradient computation has been modified by an inplace operation"
+        assert got.startswith(text) and want.startswith(text)
+
+
+@both
+def test_what_nobody_asked_for_is_not_multiplied_by_zero(door):
+    """The other result's gradient is infinite."""
+    function = lambda x: (x.sin().sum(), (1 / x).sum(), x.log().exp())
+    called = DOORS[door](function)
+    for n in range(2):
+        x, y = (torch.tensor([0.0, 1.0, 2.0], requires_grad=True) for _ in range(2))
+        called(x)[n].sum().backward()
+        function(y)[n].sum().backward()
+        compare.assert_same(x.grad, y.grad)
+
+
+class Watched(torch.autograd.graph.saved_tensors_hooks):
+    """Which saved tensors, other than the leaves, are still there."""
+
+    def __init__(self):
+        self.seen = []
+        super().__init__(self.pack, lambda tensor: tensor)
+
+    def pack(self, tensor):
+        # An object of its own: a result of the call would live as long as the program holds it.
+        tensor = tensor if tensor.is_leaf and tensor.requires_grad else tensor.detach()
+        self.seen.append(weakref.ref(tensor))
+        return tensor
+
+    def bytes(self):
+        there = {t.data_ptr(): t.numel() * t.element_size() for t in (ref() for ref in self.seen) if t is not None and not t.requires_grad}
+        return sum(there.values())
+
+
+def two_chains(a, b):
+    return torch.tanh(torch.tanh(a @ a) @ a).sum(), torch.tanh(torch.tanh(b @ b) @ b).sum()
+
+
+def two_heads(a, b):
+    h = torch.tanh(torch.tanh(a @ a) @ a)
+    return torch.tanh(h @ a).sum(), torch.tanh(torch.tanh(h @ b) @ b).sum()
+
+
+@both
+@pytest.mark.parametrize("function", [two_chains, two_heads], ids=lambda f: f.__name__)
+def test_a_pass_lets_go_of_what_it_alone_needs(function, door):
+    """And eager of no more: behind the call, one pass and the other."""
+
+    def levels(called):
+        a, b = torch.randn(32, 32, requires_grad=True), torch.randn(32, 32, requires_grad=True)
+        watched = Watched()
+        with watched:
+            one, two = called(a, b)
+        found = [watched.bytes()]
+        for loss in (one, two):
+            outcome(loss.backward)
+            found.append(watched.bytes())
+        return found
+
+    called = DOORS[door](function)
+    for _ in range(2):
+        ours, theirs = levels(called), levels(function)
+        assert 0 < ours[1] < ours[0] and ours[2] == 0, ours
+        assert all(one <= other for one, other in zip(ours, theirs)), (ours, theirs)
+
+
+@both
+def test_a_call_is_gone_when_its_results_are(door):
+    """What is kept for a pass that never comes holds nothing in turn."""
+    function = lambda a, b: (torch.tanh(a).sum(), torch.tanh(b @ b))
+    called = DOORS[door](function)
+    a, b = torch.randn(4, 4, requires_grad=True), torch.randn(4, 4, requires_grad=True)
+    one, two = called(a, b)
+    one.backward()
+    seen = weakref.ref(two.grad_fn)
+    gc.disable()
+    try:
+        del one, two
+        assert seen() is None
+    finally:
+        gc.enable()
+
+
+@both
+def test_second_derivatives_behind_another_pass(door):
+    function = lambda a, b: ((a.sin() * a).sum(), (b.exp() * b).sum())
+    results = []
+    for called in (DOORS[door](function), function):
+        a, b = (torch.linspace(0, 1, 5).requires_grad_() for _ in range(2))
+        one, two = called(a, b)
+        one.backward()
+        (first,) = torch.autograd.grad(two, b, create_graph=True)
+        first.sum().backward()
+        results.append([a.grad, b.grad])
+    compare.assert_same(*results)
