@@ -47,6 +47,15 @@ def kept_result_bytes() -> int:
     """The bytes of large results that torch has freed and this process keeps for the next ones."""
 
 
+class Padding:
+    def __init__(self, pad_to: Any, parameters: list[str], by_place: list[str]) -> None:
+        """Raises TypeError or ValueError for what cannot be meant."""
+    @property
+    def dims(self) -> list[tuple[str, int]]:
+        """The parameters and dimensions that are padded."""
+    def call(self, captured: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Pads the arguments, calls, and cuts the result. ``captured`` returns it with the relations of its sizes."""
+
 class NativeCallable:
     def __call__(self, *args: Any) -> Any: ...
 

@@ -246,3 +246,13 @@ def test_what_another_trace_needs_to_be_equal():
     assert_same(compiled(torch.ones(5), torch.ones(6), False), (torch.full((5,), 2.0), torch.full((6,), 3.0)))
     with pytest.raises(ValueError, match="must be equal"):
         compiled(torch.ones(5), torch.ones(6), True)
+
+
+def test_a_result_that_holds_itself_is_refused():
+    def endless(x):
+        found = [x * 2]
+        found.append(found)
+        return found
+
+    with pytest.raises((RecursionError, RuntimeError)):
+        compiled(endless, x={0: 8})(torch.ones(5))

@@ -11,6 +11,7 @@ mod gauging;
 mod graphs;
 mod host;
 mod kernels;
+mod padding;
 mod pieces;
 mod racing;
 mod recorded;
@@ -43,6 +44,7 @@ fn _oxytorch(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_function(wrap_pyfunction!(report::background_variants, m)?)?;
     ox_runtime::on_variant(|text| ox_capture::log(ox_capture::Topic::Variants, || text.to_string()));
     m.add_class::<ox_capture::Captured>()?;
+    m.add_class::<padding::Padding>()?;
     m.add_class::<pieces::Pieces>()?;
     m.add_class::<watched::Watched>()?;
     m.add_class::<training::TrainingCallable>()?;

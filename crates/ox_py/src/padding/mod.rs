@@ -1,0 +1,184 @@
+//! `options={"pad_to": ...}`: sizes of arguments are padded to buckets, and results are cut back.
+//!
+//! - `bucket`: what the user declares.
+//! - `copies`: the padded arguments, and what the function writes to them.
+//! - `cut`: results, cut where the graph's sizes say so.
+
+mod bucket;
+mod copies;
+mod cut;
+
+use bucket::{Bucket, buckets};
+use copies::Copies;
+use cut::Cutting;
+use pyo3::exceptions::{PyRecursionError, PyValueError};
+use pyo3::intern;
+use pyo3::prelude::*;
+use pyo3::types::{PyDict, PyList, PyTuple};
+
+/// How the arguments of one function are padded.
+#[pyclass(frozen, module = "oxytorch._oxytorch")]
+pub struct Padding {
+    buckets: Vec<Bucket>,
+    /// The parameters that are given by their places.
+    by_place: Vec<String>,
+}
+
+/// The arguments of a call.
+struct Arguments<'a, 'py> {
+    by_place: &'a [String],
+    args: Bound<'py, PyTuple>,
+    kwargs: Bound<'py, PyDict>,
+}
+
+impl<'py> Arguments<'_, 'py> {
+    /// The tensor that is given for a parameter.
+    fn tensor(&self, name: &str) -> PyResult<Option<Bound<'py, PyAny>>> {
+        let placed = || self.place(name).and_then(|place| self.args.get_item(place).ok());
+        let found = self.kwargs.get_item(name)?.or_else(placed);
+        Ok(match found {
+            Some(found) if is_tensor(&found)? => Some(found),
+            _ => None,
+        })
+    }
+
+    fn place(&self, name: &str) -> Option<usize> {
+        self.by_place.iter().position(|known| known == name)
+    }
+}
+
+#[pymethods]
+impl Padding {
+    /// Raises TypeError or ValueError for what cannot be meant.
+    #[new]
+    fn new(pad_to: &Bound<'_, PyAny>, parameters: Vec<String>, by_place: Vec<String>) -> PyResult<Padding> {
+        Ok(Padding { buckets: buckets(pad_to, &parameters)?, by_place })
+    }
+
+    /// The parameters and dimensions that are padded.
+    #[getter]
+    fn dims(&self) -> Vec<(String, i64)> {
+        self.buckets.iter().map(|bucket| (bucket.name.clone(), bucket.dim)).collect()
+    }
+
+    /// Calls what was captured with padded arguments. It returns the function's result, and for each tensor in it what its sizes are made of.
+    fn call<'py>(
+        &self,
+        captured: &Bound<'py, PyAny>,
+        args: Bound<'py, PyTuple>,
+        kwargs: Bound<'py, PyDict>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let given = Arguments { by_place: &self.by_place, args, kwargs };
+        let (here, tensors) = self.of_call(&given)?;
+        let (padded, copies, lost) = copies::pad(&here, tensors, &given)?;
+        let (result, relations) = captured.call(padded.args.clone(), Some(&padded.kwargs))?.extract()?;
+        check_equal(captured, &here, &padded, &lost)?;
+        let mut cutting = Cutting::new(relations, &here, &lost);
+        Copies::write_back(&copies, &given)?;
+        copies.iter().for_each(|copy| cutting.know(&copy.padded, &copy.given));
+        cutting.cut(&result, 0)
+    }
+}
+
+impl Padding {
+    /// The buckets whose arguments are tensors in this call, and those.
+    fn of_call<'py>(&self, given: &Arguments<'_, 'py>) -> PyResult<(Vec<&Bucket>, Vec<Bound<'py, PyAny>>)> {
+        let mut found = (Vec::new(), Vec::new());
+        for bucket in &self.buckets {
+            if let Some(tensor) = given.tensor(&bucket.name)? {
+                found.0.push(bucket);
+                found.1.push(tensor);
+            }
+        }
+        Ok(found)
+    }
+}
+
+/// What eager would refuse because two sizes differ must not pass because both are padded to one.
+fn check_equal(captured: &Bound<'_, PyAny>, here: &[&Bucket], padded: &Arguments<'_, '_>, lost: &[i64]) -> PyResult<()> {
+    if lost.windows(2).all(|pair| pair[0] == pair[1]) {
+        return Ok(());
+    }
+    let mut places = Vec::new();
+    for bucket in here {
+        let rank = rank_of(&padded.tensor(&bucket.name)?.expect("it was padded"))?;
+        let place = match padded.kwargs.contains(&bucket.name)? {
+            true => format!("kwarg['{}']", bucket.name),
+            false => format!("arg{}", padded.place(&bucket.name).expect("it was found there")),
+        };
+        places.push(format!("{place}.shape[{}]", bucket.dim.rem_euclid(rank)));
+    }
+    let equal = captured.getattr(intern!(captured.py(), "equal_sizes"))?;
+    let pairs: Vec<(String, String)> = equal.call(padded.args.clone(), Some(&padded.kwargs))?.extract()?;
+    let at = |place: &String| places.iter().position(|known| known == place);
+    for (one, other) in pairs {
+        if let (Some(a), Some(b)) = (at(&one), at(&other))
+            && lost[a] != lost[b]
+        {
+            let (first, second) = (here[a], here[b]);
+            return Err(PyValueError::new_err(format!(
+                "oxytorch: pad_to: dimension {} of {} and dimension {} of {} must be equal, but are not before they are padded",
+                first.dim, first.name, second.dim, second.name
+            )));
+        }
+    }
+    Ok(())
+}
+
+fn is_tensor(object: &Bound<'_, PyAny>) -> PyResult<bool> {
+    let py = object.py();
+    object.is_instance(&py.import(intern!(py, "torch"))?.getattr(intern!(py, "Tensor"))?)
+}
+
+fn rank_of(tensor: &Bound<'_, PyAny>) -> PyResult<i64> {
+    tensor.getattr(intern!(tensor.py(), "ndim"))?.extract()
+}
+
+fn shape_of(tensor: &Bound<'_, PyAny>) -> PyResult<Vec<i64>> {
+    tensor.getattr(intern!(tensor.py(), "shape"))?.extract()
+}
+
+/// An object of a dataclass.
+fn is_record(object: &Bound<'_, PyAny>) -> PyResult<bool> {
+    let py = object.py();
+    let is_dataclass = py.import(intern!(py, "dataclasses"))?.getattr(intern!(py, "is_dataclass"))?;
+    Ok(is_dataclass.call1((object,))?.is_truthy()? && !object.is_instance_of::<pyo3::types::PyType>())
+}
+
+/// The fields of such an object; None for those that are not set.
+fn fields_of<'py>(record: &Bound<'py, PyAny>) -> PyResult<Vec<(Bound<'py, PyAny>, Bound<'py, PyAny>)>> {
+    let py = record.py();
+    let fields = py.import(intern!(py, "dataclasses"))?.call_method1(intern!(py, "fields"), (record,))?;
+    let field = |field: PyResult<Bound<'py, PyAny>>| {
+        let name = field?.getattr(intern!(py, "name"))?;
+        let value = record.getattr(name.cast::<pyo3::types::PyString>()?).unwrap_or_else(|_| py.None().into_bound(py));
+        Ok((name, value))
+    };
+    fields.try_iter()?.map(field).collect()
+}
+
+/// Containers that hold themselves have no end.
+const DEEPEST: usize = 500;
+
+fn check_depth(depth: usize) -> PyResult<()> {
+    if depth < DEEPEST {
+        Ok(())
+    } else {
+        Err(PyRecursionError::new_err("oxytorch: pad_to: containers that hold one another too deeply"))
+    }
+}
+
+/// The tensors in tuples, lists, dicts and dataclasses, in their order.
+fn tensors_in<'py>(object: &Bound<'py, PyAny>, found: &mut Vec<Bound<'py, PyAny>>, depth: usize) -> PyResult<()> {
+    check_depth(depth)?;
+    if is_tensor(object)? {
+        found.push(object.clone());
+    } else if let Ok(dict) = object.cast::<PyDict>() {
+        dict.values().iter().try_for_each(|item| tensors_in(&item, found, depth + 1))?;
+    } else if object.is_instance_of::<PyTuple>() || object.is_instance_of::<PyList>() {
+        object.try_iter()?.try_for_each(|item| tensors_in(&item?, found, depth + 1))?;
+    } else if is_record(object)? {
+        fields_of(object)?.iter().try_for_each(|(_, item)| tensors_in(item, found, depth + 1))?;
+    }
+    Ok(())
+}
