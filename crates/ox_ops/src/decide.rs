@@ -196,7 +196,7 @@ pub(crate) fn exceeds(a: &Sym, b: &Sym) -> bool {
 }
 
 /// Whether a size is 1: certainly, or at the hints. Either answer is relied on.
-pub(crate) fn is_one(size: &Sym) -> bool {
+pub fn is_one(size: &Sym) -> bool {
     match size.as_const() {
         Some(known) => known == 1,
         None => !(size - 1).is_positive() && differ_here(size, &Sym::ONE) == Some(false),

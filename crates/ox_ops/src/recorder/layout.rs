@@ -56,19 +56,21 @@ impl Layout {
     }
 
     /// Whether each stride is that of a tensor whose elements lie side by side in their order.
-    fn is_row_major(&self, shape: &[Sym]) -> bool {
+    pub fn is_row_major(&self, shape: &[Sym]) -> bool {
         (0..shape.len()).all(|d| self.strides[d] == shape[d + 1..].iter().product())
     }
 
-    /// Whether the elements of a tensor of this shape lie side by side in their order. What decides it is relied on.
-    pub fn is_dense(&self, shape: &[Sym]) -> bool {
-        if self.is_row_major(shape) {
+    /// Whether the elements of a tensor of this shape lie side by side, with its dimensions in this order. What decides it is relied on.
+    pub fn is_dense_in(&self, shape: &[Sym], order: &[usize]) -> bool {
+        let behind = |n: usize| -> Sym { order[n + 1..].iter().map(|d| &shape[*d]).product() };
+        // Whatever the sizes are, 1 among them.
+        if (0..order.len()).all(|n| self.strides[order[n]] == behind(n)) {
             return true;
         }
         let mut next = Sym::ONE;
-        (0..shape.len()).rev().filter(|d| !is_one(&shape[*d])).all(|d| {
-            let here = is_same(&self.strides[d], &next);
-            next = &next * &shape[d];
+        order.iter().rev().filter(|d| !is_one(&shape[**d])).all(|d| {
+            let here = is_same(&self.strides[*d], &next);
+            next = &next * &shape[*d];
             here
         })
     }

@@ -82,7 +82,7 @@ impl<'py> Importer<'py> {
         let reason = match self.recorder.call(&name.namespace, &name.name, args, kwargs, shares) {
             Ok(value) => match self.mismatch(&value, example.as_ref())? {
                 None => {
-                    self.note_made(&value, example.as_ref())?;
+                    self.note_made(&request, &value, example.as_ref())?;
                     self.note_by_layout(&request, &value);
                     return Ok(value);
                 }

@@ -90,7 +90,9 @@ pub struct Importer<'py> {
     /// Strides of what was made first in each memory, by its number.
     pub(super) made: FxHashMap<usize, Vec<i64>>,
     /// What eager copied or not because of how it lay in memory.
-    pub(super) by_layout: Vec<super::sizes::ByLayout>,
+    pub(super) by_layout: Vec<super::layouts::ByLayout>,
+    /// What was made of what.
+    pub(super) making: Vec<super::layouts::Making>,
     pub(super) names: Names,
     /// Values by the address of their node, which the graph keeps alive.
     pub(super) env: FxHashMap<usize, FrontValue>,
@@ -160,6 +162,7 @@ impl<'py> Importer<'py> {
             known: known.clone(),
             made: FxHashMap::default(),
             by_layout: Vec::new(),
+            making: Vec::new(),
             names: Names::default(),
             env: FxHashMap::default(),
             host: HostTable::default(),

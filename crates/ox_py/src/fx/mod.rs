@@ -12,7 +12,7 @@
 //! - `really`: where they foretell another shape or type.
 //! - `stale`: examples that show what a tensor becomes later.
 //! - `outputs`: what the graph returns.
-//! - `sizes`, `follow`: captured graphs with sizes that are not constants.
+//! - `sizes`, `follow`: captured graphs with sizes that are not constants; `layouts`: how their tensors lie in memory.
 
 mod args;
 mod as_strided;
@@ -23,6 +23,7 @@ mod fake;
 mod follow;
 mod grad;
 mod importer;
+mod layouts;
 mod library;
 mod memory_order;
 mod names;

@@ -6,35 +6,17 @@
 //! begun again, knowing more.
 
 use super::call::Request;
-use super::fake::Fake;
 use super::importer::{How, Imported, Importer, Slot, attempt};
 use super::refusal::{Import, Refusal};
 use ox_capture::SizeObject;
 use ox_ir::graph::Shape;
 use ox_ir::{Sym, Var};
-use ox_ops::decide::rely_on_shape;
-use ox_ops::{Fact, FrontValue, Hints, Layout, Noted, OutputSpec, TensorRef, ValueOf, at_hints};
+use ox_ops::{Fact, FrontValue, Hints, Noted, ValueOf, at_hints};
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
-use rustc_hash::{FxHashMap, FxHashSet};
+use rustc_hash::FxHashMap;
 use std::collections::BTreeSet;
-
-/// What decides whether a function copies its argument.
-enum Wish {
-    /// The elements side by side in their order.
-    Dense,
-    Shape(Shape),
-    /// Another order of the dimensions in memory.
-    Order,
-}
-
-/// A result that is a copy or not because of how the argument lies in memory.
-pub struct ByLayout {
-    from: TensorRef,
-    to: TensorRef,
-    wish: Wish,
-}
 
 /// What is known of the sizes of a graph.
 #[derive(Clone, Default)]
@@ -236,122 +218,5 @@ impl<'py> Importer<'py> {
         }
         let sizes = self.sizes_in(request).into_iter().collect();
         Err(Refusal::Fixed { sizes, why: format!("{}: {why} ({})", request.name, self.location) })
-    }
-
-    /// The first argument was copied or not because of how it lay in memory.
-    pub(super) fn note_by_layout(&mut self, request: &Request<'py>, value: &FrontValue) {
-        let (Some(ValueOf::Tensor(from)), ValueOf::Tensor(to)) = (request.args.first(), value) else { return };
-        let is_plain = request.args.len() == 1 && request.kwargs.is_empty();
-        let wish = match request.name.name.as_str() {
-            _ if self.known.hints.is_empty() => return,
-            "contiguous" | "ravel" if is_plain => Wish::Dense,
-            "contiguous" | "ravel" => Wish::Order,
-            "reshape" | "flatten" | "reshape_as" | "unflatten" => Wish::Shape(self.recorder.ty(*to).shape.clone()),
-            _ => return,
-        };
-        self.by_layout.push(ByLayout { from: *from, to: *to, wish });
-    }
-
-    /// Whether something is a copy or a view can be seen if it is written, if it may be an input, or if it comes out: by its strides, and by
-    /// what it shares memory with. Then the answer is relied on.
-    pub(super) fn rely_on_layouts(&self, outputs: &[OutputSpec]) -> Import<()> {
-        let memory = |tensor: TensorRef| self.recorder.memory(tensor).0;
-        let writes = self.recorder.writes() > 0;
-        let come_out: FxHashSet<usize> = outputs.iter().map(|output| memory(output.tensor)).collect();
-        for ByLayout { from, to, wish } in &self.by_layout {
-            if !writes && self.recorder.input_strides(*from).is_none() && !come_out.contains(&memory(*to)) {
-                continue;
-            }
-            let (sizes, layout) = self.layout_of(*from);
-            let own = &self.recorder.ty(*from).shape;
-            match (layout, wish) {
-                _ if sizes.is_empty() => {}
-                (Some(layout), Wish::Dense) => drop(layout.is_dense(own)),
-                (Some(layout), Wish::Shape(shape)) => drop(layout.takes(own, shape)),
-                _ => {
-                    let why = "whether a result is a copy depends on how its argument lies in memory".to_string();
-                    return Err(Refusal::Fixed { sizes: sizes.into_iter().collect(), why });
-                }
-            }
-        }
-        Ok(())
-    }
-
-    /// The sizes that decide where a tensor lies, and where that is, as far as it is known.
-    fn layout_of(&self, tensor: TensorRef) -> (BTreeSet<Var>, Option<Layout>) {
-        let (memory, shape, _) = self.recorder.memory(tensor);
-        let own = &self.recorder.ty(tensor).shape;
-        let sizes = shape.iter().chain(own).flat_map(Sym::vars).collect();
-        let strides = match self.recorder.input_strides(tensor) {
-            Some(strides) => Some(strides),
-            None => self.made.get(&memory).and_then(|strides| self.dense_strides(&shape, strides)),
-        };
-        (sizes, strides.and_then(|strides| self.recorder.layout(tensor, &strides)))
-    }
-
-    /// After a call: its results are as large as they are now, or larger than nothing; and how they lie in memory.
-    pub(super) fn note_made(&mut self, value: &FrontValue, example: Option<&Bound<'py, PyAny>>) -> Import<()> {
-        let Some(example) = example.filter(|_| !self.known.hints.is_empty()) else { return Ok(()) };
-        match value {
-            ValueOf::Tensor(tensor) => {
-                rely_on_shape(&self.recorder.ty(*tensor).shape);
-                let (memory, _, whole) = self.recorder.memory(*tensor);
-                if whole && !self.made.contains_key(&memory) {
-                    let strides = example.call_method0(intern!(self.py, "stride"))?;
-                    self.made.insert(memory, strides.extract()?);
-                }
-                Ok(())
-            }
-            ValueOf::Tuple(items) | ValueOf::List(items) => {
-                items.iter().zip(example.try_iter()?).try_for_each(|(item, example)| self.note_made(item, Some(&example?)))
-            }
-            _ => Ok(()),
-        }
-    }
-
-    /// Where an output lies, in terms of sizes. None where its example says all.
-    pub(super) fn captured_layout(&self, tensor: TensorRef, fake: &Fake, offset: &Sym) -> Import<Option<Layout>> {
-        if self.known.hints.is_empty() {
-            return Ok(None);
-        }
-        let own = self.recorder.ty(tensor).shape.clone();
-        let (mut sizes, layout) = self.layout_of(tensor);
-        let (.., is_whole) = self.recorder.memory(tensor);
-        match layout.filter(|layout| self.is_at(layout, &own, fake, offset)) {
-            // A part of fixed sizes lies as its example does, but begins where a variable may say.
-            Some(layout) if sizes.is_empty() => Ok(Some(Layout { strides: fake.strides.clone(), ..layout })),
-            Some(layout) => Ok(Some(layout)),
-            None if sizes.is_empty() && is_whole => Ok(None),
-            None => {
-                let why = format!("where an output lies in memory ({})", self.location);
-                if sizes.is_empty() {
-                    sizes.extend(self.known.hints.keys().cloned());
-                }
-                Err(Refusal::Fixed { sizes: sizes.into_iter().collect(), why })
-            }
-        }
-    }
-
-    /// Whether the layout is that of the example; where a dimension has one element, its stride reaches nothing.
-    fn is_at(&self, layout: &Layout, shape: &[Sym], fake: &Fake, offset: &Sym) -> bool {
-        let strides = shape.iter().zip(&layout.strides).zip(&fake.strides);
-        let same = |((size, ours), theirs): ((&Sym, &Sym), &Sym)| size.is_one() || self.known.hint(ours) == theirs.as_const();
-        strides.into_iter().all(same) && self.known.hint(&layout.offset) == offset.as_const()
-    }
-
-    /// Strides of a tensor without gaps whose dimensions lie in the order of these.
-    fn dense_strides(&self, shape: &[Sym], strides: &[i64]) -> Option<Shape> {
-        let mut order: Vec<usize> = (0..shape.len()).collect();
-        order.sort_by_key(|d| std::cmp::Reverse((strides[*d], !shape[*d].is_one())));
-        let mut out: Shape = smallvec::smallvec![Sym::ONE; shape.len()];
-        let mut next = Sym::ONE;
-        for d in order.into_iter().rev() {
-            if !shape[d].is_one() && self.known.hint(&next) != Some(strides[d]) {
-                return None;
-            }
-            out[d] = next.clone();
-            next = &next * &shape[d];
-        }
-        Some(out)
     }
 }

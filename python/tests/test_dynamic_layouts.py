@@ -1,0 +1,87 @@
+"""How results lie in memory, where sizes vary: as eager's do at each, though it was decided at the first."""
+
+import pytest
+import torch
+import torch.nn.functional as F
+
+import oxytorch
+from compare import assert_same
+
+LAST = torch.channels_last
+
+
+def norm(x):
+    return F.batch_norm(x, None, None, training=True)
+
+
+def lie_alike(function, calls, dynamic=True):
+    """What comes out lies as eager's, shares memory with what eager's shares it, and is the argument where eager's is."""
+    compiled = oxytorch.compile(function, dynamic=dynamic)
+    for args in calls:
+        ours, eagers = compiled(*args), function(*args)
+        assert_same(ours, eagers, label=str(tuple(args[0].shape)))
+        assert (ours is args[0]) == (eagers is args[0])
+        shares = [out.untyped_storage().data_ptr() == args[0].untyped_storage().data_ptr() for out in (ours, eagers)]
+        assert shares[0] == shares[1]
+    return compiled.stats()["traced"]
+
+
+ORDERED = {
+    "batch norm": lambda x: norm((x * 2)[:, ::2]),
+    "maximum": lambda x: F.max_pool2d((x * 2)[:, ::2], 2),
+    "chain": lambda x: torch.relu(norm((x * 2)[:, ::2])) + 1,
+    "to": lambda x: (x * 2)[:, ::2].to(memory_format=LAST),
+    "contiguous": lambda x: (x * 2)[:, ::2].contiguous(memory_format=LAST),
+    "copy": lambda x: (x * 2)[:, ::2].clone(),
+    "rows": lambda x: norm((x * 2)[:, ::2]).flatten(1),
+}
+
+
+@pytest.mark.parametrize("name", ORDERED)
+@pytest.mark.parametrize("channels", [(2, 6, 4, 1, 7), (6, 2, 4, 1)], ids=str)
+@pytest.mark.parametrize("dynamic", [True, None])
+def test_one_channel_says_nothing_of_others(name, channels, dynamic):
+    """Of 2 channels every second is one: channels last is then as good a name for it as row by row."""
+    lie_alike(ORDERED[name], [(torch.randn(2, c, 4, 6),) for c in channels], dynamic)
+
+
+FORMATS = {
+    "to": lambda x: x.to(memory_format=LAST),
+    "contiguous": lambda x: x.contiguous(memory_format=LAST),
+    "back": lambda x: x.contiguous(memory_format=LAST).contiguous(),
+    "doubled": lambda x: x.contiguous(memory_format=LAST) * 2,
+}
+
+
+@pytest.mark.parametrize("name", FORMATS)
+@pytest.mark.parametrize("last", [False, True])
+def test_formats_that_are_asked_for(name, last):
+    """At one channel, or one place, nothing is copied: eager returns the argument."""
+    for shapes in ([(2, c, 4, 5) for c in (3, 6, 1, 4)], [(2, 3, n, n) for n in (3, 1, 4)], [(n, 3, 4, 5) for n in (3, 1, 4, 6)]):
+        calls = [(torch.randn(shape).to(memory_format=LAST if last else torch.contiguous_format),) for shape in shapes]
+        assert lie_alike(FORMATS[name], calls) <= 3
+
+
+def test_batches_of_any_size_in_one_format():
+    """A batch is the outermost dimension in both formats: whether there is a copy does not depend on it."""
+    convolution = torch.randn(4, 3, 3, 3)
+    function = lambda x: F.conv2d(x.contiguous(memory_format=LAST), convolution).mean((2, 3))
+    with torch.no_grad():
+        assert lie_alike(function, [(torch.randn(n, 3, 8, 9),) for n in (4, 6, 2, 5)]) == 1
+
+
+@pytest.mark.parametrize("function", [lambda x, y: x.expand(3, y.shape[0]), lambda x, y: (x * 2).expand(y.shape[0], 3, -1)])
+def test_what_is_expanded_to_one_element_has_a_stride(function):
+    compiled = oxytorch.compile(function, dynamic=True)
+    for n in (4, 1, 5, 1, 2):
+        x = torch.randn(3, 1)
+        ours, eagers = compiled(x, torch.zeros(n)), function(x, torch.zeros(n))
+        assert ours.stride() == eagers.stride() and torch.equal(ours, eagers)
+
+
+def test_small_images_need_no_code_of_their_own():
+    """A side of one that was computed is relied on only where something lies by it: what lies row by row does so at all sizes."""
+    weight = torch.randn(8, 3, 3, 3)
+    function = lambda x: F.linear(norm(F.conv2d(x, weight, stride=4, padding=1)).relu().mean((2, 3)), weight.reshape(8, -1)[:, :8])
+    with torch.no_grad():
+        assert lie_alike(function, [(torch.randn(2, 3, h, w),) for h, w in ((4, 16), (8, 4), (12, 20))]) == 1
