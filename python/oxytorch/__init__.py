@@ -70,7 +70,7 @@ def compile(
 
     ``dynamic``: with ``None`` a function is compiled for the sizes that it is first called with, and sizes that change are variables from then
     on; with ``True`` all sizes of arguments are variables at once, with ``False`` none ever is. ``torch._dynamo.mark_dynamic``,
-    ``maybe_mark_dynamic`` and ``mark_static`` say it for single dimensions. ``shapes={"input_ids": {1: (1, 512)}}`` says it by parameter and
+    ``maybe_mark_dynamic`` and ``mark_static`` say it for single dimensions, whatever ``dynamic`` says. ``shapes={"input_ids": {1: (1, 512)}}`` says it by parameter and
     dimension, with the least and the most: the first call compiles for all of them, unless a size is 1 in it, and a size beyond raises ValueError.
 
     ``options={"pad_to": {"input_ids": {1: 64}, "attention_mask": {1: 64}}}`` pads dimensions of arguments to multiples (or to the next of a list of

@@ -152,3 +152,16 @@ def test_parameters_stay_constants():
             x = rand(n, 4)
             assert_same(captured(x), layer(x))
     assert captured.stats()["traced"] == 1
+
+
+def test_a_mark_goes_before_dynamic_false():
+    """As in torch.compile: what is said of one dimension is meant."""
+    compiled = oxytorch.compile(lambda x, y: (x * 2, y * 2), dynamic=False)
+    for n in (4, 5, 6, 1):
+        x = torch.randn(n, 3)
+        torch._dynamo.mark_dynamic(x, 0)
+        assert_same(compiled(x, torch.ones(2)), (x * 2, torch.full((2,), 2.0)))
+    assert compiled.stats()["traced"] == 1
+    compiled(x, torch.ones(3))
+    compiled(x, torch.ones(4))
+    assert compiled.stats()["traced"] == 3

@@ -105,16 +105,14 @@ impl Recording {
 
     /// For each dimension that is a variable, its range.
     fn variable_dims(&self, tensor: &Obj, source: SourceId, place: &str, spec: &TensorSpec) -> Vec<Option<(i64, i64)>> {
-        let none = || vec![None; spec.sizes.len()];
-        if self.sizing.dynamic == Some(false) {
-            return none();
-        }
         let marks = Marks::of(tensor);
         let all = self.sizing.dynamic == Some(true) && !self.belongs_to_model(tensor, source);
         let varying = self.tree.varying_sizes.read();
-        let is_variable = |d: usize| match marks.of_dim(d) {
-            Some(marked) => marked,
-            None => all || varying.contains(&(place.to_string(), d)),
+        // What is said of one dimension goes before what is said of all.
+        let is_variable = |d: usize| match (marks.of_dim(d), self.sizing.dynamic) {
+            (Some(marked), _) => marked,
+            (None, Some(false)) => false,
+            (None, _) => all || varying.contains(&(place.to_string(), d)),
         };
         let range = |d: usize| match self.sizing.declared(place, d) {
             _ if spec.sizes[d] < LEAST_HINT => None,
