@@ -48,7 +48,7 @@ class Outcome:
 
     def __str__(self) -> str:
         counts = f"{self.calls} calls, {self.compiles} compiles, {len(self.wrong)} wrong, {self.seconds:.0f} s"
-        memory = f", {self.call_mb:.1f} MB (eager {self.eager_mb:.1f})" if self.eager_mb else ""
+        memory = f", {self.call_mb:.3f} MB (eager {self.eager_mb:.3f})" if self.eager_mb else ""
         notes = [f"wrong: {text}" for text in self.wrong] + [f"traced again: {text}" for text in self.recompiles]
         notes += [f"break: {where}: {why}" for where, why in self.breaks] + self.warnings
         return "\n      ".join([counts + memory] + [note.replace("\n", " ")[:400] for note in notes])
@@ -73,8 +73,10 @@ def run(sweep: Sweep, seed: int = 0, small: bool = False, memory: bool = False, 
     if memory and sweep.largest:
         # What the first call of this size makes and keeps would count twice.
         sweep.call(compiled, sweep.make(sweep.largest(small), "compiled"))
-        outcome.eager_mb = allocated_mb(lambda: sweep.call(model, sweep.make(sweep.largest(small), "eager")))
-        outcome.call_mb = allocated_mb(lambda: sweep.call(compiled, sweep.make(sweep.largest(small), "compiled"))) + arena_mb("oxytorch")
+        # What is given to a call is there before.
+        given = {side: sweep.make(sweep.largest(small), side) for side in ("eager", "compiled")}
+        outcome.eager_mb = allocated_mb(lambda: sweep.call(model, given.pop("eager")))
+        outcome.call_mb = allocated_mb(lambda: sweep.call(compiled, given.pop("compiled"))) + arena_mb("oxytorch")
     return outcome
 
 

@@ -6,7 +6,7 @@ use crate::prepare::Prepared;
 use ox_ir::graph::{Node, Op, Shape};
 use ox_ir::{Graph, NodeId, Sym};
 
-const CONV_BACKWARD: &str = "aten::convolution_backward";
+pub const CONV_BACKWARD: &str = "aten::convolution_backward";
 /// The result lies as the first argument.
 const LIKE_FIRST: [&str; 2] = ["aten::_scaled_dot_product_cudnn_attention", "aten::_scaled_dot_product_flash_attention"];
 /// All results, or the gradient, are in the order of this argument if it is channels-last.

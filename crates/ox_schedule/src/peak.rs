@@ -6,8 +6,9 @@
 
 use crate::Target;
 use crate::arena::{Arena, Life, padded_bytes, typical};
-use ox_ir::Sym;
+use crate::foresee::CONV_BACKWARD;
 use ox_ir::plan::{Buffer, Call, Place, Plan, Step};
+use ox_ir::{DType, Sym};
 use std::cmp::Reverse;
 use std::ops::RangeInclusive;
 
@@ -137,11 +138,24 @@ fn bytes_of(buffer: &Buffer) -> i64 {
     typical(&buffer.shape.iter().product()).saturating_mul(buffer.dtype.size() as i64)
 }
 
-/// What a call makes for itself: a convolution brings its weights, and often what it reads, into an order of its own.
+/// What a call makes for itself: a convolution brings its weights, and often what it reads, into an order of its own. In f64, which no library
+/// knows, torch writes down for each place of the result all that it is computed of; so does the derivative.
 fn scratch(plan: &Plan, step: &Step) -> i64 {
-    let Step::Call { call: Call::Conv(_), ins, .. } = step else { return 0 };
-    let read = ins.iter().take(2).map(|view| &plan.buffers[view.buf.index()]);
-    read.filter(|buffer| !buffer.packed).map(bytes_of).sum()
+    let Step::Call { call, ins, outs, .. } = step else { return 0 };
+    let buffers: Vec<&Buffer> = ins.iter().map(|view| &plan.buffers[view.buf.index()]).collect();
+    let is_backward = matches!(call, Call::Library(library) if library.callee.name() == CONV_BACKWARD);
+    match (call, &buffers[..], &outs[..]) {
+        (Call::Conv(_), [_, weight, ..], [out]) if weight.dtype == DType::F64 => columns(&plan.buffers[out.index()], weight),
+        (Call::Conv(_), ..) => buffers.into_iter().take(2).filter(|buffer| !buffer.packed).map(bytes_of).sum(),
+        (_, [gradient, _, weight, ..], _) if is_backward && weight.dtype == DType::F64 => columns(gradient, weight),
+        _ => 0,
+    }
+}
+
+fn columns(result: &Buffer, weight: &Buffer) -> i64 {
+    let places = result.shape.iter().enumerate().filter(|(d, _)| *d != 1).map(|(_, size)| size);
+    let each = weight.shape.iter().skip(1);
+    typical(&places.chain(each).product()).saturating_mul(weight.dtype.size() as i64)
 }
 
 pub fn add(steps: &mut [i64], life: Life, bytes: i64) {
