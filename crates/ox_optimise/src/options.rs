@@ -58,6 +58,8 @@ pub struct OptimiseOptions {
     pub pack_weights: PackWeights,
     /// Replace attention that is spelt out by the library's.
     pub fuse_attention: bool,
+    /// Let attention read keys and values with fewer heads than queries have.
+    pub grouped_attention: bool,
     pub free_bias: FreeBias,
     /// Masks of booleans become numbers that are added.
     pub additive_masks: bool,
@@ -75,6 +77,7 @@ impl Default for OptimiseOptions {
             round_intermediates: true,
             freezing: false,
             fuse_attention: true,
+            grouped_attention: false,
             free_bias: FreeBias::OfProducts,
             additive_masks: false,
             align_products: None,

@@ -10,6 +10,7 @@ use crate::passes::free_bias::free_bias;
 use crate::passes::fuse_attention::fuse_attention;
 use crate::passes::fuse_bias::fuse_bias;
 use crate::passes::fuse_post_ops::fuse_post_ops;
+use crate::passes::grouped_attention::grouped_attention;
 use crate::passes::pack_weights::pack_weights;
 use crate::passes::remove_dead::remove_dead;
 use crate::passes::simplify::simplify;
@@ -41,6 +42,9 @@ pub fn optimise_reported(graph: Graph, options: &OptimiseOptions) -> (Graph, Vec
     // Before the products in it change their form.
     if options.fuse_attention {
         line.rules("fuse_attention", fuse_attention);
+    }
+    if options.grouped_attention {
+        line.rules("grouped_attention", grouped_attention);
     }
     // Flat products first: a bias is a vector for them.
     line.rules("flatten_matmul", flatten_matmul);

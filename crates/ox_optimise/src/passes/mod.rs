@@ -14,6 +14,7 @@ mod frozen;
 pub mod fuse_attention;
 pub mod fuse_bias;
 pub mod fuse_post_ops;
+pub mod grouped_attention;
 pub mod pack_weights;
 pub mod remove_dead;
 pub mod simplify;

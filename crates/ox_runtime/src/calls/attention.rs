@@ -25,6 +25,8 @@ pub struct AttentionStep {
     causal: bool,
     scale: Option<f64>,
     flash: bool,
+    /// Each head of keys and values serves several of the query.
+    grouped: bool,
     /// On a GPU: under which of the user's settings it was asked what eager takes, and whether that is cuDNN.
     choice: Option<Mutex<Option<(u64, bool)>>>,
     /// The result has other dimensions in front than the call's: its leading sizes.
@@ -50,6 +52,8 @@ impl AttentionStep {
             Device::Cpu => (windows, mask.map(unrepeated)),
             _ => (windows, mask),
         });
+        let heads = |w: &Window| w.layout.rank().checked_sub(3).map(|d| w.layout.sizes[d]);
+        let grouped = heads(&windows[0]) != heads(&windows[1]);
         let front = (shaped.is_some() && rank != 4).then(|| planned.sizes[..rank - 2].into());
         let flash = p.device == Device::Cpu && shaped.as_ref().is_some_and(|(w, mask)| flash_takes(w, mask));
         // A mask of booleans is made a number of by the operator.
@@ -67,6 +71,7 @@ impl AttentionStep {
             causal: attrs.causal,
             scale: attrs.scale.map(|s| s.as_f64()),
             flash,
+            grouped,
             choice: by_cudnn.then(Mutex::default),
             front,
             out,
@@ -128,7 +133,7 @@ impl AttentionStep {
             Value::Float(0.0),
             Value::Bool(self.causal),
             self.scale.map_or(Value::None, |s| Value::some(Value::Float(s))),
-            Value::Bool(false),
+            Value::Bool(self.grouped),
         ]
     }
 }
@@ -203,7 +208,8 @@ fn flash_takes(windows: &[Window; 3], mask: &Option<Window>) -> bool {
     q.dtype.is_float()
         && qkv.iter().all(|l| l.dtype == q.dtype && l.strides[3] == 1 && l.numel() > 0)
         && same(0)
-        && same(1)
+        && k.sizes[1] == v.sizes[1]
+        && q.sizes[1] % k.sizes[1] == 0
         && same(3)
         && k.sizes[2] == v.sizes[2]
         && mask.as_ref().is_none_or(|m| mask_fits(&m.layout, q, k))

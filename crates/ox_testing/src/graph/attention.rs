@@ -13,6 +13,7 @@ pub(crate) fn attention(attrs: &AttentionAttrs, args: &[&TensorData], dtype: DTy
     }
     let (q, k, v) = (args[0], args[1], args[2]);
     let rank = q.shape.len();
+    let times = |x: &TensorData| if rank < 3 { 1 } else { q.shape[rank - 3] / x.shape[rank - 3].max(1) };
     let (d, keys) = (q.shape[rank - 1], k.shape[rank - 2]);
     let scale = attrs.scale.map_or(1.0 / (d as f64).sqrt(), |s| s.as_f64());
     let mask = attrs.mask.then(|| args[3]);
@@ -20,7 +21,7 @@ pub(crate) fn attention(attrs: &AttentionAttrs, args: &[&TensorData], dtype: DTy
     shape[rank - 1] = v.shape[rank - 1];
 
     let score = |row: &[usize], key: usize| {
-        let dot: f64 = (0..d).map(|c| with_tail(q, row, c) * with_tail(k, &at_row(row, key), c)).sum();
+        let dot: f64 = (0..d).map(|c| with_tail(q, row, c) * with_tail(k, &at_row(row, key, times(k)), c)).sum();
         let at: Vec<usize> = [row, &[key]].concat();
         let seen = !attrs.causal || key <= row[rank - 2];
         match mask.map(|m| m.get_broadcast(&at)) {
@@ -39,14 +40,19 @@ pub(crate) fn attention(attrs: &AttentionAttrs, args: &[&TensorData], dtype: DTy
         }
         let weights: Vec<f64> = scores.iter().map(|s| (s - most).exp()).collect();
         let total: f64 = weights.iter().sum();
-        let mixed: f64 = weights.iter().enumerate().map(|(key, w)| w * with_tail(v, &at_row(row, key), index[rank - 1])).sum();
+        let mixed: f64 =
+            weights.iter().enumerate().map(|(key, w)| w * with_tail(v, &at_row(row, key, times(v)), index[rank - 1])).sum();
         Scalar::Float(mixed / total)
     }))
 }
 
-/// The same batch, another row.
-fn at_row(row: &[usize], key: usize) -> Vec<usize> {
-    [&row[..row.len() - 1], &[key]].concat()
+/// The same batch, another row. Each head serves as many heads of the query.
+fn at_row(row: &[usize], key: usize, times: usize) -> Vec<usize> {
+    let mut at = [&row[..row.len() - 1], &[key]].concat();
+    if let [.., head, _] = &mut at[..] {
+        *head /= times.max(1);
+    }
+    at
 }
 
 fn with_tail(x: &TensorData, row: &[usize], last: usize) -> f64 {
