@@ -2,7 +2,8 @@
 
     SEEDS=5000..5200 python -m pytest python/tests/test_random_shapes.py
 
-A program is drawn step by step; a step is kept if eager takes it at all sizes.
+A program is drawn step by step; a step is kept if eager takes it at all sizes. Compared are values, types, shapes, strides, what shares memory
+with what, and what was written to the inputs, which lie row by row, turned or with gaps.
 """
 
 import os
@@ -12,7 +13,7 @@ import oxytorch
 import pytest
 import torch
 import torch.nn.functional as F
-from compare import assert_same
+from compare import assert_same, copies
 
 GRAPHS = 2000
 PARTS = 20
@@ -51,13 +52,16 @@ SHAPED = [
     lambda x: x.chunk(2, 0)[0],
     lambda x: F.avg_pool1d(x, 2),
 ]
+WRITES = [lambda x: x.add_(1), lambda x: x[..., :1].zero_(), lambda x: x.mul_(x.shape[0]), lambda x: x.copy_(x.flip(0))]
+FORMS = [lambda x: x.contiguous(), lambda x: x.reshape(x.shape), lambda x: x.clone(), lambda x: x.view(-1), lambda x: x.view_as(x)]
+LAYOUTS = [lambda x: x, lambda x: x, lambda x: x.mT.contiguous().mT if x.dim() > 1 else x, lambda x: x.repeat_interleave(2, -1)[..., ::2]]
 
 
 def step(rng, count):
     """A function of the tensors so far, whose choices are made."""
     pick = lambda: rng.choice([rng.randrange(count), count - 1])
     i, j, d, e, keep = pick(), pick(), rng.choice([0, 1, -1]), rng.choice([0, -1]), rng.random() < 0.5
-    kind = rng.randrange(8)
+    kind = rng.randrange(10)
     if kind == 0:
         f = rng.choice(UNARY)
         return lambda v: f(v[i])
@@ -72,13 +76,13 @@ def step(rng, count):
         return lambda v: f(v[i], d)
     if kind == 5:
         return lambda v: v[i].transpose(d, e)
-    f = rng.choice(SHAPED)
+    f = rng.choice(WRITES if kind == 8 else FORMS if kind == 9 else SHAPED)
     return lambda v: f(v[i])
 
 
 def program(rng, inputs):
     """Steps that all of the inputs allow, and which tensors are returned."""
-    values, steps = [list(tensors) for tensors in inputs], []
+    values, steps = [copies(list(tensors)) for tensors in inputs], []
     for _ in range(40):
         if len(steps) == 6:
             break
@@ -107,15 +111,25 @@ def check(seed):
     rng = random.Random(seed)
     torch.manual_seed(seed)
     shapes = [[rng.choice("aabbc3") for _ in range(rng.randint(1, 3))] for _ in range(rng.randint(1, 2))]
-    numbers = [{"a": 4, "b": 6, "c": 9, "3": 3}] + [{n: rng.randint(2, 9) for n in "abc"} | {"3": 3} for _ in range(2)]
-    inputs = [[torch.randn(*(sizes[name] for name in shape)) for shape in shapes] for sizes in numbers]
+    layouts = [rng.choice(LAYOUTS) for _ in shapes]
+    numbers = [{"a": 4, "b": 6, "c": 9, "3": 3}] + [{n: rng.randint(1, 9) for n in "abc"} | {"3": 3} for _ in range(2)]
+    inputs = [[layout(torch.randn(*(sizes[name] for name in shape))) for layout, shape in zip(layouts, shapes)] for sizes in numbers]
     function = program(rng, inputs)
     captured = oxytorch._oxytorch.capture(function, dynamic=True)
     with torch.no_grad():
         for tensors in inputs:
-            wide = lambda: function(*(x.double() for x in tensors))
-            assert_same(captured(*tensors), function(*tensors), wide, label=f"seed {seed}, {[tuple(x.shape) for x in tensors]}")
+            label = f"seed {seed}, {[tuple(x.shape) for x in tensors]}"
+            ours, eagers = copies(tensors), copies(tensors)
+            got, want = captured(*ours), function(*eagers)
+            exact = lambda: (lambda wide: [function(*wide), wide])([x.double() for x in copies(tensors)])
+            assert_same([got, ours], [want, eagers], exact, label=label)
+            assert sharing([*ours, *got]) == sharing([*eagers, *want]), label
     return captured.stats()["traced"]
+
+
+def sharing(tensors):
+    """For each pair, whether it is one object, and whether it shares memory."""
+    return [(x is y, x.untyped_storage().data_ptr() == y.untyped_storage().data_ptr()) for x in tensors for y in tensors]
 
 
 @pytest.mark.parametrize("part", range(PARTS))

@@ -112,6 +112,13 @@ impl Recorder {
         Ok(data.value)
     }
 
+    /// The tensor's value now, as a view of all that lies in its memory: what was written to a part of it holds no more than that part.
+    fn read_in_place(&mut self, tensor: TensorRef) -> OpResult<NodeId> {
+        let data = &self.refs[tensor.0 as usize];
+        let values = replay(&mut self.builder, self.bases[data.base].value, &data.chain)?;
+        Ok(values[values.len() - 1])
+    }
+
     /// Gives the tensor a new value of its own type, and with it everything that shares its memory.
     pub fn write(&mut self, tensor: TensorRef, value: NodeId) -> OpResult<()> {
         let expected = self.ty(tensor).clone();
@@ -311,11 +318,12 @@ impl Recorder {
 
     /// The recorded program. `outputs` may repeat tensors and share memory with inputs and one another.
     pub fn finish(mut self, outputs: &[OutputSpec]) -> OpResult<Graph> {
+        let aliases: Vec<Option<Alias>> = (0..outputs.len()).map(|n| self.alias_of(outputs, n)).collect();
+        let holds = |n: usize| aliases.iter().flatten().any(|alias| matches!(alias, Alias::Output(of, _) if *of as usize == n));
         let mut results = Vec::with_capacity(outputs.len());
         for (n, spec) in outputs.iter().enumerate() {
-            let value = self.read(spec.tensor)?;
-            let alias = self.alias_of(outputs, n);
-            results.push(GraphOutput { value, strides: spec.strides.clone(), alias });
+            let value = if holds(n) { self.read_in_place(spec.tensor)? } else { self.read(spec.tensor)? };
+            results.push(GraphOutput { value, strides: spec.strides.clone(), alias: aliases[n].clone() });
         }
         let written = self.bases.iter().filter(|base| base.version > 0);
         let mutations = written.filter_map(|base| Some(Mutation { input: base.input?, value: base.value })).collect();

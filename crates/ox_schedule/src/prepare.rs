@@ -225,7 +225,7 @@ impl Prepared {
                 let given = &self.graph.ty(node.args[0]).shape;
                 in_order(self.resolved(node.args[0]).is_some_and(|s| is_channels_last(given, &s)))
             }
-            Op::Point(_) | Op::Cast => match last {
+            Op::Point(_) | Op::Cast | Op::SliceScatter(_) => match last {
                 Some(last) => in_order(last),
                 None => self.followed_strides(node).unwrap_or_else(|| contiguous_strides(shape)),
             },
