@@ -51,10 +51,21 @@ SHAPED = [
     lambda x: x.mT.contiguous(),
     lambda x: x.chunk(2, 0)[0],
     lambda x: F.avg_pool1d(x, 2),
+    lambda x: x[:, ::2],
+    lambda x: F.max_pool2d(x, 2),
+    lambda x: F.batch_norm(x, None, None, training=True, eps=1.0),
+    lambda x: F.group_norm(x, x.shape[1], eps=1.0),
+    lambda x: x.to(memory_format=torch.channels_last),
+    lambda x: x.contiguous(memory_format=torch.channels_last),
 ]
 WRITES = [lambda x: x.add_(1), lambda x: x[..., :1].zero_(), lambda x: x.mul_(x.shape[0]), lambda x: x.copy_(x.flip(0))]
 FORMS = [lambda x: x.contiguous(), lambda x: x.reshape(x.shape), lambda x: x.clone(), lambda x: x.view(-1), lambda x: x.view_as(x)]
-LAYOUTS = [lambda x: x, lambda x: x, lambda x: x.mT.contiguous().mT if x.dim() > 1 else x, lambda x: x.repeat_interleave(2, -1)[..., ::2]]
+LAYOUTS = [
+    lambda x: x,
+    lambda x: x.mT.contiguous().mT if x.dim() > 1 else x,
+    lambda x: x.repeat_interleave(2, -1)[..., ::2],
+    lambda x: x.to(memory_format=torch.channels_last) if x.dim() == 4 else x,
+]
 
 
 def step(rng, count):
@@ -89,7 +100,7 @@ def program(rng, inputs):
         one = step(rng, len(values[0]))
         try:
             found = [one(tensors) for tensors in values]
-        except (RuntimeError, IndexError):
+        except (RuntimeError, IndexError, ValueError):
             continue
         if all(0 < x.numel() < 3000 and x.dim() < 5 and x.isfinite().all() and x.abs().max() < 1e4 for x in found):
             steps.append(one)
@@ -110,9 +121,10 @@ def check(seed):
     """How often it was traced."""
     rng = random.Random(seed)
     torch.manual_seed(seed)
-    shapes = [[rng.choice("aabbc3") for _ in range(rng.randint(1, 3))] for _ in range(rng.randint(1, 2))]
+    shapes = [[rng.choice("aabbc3") for _ in range(rng.randint(1, 4))] for _ in range(rng.randint(1, 2))]
     layouts = [rng.choice(LAYOUTS) for _ in shapes]
-    numbers = [{"a": 4, "b": 6, "c": 9, "3": 3}] + [{n: rng.randint(1, 9) for n in "abc"} | {"3": 3} for _ in range(2)]
+    first = dict(zip("abc", rng.sample([2, 4, 5, 6, 7, 9], 3)))
+    numbers = [sizes | {"3": 3} for sizes in (first, *({n: rng.randint(1, 9) for n in "abc"} for _ in range(2)))]
     inputs = [[layout(torch.randn(*(sizes[name] for name in shape))) for layout, shape in zip(layouts, shapes)] for sizes in numbers]
     function = program(rng, inputs)
     captured = oxytorch._oxytorch.capture(function, dynamic=True)
