@@ -1,6 +1,7 @@
 //! What a user may ask of a compile: a mode and named options. Everything unknown is an error that says what is known.
 
 use crate::settings::Setting;
+use ox_ir::Var;
 use std::fmt;
 use std::path::PathBuf;
 use std::str::FromStr;
@@ -105,6 +106,8 @@ pub struct Options {
     pub weights: Vec<bool>,
     /// So many results are the user's; all if it is None. Nor this.
     pub visible: Option<usize>,
+    /// Sizes that vary, as they were when the graph was captured. Nor this.
+    pub usual: Vec<(Var, i64)>,
     /// Other programs run before this one: on a GPU its kernels are compiled behind theirs. Nor this.
     pub later: bool,
     /// `torch.use_deterministic_algorithms`: sums of gradients that meet are added in one order. The CPU knows no other.
@@ -128,6 +131,7 @@ impl Default for Options {
             given: Vec::new(),
             weights: Vec::new(),
             visible: None,
+            usual: Vec::new(),
             later: false,
             deterministic: false,
             emulate_graphs: std::env::var("OXYTORCH_EMULATE_GRAPHS").is_ok_and(|value| value == "1"),

@@ -202,6 +202,7 @@ fn schedule(graph: &Graph, device: Device, options: &Options) -> Result<Plan, Co
         target: if on_cpu { Target::Cpu } else { Target::Gpu },
         overwrite_inputs: options.overwrite_inputs && on_cpu,
         given: options.given.clone(),
+        usual: options.usual.clone(),
         ..ScheduleOptions::default()
     };
     ox_schedule::schedule(graph, &wanted).map_err(|error| match error {

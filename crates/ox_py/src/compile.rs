@@ -167,10 +167,10 @@ impl Job<'_> {
         if imported.gradients.outputs.contains(&true) {
             return self.training(gm, example_inputs, imported, import);
         }
-        let Imported { mut graph, slots, constants, outputs, host, python_calls, pinned, weights, .. } = imported;
+        let Imported { mut graph, slots, constants, outputs, host, python_calls, pinned, weights, seen, .. } = imported;
         graph.shrink();
         let host = Arc::new(host.into_host());
-        let options = Options { overwrite_inputs: true, weights, ..self.options.clone() };
+        let options = Options { overwrite_inputs: true, weights, usual: seen, ..self.options.clone() };
         let compiled = match py.detach(|| ox_driver::compile(&graph, &options, host)) {
             Ok(compiled) => compiled,
             Err(error) => return self.not_compiled(gm, error, &graph),
@@ -201,7 +201,8 @@ impl Job<'_> {
         import: Duration,
     ) -> PyResult<Bound<'py, PyAny>> {
         let py = gm.py();
-        let Imported { mut graph, slots, constants, outputs, host, python_calls, pinned, weights, mut gradients, .. } = imported;
+        let Imported { mut graph, slots, constants, outputs, host, python_calls, pinned, weights, mut gradients, seen, .. } =
+            imported;
         let Some(views) = Views::take(&mut graph, &gradients.inputs, &mut gradients.outputs) else {
             return self.refused(gm, Refusal::unsupported("results that share memory in part"));
         };
@@ -210,7 +211,7 @@ impl Job<'_> {
         let wanted = Wanted { inputs: gradients.inputs.clone(), outputs: gradients.outputs.clone(), attention };
         let host: Arc<dyn HostCalls> = Arc::new(host.into_host());
         let budget = if self.recomputed.is_some() { 0 } else { self.options.activation_memory_budget };
-        let options = Options { freezing: false, activation_memory_budget: budget, weights, ..self.options.clone() };
+        let options = Options { freezing: false, activation_memory_budget: budget, weights, usual: seen, ..self.options.clone() };
         let compiled = match py.detach(|| ox_driver::compile_training(&graph, &wanted, &options, host.clone())) {
             Ok(compiled) => compiled,
             Err(TrainingError::Undifferentiable(at)) => {

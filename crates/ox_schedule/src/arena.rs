@@ -9,9 +9,3 @@ pub fn padded_bytes(shape: &[Sym], element: i64) -> Sym {
     let bytes = &shape.iter().product::<Sym>() * element;
     &(bytes + (ALIGN - 1)).div(&Sym::from(ALIGN)) * ALIGN
 }
-
-/// A number as it may be where sizes are not known.
-pub fn typical(size: &Sym) -> i64 {
-    const USUAL: i64 = 64;
-    size.eval(&|var| Some(USUAL.clamp(var.lo(), var.hi()))).unwrap_or(0)
-}

@@ -3,7 +3,8 @@
 //!
 //! The steps, in order: `prepare` (copies where memory must not be shared, and how everything lies: `foresee`), `split` (reductions that would leave threads idle), `roots` (what may be stored), `fuse` (which
 //! roots are one kernel), `emit` + `order` (the kernels), `build` (the Plan), `front` (single numbers), `reuse` (results in the place of operands), `memory`
-//! (where all that lies: `arena`) with `release` (when it goes) and `peak` (what is better off outside of it).
+//! (where all that lies: `arena`) with `release` (when it goes) and `peak` (what is better off outside of it),
+//! for `usual` sizes where they vary.
 
 mod arena;
 mod build;
@@ -26,9 +27,10 @@ mod reuse;
 mod roots;
 mod space;
 mod split;
+mod usual;
 
 use ox_ir::graph::Shape;
-use ox_ir::{Graph, Plan};
+use ox_ir::{Graph, Plan, Var};
 
 /// What the kernels will run on.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -50,6 +52,8 @@ pub struct ScheduleOptions {
     pub given: Vec<u32>,
     /// The peak of memory must be able to fall by so many bytes before intermediates leave the arena for it.
     pub least_bytes: i64,
+    /// Sizes that vary as they were seen.
+    pub usual: Vec<(Var, i64)>,
 }
 
 impl Default for ScheduleOptions {
@@ -60,6 +64,7 @@ impl Default for ScheduleOptions {
             overwrite_inputs: false,
             given: Vec::new(),
             least_bytes: 256 << 10,
+            usual: Vec::new(),
         }
     }
 }

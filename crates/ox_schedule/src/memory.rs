@@ -1,23 +1,24 @@
 //! Where the intermediates lie: one arena, offsets planned ahead from the buffers' lifetimes.
 
 use crate::ScheduleOptions;
-use crate::arena::{Arena, Life, lives, padded_bytes, typical};
+use crate::arena::{Arena, Life, lives, padded_bytes};
 use crate::peak::{Price, lower_peak};
 use crate::release::release_early;
+use crate::usual::Usual;
 use ox_ir::Sym;
 use ox_ir::plan::{BufId, Buffer, Place, Plan, PlanOutput, Step};
 
 /// Gives every arena buffer its offset, and drops library buffers and given inputs after their last use.
 pub fn place(plan: &mut Plan, options: &ScheduleOptions) {
-    let lives = lives(plan);
+    let (lives, usual) = (lives(plan), Usual::like(&options.usual));
     let given = given_buffers(plan, &options.given);
     // What was given goes bit by bit, and results take its place: there is no one time at which the arena should go.
     let is_backward = given.contains(&true);
-    let release = if is_backward { None } else { release_early(plan, &lives, options.least_bytes) };
+    let release = if is_backward { None } else { release_early(plan, &lives, options.least_bytes, &usual) };
     let price = if is_backward { Price::backward(options.least_bytes) } else { Price::forward(plan, options.least_bytes) };
-    let is_placed = release.is_none() && lower_peak(plan, &lives, &given, price.on(options.target));
+    let is_placed = release.is_none() && lower_peak(plan, &lives, &given, price.on(options.target), &usual);
     if !is_placed || !sizes_are_known(plan) {
-        assign_offsets(plan, &lives);
+        assign_offsets(plan, &lives, &usual);
     }
     insert_drops(plan, &lives, &given, release);
 }
@@ -40,14 +41,14 @@ fn given_buffers(plan: &Plan, given: &[u32]) -> Vec<bool> {
 
 /// Largest first, each at the lowest offset where nothing that lives at the same time is in the way. Sizes that are not known
 /// come last, in slots one behind the other.
-fn assign_offsets(plan: &mut Plan, lives: &[Option<Life>]) {
+fn assign_offsets(plan: &mut Plan, lives: &[Option<Life>], usual: &Usual) {
     let mut waiting: Vec<(usize, Life, Sym)> = Vec::new();
     for (k, buffer) in plan.buffers.iter().enumerate() {
         if let (Place::Arena(_), Some(life)) = (&buffer.place, lives[k]) {
             waiting.push((k, life, padded_bytes(&buffer.shape, buffer.dtype.size() as i64)));
         }
     }
-    waiting.sort_by_cached_key(|(k, _, size)| (size.as_const().is_none(), std::cmp::Reverse(typical(size)), *k));
+    waiting.sort_by_cached_key(|(k, _, size)| (size.as_const().is_none(), std::cmp::Reverse(usual.value(size)), *k));
     let unknown = waiting.split_off(waiting.partition_point(|(_, _, size)| size.as_const().is_some()));
     let mut arena = Arena::default();
     for (k, life, size) in waiting {

@@ -5,8 +5,9 @@
 //! which torch's allocator makes and takes back.
 
 use crate::Target;
-use crate::arena::{Arena, Life, padded_bytes, typical};
+use crate::arena::{Arena, Life, padded_bytes};
 use crate::foresee::CONV_BACKWARD;
+use crate::usual::Usual;
 use ox_ir::plan::{Buffer, Call, Place, Plan, Step};
 use ox_ir::{DType, Sym};
 use std::cmp::Reverse;
@@ -75,8 +76,8 @@ struct Packing {
 
 /// Places intermediates, and makes tensors of some where that lowers the most that a run holds. Nothing is done where it is not worth it: then all
 /// of them belong into the arena. Sizes that are not known are taken for usual ones.
-pub fn lower_peak(plan: &mut Plan, lives: &[Option<Life>], given: &[bool], price: Price) -> bool {
-    let (mut intermediates, others) = timeline(plan, lives, given);
+pub fn lower_peak(plan: &mut Plan, lives: &[Option<Life>], given: &[bool], price: Price, usual: &Usual) -> bool {
+    let (mut intermediates, others) = timeline(plan, lives, given, usual);
     let whole = pack(&intermediates, i64::MAX, &price);
     let mut least = whole.arena.bytes + others.iter().max().copied().unwrap_or(0);
     if least - peak(&others, intermediates.iter()) < price.least {
@@ -115,47 +116,51 @@ impl Packing {
 }
 
 /// The arena's buffers, and the bytes of all other memory that is made in each step, or let go behind it.
-pub fn timeline(plan: &Plan, lives: &[Option<Life>], given: &[bool]) -> (Vec<Intermediate>, Vec<i64>) {
-    let mut others: Vec<i64> = plan.steps.iter().map(|step| scratch(plan, step)).collect();
+pub fn timeline(plan: &Plan, lives: &[Option<Life>], given: &[bool], usual: &Usual) -> (Vec<Intermediate>, Vec<i64>) {
+    let mut others: Vec<i64> = plan.steps.iter().map(|step| scratch(plan, step, usual)).collect();
     let mut intermediates = Vec::new();
     for (buf, (buffer, life)) in plan.buffers.iter().zip(lives).enumerate() {
         let Some(life) = *life else { continue };
         match buffer.place {
-            Place::Input(_) if given[buf] => add(&mut others, Life { first: 0, ..life }, bytes_of(buffer)),
+            Place::Input(_) if given[buf] => add(&mut others, Life { first: 0, ..life }, bytes_of(buffer, usual)),
             Place::Input(_) => {}
             Place::Arena(_) => {
-                let bytes = typical(&padded_bytes(&buffer.shape, buffer.dtype.size() as i64));
+                let bytes = usual.value(&padded_bytes(&buffer.shape, buffer.dtype.size() as i64));
                 intermediates.push(Intermediate { buf, life, bytes });
             }
-            Place::Output(_) | Place::Library => add(&mut others, life, bytes_of(buffer)),
+            Place::Output(_) | Place::Library => add(&mut others, life, bytes_of(buffer, usual)),
         }
     }
     intermediates.sort_by_key(|i| (Reverse(i.bytes), i.buf));
     (intermediates, others)
 }
 
-fn bytes_of(buffer: &Buffer) -> i64 {
-    typical(&buffer.shape.iter().product()).saturating_mul(buffer.dtype.size() as i64)
+fn bytes_of(buffer: &Buffer, usual: &Usual) -> i64 {
+    usual.value(&buffer.shape.iter().product()).saturating_mul(buffer.dtype.size() as i64)
 }
 
 /// What a call makes for itself: a convolution brings its weights, and often what it reads, into an order of its own. In f64, which no library
 /// knows, torch writes down for each place of the result all that it is computed of; so does the derivative.
-fn scratch(plan: &Plan, step: &Step) -> i64 {
+fn scratch(plan: &Plan, step: &Step, usual: &Usual) -> i64 {
     let Step::Call { call, ins, outs, .. } = step else { return 0 };
     let buffers: Vec<&Buffer> = ins.iter().map(|view| &plan.buffers[view.buf.index()]).collect();
     let is_backward = matches!(call, Call::Library(library) if library.callee.name() == CONV_BACKWARD);
     match (call, &buffers[..], &outs[..]) {
-        (Call::Conv(_), [_, weight, ..], [out]) if weight.dtype == DType::F64 => columns(&plan.buffers[out.index()], weight),
-        (Call::Conv(_), ..) => buffers.into_iter().take(2).filter(|buffer| !buffer.packed).map(bytes_of).sum(),
-        (_, [gradient, _, weight, ..], _) if is_backward && weight.dtype == DType::F64 => columns(gradient, weight),
+        (Call::Conv(_), [_, weight, ..], [out]) if weight.dtype == DType::F64 => {
+            columns(&plan.buffers[out.index()], weight, usual)
+        }
+        (Call::Conv(_), ..) => {
+            buffers.into_iter().take(2).filter(|buffer| !buffer.packed).map(|buffer| bytes_of(buffer, usual)).sum()
+        }
+        (_, [gradient, _, weight, ..], _) if is_backward && weight.dtype == DType::F64 => columns(gradient, weight, usual),
         _ => 0,
     }
 }
 
-fn columns(result: &Buffer, weight: &Buffer) -> i64 {
+fn columns(result: &Buffer, weight: &Buffer, usual: &Usual) -> i64 {
     let places = result.shape.iter().enumerate().filter(|(d, _)| *d != 1).map(|(_, size)| size);
     let each = weight.shape.iter().skip(1);
-    typical(&places.chain(each).product()).saturating_mul(weight.dtype.size() as i64)
+    usual.value(&places.chain(each).product()).saturating_mul(weight.dtype.size() as i64)
 }
 
 pub fn add(steps: &mut [i64], life: Life, bytes: i64) {

@@ -7,6 +7,7 @@
 
 use crate::arena::{Arena, Life};
 use crate::peak::{Intermediate, add, timeline};
+use crate::usual::Usual;
 use ox_ir::plan::{Place, Plan};
 
 /// Intermediates that may be tensors of their own.
@@ -16,8 +17,8 @@ const PERCENT: i64 = 2;
 
 /// The step before which the arena goes, if that lowers the most that a run holds by `least` bytes; what is used later is then no longer placed in it.
 /// Sizes that are not known are taken for usual ones.
-pub fn release_early(plan: &mut Plan, lives: &[Option<Life>], least: i64) -> Option<usize> {
-    let (intermediates, others) = timeline(plan, lives, &vec![false; plan.buffers.len()]);
+pub fn release_early(plan: &mut Plan, lives: &[Option<Life>], least: i64, usual: &Usual) -> Option<usize> {
+    let (intermediates, others) = timeline(plan, lives, &vec![false; plan.buffers.len()], usual);
     let largest = others.iter().copied().max()?;
     let at = others.iter().position(|bytes| *bytes == largest)?;
     let now = arena_bytes(intermediates.iter()) + largest;

@@ -14,7 +14,7 @@ use crate::host::HostTable;
 use crate::report::PythonCall;
 use crate::torch::Torch;
 use ox_ir::graph::{Graph, GraphInput, Shape};
-use ox_ir::{DType, Device};
+use ox_ir::{DType, Device, Var};
 use ox_ops::{FrontValue, Hints, Noted, Recorder, TensorRef, ValueOf};
 use pyo3::intern;
 use pyo3::prelude::*;
@@ -50,6 +50,8 @@ pub struct Imported {
     pub gradients: Gradients,
     /// What was relied on of the sizes of a captured graph.
     pub facts: Vec<Noted>,
+    /// The sizes that vary, as they were.
+    pub seen: Vec<(Var, i64)>,
 }
 
 /// What autograd must know of an imported graph.

@@ -80,7 +80,19 @@ impl<'py> Importer<'py> {
         let constants = self.constants.into_iter().map(|(object, _)| object).collect();
         let Importer { slots, host, python_calls, pinned, weights, grad, .. } = self;
         let gradients = Gradients { inputs: grad.inputs, outputs: collected.grads, origins: grad.origins, ambient: grad.ambient };
-        Ok(Imported { graph, slots, constants, outputs, host, python_calls, pinned, weights, gradients, facts: Vec::new() })
+        Ok(Imported {
+            graph,
+            slots,
+            constants,
+            outputs,
+            host,
+            python_calls,
+            pinned,
+            weights,
+            gradients,
+            facts: Vec::new(),
+            seen: Vec::new(),
+        })
     }
 
     fn out_tree(&mut self, object: &Bound<'py, PyAny>, collected: &mut Collected) -> Import<OutTree> {

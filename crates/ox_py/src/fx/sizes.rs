@@ -104,7 +104,11 @@ pub fn import<'py>(gm: &Bound<'py, PyAny>, examples: &Bound<'py, PyAny>, how: Ho
         match result {
             Ok(imported) => match facts.iter().find(|(fact, _)| fact.solved().is_some()) {
                 Some(noted) => known.learn(noted.clone()),
-                None => return Ok(Imported { facts: [known.facts, facts].concat(), ..imported }),
+                None => {
+                    let seen =
+                        imported.graph.sizes.iter().filter_map(|var| Some((var.clone(), *known.hints.get(var)?))).collect();
+                    return Ok(Imported { facts: [known.facts, facts].concat(), seen, ..imported });
+                }
             },
             Err(refusal) => known.learn_from(refusal)?,
         }
