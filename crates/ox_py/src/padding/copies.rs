@@ -8,7 +8,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyDict, PySlice, PyTuple};
 
 /// An argument, and the padded copy that the function gets.
-pub struct Copies<'py> {
+pub struct Copied<'py> {
     name: String,
     pub given: Bound<'py, PyAny>,
     pub padded: Bound<'py, PyAny>,
@@ -22,7 +22,7 @@ pub fn pad<'a, 'py>(
     here: &[&Bucket],
     tensors: Vec<Bound<'py, PyAny>>,
     given: &Arguments<'a, 'py>,
-) -> PyResult<(Arguments<'a, 'py>, Vec<Copies<'py>>, Vec<i64>)> {
+) -> PyResult<(Arguments<'a, 'py>, Vec<Copied<'py>>, Vec<i64>)> {
     let mut padded: Vec<(&str, Bound<'py, PyAny>, Bound<'py, PyAny>)> = Vec::new();
     let (mut lost, mut seen) = (Vec::new(), Vec::new());
     for (bucket, tensor) in here.iter().zip(tensors) {
@@ -39,7 +39,7 @@ pub fn pad<'a, 'py>(
         lost.push(more);
     }
     let copies = padded.iter().filter(|(_, given, copy)| !copy.is(given));
-    let copies = copies.map(|(name, given, copy)| Copies::new(name, given, copy)).collect::<PyResult<Vec<_>>>()?;
+    let copies = copies.map(|(name, given, copy)| Copied::new(name, given, copy)).collect::<PyResult<Vec<_>>>()?;
     Ok((replaced(given, &copies)?, copies, lost))
 }
 
@@ -84,7 +84,7 @@ fn within<T>(context: &Bound<'_, PyAny>, work: impl FnOnce() -> PyResult<T>) -> 
     done
 }
 
-fn replaced<'a, 'py>(given: &Arguments<'a, 'py>, copies: &[Copies<'py>]) -> PyResult<Arguments<'a, 'py>> {
+fn replaced<'a, 'py>(given: &Arguments<'a, 'py>, copies: &[Copied<'py>]) -> PyResult<Arguments<'a, 'py>> {
     let mut args: Vec<Bound<'py, PyAny>> = given.args.iter().collect();
     let kwargs = given.kwargs.copy()?;
     for copy in copies {
@@ -96,14 +96,14 @@ fn replaced<'a, 'py>(given: &Arguments<'a, 'py>, copies: &[Copies<'py>]) -> PyRe
     Ok(Arguments { by_place: given.by_place, args: PyTuple::new(given.args.py(), args)?, kwargs })
 }
 
-impl<'py> Copies<'py> {
-    fn new(name: &str, given: &Bound<'py, PyAny>, padded: &Bound<'py, PyAny>) -> PyResult<Copies<'py>> {
+impl<'py> Copied<'py> {
+    fn new(name: &str, given: &Bound<'py, PyAny>, padded: &Bound<'py, PyAny>) -> PyResult<Copied<'py>> {
         let (given, padded) = (given.clone(), padded.clone());
-        Ok(Copies { name: name.to_string(), versions: versions(&given, &padded)?, shape: shape_of(&padded)?, given, padded })
+        Ok(Copied { name: name.to_string(), versions: versions(&given, &padded)?, shape: shape_of(&padded)?, given, padded })
     }
 
     /// A write must be seen by all arguments that share memory, but copies share none.
-    pub fn write_back(copies: &[Copies<'py>], given: &Arguments<'_, 'py>) -> PyResult<()> {
+    pub fn write_back(copies: &[Copied<'py>], given: &Arguments<'_, 'py>) -> PyResult<()> {
         copies.iter().try_for_each(|copy| copy.write_one_back(given))
     }
 

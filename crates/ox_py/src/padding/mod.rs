@@ -9,7 +9,7 @@ mod copies;
 mod cut;
 
 use bucket::{Bucket, buckets};
-use copies::Copies;
+use copies::Copied;
 use cut::Cutting;
 use pyo3::exceptions::{PyRecursionError, PyValueError};
 use pyo3::intern;
@@ -74,7 +74,7 @@ impl Padding {
         let (result, relations) = captured.call(padded.args.clone(), Some(&padded.kwargs))?.extract()?;
         check_equal(captured, &here, &padded, &lost)?;
         let mut cutting = Cutting::new(relations, &here, &lost);
-        Copies::write_back(&copies, &given)?;
+        Copied::write_back(&copies, &given)?;
         copies.iter().for_each(|copy| cutting.know(&copy.padded, &copy.given));
         cutting.cut(&result, 0)
     }
