@@ -256,3 +256,35 @@ def test_a_result_that_holds_itself_is_refused():
 
     with pytest.raises((RecursionError, RuntimeError)):
         compiled(endless, x={0: 8})(torch.ones(5))
+
+
+@pytest.mark.parametrize("function", [lambda x: x.t_(), lambda x: (x.transpose_(0, 1), x.sum(0))[1], lambda x: x.as_strided_((4, 4), (1, 4))])
+def test_another_shape_of_the_same_numbers_is_refused(function):
+    """Both sizes are padded to 4: the copy, turned, has the shape that it had."""
+    x = torch.arange(6.0).view(3, 2)
+    with pytest.raises(ValueError, match="gives it another shape"):
+        compiled(function, x={0: 4, 1: 4})(x)
+    assert torch.equal(x, torch.arange(6.0).view(3, 2))
+
+
+def test_what_is_refused_behind_a_write_changes_nothing():
+    x = torch.zeros(2, 3)
+    with pytest.raises(ValueError, match="is made of dimension 1 of x"):
+        compiled(lambda x: x.add_(1).flatten(), x={1: 4})(x)
+    assert torch.equal(x, torch.zeros(2, 3))
+
+
+def test_what_was_written_before_an_exception_stays():
+    def fails(x, index):
+        x.add_(1)
+        if index is None:
+            raise KeyError("x")
+        return torch.arange(5.0)[index]
+
+    padded = compiled(fails, x={0: 4})
+    for index, error in ((None, KeyError), (torch.tensor([9]), IndexError), (None, KeyError)):
+        ours, eagers = torch.zeros(3), torch.zeros(3)
+        for function, x in ((padded, ours), (fails, eagers)):
+            with pytest.raises(error):
+                function(x, index)
+        assert torch.equal(ours, eagers)

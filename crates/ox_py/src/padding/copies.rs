@@ -13,8 +13,11 @@ pub struct Copied<'py> {
     pub given: Bound<'py, PyAny>,
     pub padded: Bound<'py, PyAny>,
     versions: (i64, i64),
-    shape: Vec<i64>,
+    /// Of the copy: its shape and strides, and where it begins.
+    layout: Layout,
 }
+
+type Layout = (Vec<i64>, Vec<i64>, usize);
 
 /// The arguments with copies of those that are padded, the copies, and how much each bucket has added.
 #[allow(clippy::type_complexity)]
@@ -99,15 +102,12 @@ fn replaced<'a, 'py>(given: &Arguments<'a, 'py>, copies: &[Copied<'py>]) -> PyRe
 impl<'py> Copied<'py> {
     fn new(name: &str, given: &Bound<'py, PyAny>, padded: &Bound<'py, PyAny>) -> PyResult<Copied<'py>> {
         let (given, padded) = (given.clone(), padded.clone());
-        Ok(Copied { name: name.to_string(), versions: versions(&given, &padded)?, shape: shape_of(&padded)?, given, padded })
+        Ok(Copied { name: name.to_string(), versions: versions(&given, &padded)?, layout: layout_of(&padded)?, given, padded })
     }
 
-    /// A write must be seen by all arguments that share memory, but copies share none.
-    pub fn write_back(copies: &[Copied<'py>], given: &Arguments<'_, 'py>) -> PyResult<()> {
-        copies.iter().try_for_each(|copy| copy.write_one_back(given))
-    }
-
-    fn write_one_back(&self, arguments: &Arguments<'_, 'py>) -> PyResult<()> {
+    /// Whether the function has written to the copy. Raises where that cannot be done to the argument: all that share memory would have to see
+    /// it, but copies share none.
+    pub fn is_written(&self, arguments: &Arguments<'_, 'py>) -> PyResult<bool> {
         let refused =
             |why: &str| Err(PyValueError::new_err(format!("oxytorch: pad_to: {} is padded{why}; pad outside", self.name)));
         let (given, padded) = versions(&self.given, &self.padded)?;
@@ -115,7 +115,7 @@ impl<'py> Copied<'py> {
             return refused(", and its memory is written to under another name");
         }
         if padded == self.versions.1 {
-            return Ok(());
+            return Ok(false);
         }
         let memory = memory_of(&self.given)?;
         let mut everything = Vec::new();
@@ -128,9 +128,14 @@ impl<'py> Copied<'py> {
         if sharing > 1 {
             return refused(" and written to, and shares memory with another argument");
         }
-        if shape_of(&self.padded)? != self.shape {
+        // `t_` counts as a write, and may leave the numbers of the shape as they are.
+        if layout_of(&self.padded)? != self.layout {
             return refused(", and the function gives it another shape");
         }
+        Ok(true)
+    }
+
+    pub fn write_back(&self) -> PyResult<()> {
         let py = self.given.py();
         let part = shape_of(&self.given)?.into_iter().map(|size| PySlice::new(py, 0, size as isize, 1));
         let part = self.padded.get_item(PyTuple::new(py, part)?)?;
@@ -144,6 +149,12 @@ fn versions(given: &Bound<'_, PyAny>, padded: &Bound<'_, PyAny>) -> PyResult<(i6
     let version = |tensor: &Bound<'_, PyAny>| tensor.getattr(intern!(py, "_version"))?.extract();
     let uncounted = given.call_method0(intern!(py, "is_inference"))?.is_truthy()?;
     Ok((if uncounted { 0 } else { version(given)? }, version(padded)?))
+}
+
+fn layout_of(tensor: &Bound<'_, PyAny>) -> PyResult<Layout> {
+    let py = tensor.py();
+    let begin = tensor.call_method0(intern!(py, "data_ptr"))?.extract()?;
+    Ok((shape_of(tensor)?, tensor.call_method0(intern!(py, "stride"))?.extract()?, begin))
 }
 
 fn memory_of(tensor: &Bound<'_, PyAny>) -> PyResult<usize> {

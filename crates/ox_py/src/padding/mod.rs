@@ -71,12 +71,19 @@ impl Padding {
         let given = Arguments { by_place: &self.by_place, args, kwargs };
         let (here, tensors) = self.of_call(&given)?;
         let (padded, copies, lost) = copies::pad(&here, tensors, &given)?;
-        let (result, relations) = captured.call(padded.args.clone(), Some(&padded.kwargs))?.extract()?;
+        let called = captured.call(padded.args.clone(), Some(&padded.kwargs));
+        let (result, relations) = called.inspect_err(|_| write_what_can_be(&copies, &given))?.extract()?;
         check_equal(captured, &here, &padded, &lost)?;
+        let mut written = Vec::new();
+        for copy in &copies {
+            written.extend(copy.is_written(&given)?.then_some(copy));
+        }
         let mut cutting = Cutting::new(relations, &here, &lost);
-        Copied::write_back(&copies, &given)?;
         copies.iter().for_each(|copy| cutting.know(&copy.padded, &copy.given));
-        cutting.cut(&result, 0)
+        let result = cutting.cut(&result, 0)?;
+        // Last: what is refused has changed nothing.
+        written.into_iter().try_for_each(Copied::write_back)?;
+        Ok(result)
     }
 }
 
@@ -92,6 +99,12 @@ impl Padding {
         }
         Ok(found)
     }
+}
+
+/// Behind an exception of the function's, which goes on: what it has written before stays written.
+fn write_what_can_be<'py>(copies: &[Copied<'py>], given: &Arguments<'_, 'py>) {
+    let written = copies.iter().filter(|copy| copy.is_written(given).unwrap_or(false));
+    written.for_each(|copy| drop(copy.write_back()));
 }
 
 /// What eager would refuse because two sizes differ must not pass because both are padded to one.
