@@ -381,6 +381,29 @@ def test_loading_writes_little_of_the_extension():
     assert int(out) < 1300
 
 
+def resident_code():
+    """Kilobytes of the extension's code that are in memory."""
+    own, kilobytes = False, 0
+    with open("/proc/self/smaps") as file:
+        for line in file:
+            first, *rest = line.split()
+            if not first.endswith(":"):
+                own = "_oxytorch" in line and rest[0].startswith("r-x")
+            elif own and first == "Rss:":
+                kilobytes += int(rest[0])
+    return kilobytes
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="asks Linux")
+def test_code_goes_behind_the_first_backward_passes():
+    """The optimizer comes next, and needs none of it."""
+    called = oxytorch.compile(lambda x: torch.tanh(x @ x).sin().sum())
+    loss = called(torch.randn(8, 8, requires_grad=True))
+    before = resident_code()
+    loss.backward()
+    assert resident_code() < before / 2
+
+
 @pytest.mark.parametrize("dynamic", [False, True])
 @pytest.mark.parametrize("mask", [(4, 1, 1, 160), (1, 1, 160, 160), (4, 8, 160, 160), (160, 160), (4, 1, 160, 1)], ids=str)
 @pytest.mark.parametrize("heads", [8, 1])

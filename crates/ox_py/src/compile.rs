@@ -22,7 +22,7 @@ use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyBool, PyDict, PyFloat, PyInt, PyString};
 use std::cell::RefCell;
 use std::fmt::Display;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, AtomicU32};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
@@ -239,6 +239,7 @@ impl Job<'_> {
             together: self.recomputed.is_some_and(|region| region.reentrant),
             program: Arc::new(backward.program),
             others: Mutex::default(),
+            passes: AtomicU32::new(0),
         };
         let (results, eager) = (graph.outputs.len(), gm.getattr(intern!(py, "forward"))?.unbind());
         let (program, broken) = (forward.program, AtomicBool::new(false));

@@ -13,6 +13,7 @@ use pyo3::exceptions::PyRuntimeError;
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{IntoPyDict, PyTuple};
+use std::sync::atomic::AtomicU32;
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// Programs for gradients. Which results have one is seen when they come.
@@ -32,6 +33,8 @@ pub struct Backward {
     pub program: Arc<Program>,
     /// For other choices, made on first use; None where there is no such program.
     pub others: Mutex<Vec<(Choice, Option<Special>)>>,
+    /// The first few, counted.
+    pub passes: AtomicU32,
 }
 
 /// A program for some gradients.

@@ -40,6 +40,7 @@ use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyList, PyTuple};
+use std::sync::atomic::Ordering::Relaxed;
 
 // A run that failed before anything was done: eager serves the call.
 pyo3::create_exception!(oxytorch, Served, PyException);
@@ -159,7 +160,9 @@ impl TrainingCallable {
         let saved = self.saved(ctx, &choice)?;
         // From here on what other passes do not need is held here alone, and the program lets go of it piece by piece.
         self.let_go(ctx, Pass { choice: choice.clone(), end: 0 }, &saved)?;
-        self.backward.run(py, self, &sizes, saved, grads, &choice)
+        let gradients = self.backward.run(py, self, &sizes, saved, grads, &choice)?;
+        self.forget_code();
+        Ok(gradients)
     }
 
     /// Whether it could be computed again: then its inputs are kept for a second derivative.
@@ -185,7 +188,17 @@ impl TrainingCallable {
     }
 }
 
+/// Backward passes of a graph behind which code is forgotten: the next calls take shorter ways.
+const SETTLING: u32 = 3;
+
 impl TrainingCallable {
+    /// The optimizer comes next, with which the process is at its largest: what captured and planned the graph and ran the first passes is not needed.
+    fn forget_code(&self) {
+        if self.backward.passes.load(Relaxed) < SETTLING && self.backward.passes.fetch_add(1, Relaxed) < SETTLING {
+            ox_driver::forget_code();
+        }
+    }
+
     /// The results of the autograd function. `others` are the arguments that the program does not take, for eager.
     fn apply<'py>(
         slf: &Bound<'py, Self>,

@@ -12,7 +12,7 @@ use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::PyTuple;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, AtomicU32};
 use std::sync::{Arc, Mutex};
 
 /// The gradients as a function that can be differentiated.
@@ -98,6 +98,7 @@ impl TrainingCallable {
             together: false,
             program: Arc::new(backward.program),
             others: Mutex::default(),
+            passes: AtomicU32::new(0),
         };
         let results = graph.outputs.len();
         let native = NativeCallable {
