@@ -13,7 +13,7 @@ class CompiledFunction(torch.autograd.Function):
 
     @staticmethod
     def forward(
-        ctx: Any, graph: Any, sizes: tuple[int, ...], others: tuple[Any, ...], *inputs: torch.Tensor
+        ctx: Any, graph: Any, sizes: tuple[int, ...], others: tuple[Any, ...], _: torch.Tensor | None, *inputs: torch.Tensor
     ) -> tuple[torch.Tensor, ...]:
         # For a second derivative, which computes everything again.
         ctx.random = torch.get_rng_state() if graph.draws else None
@@ -34,9 +34,43 @@ class CompiledFunction(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *grads: torch.Tensor | None) -> tuple[Any, ...]:
-        if torch.is_grad_enabled():
-            return None, None, None, *ctx.graph.again(ctx, grads)
-        return None, None, None, *ctx.graph.backward(ctx, grads)
+        return None, None, None, None, *_gradients(ctx, grads, ctx.next_functions)
+
+
+class Part(torch.autograd.Function):
+    """Some results of a call that have nothing on their way in common with the others."""
+
+    @staticmethod
+    def forward(ctx: Any, edge: Any, places: tuple[int, ...], results: tuple[torch.Tensor, ...], *_: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        ctx.edge, ctx.places = edge, places
+        ctx.set_materialize_grads(False)
+        return results
+
+    @staticmethod
+    def backward(ctx: Any, *grads: torch.Tensor | None) -> tuple[Any, ...]:
+        call = ctx.edge.node
+        everywhere = [None] * call.graph.results
+        for place, grad in zip(ctx.places, grads):
+            everywhere[place] = grad
+        return None, None, None, *_gradients(call, tuple(everywhere), ctx.next_functions)
+
+
+def anchor() -> torch.Tensor:
+    """What a call requires grad of where autograd goes by its parts."""
+    return torch.empty(0, requires_grad=True)
+
+
+def edge(result: torch.Tensor, inputs: tuple[torch.Tensor, ...]) -> Any:
+    """The node of a call, which lives as long as this. It was made of detached inputs: a second derivative needs those that there are."""
+    found = torch.autograd.graph.get_gradient_edge(result)
+    if found.node.inputs is not None:
+        found.node.inputs = inputs
+    return found
+
+
+def _gradients(call: Any, grads: tuple[torch.Tensor | None, ...], following: tuple[Any, ...]) -> tuple[Any, ...]:
+    graph = call.graph
+    return graph.again(call, grads, following) if torch.is_grad_enabled() else graph.backward(call, grads, following)
 
 
 def _version(tensor: torch.Tensor) -> int | None:

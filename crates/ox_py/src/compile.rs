@@ -8,7 +8,7 @@ use crate::kernels::log_kernels;
 use crate::pieces::{self, Pieces, Region, Step};
 use crate::report::{LastCompile, remember};
 use crate::rewind::rewinds;
-use crate::training::{Again, Backward, TrainingCallable, Views, Ways, fused_attention, has_effects, reach};
+use crate::training::{Again, Backward, MOST_GROUPS, TrainingCallable, Views, Ways, fused_attention, groups, has_effects, reach};
 use crate::watched::watched;
 use ox_capture::{forget_shadows, is_interrupt};
 use ox_driver::{CompileError, OptionValue, Options, Panic, Race, Training, TrainingError, Wanted, guarded};
@@ -226,6 +226,10 @@ impl Job<'_> {
         let graphs = compiled.forward.program.graph_status();
         remember(LastCompile { import, report: compiled.forward.report.clone(), python_calls, eager: None, graphs });
         let reach = reach(&graph, &gradients);
+        // One node of torch's checkpoint is one of ours.
+        let is_one = self.recomputed.is_some_and(|region| region.reentrant);
+        let groups = if is_one { Vec::new() } else { groups(&graph, &gradients) };
+        let groups = if groups.len() > MOST_GROUPS { Vec::new() } else { groups };
         let again = Again::of(&graph, &gradients, constants.len());
         let Training { forward, backward, graph: mut of_gradients, sources, gradients: places, .. } = compiled;
         of_gradients.shrink();
@@ -236,7 +240,7 @@ impl Job<'_> {
             reach,
             options,
             host,
-            together: self.recomputed.is_some_and(|region| region.reentrant),
+            together: is_one,
             program: Arc::new(backward.program),
             others: Mutex::default(),
             passes: AtomicU32::new(0),
@@ -246,7 +250,7 @@ impl Job<'_> {
         let (race, rewinds) = (Race::new(&graph, false), rewinds(&graph, &program));
         let native = NativeCallable { program, graph, slots, constants, outputs, eager, broken, pinned, race, rewinds };
         let (second, ways) = (PyOnceLock::new(), Ways::default());
-        let callable = TrainingCallable { native, gradients, results, views, backward, ways, again, second };
+        let callable = TrainingCallable { native, gradients, results, views, backward, ways, groups, again, second };
         Ok(Bound::new(py, callable)?.into_any())
     }
 

@@ -18,11 +18,11 @@ impl TrainingCallable {
         &self,
         ctx: &Bound<'py, PyAny>,
         grads: &Bound<'py, PyTuple>,
+        following: &Bound<'py, PyTuple>,
     ) -> PyResult<Vec<Option<Bound<'py, PyAny>>>> {
         let py = ctx.py();
         // Whoever has let go of the graph gets torch's own words for it.
-        let following = ctx.getattr(intern!(py, "next_functions"))?;
-        self.saved(ctx, &self.backward.choice(grads, following.cast()?)?)?;
+        self.saved(ctx, &self.backward.choice(grads, following)?)?;
         let given = ctx.getattr(intern!(py, "inputs"))?;
         if self.again == Again::Never || given.is_none() {
             return Err(PyRuntimeError::new_err(NOT_AGAIN));

@@ -1,6 +1,7 @@
 //! Graphs of which a result requires grad: two programs behind one `torch.autograd.Function`.
 //!
 //! - `views`: results that share memory are made outside of that function, by torch, so that autograd knows of it.
+//! - `parts`: results that have nothing in common are nodes of autograd's by themselves.
 //! - `reach`: between which inputs and results gradients flow.
 //! - `backward`: the program for the gradients that there are; `chosen`: which of them are asked for.
 //! - `spent`: several backward passes through one call; `knots`: where eager's graph of it lets go of something.
@@ -13,6 +14,7 @@ mod attention;
 mod backward;
 mod chosen;
 mod knots;
+mod parts;
 mod reach;
 mod second;
 mod spent;
@@ -20,7 +22,8 @@ mod views;
 
 pub use attention::fused_attention;
 pub use backward::Backward;
-pub use reach::{Again, draws_seeds_only, has_effects, reach};
+pub use parts::MOST_GROUPS;
+pub use reach::{Again, draws_seeds_only, groups, has_effects, reach};
 pub use second::Second;
 use spent::Pass;
 pub use spent::Ways;
@@ -61,6 +64,8 @@ pub struct TrainingCallable {
     pub(crate) views: Views,
     pub(crate) backward: Backward,
     pub(crate) ways: Ways,
+    /// The results that have gradients, by what they have in common; none if there are too many.
+    pub(crate) groups: Vec<Vec<usize>>,
     /// How a second derivative is taken.
     pub(crate) again: Again,
     pub(crate) second: PyOnceLock<Second>,
@@ -153,16 +158,28 @@ impl TrainingCallable {
     }
 
     /// The gradients of all inputs, None where nothing flows. `ctx` is the autograd function's.
-    fn backward<'py>(&self, ctx: &Bound<'py, PyAny>, grads: &Bound<'py, PyTuple>) -> PyResult<Bound<'py, PyTuple>> {
+    /// `following` says what autograd goes on with behind each input.
+    fn backward<'py>(
+        &self,
+        ctx: &Bound<'py, PyAny>,
+        grads: &Bound<'py, PyTuple>,
+        following: &Bound<'py, PyTuple>,
+    ) -> PyResult<Bound<'py, PyTuple>> {
         let py = ctx.py();
         let sizes: Vec<i64> = ctx.getattr(intern!(py, "sizes"))?.extract()?;
-        let choice = self.backward.choice(grads, ctx.getattr(intern!(py, "next_functions"))?.cast()?)?;
+        let choice = self.backward.choice(grads, following)?;
         let saved = self.saved(ctx, &choice)?;
         // From here on what other passes do not need is held here alone, and the program lets go of it piece by piece.
         self.let_go(ctx, Pass { choice: choice.clone(), end: 0 }, &saved)?;
         let gradients = self.backward.run(py, self, &sizes, saved, grads, &choice)?;
         self.forget_code();
         Ok(gradients)
+    }
+
+    /// How many results the autograd function has.
+    #[getter]
+    fn results(&self) -> usize {
+        self.results
     }
 
     /// Whether it could be computed again: then its inputs are kept for a second derivative.
@@ -178,8 +195,13 @@ impl TrainingCallable {
     }
 
     /// The gradients of all inputs as functions of them, for a second derivative.
-    fn again<'py>(&self, ctx: &Bound<'py, PyAny>, grads: &Bound<'py, PyTuple>) -> PyResult<Vec<Option<Bound<'py, PyAny>>>> {
-        self.differentiably(ctx, grads)
+    fn again<'py>(
+        &self,
+        ctx: &Bound<'py, PyAny>,
+        grads: &Bound<'py, PyTuple>,
+        following: &Bound<'py, PyTuple>,
+    ) -> PyResult<Vec<Option<Bound<'py, PyAny>>>> {
+        self.differentiably(ctx, grads, following)
     }
 
     fn __repr__(&self) -> String {
@@ -208,7 +230,10 @@ impl TrainingCallable {
     ) -> PyResult<Bound<'py, PyTuple>> {
         let (py, this) = (slf.py(), slf.get());
         let (sizes, others) = (PyTuple::new(py, sizes)?, PyTuple::new(py, others)?);
-        let mut call: Vec<Bound<'py, PyAny>> = vec![slf.clone().into_any(), sizes.into_any(), others.into_any()];
+        if this.is_parted(inputs)? {
+            return Self::apply_in_parts(slf, sizes, others, inputs);
+        }
+        let mut call = vec![slf.clone().into_any(), sizes.into_any(), others.into_any(), py.None().into_bound(py)];
         for (place, input) in inputs.iter().enumerate() {
             call.push(match this.gradients.inputs[place] && !this.backward.is_reached(place) {
                 // autograd would walk on behind it, to a graph that may be gone.
@@ -340,7 +365,11 @@ fn unwrap_all<'a, 'py>(
 fn autograd_function(py: Python<'_>) -> PyResult<&Bound<'_, PyAny>> {
     static APPLY: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
     let apply = APPLY.get_or_try_init(py, || -> PyResult<Py<PyAny>> {
-        Ok(py.import("oxytorch._training")?.getattr("CompiledFunction")?.getattr("apply")?.unbind())
+        Ok(autograd(py)?.getattr("CompiledFunction")?.getattr("apply")?.unbind())
     })?;
     Ok(apply.bind(py))
+}
+
+fn autograd(py: Python<'_>) -> PyResult<Bound<'_, PyModule>> {
+    py.import(intern!(py, "oxytorch._training"))
 }

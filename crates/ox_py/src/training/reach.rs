@@ -1,7 +1,7 @@
 //! Between which inputs and results of a graph gradients flow.
 
 use crate::fx::Gradients;
-use ox_ir::graph::{Library, NodeId, Op};
+use ox_ir::graph::{Library, Node, NodeId, Op};
 use ox_ir::{Graph, PointOp};
 use ox_ops::is_seed;
 
@@ -14,14 +14,51 @@ pub fn reach(graph: &Graph, gradients: &Gradients) -> Vec<Vec<bool>> {
         .collect()
 }
 
+/// The results that have gradients, in groups that have nothing on the way to inputs in common but sums and views, for which nothing is saved.
+pub fn groups(graph: &Graph, gradients: &Gradients) -> Vec<Vec<usize>> {
+    let mut flows = vec![false; graph.nodes.len()];
+    for (n, node) in graph.nodes.iter().enumerate() {
+        flows[n] = match node.op {
+            Op::Input(input) => gradients.inputs[input as usize],
+            _ => passes(node) && node.args.iter().any(|arg| flows[arg.index()]),
+        };
+    }
+    let mut groups: Vec<(Vec<usize>, Vec<bool>)> = Vec::new();
+    for result in (0..graph.outputs.len()).filter(|n| gradients.outputs[*n]) {
+        let (mut members, mut values) = (vec![result], vec![false; graph.nodes.len()]);
+        values[graph.outputs[result].value.index()] = true;
+        for id in graph.ids().rev().filter(|id| !matches!(graph.node(*id).op, Op::Input(_))) {
+            if values[id.index()] && flows[id.index()] {
+                graph.node(id).args.iter().for_each(|arg| values[arg.index()] = true);
+            }
+        }
+        let is_on_way = |n: usize| flows[n] && !saves_nothing(&graph.nodes[n].op);
+        let meets = |others: &[bool]| (0..others.len()).any(|n| is_on_way(n) && others[n] && values[n]);
+        let (met, apart): (Vec<_>, Vec<_>) = groups.into_iter().partition(|(_, others)| meets(others));
+        for (others, theirs) in met {
+            members.extend(others);
+            values.iter_mut().zip(theirs).for_each(|(value, theirs)| *value |= theirs);
+        }
+        groups = apart;
+        members.sort_unstable();
+        groups.push((members, values));
+    }
+    groups.into_iter().map(|(members, _)| members).collect()
+}
+
 /// The inputs that a gradient reaches from this node.
 fn flowing(graph: &Graph, from: NodeId) -> Vec<bool> {
-    let step = |id: NodeId| {
-        let node = graph.node(id);
-        let carries = node.ty.dtype.is_float() || node.ty.dtype.is_complex() || matches!(node.op, Op::Library(_));
-        carries && node.op != Op::Detach
-    };
-    inputs_below(graph, from, &step)
+    inputs_below(graph, from, &|id| passes(graph.node(id)))
+}
+
+fn saves_nothing(op: &Op) -> bool {
+    op.is_view() || matches!(op, Op::Input(_) | Op::Cast | Op::Point(PointOp::Add | PointOp::Sub | PointOp::Neg))
+}
+
+/// Whether a gradient may pass through a node.
+fn passes(node: &Node) -> bool {
+    let carries = node.ty.dtype.is_float() || node.ty.dtype.is_complex() || matches!(node.op, Op::Library(_));
+    carries && node.op != Op::Detach
 }
 
 /// The inputs that are met on the way down from a node, going on only where `step` says so.

@@ -115,7 +115,8 @@ impl TrainingCallable {
         };
         let views = Views { places: (0..results).map(Place::Result).collect() };
         let (again, second, ways) = (Again::Natively, PyOnceLock::new(), Ways::default());
-        let callable = TrainingCallable { native, gradients, results, views, backward, ways, again, second };
+        let groups = Vec::new();
+        let callable = TrainingCallable { native, gradients, results, views, backward, ways, groups, again, second };
         Ok(Second { callable: Py::new(py, callable)?, tangents, gradients: places })
     }
 }
