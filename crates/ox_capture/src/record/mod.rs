@@ -151,6 +151,8 @@ pub struct Recording {
     /// What hangs on tensors was changed.
     changes_tensors: bool,
     pub changes: Vec<Change>,
+    /// How many of them are known to have been made.
+    made_changes: usize,
     /// Where the machine's iterators and generators were first built, by address: they stay the same objects.
     machines: FxHashMap<usize, SourceId>,
     /// Those of them that this segment has moved on.
@@ -207,6 +209,7 @@ impl Recording {
             built_now: FxHashMap::default(),
             dicts_of_made: FxHashMap::default(),
             changes: Vec::new(),
+            made_changes: 0,
             machines: FxHashMap::default(),
             moving: FxHashSet::default(),
             calls: FxHashMap::default(),
@@ -457,6 +460,14 @@ impl Recording {
     /// Notes a change to an object that others see, which was just made for real.
     pub fn note_change(&mut self, function: Obj, args: Vec<Val>) {
         self.changes.push(Change { function, args });
+    }
+
+    /// What was noted was made; if not, the last change has failed, and nothing came of it.
+    pub fn settle_changes(&mut self, were_made: bool) {
+        if !were_made && self.changes.len() == self.made_changes + 1 {
+            self.changes.pop();
+        }
+        self.made_changes = self.changes.len();
     }
 
     pub fn is_tensor(&self, object: &Obj) -> bool {

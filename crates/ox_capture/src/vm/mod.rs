@@ -397,6 +397,7 @@ impl Vm {
             self.close_abandoned()?;
             let (depth, at) = (self.frames.len(), self.frame().pc);
             let flow = self.step();
+            self.settle_changes(flow.is_ok());
             self.place_checks(depth, at);
             let flow = match (flow, PyErr::take(py()), self.late_interrupt()) {
                 (_, _, Some(error)) | (Err(error), ..) | (_, Some(error), _) => Err(error),
@@ -413,6 +414,12 @@ impl Vm {
                 self.close_abandoned_at_the_end();
                 return ended;
             }
+        }
+    }
+
+    fn settle_changes(&mut self, were_made: bool) {
+        if let Some(rec) = &mut self.rec {
+            rec.settle_changes(were_made);
         }
     }
 
@@ -484,6 +491,7 @@ impl Vm {
     pub fn now(&mut self, f: impl FnOnce(&mut Vm) -> R<Called>) -> R<Val> {
         self.waiting += 1;
         let called = f(self);
+        self.settle_changes(called.is_ok());
         self.waiting -= 1;
         match called? {
             Called::Value(value) => Ok(value),
