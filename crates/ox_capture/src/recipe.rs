@@ -55,8 +55,7 @@ pub enum Shape {
     /// A generator of the machine's: its frame, unless that runs or is done.
     Generator {
         frame: Option<Box<FrameShot>>,
-        started: bool,
-        running: bool,
+        state: State,
     },
     /// Made by its class in C, without the `__init__` of the program's, which ran before.
     Exception {
@@ -298,11 +297,11 @@ impl Build {
                 let kind = Kind::from_parts(name, parts.collect::<PyResult<_>>()?, *at)?;
                 object.bind().cast::<VmIterator>().map_err(PyErr::from)?.borrow().kind.replace(kind);
             }
-            Shape::Generator { frame, started, running } => {
+            Shape::Generator { frame, state } => {
                 let mut get = |recipe: &Recipe| value_of(recipe, recipe.get(sources, values, built));
                 let frame = frame.as_ref().map(|shot| shot.frame(&mut get)).transpose()?;
                 let generator = object.bind().cast::<VmGenerator>().map_err(PyErr::from)?.borrow();
-                generator.set(frame, &State { started: *started, running: *running });
+                generator.set(frame, state);
             }
             _ => {}
         }

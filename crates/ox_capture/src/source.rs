@@ -326,6 +326,11 @@ impl<'a> Values<'a> {
         (0..len).map(|n| self.known(SourceId(n as u32)).cloned()).collect()
     }
 
+    /// Nobody asks any more.
+    pub fn forget(&mut self) {
+        drop(std::mem::take(&mut self.found));
+    }
+
     /// None if there is nothing (any more).
     pub fn get(&mut self, sources: &Sources, id: SourceId) -> Option<Obj> {
         if let Some(value) = self.known(id) {

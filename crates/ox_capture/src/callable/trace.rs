@@ -57,8 +57,10 @@ impl Inner {
                 Err(error) => drop(rec.meet(error.value(py()).clone().into(), action.result)),
             }
         }
-        vm.adopt_suspended(&sources_values);
         drop(sources_values);
+        // Whatever the machine needs of them, its frames and its recording have.
+        values.forget();
+        vm.adopt_suspended();
         let (whole, before) = (vm.frames.is_empty(), action.branches.len());
         let result = self.finish(vm, |vm| match outcome {
             // The action was the whole function.
@@ -142,6 +144,9 @@ impl Inner {
             self.close(&mut vm, result)
         }));
         drop(rest);
+        if result.as_ref().map_or(true, |result| result.as_ref().is_err_and(is_undone)) {
+            vm.undo_suspended();
+        }
         crate::vm::set_handled(&entered);
         if let Some(spent) = spent {
             self.counts.spend(start, &spent);
@@ -190,8 +195,8 @@ impl Inner {
                 (value.into(), Some(error))
             }
         };
-        vm.forget_suspended();
         let graph = vm.compute(&mut rec)?;
+        vm.forget_suspended();
         if let Some(error) = rec.broken_mark() {
             return Err(PyValueError::new_err(error));
         }

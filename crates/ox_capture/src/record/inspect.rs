@@ -7,7 +7,7 @@ use crate::recipe::{Build, Recipe, Shape};
 use crate::source::{generic_attr, instance_dict};
 use crate::types::types;
 use crate::vm::snapshot::FrameShot;
-use crate::vm::{Frame, State, VmGenerator, VmIterator, lines_of};
+use crate::vm::{Frame, VmGenerator, VmIterator, lines_of};
 use pyo3::ffi;
 use pyo3::prelude::*;
 use rustc_hash::FxHashMap;
@@ -146,10 +146,9 @@ impl Recording {
         }
         let Ok(generator) = object.bind().cast::<VmGenerator>() else { return Ok(None) };
         let generator = generator.borrow();
-        let State { started, running } = generator.state();
         let shot = |frame: &Frame| FrameShot::of(frame, &mut |value| self.recipe(value, found)).map(Box::new);
         let frame = generator.with_frame(|frame| frame.map(shot).transpose())?;
-        Ok(Some(Shape::Generator { frame, started, running }))
+        Ok(Some(Shape::Generator { frame, state: generator.state() }))
     }
 
     /// Everything that Python sees of an exception but the frames of its traceback.

@@ -88,6 +88,15 @@ enum Original {
     Entries(Vec<(Obj, Obj)>),
 }
 
+impl Original {
+    fn parts(&self) -> Box<dyn Iterator<Item = &Obj> + '_> {
+        match self {
+            Original::Items(items) => Box::new(items.iter()),
+            Original::Entries(entries) => Box::new(entries.iter().flat_map(|(key, value)| [key, value])),
+        }
+    }
+}
+
 /// Containers that are larger are not looked at again once they were changed.
 const REMEMBERED: usize = 512;
 
@@ -284,8 +293,11 @@ impl Recording {
 
     /// How many references to it are held here.
     pub fn holding(&self, object: &Obj) -> usize {
-        let by_calls = self.calls.values().flat_map(|call| call.args.iter().chain([&call.object])).filter(|part| part.is(object));
-        usize::from(self.holds(object)) + usize::from(self.dicts_of_made.contains_key(&object.id())) + by_calls.count()
+        let by_calls = self.calls.values().flat_map(|call| call.args.iter().chain([&call.object]));
+        let by_changes = self.changes.iter().flat_map(|change| change.args.iter().map(|arg| &arg.obj));
+        let by_originals = self.originals.values().flat_map(Original::parts);
+        let noted = by_calls.chain(by_changes).chain(by_originals).filter(|part| part.is(object));
+        usize::from(self.holds(object)) + usize::from(self.dicts_of_made.contains_key(&object.id())) + noted.count()
     }
 
     /// What this segment and those before it made, as far as it is kept alive here.
@@ -457,7 +469,7 @@ impl Recording {
         true
     }
 
-    /// Notes a change to an object that others see, which was just made for real.
+    /// Notes a change to an object that others see, which is made for real in the same instruction.
     pub fn note_change(&mut self, function: Obj, args: Vec<Val>) {
         self.changes.push(Change { function, args });
     }

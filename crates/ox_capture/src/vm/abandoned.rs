@@ -17,8 +17,6 @@ const MANY: usize = 64;
 #[derive(Default)]
 pub struct Suspended {
     list: Vec<Obj>,
-    /// By address: the references that belong to what earlier parts of the call have found, not to the program.
-    elsewhere: FxHashMap<usize, usize>,
     /// New objects that hold one of them or another of these: iterators, outer generators, containers, instances.
     carriers: Vec<Obj>,
     /// Carriers that only the recording holds: for the program they are gone.
@@ -31,6 +29,8 @@ pub struct Suspended {
     expected: Vec<Obj>,
     /// Those that were closed: one that gives out values even then is left alone.
     closed: Vec<Obj>,
+    /// Exceptions, and what frames that they have left held: it lives as long as they do, by their tracebacks.
+    kept: Vec<(Obj, Vec<Obj>)>,
 }
 
 impl Suspended {
@@ -80,17 +80,15 @@ impl Suspended {
     }
 
     /// A frame is left: its variables go in their order.
-    pub fn leave(&mut self, frame: &Frame) {
-        if self.list.len() > 1 {
-            let known = self.known();
-            let mut places: FxHashMap<usize, usize> = FxHashMap::default();
-            // The last that holds one lets it go.
-            let values: Vec<&Val> = values_of(frame).collect();
-            for (place, value) in values.into_iter().enumerate().rev() {
-                self.reach(&value.obj, place, &known, &mut places);
-            }
-            self.list.sort_by_cached_key(|generator| places.get(&generator.id()).copied().unwrap_or(usize::MAX));
+    fn leave(&mut self, frame: &Frame) {
+        let known = self.known();
+        let mut places: FxHashMap<usize, usize> = FxHashMap::default();
+        // The last that holds one lets it go.
+        let values: Vec<&Val> = values_of(frame).collect();
+        for (place, value) in values.into_iter().enumerate().rev() {
+            self.reach(&value.obj, place, &known, &mut places);
         }
+        self.list.sort_by_cached_key(|generator| places.get(&generator.id()).copied().unwrap_or(usize::MAX));
     }
 
     /// Notes the place for the object and for what it holds, unless they have one.
@@ -113,24 +111,27 @@ impl Suspended {
         self.expected.push(generator);
     }
 
-    /// Generators that an earlier part of the call left behind, one reference to each for the place where it was found. Others among those
-    /// that were found were closed since, although their frames stand where they stood.
-    fn adopt(&mut self, found: &[Option<Obj>]) {
-        let expected = std::mem::take(&mut self.expected);
-        for object in found.iter().flatten().filter(|object| is_machine(object)) {
-            if let Ok(generator) = object.bind().cast::<VmGenerator>()
-                && contains(&expected, object)
-            {
-                generator.borrow().with_frame(|frame| frame.into_iter().for_each(|frame| self.note(object, frame)));
+    pub fn kept(&self) -> &[(Obj, Vec<Obj>)] {
+        &self.kept
+    }
+
+    pub fn keep(&mut self, exception: Obj, held: Vec<Obj>) {
+        self.kept.push((exception, held));
+    }
+
+    /// Generators that an earlier part of the call left behind. Others among those that it built were closed since, although their frames stand where
+    /// they stood.
+    fn adopt(&mut self) {
+        for object in std::mem::take(&mut self.expected) {
+            if let Ok(generator) = object.bind().cast::<VmGenerator>() {
+                generator.borrow().with_frame(|frame| frame.into_iter().for_each(|frame| self.note(&object, frame)));
             }
-            *self.elsewhere.entry(object.id()).or_default() += 1;
         }
     }
 
-    /// How many references to the object are known not to be the program's.
-    fn not_the_program_s(&self, object: &Obj) -> usize {
-        let of = |map: &FxHashMap<usize, usize>| map.get(&object.id()).copied().unwrap_or(0);
-        of(&self.elsewhere) + of(&self.by_dead)
+    /// How many references to the object are not the program's, but those of objects that are gone for it.
+    fn by_dead(&self, object: &Obj) -> usize {
+        self.by_dead.get(&object.id()).copied().unwrap_or(0)
     }
 
     fn known(&self) -> FxHashSet<usize> {
@@ -161,6 +162,14 @@ fn last_items_first(mut generators: Vec<Obj>, just_dead: &[Obj]) -> Vec<Obj> {
     generators
 }
 
+/// Nothing more is done when they go.
+fn spend(generators: &[Obj]) {
+    generators
+        .iter()
+        .filter_map(|generator| generator.bind().cast::<VmGenerator>().ok())
+        .for_each(|generator| generator.borrow().spend());
+}
+
 fn is_row(object: &Obj) -> bool {
     let object = object.bind();
     object.is_instance_of::<PyTuple>() || object.is_instance_of::<PyList>()
@@ -181,7 +190,7 @@ fn references(object: &Obj) -> usize {
 
 /// Whether something is to be done when the frame is left where it stands. Every generator has a handler for a StopIteration that passes: that
 /// one begins otherwise. So does that around what `yield from` waits for, behind which others may come.
-fn is_inside(frame: &Frame) -> bool {
+pub fn is_inside(frame: &Frame) -> bool {
     let code = &frame.code.code;
     let mut at = frame.pc.saturating_sub(1);
     while let Some(handler) = code.handler(at) {
@@ -194,17 +203,19 @@ fn is_inside(frame: &Frame) -> bool {
     false
 }
 
-/// The generator that this one waits for in a `yield from`: it is closed first.
+/// What a generator waits for in a `yield from`.
+pub fn awaited(frame: &Frame) -> Option<Obj> {
+    let code = &frame.code.code;
+    let handler = code.handler(frame.pc.saturating_sub(1))?;
+    let waits = code.instructions.get(handler.target.index()) == Some(&Instruction::CleanupThrow);
+    frame.stack.last()?.as_ref().filter(|_| waits).map(|value| value.obj.clone())
+}
+
+/// The generator that this one waits for: it is closed first.
 fn inner_of(generator: &Obj) -> Option<Obj> {
     let generator = generator.bind().cast::<VmGenerator>().ok()?;
-    generator.borrow().with_frame(|frame| {
-        let frame = frame?;
-        let code = &frame.code.code;
-        let handler = code.handler(frame.pc.saturating_sub(1))?;
-        let waits = code.instructions.get(handler.target.index()) == Some(&Instruction::CleanupThrow);
-        let inner = frame.stack.last()?.as_ref().filter(|value| waits && value.obj.bind().cast::<VmGenerator>().is_ok())?;
-        Some(inner.obj.clone())
-    })
+    let inner = generator.borrow().with_frame(|frame| frame.and_then(awaited))?;
+    Some(inner).filter(|inner| inner.bind().is_instance_of::<VmGenerator>())
 }
 
 /// With those that they wait for, each in front of the one that does.
@@ -282,18 +293,61 @@ fn parts_of(object: &Obj) -> Vec<Obj> {
 }
 
 impl Vm {
-    /// This machine goes on where an earlier part of the call ended, which found these.
-    pub fn adopt_suspended(&mut self, found: &[Option<Obj>]) {
-        self.suspended.adopt(found);
+    /// This machine goes on where an earlier part of the call ended.
+    pub fn adopt_suspended(&mut self) {
+        match self.rec.is_some() {
+            true => self.suspended.adopt(),
+            false => self.suspended.expected.clear(),
+        }
     }
 
-    /// The call is over: whoever is still held is held by somebody else.
+    /// What this machine did never happened: nothing is closed.
+    pub fn undo_suspended(&self) {
+        spend(&self.suspended.list);
+    }
+
+    /// Nothing is recorded any more, so that all references are the program's: each goes when the last of them does.
     pub fn forget_suspended(&mut self) {
-        self.suspended = Suspended::default();
+        let kept = std::mem::take(&mut self.suspended.kept);
+        self.suspended = Suspended { kept, ..Suspended::default() };
+    }
+
+    /// A frame is left.
+    pub fn leave_suspended(&mut self, frame: &Frame) {
+        if !self.suspended.list.is_empty() {
+            self.find_carriers();
+            self.suspended.leave(frame);
+        }
+    }
+
+    /// An exception leaves a frame, and keeps what that held.
+    pub fn leave_by_exception(&mut self, frame: &Frame, error: &PyErr) {
+        self.leave_suspended(frame);
+        let (known, is_plain) = (self.suspended.known(), self.rec.is_none());
+        let is_kept = |object: &Obj| known.contains(&object.id()) || (is_plain && object.bind().is_instance_of::<VmGenerator>());
+        let held: Vec<Obj> = values_of(frame).map(|value| &value.obj).filter(|object| is_kept(object)).cloned().collect();
+        if !held.is_empty() {
+            self.suspended.keep(error.value(crate::obj::py()).clone().into(), held);
+        }
+    }
+
+    /// Exceptions that are gone keep nothing.
+    fn let_go_with_exceptions(&mut self) {
+        let kept = std::mem::take(&mut self.suspended.kept);
+        let is_gone = |exception: &Obj| {
+            let here = kept.iter().filter(|(other, _)| other.is(exception)).count();
+            let recorded = self.rec.as_ref().map_or(0, |rec| rec.holding(exception));
+            references(exception) <= here + recorded + self.suspended.by_dead(exception)
+        };
+        let gone: Vec<bool> = kept.iter().map(|(exception, _)| is_gone(exception)).collect();
+        self.suspended.kept = kept.into_iter().zip(gone).filter(|(_, gone)| !gone).map(|(kept, _)| kept).collect();
     }
 
     /// The next instruction is the first of closing those that there are.
     pub fn close_abandoned(&mut self) -> R<()> {
+        if !self.suspended.kept.is_empty() {
+            self.let_go_with_exceptions();
+        }
         if self.suspended.list.is_empty() {
             return Ok(());
         }
@@ -313,6 +367,9 @@ impl Vm {
     /// The outermost frame is gone, with what its variables held. An exception that leaves it keeps them alive in CPython; nobody could close
     /// them later.
     pub fn close_abandoned_at_the_end(&mut self) {
+        if self.frames.is_empty() {
+            self.suspended.kept.clear();
+        }
         while self.frames.is_empty() && !self.suspended.list.is_empty() && !self.fatal {
             self.find_carriers();
             let generators = self.take_abandoned();
@@ -346,13 +403,14 @@ impl Vm {
         let gone = innermost_first(last_items_first(gone, &self.suspended.dead[buried..]));
         self.suspended.list = alive.into_iter().filter(|generator| !contains(&gone, generator)).collect();
         self.suspended.closed.extend(gone.iter().cloned());
+        spend(&gone);
         gone
     }
 
     fn is_abandoned(&self, generator: &Obj) -> bool {
         let recorded = self.rec.as_ref().map_or(0, |rec| rec.holding(generator));
         // One reference is the list's.
-        references(generator) <= 1 + recorded + self.suspended.not_the_program_s(generator)
+        references(generator) <= 1 + recorded + self.suspended.by_dead(generator)
     }
 
     /// Whether something new holds one of them that is neither a frame nor a carrier.
@@ -377,7 +435,7 @@ impl Vm {
         let by_frames = self.frames.iter().flat_map(values_of).filter(|value| value.obj.is(object)).count();
         let by_rec = self.rec.as_ref().map_or(0, |rec| rec.holding(object));
         // One reference is the list's.
-        references(object).saturating_sub(1 + by_rec + self.suspended.not_the_program_s(object) + by_carriers + by_frames)
+        references(object).saturating_sub(1 + by_rec + self.suspended.by_dead(object) + by_carriers + by_frames)
     }
 
     /// What holds them, by whatever way, of all that the recording keeps alive.
@@ -411,7 +469,7 @@ impl Vm {
         loop {
             let is_dead = |carrier: &Obj| {
                 // One reference is the list's.
-                references(carrier) <= 1 + rec.holding(carrier) + self.suspended.not_the_program_s(carrier)
+                references(carrier) <= 1 + rec.holding(carrier) + self.suspended.by_dead(carrier)
             };
             let Some(at) = self.suspended.carriers.iter().position(is_dead) else { break };
             self.suspended.bury(at);

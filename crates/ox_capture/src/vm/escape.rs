@@ -94,7 +94,7 @@ impl<'a> Escape<'a> {
         Ok(object)
     }
 
-    fn iterator(&mut self, kind: Kind) -> R<Obj> {
+    pub fn iterator(&mut self, kind: Kind) -> R<Obj> {
         let builtin = |name: &str| -> R<Obj> { Ok(py().import("builtins")?.getattr(name)?.into()) };
         match kind {
             Kind::Sequence { of, at } => self.given(builtin("iter")?, vec![of], vec![], (at > 0).then_some(at as i64)),

@@ -61,6 +61,7 @@ impl Vm {
             if frame.generator.is_some() && error.is_instance_of::<PyStopIteration>(py()) {
                 error = generator_raised(error);
             }
+            self.leave_by_exception(&frame, &error);
             if matches!(frame.after, super::After::Hand) || self.frames.len() <= base {
                 return Err(error);
             }

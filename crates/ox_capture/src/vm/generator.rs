@@ -1,28 +1,59 @@
 //! Generators whose frames the machine runs.
 
+use super::abandoned::{awaited, is_inside};
 use super::{After, Args, Called, Flow, Frame, R, Vm};
 use crate::obj::{Obj, entries_of, items_of, py};
 use crate::record::{Origin, Val};
 use crate::source::cell_contents;
 use crate::types::types;
-use pyo3::exceptions::{PyGeneratorExit, PyRuntimeError, PyStopIteration, PyTypeError, PyValueError};
+use pyo3::exceptions::{PyAttributeError, PyGeneratorExit, PyRuntimeError, PyStopIteration, PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use std::cell::{Cell, RefCell};
 
 /// A suspended frame. None while it runs and when it is done.
-#[pyclass(unsendable, module = "oxytorch")]
+#[pyclass(weakref, module = "oxytorch")]
 pub struct VmGenerator {
     frame: RefCell<Option<Box<Frame>>>,
+    /// What made it, for people.
+    function: RefCell<Option<Obj>>,
     started: Cell<bool>,
     running: Cell<bool>,
     /// By somebody who does not record (`moving`).
     pub moved: Cell<bool>,
+    /// Nothing is done any more when it goes: it was closed then, or what it did never happened.
+    spent: Cell<bool>,
+}
+
+// SAFETY: only attached threads get here, one at a time, and no borrow is held while Python code runs.
+unsafe impl Send for VmGenerator {}
+unsafe impl Sync for VmGenerator {}
+
+impl Drop for VmGenerator {
+    /// The last who held it has let go: it is closed, as CPython closes it, by one that lives as long as that takes.
+    fn drop(&mut self) {
+        let inside = self.started.get() && !self.spent.get() && self.frame.get_mut().as_deref().is_some_and(is_inside);
+        let Some(frame) = self.frame.get_mut().take().filter(|_| inside) else { return };
+        let pending = PyErr::take(py());
+        let last = VmGenerator::of(Some(frame));
+        last.started.set(true);
+        last.spent.set(true);
+        if let Ok(last) = Bound::new(py(), last)
+            && let Err(error) = Vm::plain().generator_method(&last, "close", Args::default())
+        {
+            error.write_unraisable(py(), Some(last.as_any()));
+        }
+        if let Some(pending) = pending {
+            pending.restore(py());
+        }
+    }
 }
 
 /// What a generator is at one moment.
+#[derive(Clone, Debug)]
 pub struct State {
-    pub started: bool,
-    pub running: bool,
+    started: bool,
+    running: bool,
+    spent: bool,
 }
 
 #[pymethods]
@@ -61,6 +92,44 @@ impl VmGenerator {
         let this = unsafe { forever(this) };
         vm.generator_method(&this, "close", Args::default()).map(drop)
     }
+
+    #[getter]
+    fn gi_running(&self) -> bool {
+        self.running.get()
+    }
+
+    #[getter]
+    fn gi_suspended(&self) -> bool {
+        self.started.get() && !self.running.get() && self.frame.borrow().is_some()
+    }
+
+    #[getter]
+    fn gi_yieldfrom(&self) -> Option<Py<PyAny>> {
+        self.with_frame(|frame| frame.and_then(awaited)).map(|inner| inner.bind().clone().unbind())
+    }
+
+    #[getter]
+    fn gi_code(&self) -> PyResult<Py<PyAny>> {
+        self.of_function("__code__")
+    }
+
+    #[getter]
+    fn __name__(&self) -> PyResult<Py<PyAny>> {
+        self.of_function("__name__")
+    }
+
+    #[getter]
+    fn __qualname__(&self) -> PyResult<Py<PyAny>> {
+        self.of_function("__qualname__")
+    }
+}
+
+impl VmGenerator {
+    fn of_function(&self, name: &'static str) -> PyResult<Py<PyAny>> {
+        let function = self.function.borrow().clone();
+        let function = function.ok_or_else(|| PyAttributeError::new_err(name))?;
+        Ok(function.attr(name)?.bind().clone().unbind())
+    }
 }
 
 /// # Safety
@@ -79,17 +148,29 @@ impl VmGenerator {
     }
 
     fn of(frame: Option<Box<Frame>>) -> VmGenerator {
-        VmGenerator { frame: RefCell::new(frame), started: Cell::new(false), running: Cell::new(false), moved: Cell::new(false) }
+        let no = || Cell::new(false);
+        let function = frame.as_ref().map(|frame| frame.function.clone());
+        let (frame, function) = (RefCell::new(frame), RefCell::new(function));
+        VmGenerator { frame, function, started: no(), running: no(), moved: no(), spent: no() }
     }
 
     pub fn state(&self) -> State {
-        State { started: self.started.get(), running: self.running.get() }
+        State { started: self.started.get(), running: self.running.get(), spent: self.spent.get() }
     }
 
     pub fn set(&self, frame: Option<Frame>, state: &State) {
+        if let Some(frame) = &frame {
+            self.function.replace(Some(frame.function.clone()));
+        }
         self.frame.replace(frame.map(Box::new));
         self.started.set(state.started);
         self.running.set(state.running);
+        self.spent.set(state.spent);
+    }
+
+    /// Nothing is done any more when it goes.
+    pub fn spend(&self) {
+        self.spent.set(true);
     }
 
     /// Looks at the suspended frame.
@@ -210,7 +291,9 @@ impl Vm {
         let generator = frame.generator.take().expect("only generators yield");
         let bound = generator.bind().cast::<VmGenerator>().map_err(PyErr::from)?.clone();
         self.runs(&generator);
-        self.suspended.note(&generator, &frame);
+        if self.rec.is_some() {
+            self.suspended.note(&generator, &frame);
+        }
         bound.borrow().frame.replace(Some(Box::new(frame)));
         bound.borrow().running.set(false);
         match after {
@@ -319,7 +402,8 @@ impl Vm {
             ("close", []) => {
                 if !generator.borrow().started.get() {
                     self.moves_on(&Obj::from(generator))?;
-                    generator.borrow().frame.borrow_mut().take();
+                    let frame = generator.borrow().frame.borrow_mut().take();
+                    drop(frame);
                     return Ok(none);
                 }
                 return match self.drive(generator, none.clone(), Some(PyGeneratorExit::new_err(()))) {

@@ -1,5 +1,6 @@
 //! Iteration. While recording, the built-in iterators are the machine's own, so that what they give out keeps its source.
 
+use super::escape::Escape;
 use super::{After, Args, Called, Flow, R, Vm, VmGenerator};
 use crate::attr::type_lookup;
 use crate::obj::{Obj, entries_of, items_of, py, tuple_of};
@@ -40,12 +41,16 @@ pub enum Kind {
 }
 
 /// An iterator of the machine's.
-#[pyclass(unsendable, module = "oxytorch")]
+#[pyclass(module = "oxytorch")]
 pub struct VmIterator {
     pub kind: RefCell<Kind>,
     /// By somebody who does not record (`moving`).
     pub moved: Cell<bool>,
 }
+
+// SAFETY: only attached threads get here, one at a time, and no borrow is held while Python code runs.
+unsafe impl Send for VmIterator {}
+unsafe impl Sync for VmIterator {}
 
 /// The kinds by name, for recipes.
 impl Kind {
@@ -94,6 +99,20 @@ impl VmIterator {
         let value: Val = Obj::from(this).into();
         Ok(vm.next_of(&value)?.map(|v| v.obj.bind().clone().unbind()))
     }
+
+    fn __length_hint__(&self) -> PyResult<Py<PyAny>> {
+        let native = self.native()?;
+        match native.attr("__length_hint__") {
+            Ok(method) => Ok(method.call(&[], None)?.bind().clone().unbind()),
+            Err(_) => Ok(py().NotImplemented()),
+        }
+    }
+
+    /// For copies.
+    fn __reduce_ex__(&self, protocol: i64) -> PyResult<Py<PyAny>> {
+        let reduced = self.native()?.attr("__reduce_ex__")?.call(&[Obj::int(protocol)], None)?;
+        Ok(reduced.bind().clone().unbind())
+    }
 }
 
 fn new_iterator(kind: Kind) -> R<Obj> {
@@ -101,6 +120,12 @@ fn new_iterator(kind: Kind) -> R<Obj> {
 }
 
 impl VmIterator {
+    /// CPython's iterator that stands where this one stands.
+    fn native(&self) -> R<Obj> {
+        let kind = self.kind.borrow().clone();
+        Escape::new(&|_| false).iterator(kind)
+    }
+
     /// Of kinds that have their items at hand: the next one, and the container that they were read from.
     #[allow(clippy::type_complexity)]
     fn next_item(&self) -> Option<(Option<Val>, Option<(Obj, usize)>)> {

@@ -348,6 +348,8 @@ impl Vm {
         let computed = rec.compute();
         let segment = rec.gave_up(why);
         self.attach_segment(segment);
+        drop(rec);
+        self.forget_suspended();
         computed.map(drop)
     }
 
@@ -367,7 +369,9 @@ impl Vm {
 
     /// Goes on without recording, and keeps nothing of what was recorded: the next call is traced anew.
     pub fn stop_recording(&mut self) -> R<()> {
-        self.rec.take().map_or(Ok(()), |mut rec| rec.interrupted())
+        let stopped = self.rec.take().map_or(Ok(()), |mut rec| rec.interrupted());
+        self.forget_suspended();
+        stopped
     }
 
     /// Runs `f` on the recording; where it cannot go on, recording ends.
@@ -445,7 +449,7 @@ impl Vm {
     fn leave(&mut self, base: usize, value: Val) -> R<Option<Val>> {
         let frame = self.frames.pop().expect("a frame is running");
         self.finished(&frame);
-        self.suspended.leave(&frame);
+        self.leave_suspended(&frame);
         self.mark_results(&frame, &value)?;
         let done = self.frames.len() == base;
         let value = match &frame.after {

@@ -37,6 +37,8 @@ pub struct Snapshot {
     pub handled: Option<Recipe>,
     /// Generators that are still to be closed when nobody holds them.
     suspended: Vec<Recipe>,
+    /// Exceptions, and what frames that they have left held of that.
+    kept: Vec<(Recipe, Vec<Recipe>)>,
 }
 
 impl Vm {
@@ -46,8 +48,16 @@ impl Vm {
         let mut lasting = |value: &Val| rec.lasting(value).map_or_else(|| abandon("a value that does not last"), Ok);
         let frames = self.frames.iter().map(|frame| FrameShot::of(frame, &mut lasting)).collect::<Rec<Vec<_>>>();
         let handled = handled.map(|exception| lasting(&exception.into())).transpose().ok()?;
-        let suspended = self.suspended.all().iter().filter_map(|generator| lasting(&generator.clone().into()).ok()).collect();
-        frames.ok().map(|frames| Snapshot { frames, handled, suspended })
+        let mut all =
+            |objects: &[Obj]| objects.iter().filter_map(|object| lasting(&object.clone().into()).ok()).collect::<Vec<_>>();
+        let suspended = all(self.suspended.all());
+        let kept = self
+            .suspended
+            .kept()
+            .iter()
+            .filter_map(|(exception, held)| Some((all(std::slice::from_ref(exception)).pop()?, all(held))));
+        let kept = kept.collect();
+        frames.ok().map(|frames| Snapshot { frames, handled, suspended, kept })
     }
 
     /// Puts the frames of a snapshot back.
@@ -61,6 +71,10 @@ impl Vm {
         }
         for generator in &snapshot.suspended {
             self.suspended.expect(generator.get(sources, values, &[])?);
+        }
+        for (exception, held) in &snapshot.kept {
+            let held = held.iter().map(|object| object.get(sources, values, &[])).collect::<PyResult<_>>()?;
+            self.suspended.keep(exception.get(sources, values, &[])?, held);
         }
         Ok(())
     }
