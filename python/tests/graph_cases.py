@@ -288,6 +288,88 @@ def a_graph_that_is_retained(device):
 
 
 @case
+def gradients_that_are_kept(device):
+    """They may lie where the forward pass saves what it saves: the next one must not be replayed there."""
+    model, fast = pair(device)
+    kept = []
+    for _ in range(9):
+        x = batch(device)
+        for m in (model, fast):
+            m.zero_grad(set_to_none=True)
+            train_step(m, x)
+        kept.append([(p.grad, q.grad) for p, q in zip(model.parameters(), fast.parameters())])
+    for expected, got in sum(kept, []):
+        same(got, expected)
+
+
+@case
+def a_gradient_that_is_kept_now_and_then(device):
+    model, fast = pair(device)
+    kept = []
+    for n in range(16):
+        x = batch(device)
+        for m in (model, fast):
+            m.zero_grad(set_to_none=True)
+            train_step(m, x)
+        compare_gradients(model, fast)
+        if n % 5 == 4:
+            kept.append((model[0].weight.grad, fast[0].weight.grad))
+    for expected, got in kept:
+        same(got, expected)
+
+
+@case
+def what_hooks_hold_is_not_overwritten(device):
+    model, fast = pair(device)
+    held = []
+
+    def pack(tensor):
+        held.append((tensor, tensor.clone()))
+        return tensor
+
+    for n in range(9):
+        x = batch(device)
+        for m in (model, fast):
+            m.zero_grad(set_to_none=True)
+            with torch.autograd.graph.saved_tensors_hooks(pack if n > 2 else lambda tensor: tensor, lambda tensor: tensor):
+                train_step(m, x)
+        compare_gradients(model, fast)
+        for tensor, before in held:
+            assert torch.equal(tensor, before)
+        if n % 2:
+            held.clear()
+
+
+@case
+def some_backward_passes_keep_the_graph(device):
+    """The one that comes last may write over what was saved, the others not."""
+    model, fast = pair(device)
+    for n in range(12):
+        x = batch(device)
+        for m in (model, fast):
+            m.zero_grad(set_to_none=True)
+            loss = m(x).square().mean()
+            for again in range(n % 3):
+                loss.backward(retain_graph=True)
+            loss.backward()
+        compare_gradients(model, fast)
+
+
+@case
+def a_forward_pass_without_its_backward_pass(device):
+    model, fast = pair(device)
+    for n in range(12):
+        x = batch(device)
+        if n % 3 == 2:
+            same(fast(x), model(x))
+            continue
+        for m in (model, fast):
+            m.zero_grad(set_to_none=True)
+            train_step(m, x)
+        compare_gradients(model, fast)
+
+
+@case
 def checkpointed_parts(device):
     class Model(nn.Module):
         def __init__(self):
@@ -438,6 +520,50 @@ def other_streams(device):
                 y, expected = fast(x), model(x)
             torch.cuda.current_stream().wait_stream(stream)
             same(y, expected)
+
+
+@on_gpu
+def training_on_other_streams(device):
+    """The backward pass overwrites what was saved, and the forward pass the gradients: each waits for those that read it."""
+    model, fast = pair(device)
+    streams = [torch.cuda.Stream() for _ in range(3)]
+    for n in range(30):
+        stream = streams[n % 3] if n % 4 else torch.cuda.current_stream()
+        stream.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(stream):
+            x = large(device)
+            for m in (model, fast):
+                m.zero_grad(set_to_none=True)
+                train_step(m, x)
+            compare_gradients(model, fast)
+        torch.cuda.current_stream().wait_stream(stream)
+
+
+@on_gpu
+def a_backward_pass_lies_in_the_memory_of_its_forward_pass(device):
+    """What is saved takes 48 widths a row, and so do the gradients that flow back: recorded together they take little more than one of them."""
+
+    def needed(mode):
+        torch.manual_seed(0)
+        layers = [layer for _ in range(12) for layer in (nn.Linear(WIDTH, 4 * WIDTH), nn.GELU(), nn.Linear(4 * WIDTH, WIDTH), nn.LayerNorm(WIDTH))]
+        model = nn.Sequential(*layers).to(device)
+        fast, x = oxytorch.compile(model, mode=mode), batch(device, 100_000)
+        for _ in range(8):
+            fast.zero_grad(set_to_none=True)
+            train_step(fast, x)
+        torch.cuda.synchronize()
+        torch.cuda.empty_cache()
+        torch.cuda.reset_peak_memory_stats()
+        fast.zero_grad(set_to_none=True)
+        train_step(fast, x)
+        torch.cuda.synchronize()
+        return torch.cuda.max_memory_reserved()
+
+    plain = needed(None)
+    oxytorch.reset()
+    torch.cuda.empty_cache()
+    recorded = needed(MODE)
+    assert recorded <= 1.15 * plain, (recorded, plain)
 
 
 @on_gpu

@@ -1,5 +1,9 @@
 """`mode="reduce-overhead"`: the cases of `graph_cases` on a GPU, if there is one, and with emulated graphs on the CPU."""
 
+import os
+import pathlib
+import subprocess
+import sys
 import warnings
 
 import graph_cases
@@ -46,3 +50,25 @@ def test_which_modes_record(mode, recorded, monkeypatch):
     for _ in range(8):
         fast(torch.randn(8, 8))
     assert (oxytorch.last_compile()["cuda_graphs"] or "").startswith("recorded") == recorded
+
+
+STEPS = """
+import graph_cases
+model, fast = graph_cases.pair("cpu")
+kept = []
+for n in range(%d):
+    fast.zero_grad(set_to_none=True)
+    graph_cases.train_step(fast, graph_cases.batch("cpu"))
+    if %s:
+        kept.append(fast[0].weight.grad)
+"""
+
+
+@pytest.mark.parametrize("steps, keeps, shared, apart", [(8, "False", 1, 1), (12, "n == 6", 1, 3)])
+def test_a_backward_pass_is_recorded_in_the_memory_of_its_forward_pass(steps, keeps, shared, apart):
+    """Until a gradient outlives the next forward pass: then both are recorded once more, apart."""
+    here = pathlib.Path(__file__).parent
+    env = dict(os.environ, OXYTORCH_EMULATE_GRAPHS="1", OXYTORCH_LOGS="cudagraphs", PYTHONPATH=os.pathsep.join([str(here), str(here.parent)]))
+    done = subprocess.run([sys.executable, "-c", STEPS % (steps, keeps)], env=env, capture_output=True, text=True, check=True)
+    recorded = [line for line in done.stderr.splitlines() if "recorded the graph" in line]
+    assert (sum("that it follows" in line for line in recorded), sum("that it follows" not in line for line in recorded)) == (shared, apart), done.stderr

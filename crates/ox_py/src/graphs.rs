@@ -2,12 +2,14 @@
 //! from. Python is needed for that alone; a replay goes to the driver.
 
 use crate::tensor::Crossing;
-use ox_runtime::{Capture, Captured, RunError, TensorRef};
+use ox_runtime::{Capture, Captured, PoolId, RunError, TensorRef};
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::{IntoPyDict, PyDict, PyList};
+use std::any::Any;
 use std::ffi::c_void;
+use std::sync::Arc;
 
 /// A recording under way.
 struct Recording {
@@ -24,10 +26,13 @@ struct Recorded {
     /// `torch.cuda.CUDAGraph`, which holds the memory.
     graph: Py<PyAny>,
     handle: usize,
+    pool: PoolId,
 }
 
-pub fn begin(device: u8) -> Result<Box<dyn Capture>, RunError> {
-    Python::attach(|py| Recording::begin(py, device)).map(|recording| Box::new(recording) as Box<dyn Capture>).map_err(refused)
+pub fn begin(device: u8, pool: Option<PoolId>) -> Result<Box<dyn Capture>, RunError> {
+    Python::attach(|py| Recording::begin(py, device, pool))
+        .map(|recording| Box::new(recording) as Box<dyn Capture>)
+        .map_err(refused)
 }
 
 /// The call is done without a graph, so that torch's words are a reason and no exception.
@@ -52,9 +57,13 @@ fn side_stream<'py>(py: Python<'py>, device: u8) -> PyResult<Bound<'py, PyAny>> 
 }
 
 impl Recording {
-    fn begin(py: Python<'_>, device: u8) -> PyResult<Recording> {
+    fn begin(py: Python<'_>, device: u8, pool: Option<PoolId>) -> PyResult<Recording> {
         let cuda = cuda(py)?;
-        let (graph, pool) = (cuda.call_method0(intern!(py, "CUDAGraph"))?, cuda.call_method0(intern!(py, "graph_pool_handle"))?);
+        let graph = cuda.call_method0(intern!(py, "CUDAGraph"))?;
+        let pool = match pool {
+            Some(known) => known.into_pyobject(py)?.into_any(),
+            None => cuda.call_method0(intern!(py, "graph_pool_handle"))?,
+        };
         let before = cuda.call_method1(intern!(py, "current_stream"), (device,))?;
         let side = side_stream(py, device)?;
         let stream = side.getattr(intern!(py, "cuda_stream"))?.extract()?;
@@ -70,6 +79,8 @@ impl Recording {
     fn close(&mut self, py: Python<'_>) -> PyResult<()> {
         self.is_open = false;
         let ended = self.graph.call_method0(py, intern!(py, "capture_end"));
+        // What torch has allocated for cuBLAS meanwhile belongs to the recording. Kept, it would only be memory that nobody uses.
+        let _ = py.import(intern!(py, "torch._C")).and_then(|own| own.call_method0(intern!(py, "_cuda_clearCublasWorkspaces")));
         let mended = if ended.is_err() { self.mend(py) } else { Ok(()) };
         cuda(py)?.call_method1(intern!(py, "set_stream"), (&self.before,))?;
         ended.map(drop).and(mended)
@@ -128,7 +139,7 @@ impl Capture for Recording {
         let recorded = Python::attach(|py| -> PyResult<Recorded> {
             self.close(py)?;
             let handle = self.graph.call_method0(py, intern!(py, "raw_cuda_graph_exec"))?.extract(py)?;
-            Ok(Recorded { graph: self.graph.clone_ref(py), handle })
+            Ok(Recorded { graph: self.graph.clone_ref(py), handle, pool: self.pool.extract(py)? })
         });
         recorded.map(|recorded| Box::new(recorded) as Box<dyn Captured>).map_err(refused)
     }
@@ -148,9 +159,33 @@ impl Captured for Recorded {
         self.handle as *mut c_void
     }
 
+    fn pool(&self) -> PoolId {
+        self.pool
+    }
+
     fn replay(&self) -> Result<(), RunError> {
         Python::attach(|py| self.graph.call_method0(py, intern!(py, "replay"))).map(drop).map_err(RunError::host)
     }
+}
+
+/// Memory in a pool of its own: the tensor that it was allocated as is gone, the pool stays.
+pub fn reserve(device: u8, bytes: usize) -> Result<(usize, Arc<dyn Any + Send + Sync>), RunError> {
+    Python::attach(|py| reserve_by(py, device, bytes)).map_err(refused)
+}
+
+fn reserve_by(py: Python<'_>, device: u8, bytes: usize) -> PyResult<(usize, Arc<dyn Any + Send + Sync>)> {
+    let (torch, cuda) = (py.import(intern!(py, "torch"))?, cuda(py)?);
+    let pool = cuda.call_method0(intern!(py, "MemPool"))?;
+    let scope = cuda.call_method1(intern!(py, "use_mem_pool"), (&pool, device))?;
+    scope.call_method0(intern!(py, "__enter__"))?;
+    let kwargs = [
+        ("dtype", torch.getattr(intern!(py, "uint8"))?),
+        ("device", torch.call_method1(intern!(py, "device"), (intern!(py, "cuda"), device))?),
+    ];
+    let tensor = kwargs.into_py_dict(py).and_then(|kwargs| torch.call_method(intern!(py, "empty"), (bytes,), Some(&kwargs)));
+    scope.call_method1(intern!(py, "__exit__"), (py.None(), py.None(), py.None()))?;
+    let start = tensor?.call_method0(intern!(py, "data_ptr"))?.extract()?;
+    Ok((start, Arc::new(pool.unbind())))
 }
 
 /// Counts up the versions of tensors that a replay has written.

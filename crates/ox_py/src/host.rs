@@ -7,11 +7,13 @@ use crate::torch::{EnumKind, Torch, device_object};
 use ox_capture::{Topic, log};
 use ox_ir::graph::{self, Arg, Library};
 use ox_ir::{Scalar, Sym, Var};
-use ox_runtime::{Capture, HostCalls, RunError, Tensor, TensorRef};
+use ox_runtime::{Capture, HostCalls, PoolId, RunError, Tensor, TensorRef};
 use pyo3::exceptions::{PyRuntimeError, PyTypeError, PyValueError};
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList, PySlice, PyString, PyTuple};
+use std::any::Any;
+use std::sync::Arc;
 
 enum Object {
     /// A constant, or a function to call.
@@ -100,8 +102,12 @@ impl HostCalls for Host {
         Python::attach(|py| graphs::is_unsafe(&operator(py, name, overload)?)).unwrap_or(true)
     }
 
-    fn begin_capture(&self, device: u8) -> Result<Box<dyn Capture>, RunError> {
-        graphs::begin(device)
+    fn begin_capture(&self, device: u8, pool: Option<PoolId>) -> Result<Box<dyn Capture>, RunError> {
+        graphs::begin(device, pool)
+    }
+
+    fn reserve(&self, device: u8, bytes: usize) -> Result<(usize, Arc<dyn Any + Send + Sync>), RunError> {
+        graphs::reserve(device, bytes)
     }
 
     fn tell_written(&self, tensors: &[TensorRef<'_>]) -> Result<(), RunError> {

@@ -30,6 +30,6 @@ pub use exec::{
     Executable, Input, Kernels, LoadedFn, StoragePlaces, free_idle_arenas, give_back_if_grown, idle_arena_bytes, kept_bytes,
     learn_storages,
 };
-pub use graphs::{Capture, Captured, GraphSettings, GraphStatus};
+pub use graphs::{Capture, Captured, GraphSettings, GraphStatus, PoolId};
 pub use tensor::{Tensor, TensorRef};
 pub use variants::{Foreground, Specialise, VariantCounts, counts as variant_counts, on_variant, wait as wait_for_variants};

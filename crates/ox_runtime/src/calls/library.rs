@@ -9,12 +9,14 @@ use crate::abi::Handle;
 use crate::error::RunError;
 use crate::exec::frame::Run;
 use crate::exec::prepare::{Operand, Preparing};
-use crate::graphs::Capture;
+use crate::graphs::{Capture, PoolId};
 use crate::tensor::{Tensor, TensorRef};
 use ox_ir::graph::{Callee, Library};
 use ox_ir::plan::View;
 use ox_ir::{Device, Var};
+use std::any::Any;
 use std::ffi::CString;
+use std::sync::Arc;
 
 /// What only the program around us (Python) can do.
 pub trait HostCalls: Send + Sync {
@@ -39,9 +41,14 @@ pub trait HostCalls: Send + Sync {
         true
     }
 
-    /// Begins to record what this thread launches on a GPU.
-    fn begin_capture(&self, _device: u8) -> Result<Box<dyn Capture>, RunError> {
+    /// Begins to record what this thread launches on a GPU; in a memory pool of its own, or in that of another recording.
+    fn begin_capture(&self, _device: u8, _pool: Option<PoolId>) -> Result<Box<dyn Capture>, RunError> {
         Err(RunError::torch("there is nobody who could record a graph"))
+    }
+
+    /// So many bytes of a GPU's memory, from an address on, for as long as what comes with it is kept.
+    fn reserve(&self, _device: u8, _bytes: usize) -> Result<(usize, Arc<dyn Any + Send + Sync>), RunError> {
+        Err(RunError::torch("there is nobody who could reserve memory"))
     }
 
     /// These tensors have been written behind autograd's back.

@@ -9,6 +9,7 @@ use super::pages::{HUGE_PAGE, advise};
 use crate::error::RunError;
 use crate::tensor::Tensor;
 use ox_ir::{DType, Device};
+use std::any::Any;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 /// More than this many idle arenas (as many runs at once) are not kept.
@@ -22,7 +23,13 @@ pub struct Arena {
     bytes: usize,
     /// On a GPU the memory belongs to the stream: the next run on that stream gets it again at once, and needs no pool of ours.
     pooled: bool,
-    _tensor: Tensor,
+    _memory: Memory,
+}
+
+enum Memory {
+    Tensor(Tensor),
+    /// Of the host, for recordings.
+    Reserved(Arc<dyn Any + Send + Sync>),
 }
 
 // SAFETY: plain memory with one owner.
@@ -38,12 +45,21 @@ impl Arena {
         if pooled && bytes >= 2 * HUGE_PAGE {
             advise(start, bytes);
         }
-        Ok(Arena { start, bytes, pooled, _tensor: tensor })
+        Ok(Arena { start, bytes, pooled, _memory: Memory::Tensor(tensor) })
+    }
+
+    /// On memory that stays as long as its owner.
+    pub fn reserved(start: *mut u8, bytes: usize, owner: Arc<dyn Any + Send + Sync>) -> Arena {
+        Arena { start, bytes, pooled: false, _memory: Memory::Reserved(owner) }
     }
 
     /// The same memory once more, for runs of which only one is under way at a time.
     pub fn share(&self) -> Result<Arena, RunError> {
-        Ok(Arena { start: self.start, bytes: self.bytes, pooled: false, _tensor: self._tensor.as_ref().to_owned()? })
+        let memory = match &self._memory {
+            Memory::Tensor(tensor) => Memory::Tensor(tensor.as_ref().to_owned()?),
+            Memory::Reserved(owner) => Memory::Reserved(owner.clone()),
+        };
+        Ok(Arena { start: self.start, bytes: self.bytes, pooled: false, _memory: memory })
     }
 
     pub fn bytes(&self) -> usize {

@@ -8,7 +8,7 @@ use super::prepare::Prepared;
 use super::{Executable, execute};
 use crate::cuda::{Stream, driver};
 use crate::error::RunError;
-use crate::tensor::Tensor;
+use crate::tensor::{Tensor, TensorRef};
 use ox_ir::Device;
 use ox_ir::failure::{Panic, guarded};
 use std::sync::Arc;
@@ -23,6 +23,17 @@ pub struct Job<'a> {
     /// On a GPU: torch's current stream.
     pub stream: Option<Stream>,
     pub inference: bool,
+}
+
+impl<'a> Job<'a> {
+    /// The same call, with others in the place of its inputs.
+    pub fn with_inputs<'b>(&'b self, all: &'b [TensorRef<'b>]) -> Job<'b>
+    where
+        'a: 'b,
+    {
+        let &Job { executable, prepared, sizes, known, device, stream, inference, .. } = self;
+        Job { executable, prepared, inputs: Inputs { all, given: &[] }, sizes, known, device, stream, inference }
+    }
 }
 
 impl Job<'_> {

@@ -19,11 +19,23 @@ const RECENT: usize = 8;
 const WORTH: u64 = 4;
 /// So many of those, and nothing is recorded any more.
 const MOST_WASTED: u32 = 8;
+/// A large input that was taken for moving and lies at the same address so often in a row has come to rest.
+const REST: u32 = 2;
 
 /// What the book must know of a recording.
 pub trait Recorded {
     /// Whether somebody holds memory that a replay would write.
     fn is_held(&self) -> bool;
+
+    /// Whether it is held only by the results of another recording in its memory.
+    fn is_outlived(&self) -> bool {
+        false
+    }
+
+    /// Whether it will never be replayed again, or should be made anew.
+    fn is_over(&self) -> bool {
+        false
+    }
 }
 
 /// A call before it runs.
@@ -33,6 +45,10 @@ pub struct Call<'a> {
     pub addresses: &'a [usize],
     /// Whether an input that has moved is never copied: a weight, one that is written, results of other recordings.
     pub is_pinned: &'a dyn Fn(usize) -> bool,
+    /// Whether an input is so large that a copy of it is better avoided.
+    pub is_large: &'a dyn Fn(usize) -> bool,
+    /// It can be recorded in the memory of another recording, which is replayed in every step from now on.
+    pub follows: bool,
 }
 
 /// What is done with a call.
@@ -53,6 +69,8 @@ pub struct Wanted {
     pub moving: Vec<bool>,
     /// Its results may be handed out as they are. Otherwise the caller holds those of all others.
     pub lends: bool,
+    /// The one that follows may lie in its memory.
+    pub shares: bool,
 }
 
 /// A recording in the book, until the book changes.
@@ -77,8 +95,12 @@ struct Family<R> {
     moving: Vec<bool>,
     /// Inputs that were taken for moving once and have come to rest since. If they move again, that is for good.
     rested: Vec<bool>,
+    /// How often each lay where it lay before.
+    still: Vec<u32>,
     recent: Vec<u64>,
     used: u64,
+    /// The results of those that followed outlived the next call: each has its own memory from then on.
+    apart: bool,
     variants: Vec<Variant<R>>,
 }
 
@@ -110,21 +132,33 @@ impl<R: Recorded> Book<R> {
         let (family, clock) = (&mut self.families[at], self.clock);
         family.used = clock;
         family.notice_moves(call);
+        family.drop_what_is_over();
         let wanted = |family: &Family<R>, lends| {
             let (addresses, moving) = (call.addresses.to_vec(), family.moving.clone());
-            Turn::Record(Wanted { family: at, addresses, moving, lends })
+            Turn::Record(Wanted { family: at, addresses, moving, lends, shares: !family.apart })
         };
         let Some(variant) = family.find(call.addresses) else {
-            return if family.has_come_before(call.addresses) { wanted(family, true) } else { Turn::Plain };
+            // Without recordings of both, a step needs the memory of either way.
+            if call.follows && family.is_settled(call) {
+                return wanted(family, true);
+            }
+            let comes_again = family.has_come_before(call.addresses);
+            return if comes_again && !family.is_coming_to_rest(call) { wanted(family, true) } else { Turn::Plain };
         };
-        let slots = &family.variants[variant].slots;
+        let slots = &mut family.variants[variant].slots;
         match slots.iter().position(|recording| !recording.is_held()) {
             Some(slot) => {
                 let used = &mut family.variants[variant];
                 (used.replays, used.used) = (used.replays + 1, clock);
                 Turn::Replay(Place { family: at, variant, slot })
             }
-            None => wanted(family, slots.len() < LENDING),
+            None => {
+                let before = slots.len();
+                slots.retain(|recording| !recording.is_outlived());
+                let (left, some_went) = (slots.len(), slots.len() < before);
+                family.apart |= some_went;
+                wanted(family, left < LENDING)
+            }
         }
     }
 
@@ -140,8 +174,10 @@ impl<R: Recorded> Book<R> {
             last: call.addresses.to_vec(),
             moving: vec![false; call.addresses.len()],
             rested: vec![false; call.addresses.len()],
+            still: vec![0; call.addresses.len()],
             recent: Vec::new(),
             used: self.clock,
+            apart: false,
             variants: Vec::new(),
         };
         family.has_come_before(call.addresses);
@@ -206,15 +242,46 @@ impl<R: Recorded> Book<R> {
     }
 }
 
+impl<R: Recorded> Family<R> {
+    fn drop_what_is_over(&mut self) {
+        self.variants.iter_mut().for_each(|variant| variant.slots.retain(|recording| !recording.is_over()));
+        self.variants.retain(|variant| !variant.slots.is_empty());
+    }
+}
+
 impl<R> Family<R> {
+    /// Whether no large input moves. Small ones that may move are copied then: they have not been seen often enough.
+    fn is_settled(&mut self, call: &Call<'_>) -> bool {
+        let may_move: Vec<usize> = (0..self.moving.len()).filter(|n| !(call.is_pinned)(*n)).collect();
+        let (large, small): (Vec<usize>, Vec<usize>) = may_move.into_iter().partition(|n| (call.is_large)(*n));
+        if large.iter().any(|n| self.moving[*n]) {
+            return false;
+        }
+        if small.iter().any(|n| !self.moving[*n]) {
+            small.iter().for_each(|n| self.moving[*n] = true);
+            self.variants.clear();
+            self.recent.clear();
+        }
+        true
+    }
+
+    /// Whether an input that would be copied now need not be soon.
+    fn is_coming_to_rest(&self, call: &Call<'_>) -> bool {
+        (0..self.moving.len()).any(|n| self.moving[n] && !self.rested[n] && self.still[n] > 0 && (call.is_large)(n))
+    }
+
     /// An input that lies elsewhere than before is copied from now on, and recordings that read it where it lay are of no use. What a forward pass
-    /// has saved moves until that pass is recorded itself.
+    /// has saved moves until that pass is recorded itself, and what torch allocates for a loss until all around it is: then it lies at the same
+    /// place in every step, and is neither copied nor held twice.
     fn notice_moves(&mut self, call: &Call<'_>) {
         let mut changed = false;
         for (n, address) in call.addresses.iter().enumerate() {
+            let has_moved = self.last[n] != *address;
+            self.still[n] = if has_moved { 0 } else { self.still[n].saturating_add(1) };
+            let rests = || (call.is_pinned)(n) || self.still[n] >= REST && (call.is_large)(n);
             let moves = match self.moving[n] {
-                false => self.last[n] != *address && !(call.is_pinned)(n),
-                true => self.rested[n] || !(call.is_pinned)(n),
+                false => has_moved && !(call.is_pinned)(n),
+                true => self.rested[n] || !rests(),
             };
             changed |= moves != self.moving[n];
             self.rested[n] |= self.moving[n] && !moves;

@@ -12,10 +12,16 @@ pub trait Capture {
     fn end(self: Box<Self>) -> Result<Box<dyn Captured>, RunError>;
 }
 
+/// torch's name for a memory pool.
+pub type PoolId = (u64, u64);
+
 /// A graph that can be launched. It holds the memory that was allocated while it was recorded.
 pub trait Captured: Send + Sync {
     /// The driver's handle.
     fn handle(&self) -> *mut c_void;
+
+    /// The memory pool that it was recorded in.
+    fn pool(&self) -> PoolId;
 
     /// Launches it on torch's current stream, where it goes on with the numbers of torch's generator.
     fn replay(&self) -> Result<(), RunError>;
@@ -52,6 +58,10 @@ mod tests {
     impl Captured for Done {
         fn handle(&self) -> *mut c_void {
             null_mut()
+        }
+
+        fn pool(&self) -> PoolId {
+            (0, 0)
         }
 
         fn replay(&self) -> Result<(), RunError> {

@@ -3,7 +3,8 @@
 //! - `book`: which calls are recorded and which are replayed; knows nothing of GPUs.
 //! - `capture`: a recording from its beginning to its end, whatever happens in between.
 //! - `recording`: what is recorded, and its replay.
-//! - `lease`: results that the caller holds are not overwritten.
+//! - `lease`, `loan`: results that the caller holds are not overwritten.
+//! - `group`: a forward and a backward pass in the same memory.
 //! - `device`: what the recordings of one GPU share.
 //! - `order`: a replay on another stream than the last.
 //!
@@ -13,18 +14,21 @@
 mod book;
 mod capture;
 mod device;
+mod group;
 mod lease;
+mod loan;
 mod order;
 mod recording;
 
-pub use capture::{Capture, Captured};
+pub use capture::{Capture, Captured, PoolId};
 
 use crate::error::RunError;
 use crate::exec::job::Job;
-use crate::tensor::Tensor;
+use crate::tensor::{Tensor, TensorRef};
 use book::{Book, Call, Turn};
+use group::Claim;
 use ox_ir::failure::{Panic, guarded};
-use recording::Recording;
+use recording::{Asked, Recording};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, TryLockError};
 
 /// What is known of a Plan's calls before the first.
@@ -102,7 +106,7 @@ impl Graphs {
     }
 
     /// Does a call. Where another thread is in the book, or somebody records what we launch, it is done as without graphs.
-    pub fn run(&self, job: &Job<'_>, held: Vec<Option<Tensor>>) -> Result<Vec<Tensor>, RunError> {
+    pub fn run(&self, job: &Job<'_>, mut held: Vec<Option<Tensor>>) -> Result<Vec<Tensor>, RunError> {
         let mut book = match self.book.try_lock() {
             Ok(book) => book,
             Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
@@ -112,9 +116,11 @@ impl Graphs {
             drop(book);
             return job.run_plainly(held);
         }
-        let outcome = match &job.prepared.graphable.never {
-            Some(why) => Err(RunError::torch(why.clone())),
-            None => self.turn(job, &mut book),
+        let claim = Claim::take(job, &mut held);
+        let outcome = match (&job.prepared.graphable.never, &claim) {
+            (Some(why), _) => Err(RunError::torch(why.clone())),
+            (None, None) => self.turn(job, &mut book, None),
+            (None, Some(claim)) => self.turn(&job.with_inputs(&claim.inputs(job)), &mut book, Some(claim)),
         };
         let why = match outcome {
             Ok(Some(results)) => return results,
@@ -128,7 +134,7 @@ impl Graphs {
         if let Some(why) = why {
             job.note_graphs(&format!("{} is not recorded: {why}", job.describe()));
         }
-        job.run_plainly(held)
+        run_without(job, claim, held)
     }
 
     fn give_up(&self, book: &mut Book<Recording>, why: &str) {
@@ -139,20 +145,37 @@ impl Graphs {
     }
 
     /// None for a call that is done plainly; an error if it could not be recorded.
-    fn turn(&self, job: &Job<'_>, book: &mut Book<Recording>) -> Result<Option<Result<Vec<Tensor>, RunError>>, RunError> {
-        let addresses = self.addresses(job)?;
+    fn turn(
+        &self,
+        job: &Job<'_>,
+        book: &mut Book<Recording>,
+        claim: Option<&Claim>,
+    ) -> Result<Option<Result<Vec<Tensor>, RunError>>, RunError> {
+        let mut addresses = self.addresses(job)?;
+        let inputs = addresses.len();
+        // Part of the key, as if it were the address of an input that stays where it is.
+        addresses.push(usize::from(claim.is_some_and(|claim| claim.is_whole)));
         let input = |n: usize| self.watched.as_ref().map_or(n, |watched| watched[n]);
-        let is_pinned = |n: usize| self.settings.is_weight(input(n)) || job.writes(input(n)) || lease::is_lent(addresses[n]);
-        let place = match book.turn(&Call { sizes: job.sizes, addresses: &addresses, is_pinned: &is_pinned }) {
-            Turn::Plain => return Ok(None),
+        let is_fixed = |n: usize| self.settings.is_weight(input(n)) || job.writes(input(n)) || loan::is_lent(addresses[n]);
+        let is_pinned = |n: usize| n == inputs || is_fixed(n);
+        let layout = |n: usize| job.prepared.inputs.get(input(n)).and_then(Option::as_ref);
+        let is_large = |n: usize| n < inputs && layout(n).is_some_and(|layout| recording::bytes(layout) > recording::SMALL);
+        let follows = claim.is_some_and(Claim::can_be_followed);
+        let call = Call { sizes: job.sizes, addresses: &addresses, is_pinned: &is_pinned, is_large: &is_large, follows };
+        let place = match book.turn(&call) {
+            Turn::Plain => {
+                device::expect(job.prepared.arena_bytes, job.device);
+                return Ok(None);
+            }
             Turn::Replay(place) => place,
             Turn::Record(wanted) => {
                 let Some(_recorder) = device::recorder() else { return Ok(None) };
-                let moving: Vec<usize> =
-                    (0..addresses.len()).filter(|n| wanted.moving[*n] && addresses[*n] != 0).map(input).collect();
-                let recording = Recording::make(job, &self.settings, &moving, wanted.lends)?;
+                let moving: Vec<usize> = (0..inputs).filter(|n| wanted.moving[*n] && addresses[*n] != 0).map(input).collect();
+                let asked = Asked { lends: wanted.lends, shares: wanted.shares, claim };
+                let recording = Recording::make(job, &self.settings, &moving, asked)?;
+                let follows = recording.follows();
                 let place = book.add(wanted, recording);
-                self.tell(job, book, moving.len());
+                self.tell(job, book, moving.len(), follows);
                 place
             }
         };
@@ -161,12 +184,13 @@ impl Graphs {
         Ok(Some(results.and_then(|tensors| job.tell_written().map(|()| tensors))))
     }
 
-    fn tell(&self, job: &Job<'_>, book: &Book<Recording>, copied: usize) {
+    fn tell(&self, job: &Job<'_>, book: &Book<Recording>, copied: usize, follows: bool) {
         self.status.set(match book.refusal() {
             Some(why) => format!("refused: {why}"),
             None => format!("recorded {} times; of the inputs {copied} are copied", book.len()),
         });
-        job.note_graphs(&format!("recorded {}; {book}", job.describe()));
+        let place = if follows { " in the memory of the recording that it follows" } else { "" };
+        job.note_graphs(&format!("recorded {}{place}; {book}", job.describe()));
     }
 
     /// 0 for inputs that the Plan does not read.
@@ -180,6 +204,21 @@ impl Graphs {
             None => (0..job.prepared.inputs.len()).map(address).collect(),
         }
     }
+}
+
+/// The call as without graphs, with all that it was given.
+fn run_without(job: &Job<'_>, claim: Option<Claim>, mut held: Vec<Option<Tensor>>) -> Result<Vec<Tensor>, RunError> {
+    let Some(claim) = claim else { return job.run_plainly(held) };
+    claim.give_back(&mut held)?;
+    drop(claim);
+    let inputs: Vec<TensorRef<'_>> = (0..job.prepared.inputs.len())
+        .map(|n| match held.get(n).and_then(Option::as_ref) {
+            // SAFETY: the run holds the tensor until the Plan drops it, and nothing behind that names it.
+            Some(tensor) => unsafe { TensorRef::from_handle(tensor.as_ref().handle()) },
+            None => job.inputs.get(n),
+        })
+        .collect();
+    job.with_inputs(&inputs).run_plainly(held)
 }
 
 #[cfg(test)]

@@ -39,8 +39,8 @@ pub struct Streamed {
     pub stream: Stream,
     /// That of the last launch of any recording of the device.
     pub last: Option<Stream>,
-    /// That of the last replay of the same recording: its results were used there.
-    pub before: Option<Stream>,
+    /// Those of the last replays of the same recording and of the one that shares its memory: their results were used there.
+    pub before: [Option<Stream>; 2],
 }
 
 impl Streamed {
@@ -50,12 +50,13 @@ impl Streamed {
         if self.last.is_some_and(|last| last != self.stream) {
             driver.order(self.stream, events.launched)?;
         }
-        match self.before {
-            Some(before) if before != self.stream && marks(driver, events.crossing, before) => {
-                driver.order(self.stream, events.crossing)
+        let others = self.before.into_iter().flatten().filter(|before| *before != self.stream);
+        for before in others {
+            if marks(driver, events.crossing, before) {
+                driver.order(self.stream, events.crossing)?;
             }
-            _ => Ok(()),
         }
+        Ok(())
     }
 }
 
@@ -109,7 +110,7 @@ mod tests {
     const EVENTS: Events = Events { launched: Event(null_mut()), crossing: Event(dangling_mut()) };
 
     fn log(driver: Fake, own: usize, last: Option<usize>, before: Option<usize>) -> Vec<String> {
-        let streamed = Streamed { stream: stream(own), last: last.map(stream), before: before.map(stream) };
+        let streamed = Streamed { stream: stream(own), last: last.map(stream), before: [before.map(stream), None] };
         streamed.order(&driver, EVENTS).unwrap_or_else(|error| panic!("{error}"));
         driver.log.into_inner()
     }
@@ -135,6 +136,16 @@ mod tests {
     #[test]
     fn readers_are_waited_for_though_another_recording_was_launched_here_since() {
         assert_eq!(log(Fake::default(), 2, Some(2), Some(1)), ["crossing is behind 1", "2 waits for crossing"]);
+    }
+
+    /// One after the other: an event may be recorded again when it is waited for.
+    #[test]
+    fn readers_of_what_lies_in_the_same_memory_are_waited_for() {
+        let (driver, before) = (Fake::default(), [Some(stream(1)), Some(stream(3))]);
+        let streamed = Streamed { stream: stream(2), last: None, before };
+        streamed.order(&driver, EVENTS).unwrap_or_else(|error| panic!("{error}"));
+        let expected = ["crossing is behind 1", "2 waits for crossing", "crossing is behind 3", "2 waits for crossing"];
+        assert_eq!(driver.log.into_inner(), expected);
     }
 
     #[test]

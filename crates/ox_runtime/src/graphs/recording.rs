@@ -1,8 +1,11 @@
 //! One recording: how it is made, and how it is replayed.
 
 use super::capture::{Captured, record};
-use super::lease::{self, Leases};
+use super::group::{Claim, Group};
+use super::lease::Leases;
+use super::loan::{Known, Loan};
 use super::{Settings, device};
+use crate::abi::abi;
 use crate::cuda::{Stream, driver};
 use crate::error::RunError;
 use crate::exec::frame::{Frame, Inputs, Run};
@@ -14,8 +17,20 @@ use crate::tensor::{Tensor, TensorRef};
 use ox_ir::Device;
 use std::sync::Arc;
 
-/// Results of at most so many bytes are copied for the caller: that costs less than a second recording if he still holds the last ones.
-const SMALL: usize = 8 << 20;
+/// Results of at most so many bytes are copied for the caller: that costs less than a second recording if he still holds the last ones. So are
+/// inputs that lie elsewhere now and then.
+pub const SMALL: usize = 8 << 20;
+
+/// How a recording is to be made.
+#[derive(Clone, Copy)]
+pub struct Asked<'a> {
+    /// Its results may be handed out as they are.
+    pub lends: bool,
+    /// Another one may share its memory.
+    pub shares: bool,
+    /// What the call was given of another's results.
+    pub claim: Option<&'a Claim>,
+}
 
 /// An input that moves: where the recording reads it.
 struct Moving {
@@ -35,7 +50,7 @@ struct Kept {
 /// What does the work.
 enum Engine {
     Graph {
-        captured: Box<dyn Captured>,
+        captured: Arc<dyn Captured>,
         /// It draws random numbers.
         draws: bool,
     },
@@ -55,19 +70,33 @@ pub struct Recording {
     frame: Frame,
     arena: Option<Arc<Arena>>,
     leases: Leases,
-    /// Where it lends memory.
-    lent: Vec<lease::Known>,
+    /// What it lends, in the order of `kept` without those that are copied.
+    lent: Vec<Known>,
+    group: Arc<Group>,
+    /// It shares the memory of another recording, which has been replayed by then.
+    follows: bool,
+    /// What it was recorded to let go, for tests on the CPU.
+    spoils: Vec<Arc<Loan>>,
     device: Device,
 }
 
 impl super::book::Recorded for Recording {
     fn is_held(&self) -> bool {
-        self.leases.any()
+        if self.follows { self.leases.any() } else { self.group.leases.any() }
+    }
+
+    fn is_outlived(&self) -> bool {
+        !self.follows && !self.leases.any() && self.group.leases.any()
+    }
+
+    fn is_over(&self) -> bool {
+        self.group.is_over(self.follows)
     }
 }
 
 impl Drop for Recording {
     fn drop(&mut self) {
+        self.group.leave(self.follows);
         if let Device::Cuda(device) = self.device {
             device::wait(device);
         }
@@ -76,22 +105,42 @@ impl Drop for Recording {
 
 impl Recording {
     /// Nothing of the call is done: that is what the first replay is for. `moving` are the inputs that are copied.
-    pub fn make(job: &Job<'_>, settings: &Settings, moving: &[usize], lends: bool) -> Result<Recording, RunError> {
+    pub fn make(job: &Job<'_>, settings: &Settings, moving: &[usize], asked: Asked<'_>) -> Result<Recording, RunError> {
         let prepared = job.prepared;
+        let joined = asked.claim.filter(|claim| claim.is_of_one(moving)).and_then(|claim| Some((claim, claim.group()?)));
+        let joined = joined.filter(|(_, group)| group.join());
         let moving = moving.iter().map(|n| Moving::new(job, *n)).collect::<Result<Vec<_>, _>>()?;
         let mut inputs: Vec<TensorRef<'_>> = (0..prepared.inputs.len()).map(|n| job.inputs.get(n)).collect();
         moving.iter().for_each(|moving| inputs[moving.input] = moving.tensor.as_ref());
         let arena = match prepared.arena_bytes {
             0 => None,
-            bytes => Some(device::arena(bytes, job.device)?),
+            bytes => Some(device::arena(bytes, job.device, &*job.executable.host)?),
         };
         let (engine, frame) = match job.device {
-            Device::Cuda(device) => record_graph(job, device, &inputs, arena.as_deref())?,
+            Device::Cuda(device) => record_graph(job, device, &inputs, arena.as_deref(), joined)?,
             _ => (Engine::Steps, lay_out(job, &inputs, arena.as_deref())?),
         };
-        let kept = kept(prepared, settings, lends);
-        let (leases, lent, prepared) = (Leases::default(), Vec::new(), prepared.clone());
-        Ok(Recording { engine, prepared, last: None, moving, kept, frame, arena, leases, lent, device: job.device })
+        let spoils = joined.filter(|_| settings.emulated).map_or(Vec::new(), |(claim, _)| claim.loans().cloned().collect());
+        Ok(Recording {
+            engine,
+            prepared: prepared.clone(),
+            last: None,
+            moving,
+            kept: kept(prepared, settings, asked.lends),
+            frame,
+            arena,
+            leases: Leases::default(),
+            lent: Vec::new(),
+            group: joined.map_or_else(|| Arc::new(Group::new(asked.shares)), |(_, group)| group.clone()),
+            follows: joined.is_some(),
+            spoils,
+            device: job.device,
+        })
+    }
+
+    /// Whether it shares the memory of another.
+    pub fn follows(&self) -> bool {
+        self.follows
     }
 
     /// Does the call. The inputs that do not move lie where they lay.
@@ -121,10 +170,13 @@ impl Recording {
     /// Copies in, launches, and makes the tensors for the caller, by buffer.
     fn launch(&mut self, job: &Job<'_>) -> Result<Vec<(usize, Tensor)>, RunError> {
         let turn = match (job.device, job.stream) {
-            (Device::Cuda(device), Some(stream)) => Some(device::Turn::begin(device, stream, self.last)?),
+            (Device::Cuda(device), Some(stream)) => Some(device::Turn::begin(device, stream, self.used_on())?),
             _ => None,
         };
         self.last = job.stream;
+        if self.follows {
+            self.group.follow_on(job.stream);
+        }
         for moving in &self.moving {
             let (to, from) = (moving.tensor.as_ref().data_ptr()?, job.inputs.get(moving.input).data_ptr()?);
             copy(to, from, moving.bytes, job.stream)?;
@@ -140,36 +192,65 @@ impl Recording {
             }
             Engine::Steps => self.do_steps(job)?,
         }
-        self.register();
-        let made = self.kept.iter().map(|kept| Ok((kept.buf, self.hand_out(job, kept)?))).collect();
+        self.register()?;
+        let mut lent = self.lent.iter().map(Known::loan);
+        let made = self.kept.iter().map(|kept| Ok((kept.buf, self.hand_out(job, kept, &mut lent)?))).collect();
         drop(turn);
         made
     }
 
+    /// The streams on which results that a replay overwrites were used.
+    fn used_on(&self) -> [Option<Stream>; 2] {
+        [self.last, if self.follows { None } else { self.group.followed_on() }]
+    }
+
     /// The tensor that the caller gets.
-    fn hand_out(&self, job: &Job<'_>, kept: &Kept) -> Result<Tensor, RunError> {
-        let own = self.frame.owned[kept.buf].as_ref().ok_or_else(|| RunError::bug("a recording has no result"))?;
-        if !kept.copied
-            && let Some(lent) = self.leases.lend(own, self.device)?
-        {
-            return Ok(lent);
+    fn hand_out<'a>(
+        &self,
+        job: &Job<'_>,
+        kept: &Kept,
+        lent: &mut impl Iterator<Item = &'a Arc<Loan>>,
+    ) -> Result<Tensor, RunError> {
+        if !kept.copied {
+            let loan = lent.next().ok_or_else(|| RunError::bug("a recording does not know its result"))?;
+            return loan.lend()?.ok_or_else(|| RunError::bug("this torch cannot lend"));
         }
+        let own = self.frame.owned[kept.buf].as_ref().ok_or_else(|| RunError::bug("a recording has no result"))?;
         let Layout { dtype, sizes, strides } = &kept.layout;
         let fresh = Tensor::empty_strided(sizes, strides, *dtype, self.device)?;
         copy(fresh.as_ref().data_ptr()?, own.as_ref().data_ptr()?, bytes(&kept.layout), job.stream)?;
         Ok(fresh)
     }
 
-    /// After the first launch it is known where all results lie.
-    fn register(&mut self) {
-        if self.lent.is_empty() {
-            let address = |kept: &Kept| self.frame.owned[kept.buf].as_ref().and_then(|tensor| tensor.as_ref().data_ptr().ok());
-            let lent = self.kept.iter().filter(|kept| !kept.copied);
-            self.lent = lent.filter_map(|kept| Some(lease::Known::new(address(kept)? as usize, bytes(&kept.layout)))).collect();
+    /// After the first launch it is known where all results lie. On a GPU their places are the loans' from then on.
+    fn register(&mut self) -> Result<(), RunError> {
+        if !self.lent.is_empty() {
+            return Ok(());
         }
+        let keeper = match &self.engine {
+            Engine::Graph { captured, .. } => Some(captured.clone()),
+            Engine::Steps => None,
+        };
+        for kept in self.kept.iter().filter(|kept| !kept.copied) {
+            let own = match keeper {
+                Some(_) => self.frame.owned[kept.buf].take(),
+                None => self.frame.owned[kept.buf].as_ref().map(|own| own.as_ref().to_owned()).transpose()?,
+            };
+            let own = own.ok_or_else(|| RunError::bug("a recording has no result"))?;
+            let loan = Loan::new(own, &kept.layout, self.device, keeper.clone(), &self.leases, &self.group, self.follows)?;
+            let loan = Arc::new(loan);
+            if self.follows {
+                self.group.add_following(&loan);
+            }
+            self.lent.push(Known::new(loan));
+        }
+        Ok(())
     }
 
     fn do_steps(&mut self, job: &Job<'_>) -> Result<(), RunError> {
+        if !self.follows {
+            self.group.spoil_following();
+        }
         let mut inputs: Vec<TensorRef<'_>> = (0..job.prepared.inputs.len()).map(|n| job.inputs.get(n)).collect();
         self.moving.iter().for_each(|moving| inputs[moving.input] = moving.tensor.as_ref());
         let frame = std::mem::take(&mut self.frame);
@@ -179,6 +260,7 @@ impl Recording {
         let steps = job.prepared.actions.iter().filter(|action| !on_memory(action));
         let done = steps.map(|action| perform(&mut run, action)).collect::<Result<Vec<()>, _>>().and_then(|_| run.write_back());
         self.frame = run.frame;
+        self.spoils.iter().for_each(|loan| loan.spoil());
         done
     }
 }
@@ -193,7 +275,7 @@ impl Moving {
 }
 
 /// From the first element to behind the last, with what lies between them.
-fn bytes(layout: &Layout) -> usize {
+pub fn bytes(layout: &Layout) -> usize {
     layout.span() as usize * layout.dtype.size()
 }
 
@@ -210,18 +292,27 @@ fn copy(to: *mut u8, from: *const u8, bytes: usize, stream: Option<Stream>) -> R
     }
 }
 
-fn record_graph(job: &Job<'_>, device: u8, inputs: &[TensorRef<'_>], arena: Option<&Arena>) -> Result<(Engine, Frame), RunError> {
-    let capture = job.executable.host.begin_capture(device)?;
+/// In the memory of the recordings that it joins, letting go of what it was given.
+fn record_graph(
+    job: &Job<'_>,
+    device: u8,
+    inputs: &[TensorRef<'_>],
+    arena: Option<&Arena>,
+    joined: Option<(&Claim, &Arc<Group>)>,
+) -> Result<(Engine, Frame), RunError> {
+    let pool = joined.and_then(|(claim, _)| claim.pool());
+    let capture = job.executable.host.begin_capture(device, pool)?;
     let (captured, frame) = record(capture, |stream| {
         let _guards = Guards::new(job.executable.abi, job.device);
         let mut run = job.run(Inputs { all: inputs, given: &[] }, Frame::new(job.prepared))?;
         (run.stream, run.arena) = (Some(Stream(stream)), arena.map(Arena::share).transpose()?);
+        run.held = joined.map_or(Vec::new(), |(claim, _)| claim.memory(inputs.len()));
         run.place_buffers()?;
         job.prepared.actions.iter().try_for_each(|action| perform(&mut run, action))?;
         run.write_back()?;
         Ok(run.frame)
     })?;
-    Ok((Engine::Graph { captured, draws: job.prepared.graphable.draws }, frame))
+    Ok((Engine::Graph { captured: captured.into(), draws: job.prepared.graphable.draws }, frame))
 }
 
 /// Everything at its place, and nothing computed.
@@ -240,6 +331,8 @@ fn lay_out(job: &Job<'_>, inputs: &[TensorRef<'_>], arena: Option<&Arena>) -> Re
 /// The buffers of results that a run makes, each once.
 fn kept(prepared: &Prepared, settings: &Settings, lends: bool) -> Vec<Kept> {
     let mut all: Vec<Kept> = Vec::new();
+    // Not where this torch cannot tell when a storage goes.
+    let lends = lends && abi().is_ok_and(|abi| abi.torch_from_blob.is_some());
     for (n, output) in prepared.outputs.iter().enumerate() {
         let buf = match output {
             Output::Buffer(buf) => *buf,

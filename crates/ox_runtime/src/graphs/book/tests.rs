@@ -14,16 +14,18 @@ impl Recorded for Fake {
 struct Case {
     book: Book<Fake>,
     pinned: Vec<usize>,
+    large: bool,
+    follows: bool,
 }
 
 impl Case {
     fn new(pinned: &[usize]) -> Case {
-        Case { book: Book::default(), pinned: pinned.to_vec() }
+        Case { book: Book::default(), pinned: pinned.to_vec(), large: false, follows: false }
     }
 
     fn turn(&mut self, sizes: &[i64], addresses: &[usize]) -> Turn {
         let is_pinned = |n: usize| self.pinned.contains(&n);
-        self.book.turn(&Call { sizes, addresses, is_pinned: &is_pinned })
+        self.book.turn(&Call { sizes, addresses, is_pinned: &is_pinned, is_large: &|_| self.large, follows: self.follows })
     }
 
     /// Calls, and records where asked to: p, r or R (replay).
@@ -75,6 +77,33 @@ fn an_input_that_comes_to_rest_is_not_copied() {
     assert_eq!(case.steps(&[&[3], &[4]]), "pr");
     case.pinned = vec![0];
     assert_eq!(case.steps(&[&[7], &[7]]), "RR", "copied for good");
+}
+
+/// The gradient of a loss: torch allocates it at the same place when everything else is recorded.
+#[test]
+fn an_input_that_lies_still_is_not_copied_any_more() {
+    let mut case = Case { large: true, ..Case::new(&[]) };
+    assert_eq!(case.steps(&[&[1], &[2], &[2], &[2], &[2], &[2]]), "pppprR");
+    assert!(case.book.to_string().starts_with("sizes [], copied []"), "{}", case.book);
+    assert_eq!(case.steps(&[&[4], &[5], &[5], &[5], &[5], &[5], &[5]]), "prRRRRR", "copied for good");
+    assert!(case.book.to_string().starts_with("sizes [], copied [0]"), "{}", case.book);
+}
+
+/// A backward pass, in the first step in which its forward pass is recorded: 0 is what that has saved, 1 the gradient of the loss.
+#[test]
+fn what_follows_a_recording_is_recorded_at_once() {
+    let mut case = Case { follows: true, ..Case::new(&[0]) };
+    assert_eq!(case.steps(&[&[1, 5], &[7, 5], &[7, 6], &[7, 5]]), "prRR");
+    assert!(case.book.to_string().starts_with("sizes [], copied [1]"), "{}", case.book);
+    let mut large = Case { follows: true, large: true, ..Case::new(&[0]) };
+    assert_eq!(large.steps(&[&[1, 5], &[7, 6], &[7, 6], &[7, 6], &[7, 6]]), "ppprR", "when it lies still");
+}
+
+#[test]
+fn a_small_input_is_copied_rather_than_waited_for() {
+    let mut case = Case::new(&[]);
+    assert_eq!(case.steps(&[&[1], &[2], &[2], &[2], &[2], &[2]]), "pprRRR");
+    assert!(case.book.to_string().starts_with("sizes [], copied [0]"), "{}", case.book);
 }
 
 #[test]
