@@ -63,6 +63,8 @@ pub struct OptimiseOptions {
     pub free_bias: FreeBias,
     /// Masks of booleans become numbers that are added.
     pub additive_masks: bool,
+    /// Scattered sums in 16 bits are taken in f32.
+    pub wide_sums: bool,
     /// Give the rows of products in 16 bits an alignment that the matrix units of GPUs like, from so many rows and columns on.
     pub align_products: Option<i64>,
     pub fuse_post_ops: FusePostOps,
@@ -80,6 +82,7 @@ impl Default for OptimiseOptions {
             grouped_attention: false,
             free_bias: FreeBias::OfProducts,
             additive_masks: false,
+            wide_sums: false,
             align_products: None,
             pack_weights: PackWeights::NONE,
             fuse_post_ops: FusePostOps {

@@ -15,6 +15,7 @@ use crate::passes::pack_weights::pack_weights;
 use crate::passes::remove_dead::remove_dead;
 use crate::passes::simplify::simplify;
 use crate::passes::spread_constants::spread_constants;
+use crate::passes::wide_sums::wide_sums;
 use crate::rewriter::Fired;
 use ox_ir::Graph;
 use std::time::{Duration, Instant};
@@ -65,6 +66,9 @@ pub fn optimise_reported(graph: Graph, options: &OptimiseOptions) -> (Graph, Vec
     if options.additive_masks {
         line.rules("additive_masks", additive_masks);
         line.pass("remove_dead", remove_dead);
+    }
+    if options.wide_sums {
+        line.rules("wide_sums", wide_sums);
     }
     // Last: the rules before look for a bias where eager has it.
     line.rules("free_bias", |graph| free_bias(graph, options.free_bias));

@@ -16,6 +16,7 @@ fn options(file: &str) -> OptimiseOptions {
         "pack_weights" => OptimiseOptions { freezing: true, pack_weights: PackWeights::ALL, ..usual },
         "additive_masks" => OptimiseOptions { additive_masks: true, ..usual },
         "grouped_attention" => OptimiseOptions { grouped_attention: true, ..usual },
+        "wide_sums" => OptimiseOptions { wide_sums: true, ..usual },
         "align_products" => OptimiseOptions { align_products: Some(16), ..usual },
         "fold_channels" => OptimiseOptions { freezing: true, ..usual },
         _ => usual,

@@ -20,3 +20,4 @@ pub mod remove_dead;
 pub mod simplify;
 pub mod split_frozen;
 pub mod spread_constants;
+pub mod wide_sums;
