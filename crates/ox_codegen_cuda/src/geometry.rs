@@ -4,7 +4,7 @@
 //! bytes under way for each buffer, and the chip should have a few blocks for each of its multiprocessors.
 
 use crate::online;
-use ox_ir::kernel::{Axis, BufRole, Inst, Kernel, Lanes, Pass};
+use ox_ir::kernel::{Axis, BufRole, Inst, Kernel, Lanes, Pass, Val};
 use ox_ir::{Sym, Var};
 
 /// Bytes of the widest access of one thread.
@@ -23,6 +23,8 @@ const THREADS_OF_LONG: i64 = 512;
 /// Columns of a block: what a warp reads at once.
 const SIDE_BY_SIDE: i64 = 32;
 const MOST_NEIGHBOURS: i64 = 4;
+/// A column with so few elements is one thread's.
+const SHORT_COLUMN: i64 = 16;
 /// Elements of a column that are worth a thread.
 const FEWEST_EACH: i64 = 8;
 /// A body this long is not repeated for many lanes: registers run out, and compiling takes long.
@@ -196,11 +198,15 @@ fn rows(kernel: &Kernel, inner: &[Axis], enough: i64) -> Geometry {
 fn columns(kernel: &Kernel, inner: &[Axis], enough: i64) -> Geometry {
     let length = length(inner).as_const().unwrap_or(1024);
     let points = kernel.points().as_const().unwrap_or(1 << 20);
-    if length <= 16 {
-        return Geometry { spread: Spread::Columns, x: 128, y: 1, lanes: 1, items: None };
+    if length <= SHORT_COLUMN {
+        let mut lanes = neighbours(kernel, MOST_LANES);
+        while lanes > 1 && points / lanes < enough * BLOCK {
+            lanes /= 2;
+        }
+        return Geometry { spread: Spread::Columns, x: 128, y: 1, lanes, items: None };
     }
     let most = MOST_THREADS / SIDE_BY_SIDE;
-    let mut lanes = neighbours(kernel);
+    let mut lanes = neighbours(kernel, MOST_NEIGHBOURS);
     while lanes > 1 && points / (SIDE_BY_SIDE * lanes) * most < enough * most / 2 {
         lanes /= 2;
     }
@@ -212,13 +218,13 @@ fn columns(kernel: &Kernel, inner: &[Axis], enough: i64) -> Geometry {
     Geometry { spread: Spread::Columns, x: SIDE_BY_SIDE, y, lanes, items: None }
 }
 
-/// Columns that a thread may have: what it adds up for each of them stays in registers.
-fn neighbours(kernel: &Kernel) -> i64 {
+/// Columns that a thread may have, `most` of them: what it adds up for each of them stays in registers.
+fn neighbours(kernel: &Kernel, most: i64) -> i64 {
     let has_scratch = kernel.bufs.iter().any(|b| matches!(b.role, BufRole::Scratch(_)));
     let looks_up = kernel.insts.iter().any(|i| matches!(i.inst, Inst::CheckIndex { .. }));
     let body = kernel.passes.iter().map(|pass| pass.body.len()).max().unwrap_or(0);
     match kernel.axes.last() {
-        Some(last) if !has_scratch && !looks_up => widest(kernel, last, body).min(MOST_NEIGHBOURS),
+        Some(last) if !has_scratch && !looks_up => widest(kernel, last, body).min(most),
         _ => 1,
     }
 }
@@ -230,7 +236,7 @@ pub fn length(axes: &[Axis]) -> Sym {
 /// The most lanes along `axis` for which most bytes move in whole vectors.
 fn widest(kernel: &Kernel, axis: &Axis, body: usize) -> i64 {
     let side_by_side: Vec<(&Sym, i64)> =
-        accesses(kernel).filter(|(index, _)| index.coeff(&axis.var).is_some_and(|c| c.is_one())).collect();
+        accesses(kernel, &axis.var).filter(|(index, _)| index.coeff(&axis.var).is_some_and(|c| c.is_one())).collect();
     let Some(smallest) = side_by_side.iter().map(|(_, size)| *size).min() else { return 1 };
     let mut lanes = (WIDEST / smallest).min(MOST_LANES);
     if body > LONG_BODY {
@@ -252,16 +258,28 @@ pub fn is_pack(index: &Sym, var: &Var, lanes: i64) -> bool {
     index.coeff(var).is_some_and(|c| c.is_one()) && (index - &Sym::var(var)).is_multiple_of(lanes)
 }
 
-/// Unmasked accesses of memory, with the bytes of an element.
-fn accesses(kernel: &Kernel) -> impl Iterator<Item = (&Sym, i64)> {
+/// Accesses of memory that neighbours along an axis do or do not do together, with the bytes of an element.
+fn accesses<'k>(kernel: &'k Kernel, along: &'k Var) -> impl Iterator<Item = (&'k Sym, i64)> {
     let is_memory = |buf: u32| kernel.bufs.get(buf as usize).is_some_and(|b| !matches!(b.role, BufRole::Scratch(_)));
     let size = |buf: u32| kernel.bufs.get(buf as usize).map_or(4, |b| b.dtype.size() as i64);
     kernel.insts.iter().filter_map(move |i| match &i.inst {
-        Inst::Load { buf, index, mask: None } | Inst::Store { buf, index, mask: None, .. } if is_memory(*buf) => {
+        Inst::Load { buf, index, mask } if is_memory(*buf) && mask.is_none_or(|(mask, _)| !depends(kernel, mask, along)) => {
             Some((index, size(*buf)))
         }
+        Inst::Store { buf, index, mask: None, .. } if is_memory(*buf) => Some((index, size(*buf))),
         _ => None,
     })
+}
+
+/// Whether a value may be another for a neighbour along an axis.
+fn depends(kernel: &Kernel, val: Val, along: &Var) -> bool {
+    match &kernel.inst(val).inst {
+        Inst::Const(_) => false,
+        Inst::Index(sym) => sym.vars().contains(along),
+        Inst::Point(_, args) => args.iter().any(|arg| depends(kernel, *arg, along)),
+        Inst::Cast(arg) => depends(kernel, *arg, along),
+        _ => true,
+    }
 }
 
 /// Whether every loop of the kernel runs over the same axes.

@@ -220,6 +220,11 @@ impl Emitter<'_> {
         let kernel = self.kernel;
         let lanes = self.g.lanes;
         match &kernel.inst(val).inst {
+            Inst::Load { buf, index, mask: Some((mask, _)) } => {
+                let (text, here) = (self.packed(*buf, index), self.value(*mask));
+                let none = format!("Pack<{}, {lanes}>{{}}", stored(kernel.bufs[*buf as usize].dtype));
+                self.line(format!("const auto q{} = {here} ? {text} : {none};", val.0))
+            }
             Inst::Load { buf, index, .. } => match (self.cache.load(val), item) {
                 (Some(Cached::Fill(slot)), Some(k)) => {
                     let text = self.packed(*buf, index);

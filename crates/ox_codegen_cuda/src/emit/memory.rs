@@ -163,8 +163,9 @@ impl Emitter<'_> {
             body[at..].iter().any(|val| matches!(self.kernel.inst(*val).inst, Inst::Load { buf: b, .. } if b == buf))
         };
         let is_chosen = |(at, val): (usize, &Val)| match &self.kernel.inst(*val).inst {
-            Inst::Load { buf, index, mask: None } => {
-                !self.scratch.contains_key(buf) && steady(index) && !self.stores_before(body, at, *buf)
+            Inst::Load { buf, index, mask } => {
+                let together = mask.is_none_or(|(mask, _)| !varying.contains(&mask));
+                together && !self.scratch.contains_key(buf) && steady(index) && !self.stores_before(body, at, *buf)
             }
             Inst::Store { buf, index, combine, mask: None, .. } => {
                 let whole = *combine == Combine::Set || self.adds_packs(*buf, *combine);
