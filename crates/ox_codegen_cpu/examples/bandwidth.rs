@@ -33,16 +33,17 @@ const CHAIN: &str = "kernel chain(b0: f32 in, b1: f32 out, i0 < 16777216) lanes=
 fn main() {
     let backend = Backend::new().expect("LLVM knows this machine");
     let layer_norm = include_str!("kernels/layer_norm.txt");
-    let source: Vec<f32> = (0..COUNT).map(|k| (k % 1000) as f32 * 0.01 - 5.0).collect();
-    let (weight, bias, mut out) = (vec![1.0f32; 768], vec![0.5f32; 768], vec![0.0f32; COUNT + 16]);
-    // Aligned as torch aligns its memory.
-    let target = (out.as_mut_ptr() as usize).next_multiple_of(64);
+    let (weight, bias, source, out) = (aligned(768), aligned(768), aligned(COUNT), aligned(COUNT));
+    for (k, x) in source.iter_mut().enumerate() {
+        *x = (k % 1000) as f32 * 0.01 - 5.0;
+    }
+    let target = out.as_mut_ptr() as usize;
     let load = |text: &str| {
         let kernel = Kernel::parse(text).expect("a kernel");
         backend.compile(&[kernel], 1).expect("a kernel that compiles").remove(0)
     };
     let (chain, layer_norm) = (load(CHAIN), load(layer_norm));
-    let row: Vec<usize> = [&source, &weight, &bias].iter().map(|b| b.as_ptr() as usize).chain([target]).collect();
+    let row: Vec<usize> = [&*source, &*weight, &*bias].iter().map(|b| b.as_ptr() as usize).chain([target]).collect();
     let point = [source.as_ptr() as usize, target];
     println!("{:<12} {:>8} {:>8} {:>16} {:>18}", "", "threads", "GB/s", "of copy", "of streaming copy");
     for threads in [1, 2] {
@@ -50,8 +51,8 @@ fn main() {
         let mut rounds: [Vec<f64>; 4] = Default::default();
         // In turns, so that all have their share of quiet moments.
         for _ in 0..ROUNDS {
-            rounds[0].push(run(&|from, to| copy_part(&source, target, from, to), COUNT));
-            rounds[1].push(run(&|from, to| stream_part(&source, target, from, to), COUNT));
+            rounds[0].push(run(&|from, to| copy_part(source, target, from, to), COUNT));
+            rounds[1].push(run(&|from, to| stream_part(source, target, from, to), COUNT));
             rounds[2].push(run(&|from, to| launch(&chain, &point, from, to), COUNT));
             rounds[3].push(run(&|from, to| launch(&layer_norm, &row, from, to), COUNT / 768));
         }
@@ -62,6 +63,13 @@ fn main() {
             println!("{name:<12} {threads:>8} {:>8.2} {:>16} {:>18}", rate(median), share(summaries[0]), share(summaries[1]));
         }
     }
+}
+
+/// Memory that is aligned as torch aligns its own, and kept until the process ends.
+fn aligned(count: usize) -> &'static mut [f32] {
+    let all = vec![1.0f32; count + 16].leak();
+    let ahead = all.as_ptr().align_offset(64);
+    &mut all[ahead..ahead + count]
 }
 
 fn best_and_median(mut seconds: Vec<f64>) -> (f64, f64) {

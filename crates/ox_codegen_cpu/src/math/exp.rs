@@ -85,6 +85,26 @@ fn exp_in_range(x: V<'_>) -> V<'_> {
     scale(r.fma(r.fma(polynomial(r, q), one), one), n)
 }
 
+/// `1 + exp(-x)` in f32, for what is not so far below zero that this overflows.
+///
+/// Adding the rounder leaves n in its last places, here as the exponent of `2^(n-1)`, which is then one shift away; the other factor of two stands
+/// in the coefficients, so that the largest n is a power, too. The sum is rounded once.
+pub fn one_plus_exp_of_negated(x: V<'_>) -> V<'_> {
+    const BIAS: f64 = 126.0;
+    let (high, low) = LN2_32;
+    // Beyond 60 the result is 1.
+    let x = x.gt(x.float(60.0)).select(x.float(60.0), x);
+    let rounder = x.float(12582912.0 + BIAS);
+    let rounded = x.fma(x.float(-std::f64::consts::LOG2_E), rounder);
+    let n = rounded - rounder;
+    // x + n*ln2, which is -r.
+    let r = n.fma(x.float(low), n.fma(x.float(high), x));
+    let q: Vec<f64> =
+        [1.0, 1.0].iter().chain(&Q32).enumerate().map(|(k, c)| if k % 2 == 0 { 2.0 * c } else { -2.0 * c }).collect();
+    let half_power = rounded.to_bits().shl(rounded.to_bits().int(23)).bits_as(Elem::F32);
+    polynomial(r, &q).fma(half_power, x.float(1.0))
+}
+
 pub fn exp2(x: V<'_>) -> V<'_> {
     let narrow = x.elem == Elem::F32;
     let x = if narrow { clamp(x, -151.0, 129.0) } else { clamp(x, -1076.0, 1025.0) };

@@ -72,7 +72,7 @@ fn in_f64<'a>(x: V<'a>, f: impl FnOnce(V<'a>) -> V<'a>) -> V<'a> {
     f(x.fpext(Elem::F64)).fptrunc(Elem::F32)
 }
 
-/// `1 / d` to 1 ulp for `d` between 1 and 2^30, without the divider where the host can estimate: two threads of one core share that, and a
+/// `1 / d` to 1 ulp for a finite `d` of at least 1, without the divider where the host can estimate: two threads of one core share that, and a
 /// chain with a division in it would wait for it rather than for memory.
 fn reciprocal(d: V<'_>) -> V<'_> {
     let Some(estimate) = d.reciprocal_estimate() else { return 1.0 / d };
