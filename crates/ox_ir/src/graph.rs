@@ -164,6 +164,21 @@ pub struct ConvAttrs {
     pub post: Post,
 }
 
+impl ConvAttrs {
+    /// Whether a convolution over the planes of one image in f32 is best done by torch's own way: what each place of the result is computed of is written down
+    /// as a column, and one product does the rest. The library brings the weights into an order of its own in every call; where there are few places and
+    /// many weights the columns are much less than that. Measured on 8 x 8 places: 512 to 256 channels 1.2 MB and 0.68 ms instead of 4.7 and 0.75; 1280 to
+    /// 1280 channels a third of the time. On 14 x 14 places for 256 channels, and for more images, which are a product each, it is slower.
+    pub fn is_by_columns(&self, weight: &[i64], result: &[i64]) -> bool {
+        const LARGE: i64 = 1 << 18;
+        let plain = !self.transposed && !self.add && self.post == Post::None;
+        let whole = self.groups.as_const() == Some(1) && self.dilation.iter().all(|n| n.as_const() == Some(1));
+        let (&[channels, _, _, _], &[1, _, rows, columns]) = (weight, result) else { return false };
+        let places = rows.saturating_mul(columns);
+        plain && whole && 0 < places && places <= channels / 2 && weight.iter().product::<i64>() >= LARGE
+    }
+}
+
 /// The call that a weight is packed for. A product has no strides, a convolution has one for each dimension of its window.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Packing {

@@ -8,6 +8,7 @@ use crate::Target;
 use crate::arena::{Arena, Life, padded_bytes};
 use crate::foresee::CONV_BACKWARD;
 use crate::usual::Usual;
+use ox_ir::graph::ConvAttrs;
 use ox_ir::plan::{Buffer, Call, Place, Plan, Step};
 use ox_ir::{DType, Sym};
 use std::cmp::Reverse;
@@ -140,13 +141,13 @@ fn bytes_of(buffer: &Buffer, usual: &Usual) -> i64 {
 }
 
 /// What a call makes for itself: a convolution brings its weights, and often what it reads, into an order of its own. In f64, which no library
-/// knows, torch writes down for each place of the result all that it is computed of; so does the derivative.
+/// knows, torch writes down for each place of the result all that it is computed of, and where that is less; so does the derivative.
 fn scratch(plan: &Plan, step: &Step, usual: &Usual) -> i64 {
     let Step::Call { call, ins, outs, .. } = step else { return 0 };
     let buffers: Vec<&Buffer> = ins.iter().map(|view| &plan.buffers[view.buf.index()]).collect();
     let is_backward = matches!(call, Call::Library(library) if library.callee.name() == CONV_BACKWARD);
     match (call, &buffers[..], &outs[..]) {
-        (Call::Conv(_), [_, weight, ..], [out]) if weight.dtype == DType::F64 => {
+        (Call::Conv(attrs), [_, weight, ..], [out]) if is_by_columns(attrs, weight, &plan.buffers[out.index()], usual) => {
             columns(&plan.buffers[out.index()], weight, usual)
         }
         (Call::Conv(_), ..) => {
@@ -155,6 +156,12 @@ fn scratch(plan: &Plan, step: &Step, usual: &Usual) -> i64 {
         (_, [gradient, _, weight, ..], _) if is_backward && weight.dtype == DType::F64 => columns(gradient, weight, usual),
         _ => 0,
     }
+}
+
+fn is_by_columns(attrs: &ConvAttrs, weight: &Buffer, result: &Buffer, usual: &Usual) -> bool {
+    let sizes = |buffer: &Buffer| buffer.shape.iter().map(|size| usual.value(size)).collect::<Vec<i64>>();
+    let is_less = || !weight.packed && attrs.is_by_columns(&sizes(weight), &sizes(result));
+    weight.dtype == DType::F64 || weight.dtype == DType::F32 && is_less()
 }
 
 fn columns(result: &Buffer, weight: &Buffer, usual: &Usual) -> i64 {

@@ -1,16 +1,19 @@
 //! Convolutions. torch returns a new tensor; the buffer takes it as it is if it has the planned strides.
 
+use super::dispatch::call_for_tensor;
 use super::post::{PostStep, onednn_name};
+use super::stable_ivalue::Value;
 use super::{CallStep, arguments, single};
-use crate::abi::Handle;
+use crate::abi::{Handle, abi};
 use crate::error::RunError;
 use crate::exec::frame::Run;
-use crate::exec::layout::Dims;
+use crate::exec::layout::{Dims, Layout};
 use crate::exec::prepare::{Operand, Preparing};
 use crate::tensor::{Tensor, make};
 use ox_ir::graph::{ConvAttrs, Post};
 use ox_ir::plan::View;
 use ox_ir::{DType, Device};
+use smallvec::{SmallVec, smallvec};
 use std::ffi::{CStr, c_char};
 use std::ptr::null;
 
@@ -41,6 +44,8 @@ pub struct ConvStep {
     groups: i64,
     /// oneDNN's own post-op; None: plain convolution, the rest behind it.
     fused: Option<Fused>,
+    /// By torch's own way (`ConvAttrs::is_by_columns`): the shape of the window.
+    window: Option<Dims>,
     post: PostStep,
 }
 
@@ -56,7 +61,9 @@ impl ConvStep {
             let (name, numbers, algorithm) = onednn_name(&attrs.post);
             Fused { name, numbers, algorithm }
         });
+        let window = if packed.is_none() && fused.is_none() { window_of_columns(p, attrs, fixed, out)? } else { None };
         Ok(ConvStep {
+            window,
             x: p.operand_of(&fixed[0])?,
             weight: packed.map_or_else(|| p.operand_of(&fixed[1]).map(Weight::Plain), |buf| Ok(Weight::Packed(buf)))?,
             is_empty,
@@ -131,11 +138,25 @@ impl ConvStep {
         Some(made)
     }
 
+    fn by_columns(&self, run: &Run<'_>, window: &Dims, x: Handle, w: Handle, bias: *const Handle) -> Result<Tensor, RunError> {
+        let mut tensors: SmallVec<[Handle; 3]> = smallvec![x, w];
+        // SAFETY: null, or a valid handle.
+        tensors.extend(unsafe { bias.as_ref() }.copied());
+        let bias = if bias.is_null() { Value::None } else { Value::some(Value::Tensor(2)) };
+        let ints = |dims: &Dims| Value::ints(dims);
+        let values = [Value::Tensor(0), Value::Tensor(1), ints(window), bias, ints(&self.stride), ints(&self.padding)];
+        // SAFETY: _slow_conv2d_forward(Tensor self, Tensor weight, SymInt[2] kernel_size, Tensor? bias, SymInt[2] stride, SymInt[2] padding) -> Tensor
+        unsafe { call_for_tensor(run.abi, c"aten::_slow_conv2d_forward", c"", &values, &tensors) }
+    }
+
     fn plain(&self, run: &Run<'_>, x: Handle, w: Handle, bias: *const Handle, add: Option<Handle>) -> Result<Tensor, RunError> {
         let abi = run.abi;
         let n = self.stride.len() as i64;
         let (stride, padding, dilation) = (self.stride.as_ptr(), self.padding.as_ptr(), self.dilation.as_ptr());
         let (more, more_len) = (self.output_padding.as_ptr(), self.output_padding.len() as i64);
+        if let Some(window) = &self.window {
+            return self.by_columns(run, window, x, w, bias);
+        }
         // SAFETY: valid handles; the arrays have the lengths given.
         let mut result = make("a convolution", |out| unsafe {
             let transposed = self.transposed as i32;
@@ -149,6 +170,17 @@ impl ConvStep {
         unsafe { self.post.apply(abi, result.as_ref().handle())? };
         Ok(result)
     }
+}
+
+/// The shape of the window, if the convolution is one that is done by columns and all of its tensors lie as that way wants them.
+fn window_of_columns(p: &Preparing<'_>, attrs: &ConvAttrs, ins: &[View], out: usize) -> Result<Option<Dims>, RunError> {
+    let (x, weight, result) = (p.window(&ins[0])?.layout, p.window(&ins[1])?.layout, &p.buffers[out].layout);
+    let fits = |layout: &Layout| layout.dtype == DType::F32 && layout.is_dense();
+    let chosen = p.device == Device::Cpu
+        && attrs.is_by_columns(&weight.sizes, &result.sizes)
+        && [&x, &weight, result].into_iter().all(fits)
+        && abi()?.torch_new_list_reserve_size.is_some();
+    Ok(chosen.then(|| weight.sizes[2..].iter().copied().collect()))
 }
 
 /// oneDNN rounds once, behind the post-op. Where that differs from eager's two roundings it is left to f32.

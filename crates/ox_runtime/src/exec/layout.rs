@@ -31,6 +31,13 @@ impl Layout {
         1 + self.sizes.iter().zip(&self.strides).map(|(n, s)| (n - 1) * s).sum::<i64>()
     }
 
+    /// One element behind the other, the last dimension the fastest.
+    pub fn is_dense(&self) -> bool {
+        let mut dense: Dims = self.sizes.iter().rev().scan(1, |stride, n| Some(std::mem::replace(stride, *stride * n))).collect();
+        dense.reverse();
+        same_strides(&self.sizes, &self.strides, &dense)
+    }
+
     /// The same elements at the same places: strides of dimensions with one element do not count.
     pub fn is_like(&self, sizes: &[i64], strides: &[i64]) -> bool {
         self.sizes.as_slice() == sizes && (self.numel() == 0 || same_strides(sizes, &self.strides, strides))
