@@ -7,7 +7,7 @@ use crate::tensor::Crossing;
 use ox_capture::{GradMode, Obj, instead, take_offer, undone};
 use ox_driver::{Program, Race};
 use ox_ir::plan::{Place, WriteBack};
-use ox_ir::{DType, Device, Graph, Sym, Var};
+use ox_ir::{DType, Graph, Sym, Var};
 use ox_ops::are_apart;
 use ox_runtime::{RunError, Tensor, TensorRef};
 use pyo3::exceptions::{PyOverflowError, PyRuntimeError, PyTypeError, PyZeroDivisionError};
@@ -16,6 +16,7 @@ use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyList, PyTuple};
 use smallvec::SmallVec;
+use std::fmt::Display;
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -26,8 +27,11 @@ type Numbers = SmallVec<[Tensor; 8]>;
 #[pyclass(frozen, module = "oxytorch._oxytorch")]
 pub struct NativeCallable {
     pub(crate) program: Program,
-    /// Kept to show it if the run finds a bug.
+    /// Its nodes are kept for derivatives only: they are a megabyte in a UNet.
     pub(crate) graph: Graph,
+    /// Shown if the run finds a bug, where the nodes are gone.
+    pub(crate) text: Option<String>,
+    pub(crate) on_cpu: bool,
     pub(crate) slots: Vec<Slot>,
     pub(crate) constants: Vec<Py<PyAny>>,
     pub(crate) outputs: OutTree,
@@ -208,7 +212,7 @@ impl NativeCallable {
 
     /// On a GPU an index out of range ends eager's use of the device.
     pub(crate) fn may_ask_eager(&self) -> bool {
-        self.graph.nodes.iter().all(|node| node.ty.device == Device::Cpu)
+        self.on_cpu
     }
 
     /// Mostly eager raises here, in its own words. Where it does not, the user should know who did the work, unless it was said already.
@@ -235,7 +239,8 @@ impl NativeCallable {
 
     pub(crate) fn give_up(&self, py: Python<'_>, message: &str) -> PyResult<()> {
         self.broken.store(true, Ordering::Relaxed);
-        report_bug(py, message, &[("graph", &self.graph), ("plan", self.program.plan())])
+        let graph: &dyn Display = self.text.as_ref().map_or(&self.graph, |text| text);
+        report_bug(py, message, &[("graph", graph), ("plan", self.program.plan())])
     }
 
     /// Whether the code is right for where these inputs lie in memory.

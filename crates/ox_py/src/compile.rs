@@ -183,8 +183,10 @@ impl Job<'_> {
         let broken = AtomicBool::new(false);
         let race = Race::new(&graph, options.race_eager);
         let rewinds = rewinds(&graph, &compiled.program);
-        let program = compiled.program;
-        let callable = NativeCallable { program, graph, slots, constants, outputs, eager, broken, pinned, race, rewinds };
+        let (program, on_cpu, text) = (compiled.program, is_on_cpu(&graph), Some(graph.to_string()));
+        graph.nodes = Vec::new();
+        let callable =
+            NativeCallable { program, graph, text, on_cpu, slots, constants, outputs, eager, broken, pinned, race, rewinds };
         Ok(Bound::new(py, callable)?.into_any())
     }
 
@@ -248,7 +250,9 @@ impl Job<'_> {
         let (results, eager) = (graph.outputs.len(), gm.getattr(intern!(py, "forward"))?.unbind());
         let (program, broken) = (forward.program, AtomicBool::new(false));
         let (race, rewinds) = (Race::new(&graph, false), rewinds(&graph, &program));
-        let native = NativeCallable { program, graph, slots, constants, outputs, eager, broken, pinned, race, rewinds };
+        let (text, on_cpu) = (None, is_on_cpu(&graph));
+        let native =
+            NativeCallable { program, graph, text, on_cpu, slots, constants, outputs, eager, broken, pinned, race, rewinds };
         let (second, ways) = (PyOnceLock::new(), Ways::default());
         let callable = TrainingCallable { native, gradients, results, views, backward, ways, groups, again, second };
         Ok(Bound::new(py, callable)?.into_any())
@@ -343,6 +347,10 @@ fn refused<'py>(gm: &Bound<'py, PyAny>, refusal: Refusal) -> PyResult<Bound<'py,
     };
     warn_once(py, &format!("oxytorch: this graph runs in eager: {reason}"))?;
     eager(gm, reason)
+}
+
+fn is_on_cpu(graph: &Graph) -> bool {
+    graph.nodes.iter().all(|node| node.ty.device == Device::Cpu)
 }
 
 fn bug<'py>(gm: &Bound<'py, PyAny>, message: &str, graph: Option<&Graph>) -> PyResult<Bound<'py, PyAny>> {

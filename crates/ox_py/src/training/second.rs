@@ -106,6 +106,8 @@ impl TrainingCallable {
             program: forward.program,
             race: Race::new(&graph, false),
             graph,
+            text: None,
+            on_cpu: self.native.on_cpu,
             slots: Vec::new(),
             constants: Vec::new(),
             outputs: OutTree::Tuple(Vec::new()),
