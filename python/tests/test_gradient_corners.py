@@ -175,3 +175,18 @@ def test_a_row_of_attention_that_sees_nothing_has_no_gradient(shape, mask):
     attend = lambda q, k, v, mask: F.scaled_dot_product_attention(q, k, v, attn_mask=mask)
     for actual, expected in zip(run(oxytorch.compile(attend)), run(attend)):
         torch.testing.assert_close(actual, expected)
+
+
+@pytest.mark.parametrize("divide", [lambda x, y: x // y, lambda x, y: 3.5 // x, lambda x, y: torch.floor_divide(x, 2), lambda x, y: (x * 1).floor_divide_(y)])
+def test_whole_quotients_have_no_derivative(divide):
+    """They require grad, and raise when a gradient comes to them; what is only detached, or rounded down, is no matter."""
+    x, y = torch.tensor([5.0, -3.0], requires_grad=True), torch.tensor([2.0, 2.0])
+    function = lambda x, y: (divide(x * 1, y).sum(), divide(x * 1, y).detach() * x, torch.div(x, y, rounding_mode="floor") * x)
+    found = []
+    for called in (oxytorch.compile(function), function):
+        results = called(x, y)
+        with pytest.raises(RuntimeError, match="derivative for aten::floor_divide_? is not implemented"):
+            results[0].backward()
+        found.append([*(r.detach() for r in results), *torch.autograd.grad((results[1] + results[2]).sum(), x)])
+        assert results[0].requires_grad
+    compare.assert_same(*found)

@@ -58,6 +58,7 @@ impl<'py> Importer<'py> {
         }
         let written = self.written_args(&request)?;
         self.before_write(&written)?;
+        self.ensure_derivative(&request)?;
         let asked = request.clone();
         let value = self.call_anyhow(request)?;
         self.end_gradients(&asked, &written, value)

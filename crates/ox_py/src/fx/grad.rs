@@ -118,6 +118,20 @@ impl<'py> Importer<'py> {
         Ok(())
     }
 
+    /// Eager's whole quotients require grad, and raise when a gradient comes to them: torch does them, and says so.
+    pub(super) fn ensure_derivative(&mut self, request: &Request<'py>) -> Import<()> {
+        let is_quotient = ["floor_divide", "floordiv"].iter().any(|name| request.name.name.contains(name));
+        if !is_quotient || !self.grad.enabled {
+            return Ok(());
+        }
+        for tensor in request.tensors() {
+            if self.flows(tensor)? {
+                return Err(self.only_eager("floor_divide has no derivative"));
+            }
+        }
+        Ok(())
+    }
+
     /// Remembers which results of a call are views without a gradient, by themselves or because of what they were made of.
     pub(super) fn note_apart(&mut self, name: &str, given: &[TensorRef], value: &FrontValue) {
         for tensor in value.tensors() {
