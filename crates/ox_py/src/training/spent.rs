@@ -87,7 +87,10 @@ impl TrainingCallable {
     pub(super) fn saved<'py>(&self, ctx: &Bound<'py, PyAny>, choice: &Choice) -> PyResult<Vec<Option<Saved<'py>>>> {
         let py = ctx.py();
         let Some(spent) = spent(ctx)? else {
-            let all = ctx.getattr(intern!(py, "saved_tensors"))?.cast_into::<PyTuple>()?;
+            let all = match ctx.getattr(intern!(py, "saved_tensors")) {
+                Ok(all) => all.cast_into::<PyTuple>()?,
+                Err(error) => return self.saved_although(ctx, error),
+            };
             return Ok(all.iter().map(|tensor| Some(Saved { tensor, version: None })).collect());
         };
         let spent = spent.get();
@@ -101,6 +104,28 @@ impl TrainingCallable {
             return Err(twice(ctx));
         }
         Ok(saved)
+    }
+
+    /// Somebody has written to a saved tensor, which this pass may not need: each is looked at when it is used. `error` is what torch says of it.
+    fn saved_although<'py>(&self, ctx: &Bound<'py, PyAny>, error: PyErr) -> PyResult<Vec<Option<Saved<'py>>>> {
+        let py = ctx.py();
+        let Ok(raw) = ctx.getattr(intern!(py, "_raw_saved_tensors")) else { return Err(error) };
+        let versions: Option<Vec<Option<i64>>> = ctx.getattr(intern!(py, "versions"))?.extract()?;
+        let sources = self.backward.sources.iter().filter(|source| !matches!(source, Source::Gradient(_)));
+        let mut all = Vec::new();
+        for (raw, source) in raw.try_iter()?.zip(sources) {
+            let version = match source {
+                Source::Input(n) => versions.as_ref().map(|versions| versions[*n as usize]),
+                // Nobody has written to it when it is saved.
+                _ => Some(Some(0)),
+            };
+            let (raw, Some(version)) = (raw?, version) else { return Err(error) };
+            if !raw.getattr(intern!(py, "unpack_hook"))?.is_none() {
+                return Err(error);
+            }
+            all.push(Some(Saved { tensor: raw.getattr(intern!(py, "data"))?, version }));
+        }
+        Ok(all)
     }
 
     /// A pass lets go of what no other one will need, if it does not retain the graph.
