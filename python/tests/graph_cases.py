@@ -287,6 +287,35 @@ def a_graph_that_is_retained(device):
         compare_gradients(model, fast)
 
 
+class Losses(nn.Module):
+    """Two that have parameters in common, but nothing that is saved."""
+
+    def __init__(self):
+        super().__init__()
+        self.a, self.b, self.head = nn.Linear(WIDTH, 8), nn.Linear(WIDTH, 8), nn.Linear(8, 4)
+
+    def forward(self, x):
+        return self.head(torch.tanh(self.a(x))).square().mean(), self.head(torch.tanh(self.b(x))).exp().mean()
+
+
+@case
+def passes_through_parts_of_a_call(device):
+    """Together, one after the other in either order, one alone, and one that retains the graph: what others need stays as it was."""
+    model = Losses().to(device)
+    fast = compiled(copy.deepcopy(model))
+    orders = [(0, 1), (0, 1), (0, 1), (1, 0), (0,), (1,), (0, 1), (1, 0), None, None, (0, 1), None, (1, 0), (0, 0, 1), (0, 1)]
+    for order in orders:
+        x = batch(device)
+        for m in (model, fast):
+            losses = m(x)
+            if order is None:
+                sum(losses).backward()
+                continue
+            for n, loss in enumerate(order):
+                losses[loss].backward(retain_graph=loss in order[n + 1 :])
+        compare_gradients(model, fast)
+
+
 @case
 def gradients_that_are_kept(device):
     """They may lie where the forward pass saves what it saves: the next one must not be replayed there."""
