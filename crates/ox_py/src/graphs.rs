@@ -2,12 +2,11 @@
 //! from. Python is needed for that alone; a replay goes to the driver.
 
 use crate::tensor::Crossing;
-use ox_runtime::{Capture, Captured, PoolId, RunError, TensorRef};
+use ox_runtime::{Capture, Captured, PoolId, Reserved, RunError, TensorRef};
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::{IntoPyDict, PyDict, PyList};
-use std::any::Any;
 use std::ffi::c_void;
 use std::sync::Arc;
 
@@ -26,7 +25,8 @@ struct Recorded {
     /// `torch.cuda.CUDAGraph`, which holds the memory.
     graph: Py<PyAny>,
     handle: usize,
-    pool: PoolId,
+    /// If others may lie in it.
+    pool: Option<PoolId>,
 }
 
 pub fn begin(device: u8, pool: Option<PoolId>) -> Result<Box<dyn Capture>, RunError> {
@@ -139,7 +139,8 @@ impl Capture for Recording {
         let recorded = Python::attach(|py| -> PyResult<Recorded> {
             self.close(py)?;
             let handle = self.graph.call_method0(py, intern!(py, "raw_cuda_graph_exec"))?.extract(py)?;
-            Ok(Recorded { graph: self.graph.clone_ref(py), handle, pool: self.pool.extract(py)? })
+            let pool = if keeps_pools(py)? { Some(self.pool.extract(py)?) } else { None };
+            Ok(Recorded { graph: self.graph.clone_ref(py), handle, pool })
         });
         recorded.map(|recorded| Box::new(recorded) as Box<dyn Captured>).map_err(refused)
     }
@@ -159,7 +160,7 @@ impl Captured for Recorded {
         self.handle as *mut c_void
     }
 
-    fn pool(&self) -> PoolId {
+    fn pool(&self) -> Option<PoolId> {
         self.pool
     }
 
@@ -169,11 +170,20 @@ impl Captured for Recorded {
 }
 
 /// Memory in a pool of its own: the tensor that it was allocated as is gone, the pool stays.
-pub fn reserve(device: u8, bytes: usize) -> Result<(usize, Arc<dyn Any + Send + Sync>), RunError> {
+pub fn reserve(device: u8, bytes: usize) -> Result<Option<Reserved>, RunError> {
     Python::attach(|py| reserve_by(py, device, bytes)).map_err(refused)
 }
 
-fn reserve_by(py: Python<'_>, device: u8, bytes: usize) -> PyResult<(usize, Arc<dyn Any + Send + Sync>)> {
+/// Whether torch's allocator keeps what is freed in a pool. Those of CUDA (`backend:cudaMallocAsync`) and of others give it away.
+fn keeps_pools(py: Python<'_>) -> PyResult<bool> {
+    let backend = cuda(py)?.call_method0(intern!(py, "get_allocator_backend"))?;
+    Ok(backend.extract::<String>()? == "native")
+}
+
+fn reserve_by(py: Python<'_>, device: u8, bytes: usize) -> PyResult<Option<Reserved>> {
+    if !keeps_pools(py)? {
+        return Ok(None);
+    }
     let (torch, cuda) = (py.import(intern!(py, "torch"))?, cuda(py)?);
     let pool = cuda.call_method0(intern!(py, "MemPool"))?;
     let scope = cuda.call_method1(intern!(py, "use_mem_pool"), (&pool, device))?;
@@ -185,7 +195,7 @@ fn reserve_by(py: Python<'_>, device: u8, bytes: usize) -> PyResult<(usize, Arc<
     let tensor = kwargs.into_py_dict(py).and_then(|kwargs| torch.call_method(intern!(py, "empty"), (bytes,), Some(&kwargs)));
     scope.call_method1(intern!(py, "__exit__"), (py.None(), py.None(), py.None()))?;
     let start = tensor?.call_method0(intern!(py, "data_ptr"))?.extract()?;
-    Ok((start, Arc::new(pool.unbind())))
+    Ok(Some((start, Arc::new(pool.unbind()))))
 }
 
 /// Counts up the versions of tensors that a replay has written.

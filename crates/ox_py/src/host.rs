@@ -7,13 +7,11 @@ use crate::torch::{EnumKind, Torch, device_object};
 use ox_capture::{Topic, log};
 use ox_ir::graph::{self, Arg, Library};
 use ox_ir::{Scalar, Sym, Var};
-use ox_runtime::{Capture, HostCalls, PoolId, RunError, Tensor, TensorRef};
+use ox_runtime::{Capture, HostCalls, PoolId, Reserved, RunError, Tensor, TensorRef};
 use pyo3::exceptions::{PyRuntimeError, PyTypeError, PyValueError};
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList, PySlice, PyString, PyTuple};
-use std::any::Any;
-use std::sync::Arc;
 
 enum Object {
     /// A constant, or a function to call.
@@ -106,7 +104,7 @@ impl HostCalls for Host {
         graphs::begin(device, pool)
     }
 
-    fn reserve(&self, device: u8, bytes: usize) -> Result<(usize, Arc<dyn Any + Send + Sync>), RunError> {
+    fn reserve(&self, device: u8, bytes: usize) -> Result<Option<Reserved>, RunError> {
         graphs::reserve(device, bytes)
     }
 

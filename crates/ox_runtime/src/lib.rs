@@ -20,7 +20,7 @@ mod tensor;
 mod variants;
 
 pub use background::Gate;
-pub use calls::library::{HostCalls, NoHost};
+pub use calls::library::{HostCalls, NoHost, Reserved};
 pub use calls::pack::{Packable, packable};
 pub use calls::schema::{Schema, supports};
 pub use cuda::{Careful, CompileJob, GpuFunction, Image, Maker, Properties, properties, submit};

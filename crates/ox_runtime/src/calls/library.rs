@@ -46,9 +46,9 @@ pub trait HostCalls: Send + Sync {
         Err(RunError::torch("there is nobody who could record a graph"))
     }
 
-    /// So many bytes of a GPU's memory, from an address on, for as long as what comes with it is kept.
-    fn reserve(&self, _device: u8, _bytes: usize) -> Result<(usize, Arc<dyn Any + Send + Sync>), RunError> {
-        Err(RunError::torch("there is nobody who could reserve memory"))
+    /// So many bytes of a GPU's memory, from an address on, for as long as what comes with it is kept. None where they must be a tensor.
+    fn reserve(&self, _device: u8, _bytes: usize) -> Result<Option<Reserved>, RunError> {
+        Ok(None)
     }
 
     /// These tensors have been written behind autograd's back.
@@ -59,6 +59,9 @@ pub trait HostCalls: Send + Sync {
     /// Something that the user may want to know of recorded graphs.
     fn note_graphs(&self, _text: &str) {}
 }
+
+/// Where memory begins, and what keeps it.
+pub type Reserved = (usize, Arc<dyn Any + Send + Sync>);
 
 /// A host that can do nothing.
 pub struct NoHost;

@@ -20,8 +20,8 @@ pub trait Captured: Send + Sync {
     /// The driver's handle.
     fn handle(&self) -> *mut c_void;
 
-    /// The memory pool that it was recorded in.
-    fn pool(&self) -> PoolId;
+    /// The memory pool that it was recorded in; None where another recording could not lie in it.
+    fn pool(&self) -> Option<PoolId>;
 
     /// Launches it on torch's current stream, where it goes on with the numbers of torch's generator.
     fn replay(&self) -> Result<(), RunError>;
@@ -60,8 +60,8 @@ mod tests {
             null_mut()
         }
 
-        fn pool(&self) -> PoolId {
-            (0, 0)
+        fn pool(&self) -> Option<PoolId> {
+            None
         }
 
         fn replay(&self) -> Result<(), RunError> {

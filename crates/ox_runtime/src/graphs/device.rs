@@ -84,7 +84,7 @@ fn with_room(bytes: usize, expected: impl Iterator<Item = usize>) -> usize {
 }
 
 /// Memory for intermediates, as long as a recording needs it. One that is too small stays with those that have it. On a GPU it lies in a memory pool
-/// and belongs to no tensor, as with torch's own recordings.
+/// and belongs to no tensor, as with torch's own recordings, where torch has such pools.
 pub fn arena(bytes: usize, device: Device, host: &dyn HostCalls) -> Result<Arc<Arena>, RunError> {
     static ARENAS: Mutex<Vec<(Device, Weak<Arena>)>> = Mutex::new(Vec::new());
     let mut arenas = ARENAS.lock().unwrap_or_else(PoisonError::into_inner);
@@ -96,11 +96,13 @@ pub fn arena(bytes: usize, device: Device, host: &dyn HostCalls) -> Result<Arc<A
     let expected = EXPECTED.lock().unwrap_or_else(PoisonError::into_inner).clone();
     let of_device = expected.into_iter().filter(|(known, _)| *known == device).map(|(_, bytes)| bytes);
     let bytes = with_room(bytes, of_device);
-    let fresh = Arc::new(match device {
-        Device::Cuda(index) => {
-            host.reserve(index, bytes).map(|(start, owner)| Arena::reserved(start as *mut u8, bytes, owner))?
-        }
-        _ => Arena::new(bytes, device)?,
+    let reserved = match device {
+        Device::Cuda(index) => host.reserve(index, bytes)?,
+        _ => None,
+    };
+    let fresh = Arc::new(match reserved {
+        Some((start, owner)) => Arena::reserved(start as *mut u8, bytes, owner),
+        None => Arena::new(bytes, device)?,
     });
     arenas.push((device, Arc::downgrade(&fresh)));
     Ok(fresh)

@@ -84,7 +84,7 @@ impl Group {
 /// What a call was given of a recording's results. Nobody replays that recording meanwhile.
 pub struct Claim {
     loans: Vec<(usize, Arc<Loan>)>,
-    /// Nobody else holds any of them.
+    /// Nobody else holds any of them, and their memory can be shared.
     pub is_whole: bool,
     _guard: Lease<()>,
 }
@@ -104,7 +104,8 @@ impl Claim {
         loans.retain(|(n, loan)| Arc::ptr_eq(&loan.group, &group) && loan.is_like(job.inputs.get(*n)));
         let guard = group.leases.lease(());
         loans.iter().for_each(|(n, _)| held[*n] = None);
-        let is_whole = !loans.is_empty() && are_different(&loans) && loans.iter().all(|(_, loan)| !loan.is_out());
+        let is_whole =
+            !loans.is_empty() && are_different(&loans) && loans.iter().all(|(_, loan)| !loan.is_out() && loan.can_be_shared());
         Some(Claim { loans, is_whole, _guard: guard })
     }
 

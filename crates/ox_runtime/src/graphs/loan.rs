@@ -104,7 +104,12 @@ impl Loan {
     }
 
     pub fn pool(&self) -> Option<PoolId> {
-        self.keeper.as_ref().map(|keeper| keeper.pool())
+        self.keeper.as_ref().and_then(|keeper| keeper.pool())
+    }
+
+    /// Whether another recording may lie in its memory.
+    pub fn can_be_shared(&self) -> bool {
+        self.keeper.as_ref().is_none_or(|keeper| keeper.pool().is_some())
     }
 
     /// What keeps the place, for whoever shares the memory from now on.
