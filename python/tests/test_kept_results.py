@@ -132,6 +132,32 @@ def test_more_is_never_kept_than_was_in_use_at_once():
         del result
 
 
+def test_of_many_results_that_were_held_one_is_kept():
+    f, x = compiled_plus_one(), torch.zeros(MANY)
+    held = [f(x) for _ in range(4)]
+    held.clear()
+    assert MANY * 4 <= _oxytorch.kept_result_bytes() < 2 * MANY * 4
+
+
+@pytest.mark.parametrize("mode", ["reduce-overhead", "max-autotune"])
+def test_modes(mode):
+    f, x = compiled_plus_one(mode=mode), torch.zeros(MANY)
+    f(x)
+    assert _oxytorch.kept_result_bytes() >= MANY * 4
+
+
+def test_a_profiler_sees_results_come_and_go():
+    f, x = compiled_plus_one(), torch.zeros(MANY)
+    f(x)
+    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU], profile_memory=True) as profile:
+        for _ in range(3):
+            result = f(x)
+            del result
+    sizes = [event.nbytes() for event in profile.profiler.kineto_results.events() if event.name() == "[memory]"]
+    large = [size for size in sizes if abs(size) >= MANY * 4]
+    assert len(large) == 6 and sum(large) == 0, sizes
+
+
 def test_pages_behind_a_smaller_result_are_given_back():
     def resident():
         with open("/proc/self/statm") as file:

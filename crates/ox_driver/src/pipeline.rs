@@ -96,12 +96,9 @@ pub(crate) fn load_draft(
         Ok::<_, CompileError>(if options.background_variants { executable.with_variants(Arc::new(AtSizes)) } else { executable })
     };
     let main = report.time("load", || load(plan, kernels, host.clone()))?;
-    let main = match options.mode.has_graphs() {
-        true => main.with_graphs(graph_settings(graph, options)),
-        // Halves of a training step say what the user sees of them. What is kept of one would lie beside what the other needs.
-        false if options.visible.is_none() => main.keeping_results(),
-        false => main,
-    };
+    // Halves of a training step say what the user sees of them. What is kept of one would lie beside what the other needs.
+    let main = if options.visible.is_none() { main.keeping_results() } else { main };
+    let main = if options.mode.has_graphs() { main.with_graphs(graph_settings(graph, options)) } else { main };
     let prelude = match prelude {
         Some(((plan, kernels), inputs)) => Some(Prelude::new(load(plan, kernels, host)?, inputs)),
         None => None,

@@ -40,6 +40,7 @@ impl Job<'_> {
     /// A run of it, without an arena.
     pub fn run<'a>(&'a self, inputs: Inputs<'a>, frame: Frame) -> Result<Run<'a>, RunError> {
         let executable = self.executable;
+        let profiled = executable.abi.is_profiled();
         Ok(Run {
             abi: executable.abi,
             plan: &executable.plan,
@@ -55,10 +56,11 @@ impl Job<'_> {
             threads: executable.abi.num_threads(),
             frame,
             arena: None,
-            keeper: executable.keeper.as_ref(),
+            // Who watches torch's allocator sees results come and go.
+            keeper: executable.keeper.as_ref().filter(|_| !profiled),
             spent: false,
             large: false,
-            profiled: executable.abi.is_profiled(),
+            profiled,
         })
     }
 

@@ -4,13 +4,14 @@
 //! zeros: 10 of the 60 ms of a GPT-2 whose logits have 51 MB. So when torch frees a large result of a program for inference, its memory is kept, and
 //! the next result that fits gets it.
 //!
-//! That takes no memory from anybody. The system may have what is kept if it is short (`MADV_FREE`). Before more is asked for, as much of it goes
-//! back: results in use and what is kept are together never more than were in use at once. And it all goes with the last program, before eager is
-//! timed, and after every backward program.
+//! That takes no memory from anybody. The system may have what is kept if it is short (`MADV_FREE`). It is no more than one run makes: of what a
+//! program collects and then lets go of, the rest is freed. Before more is asked for, as much of it goes back: results in use and what is kept are
+//! together never more than were in use at once. And it all goes with the last program, before eager is timed, and after every backward program.
 //!
 //! A storage knows the function that frees its memory: ours stands there, and torch's is called for what is given back. So to everybody else it is
 //! a storage as any, that can be resized, shared, cloned lazily or given other memory.
 
+use super::layout::Layout;
 use crate::error::RunError;
 use crate::tensor::{Tensor, TensorRef};
 use ox_ir::{DType, Device};
@@ -19,7 +20,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, OnceLock, TryLockError};
 
 /// The C library never keeps what is larger (glibc's greatest threshold for what it maps).
-const LARGE: usize = 32 << 20;
+pub const LARGE: usize = 32 << 20;
 /// Memory is given to results of at least one in so many of its bytes.
 const LOOSEST: usize = 2;
 
@@ -49,7 +50,7 @@ struct Torch {
 static TORCH: OnceLock<Option<Torch>> = OnceLock::new();
 /// Executables that keep results.
 static KEEPERS: AtomicUsize = AtomicUsize::new(0);
-static KEPT: Mutex<Kept> = Mutex::new(Kept { lent: Vec::new(), idle: Vec::new() });
+static KEPT: Mutex<Kept> = Mutex::new(Kept { lent: Vec::new(), idle: Vec::new(), most: 0 });
 
 /// Memory that torch has allocated.
 #[derive(Clone, Copy)]
@@ -62,6 +63,8 @@ struct Kept {
     /// What storages hold.
     lent: Vec<Block>,
     idle: Vec<Block>,
+    /// No more bytes than this are idle: what a run makes of large results.
+    most: usize,
 }
 
 /// Tells where torch keeps things; what does not look as expected there is not used.
@@ -98,10 +101,12 @@ impl Keeper {
         Keeper(())
     }
 
-    /// A new tensor on the CPU, perhaps in memory that was kept.
-    pub fn empty_strided(&self, sizes: &[i64], strides: &[i64], dtype: DType, bytes: usize) -> Result<Tensor, RunError> {
+    /// A new tensor on the CPU, perhaps in memory that was kept, for a run that makes so many bytes of large results.
+    pub fn empty_strided(&self, layout: &Layout, of_run: usize) -> Result<Tensor, RunError> {
+        let Layout { dtype, sizes, strides } = layout;
+        let bytes = layout.span() as usize * dtype.size();
         // Memory that nobody has written to is no more than an address yet, so that it costs little where there is other.
-        let make = || Tensor::empty_strided(sizes, strides, dtype, Device::Cpu);
+        let make = || Tensor::empty_strided(sizes, strides, *dtype, Device::Cpu);
         let Some(Some(torch)) = TORCH.get().filter(|_| bytes >= LARGE) else { return make() };
         let tensor = make().or_else(|_| {
             give_back_kept();
@@ -127,6 +132,7 @@ impl Keeper {
         if block.is_none() {
             kept.give_back(bytes, torch.free);
         }
+        kept.most = kept.most.max(of_run);
         kept.lend(block.unwrap_or(Block { start, bytes }));
         // SAFETY: see above; the memory comes to us when the storage lets go of it.
         unsafe { words.add(FREE).write(take_back as *const () as usize) };
@@ -146,12 +152,13 @@ impl Drop for Keeper {
 pub fn give_back_kept() {
     if let (Some(Some(torch)), Some(mut kept)) = (TORCH.get(), lock()) {
         kept.give_back(usize::MAX, torch.free);
+        kept.most = 0;
     }
 }
 
 /// The bytes that are kept and not in use.
 pub fn kept_bytes() -> usize {
-    lock().map_or(0, |kept| kept.idle.iter().map(|block| block.bytes).sum())
+    lock().map_or(0, |kept| kept.idle_bytes())
 }
 
 /// None if it is held by somebody: in the child of a fork that may be a thread which is not there.
@@ -170,7 +177,7 @@ unsafe extern "C" fn take_back(start: *mut c_void) {
         && let Some(at) = kept.lent.iter().position(|block| block.start == start as usize)
     {
         let block = kept.lent.swap_remove(at);
-        if KEEPERS.load(Ordering::Relaxed) > 0 {
+        if KEEPERS.load(Ordering::Relaxed) > 0 && kept.idle_bytes() + block.bytes <= kept.most {
             block.offer();
             kept.idle.push(block);
             return;
@@ -181,6 +188,10 @@ unsafe extern "C" fn take_back(start: *mut c_void) {
 }
 
 impl Kept {
+    fn idle_bytes(&self) -> usize {
+        self.idle.iter().map(|block| block.bytes).sum()
+    }
+
     /// What was lent at that place before went back to torch while somebody else was here.
     fn lend(&mut self, block: Block) {
         self.lent.retain(|other| other.start != block.start);

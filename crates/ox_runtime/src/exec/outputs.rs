@@ -2,7 +2,7 @@
 
 use super::frame::Run;
 use super::layout::Layout;
-use super::prepare::{Home, Output, Window};
+use super::prepare::{Buffer, Home, Output, Window};
 use crate::abi::Handle;
 use crate::calls::dispatch;
 use crate::error::RunError;
@@ -11,8 +11,12 @@ use ox_ir::{DType, Device};
 
 impl Run<'_> {
     pub fn allocate(&mut self, buf: usize) -> Result<(), RunError> {
-        let layout = &self.prepared.buffers[buf].layout;
-        let tensor = self.empty_like(layout)?;
+        let Buffer { layout, returned, .. } = &self.prepared.buffers[buf];
+        let Layout { dtype, sizes, strides } = layout;
+        let tensor = match self.keeper.filter(|_| *returned) {
+            Some(keeper) => keeper.empty_strided(layout, self.prepared.keepable_bytes)?,
+            None => Tensor::empty_strided(sizes, strides, *dtype, self.device)?,
+        };
         self.adopt(buf, tensor)
     }
 
@@ -20,14 +24,6 @@ impl Run<'_> {
     pub fn allocate_if_missing(&mut self, buf: usize) -> Result<(), RunError> {
         let missing = self.prepared.buffers[buf].home == Home::Owned && self.frame.owned[buf].is_none();
         if missing { self.allocate(buf) } else { Ok(()) }
-    }
-
-    fn empty_like(&self, layout: &Layout) -> Result<Tensor, RunError> {
-        let Layout { dtype, sizes, strides } = layout;
-        match self.keeper {
-            Some(keeper) => keeper.empty_strided(sizes, strides, *dtype, layout.span() as usize * dtype.size()),
-            None => Tensor::empty_strided(sizes, strides, *dtype, self.device),
-        }
     }
 
     fn adopt(&mut self, buf: usize, tensor: Tensor) -> Result<(), RunError> {

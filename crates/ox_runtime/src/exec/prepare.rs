@@ -4,6 +4,7 @@
 use super::Kernels;
 use super::batch::{Batch, together};
 use super::frame::Idle;
+use super::kept;
 use super::launch::Launch;
 use super::layout::{Env, Layout};
 use super::pack::pack;
@@ -35,6 +36,8 @@ pub struct Buffer {
     pub packed: bool,
     /// Whether anybody looks at it.
     pub read: bool,
+    /// Whether a result lies in it.
+    pub returned: bool,
 }
 
 /// A window on a buffer that a library call gets as a tensor.
@@ -123,6 +126,8 @@ pub struct Prepared {
     pub arena_bytes: usize,
     /// Whether a run makes large tensors: see `heap::keep_ends_together`.
     pub large: bool,
+    /// Of the results whose memory may be kept: see `kept`.
+    pub keepable_bytes: usize,
     /// How many there are, those in batches among them.
     pub launches: usize,
     pub graphable: Graphable,
@@ -255,6 +260,7 @@ pub fn prepare(plan: &Plan, kernels: &Kernels, device: Device, env: Env<'_>, hos
     let inputs = input_layouts(&p.buffers);
     let graphable = graphable(&actions);
     let large = device == Device::Cpu && actions.iter().any(|action| makes_large(action, &p.buffers));
+    let keepable_bytes = keepable_bytes(&p.buffers);
     Ok(Prepared {
         inputs,
         buffers: p.buffers,
@@ -264,6 +270,7 @@ pub fn prepare(plan: &Plan, kernels: &Kernels, device: Device, env: Env<'_>, hos
         write_backs,
         arena_bytes,
         large,
+        keepable_bytes,
         launches: p.launches,
         graphable,
         frames: Idle::default(),
@@ -290,6 +297,12 @@ fn call_makes_large(p: &Preparing<'_>, call: &Call, ins: &[View], outs: &[usize]
     fresh_result(p, call, ins) && all.map(|buf| bytes_of(&p.buffers, buf)).sum::<i64>() >= LARGE
 }
 
+/// Of the results whose memory may be kept.
+fn keepable_bytes(buffers: &[Buffer]) -> usize {
+    let made = buffers.iter().enumerate().filter(|(_, b)| b.returned && b.home == Home::Owned);
+    made.map(|(n, _)| bytes_of(buffers, n) as usize).filter(|bytes| *bytes >= kept::LARGE).sum()
+}
+
 fn bytes_of(buffers: &[Buffer], buf: usize) -> i64 {
     let bytes = |b: &Buffer| b.layout.span().saturating_mul(b.layout.dtype.size() as i64);
     buffers.get(buf).map_or(0, bytes).min(1 << 40)
@@ -309,7 +322,8 @@ fn graphable(actions: &[Action]) -> Graphable {
 }
 
 fn prepare_buffers(plan: &Plan, device: Device, env: Env<'_>) -> Result<Vec<Buffer>, RunError> {
-    let read = read_buffers(plan);
+    let returned = returned_buffers(plan);
+    let read = read_buffers(plan, &returned);
     let prepare_one = |(n, b): (usize, &ox_ir::plan::Buffer)| {
         if b.device != device {
             return Err(RunError::bug(format!("a buffer on {} in a plan for {device}", b.device)));
@@ -321,24 +335,33 @@ fn prepare_buffers(plan: &Plan, device: Device, env: Env<'_>) -> Result<Vec<Buff
             }
             Place::Output(_) | Place::Library => Home::Owned,
         };
-        Ok(Buffer { layout: env.layout(b.dtype, &b.shape, &b.strides)?, home, packed: b.packed, read: read[n] })
+        let layout = env.layout(b.dtype, &b.shape, &b.strides)?;
+        Ok(Buffer { layout, home, packed: b.packed, read: read[n], returned: returned[n] })
     };
     plan.buffers.iter().enumerate().map(prepare_one).collect()
 }
 
 /// Which buffers are looked at after they were made.
-fn read_buffers(plan: &Plan) -> Vec<bool> {
-    let mut read = vec![false; plan.buffers.len()];
+fn read_buffers(plan: &Plan, returned: &[bool]) -> Vec<bool> {
+    let mut read = returned.to_vec();
     let steps = plan.steps.iter().flat_map(|step| match step {
         Step::Launch { bufs, .. } => bufs.clone(),
         step => mentions(step).0.collect(),
     });
-    let returned = plan.outputs.iter().filter_map(|output| match output {
-        PlanOutput::Buffer(buf) | PlanOutput::View(View { buf, .. }) => Some(*buf),
-        PlanOutput::InputView { .. } => None,
-    });
-    steps.chain(returned).chain(plan.write_backs.iter().map(|write| write.from.buf)).for_each(|buf| read[buf.index()] = true);
+    steps.chain(plan.write_backs.iter().map(|write| write.from.buf)).for_each(|buf| read[buf.index()] = true);
     read
+}
+
+/// Which buffers results lie in.
+fn returned_buffers(plan: &Plan) -> Vec<bool> {
+    let mut returned = vec![false; plan.buffers.len()];
+    for output in &plan.outputs {
+        match output {
+            PlanOutput::Buffer(buf) | PlanOutput::View(View { buf, .. }) => returned[buf.index()] = true,
+            PlanOutput::InputView { .. } => {}
+        }
+    }
+    returned
 }
 
 fn arena_bytes(plan: &Plan, env: Env<'_>, buffers: &[Buffer]) -> Result<usize, RunError> {
