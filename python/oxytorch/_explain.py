@@ -103,7 +103,7 @@ def _explanation(report: dict[str, Any], result: Any) -> Explanation:
         breaks=[Break(*parts) for parts in report["breaks"]],
         guards=[guard for s in segments for guard in s["guards"]],
         recompiles=report["recompiles"],
-        left_to_python=[s["end"] for s in segments if s["end"].startswith("left to Python")],
+        left_to_python=[s["end"] for s in segments if s["end"].startswith("left to Python")] + report["closed"],
         seconds=report["seconds"],
         result=result,
         reads=report["reads"],

@@ -1,6 +1,8 @@
 """Calls that only Python can make: both sides stay compiled, nothing runs twice."""
 
 import contextlib
+import warnings
+import weakref
 
 import pytest
 import torch
@@ -200,6 +202,71 @@ def test_places_of_a_tensor_that_tensors_say_are_written_between_two_graphs():
             assert torch.equal(captured(torch.ones(6, 6), at), written(torch.ones(6, 6), at))
     stats = captured.stats()
     assert stats["traced"] == 1 and len(stats["breaks"]) == 1, stats
+
+
+class Thing:
+    pass
+
+
+def weakly(t):
+    thing = Thing()
+    return t * (weakref.ref(thing)() is thing)
+
+
+def weakly_behind_a_break(t):
+    print("before")
+    return weakly_here(t)
+
+
+def weakly_here(t):
+    print("here")
+    thing = Thing()
+    return t * (weakref.ref(thing)() is thing)
+
+
+@pytest.mark.parametrize("inner", [weakly, weakly_here, weakly_behind_a_break])
+def test_a_function_in_whose_middle_nothing_can_be_kept_is_called_as_a_whole(inner, capsys):
+    def around(t):
+        y = inner((t + 1).relu())
+        return (y * 2).abs()
+
+    captured = _oxytorch.capture(around)
+    with warnings.catch_warnings(), torch.no_grad():
+        warnings.filterwarnings("error", message="oxytorch")
+        for n in range(5):
+            t = x()
+            got, said = captured(t), capsys.readouterr().out
+            assert_same(got, around(t))
+            assert said == capsys.readouterr().out
+            assert captured.stats()["traced"] == min(n + 1, 2)
+    report = captured.report()
+    assert len(report["closed"]) == 1 and "as a whole" in report["closed"][0]
+    graphs = [segment["graph"] for segment in report["segments"]]
+    assert graphs[0] and graphs[-1], captured.show()
+
+
+def test_what_a_function_computes_behind_a_break_is_not_given_away():
+    """Going around it would leave more to Python than there is to win."""
+
+    def inner(t):
+        print("before")
+        for _ in range(10):
+            t = (t + 1).relu()
+        print("behind")
+        thing = Thing()
+        return t * (weakref.ref(thing)() is thing)
+
+    captured = _oxytorch.capture(lambda t: inner(t) * 2)
+    with torch.no_grad(), pytest.warns(UserWarning, match="runs as it is: a weak reference"):
+        captured(x())
+    assert captured.report()["closed"] == []
+
+
+def test_the_compiled_function_itself_is_left_to_python():
+    captured = _oxytorch.capture(weakly)
+    with pytest.warns(UserWarning, match="runs as it is: a weak reference"):
+        captured(x())
+    assert captured.stats()["traced"] == 1 and captured.report()["closed"] == []
 
 
 def counted(t):

@@ -106,6 +106,11 @@ impl Branches {
         });
     }
 
+    /// Calls that fit it are traced anew.
+    pub fn remove(&self, segment: &Rc<Segment>) {
+        self.list.change(|list| list.retain(|known| !Rc::ptr_eq(known, segment)));
+    }
+
     pub fn len(&self) -> usize {
         self.list.read().len()
     }
@@ -114,6 +119,16 @@ impl Branches {
         self.list.read()
     }
 }
+
+/// Traces call functions with this code as a whole: see `vm::closed`.
+#[derive(Clone)]
+struct Closed {
+    code: Obj,
+    why: String,
+}
+
+/// Each costs a trace.
+const MOST_CLOSED: usize = 16;
 
 #[derive(Default)]
 pub struct Tree {
@@ -135,6 +150,7 @@ pub struct Tree {
     variables: Cell<u32>,
     /// What runs functions that torch itself checkpoints, captured.
     pub checkpointed: Shared<Option<Obj>>,
+    closed: Shared<Vec<Closed>>,
     /// Past the limit of traces: one more, with all sizes variable, and that is the last.
     pub general: Cell<bool>,
 }
@@ -171,6 +187,24 @@ impl Tree {
         let writes = self.class_writes.read();
         let is_changed = writes.iter().any(|(id, _)| mro.iter().any(|base| base.id() == *id));
         is_changed.then(|| ClassPortrait::of(class, &writes))
+    }
+
+    pub fn is_closed(&self, code: &Obj) -> bool {
+        self.closed.read().iter().any(|closed| closed.code.is(code))
+    }
+
+    /// Traces call functions with this code as a whole from now on. False if they do already, or do with many others.
+    pub fn close(&self, code: &Obj, why: String) -> bool {
+        let closes = !self.is_closed(code) && self.closed.read().len() < MOST_CLOSED;
+        if closes {
+            self.closed.change(|closed| closed.push(Closed { code: code.clone(), why }));
+        }
+        closes
+    }
+
+    /// Why functions are called as a whole.
+    pub fn closed(&self) -> Vec<String> {
+        self.closed.read().iter().map(|closed| closed.why.clone()).collect()
     }
 
     pub fn note_unused<'a>(&self, segments: impl Iterator<Item = &'a Rc<Segment>>) {
@@ -291,6 +325,14 @@ impl Segment {
         let failed = self.checks.iter().find(|check| !check.holds(context, values))?;
         let place = failed.place()?;
         context.sources.is_behind_the_arguments(place).then(|| context.sources.show(place))
+    }
+
+    /// Where the machine stands while its action runs.
+    pub fn snapshot(&self) -> Option<&Snapshot> {
+        match &self.end {
+            End::Action(action) => Some(&action.snapshot),
+            _ => None,
+        }
     }
 
     /// What may come behind its action.

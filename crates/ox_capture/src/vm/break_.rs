@@ -129,8 +129,9 @@ impl Vm {
         let (wanted, effects) = match lasting {
             Ok(all) => all,
             Err(error) => {
+                let depth = self.first_without_recipe(&rec).unwrap_or(self.frames.len() - 1);
                 self.rec = Some(rec);
-                self.give_up(&format!("{why}; {}", error.0));
+                self.give_up_in(depth, &format!("{why}; {}", error.0));
                 return Ok(false);
             }
         };
@@ -189,23 +190,31 @@ impl Vm {
         if !handled.is_none() && !handled.is(&self.entered) {
             rec.recipe_of(&handled, found)?;
         }
-        for frame in &self.frames {
-            if let Some(generator) = &frame.generator {
-                rec.recipe_of(generator, found)?;
-            }
-            for value in frame.locals.iter().chain(&frame.stack).flatten() {
-                rec.recipe(value, found)?;
-            }
-            if let super::After::Instance(object) = &frame.after {
-                rec.recipe(object, found)?;
-            }
-            if let Some(scope) = &frame.scope {
-                rec.recipe_of(scope, found)?;
-            }
-            rec.recipe_of(&frame.function, found)?;
-        }
-        Ok(())
+        self.frames.iter().try_for_each(|frame| inspect_frame(frame, rec, found))
     }
+
+    /// The outermost frame that holds something which a later call could not make.
+    fn first_without_recipe(&self, rec: &Recording) -> Option<usize> {
+        let mut found = Inspection::default();
+        self.frames.iter().position(|frame| inspect_frame(frame, rec, &mut found).is_err())
+    }
+}
+
+fn inspect_frame(frame: &Frame, rec: &Recording, found: &mut Inspection) -> Rec<()> {
+    if let Some(generator) = &frame.generator {
+        rec.recipe_of(generator, found)?;
+    }
+    for value in frame.locals.iter().chain(&frame.stack).flatten() {
+        rec.recipe(value, found)?;
+    }
+    if let super::After::Instance(object) = &frame.after {
+        rec.recipe(object, found)?;
+    }
+    if let Some(scope) = &frame.scope {
+        rec.recipe_of(scope, found)?;
+    }
+    rec.recipe_of(&frame.function, found)?;
+    Ok(())
 }
 
 fn action_recipes(rec: &mut Recording, callable: &Val, args: &Args, found: &mut Inspection) -> Rec<Wanted> {

@@ -241,6 +241,10 @@ impl Vm {
         if let Some(called) = self.call_known_code(callable, &code.object, &args)? {
             return Ok(called);
         }
+        if self.rec.is_some() && self.tree.is_closed(&code.object) {
+            let why = format!("a call of {}, in the middle of which nothing can be kept", crate::source::short(function));
+            return self.opaque_call(callable, args, &why);
+        }
         if self.frames.len() > DEPTH {
             self.give_up("very deep recursion");
             if self.frames.len() > DEPTH + 50 {

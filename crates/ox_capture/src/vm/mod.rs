@@ -17,6 +17,7 @@ mod builtin;
 mod call;
 mod checkpoint;
 mod class_attribute;
+mod closed;
 mod code;
 mod construct;
 mod container;
@@ -328,8 +329,13 @@ impl Vm {
         object.into()
     }
 
-    /// Goes on without recording: the rest of this call, and later calls that come here, are Python's.
+    /// Goes on without recording: the rest of this call is Python's. So are later calls that come here, unless they can go around.
     pub fn give_up(&mut self, why: &str) {
+        self.give_up_in(self.depth_to_leave(), why);
+    }
+
+    /// The rest of this call, and later calls that come here, are Python's.
+    pub(super) fn give_up_for_good(&mut self, why: &str) {
         if let Err(error) = self.try_give_up(why) {
             // The graph could not be computed: nothing that depends on it can go on.
             self.fatal = true;

@@ -9,6 +9,7 @@ use pyo3::prelude::*;
 
 #[derive(Clone, Debug)]
 pub struct FrameShot {
+    code: Obj,
     function: Recipe,
     pc: usize,
     locals: Vec<Option<Recipe>>,
@@ -90,6 +91,13 @@ pub fn value_of(recipe: &Recipe, object: PyResult<Obj>) -> PyResult<Val> {
     Ok(Val { obj, free })
 }
 
+impl Snapshot {
+    /// Whether the frame at this depth runs the code.
+    pub fn stands_in(&self, depth: usize, code: &Obj) -> bool {
+        self.frames.get(depth).is_some_and(|frame| frame.code.is(code))
+    }
+}
+
 impl FrameShot {
     pub fn of(frame: &Frame, recipe: &mut dyn FnMut(&Val) -> Rec<Recipe>) -> Rec<FrameShot> {
         let mut slots = |slots: &[Option<Val>]| -> Rec<Vec<Option<Recipe>>> {
@@ -108,7 +116,8 @@ impl FrameShot {
         };
         let generator = frame.generator.clone().map(|generator| recipe(&generator.into())).transpose()?;
         let scope = frame.scope.clone().map(|scope| recipe(&scope.into())).transpose()?;
-        Ok(FrameShot { function: recipe(&frame.function.clone().into())?, pc: frame.pc, locals, stack, after, generator, scope })
+        let (code, function) = (frame.code.object.clone(), recipe(&frame.function.clone().into())?);
+        Ok(FrameShot { code, function, pc: frame.pc, locals, stack, after, generator, scope })
     }
 
     pub fn frame(&self, get: &mut dyn FnMut(&Recipe) -> PyResult<Val>) -> PyResult<Frame> {
