@@ -13,7 +13,7 @@ use crate::layout::{
 };
 use crate::{ScheduleError, ScheduleOptions, Target};
 use ox_ir::graph::{Node, Shape, contiguous_strides};
-use ox_ir::{Graph, NodeId, Op, Sym};
+use ox_ir::{DType, Graph, NodeId, Op, Sym};
 use rustc_hash::{FxHashMap, FxHashSet};
 
 /// How many nodes are looked at before a value counts as far away.
@@ -121,11 +121,19 @@ fn is_better_channels_last(graph: &Graph, id: NodeId) -> bool {
     let is_single = weight[2].is_one() && weight[3].is_one();
     // Windows that do not overlap are one matrix product over patches, which the usual order suits better.
     let is_patches = matches!(&node.op, Op::Conv(attrs) if attrs.stride[..] == weight[2..]);
-    if is_patches && !is_single {
+    if is_patches && !is_single || is_by_columns(graph, id) {
         return false;
     }
     let repacked = estimate(&weight.iter().product()) / if is_single { 4 } else { 1 };
     repacked < 2 * (numel(graph.ty(node.args[0])) + numel(&node.ty))
+}
+
+/// Columns are made of planes.
+fn is_by_columns(graph: &Graph, id: NodeId) -> bool {
+    let node = graph.node(id);
+    let Op::Conv(attrs) = &node.op else { return false };
+    let sizes = |shape: &[Sym]| shape.iter().map(estimate).collect::<Vec<i64>>();
+    node.ty.dtype == DType::F32 && attrs.is_by_columns(&sizes(&graph.ty(node.args[1]).shape), &sizes(&node.ty.shape))
 }
 
 /// Whether a reduction goes into a value, seen through what would be computed in one kernel with it.
