@@ -283,3 +283,31 @@ def test_groups_that_do_not_divide():
         assert_same(captured(x), F.group_norm(x, 3))
     with pytest.raises(RuntimeError, match="divisible by"):
         captured(rand(2, 7, 4))
+
+
+# Graphs that eager runs.
+
+NUMBERS_OF_SIZES = {
+    "parts": lambda x: torch.stack([part.sum() for part in x.split(2)]),
+    "how many parts": lambda x: torch.zeros(3) + len(x.split(2)),
+    "rows": lambda x: torch.stack([row * 2 for row in x.unbind(0)]),
+    "a shape": lambda x: torch.ones(torch.cat([x, x]).shape[0]),
+    "a number": lambda x: x[::2].unfold(0, 2, 1).size(0),
+}
+
+
+@pytest.mark.parametrize("dynamic", [None, True])
+@pytest.mark.parametrize("name", NUMBERS_OF_SIZES)
+def test_a_graph_that_is_not_imported_is_for_its_sizes(name, dynamic):
+    """What torch said of the sizes stands in the graph, and what would have been relied on is not known."""
+
+    def function(x):
+        # A result that shows an argument as another type is refused.
+        shown = x.view(torch.int32)
+        return NUMBERS_OF_SIZES[name](x), shown
+
+    captured = oxytorch._oxytorch.capture(function, dynamic=dynamic)
+    for n in (4, 6, 8, 12, 6, 4, 10):
+        x = rand(n, 4)
+        assert_same(captured(x), function(x))
+    assert oxytorch.last_compile()["outcome"] == "eager"

@@ -3,7 +3,7 @@
 use crate::anatomy::Anatomy;
 use crate::callable::NativeCallable;
 use crate::error::{options_error, report_bug, warn_once};
-use crate::fx::{How, Imported, Refusal, fixed_sizes, hints_of, import};
+use crate::fx::{How, IN_EAGER, IN_PIECES, Imported, Refusal, fixed_sizes, hints_of, import};
 use crate::kernels::log_kernels;
 use crate::pieces::{self, Pieces, Region, Step};
 use crate::report::{LastCompile, remember};
@@ -100,7 +100,7 @@ impl Job<'_> {
             Ok(hints) => hints,
             Err(refusal) => return self.refused(gm, refusal),
         };
-        self.facts.borrow_mut().extend(fixed_sizes(&hints));
+        self.facts.borrow_mut().extend(fixed_sizes(&hints, IN_PIECES));
         let written = self.written || pieces::may_write(&pieces::ordered(gm)?)?;
         let job = Job { fixed: Some(&hints), written, ..self };
         let cut = pieces::cut(gm, examples, cuts)?;
@@ -148,11 +148,9 @@ impl Job<'_> {
             fault("import");
             import(gm, example_inputs, how)
         };
-        let mut imported = match guarded(read) {
-            Ok(Ok(imported)) => imported,
-            Ok(Err(Refusal::Cut { place, what })) => return self.around(gm, example_inputs, place, &what),
-            Ok(Err(refusal)) => return self.refused(gm, refusal),
-            Err(Panic(message)) => return self.refused(gm, Refusal::Bug(message)),
+        let mut imported = match guarded(read).unwrap_or_else(|Panic(message)| Err(Refusal::Bug(message))) {
+            Ok(imported) => imported,
+            Err(refusal) => return self.unread(gm, example_inputs, refusal),
         };
         let import = start.elapsed();
         self.facts.borrow_mut().append(&mut imported.facts);
@@ -188,6 +186,20 @@ impl Job<'_> {
         let callable =
             NativeCallable { program, graph, text, on_cpu, slots, constants, outputs, eager, broken, pinned, race, rewinds };
         Ok(Bound::new(py, callable)?.into_any())
+    }
+
+    /// A graph whose import did not come to its end. What it would have relied on is not known, and what torch said of the captured sizes (the
+    /// number of parts, a shape) stands in the graph: they are constants.
+    fn unread<'py>(self, gm: &Bound<'py, PyAny>, examples: &Bound<'py, PyAny>, refusal: Refusal) -> PyResult<Bound<'py, PyAny>> {
+        let why = if matches!(refusal, Refusal::Cut { .. }) { IN_PIECES } else { IN_EAGER };
+        match hints_of(gm) {
+            Ok(hints) => self.facts.borrow_mut().extend(fixed_sizes(&hints, why)),
+            Err(refusal) => return self.refused(gm, refusal),
+        }
+        match refusal {
+            Refusal::Cut { place, what } => self.around(gm, examples, place, &what),
+            refusal => self.refused(gm, refusal),
+        }
     }
 
     fn note(self, py: Python<'_>, report: &ox_driver::Report) -> PyResult<()> {

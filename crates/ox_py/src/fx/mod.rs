@@ -40,4 +40,4 @@ pub use follow::Follower;
 pub use importer::{Gradients, How, Imported, Pinned, Slot};
 pub use outputs::OutTree;
 pub use refusal::Refusal;
-pub use sizes::{fixed_sizes, hints_of, import};
+pub use sizes::{IN_EAGER, IN_PIECES, fixed_sizes, hints_of, import};

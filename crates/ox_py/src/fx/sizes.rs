@@ -116,12 +116,14 @@ pub fn import<'py>(gm: &Bound<'py, PyAny>, examples: &Bound<'py, PyAny>, how: Ho
     Err(Refusal::unsupported("sizes that are not settled by what is known of them"))
 }
 
-const IN_PIECES: &str = "a graph that is computed in pieces";
+// Why all sizes of a graph are constants.
+pub const IN_PIECES: &str = "a graph that is computed in pieces";
+pub const IN_EAGER: &str = "a graph that runs in eager";
 
 /// That all sizes of a graph are what they are.
-pub fn fixed_sizes(hints: &Hints) -> Vec<Noted> {
+pub fn fixed_sizes(hints: &Hints, why: &str) -> Vec<Noted> {
     let mut known = Known { hints: hints.clone(), ..Known::default() };
-    known.fix_all(IN_PIECES);
+    known.fix_all(why);
     known.facts
 }
 
