@@ -156,6 +156,52 @@ def test_in_place_on_an_argument_that_was_computed(door):
     compare.assert_same(outer(DOORS[door](f), x_of(5)), outer(f, x_of(5)))
 
 
+def copy_without_grad(t, c):
+    with torch.no_grad():
+        t.copy_(c)
+
+
+OVERWRITTEN = {
+    "copied to": lambda t, c: t.copy_(c),
+    "zero": lambda t, c: t.zero_(),
+    "filled": lambda t, c: t.fill_(2.0),
+    "assigned to": lambda t, c: t.__setitem__(..., c),
+    "in part": lambda t, c: t[1:].zero_(),
+    "through a view": lambda t, c: t.t().copy_(c.t()),
+    "in a list": lambda t, c: torch._foreach_zero_([t]),
+    "twice": lambda t, c: t.zero_().add_(c),
+    "detached": lambda t, c: t.detach().zero_(),
+    "without grad": copy_without_grad,
+}
+
+
+@both
+@pytest.mark.parametrize("returned", [False, True])
+@pytest.mark.parametrize("shown", [False, True], ids=["whole", "a view"])
+@pytest.mark.parametrize("how", OVERWRITTEN)
+def test_a_computed_argument_is_written_with_what_needs_no_grad(door, how, shown, returned):
+    """Behind the call no gradient flows to what the argument was before."""
+
+    def f(t, c):
+        OVERWRITTEN[how](t, c)
+        return t * 2 if returned else c * 2
+
+    def outer(called):
+        t, c = x_of(5), torch.ones(4, 8)
+        base = t * 3
+        y = base[:] if shown else base
+        out = called(y, c)
+        flags = [(of.requires_grad, of.is_leaf) for of in (out, y, base)]
+        loss = (out * c).sum() + (y * y).sum() + base.sum()
+        if loss.requires_grad:
+            loss.backward()
+        return flags, out.detach(), y.detach(), base.detach(), t.grad
+
+    called = DOORS[door](f)
+    for _ in range(3):
+        compare.assert_same(outer(called), outer(f))
+
+
 def x_of(seed):
     return torch.randn(4, 8, generator=torch.Generator().manual_seed(seed)).requires_grad_()
 

@@ -104,18 +104,26 @@ impl<'py> Importer<'py> {
         Ok(self.grad.flows(graph, node))
     }
 
-    /// Which of the tensors that a call is about to write require grad. One that does must not be written without grad: in eager it
-    /// would keep the gradient of what it held before.
+    /// One of the tensors that a call is about to write may require grad. It must not be written without grad: in eager it would keep the
+    /// gradient of what it held before. With grad an argument has another history behind it, which the caller sees: also where what is
+    /// written needs no gradient.
     pub(super) fn before_write(&mut self, written: &[TensorRef]) -> Import<()> {
-        if self.grad.enabled || written.is_empty() {
-            return Ok(());
-        }
         for tensor in written {
-            if self.flows(*tensor)? {
+            if !self.flows(*tensor)? {
+                continue;
+            }
+            if !self.grad.enabled {
                 return Err(self.only_eager("a tensor that requires grad is written without grad"));
+            }
+            if self.is_of_argument(*tensor) {
+                return Err(self.only_eager("an argument that requires grad is written"));
             }
         }
         Ok(())
+    }
+
+    fn is_of_argument(&self, tensor: TensorRef) -> bool {
+        self.inputs.iter().any(|input| self.recorder.aliases(input.tensor, tensor))
     }
 
     /// Eager's whole quotients require grad, and raise when a gradient comes to them: torch does them, and says so.
@@ -162,7 +170,7 @@ impl<'py> Importer<'py> {
                 continue;
             }
             if self.grad.enabled {
-                if self.inputs.iter().any(|input| self.recorder.aliases(input.tensor, *tensor)) {
+                if self.is_of_argument(*tensor) {
                     return Err(self.only_eager("an argument is written with what requires grad"));
                 }
             } else {
