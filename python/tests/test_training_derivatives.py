@@ -263,6 +263,48 @@ def test_gradients_hang_on_those_inputs_that_they_depend_on():
         compare.assert_same(s.grad, -s.detach().sin())
 
 
+def without_grad(y):
+    with torch.no_grad():
+        return y.exp()
+
+
+BESIDE = {
+    "detached": lambda x, y, i: (x**3 * y.detach()).sum(),
+    "only detached": lambda x, y, i: (x * y.detach()).sum(),
+    "compared": lambda x, y, i: torch.where(y > 0, x**3, x.sin()).sum(),
+    "an index": lambda x, y, i: (x[i] ** 3).gather(0, y.argmax(0, keepdim=True) % 3).sum(),
+    "without grad": lambda x, y, i: (x**3 * without_grad(y)).sum(),
+    "its sizes": lambda x, y, i: (x**3 + torch.zeros_like(y)).sum(),
+    "of some results": lambda x, y, i: ((x**3).sum(), (y.detach() * x**2).sum(), (y**4).sum(), y > 0),
+    "of none of several": lambda x, y, i: ((x**3 * y.detach()).sum(), x.detach() * x**2),
+    "with random numbers": lambda x, y, i: F.dropout(x**3 * y.detach(), 1e-12).sum(),
+}
+
+
+@pytest.mark.parametrize("of", ["all", "first", "last"])
+@pytest.mark.parametrize("computed", [False, True], ids=["leaves", "computed"])
+@pytest.mark.parametrize("name", BESIDE)
+@both
+def test_inputs_that_no_gradient_flows_to_beside_a_second_derivative(door, name, computed, of):
+    def outcome(called):
+        leaves = [t_of(seed, 5, 3).double().requires_grad_() for seed in (1, 2)]
+        inputs = [leaf * 1.5 for leaf in leaves] if computed else leaves
+        results = called(*inputs, torch.tensor([0, 2, 2]))
+        results = [result for result in (results if isinstance(results, tuple) else (results,)) if result.requires_grad]
+        results = {"all": results, "first": results[:1], "last": results[-1:]}[of]
+        found = []
+        for wanted in (inputs, leaves, leaves):
+            squares = sum(result.square().sum() for result in results)
+            gradients = torch.autograd.grad(squares, wanted, create_graph=True, allow_unused=True)
+            found.append([gradient if gradient is None else (gradient.requires_grad, gradient.detach()) for gradient in gradients])
+            results = [gradient for gradient in gradients if gradient is not None]
+        return found
+
+    compiled = DOORS[door](BESIDE[name])
+    for _ in range(2):
+        compare.assert_same(outcome(compiled), outcome(BESIDE[name]))
+
+
 def test_what_is_read_backwards_with_sizes_that_vary():
     """A convolution's own backward takes no tensor with strides that lead backwards."""
     weight = torch.randn(4, 3, 3, 3)

@@ -108,7 +108,8 @@ impl TrainingCallable {
             of.push(result);
             weights.push(grad);
         }
-        let is_wanted = |place: usize| self.gradients.inputs[place];
+        // No gradient flows to the others: those that none of the results depends on were given without their histories.
+        let is_wanted = |place: usize| self.gradients.inputs[place] && self.backward.is_reached(place);
         let wanted: Vec<_> = inputs.iter().enumerate().filter(|(place, _)| is_wanted(*place)).map(|(_, input)| input).collect();
         let kwargs = [("create_graph", true), ("allow_unused", true)].into_py_dict(py)?;
         let grad = py.import(intern!(py, "torch.autograd"))?.getattr(intern!(py, "grad"))?;
