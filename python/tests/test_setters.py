@@ -2,6 +2,8 @@
 
 import functools
 import gc
+import subprocess
+import sys
 
 import compare
 import oxytorch
@@ -165,3 +167,30 @@ def test_a_model_can_still_be_converted_by_swapping():
                     compare.assert_same(compiled(x), theirs(x))
     finally:
         torch.__future__.set_swap_module_params_on_conversion(False)
+
+
+AT_ONCE = """
+import builtins, threading, time
+import oxytorch, torch
+plain = builtins.__import__
+
+def slow(name, *args, **kwargs):
+    if name == "torch._C":
+        time.sleep(0.3)
+    return plain(name, *args, **kwargs)
+
+@torch.no_grad()
+def call(compiled):
+    for _ in range(8):
+        compiled(torch.ones(2, 4))
+
+builtins.__import__ = slow
+threads = [threading.Thread(target=call, args=(oxytorch.compile(torch.nn.Linear(4, 4)),)) for _ in range(3)]
+[thread.start() for thread in threads]
+[thread.join() for thread in threads]
+"""
+
+
+def test_threads_that_need_them_for_the_first_time_at_once():
+    """One of them lets the others run while it looks for what torch has: they must not wait for it and keep it from going on."""
+    subprocess.run([sys.executable, "-c", AT_ONCE], check=True, timeout=120)

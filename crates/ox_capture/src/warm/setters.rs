@@ -19,7 +19,18 @@ struct Setters {
 static SETTERS: OnceLock<Option<Setters>> = OnceLock::new();
 
 fn setters() -> Option<&'static Setters> {
-    SETTERS.get_or_init(|| Some(Setters { class: setter_of(&class_descriptor()?)?, dict: setter_of(&some_dict()?)? })).as_ref()
+    let find = || Some(Setters { class: setter_of(&class_descriptor()?)?, dict: setter_of(&some_dict()?)? });
+    once(&SETTERS, find, |found| found).as_ref()
+}
+
+/// `find` may let other threads run, and those must not wait for a lock while they hold the interpreter: so it stands outside, and several of them may come to
+/// it. Whoever changes a descriptor has been the first here, so that what others find behind that does not count. `last` is called once, and runs no Python.
+fn once<T, F>(place: &'static OnceLock<T>, find: impl FnOnce() -> F, last: impl FnOnce(F) -> T) -> &'static T {
+    if let Some(known) = place.get() {
+        return known;
+    }
+    let found = find();
+    place.get_or_init(|| last(found))
 }
 
 fn class_descriptor() -> Option<Obj> {
@@ -70,7 +81,7 @@ unsafe extern "C" fn set_dict(object: *mut ffi::PyObject, value: *mut ffi::PyObj
 pub fn class_is_told() -> bool {
     static IS_TOLD: OnceLock<bool> = OnceLock::new();
     let find = || setters().is_some_and(|known| class_descriptor().is_some_and(|at| stand_in_front(&at, set_class, known.class)));
-    *IS_TOLD.get_or_init(find)
+    *once(&IS_TOLD, find, |is_told| is_told)
 }
 
 /// The same of another dict. All of its bases that give their instances one must be made by Python code.
@@ -98,7 +109,8 @@ static SWAP: OnceLock<Option<ffi::PyCFunction>> = OnceLock::new();
 
 /// Whether we hear of it when a tensor gets another body.
 pub fn body_is_told() -> bool {
-    SWAP.get_or_init(|| hear_of_swaps(&py().import("torch._C").ok()?.getattr("_swap_tensor_impl").ok()?.into())).is_some()
+    let find = || Some(py().import("torch._C").ok()?.getattr("_swap_tensor_impl").ok()?.into());
+    once(&SWAP, find, |function: Option<Obj>| hear_of_swaps(&function?)).is_some()
 }
 
 /// The function of C's that a Python function stands for is ours from now on. None if it is called otherwise.
