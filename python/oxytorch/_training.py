@@ -29,7 +29,7 @@ class CompiledFunction(torch.autograd.Function):
         kept = graph.repeatable and _autograd._top_saved_tensors_default_hooks(True) is None
         ctx.inputs = inputs if kept else None
         ctx.others = others if kept else None
-        ctx.versions = [_version(tensor) for tensor in inputs] if kept else None
+        ctx.versions = graph.versions(inputs) if kept else None
         return results
 
     @staticmethod
@@ -71,7 +71,3 @@ def edge(result: torch.Tensor, inputs: tuple[torch.Tensor, ...]) -> Any:
 def _gradients(call: Any, grads: tuple[torch.Tensor | None, ...], following: tuple[Any, ...]) -> tuple[Any, ...]:
     graph = call.graph
     return graph.again(call, grads, following) if torch.is_grad_enabled() else graph.backward(call, grads, following)
-
-
-def _version(tensor: torch.Tensor) -> int | None:
-    return None if tensor.is_inference() else tensor._version

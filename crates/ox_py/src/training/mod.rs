@@ -25,8 +25,8 @@ pub use backward::Backward;
 pub use parts::MOST_GROUPS;
 pub use reach::{Again, draws_seeds_only, groups, has_effects, reach};
 pub use second::Second;
-use spent::Pass;
 pub use spent::Ways;
+use spent::{Pass, version_of};
 use views::Whole;
 pub use views::{Place, Views};
 
@@ -174,6 +174,12 @@ impl TrainingCallable {
         let gradients = self.backward.run(py, self, &sizes, saved, grads, &choice)?;
         self.forget_code();
         Ok(gradients)
+    }
+
+    /// How often each of these tensors was written; None where torch does not count.
+    #[staticmethod]
+    fn versions(tensors: &Bound<'_, PyTuple>) -> PyResult<Vec<Option<i64>>> {
+        tensors.iter().map(|tensor| version_of(&tensor)).collect()
     }
 
     /// How many results the autograd function has.

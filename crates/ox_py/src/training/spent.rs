@@ -58,8 +58,10 @@ pub struct Saved<'py> {
 impl<'py> Saved<'py> {
     /// The tensor, if nobody has written to it.
     pub fn unchanged(self) -> PyResult<Bound<'py, PyAny>> {
-        match (version_of(&self.tensor)?, self.version) {
-            (Some(now), Some(then)) if now != then => Err(changed("a saved tensor of a compiled graph", now, then)),
+        // torch has looked at the others.
+        let Some(then) = self.version else { return Ok(self.tensor) };
+        match version_of(&self.tensor)? {
+            Some(now) if now != then => Err(changed("a saved tensor of a compiled graph", now, then)),
             _ => Ok(self.tensor),
         }
     }
@@ -68,9 +70,10 @@ impl<'py> Saved<'py> {
 /// How often a tensor was written; None where torch does not count.
 pub fn version_of(tensor: &Bound<'_, PyAny>) -> PyResult<Option<i64>> {
     let py = tensor.py();
-    match tensor.call_method0(intern!(py, "is_inference"))?.is_truthy()? {
-        true => Ok(None),
-        false => tensor.getattr(intern!(py, "_version"))?.extract().map(Some),
+    match tensor.getattr(intern!(py, "_version")) {
+        Ok(version) => version.extract().map(Some),
+        Err(_) if tensor.call_method0(intern!(py, "is_inference"))?.is_truthy()? => Ok(None),
+        Err(error) => Err(error),
     }
 }
 
