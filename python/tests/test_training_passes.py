@@ -395,3 +395,24 @@ def test_second_derivatives_behind_another_pass(door):
         first.sum().backward()
         results.append([a.grad, b.grad])
     compare.assert_same(*results)
+
+
+@both
+def test_many_passes_through_one_call(door):
+    """Each through another result: more than there are programs for parts of most calls. What is infinite belongs to the others."""
+
+    def function(xs, shared):
+        ends = [(x.exp() * x).sum() for x in xs]
+        return *ends, (shared * xs[0]).sum(), (1 / shared).sum(), (shared.log() * xs[1]).sum()
+
+    called = DOORS[door](function)
+    for retain in (False, True, False):
+        found = []
+        for wrap in (called, function):
+            xs = [torch.full((2,), 0.1 * n, requires_grad=True) for n in range(70)]
+            shared = torch.tensor([0.0, 2.0], requires_grad=True)
+            results = wrap(xs, shared)
+            raised = [outcome(lambda: result.backward(retain_graph=retain)) for result in results]
+            found.append(([x.grad for x in xs], shared.grad, raised))
+        compare.assert_same(*[[*grads, of_shared] for grads, of_shared, _ in found])
+        assert found[0][2] == found[1][2]

@@ -22,8 +22,8 @@ use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyBool, PyDict, PyFloat, PyInt, PyString};
 use std::cell::RefCell;
 use std::fmt::Display;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32};
-use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 /// Compiles a graph that Dynamo captured.
@@ -256,7 +256,8 @@ impl Job<'_> {
             host,
             together: is_one,
             program: Arc::new(backward.program),
-            others: Mutex::default(),
+            others: Default::default(),
+            needs: Default::default(),
             passes: AtomicU32::new(0),
         };
         let (results, eager) = (graph.outputs.len(), gm.getattr(intern!(py, "forward"))?.unbind());

@@ -2,6 +2,7 @@
 
 use super::TrainingCallable;
 use super::chosen::Choice;
+use super::known::Known;
 use super::spent::Saved;
 use crate::error::{Verdict, judge, report_bug};
 use crate::tensor::Crossing;
@@ -13,8 +14,9 @@ use pyo3::exceptions::PyRuntimeError;
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{IntoPyDict, PyTuple};
+use rustc_hash::FxHashMap;
 use std::sync::atomic::AtomicU32;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 /// Programs for gradients. Which results have one is seen when they come.
 pub struct Backward {
@@ -32,7 +34,9 @@ pub struct Backward {
     /// For when all results have one.
     pub program: Arc<Program>,
     /// For other choices, made on first use; None where there is no such program.
-    pub others: Mutex<Vec<(Choice, Option<Special>)>>,
+    pub others: Known<Choice, Option<Special>>,
+    /// By result: some gradients and which inputs of the graph they need, as was asked last.
+    pub needs: Mutex<FxHashMap<usize, (Vec<bool>, Arc<[bool]>)>>,
     /// The first few, counted.
     pub passes: AtomicU32,
 }
@@ -44,9 +48,6 @@ pub struct Special {
     /// For each input of the backward graph, whether it is called with it.
     inputs: Arc<[bool]>,
 }
-
-/// A program that asks for gradients in more ways than this has them all computed.
-const MOST_OTHERS: usize = 64;
 
 impl Backward {
     /// `saved`: what there is of it, in the order of the sources. The program lets go of it piece by piece.
@@ -144,12 +145,8 @@ impl Backward {
         if has_all && choice.asked.is_none() {
             return Ok(None);
         }
-        let lock = || self.others.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some((_, special)) = lock().iter().find(|(known, _)| known == choice) {
-            return Ok(special.clone());
-        }
-        if lock().len() >= MOST_OTHERS {
-            return Ok(None);
+        if let Some(special) = self.others.get(choice) {
+            return Ok(special);
         }
         let made = match py.detach(|| self.compile(choice, wanted)) {
             Ok(special) => Some(special),
@@ -159,7 +156,7 @@ impl Backward {
                 None
             }
         };
-        lock().push((choice.clone(), made.clone()));
+        self.others.put(choice.clone(), made.clone());
         Ok(made)
     }
 

@@ -19,21 +19,17 @@ pub struct Knot {
     /// Among all nodes, in the order in which they were made.
     pub place: u64,
     /// The results whose gradients come through it.
-    above: Vec<bool>,
+    pub above: Vec<usize>,
     /// The inputs to which they go on.
-    below: Vec<bool>,
+    pub below: Vec<usize>,
 }
 
 impl Knot {
     /// Whether a pass goes through it.
     pub fn is_on(&self, Pass { choice, end }: &Pass) -> bool {
-        let comes = || self.above.iter().zip(&choice.present).any(|(above, present)| *above && *present);
-        let goes_on = || (0..self.below.len()).any(|input| self.below[input] && choice.asks_for(input));
+        let comes = || self.above.iter().any(|result| choice.present[*result]);
+        let goes_on = || self.below.iter().any(|input| choice.asks_for(*input));
         self.place >= *end && comes() && goes_on()
-    }
-
-    pub fn is_between(&self, result: usize, input: usize) -> bool {
-        self.above[result] && self.below[input]
     }
 }
 
@@ -43,7 +39,7 @@ impl TrainingCallable {
         let (results, inputs) = (self.results, self.gradients.inputs.len());
         if self.backward.together {
             // One node of torch's checkpoint.
-            return Ok(Some(vec![Knot { place: 0, above: vec![true; results], below: vec![true; inputs] }]));
+            return Ok(Some(vec![Knot { place: 0, above: (0..results).collect(), below: (0..inputs).collect() }]));
         }
         let constants = self.gradients.inputs.iter().rev().take(self.native.constants.len());
         if self.native.eager.is_none(ctx.py()) || constants.into_iter().any(|wanted| *wanted) {
@@ -208,13 +204,7 @@ impl<'py> Walk<'py> {
             }
         }
         let saving = (0..self.nodes.len()).filter(|n| self.nodes[*n].saves);
-        saving
-            .map(|n| Knot {
-                place: self.nodes[n].place,
-                above: std::mem::take(&mut above[n]),
-                below: std::mem::take(&mut below[n]),
-            })
-            .collect()
+        saving.map(|n| Knot { place: self.nodes[n].place, above: set_places(&above[n]), below: set_places(&below[n]) }).collect()
     }
 
     /// Every node behind all that it leads to.
@@ -241,6 +231,10 @@ impl<'py> Walk<'py> {
         }
         order
     }
+}
+
+fn set_places(of: &[bool]) -> Vec<usize> {
+    (0..of.len()).filter(|place| of[*place]).collect()
 }
 
 /// What a node of this type may save. torch has two names for each such tensor.

@@ -5,6 +5,7 @@
 //! - `reach`: between which inputs and results gradients flow.
 //! - `backward`: the program for the gradients that there are; `chosen`: which of them are asked for.
 //! - `spent`: several backward passes through one call; `knots`: where eager's graph of it lets go of something.
+//! - `known`: what was found out for some of them.
 //! - `again`: second derivatives by eager; `second`: those of graphs with random numbers of our own.
 //! - `attention`: which of torch's kernels for it a GPU has.
 //! - here: the callable, and its forward.
@@ -14,6 +15,7 @@ mod attention;
 mod backward;
 mod chosen;
 mod knots;
+mod known;
 mod parts;
 mod reach;
 mod second;

@@ -12,8 +12,8 @@ use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::PyTuple;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32};
-use std::sync::{Arc, Mutex};
 
 /// The gradients as a function that can be differentiated.
 pub struct Second {
@@ -97,7 +97,8 @@ impl TrainingCallable {
             host,
             together: false,
             program: Arc::new(backward.program),
-            others: Mutex::default(),
+            others: Default::default(),
+            needs: Default::default(),
             passes: AtomicU32::new(0),
         };
         let results = graph.outputs.len();

@@ -4,6 +4,7 @@
 
 use super::chosen::Choice;
 use super::knots::Knot;
+use super::known::Known;
 use super::{Backward, TrainingCallable};
 use ox_driver::{Source, part};
 use pyo3::exceptions::PyRuntimeError;
@@ -11,35 +12,38 @@ use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::PyTuple;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, PoisonError};
 
 /// What is known of the ways through a graph.
 #[derive(Default)]
 pub struct Ways {
     /// Where eager saves something; None if that could not be found out.
     knots: PyOnceLock<Option<Vec<Knot>>>,
-    /// What is kept behind some passes.
-    kept: Mutex<Vec<Known>>,
+    /// For each saved tensor, whether it is kept behind what is gone.
+    kept: Known<Gone, Arc<[bool]>>,
 }
 
-/// For each saved tensor, whether it is kept behind these passes.
-type Known = (Vec<Pass>, Arc<[bool]>);
-
 /// How far a backward pass went.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Pass {
     pub choice: Choice,
     /// It ended before all nodes below this place: it raised there. Later nodes come first.
     pub end: u64,
 }
 
-/// Lists of passes for which it is known what is kept behind them.
-const MOST_KNOWN: usize = 64;
+/// What passes that did not retain the graph have let go of.
+#[derive(Clone, PartialEq, Eq, Hash)]
+enum Gone {
+    /// All that is on the way of the first one. Eager itself is asked only where something hangs on it.
+    By(Pass),
+    /// What these nodes of eager's saved.
+    At(Arc<[bool]>),
+}
 
-/// The passes through a call that did not retain its graph, and what is left of what it saved.
+/// What is left of what a call saved.
 #[pyclass(frozen, module = "oxytorch._oxytorch")]
 pub struct Spent {
-    passes: Vec<Pass>,
+    gone: Gone,
     rest: Vec<Option<Left>>,
 }
 
@@ -101,8 +105,9 @@ impl TrainingCallable {
         let saved: Vec<_> = spent.rest.iter().map(|left| left.as_ref().map(bound)).collect();
         let Some(knots) = self.knots(ctx)? else { return Err(twice(ctx)) };
         let pass = Pass { choice: choice.clone(), end: 0 };
-        let is_closed = |knot: &&Knot| knot.is_on(&pass) && spent.passes.iter().any(|pass| knot.is_on(pass));
-        if let Some(first) = knots.iter().filter(is_closed).map(|knot| knot.place).max() {
+        let gone = spent.gone.at(knots);
+        let is_closed = |(knot, gone): &(&Knot, &bool)| **gone && knot.is_on(&pass);
+        if let Some(first) = knots.iter().zip(gone.iter()).filter(is_closed).map(|(knot, _)| knot.place).max() {
             self.let_go(ctx, Pass { end: first + 1, ..pass }, &saved)?;
             return Err(twice(ctx));
         }
@@ -137,9 +142,7 @@ impl TrainingCallable {
         if keeps_graph(py)? {
             return Ok(());
         }
-        let mut passes = spent(ctx)?.map(|spent| spent.get().passes.clone()).unwrap_or_default();
-        passes.push(pass);
-        let kept = self.kept(ctx, &passes)?;
+        let (gone, kept) = self.behind(ctx, spent(ctx)?, pass)?;
         let sources = self.backward.sources.iter().filter(|source| !matches!(source, Source::Gradient(_)));
         let mut rest = Vec::with_capacity(saved.len());
         for ((saved, source), kept) in saved.iter().zip(sources).zip(kept.iter()) {
@@ -148,41 +151,69 @@ impl TrainingCallable {
         if !kept.contains(&true) {
             ctx.setattr(intern!(py, "inputs"), py.None())?;
         }
-        ctx.setattr(intern!(py, "spent"), Spent { passes, rest })?;
+        ctx.setattr(intern!(py, "spent"), Spent { gone, rest })?;
         ctx.call_method0(intern!(py, "maybe_clear_saved_tensors")).map(drop)
     }
 
-    /// For each saved tensor, whether a pass behind these may need it.
-    fn kept(&self, ctx: &Bound<'_, PyAny>, passes: &[Pass]) -> PyResult<Arc<[bool]>> {
-        let lock = || self.ways.kept.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some((_, kept)) = lock().iter().find(|(known, _)| known == passes) {
-            return Ok(kept.clone());
+    /// What is gone behind another pass, and for each saved tensor whether it is kept.
+    fn behind(&self, ctx: &Bound<'_, PyAny>, before: Option<Bound<'_, Spent>>, pass: Pass) -> PyResult<(Gone, Arc<[bool]>)> {
+        if before.is_none() {
+            let gone = Gone::By(pass.clone());
+            let kept = self.kept(&gone, &[]);
+            if !kept.contains(&true) {
+                return Ok((gone, kept));
+            }
         }
-        // Eager itself is asked only where something hangs on it.
-        let is_through = |pass: &Pass, result: usize, input: usize| {
-            pass.end == 0 && pass.choice.present[result] && pass.choice.asks_for(input)
+        let Some(knots) = self.knots(ctx)? else {
+            let nothing = self.backward.needed(&self.gradients.outputs, &|_, _| false);
+            return Ok((Gone::By(pass), nothing.into()));
         };
-        let was_on = |result: usize, input: usize| passes.iter().any(|pass| is_through(pass, result, input));
-        let mut kept = self.backward.needed(&self.gradients.outputs, &|result, input| !was_on(result, input));
-        if kept.contains(&true) {
-            kept = match self.knots(ctx)? {
-                None => vec![false; kept.len()],
-                Some(knots) => {
-                    let closed: Vec<&Knot> = knots.iter().filter(|knot| passes.iter().any(|pass| knot.is_on(pass))).collect();
-                    let is_open = |result: usize, input: usize| !closed.iter().any(|knot| knot.is_between(result, input));
-                    self.backward.needed(&self.gradients.outputs, &is_open)
+        let mut gone = Gone::By(pass.clone()).at(knots).to_vec();
+        if let Some(before) = before {
+            gone.iter_mut().zip(before.get().gone.at(knots).iter()).for_each(|(gone, before)| *gone |= before);
+        }
+        let gone = Gone::At(gone.into());
+        let kept = self.kept(&gone, knots);
+        Ok((gone, kept))
+    }
+
+    /// For each saved tensor, whether another pass may need it.
+    fn kept(&self, gone: &Gone, knots: &[Knot]) -> Arc<[bool]> {
+        if let Some(kept) = self.ways.kept.get(gone) {
+            return kept;
+        }
+        let results = &self.gradients.outputs;
+        let kept: Arc<[bool]> = match gone {
+            Gone::By(Pass { choice, end }) => {
+                let was_on = |result: usize, input: usize| *end == 0 && choice.present[result] && choice.asks_for(input);
+                self.backward.needed(results, &|result, input| !was_on(result, input)).into()
+            }
+            Gone::At(gone) => {
+                let mut is_open = vec![vec![true; self.gradients.inputs.len()]; results.len()];
+                for (knot, _) in knots.iter().zip(gone.iter()).filter(|(_, gone)| **gone) {
+                    for result in &knot.above {
+                        knot.below.iter().for_each(|input| is_open[*result][*input] = false);
+                    }
                 }
-            };
-        }
-        let (kept, mut known): (Arc<[bool]>, _) = (kept.into(), lock());
-        if known.len() < MOST_KNOWN {
-            known.push((passes.to_vec(), kept.clone()));
-        }
-        Ok(kept)
+                self.backward.needed(results, &|result, input| is_open[result][input]).into()
+            }
+        };
+        self.ways.kept.put(gone.clone(), kept.clone());
+        kept
     }
 
     fn knots(&self, ctx: &Bound<'_, PyAny>) -> PyResult<Option<&Vec<Knot>>> {
         self.ways.knots.get_or_try_init(ctx.py(), || self.find_knots(ctx)).map(Option::as_ref)
+    }
+}
+
+impl Gone {
+    /// By node of eager's that saves something, whether that is gone.
+    fn at(&self, knots: &[Knot]) -> Arc<[bool]> {
+        match self {
+            Gone::By(pass) => knots.iter().map(|knot| knot.is_on(pass)).collect(),
+            Gone::At(gone) => gone.clone(),
+        }
     }
 }
 
@@ -211,13 +242,24 @@ impl Backward {
                 }
             }
             if wanted.contains(&true) {
-                let present: Vec<bool> = (0..results.len()).map(|n| n == result).collect();
-                let of_part = part(&self.graph, &self.sources, &present, &wanted).inputs;
-                used.iter_mut().zip(of_part).for_each(|(used, of_part)| *used |= of_part);
+                let of_part = self.needed_by(result, results.len(), wanted);
+                used.iter_mut().zip(of_part.iter()).for_each(|(used, of_part)| *used |= of_part);
             }
         }
         let saved = self.sources.iter().zip(used).filter(|(source, _)| !matches!(source, Source::Gradient(_)));
         saved.map(|(_, used)| used).collect()
+    }
+
+    /// For each input of the graph, whether these of its results need it where one of `results` has a gradient.
+    fn needed_by(&self, result: usize, results: usize, wanted: Vec<bool>) -> Arc<[bool]> {
+        let lock = || self.needs.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((_, needed)) = lock().get(&result).filter(|(known, _)| *known == wanted) {
+            return needed.clone();
+        }
+        let present: Vec<bool> = (0..results).map(|n| n == result).collect();
+        let needed: Arc<[bool]> = part(&self.graph, &self.sources, &present, &wanted).inputs.into();
+        lock().insert(result, (wanted, needed.clone()));
+        needed
     }
 }
 

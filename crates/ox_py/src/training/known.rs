@@ -1,0 +1,60 @@
+//! What was found out for some keys.
+
+use rustc_hash::FxHasher;
+use std::hash::{Hash, Hasher};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+/// As many are kept.
+const MOST: usize = 256;
+
+/// When it is full, a new one takes the place of any other: whoever asks for more than these in turn would find none if the oldest went.
+pub struct Known<K, V>(Mutex<Vec<(u64, K, V)>>);
+
+impl<K, V> Default for Known<K, V> {
+    fn default() -> Known<K, V> {
+        Known(Mutex::default())
+    }
+}
+
+impl<K: Hash + Eq, V: Clone> Known<K, V> {
+    pub fn get(&self, key: &K) -> Option<V> {
+        let hash = hash(key);
+        self.lock().iter().find(|(known, of, _)| *known == hash && of == key).map(|(_, _, value)| value.clone())
+    }
+
+    pub fn put(&self, key: K, value: V) {
+        let (hash, mut known) = (hash(&key), self.lock());
+        match known.len() {
+            MOST => known[(hash >> 32) as usize % MOST] = (hash, key, value),
+            _ => known.push((hash, key, value)),
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Vec<(u64, K, V)>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn hash(key: &impl Hash) -> u64 {
+    let mut hasher = FxHasher::default();
+    key.hash(&mut hasher);
+    hasher.finish()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn goes_on_when_it_is_full() {
+        let known = Known::default();
+        for round in 0..2 {
+            let found = (0..MOST + 50).filter(|n| known.get(n) == Some(*n)).count();
+            assert!(found > round * MOST / 2, "{found} of them in round {round}");
+            for n in 0..MOST + 50 {
+                known.put(n, n);
+                assert_eq!(known.get(&n), Some(n));
+            }
+        }
+    }
+}
