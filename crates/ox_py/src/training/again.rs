@@ -39,7 +39,7 @@ impl TrainingCallable {
         self.gradients_again(&inputs, &results, grads)
     }
 
-    fn is_written(&self, input: usize) -> bool {
+    pub(super) fn is_written(&self, input: usize) -> bool {
         self.native.graph.mutations.iter().any(|mutation| mutation.input as usize == input)
     }
 

@@ -1,8 +1,10 @@
-//! Where eager's graph of a call holds saved tensors. It is built once, by eager on tensors without memory, and only for programs that go through
+//! Where eager's graph of a call holds saved tensors. It is built once, by eager, which keeps nothing for it, and only for programs that go through
 //! parts of a call one after the other.
 
 use super::TrainingCallable;
+use super::reach::{draws_seeds_only, has_effects};
 use super::spent::Pass;
+use super::unseen::Unseen;
 use crate::fx::Slot;
 use crate::torch::{Torch, device_object};
 use ox_capture::is_interrupt;
@@ -13,6 +15,15 @@ use pyo3::prelude::*;
 use pyo3::types::{IntoPyDict, PyDict, PyList, PyTuple};
 use rustc_hash::FxHashMap;
 use std::collections::hash_map::Entry;
+
+/// How eager's graph is built.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Way {
+    /// By eager once more, on the call's inputs or on zeros; what it saves is let go of at once.
+    Really,
+    /// On tensors without memory.
+    OnFakes,
+}
 
 /// A node that cannot be gone through twice.
 pub struct Knot {
@@ -45,33 +56,66 @@ impl TrainingCallable {
         if self.native.eager.is_none(ctx.py()) || constants.into_iter().any(|wanted| *wanted) {
             return Ok(None);
         }
-        match self.shadow(ctx).and_then(|(inputs, results)| self.knots_between(&inputs, &results)) {
-            Ok(knots) => Ok(Some(knots)),
-            Err(error) if is_interrupt(&error) => Err(error),
-            Err(_) => Ok(None),
+        // Fakes are cheap where torch's own compiler is loaded: they load it. What must not be done twice is not done really.
+        let modules = ctx.py().import("sys")?.getattr("modules")?;
+        let is_repeatable = !has_effects(&self.native.graph) || draws_seeds_only(&self.native.graph);
+        let ways = match modules.contains("torch._dynamo")? || !is_repeatable {
+            true => &[Way::OnFakes][..],
+            false => &[Way::Really, Way::OnFakes][..],
+        };
+        let _unseen = Unseen::enter(ctx.py())?;
+        for way in ways {
+            match self.shadow(ctx, *way).and_then(|(inputs, results)| self.knots_between(&inputs, &results)) {
+                Ok(knots) => return Ok(Some(knots)),
+                Err(error) if is_interrupt(&error) => return Err(error),
+                Err(_) => {}
+            }
         }
+        Ok(None)
     }
 
-    /// The call as eager does it, on tensors without memory: its inputs and results.
-    fn shadow<'py>(&self, ctx: &Bound<'py, PyAny>) -> PyResult<(Bound<'py, PyTuple>, Bound<'py, PyList>)> {
+    /// The call as eager does it: its inputs and results.
+    fn shadow<'py>(&self, ctx: &Bound<'py, PyAny>, way: Way) -> PyResult<(Bound<'py, PyTuple>, Bound<'py, PyList>)> {
         let py = ctx.py();
         let sizes: Vec<i64> = ctx.getattr(intern!(py, "sizes"))?.extract()?;
         let others = ctx.getattr(intern!(py, "others"))?;
         let others = if others.is_none() { PyTuple::empty(py) } else { others.cast_into()? };
         let options = [("allow_non_fake_inputs", true)].into_py_dict(py)?;
-        let mode = py.import("torch._subclasses.fake_tensor")?.getattr("FakeTensorMode")?.call((), Some(&options))?;
-        let inputs = self.shadows(&mode, &sizes)?;
+        let fakes = || py.import("torch._subclasses.fake_tensor")?.getattr("FakeTensorMode")?.call((), Some(&options));
+        let mode = if way == Way::OnFakes { Some(fakes()?) } else { None };
+        let given = ctx.getattr(intern!(py, "inputs"))?;
+        let inputs = match &mode {
+            None if !given.is_none() => self.inputs_apart(given.cast()?)?,
+            _ => self.shadows(py, mode.as_ref(), &sizes)?,
+        };
         let args = self.arguments(py, sizes, &others, &inputs)?;
-        Ok((inputs, self.called_again(ctx, args, Some(mode))?))
+        Ok((inputs, self.called_again(ctx, args, mode)?))
     }
 
-    /// A tensor for each input. Numbers have a value.
-    fn shadows<'py>(&self, mode: &Bound<'py, PyAny>, sizes: &[i64]) -> PyResult<Bound<'py, PyTuple>> {
-        let (py, torch) = (mode.py(), mode.py().import("torch")?);
+    /// The inputs of the call, without history.
+    fn inputs_apart<'py>(&self, given: &Bound<'py, PyTuple>) -> PyResult<Bound<'py, PyTuple>> {
+        let py = given.py();
+        let mut inputs = Vec::with_capacity(given.len());
+        for (place, tensor) in given.iter().enumerate() {
+            let mut input = tensor.call_method0(intern!(py, "detach"))?;
+            if self.is_written(place) {
+                input = input.call_method0(intern!(py, "clone"))?;
+            }
+            if self.gradients.inputs[place] {
+                input.call_method0(intern!(py, "requires_grad_"))?;
+            }
+            inputs.push(input);
+        }
+        PyTuple::new(py, inputs)
+    }
+
+    /// A tensor for each input, of one element unless it is written. Numbers have a value.
+    fn shadows<'py>(&self, py: Python<'py>, mode: Option<&Bound<'py, PyAny>>, sizes: &[i64]) -> PyResult<Bound<'py, PyTuple>> {
+        let torch = py.import("torch")?;
         let is_input = |slot: &&Slot| matches!(slot, Slot::Tensor | Slot::Number(_));
         let mut slots = self.native.slots.iter().filter(is_input);
         let mut shadows = Vec::with_capacity(self.native.graph.inputs.len());
-        for (input, requires_grad) in self.native.graph.inputs.iter().zip(&self.gradients.inputs) {
+        for (place, (input, requires_grad)) in self.native.graph.inputs.iter().zip(&self.gradients.inputs).enumerate() {
             let kwargs = PyDict::new(py);
             kwargs.set_item("dtype", Torch::get(py)?.dtype_object(py, input.ty.dtype))?;
             if matches!(slots.next(), Some(Slot::Number(_))) {
@@ -79,13 +123,19 @@ impl TrainingCallable {
                 continue;
             }
             kwargs.set_item("device", device_object(py, input.ty.device)?)?;
-            kwargs.set_item("requires_grad", requires_grad)?;
             let all = |dims: &Shape| dims.iter().map(|sym| self.native.size(sym, sizes)).collect::<PyResult<Vec<i64>>>();
             let (shape, strides) = (all(&input.ty.shape)?, all(&input.strides)?);
-            mode.call_method0(intern!(py, "__enter__"))?;
-            let shadow = torch.call_method("empty_strided", (shape, strides), Some(&kwargs));
-            mode.call_method1(intern!(py, "__exit__"), (py.None(), py.None(), py.None()))?;
-            shadows.push(shadow?);
+            let shadow = match mode {
+                Some(mode) => {
+                    mode.call_method0(intern!(py, "__enter__"))?;
+                    let shadow = torch.call_method("empty_strided", (shape, strides), Some(&kwargs));
+                    mode.call_method1(intern!(py, "__exit__"), (py.None(), py.None(), py.None()))?;
+                    shadow?
+                }
+                None if self.is_written(place) => torch.call_method("zeros", (shape,), Some(&kwargs))?,
+                None => torch.call_method("zeros", (PyTuple::empty(py),), Some(&kwargs))?.call_method1("expand", (shape,))?,
+            };
+            shadows.push(if *requires_grad { shadow.call_method0("requires_grad_")? } else { shadow });
         }
         PyTuple::new(py, shadows)
     }

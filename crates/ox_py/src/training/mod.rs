@@ -5,7 +5,7 @@
 //! - `reach`: between which inputs and results gradients flow.
 //! - `backward`: the program for the gradients that there are; `chosen`: which of them are asked for.
 //! - `spent`: several backward passes through one call; `knots`: where eager's graph of it lets go of something.
-//! - `known`: what was found out for some of them.
+//! - `known`: what was found out for some of them; `unseen`: what is computed for our books, which nobody sees.
 //! - `again`: second derivatives by eager; `second`: those of graphs with random numbers of our own.
 //! - `attention`: which of torch's kernels for it a GPU has.
 //! - here: the callable, and its forward.
@@ -20,6 +20,7 @@ mod parts;
 mod reach;
 mod second;
 mod spent;
+mod unseen;
 mod views;
 
 pub use attention::fused_attention;
