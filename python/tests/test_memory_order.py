@@ -5,6 +5,8 @@ import oxytorch
 import pytest
 import torch
 import torch.nn.functional as F
+from torch.nn.attention import SDPBackend, sdpa_kernel
+from training import DOORS, check
 
 FUNCTIONS = {
     "number_to_the_power": lambda x: 2**x,
@@ -53,3 +55,60 @@ def test_results_lie_as_in_eager(name, grad):
     for layout, x in LAYOUTS.items():
         x = x.detach().requires_grad_(grad)
         compare.assert_same(oxytorch.compile(function)(x), function(x), label=f"{name} of {layout}")
+
+
+HEADS = {
+    "rows": lambda rows: torch.randn(2, 4, rows, 8),
+    "transposed": lambda rows: torch.randn(2, rows, 4, 8).transpose(1, 2),
+    "rows_first": lambda rows: torch.randn(rows, 2, 4, 8).permute(1, 2, 0, 3),
+    "part": lambda rows: torch.randn(2, rows, 3, 4, 8)[:, :, 1].transpose(1, 2),
+    "columns": lambda rows: torch.randn(2, 4, 8, rows).transpose(2, 3),
+    "expanded": lambda rows: torch.randn(2, 1, rows, 8).expand(2, 4, rows, 8),
+}
+
+ATTENTIONS = {
+    "plain": F.scaled_dot_product_attention,
+    "used": lambda q, k, v: F.scaled_dot_product_attention(q * 2, k + 1, v) + 1,
+    "causal": lambda q, k, v: F.scaled_dot_product_attention(query=q, key=k, value=v, is_causal=True, scale=0.3),
+    "grouped": lambda q, k, v: F.scaled_dot_product_attention(q, k[:, :2], v[:, 2:], enable_gqa=True),
+    "masked": lambda q, k, v: F.scaled_dot_product_attention(q, k, v, torch.ones(q.shape[2], k.shape[2], dtype=torch.bool).tril()),
+    "biased": lambda q, k, v: F.scaled_dot_product_attention(q, k, v, attn_mask=q.detach() @ k.detach().mT),
+    "bias_with_a_gradient": lambda q, k, v: F.scaled_dot_product_attention(q, k, v, attn_mask=q @ k.mT),
+    "wide_values": lambda q, k, v: F.scaled_dot_product_attention(q, k, torch.cat((v, v), -1)),
+    "double": lambda q, k, v: F.scaled_dot_product_attention(q.double(), k.double(), v.double()),
+    "without_a_gradient_of_queries": lambda q, k, v: F.scaled_dot_product_attention(q.detach(), k, v),
+}
+
+
+@pytest.mark.parametrize("grad", [False, True], ids=["", "grad"])
+@pytest.mark.parametrize("name", ATTENTIONS)
+def test_attention_lies_as_in_eager(name, grad):
+    attend = ATTENTIONS[name]
+    for layout, make in HEADS.items():
+        called = oxytorch.compile(attend)
+        for rows in (5, 5, 7, 9, 1):
+            args = [make(rows).requires_grad_(grad) for _ in range(3)]
+            compare.assert_same(called(*args), attend(*args), label=f"{name} of {rows} {layout}")
+
+
+@pytest.mark.parametrize("door", DOORS)
+@pytest.mark.parametrize("grouped", [False, True], ids=["", "grouped"])
+def test_heads_are_merged_by_a_view(grouped, door):
+    def attend(q, k, v):
+        batch, count, rows, width = q.shape
+        return F.scaled_dot_product_attention(q, k, v, enable_gqa=grouped).transpose(1, 2).view(batch, rows, count * width)
+
+    args = [torch.randn(2, 5, count, 8).transpose(1, 2).requires_grad_() for count in ((4, 2, 2) if grouped else (4, 4, 4))]
+    check(attend, *args, door=door)
+    args = [t.detach().contiguous().requires_grad_() for t in args]
+    for called in (attend, DOORS[door](attend)):
+        with pytest.raises(RuntimeError, match="view"):
+            called(*args)
+
+
+def test_attention_by_a_kernel_that_the_program_has_chosen():
+    attend = oxytorch.compile(F.scaled_dot_product_attention)
+    q = HEADS["transposed"](5)
+    for backend in (SDPBackend.FLASH_ATTENTION, SDPBackend.MATH, SDPBackend.FLASH_ATTENTION):
+        with sdpa_kernel(backend):
+            compare.assert_same(attend(q, q, q), F.scaled_dot_product_attention(q, q, q), label=str(backend))

@@ -2,6 +2,7 @@
 
 mod arguments;
 mod array;
+mod attention;
 pub mod autocast;
 mod calls;
 mod conv;

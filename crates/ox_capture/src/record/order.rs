@@ -17,7 +17,7 @@ const WRITTEN_COPIES: &[&str] = &["select_scatter", "slice_scatter", "diagonal_s
 
 impl Recording {
     /// The shadow of a result with the strides that eager gives it.
-    pub fn memory_order(&self, name: &str, args: &[Obj], kwargs: &Bound<'_, PyDict>, result: Obj) -> PyResult<Obj> {
+    pub fn memory_order(&mut self, name: &str, args: &[Obj], kwargs: &Bound<'_, PyDict>, result: Obj) -> PyResult<Obj> {
         if name == "pad" {
             return padding_order(args, kwargs, result);
         }
@@ -31,6 +31,7 @@ impl Recording {
         }
         match name {
             "pow" | "float_power" if first.is_some_and(|base| !types().is_tensor(base)) => row_by_row(result),
+            "scaled_dot_product_attention" => self.attention_order(args, kwargs, result),
             "roll" if stays_somewhere(&result, args, kwargs)? => row_by_row(result),
             "roll" if !is_flattened(args, kwargs)? => in_format_of(first, result),
             _ if PLAIN.contains(&name) => row_by_row(result),

@@ -52,7 +52,7 @@ const OF_THREE: &[&str] = &["lerp_", "addcmul_", "addcdiv_"];
 const BINARY: &[&str] =
     &["add", "sub", "mul", "truediv", "div", "maximum", "minimum", "__add__", "__sub__", "__mul__", "__truediv__", "__rsub__"];
 
-struct Tensor {
+pub(super) struct Tensor {
     object: Obj,
     shape: Vec<i64>,
     strides: Vec<i64>,
@@ -60,7 +60,7 @@ struct Tensor {
 }
 
 impl Tensor {
-    fn of(object: &Obj) -> PyResult<Option<Tensor>> {
+    pub(super) fn of(object: &Obj) -> PyResult<Option<Tensor>> {
         if !types().is_tensor(object) || !object.attr("is_floating_point")?.call(&[], None)?.truth()? {
             return Ok(None);
         }
@@ -87,12 +87,24 @@ impl Tensor {
 
     /// A new tensor of this shape whose dimensions lie in the same order, without gaps.
     fn in_its_order(&self) -> PyResult<Option<Obj>> {
+        made(&self.shape, &self.strides_in_its_order(), &self.object)
+    }
+
+    fn strides_in_its_order(&self) -> Vec<i64> {
         let (mut strides, mut step) = (vec![0; self.shape.len()], 1);
         for n in self.order().into_iter().rev() {
             strides[n] = step;
             step *= self.shape[n];
         }
-        made(&self.shape, &strides, &self.object)
+        strides
+    }
+
+    /// The strides of a new tensor that is to be like this one. None where torch must be asked: of a dimension without steps it has its own idea.
+    pub(super) fn strides_of_another(&self) -> Option<Vec<i64>> {
+        match self.is_dense() {
+            true => Some(self.strides.clone()),
+            false => (self.has_elements() && !self.strides.contains(&0)).then(|| self.strides_in_its_order()),
+        }
     }
 
     fn has_elements(&self) -> bool {
@@ -182,7 +194,9 @@ pub fn shadow(name: &str, args: &[Obj], kwargs: &Bound<'_, PyDict>, grad: bool) 
         "layer_norm" if is_layer_norm(&first, args, kwargs)? => like(&first),
         "batch_norm" if is_batch_norm(&first, args, kwargs)? => first.in_its_format(),
         "group_norm" if is_group_norm(&first, args, kwargs)? => first.in_its_format(),
-        "scaled_dot_product_attention" if is_attention(&first, args, kwargs)? => first.in_its_order(),
+        "scaled_dot_product_attention" if is_attention(&first, args, kwargs)? => {
+            made(&first.shape, &contiguous_strides(&first.shape), &first.object)
+        }
         "conv2d" => conv::conv2d(&first, args, kwargs),
         "interpolate" => grow::interpolate(&first, args, kwargs),
         "grid_sample" => grid_sample(&first, args, kwargs),
@@ -313,17 +327,18 @@ fn is_group_norm(x: &Tensor, args: &[Obj], kwargs: &Bound<'_, PyDict>) -> PyResu
     Ok(fits)
 }
 
-/// The library's own attention: its result lies in memory in the order of the queries, of which torch's meta kernel knows nothing.
+/// Of shapes that fit. In which order the result lies is said by `memory_order`, whoever made the shadow.
 fn is_attention(query: &Tensor, args: &[Obj], kwargs: &Bound<'_, PyDict>) -> PyResult<bool> {
     let tensor = |place, name| argument(args, kwargs, place, name)?.map(|t| Tensor::of(&t)).transpose().map(Option::flatten);
     let (Some(key), Some(value)) = (tensor(1, "key")?, tensor(2, "value")?) else { return Ok(false) };
-    let ([batch, heads, rows, width], [_, _, columns, _]) = (&query.shape[..], &key.shape[..]) else { return Ok(false) };
+    let ([batch, heads, rows, width], [_, served, columns, _]) = (&query.shape[..], &key.shape[..]) else { return Ok(false) };
     let number = |place, name| -> PyResult<f64> { argument(args, kwargs, place, name)?.map_or(Ok(0.0), |n| n.bind().extract()) };
     let asked = |place, name| -> PyResult<bool> { argument(args, kwargs, place, name)?.map_or(Ok(false), |flag| flag.truth()) };
-    let all = [query, &key, &value];
-    let mut fits = query.strides.iter().all(|step| *step > 0) && number(4, "dropout_p")? == 0.0 && !asked(7, "enable_gqa")?;
-    fits &= all.iter().all(|t| t.dtype == query.dtype && t.strides.last() == Some(&1) && t.has_elements());
-    fits &= key.shape == [*batch, *heads, *columns, *width] && value.shape == key.shape;
+    let mut fits = number(4, "dropout_p")? == 0.0;
+    fits &= [query, &key, &value].iter().all(|t| t.dtype == query.dtype && t.has_elements());
+    fits &= key.shape == [*batch, *served, *columns, *width] && value.shape == key.shape;
+    // A head of keys and values serves several of the queries where that is asked for.
+    fits &= served == heads || (fits && heads % served == 0 && asked(7, "enable_gqa")?);
     if let Some(mask) = argument(args, kwargs, 3, "attn_mask")? {
         fits &= !asked(5, "is_causal")? && is_mask(&mask, query, &[*batch, *heads, *rows, *columns])?;
     }
