@@ -287,7 +287,36 @@ def test_gradients_of_results_by_results(door):
         out.sum().backward()
         return middle, hidden.grad, seen, t.grad
 
-    compare.assert_same(outer(DOORS[door](f), x_of(1)), outer(f, x_of(1)))
+    called = DOORS[door](f)
+    for call in range(4):
+        compare.assert_same(outer(called, x_of(call)), outer(f, x_of(call)), label=f"call {call}")
+
+
+@both
+@pytest.mark.parametrize("computed", [False, True], ids=["", "of_what_was_computed"])
+def test_hooks_on_results_change_the_gradients_behind_them(computed, door):
+    """In first and later calls, whatever the results are returned in."""
+
+    def f(t):
+        first = t * 2
+        second = first.exp()
+        loss = (second * first).sum()
+        return {"first": first, "again": first, "rest": [second, (loss,)]}
+
+    def outer(called, leaf):
+        found = called(leaf.sin() if computed else leaf)
+        first, second, loss = found["first"], found["rest"][0], found["rest"][1][0]
+        assert found["again"] is first
+        first.register_hook(lambda g: g * 3)
+        second.register_hook(lambda g: g + 1)
+        second.retain_grad()
+        parts = torch.autograd.grad(loss, [leaf, second, first], retain_graph=True)
+        loss.backward()
+        return parts, second.grad, leaf.grad
+
+    called = DOORS[door](f)
+    for call in range(4):
+        compare.assert_same(outer(called, x_of(call)), outer(f, x_of(call)), label=f"call {call}")
 
 
 @both

@@ -89,7 +89,9 @@ impl Recording {
             let source = self.source(Source::Output(self.segment, n as u32));
             self.note_varying(record.follower.as_deref(), &lazy.node, source);
             let is_known = inputs.iter().chain(&results[..n]).any(|other| other.is(result));
-            let is_shared = is_known || is_kept(result.bind(), results.iter().filter(|other| other.is(result)).count())?;
+            // What a piece has settled is the program's object, which it may keep: later calls give it the result itself.
+            let ours = results.iter().filter(|other| other.is(result)).count();
+            let is_shared = is_known || (!result.is(&lazy.object) && is_kept(result.bind(), ours)?);
             shared.push(is_shared);
             self.materialise(&lazy.object, result, source, is_shared)?;
             outputs.push(source);
