@@ -27,9 +27,8 @@ class CompiledFunction(torch.autograd.Function):
         ctx.spent = None
         # For a second derivative, too. Hooks that save memory would be thwarted by them.
         kept = graph.repeatable and _autograd._top_saved_tensors_default_hooks(True) is None
-        ctx.inputs = inputs if kept else None
+        ctx.inputs, ctx.seen, ctx.versions = graph.keep(inputs) if kept else (None, None, None)
         ctx.others = others if kept else None
-        ctx.versions = graph.versions(inputs) if kept else None
         return results
 
     @staticmethod
@@ -64,7 +63,7 @@ def edge(result: torch.Tensor, inputs: tuple[torch.Tensor, ...]) -> Any:
     """The node of a call, which lives as long as this. It was made of detached inputs: a second derivative needs those that there are."""
     found = torch.autograd.graph.get_gradient_edge(result)
     if found.node.inputs is not None:
-        found.node.inputs = inputs
+        found.node.inputs, found.node.seen, found.node.versions = found.node.graph.keep(inputs)
     return found
 
 

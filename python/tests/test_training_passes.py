@@ -505,3 +505,100 @@ def test_ways_of_eager_where_inputs_are_not_kept(door):
         with pytest.raises(RuntimeError, match="a second time"):
             two.backward()
     compare.assert_same(*found)
+
+
+# Of a call, its results and its inputs.
+WRITES = {
+    "no pass": lambda results, x, y: x.add_(results[1].sum()),
+    "of the other result": lambda results, x, y: results[0].sum().backward(retain_graph=True) or x.mul_(results[1].sum()),
+    "behind a pass": lambda results, x, y: results[0].sum().backward() or y.add_(results[1]),
+    "without gradient": lambda results, x, y: y.detach().add_(results[1]),
+}
+
+
+@both
+@pytest.mark.parametrize("write", WRITES.values(), ids=WRITES)
+@pytest.mark.parametrize("plain", [False, True])
+def test_a_call_is_gone_though_its_results_were_written_to_its_inputs(door, write, plain):
+    """The input's history holds the call from then on, and the call must not hold the input in turn."""
+    called = DOORS[door](lambda x, y, buffer: ((x + 1).sum() * 2, y * 2 + buffer))
+
+    class Mark:
+        pass
+
+    gc.disable()
+    try:
+        for _ in range(2):
+            a, b, buffer, mark = torch.ones(3, requires_grad=True), torch.ones(3, requires_grad=True), torch.ones(3), Mark()
+            x, y = a * 1, b * 1
+            results = called(x, y, buffer)
+            results[1].grad_fn.metadata["mark"] = mark
+            write(results, x, y)
+            if plain:
+                buffer.add_(results[1])
+            seen = weakref.ref(mark)
+            del a, b, buffer, mark, x, y, results
+            assert seen() is None
+    finally:
+        gc.enable()
+
+
+def test_second_derivatives_of_inputs_that_were_written():
+    """Refused, whether they were computed or not; those of others go on."""
+    function = lambda x, y: (x * x * y).sum()
+    called = DOORS["capture"](function)
+    for write in (lambda x, y: x.mul_(2), lambda x, y: y.mul_(2), lambda x, y: None):
+        a, y = torch.ones(3, requires_grad=True), torch.full((3,), 2.0)
+        x = a * 1
+        result = called(x, y)
+        if write(x, y) is None:
+            (first,) = torch.autograd.grad(result, a, create_graph=True)
+            (second,) = torch.autograd.grad(first.sum(), a)
+            compare.assert_same([first.detach(), second], [torch.full((3,), 4.0), torch.full((3,), 4.0)])
+        else:
+            with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+                torch.autograd.grad(result, a, create_graph=True)
+
+
+def batched(y, x):
+    return torch.autograd.grad(y, x, torch.eye(4), is_grads_batched=True)
+
+
+def batched_and_again(y, x):
+    many = torch.autograd.grad(y, x, torch.eye(4), is_grads_batched=True, retain_graph=True)
+    return *many, *torch.autograd.grad(y.sum(), x)
+
+
+def batched_and_too_late(y, x):
+    batched(y, x)
+    return (outcome(lambda: torch.autograd.grad(y.sum(), x)),)
+
+
+def batched_twice(y, x):
+    (many,) = torch.autograd.grad(y, x, torch.eye(4), is_grads_batched=True, create_graph=True)
+    return many.detach(), *torch.autograd.grad(many.square().sum(), x)
+
+
+def mapped(y, x):
+    return torch.vmap(lambda weight: torch.autograd.grad(y, x, weight, retain_graph=True))(torch.eye(4))
+
+
+@both
+@pytest.mark.parametrize("before", BEFORE.values(), ids=BEFORE)
+@pytest.mark.parametrize("take", [batched, batched_and_again, batched_and_too_late, batched_twice, mapped], ids=lambda f: f.__name__)
+def test_many_gradients_at_once(door, take, before):
+    function = lambda x: torch.sin(x) * x.sum()
+    found = []
+    for called in (DOORS[door](function), function):
+        x = torch.linspace(0, 1, 4).requires_grad_()
+        found.append(take(called(before(x)), x))
+    assert [t.requires_grad for t in found[0] if torch.is_tensor(t)] == [t.requires_grad for t in found[1] if torch.is_tensor(t)]
+    compare.assert_same(*found)
+
+
+@both
+def test_many_gradients_at_once_where_eager_cannot_compute_them(door):
+    x = torch.linspace(0, 1, 4).requires_grad_()
+    y = DOORS[door](lambda x: F.dropout(torch.sin(x), 0.5))(x)
+    with pytest.raises(RuntimeError, match="is_grads_batched"):
+        torch.autograd.grad(y, x, torch.eye(4), is_grads_batched=True)

@@ -1,16 +1,44 @@
 //! Second derivatives: the gradients as functions of the inputs and of the results' gradients, by eager, which computes everything again.
 
-use super::spent::{changed, version_of};
+use super::spent::{Pass, changed, version_of};
 use super::{Again, TrainingCallable};
 use ox_capture::GradMode;
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::intern;
 use pyo3::prelude::*;
+use pyo3::sync::PyOnceLock;
 use pyo3::types::{IntoPyDict, PyList, PyTuple};
 
-const NOT_AGAIN: &str = "oxytorch: a second derivative (create_graph=True) needs the graph to be computed again by eager, and this one \
-    changes what it reads, holds parameters as constants, was checkpointed or has random numbers of its own beside others or on a GPU; \
+const NOT_AGAIN: &str = "oxytorch: a second derivative (create_graph=True) or a batch of gradients (is_grads_batched=True, vmap) needs the graph to be \
+    computed again by eager, and this one changes what it reads, holds parameters as constants, was checkpointed or has random numbers of its own beside others or on a GPU; \
     compile the function without that part, or run it in eager; options={\"fallback_random\": True} takes random numbers from eager";
+
+/// Inputs, what tells whether they were written, and how often.
+pub type Kept<'py> = (Bound<'py, PyTuple>, Bound<'py, PyTuple>, Vec<Option<i64>>);
+
+/// Whether one of the gradients is a batch of many: `is_grads_batched`, `vmap`.
+pub fn is_batched(grads: &Bound<'_, PyTuple>) -> PyResult<bool> {
+    let transforms = grads.py().import(intern!(grads.py(), "torch._C._functorch"))?;
+    for grad in grads.iter_borrowed().filter(|grad| !grad.is_none()) {
+        for kind in [intern!(grads.py(), "is_legacy_batchedtensor"), intern!(grads.py(), "is_batchedtensor")] {
+            if transforms.call_method1(kind, (grad,))?.is_truthy()? {
+                return Ok(true);
+            }
+        }
+    }
+    Ok(false)
+}
+
+/// The same tensor by a node of its own, no view: what is written to the tensor later is nothing to it.
+fn aside<'py>(tensor: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+    static SAME: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
+    let py = tensor.py();
+    let same = SAME.get_or_try_init(py, || -> PyResult<Py<PyAny>> {
+        let aten = py.import("torch")?.getattr("ops")?.getattr("aten")?;
+        Ok(aten.getattr("_unsafe_view")?.getattr("default")?.unbind())
+    })?;
+    same.bind(py).call1((tensor, tensor.getattr(intern!(py, "shape"))?))
+}
 
 impl TrainingCallable {
     /// `ctx` is the autograd function's, of the call that is differentiated.
@@ -28,15 +56,52 @@ impl TrainingCallable {
             return Err(PyRuntimeError::new_err(NOT_AGAIN));
         }
         let given = given.cast::<PyTuple>()?;
-        self.ensure_unchanged(given, &ctx.getattr(intern!(py, "versions"))?.extract::<Vec<_>>()?)?;
+        self.ensure_unchanged(ctx)?;
         if self.again == Again::Natively {
-            return self.natively(ctx, given, grads);
+            return match is_batched(grads)? {
+                true => Err(PyRuntimeError::new_err(NOT_AGAIN)),
+                false => self.natively(ctx, given, grads),
+            };
         }
-        let text = "oxytorch: create_graph=True: this backward pass is computed by eager";
+        let why = if is_batched(grads)? { "a batch of gradients" } else { "create_graph=True" };
+        let text = format!("oxytorch: {why}: this backward pass is computed by eager");
         py.import(intern!(py, "warnings"))?.call_method1(intern!(py, "warn"), (text,))?;
         let inputs = self.inputs_again(given)?;
         let results = self.results_again(ctx, &inputs)?;
         self.gradients_again(&inputs, &results, grads)
+    }
+
+    /// A pass that no program of ours does: its gradients are many at once.
+    pub(super) fn by_eager_alone<'py>(
+        &self,
+        ctx: &Bound<'py, PyAny>,
+        grads: &Bound<'py, PyTuple>,
+        following: &Bound<'py, PyTuple>,
+    ) -> PyResult<Bound<'py, PyTuple>> {
+        let choice = self.backward.choice(grads, following)?;
+        let saved = self.saved(ctx, &choice)?;
+        let gradients = self.differentiably(ctx, grads, following)?;
+        self.let_go(ctx, Pass { choice, end: 0 }, &saved)?;
+        PyTuple::new(ctx.py(), gradients)
+    }
+
+    /// Not the tensors themselves where somebody may yet write to them what was computed of the results: the history of that would hold the call,
+    /// which holds them.
+    pub(super) fn keep_inputs<'py>(&self, inputs: &Bound<'py, PyTuple>) -> PyResult<Kept<'py>> {
+        let py = inputs.py();
+        let _mode = GradMode::set(true)?;
+        let (mut kept, mut seen, mut versions) = (Vec::new(), Vec::new(), Vec::new());
+        for (input, has_gradient) in inputs.iter().zip(&self.gradients.inputs) {
+            versions.push(version_of(&input)?);
+            let is_fixed = *has_gradient && input.getattr(intern!(py, "is_leaf"))?.is_truthy()?;
+            seen.push(if is_fixed { input.clone() } else { input.call_method0(intern!(py, "detach"))? });
+            kept.push(match is_fixed {
+                true => input,
+                false if *has_gradient => aside(&input)?,
+                false => seen[seen.len() - 1].clone(),
+            });
+        }
+        Ok((PyTuple::new(py, kept)?, PyTuple::new(py, seen)?, versions))
     }
 
     pub(super) fn is_written(&self, input: usize) -> bool {
@@ -45,8 +110,11 @@ impl TrainingCallable {
 
     /// What is computed again is computed of the inputs as they are now: somebody else may have written to them since the call. What the
     /// graph writes itself, no gradient depends on.
-    fn ensure_unchanged(&self, given: &Bound<'_, PyTuple>, versions: &[Option<i64>]) -> PyResult<()> {
-        for (place, tensor) in given.iter().enumerate().filter(|(place, _)| !self.is_written(*place)) {
+    fn ensure_unchanged(&self, ctx: &Bound<'_, PyAny>) -> PyResult<()> {
+        let py = ctx.py();
+        let versions: Vec<Option<i64>> = ctx.getattr(intern!(py, "versions"))?.extract()?;
+        let seen = ctx.getattr(intern!(py, "seen"))?.cast_into::<PyTuple>()?;
+        for (place, tensor) in seen.iter().enumerate().filter(|(place, _)| !self.is_written(*place)) {
             if let (Some(now), Some(then)) = (version_of(&tensor)?, versions[place])
                 && now != then
             {
@@ -59,6 +127,7 @@ impl TrainingCallable {
     /// Tensors of their own: what other inputs were computed of must not be differentiated a second time.
     fn inputs_again<'py>(&self, given: &Bound<'py, PyTuple>) -> PyResult<Bound<'py, PyTuple>> {
         let py = given.py();
+        let _mode = GradMode::set(true)?;
         let mut inputs = Vec::with_capacity(given.len());
         for (place, tensor) in given.iter().enumerate() {
             inputs.push(match self.gradients.inputs[place] {
@@ -111,7 +180,7 @@ impl TrainingCallable {
         // No gradient flows to the others: those that none of the results depends on were given without their histories.
         let is_wanted = |place: usize| self.gradients.inputs[place] && self.backward.is_reached(place);
         let wanted: Vec<_> = inputs.iter().enumerate().filter(|(place, _)| is_wanted(*place)).map(|(_, input)| input).collect();
-        let kwargs = [("create_graph", true), ("allow_unused", true)].into_py_dict(py)?;
+        let kwargs = [("create_graph", is_grad_enabled(py)?), ("allow_unused", true)].into_py_dict(py)?;
         let grad = py.import(intern!(py, "torch.autograd"))?.getattr(intern!(py, "grad"))?;
         let found = grad.call((of, wanted, weights), Some(&kwargs))?;
         let mut found = found.try_iter()?;
@@ -119,6 +188,10 @@ impl TrainingCallable {
             .map(|place| Ok(if is_wanted(place) { found.next().transpose()?.filter(|grad| !grad.is_none()) } else { None }))
             .collect()
     }
+}
+
+fn is_grad_enabled(py: Python<'_>) -> PyResult<bool> {
+    py.import(intern!(py, "torch"))?.call_method0(intern!(py, "is_grad_enabled"))?.is_truthy()
 }
 
 /// Regions of autocast, one for each kind of device, and other modes, until it is dropped.

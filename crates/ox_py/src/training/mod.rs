@@ -23,13 +23,14 @@ mod spent;
 mod unseen;
 mod views;
 
+use again::{Kept, is_batched};
 pub use attention::fused_attention;
 pub use backward::Backward;
 pub use parts::MOST_GROUPS;
 pub use reach::{Again, draws_seeds_only, groups, has_effects, reach};
 pub use second::Second;
+use spent::Pass;
 pub use spent::Ways;
-use spent::{Pass, version_of};
 use views::Whole;
 pub use views::{Place, Views};
 
@@ -169,6 +170,9 @@ impl TrainingCallable {
         following: &Bound<'py, PyTuple>,
     ) -> PyResult<Bound<'py, PyTuple>> {
         let py = ctx.py();
+        if is_batched(grads)? {
+            return self.by_eager_alone(ctx, grads, following);
+        }
         let sizes: Vec<i64> = ctx.getattr(intern!(py, "sizes"))?.extract()?;
         let choice = self.backward.choice(grads, following)?;
         let saved = self.saved(ctx, &choice)?;
@@ -179,10 +183,9 @@ impl TrainingCallable {
         Ok(gradients)
     }
 
-    /// How often each of these tensors was written; None where torch does not count.
-    #[staticmethod]
-    fn versions(tensors: &Bound<'_, PyTuple>) -> PyResult<Vec<Option<i64>>> {
-        tensors.iter().map(|tensor| version_of(&tensor)).collect()
+    /// The inputs for a second derivative, what tells whether somebody has written to them, and how often they were written until now.
+    fn keep<'py>(&self, inputs: &Bound<'py, PyTuple>) -> PyResult<Kept<'py>> {
+        self.keep_inputs(inputs)
     }
 
     /// How many results the autograd function has.

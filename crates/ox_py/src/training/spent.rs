@@ -150,6 +150,7 @@ impl TrainingCallable {
         }
         if !kept.contains(&true) {
             ctx.setattr(intern!(py, "inputs"), py.None())?;
+            ctx.setattr(intern!(py, "seen"), py.None())?;
         }
         ctx.setattr(intern!(py, "spent"), Spent { gone, rest })?;
         ctx.call_method0(intern!(py, "maybe_clear_saved_tensors")).map(drop)
