@@ -141,6 +141,11 @@ impl Default for Options {
 }
 
 impl Options {
+    /// Whether they are for a program that computes gradients: none of its results are the user's.
+    pub fn is_backward(&self) -> bool {
+        self.visible == Some(0)
+    }
+
     pub const NAMES: [&'static str; 8] = [
         "activation_memory_budget",
         "background_variants",

@@ -178,7 +178,8 @@ fn optimise(graph: &Graph, device: Device, options: &Options) -> Optimised {
         pack_weights: if options.freezing && device == Device::Cpu { pack_weights() } else { PackWeights::NONE },
         additive_masks: device != Device::Cpu,
         grouped_attention: device == Device::Cpu,
-        wide_sums: device != Device::Cpu,
+        // Eager adds in 16 bits where the program itself scatters.
+        wide_sums: device != Device::Cpu && options.is_backward(),
         align_products: (device != Device::Cpu).then_some(ALIGNED_FROM),
         free_bias: if device == Device::Cpu { FreeBias::OfProducts } else { FreeBias::OfConvolutions },
         ..OptimiseOptions::default()
