@@ -183,3 +183,36 @@ def test_arguments():
     t = torch.randn(3, 4)
     check(varargs_and_kwargs, (t,), (t, t))
     check(key_error, (t,), (t, "y"), (t, "q"))
+
+
+class Speaker:
+    def __init__(self):
+        self.said = []
+
+    @functools.lru_cache(None)
+    def say_once(self, text):
+        self.said.append(text)
+
+    @functools.lru_cache(None)
+    def factor(self, number):
+        self.said.append(number)
+        return number * 2
+
+
+def test_a_method_with_a_cache_is_called_once_for_its_arguments():
+    """Loggers of transformers have such a method: it stands in the way of every model that computes its own loss."""
+    speaker = Speaker()
+
+    def speaking(t, name):
+        y = t + 1
+        speaker.say_once(f"hello {name}")
+        factor = speaker.factor
+        return y * speaker.factor(3) * factor(4)
+
+    captured = _oxytorch.capture(speaking, fullgraph=True)
+    with torch.no_grad():
+        for name in ("a", "a", "b", "a", "b"):
+            t = torch.randn(3)
+            assert torch.equal(captured(t, name), (t + 1) * 6 * 8)
+    assert speaker.said == ["hello a", 3, 4, "hello b"]
+    assert captured.stats()["traced"] == 2

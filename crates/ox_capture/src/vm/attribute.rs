@@ -198,7 +198,8 @@ impl Vm {
         let types = types();
         let found = self.pinned(found);
         let this = &found.obj;
-        if this.class_is(types.function) || this.class_is(types.method_descriptor) || this.class_is(types.wrapper_descriptor) {
+        let methods = [types.function, types.method_descriptor, types.wrapper_descriptor, types.lru_cache];
+        if methods.into_iter().any(|class| this.class_is(class)) {
             return Ok(Found::Method(found));
         }
         if this.class_is(types.classmethod) {
