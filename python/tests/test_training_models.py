@@ -1,8 +1,10 @@
 """The workloads train with AdamW as in eager: losses and parameters are as near to a float64 run as eager's own, times two."""
 
+import copy
 import functools
 
 import compare
+import oxytorch
 import pytest
 import torch
 import training
@@ -101,3 +103,38 @@ PARTS = {
     "UNet": lambda model: [block for block in model.modules() if isinstance(block, zoo.ResBlock)],
     "GraphSAGE": lambda model: model.convs,
 }
+
+
+def with_loss(name):
+    """A model of transformers that computes its own loss, and what it is called with."""
+    import transformers as hf
+
+    sizes = dict(vocab_size=64, hidden_size=32, intermediate_size=48, num_hidden_layers=2, num_attention_heads=2)
+    few_heads = dict(num_key_value_heads=1, head_dim=16)
+    models = {
+        "llama": lambda: hf.LlamaForCausalLM(hf.LlamaConfig(**sizes, **few_heads)),
+        "gpt2": lambda: hf.GPT2LMHeadModel(hf.GPT2Config(vocab_size=64, n_embd=32, n_layer=2, n_head=2)),
+        "bert": lambda: hf.BertForMaskedLM(hf.BertConfig(**sizes)),
+        "mixtral": lambda: hf.MixtralForCausalLM(hf.MixtralConfig(**sizes, num_key_value_heads=1, num_local_experts=4)),
+        "t5": lambda: hf.T5ForConditionalGeneration(
+            hf.T5Config(vocab_size=64, d_model=32, d_ff=48, d_kv=16, num_layers=2, num_heads=2, decoder_start_token_id=0)
+        ),
+    }
+    torch.manual_seed(0)
+    ids = torch.randint(3, 64, (2, 9))
+    return models[name]().eval(), dict(input_ids=ids, labels=ids.clone())
+
+
+@pytest.mark.parametrize("name", ["llama", "gpt2", "bert", "mixtral", "t5"])
+def test_a_model_that_computes_its_own_loss_is_one_graph(name):
+    def results(model, called):
+        out = called(**kwargs)
+        from_logits = torch.autograd.grad(out.loss, out.logits, retain_graph=True)
+        gradients = torch.autograd.grad(out.loss, [p for p in model.parameters() if p.requires_grad], allow_unused=True)
+        return [out.loss, out.logits, *from_logits, *(g for g in gradients if g is not None)]
+
+    model, kwargs = with_loss(name)
+    exact = copy.deepcopy(model).double()
+    want, compiled = results(model, model), oxytorch.compile(model, fullgraph=True)
+    for _ in range(3):
+        compare.assert_same(results(model, compiled), want, lambda: results(exact, exact))
