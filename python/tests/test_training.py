@@ -320,6 +320,29 @@ def test_hooks_on_results_change_the_gradients_behind_them(computed, door):
 
 
 @both
+def test_results_that_are_one_tensor(door):
+    """Calls that give their argument back: a hook on one of the results is a hook on all."""
+
+    def f(t):
+        y = t.contiguous() * 2
+        z = y.contiguous().to(torch.float32)
+        w = F.relu(z, inplace=True)
+        return t.float(), y, z, w, w.flatten(1), (z * y).sum()
+
+    def outer(called, t, hooked):
+        results = called(t)
+        assert results[0] is t and all(other is results[1] for other in results[2:5])
+        results[hooked].register_hook(lambda g: g * 10)
+        parts = torch.autograd.grad(results[-1], results[1:5], retain_graph=True)
+        (results[-1] + results[5 - hooked].sum()).backward()
+        return parts, results[1].detach(), t.grad
+
+    called = DOORS[door](f)
+    for hooked in (1, 2, 3, 4):
+        compare.assert_same(outer(called, x_of(hooked), hooked), outer(f, x_of(hooked), hooked), label=f"hook on {hooked}")
+
+
+@both
 def test_a_result_that_no_gradient_reaches(door):
     class Two(nn.Module):
         def __init__(self):

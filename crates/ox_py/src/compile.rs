@@ -37,6 +37,7 @@ pub fn compile_fx<'py>(
 ) -> PyResult<Bound<'py, PyAny>> {
     let options = parse_options(mode, options)?;
     pieces::inline_checkpoints(gm)?;
+    pieces::merge_selves(gm)?;
     watched(gm, example_inputs, compile_graph(gm, example_inputs, &options, None)?.0)
 }
 

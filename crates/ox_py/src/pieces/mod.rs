@@ -2,16 +2,19 @@
 //!
 //! - `cut`: an FX graph into FX graphs.
 //! - `inline`: checkpointed functions into the graph around them.
+//! - `itself`: calls that give their argument back.
 //! - `places`: where a graph is cut so that gradients are seen where eager shows them.
 //! - `regions`: checkpointed parts.
 
 mod cut;
 mod inline;
+mod itself;
 mod places;
 mod regions;
 
 pub use cut::{cut, ordered};
 pub use inline::inline_checkpoints;
+pub use itself::merge_selves;
 pub use places::{computed, example, is_computed, visible_cuts};
 pub use regions::{Region, by_eager, checkpointed, has_several_results, may_write, region_cuts, spare_writing};
 
