@@ -36,10 +36,13 @@ pub struct Backward {
     /// For other choices, made on first use; None where there is no such program.
     pub others: Known<Choice, Option<Special>>,
     /// By result: some gradients and which inputs of the graph they need, as was asked last.
-    pub needs: Mutex<FxHashMap<usize, (Vec<bool>, Arc<[bool]>)>>,
+    pub needs: Mutex<FxHashMap<usize, Needs>>,
     /// The first few, counted.
     pub passes: AtomicU32,
 }
+
+/// Some gradients and what they need.
+type Needs = (Vec<bool>, Arc<[bool]>);
 
 /// A program for some gradients.
 #[derive(Clone)]
