@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from typing import Any
 
 import torch
@@ -33,29 +34,63 @@ class CompiledFunction(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *grads: torch.Tensor | None) -> tuple[Any, ...]:
-        return None, None, None, None, *_gradients(ctx, grads, ctx.next_functions)
+        graph, following = ctx.graph, ctx.next_functions
+        gradients = graph.again if torch.is_grad_enabled() else graph.backward
+        return None, None, None, None, *gradients(ctx, grads, following)
 
 
-class Part(torch.autograd.Function):
-    """Some results of a call that have nothing on their way in common with the others."""
+class Hooks(OrderedDict):
+    """Of a result that shares its node with others. A pass that brings it no gradient would not come to it in eager: nor do they hear of it."""
+
+    def __setitem__(self, key: int, hook: Any) -> None:
+        # One of torch's own counts the results of all nodes that a pass comes to.
+        counts = getattr(hook, "__qualname__", "").startswith("register_multi_grad_hook.")
+        super().__setitem__(key, hook if counts else lambda grad: None if grad is None else hook(grad))
+
+
+def _register_hooks(node: Any, result: torch.Tensor) -> None:
+    if node.graph.shares:
+        result._backward_hooks = Hooks()
+    torch._C._FunctionBase._register_hook_dict(node, result)
+
+
+CompiledFunction._backward_cls._register_hook_dict = _register_hooks
+
+
+class End(torch.autograd.Function):
+    """A result of a call, which is a node by itself."""
 
     @staticmethod
-    def forward(ctx: Any, edge: Any, places: tuple[int, ...], results: tuple[torch.Tensor, ...], *_: torch.Tensor) -> tuple[torch.Tensor, ...]:
-        ctx.edge, ctx.places = edge, places
+    def forward(ctx: Any, edge: Any, place: int, result: tuple[torch.Tensor], *_: torch.Tensor) -> torch.Tensor:
+        ctx.edge, ctx.place = edge, place
         ctx.set_materialize_grads(False)
-        return results
+        return result[0]
 
     @staticmethod
-    def backward(ctx: Any, *grads: torch.Tensor | None) -> tuple[Any, ...]:
+    def backward(ctx: Any, grad: torch.Tensor | None) -> tuple[None, ...]:
         call = ctx.edge.node
-        everywhere = [None] * call.graph.results
-        for place, grad in zip(ctx.places, grads):
-            everywhere[place] = grad
-        return None, None, None, *_gradients(call, tuple(everywhere), ctx.next_functions)
+        call.graph.arrive(call, ctx.place, grad)
+        return (None,) * len(ctx.needs_input_grad)
+
+
+class Gate(torch.autograd.Function):
+    """Inputs of a call that the same results depend on: those results lead to it."""
+
+    @staticmethod
+    def forward(ctx: Any, edge: Any, number: int, device: torch.device, *_: torch.Tensor) -> torch.Tensor:
+        ctx.edge, ctx.number = edge, number
+        ctx.set_materialize_grads(False)
+        # autograd goes on in the stream in which this was made.
+        return torch.empty(0, device=device)
+
+    @staticmethod
+    def backward(ctx: Any, _: None) -> tuple[Any, ...]:
+        call = ctx.edge.node
+        return None, None, None, *call.graph.leave(call, ctx.number)
 
 
 def anchor() -> torch.Tensor:
-    """What a call requires grad of where autograd goes by its parts."""
+    """What a call requires grad of where autograd goes by its results and inputs."""
     return torch.empty(0, requires_grad=True)
 
 
@@ -65,8 +100,3 @@ def edge(result: torch.Tensor, inputs: tuple[torch.Tensor, ...]) -> Any:
     if found.node.inputs is not None:
         found.node.inputs, found.node.seen, found.node.versions = found.node.graph.keep(inputs)
     return found
-
-
-def _gradients(call: Any, grads: tuple[torch.Tensor | None, ...], following: tuple[Any, ...]) -> tuple[Any, ...]:
-    graph = call.graph
-    return graph.again(call, grads, following) if torch.is_grad_enabled() else graph.backward(call, grads, following)

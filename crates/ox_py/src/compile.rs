@@ -8,7 +8,7 @@ use crate::kernels::log_kernels;
 use crate::pieces::{self, Pieces, Region, Step};
 use crate::report::{LastCompile, remember};
 use crate::rewind::rewinds;
-use crate::training::{Again, Backward, MOST_GROUPS, TrainingCallable, Views, Ways, fused_attention, groups, has_effects, reach};
+use crate::training::{Again, Backward, TrainingCallable, Views, Ways, fused_attention, gates, has_effects, reach};
 use crate::watched::watched;
 use ox_capture::{forget_shadows, is_interrupt};
 use ox_driver::{CompileError, OptionValue, Options, Panic, Race, Training, TrainingError, Wanted, guarded};
@@ -243,8 +243,7 @@ impl Job<'_> {
         let reach = reach(&graph, &gradients);
         // One node of torch's checkpoint is one of ours.
         let is_one = self.recomputed.is_some_and(|region| region.reentrant);
-        let groups = if is_one { Vec::new() } else { groups(&graph, &gradients) };
-        let groups = if groups.len() > MOST_GROUPS { Vec::new() } else { groups };
+        let gates = gates(&reach, &gradients);
         let again = Again::of(&graph, &gradients, constants.len());
         let Training { forward, backward, graph: mut of_gradients, sources, gradients: places, .. } = compiled;
         of_gradients.shrink();
@@ -268,7 +267,7 @@ impl Job<'_> {
         let native =
             NativeCallable { program, graph, text, on_cpu, slots, constants, outputs, eager, broken, pinned, race, rewinds };
         let (second, ways) = (PyOnceLock::new(), Ways::default());
-        let callable = TrainingCallable { native, gradients, results, views, backward, ways, groups, again, second };
+        let callable = TrainingCallable { native, gradients, results, views, backward, ways, gates, again, second };
         Ok(Bound::new(py, callable)?.into_any())
     }
 

@@ -1,5 +1,6 @@
 //! Second derivatives: the gradients as functions of the inputs and of the results' gradients, by eager, which computes everything again.
 
+use super::chosen::Choice;
 use super::spent::{Pass, changed, version_of};
 use super::{Again, TrainingCallable};
 use ox_capture::GradMode;
@@ -46,11 +47,11 @@ impl TrainingCallable {
         &self,
         ctx: &Bound<'py, PyAny>,
         grads: &Bound<'py, PyTuple>,
-        following: &Bound<'py, PyTuple>,
+        choice: &Choice,
     ) -> PyResult<Vec<Option<Bound<'py, PyAny>>>> {
         let py = ctx.py();
         // Whoever has let go of the graph gets torch's own words for it.
-        self.saved(ctx, &self.backward.choice(grads, following)?)?;
+        self.saved(ctx, choice)?;
         let given = ctx.getattr(intern!(py, "inputs"))?;
         if self.again == Again::Never || given.is_none() {
             return Err(PyRuntimeError::new_err(NOT_AGAIN));
@@ -76,13 +77,12 @@ impl TrainingCallable {
         &self,
         ctx: &Bound<'py, PyAny>,
         grads: &Bound<'py, PyTuple>,
-        following: &Bound<'py, PyTuple>,
-    ) -> PyResult<Bound<'py, PyTuple>> {
-        let choice = self.backward.choice(grads, following)?;
-        let saved = self.saved(ctx, &choice)?;
-        let gradients = self.differentiably(ctx, grads, following)?;
-        self.let_go(ctx, Pass { choice, end: 0 }, &saved)?;
-        PyTuple::new(ctx.py(), gradients)
+        choice: &Choice,
+    ) -> PyResult<Vec<Option<Bound<'py, PyAny>>>> {
+        let saved = self.saved(ctx, choice)?;
+        let gradients = self.differentiably(ctx, grads, choice)?;
+        self.let_go(ctx, Pass { choice: choice.clone(), end: 0 }, &saved)?;
+        Ok(gradients)
     }
 
     /// Not the tensors themselves where somebody may yet write to them what was computed of the results: the history of that would hold the call,
@@ -190,7 +190,7 @@ impl TrainingCallable {
     }
 }
 
-fn is_grad_enabled(py: Python<'_>) -> PyResult<bool> {
+pub fn is_grad_enabled(py: Python<'_>) -> PyResult<bool> {
     py.import(intern!(py, "torch"))?.call_method0(intern!(py, "is_grad_enabled"))?.is_truthy()
 }
 

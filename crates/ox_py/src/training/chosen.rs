@@ -34,7 +34,9 @@ impl Backward {
     /// What there is and what is asked for. `following`: what stands behind each input.
     pub fn choice(&self, grads: &Bound<'_, PyTuple>, following: &Bound<'_, PyTuple>) -> PyResult<Choice> {
         let present = grads.iter_borrowed().map(|grad| self.together || !grad.is_none()).collect();
-        Ok(Choice { present, asked: self.asked(following)? })
+        let following = following.iter().skip(following.len().saturating_sub(self.gradients.len()));
+        let behind = following.map(|behind| behind.get_item(0).map(Behind::of)).collect::<PyResult<Vec<_>>>()?;
+        Ok(Choice { present, asked: self.asked(&behind)? })
     }
 
     /// Whether a gradient comes to this input.
@@ -53,26 +55,42 @@ impl Backward {
         wanted
     }
 
-    /// What autograd is about to go on with.
-    fn asked(&self, following: &Bound<'_, PyTuple>) -> PyResult<Option<Vec<bool>>> {
-        let py = following.py();
-        let will = py.import(intern!(py, "torch._C"))?.getattr(intern!(py, "_will_engine_execute_node"))?;
+    /// What autograd is about to go on with. None: all that there is.
+    pub fn asked(&self, behind: &[Behind<'_>]) -> PyResult<Option<Vec<bool>>> {
         let has_gradient = self.gradients.iter().map(|place| place.is_some());
         let mut asked = Vec::with_capacity(self.gradients.len());
         let mut is_partial = false;
-        for (behind, has_gradient) in
-            following.iter().skip(following.len().saturating_sub(self.gradients.len())).zip(has_gradient)
-        {
-            let node = behind.get_item(0)?;
-            if !has_gradient || node.is_none() {
-                asked.push(false);
-                continue;
-            }
-            // It raises for a leaf that `autograd.grad` asks for.
-            let is_asked = will.call1((&node,)).and_then(|will| will.is_truthy()).unwrap_or(true);
+        for (behind, has_gradient) in behind.iter().zip(has_gradient) {
+            let is_asked = match behind {
+                Behind::Node(node) if has_gradient => will_execute(node)?,
+                _ => false,
+            };
+            is_partial |= has_gradient && !is_asked && !matches!(behind, Behind::Nothing);
             asked.push(is_asked);
-            is_partial |= !is_asked;
         }
         Ok(is_partial.then_some(asked))
     }
+}
+
+/// What stands behind an input.
+pub enum Behind<'py> {
+    Nothing,
+    /// Something that this pass does not come to.
+    Unasked,
+    Node(Bound<'py, PyAny>),
+}
+
+impl<'py> Behind<'py> {
+    pub fn of(node: Bound<'py, PyAny>) -> Behind<'py> {
+        if node.is_none() { Behind::Nothing } else { Behind::Node(node) }
+    }
+}
+
+/// Whether the pass that is going on comes to a node.
+pub fn will_execute(node: &Bound<'_, PyAny>) -> PyResult<bool> {
+    let py = node.py();
+    let core = py.import(intern!(py, "torch._C"))?;
+    // It raises for a leaf that `autograd.grad` asks for.
+    let will = core.call_method1(intern!(py, "_will_engine_execute_node"), (node,));
+    will.and_then(|will| will.is_truthy()).or(Ok(true))
 }

@@ -1,7 +1,7 @@
 //! Graphs of which a result requires grad: two programs behind one `torch.autograd.Function`.
 //!
 //! - `views`: results that share memory are made outside of that function, by torch, so that autograd knows of it.
-//! - `parts`: results that have nothing in common are nodes of autograd's by themselves.
+//! - `parts`: results and inputs that are nodes of autograd's by themselves.
 //! - `reach`: between which inputs and results gradients flow.
 //! - `backward`: the program for the gradients that there are; `chosen`: which of them are asked for.
 //! - `spent`: several backward passes through one call; `knots`: where eager's graph of it lets go of something.
@@ -26,8 +26,8 @@ mod views;
 use again::{Kept, is_batched};
 pub use attention::fused_attention;
 pub use backward::Backward;
-pub use parts::MOST_GROUPS;
-pub use reach::{Again, draws_seeds_only, groups, has_effects, reach};
+pub use parts::{Gate, gates};
+pub use reach::{Again, draws_seeds_only, has_effects, reach};
 pub use second::Second;
 use spent::Pass;
 pub use spent::Ways;
@@ -68,8 +68,8 @@ pub struct TrainingCallable {
     pub(crate) views: Views,
     pub(crate) backward: Backward,
     pub(crate) ways: Ways,
-    /// The results that have gradients, by what they have in common; none if there are too many.
-    pub(crate) groups: Vec<Vec<usize>>,
+    /// The inputs that have gradients, by the results that depend on them.
+    pub(crate) gates: Vec<Gate>,
     /// How a second derivative is taken.
     pub(crate) again: Again,
     pub(crate) second: PyOnceLock<Second>,
@@ -170,11 +170,11 @@ impl TrainingCallable {
         following: &Bound<'py, PyTuple>,
     ) -> PyResult<Bound<'py, PyTuple>> {
         let py = ctx.py();
+        let choice = self.backward.choice(grads, following)?;
         if is_batched(grads)? {
-            return self.by_eager_alone(ctx, grads, following);
+            return PyTuple::new(py, self.by_eager_alone(ctx, grads, &choice)?);
         }
         let sizes: Vec<i64> = ctx.getattr(intern!(py, "sizes"))?.extract()?;
-        let choice = self.backward.choice(grads, following)?;
         let saved = self.saved(ctx, &choice)?;
         // From here on what other passes do not need is held here alone, and the program lets go of it piece by piece.
         self.let_go(ctx, Pass { choice: choice.clone(), end: 0 }, &saved)?;
@@ -188,10 +188,22 @@ impl TrainingCallable {
         self.keep_inputs(inputs)
     }
 
-    /// How many results the autograd function has.
+    /// A gradient has come to a result that is a node by itself. `ctx` is the call's.
+    fn arrive(&self, ctx: &Bound<'_, PyAny>, result: usize, grad: Bound<'_, PyAny>) -> PyResult<()> {
+        self.arrive_at(ctx, result, grad)
+    }
+
+    /// The gradients of inputs that are a node by themselves.
+    fn leave(&self, ctx: &Bound<'_, PyAny>, gate: usize) -> PyResult<Vec<Py<PyAny>>> {
+        let gradients = self.leave_by(ctx, gate)?;
+        self.forget_code();
+        Ok(gradients)
+    }
+
+    /// Whether several results with gradients may be one node.
     #[getter]
-    fn results(&self) -> usize {
-        self.results
+    fn shares(&self) -> bool {
+        self.gradients.outputs.iter().filter(|wanted| **wanted).count() > 1
     }
 
     /// Whether it could be computed again: then its inputs are kept for a second derivative.
@@ -213,7 +225,7 @@ impl TrainingCallable {
         grads: &Bound<'py, PyTuple>,
         following: &Bound<'py, PyTuple>,
     ) -> PyResult<Vec<Option<Bound<'py, PyAny>>>> {
-        self.differentiably(ctx, grads, following)
+        self.differentiably(ctx, grads, &self.backward.choice(grads, following)?)
     }
 
     fn __repr__(&self) -> String {

@@ -14,45 +14,9 @@ pub fn reach(graph: &Graph, gradients: &Gradients) -> Vec<Vec<bool>> {
         .collect()
 }
 
-/// The results that have gradients, in groups that have nothing on the way to inputs in common but sums and views, for which nothing is saved.
-pub fn groups(graph: &Graph, gradients: &Gradients) -> Vec<Vec<usize>> {
-    let mut flows = vec![false; graph.nodes.len()];
-    for (n, node) in graph.nodes.iter().enumerate() {
-        flows[n] = match node.op {
-            Op::Input(input) => gradients.inputs[input as usize],
-            _ => passes(node) && node.args.iter().any(|arg| flows[arg.index()]),
-        };
-    }
-    let mut groups: Vec<(Vec<usize>, Vec<bool>)> = Vec::new();
-    for result in (0..graph.outputs.len()).filter(|n| gradients.outputs[*n]) {
-        let (mut members, mut values) = (vec![result], vec![false; graph.nodes.len()]);
-        values[graph.outputs[result].value.index()] = true;
-        for id in graph.ids().rev().filter(|id| !matches!(graph.node(*id).op, Op::Input(_))) {
-            if values[id.index()] && flows[id.index()] {
-                graph.node(id).args.iter().for_each(|arg| values[arg.index()] = true);
-            }
-        }
-        let is_on_way = |n: usize| flows[n] && !saves_nothing(&graph.nodes[n].op);
-        let meets = |others: &[bool]| (0..others.len()).any(|n| is_on_way(n) && others[n] && values[n]);
-        let (met, apart): (Vec<_>, Vec<_>) = groups.into_iter().partition(|(_, others)| meets(others));
-        for (others, theirs) in met {
-            members.extend(others);
-            values.iter_mut().zip(theirs).for_each(|(value, theirs)| *value |= theirs);
-        }
-        groups = apart;
-        members.sort_unstable();
-        groups.push((members, values));
-    }
-    groups.into_iter().map(|(members, _)| members).collect()
-}
-
 /// The inputs that a gradient reaches from this node.
 fn flowing(graph: &Graph, from: NodeId) -> Vec<bool> {
     inputs_below(graph, from, &|id| passes(graph.node(id)))
-}
-
-fn saves_nothing(op: &Op) -> bool {
-    op.is_view() || matches!(op, Op::Input(_) | Op::Cast | Op::Point(PointOp::Add | PointOp::Sub | PointOp::Neg))
 }
 
 /// Whether a gradient may pass through a node.

@@ -118,8 +118,8 @@ impl TrainingCallable {
         };
         let views = Views { places: (0..results).map(Place::Result).collect() };
         let (again, second, ways) = (Again::Natively, PyOnceLock::new(), Ways::default());
-        let groups = Vec::new();
-        let callable = TrainingCallable { native, gradients, results, views, backward, ways, groups, again, second };
+        let gates = Vec::new();
+        let callable = TrainingCallable { native, gradients, results, views, backward, ways, gates, again, second };
         Ok(Second { callable: Py::new(py, callable)?, tangents, gradients: places })
     }
 }

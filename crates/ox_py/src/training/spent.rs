@@ -47,9 +47,15 @@ pub struct Spent {
     rest: Vec<Option<Left>>,
 }
 
-struct Left {
+pub struct Left {
     tensor: Py<PyAny>,
     version: Option<i64>,
+}
+
+impl Left {
+    pub fn bound<'py>(&self, py: Python<'py>) -> Saved<'py> {
+        Saved { tensor: self.tensor.bind(py).clone(), version: self.version }
+    }
 }
 
 /// A saved tensor.
@@ -101,8 +107,7 @@ impl TrainingCallable {
             return Ok(all.iter().map(|tensor| Some(Saved { tensor, version: None })).collect());
         };
         let spent = spent.get();
-        let bound = |left: &Left| Saved { tensor: left.tensor.bind(py).clone(), version: left.version };
-        let saved: Vec<_> = spent.rest.iter().map(|left| left.as_ref().map(bound)).collect();
+        let saved: Vec<_> = spent.rest.iter().map(|left| left.as_ref().map(|left| left.bound(py))).collect();
         let Some(knots) = self.knots(ctx)? else { return Err(twice(ctx)) };
         let pass = Pass { choice: choice.clone(), end: 0 };
         let gone = spent.gone.at(knots);
@@ -219,6 +224,11 @@ impl Gone {
 }
 
 impl<'py> Saved<'py> {
+    /// As it is, within one pass.
+    pub fn kept(&self) -> Left {
+        Left { tensor: self.tensor.clone().unbind(), version: self.version }
+    }
+
     /// A result of the call is kept without its own history, which would hold the call in turn.
     fn left(&self, source: &Source) -> PyResult<Left> {
         let py = self.tensor.py();
