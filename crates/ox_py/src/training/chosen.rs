@@ -2,8 +2,8 @@
 
 use super::Backward;
 use ox_driver::Source;
-use pyo3::intern;
 use pyo3::prelude::*;
+use pyo3::sync::PyOnceLock;
 use pyo3::types::PyTuple;
 
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
@@ -88,9 +88,11 @@ impl<'py> Behind<'py> {
 
 /// Whether the pass that is going on comes to a node.
 pub fn will_execute(node: &Bound<'_, PyAny>) -> PyResult<bool> {
+    static WILL: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
     let py = node.py();
-    let core = py.import(intern!(py, "torch._C"))?;
+    let will = WILL.get_or_try_init(py, || -> PyResult<Py<PyAny>> {
+        Ok(py.import("torch._C")?.getattr("_will_engine_execute_node")?.unbind())
+    })?;
     // It raises for a leaf that `autograd.grad` asks for.
-    let will = core.call_method1(intern!(py, "_will_engine_execute_node"), (node,));
-    will.and_then(|will| will.is_truthy()).or(Ok(true))
+    will.bind(py).call1((node,)).and_then(|will| will.is_truthy()).or(Ok(true))
 }

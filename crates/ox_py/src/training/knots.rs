@@ -58,7 +58,10 @@ impl TrainingCallable {
         }
         // Fakes are cheap where torch's own compiler is loaded: they load it. What must not be done twice is not done really.
         let modules = ctx.py().import("sys")?.getattr("modules")?;
-        let is_repeatable = !has_effects(&self.native.graph) || draws_seeds_only(&self.native.graph);
+        let graph = &self.native.graph;
+        let given = graph.inputs.len() - self.native.constants.len();
+        let writes_constants = graph.mutations.iter().any(|mutation| mutation.input as usize >= given);
+        let is_repeatable = !writes_constants && (!has_effects(graph) || draws_seeds_only(graph));
         let ways = match modules.contains("torch._dynamo")? || !is_repeatable {
             true => &[Way::OnFakes][..],
             false => &[Way::Really, Way::OnFakes][..],
