@@ -695,3 +695,22 @@ def test_passes_of_several_threads_through_one_call(door):
             thread.join()
         found.append([[g for _, g in sorted(of, key=lambda entry: entry[0])] for of in sums])
     compare.assert_same(*found)
+
+
+@both
+def test_a_pass_behind_one_that_a_hook_has_ended(door):
+    """Of what had come to the first, nothing is left for the second; gradients of results can be asked for beside those of leaves."""
+    function = lambda a, b, c: (torch.tanh(a @ b) * 2, (b @ c).sin())
+    found = []
+    for called in (DOORS[door](function), function):
+        a, b, c = (torch.linspace(0, n, 16).reshape(4, 4).requires_grad_() for n in range(1, 4))
+        x = c.exp()
+        hook = x.register_hook(lambda grad: 1 / 0)
+        results = called(a.exp(), b * 1, x)
+        loss = results[0].sum() * results[1].sum()
+        with pytest.raises(ZeroDivisionError):
+            loss.backward(retain_graph=True)
+        hook.remove()
+        asked = torch.autograd.grad(loss, [results[0], a, results[1]], retain_graph=True)
+        found.append([*asked, *torch.autograd.grad(results[1].sum(), [results[1], b, c])])
+    compare.assert_same(*found)
