@@ -14,12 +14,13 @@ from torch.utils.checkpoint import checkpoint
 # Of one image, batch norm's last statistics are those of four numbers, and a third of a gradient's norm is rounding in either run.
 SIZES = zoo.TEST_SIZES | {"resnet50": dict(batch=4, size=64)}
 STEPS = 20
+LEARNING_RATE = 1e-3
 # Steps after which rounding decides about a loss: eager's own is then as far from float64's as the losses are from each other.
 SURE = {"resnet50": 3}
 
 
 def losses_of(workload, called, autocast=None):
-    optimizer = torch.optim.AdamW(workload.model.parameters(), lr=1e-3)
+    optimizer = torch.optim.AdamW(workload.model.parameters(), lr=LEARNING_RATE)
     losses = []
     for step in range(STEPS):
         torch.manual_seed(step)
@@ -46,20 +47,24 @@ def parameters(workload):
 
 
 @functools.cache
-def references(name, autocast):
-    """Losses and parameters of eager, and of eager in float64. A checkpoint changes nothing in them."""
-    found = []
-    for dtype, autocast in ((torch.float32, autocast), (torch.float64, None)):
-        workload = build(name).to(dtype)
-        found.append((losses_of(workload, workload.model, autocast), parameters(workload)))
-    return found
+def reference(name, dtype, autocast, onednn=True):
+    """Losses and parameters of eager, and how far those went. A checkpoint changes nothing in them."""
+    workload = build(name).to(dtype)
+    start = parameters(workload)
+    with torch.backends.mkldnn.flags(enabled=onednn):
+        losses = losses_of(workload, workload.model, autocast)
+    return losses, parameters(workload), (parameters(workload) - start).abs()
 
 
-def assert_follows(ours, eagers, exact, what):
-    """The rule of `compare`, by the length of the error: single elements are chance."""
-    own, their = (ours - exact).norm(), (eagers - exact).norm()
-    problem = compare.closeness(ours.float(), eagers.float())
-    assert problem is None or own <= 2 * their, f"{what}: error {own:.2e}, eager's {their:.2e}; {problem}"
+def assert_follows(ours, eager, exact, what):
+    """The rule of `compare`, by the length of the error: single elements are chance. So is a length that goes through 20 steps: eager's is the
+    greater one of those with and without oneDNN."""
+    own = (ours - exact).norm()
+    problem = compare.closeness(ours.float(), eager(True).float())
+    their = lambda onednn: (eager(onednn) - exact).norm()
+    assert problem is None or own <= 2 * their(True) or own <= 2 * their(False), (
+        f"{what}: error {own:.2e}, eager's {their(True):.2e} and {their(False):.2e}; {problem}"
+    )
 
 
 @pytest.mark.parametrize("checkpointed", [False, True], ids=["plain", "checkpointed"])
@@ -71,10 +76,13 @@ def test_training_follows_eager(name, autocast, checkpointed):
         checkpoint_parts(ours.model)
     called = training.DOORS["capture"](ours.model)
     losses = losses_of(ours, called, autocast)
-    eager, exact = references(name, autocast)
+    eager = functools.partial(reference, name, torch.float32, autocast)
+    exact_losses, exact_parameters, distance = reference(name, torch.float64, None)
     sure = slice(SURE.get(name, STEPS))
-    assert_follows(losses[sure], eager[0][sure], exact[0][sure], "losses")
-    assert_follows(parameters(ours), eager[1], exact[1], "parameters")
+    assert_follows(losses[sure], lambda onednn: eager(onednn)[0][sure], exact_losses[sure], "losses")
+    # What does not move at all has a gradient that is rounding alone (the bias of keys), and AdamW makes whole steps of it.
+    moved = distance > LEARNING_RATE / 100
+    assert_follows(parameters(ours)[moved], lambda onednn: eager(onednn)[1][moved], exact_parameters[moved], "parameters")
 
 
 @pytest.mark.parametrize("name", zoo.NAMES)
