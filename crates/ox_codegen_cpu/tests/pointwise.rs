@@ -165,3 +165,18 @@ kernel transpose(b0: f32 in, b1: f32 out, i0 < s0, i1 < s1) lanes=outer {
         }
     }
 }
+
+/// Choices by conditions that are the same in all lanes, inside of one another: the gradient of a sum over what was joined of three parts. In a
+/// thread that is left behind: LLVM cannot be stopped.
+#[cfg(target_arch = "x86_64")]
+#[test]
+fn choices_inside_of_one_another_come_to_an_end() {
+    let features = "+avx2,+fma,+f16c,+avx512f,+avx512vl,+avx512bw,+avx512dq";
+    let kernel = parse(include_str!("kernels/choices.txt"));
+    let (tell, told) = std::sync::mpsc::channel();
+    std::thread::spawn(move || {
+        let backend = ox_codegen_cpu::Backend::for_cpu("skylake-avx512", features).unwrap();
+        tell.send(backend.compile_object(&kernel).is_ok())
+    });
+    assert_eq!(told.recv_timeout(std::time::Duration::from_secs(120)), Ok(true));
+}

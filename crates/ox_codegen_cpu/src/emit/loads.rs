@@ -88,7 +88,7 @@ impl<'a> Emitter<'a> {
 
     /// The lanes that exist and for which `condition` holds.
     pub fn full_mask(&self, condition: V<'a>) -> V<'a> {
-        let condition = condition.as_mask(self.lanes());
+        let condition = condition.splat(self.lanes());
         self.lane_mask().map_or(condition, |mask| mask & condition)
     }
 

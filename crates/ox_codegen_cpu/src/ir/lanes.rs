@@ -23,19 +23,6 @@ impl<'a> V<'a> {
         first.shuffle(first, &vec![0; lanes as usize])
     }
 
-    /// A condition in every lane. Chosen by bits, because a vector choice by a scalar condition becomes a branch.
-    pub fn as_mask(self, lanes: u32) -> V<'a> {
-        if self.lanes == lanes || self.is_constant() {
-            return self.splat(lanes);
-        }
-        // SAFETY: n equal bits are a vector of n i1.
-        let raw = unsafe {
-            let bits = LLVMBuildSExt(self.ir.builder, self.raw, LLVMIntTypeInContext(self.ir.context, lanes), NO_NAME);
-            LLVMBuildBitCast(self.ir.builder, bits, self.ir.ty(Elem::I1, lanes), NO_NAME)
-        };
-        self.ir.wrap(raw, Elem::I1, lanes)
-    }
-
     pub fn is_constant(self) -> bool {
         // SAFETY: asks about a live value.
         unsafe { LLVMIsConstant(self.raw) != 0 }

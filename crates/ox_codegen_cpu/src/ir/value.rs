@@ -158,11 +158,13 @@ impl<'a> V<'a> {
         self.fcmp(LLVMRealPredicate::LLVMRealORD, self)
     }
 
-    /// `self ? a : b`, lane by lane.
+    /// `self ? a : b`, lane by lane. The condition is splatted, because a vector choice by a scalar condition becomes a branch; and as a
+    /// splat, not as an integer whose bits are the lanes: LLVM 19 does not come to an end where two such masks for AVX-512 meet in an `or`
+    /// or `and`, which it makes of nested choices by itself (llvm/llvm-project#123333).
     pub fn select(self, a: V<'a>, b: V<'a>) -> V<'a> {
         assert_eq!((self.elem, a.elem), (Elem::I1, b.elem), "a condition and two values of one type");
         let lanes = self.lanes.max(a.lanes).max(b.lanes);
-        let (condition, a, b) = (self.as_mask(lanes), a.splat(lanes), b.splat(lanes));
+        let (condition, a, b) = (self.splat(lanes), a.splat(lanes), b.splat(lanes));
         // SAFETY: types as checked.
         self.ir.wrap(unsafe { LLVMBuildSelect(self.ir.builder, condition.raw, a.raw, b.raw, NO_NAME) }, a.elem, lanes)
     }
