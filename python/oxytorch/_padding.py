@@ -78,13 +78,13 @@ def _tensors(result: Any) -> Iterator[torch.Tensor]:
             yield from _tensors(getattr(result, field.name, None))
 
 
-def _relation(size: Any, sizes: list[Any]) -> tuple[int, int]:
-    """To the first padded size that it is, or is made of: the place of that, and how."""
-    other = (-1, 0)
+def _relation(size: Any, sizes: list[Any]) -> list[tuple[int, int]]:
+    """To the first padded size that it is, or else to all that it may be made of: the places of those, and how."""
+    others = []
     for place, padded_size in enumerate(sizes):
         how = size_relation(size, padded_size)
         if how == 1:
-            return place, 1
+            return [(place, 1)]
         if how != 0:
-            other = (place, how)
-    return other
+            others.append((place, how))
+    return others

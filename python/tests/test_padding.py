@@ -248,6 +248,45 @@ def test_what_another_trace_needs_to_be_equal():
         compiled(torch.ones(5), torch.ones(6), True)
 
 
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda x, y: torch.cat([x, y], 1),
+        lambda x, y: (x[:, :, None] * y[:, None, :]).flatten(1),
+        lambda x, y: torch.ones(x.shape[1] - y.shape[1] + 5),
+        lambda x, y: torch.ones(x.shape[1] * 8 // y.shape[1]),
+    ],
+)
+def test_what_is_made_of_several_sizes_is_refused_if_one_is_padded(function):
+    padded = compiled(function, x={1: 4}, y={1: 4})
+    for n, m in ((3, 4), (4, 3), (3, 3), (4, 4), (4, 3), (3, 4)):
+        x, y = torch.ones(1, n), torch.full((1, m), 2.0)
+        if (n, m) == (4, 4):
+            assert_same(padded(x, y), function(x, y))
+            continue
+        with pytest.raises(ValueError, match="is made of dimension 1 of " + ("x" if n == 3 else "y")):
+            padded(x, y)
+
+
+def test_two_padded_dimensions_in_one():
+    padded = compiled(lambda x: x.flatten(), x={0: 4, 1: 4})
+    for shape, dim in (((3, 4), 0), ((4, 3), 1), ((3, 3), 0)):
+        with pytest.raises(ValueError, match=f"is made of dimension {dim} of x"):
+            padded(torch.ones(shape))
+    assert_same(padded(torch.ones(4, 4)), torch.ones(16))
+
+
+def test_a_break_is_refused_whichever_argument_is_padded():
+    def f(x, y):
+        doubled = x * 2
+        print(end="")
+        return doubled, y * 3
+
+    for n, m in ((3, 4), (4, 3), (3, 3)):
+        with pytest.raises(ValueError, match="the function is no single graph"):
+            compiled(f, x={1: 4}, y={1: 4})(torch.ones(1, n), torch.ones(1, m))
+
+
 def test_a_result_that_holds_itself_is_refused():
     def endless(x):
         found = [x * 2]

@@ -8,8 +8,8 @@ use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList, PyTuple};
 use rustc_hash::FxHashMap;
 
-/// How the sizes of one tensor are made of padded ones: of which, and how (`size_relation`).
-type Relations = Vec<(i64, i64)>;
+/// How the sizes of one tensor are made of padded ones: each of which, and how (`size_relation`).
+type Relations = Vec<Vec<(usize, i64)>>;
 
 /// The size is that one.
 const SAME: i64 = 1;
@@ -113,12 +113,12 @@ impl<'a, 'py> Cutting<'a, 'py> {
 
     fn cut_tensor(&self, tensor: &Bound<'py, PyAny>, relations: &Relations) -> PyResult<Bound<'py, PyAny>> {
         let mut tensor = tensor.clone();
-        for (dim, (place, how)) in relations.iter().enumerate() {
-            let Some((bucket, lost)) = usize::try_from(*place).ok().map(|n| (self.here[n], self.lost[n])) else { continue };
-            let (name, of) = (&bucket.name, bucket.dim);
+        let sizes = relations.iter().enumerate().flat_map(|(dim, size)| size.iter().map(move |(place, how)| (dim, *place, *how)));
+        // What is made of several sizes is as it should be only if none of them is padded.
+        for (dim, place, how) in sizes.filter(|(_, place, _)| self.lost[*place] != 0) {
+            let (Bucket { name, dim: of, .. }, lost) = (self.here[place], self.lost[place]);
             let size = shape_of(&tensor)?[dim];
-            match *how {
-                _ if lost == 0 => {}
+            match how {
                 UNKNOWN => {
                     return Err(PyValueError::new_err(format!(
                         "oxytorch: pad_to: which dimensions of the results are dimension {of} of {name} cannot be told, since the \
