@@ -75,3 +75,22 @@ def widened(tree):
         return compare.to_double(value.detach()).requires_grad_(value.requires_grad)
 
     return torch.utils._pytree.tree_map(wide, tree)
+
+
+@pytest.mark.parametrize("shape, dtype", [((5, 4), torch.float32), ((5, 4, 3, 3), torch.float32), ((5, 4, 3, 3), torch.float64)])
+def test_an_average_over_all_batches(shape, dtype):
+    """With `momentum=None` every step has a factor of its own, which the graph is given."""
+    norm = torch.nn.BatchNorm1d if len(shape) == 2 else torch.nn.BatchNorm2d
+    ours, eagers = (norm(4, momentum=None, dtype=dtype) for _ in range(2))
+    captured = oxytorch._oxytorch.capture(ours)
+    for _ in range(6):
+        x = torch.randn(shape, dtype=dtype) * 2 + 1
+        inputs = [x.clone().requires_grad_() for _ in range(2)]
+        results = [module(given) for module, given in zip((captured, eagers), inputs)]
+        for result in results:
+            result.sin().sum().backward()
+        compare.assert_same(results[0], results[1])
+        compare.assert_same(inputs[0].grad, inputs[1].grad)
+        for own, eager in zip(ours.buffers(), eagers.buffers()):
+            compare.assert_same(own, eager)
+    assert captured.stats()["traced"] == 1, captured.show()

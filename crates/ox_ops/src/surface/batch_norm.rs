@@ -3,7 +3,7 @@
 use super::shared::{centred, count_in, float, mean_over, opt_real, per_channel, size_operand, square};
 use super::shared::{real, wide};
 use super::slope::standardised_slope;
-use super::{Bound, Surface, fresh};
+use super::{Bound, Operand, Surface, fresh};
 use crate::builder::Builder;
 use crate::decide::is_one;
 use crate::error::{OpError, OpResult};
@@ -118,10 +118,10 @@ fn batch_statistics(b: &mut Builder, args: &mut Bound, x: NodeId) -> OpResult<(N
     let variance = mean_over(b, squares, &dims)?;
     let (mean, variance) = (b.squeeze(mean, &dims)?, b.squeeze(variance, &dims)?);
     if args.has("running_mean") {
-        let momentum = args.float("momentum")?;
+        let pace = Pace::of(b, args)?;
         let unbiased = unbiased(b, variance, &count)?;
-        move_towards(b, args, "running_mean", mean, momentum)?;
-        move_towards(b, args, "running_var", unbiased, momentum)?;
+        move_towards(b, args, "running_mean", mean, &pace)?;
+        move_towards(b, args, "running_var", unbiased, &pace)?;
     }
     Ok((mean, variance))
 }
@@ -134,11 +134,11 @@ pub(super) fn follow_instances(b: &mut Builder, args: &mut Bound, x: NodeId, dim
     let squares = square(b, centred)?;
     let variance = mean_over(b, squares, dims)?;
     let unbiased = unbiased(b, variance, &count)?;
-    let momentum = args.float("momentum")?;
+    let pace = Pace::of(b, args)?;
     for (name, of_instances) in [("running_mean", mean), ("running_var", unbiased)] {
         let of_batch = mean_over(b, of_instances, &[0])?;
         let of_batch = b.reshape(of_batch, &[b.shape(x)[1].clone()])?;
-        move_towards(b, args, name, of_batch, momentum)?;
+        move_towards(b, args, name, of_batch, &pace)?;
     }
     Ok(())
 }
@@ -148,12 +148,31 @@ fn unbiased(b: &mut Builder, variance: NodeId, count: &Sym) -> OpResult<NodeId> 
     b.binary(PointOp::Div, total, size_operand(&(count - 1)))
 }
 
-fn move_towards(b: &mut Builder, args: &mut Bound, name: &'static str, value: NodeId, momentum: f64) -> OpResult<()> {
+/// How much of the old statistics is kept, and how much of the new ones added.
+struct Pace {
+    kept: Operand,
+    added: Operand,
+}
+
+impl Pace {
+    /// By the momentum. Where that is an average over all batches (`momentum=None`), it is another number in every call.
+    fn of(b: &mut Builder, args: &Bound) -> OpResult<Pace> {
+        let Operand::Number(momentum) = args.operand("momentum")? else {
+            let momentum = args.float("momentum")?;
+            return Ok(Pace { kept: (1.0 - momentum).into(), added: momentum.into() });
+        };
+        let momentum = b.cast(momentum, DType::F64);
+        let rest = b.binary(PointOp::Sub, 1.0, momentum)?;
+        Ok(Pace { kept: Operand::Number(rest), added: Operand::Number(momentum) })
+    }
+}
+
+fn move_towards(b: &mut Builder, args: &mut Bound, name: &'static str, value: NodeId, pace: &Pace) -> OpResult<()> {
     let old = real(b, args, name)?;
     let dtype: DType = b.dtype(old);
     let old = wide(b, old);
-    let kept = b.binary(PointOp::Mul, old, 1.0 - momentum)?;
-    let added = b.binary(PointOp::Mul, value, momentum)?;
+    let kept = b.binary(PointOp::Mul, old, pace.kept.clone())?;
+    let added = b.binary(PointOp::Mul, value, pace.added.clone())?;
     let new = b.binary(PointOp::Add, kept, added)?;
     let new = b.cast(new, dtype);
     let new = b.detach(new)?;

@@ -20,6 +20,7 @@ const ROWS: &[Row] = &[
     ("fill", &[1], &["value"]),
     ("masked_fill", &[2], &["value"]),
     ("clamp", &[1, 2], &["min", "max"]),
+    ("batch_norm", &[6], &["momentum"]),
     ("where", &[1, 2], &["input", "other"]),
 ];
 
