@@ -1,11 +1,16 @@
 """Rows of the table where they were not eager's: one test for each fault. Values of halves and their gradients are equal to the last bit."""
 
+import itertools
+import math
+
 import compare
 import oxytorch
 import pytest
 import torch
 import torch.nn.functional as F
 from checking import compiled as by_dynamo
+from torch import nn
+from training import DOORS
 
 NAN, INF = float("nan"), float("inf")
 
@@ -356,3 +361,47 @@ def test_a_tensor_without_dimensions_is_rounded_before_a_product_is_added(half, 
     args[place] = torch.tensor(0.3)
     for function in (torch.addcmul, torch.addcdiv):
         assert_equal_bits(oxytorch.compile(function)(*args), function(*args))
+
+
+# Norms of nothing.
+
+BATCH_NORMS = {
+    "vectors": (lambda: nn.BatchNorm1d(3), [(4, 3), (0, 3), (5, 3), (0, 3), (1, 3), (6, 3)]),
+    "first_nothing": (lambda: nn.BatchNorm1d(3), [(0, 3), (0, 3), (4, 3), (7, 3), (1, 3)]),
+    "rows": (lambda: nn.BatchNorm1d(3), [(2, 3, 5), (2, 3, 0), (1, 3, 6), (0, 3, 5), (1, 3, 1), (1, 3, 0)]),
+    "images": (lambda: nn.BatchNorm2d(3), [(2, 3, 4, 4), (0, 3, 4, 4), (3, 3, 4, 4), (2, 3, 0, 4)]),
+    "volumes": (lambda: nn.BatchNorm3d(3), [(0, 3, 2, 2, 2), (2, 3, 2, 2, 2), (0, 3, 2, 2, 2)]),
+    "mean_of_all": (lambda: nn.BatchNorm1d(3, momentum=None), [(0, 3), (4, 3), (0, 3), (5, 3)]),
+    "untracked": (lambda: nn.BatchNorm1d(3, track_running_stats=False), [(0, 3), (4, 3), (0, 3)]),
+    "plain": (lambda: nn.BatchNorm1d(3, affine=False), [(4, 3), (0, 3), (5, 3), (0, 3)]),
+    "doubles": (lambda: nn.BatchNorm1d(3).double(), [(4, 3), (0, 3), (5, 3)]),
+    "instances": (lambda: nn.InstanceNorm1d(3, track_running_stats=True, affine=True), [(2, 3, 4), (2, 3, 0), (3, 3, 5), (1, 3, 1)]),
+}
+
+
+def trained(called, x):
+    try:
+        y = called(x)
+    except ValueError as error:
+        return str(error)
+    y.backward(torch.linspace(0.5, 1.5, y.numel(), dtype=y.dtype).view(y.shape))
+    return y.detach(), x.grad
+
+
+@pytest.mark.parametrize("dynamic", [None, True])
+@pytest.mark.parametrize("door", DOORS)
+@pytest.mark.parametrize("name", BATCH_NORMS)
+def test_a_norm_of_nothing_leaves_the_running_statistics_as_they_are(name, door, dynamic):
+    make, shapes = BATCH_NORMS[name]
+    if door == "dynamo":
+        # Of one value for each channel it raises by itself, another exception than eager's.
+        shapes = [shape for shape in shapes if math.prod(shape) != 3]
+    plain, ours = make(), make()
+    compiled = DOORS[door](ours, dynamic=dynamic)
+    dtype = next(itertools.chain(plain.parameters(), plain.buffers())).dtype
+    for shape in shapes:
+        x = torch.randn(shape, dtype=dtype)
+        results = [trained(called, x.clone().requires_grad_()) for called in (compiled, plain)]
+        compare.assert_same(*results)
+        state = lambda module: ([p.grad for p in module.parameters()], [b.clone() for b in module.buffers()])
+        compare.assert_same(state(ours), state(plain), label=f"state behind {shape}")

@@ -1,7 +1,6 @@
 //! Batch normalisation, which alone keeps statistics: in training the running ones are written.
 
-use super::shared::{centred, count_in, float, mean_over, opt_real, per_channel, size_operand, square};
-use super::shared::{real, wide};
+use super::shared::{centred, count_in, float, mean_over, opt_real, per_channel, real, size_operand, square, sum_over, wide};
 use super::slope::standardised_slope;
 use super::{Bound, Operand, Surface, fresh};
 use crate::builder::Builder;
@@ -105,7 +104,7 @@ fn scale_and_shift(b: &mut Builder, args: &Bound, mean: NodeId, variance: NodeId
     Ok((scale, shift))
 }
 
-/// Mean and variance of the batch, as vectors; moves the running ones towards them.
+/// Mean and variance of the batch, as vectors; moves the running ones towards them. Those of nothing are zeros, and move nothing.
 fn batch_statistics(b: &mut Builder, args: &mut Bound, x: NodeId) -> OpResult<(NodeId, NodeId)> {
     let dims: Vec<usize> = (0..b.rank(x)).filter(|d| *d != 1).collect();
     let count = count_in(b, x, &dims);
@@ -113,17 +112,23 @@ fn batch_statistics(b: &mut Builder, args: &mut Bound, x: NodeId) -> OpResult<(N
         return Err(OpError::value("Expected more than 1 value per channel when training"));
     }
     let x = wide(b, x);
-    let (centred, mean) = centred(b, x, &dims)?;
+    let mean = mean_or_zero(b, x, &dims, &count)?;
+    let centred = b.binary(PointOp::Sub, x, mean)?;
     let squares = square(b, centred)?;
-    let variance = mean_over(b, squares, &dims)?;
+    let variance = mean_or_zero(b, squares, &dims, &count)?;
     let (mean, variance) = (b.squeeze(mean, &dims)?, b.squeeze(variance, &dims)?);
     if args.has("running_mean") {
-        let pace = Pace::of(b, args)?;
+        let pace = Pace::of(b, args, &count)?;
         let unbiased = unbiased(b, variance, &count)?;
         move_towards(b, args, "running_mean", mean, &pace)?;
         move_towards(b, args, "running_var", unbiased, &pace)?;
     }
     Ok((mean, variance))
+}
+
+fn mean_or_zero(b: &mut Builder, x: NodeId, dims: &[usize], count: &Sym) -> OpResult<NodeId> {
+    let sum = sum_over(b, x, dims)?;
+    b.binary(PointOp::Div, sum, size_operand(&count.greater(&Sym::ONE)))
 }
 
 /// Moves the running statistics towards those of the instances (over `dims`), each as far as a batch norm of that instance alone
@@ -134,7 +139,7 @@ pub(super) fn follow_instances(b: &mut Builder, args: &mut Bound, x: NodeId, dim
     let squares = square(b, centred)?;
     let variance = mean_over(b, squares, dims)?;
     let unbiased = unbiased(b, variance, &count)?;
-    let pace = Pace::of(b, args)?;
+    let pace = Pace::of(b, args, &count)?;
     for (name, of_instances) in [("running_mean", mean), ("running_var", unbiased)] {
         let of_batch = mean_over(b, of_instances, &[0])?;
         let of_batch = b.reshape(of_batch, &[b.shape(x)[1].clone()])?;
@@ -152,18 +157,21 @@ fn unbiased(b: &mut Builder, variance: NodeId, count: &Sym) -> OpResult<NodeId> 
 struct Pace {
     kept: Operand,
     added: Operand,
+    /// The elements that the new ones are of. Where there is none, the old ones stay.
+    count: Sym,
 }
 
 impl Pace {
     /// By the momentum. Where that is an average over all batches (`momentum=None`), it is another number in every call.
-    fn of(b: &mut Builder, args: &Bound) -> OpResult<Pace> {
+    fn of(b: &mut Builder, args: &Bound, count: &Sym) -> OpResult<Pace> {
+        let count = count.clone();
         let Operand::Number(momentum) = args.operand("momentum")? else {
             let momentum = args.float("momentum")?;
-            return Ok(Pace { kept: (1.0 - momentum).into(), added: momentum.into() });
+            return Ok(Pace { kept: (1.0 - momentum).into(), added: momentum.into(), count });
         };
         let momentum = b.cast(momentum, DType::F64);
         let rest = b.binary(PointOp::Sub, 1.0, momentum)?;
-        Ok(Pace { kept: Operand::Number(rest), added: Operand::Number(momentum) })
+        Ok(Pace { kept: Operand::Number(rest), added: Operand::Number(momentum), count })
     }
 }
 
@@ -173,7 +181,11 @@ fn move_towards(b: &mut Builder, args: &mut Bound, name: &'static str, value: No
     let old = wide(b, old);
     let kept = b.binary(PointOp::Mul, old, pace.kept.clone())?;
     let added = b.binary(PointOp::Mul, value, pace.added.clone())?;
-    let new = b.binary(PointOp::Add, kept, added)?;
+    let mut new = b.binary(PointOp::Add, kept, added)?;
+    if !pace.count.is_positive() {
+        let nothing = b.binary(PointOp::Eq, size_operand(&pace.count), 0i64)?;
+        new = b.choose(nothing, old, new)?;
+    }
     let new = b.cast(new, dtype);
     let new = b.detach(new)?;
     args.write(name, new);
