@@ -363,7 +363,7 @@ def test_a_tensor_without_dimensions_is_rounded_before_a_product_is_added(half, 
         assert_equal_bits(oxytorch.compile(function)(*args), function(*args))
 
 
-# Norms of nothing.
+# Norms and attention of nothing.
 
 BATCH_NORMS = {
     "vectors": (lambda: nn.BatchNorm1d(3), [(4, 3), (0, 3), (5, 3), (0, 3), (1, 3), (6, 3)]),
@@ -405,3 +405,13 @@ def test_a_norm_of_nothing_leaves_the_running_statistics_as_they_are(name, door,
         compare.assert_same(*results)
         state = lambda module: ([p.grad for p in module.parameters()], [b.clone() for b in module.buffers()])
         compare.assert_same(state(ours), state(plain), label=f"state behind {shape}")
+
+
+@pytest.mark.parametrize("need_weights", [True, False])
+def test_attention_of_nothing_has_no_weights(need_weights):
+    attention = nn.MultiheadAttention(4, 2, batch_first=True).eval()
+    compiled = oxytorch.compile(attention)
+    with torch.no_grad():
+        for shape in [(2, 3, 4), (0, 3, 4), (3, 3, 4), (0, 3, 4), (4, 5, 4), (0, 5, 4), (2, 0, 4)]:
+            x = torch.randn(shape)
+            compare.assert_same(compiled(x, x, x, need_weights=need_weights), attention(x, x, x, need_weights=need_weights))

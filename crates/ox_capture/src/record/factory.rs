@@ -47,12 +47,15 @@ fn length_of(numbers: &[Obj]) -> PyResult<Option<i64>> {
     Ok(is_sound.then_some(length as i64))
 }
 
-/// Fused attention returns no weights where none are asked for; its meta kernel does.
+/// Fused attention returns no weights where none are asked for or there is nothing to weigh; its meta kernel does.
 pub fn without_weights(args: &[Obj], kwargs: &Bound<'_, PyDict>, result: Obj) -> PyResult<Obj> {
     const PLACE: usize = 10;
     let asked = args.get(PLACE).cloned().or(kwargs.get_item("need_weights")?.map(Obj::from));
-    match (&items_of(&result)[..], asked.map(|asked| asked.truth()).transpose()?) {
-        ([values, _], Some(false)) => tuple_of(&[values.clone(), Obj::none()]),
+    let asked = asked.map_or(Ok(true), |asked| asked.truth())?;
+    match &items_of(&result)[..] {
+        [values, _] if !asked || values.bind().call_method0("numel")?.extract::<usize>()? == 0 => {
+            tuple_of(&[values.clone(), Obj::none()])
+        }
         _ => Ok(result),
     }
 }

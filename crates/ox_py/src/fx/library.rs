@@ -8,8 +8,9 @@ use super::importer::Importer;
 use super::refusal::{Import, Refusal};
 use super::undeclared;
 use crate::report::PythonCall;
-use ox_ir::Scalar;
 use ox_ir::graph::{Arg, Library, LibraryOut};
+use ox_ir::{Scalar, Sym};
+use ox_ops::decide::rely_on_shape;
 use ox_ops::surface::writes_first;
 use ox_ops::{FrontValue, OpError, TensorRef, ValueOf};
 use pyo3::intern;
@@ -31,6 +32,7 @@ impl<'py> Importer<'py> {
                 request.name
             )));
         }
+        self.rely_on_weights(&request)?;
         let results = self.library_outs(&request, writes)?;
         if !request.is_in_place() {
             self.note_opaque_view(&request)?;
@@ -68,6 +70,19 @@ impl<'py> Importer<'py> {
             Some(example) if !is_in_place => self.rebuild(&example, &mut outs.into_iter()),
             _ => Ok(request.args.into_iter().next().unwrap_or(ValueOf::None)),
         }
+    }
+
+    /// Whether fused attention returns weights depends on whether there is anything to weigh, of which torch's fake kernel knows nothing.
+    fn rely_on_weights(&self, request: &Request<'py>) -> Import<()> {
+        let of_attention = request.name.name == "_native_multi_head_attention";
+        let Some(ValueOf::Tensor(query)) = request.args.first().filter(|_| of_attention) else { return Ok(()) };
+        let shape = &self.recorder.ty(*query).shape;
+        rely_on_shape(shape);
+        let is_empty = shape.iter().any(Sym::is_zero);
+        if is_empty && !request.example.as_ref().is_some_and(has_none) {
+            return Err(Refusal::unsupported(format!("{} of nothing", request.name)));
+        }
+        Ok(())
     }
 
     /// The tensors that the call makes: its result is a tensor or a flat sequence of tensors and Nones. `None` for an in-place
