@@ -5,7 +5,7 @@ import oxytorch
 import pytest
 import torch
 import torch.nn.functional as F
-from entries import check
+from entries import check, same_outcome
 
 # Writing what is read.
 
@@ -219,3 +219,29 @@ def test_strides_of_a_part_of_a_new_tensor(entry):
 def test_strides_of_a_padded_channels_last_convolution(entry, mode):
     conv = torch.nn.Conv2d(4, 8, 3, padding=1, padding_mode=mode)
     check(entry, lambda x: (conv(x), F.pad(x, (1, 1, 1, 1))), torch.randn(2, 4, 9, 9).to(memory_format=torch.channels_last))
+
+
+IDENTITIES = {
+    "clone": lambda x: x.clone(),
+    "times_one": lambda x: x * 1,
+    "over_one": lambda x: x / 1,
+    "negated_twice": lambda x: -(-x),
+    "joined": lambda x: torch.cat([x], 1),
+    "repeated": lambda x: x.repeat(1, 1, 1),
+    "chosen": lambda x: torch.where(torch.ones_like(x, dtype=torch.bool), x, x),
+    "padded": lambda x: F.pad(x, (0, 0)),
+    "rolled": lambda x: x.roll(0, 1),
+    "copied": lambda x: torch.zeros_like(x).copy_(x),
+}
+
+
+@pytest.mark.parametrize("name", IDENTITIES)
+def test_strides_of_every_second_row_of_a_copy(entry, name):
+    """The gap behind the last row is not there where the number of rows is odd."""
+
+    def f(x):
+        return IDENTITIES[name](x)[:, ::2], IDENTITIES[name](x)[..., 1::3]
+
+    wrapped = entry(f)
+    for rows in (7, 7, 9, 12, 5):
+        same_outcome(wrapped, f, (torch.randn(2, rows, 4),))

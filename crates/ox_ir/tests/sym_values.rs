@@ -135,6 +135,7 @@ proptest! {
             let (lo, hi) = sym.bounds();
             prop_assert!((lo..=hi).contains(&value), "{} is {} outside of {}..{}", &sym, value, lo, hi);
             prop_assert!(!sym.is_nonneg() || value >= 0, "{} is {}", &sym, value);
+            prop_assert_eq!(sym.by_rests().eval(&env), Some(value));
             let d = sym.known_divisor();
             prop_assert!(if d == 0 { value == 0 } else { value % d == 0 }, "{} is {}, no multiple of {}", &sym, value, d);
             let all_known = sym.subst(&|v| env(v).map(Sym::from));

@@ -2,7 +2,7 @@
 
 use super::atom::Atom;
 use super::divide::gcd;
-use super::{Sym, Var};
+use super::{Monomial, Sym, Var};
 
 impl Sym {
     /// An interval that holds the value; i64::MIN / i64::MAX stand for "not known".
@@ -28,6 +28,21 @@ impl Sym {
 
     pub fn is_positive(&self) -> bool {
         (self - 1).is_nonneg()
+    }
+
+    /// The same number, with multiples of quotients as what is divided without its rest: `2 * (n / 2)` as `n - n % 2`. Terms cancel that
+    /// do not otherwise, and the sign may be seen.
+    pub fn by_rests(&self) -> Sym {
+        let written = |(mono, factor): &(Monomial, i64)| {
+            mono.iter().fold((Sym::ONE, *factor), |(product, factor), atom| match atom {
+                Atom::Div(parts) if parts.1.as_const().is_some_and(|by| by > 1 && factor % by == 0) => {
+                    let by = parts.1.as_const().unwrap_or(1);
+                    (&product * &(&parts.0 - &parts.0.rem(&parts.1)), factor / by)
+                }
+                other => (&product * &Sym::from_atom(other.clone()), factor),
+            })
+        };
+        self.terms().iter().map(written).fold(Sym::from(self.constant()), |sum, (product, factor)| &sum + &(&product * factor))
     }
 
     /// The least value over one bounded variable, if the expression is linear in it with a factor of known sign.
