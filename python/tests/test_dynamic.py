@@ -1,5 +1,7 @@
 """Sizes that vary: numbers that are made of them, how results and inputs lie in memory."""
 
+import warnings
+
 import oxytorch
 import pytest
 import torch
@@ -311,3 +313,15 @@ def test_a_graph_that_is_not_imported_is_for_its_sizes(name, dynamic):
         x = rand(n, 4)
         assert_same(captured(x), function(x))
     assert oxytorch.last_compile()["outcome"] == "eager"
+
+
+def test_an_empty_part_where_all_sizes_are_fixed():
+    """`chunk` fixes all sizes; what is left of its results is a part of them that holds nothing."""
+
+    def f(x):
+        y = torch.cat(x.chunk(2, 1), 1)[:, :-40]
+        return y.contiguous().view(y.shape[0], -1, 2)
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        check(f, [(rand(2, 3, 4),), (rand(3, 4, 4),), (rand(4, 6, 2),), (rand(2, 3, 4),)], compiles=3)

@@ -178,7 +178,7 @@ impl<'py> Importer<'py> {
                 }
                 Ok(Some(layout))
             }
-            None if sizes.is_empty() && is_whole => Ok(None),
+            None if sizes.is_empty() && (is_whole || self.known.is_settled()) => Ok(None),
             None => {
                 let why = format!("where an output lies in memory ({})", self.location);
                 if sizes.is_empty() {

@@ -33,6 +33,11 @@ impl Known {
         if self.hints.is_empty() { None } else { sym.eval(&|var| self.hints.get(var).copied()) }
     }
 
+    /// Whether all sizes are fixed: nothing varies.
+    pub fn is_settled(&self) -> bool {
+        self.hints.keys().all(|var| self.values.get(var).is_some_and(|value| value.as_const().is_some()))
+    }
+
     pub fn resolve(&self, sym: &Sym) -> Sym {
         if self.values.is_empty() { sym.clone() } else { sym.subst(&|var| self.values.get(var).cloned()) }
     }
