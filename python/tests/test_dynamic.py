@@ -1,5 +1,6 @@
 """Sizes that vary: numbers that are made of them, how results and inputs lie in memory."""
 
+import math
 import warnings
 
 import oxytorch
@@ -325,3 +326,32 @@ def test_an_empty_part_where_all_sizes_are_fixed():
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         check(f, [(rand(2, 3, 4),), (rand(3, 4, 4),), (rand(4, 6, 2),), (rand(2, 3, 4),)], compiles=3)
+
+
+# Numbers that are computed of sizes, and no expressions of them.
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda x: x[:, : int(x.shape[1] * 0.5)],
+        lambda x: x[:, int(x.shape[1] * 0.3) :] * 2,
+        lambda x: x[:, : math.ceil(x.shape[1] / 4)],
+        lambda x: x[:, math.floor(x.shape[1] / 4) :] + 1,
+        lambda x: torch.zeros(round(x.shape[1] / 2)) + x.shape[1] * 0.1,
+        lambda x: x.topk(max(1, int(x.shape[1] * 0.25)), 1),
+        lambda x: x.gather(1, x.argsort(1)[:, : int(x.shape[1] * (1 - 0.75))]),
+        lambda x: torch.cat([x[:, int(x.shape[1] * 0.6) :], x[:, : int(x.shape[1] * 0.6)]], 1),
+        lambda x: (x[:, : int(int(x.shape[1] * 0.9) * 0.5)], int(x.shape[1] * 0.9)),
+    ],
+)
+def test_a_part_of_a_size(function):
+    check(function, [(rand(3, n),) for n in (17, 12, 13, 20, 64, 99, 31, 1000)])
+    check(function, [(rand(3, n),) for n in (17, 12, 13, 20, 64, 99)], dynamic=None, compiles=2)
+
+
+def test_a_part_of_a_size_by_an_argument():
+    def f(x, ratio):
+        return x[:, : int(x.shape[1] * ratio)] + 1
+
+    check(f, [(rand(3, n), r) for n, r in ((20, 0.5), (21, 0.3), (22, 0.7), (50, 0.9), (33, 0.2))], dynamic=None, compiles=2)

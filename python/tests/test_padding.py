@@ -268,6 +268,16 @@ def test_what_is_made_of_several_sizes_is_refused_if_one_is_padded(function):
             padded(x, y)
 
 
+def test_a_number_that_is_computed_of_a_padded_size():
+    padded = compiled(lambda x: x[:, : int(x.shape[1] * 0.5)], x={1: 4})
+    for n in (3, 4, 5, 8):
+        if n % 4 == 0:
+            assert_same(padded(torch.ones(2, n)), torch.ones(2, n // 2), strides=False)
+            continue
+        with pytest.raises(ValueError, match="is made of dimension 1 of x"):
+            padded(torch.ones(2, n))
+
+
 def test_two_padded_dimensions_in_one():
     padded = compiled(lambda x: x.flatten(), x={0: 4, 1: 4})
     for shape, dim in (((3, 4), 0), ((4, 3), 1), ((3, 3), 0)):

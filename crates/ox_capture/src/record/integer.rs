@@ -10,20 +10,35 @@ use ox_ops::{Sym, Var};
 const MOST: i64 = 1 << 30;
 
 impl Recording {
-    /// A number from outside that was seen to change.
+    /// A number from outside that was seen to change, or one that is computed of such and of sizes in a way that is no expression: `int(n * 0.3)`.
     pub(super) fn varying_integer(&mut self, number: &Obj, source: SourceId) -> Option<Val> {
         let value = whole(number).filter(|value| (-MOST..=MOST).contains(value))?;
-        let place = self.tree.sources.read().show(source);
-        let varies = self.sizing.dynamic != Some(false) && self.tree.varying.read().contains(&place);
-        if !varies || self.is_of_optimizer(source) {
+        if self.sizing.dynamic == Some(false) || !self.varies(source) || self.is_of_optimizer(source) {
             return None;
         }
         let var = match self.sizing.integers.get(&source) {
             Some(var) => var.clone(),
-            None => self.new_integer(value, source, place),
+            None => self.new_integer(value, source),
         };
         let free = Some(self.source(Source::Expr(Sym::var(&var))));
         Some(Val { obj: number.clone(), free })
+    }
+
+    /// Whether a variable stands in an expression, or a whole number does that is computed of it.
+    pub fn is_made_of(&self, sym: &Sym, var: &Var) -> bool {
+        let is_computed = |number: &Var| {
+            let mut sources = self.sizing.integers.iter().filter(|(_, known)| *known == number);
+            sources.any(|(source, _)| self.is_computed_of(*source, var))
+        };
+        sym.vars().iter().any(|part| part == var || is_computed(part))
+    }
+
+    fn is_computed_of(&self, source: SourceId, var: &Var) -> bool {
+        match self.tree.sources.read().get(source) {
+            Source::Compute(_, args) => args.iter().any(|arg| self.is_computed_of(*arg, var)),
+            Source::Expr(sym) => self.is_made_of(sym, var),
+            _ => false,
+        }
     }
 
     /// Whether an expression fits in 64 bits whatever its whole numbers are. Sizes alone always do: their tensors are there.
@@ -34,7 +49,8 @@ impl Recording {
         !has_integers || most + sym.constant().unsigned_abs() as f64 <= (1i64 << 62) as f64
     }
 
-    fn new_integer(&mut self, value: i64, source: SourceId, place: String) -> Var {
+    fn new_integer(&mut self, value: i64, source: SourceId) -> Var {
+        let place = self.tree.sources.read().show(source);
         let var = Var::size(self.tree.next_variable(), -MOST, MOST, 1);
         self.sizing.hints.insert(var.clone(), value);
         self.sizing.integers.insert(source, var.clone());

@@ -133,7 +133,7 @@ impl Recording {
     }
 
     /// Whether it was seen to change, or is computed of variables.
-    fn varies(&self, source: SourceId) -> bool {
+    pub(super) fn varies(&self, source: SourceId) -> bool {
         let sources = self.tree.sources.read();
         let by_variables = match sources.get(source) {
             Source::Compute(_, args) => args.iter().any(|arg| self.varies(*arg)),

@@ -20,10 +20,10 @@ impl Vm {
     /// other one is of a part before this. Nothing is relied on.
     pub fn size_relation(&self, size: &Val, of: &Val) -> i64 {
         let sym = |value: &Val| self.rec.as_ref().zip(value.free).and_then(|(rec, source)| rec.expr_of(source));
-        let Some(of) = sym(of).filter(|of| self.rec.as_ref().is_some_and(|rec| rec.is_of_this_segment(of))) else { return 3 };
+        let Some((rec, of)) = self.rec.as_ref().zip(sym(of)).filter(|(rec, of)| rec.is_of_this_segment(of)) else { return 3 };
         match sym(size) {
             Some(size) if size == of => 1,
-            Some(size) if of.vars().iter().any(|var| size.contains(var)) => 2,
+            Some(size) if of.vars().iter().any(|var| rec.is_made_of(&size, var)) => 2,
             _ => 0,
         }
     }
