@@ -242,6 +242,21 @@ def test_a_program_sees_where_a_tensor_begins():
         assert captured(torch.ones(8)[begin : begin + 4])[:2] == (begin, begin + 1)
 
 
+@pytest.mark.parametrize(
+    "part",
+    [lambda t: t[1:], lambda t: t.t(), lambda t: (t * 2)[1:], lambda t: (t + 1).flatten()[t.shape[1] :], lambda t: t * 2],
+    ids=["input", "turned", "made", "flat", "whole"],
+)
+def test_where_a_tensor_begins_where_sizes_vary(part):
+    for dynamic in (None, True):
+        captured = _oxytorch.capture(lambda t: (part(t).storage_offset(), part(t)), dynamic=dynamic)
+        for n in (5, 6, 7, 8, 5):
+            t = torch.arange(4.0 * n).view(4, n)
+            offset, value = captured(t)
+            assert offset == part(t).storage_offset()
+            assert_same(value, part(t))
+
+
 @pytest.mark.parametrize("leaf", [torch.nn.Parameter(torch.ones(3)), torch.ones(3, requires_grad=True)], ids=["parameter", "leaf"])
 def test_copies_of_leaves(leaf):
     captured = _oxytorch.capture(lambda t: (t + 1, copy.deepcopy(leaf), copy.deepcopy([leaf, leaf])))

@@ -24,6 +24,9 @@ pub trait Sizes {
 
     /// Of the tensor that a node stands for. None if something could not be followed.
     fn of(&self, node: &Obj) -> Option<Vec<Sym>>;
+
+    /// How many elements in front of it lie in the same memory. None if that is not known for all sizes.
+    fn offset(&self, node: &Obj) -> Option<Sym>;
 }
 
 pub trait Backend: Send + Sync {

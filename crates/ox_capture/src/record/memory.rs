@@ -3,6 +3,7 @@
 use super::graph::{NotRecorded, Recorded};
 use super::{Origin, Recording};
 use crate::obj::Obj;
+use crate::types::types;
 use pyo3::prelude::*;
 
 impl Recording {
@@ -30,18 +31,31 @@ impl Recording {
         lazies.iter().enumerate().any(|(other, lazy)| other != n && memory_of(&lazy.shadow).is_ok_and(|other| other == memory))
     }
 
-    /// The shadow of a lazy tensor that lies in memory of this trace's. One in the memory of an input tells nothing of how much that is.
+    /// The shadow of a lazy tensor that lies in memory of this trace's. One in the memory of an input tells nothing of how much that is; nor does a
+    /// part of another one where sizes vary, of what part it is in later calls.
     pub fn shadow_of_its_own(&self, tensor: &Obj) -> PyResult<Option<Obj>> {
+        let Some(shadow) = self.shadow_beside_inputs(tensor)? else { return Ok(None) };
+        let is_settled = !self.sizing.is_in_use() || !may_be_view(&shadow);
+        Ok(is_settled.then_some(shadow))
+    }
+
+    pub(super) fn shadow_beside_inputs(&self, tensor: &Obj) -> PyResult<Option<Obj>> {
         let Origin::Lazy(n) = self.origin(tensor) else { return Ok(None) };
         let shadow = &self.graph.lazies[n].shadow;
         let memory = memory_of(shadow)?;
-        for input in &self.graph.inputs {
+        // Sizes are inputs, too.
+        for input in self.graph.inputs.iter().filter(|input| types().is_tensor(&input.shadow)) {
             if memory_of(&input.shadow)? == memory {
                 return Ok(None);
             }
         }
         Ok(Some(shadow.clone()))
     }
+}
+
+/// Those of inference mode do not tell.
+fn may_be_view(tensor: &Obj) -> bool {
+    tensor.bind().call_method0("_is_view").and_then(|is_view| is_view.is_truthy()).unwrap_or(true)
 }
 
 /// What tells it from other memory.

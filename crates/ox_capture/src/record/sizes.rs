@@ -347,6 +347,18 @@ impl Recording {
         }
     }
 
+    /// How far a lazy tensor begins behind the memory of this trace's that it lies in, where sizes vary: their expression, or relied on.
+    pub fn varying_offset(&mut self, tensor: &Obj) -> PyResult<Option<Val>> {
+        let (Some(shadow), Some(node)) = (self.shadow_beside_inputs(tensor)?, self.node_of(tensor)) else { return Ok(None) };
+        let Some(follower) = &self.graph.follower else { return Ok(None) };
+        let (offset, value) = (follower.offset(&node), shadow.bind().call_method0("storage_offset")?.extract()?);
+        let is_it = |offset: &Sym| offset.eval(&|var| self.sizing.hints.get(var).copied()) == Some(value);
+        Ok(Some(match offset.filter(is_it) {
+            Some(offset) => self.number(value, offset),
+            None => self.fixed_result(&Obj::int(value)),
+        }))
+    }
+
     fn fixed_result(&mut self, result: &Obj) -> Val {
         self.fix_sizes();
         result.clone().into()

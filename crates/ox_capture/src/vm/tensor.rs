@@ -123,6 +123,11 @@ impl Vm {
 
     /// Relied on. None where the tensor is a part of an input: its shadow begins elsewhere.
     pub fn storage_offset(&mut self, tensor: &Val) -> R<Option<Val>> {
+        if let Some(rec) = &mut self.rec
+            && let Some(offset) = rec.varying_offset(&tensor.obj)?
+        {
+            return Ok(Some(offset));
+        }
         // SAFETY: types live as long as torch.
         let question = unsafe { Obj::borrowed(types().tensor.cast()) }.attr("storage_offset")?;
         self.ask_memory(&question, tensor)

@@ -86,4 +86,12 @@ impl Sizes for Follower {
             _ => None,
         }
     }
+
+    fn offset(&self, node: &Obj) -> Option<Sym> {
+        let importer = self.importer.as_ref().filter(|_| !self.lost)?;
+        match importer.value_of(node.id())? {
+            ValueOf::Tensor(tensor) => importer.offset_now(*tensor),
+            _ => None,
+        }
+    }
 }
