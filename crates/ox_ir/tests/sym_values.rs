@@ -144,6 +144,26 @@ proptest! {
     }
 
     #[test]
+    fn what_is_cut_and_padded(e in expr(), n in 2i64..9, seeds in proptest::array::uniform6(any::<u32>())) {
+        let vars = vars();
+        let (x, by) = (e.sym(&vars), Sym::from(n));
+        let values = assignment(&vars, &seeds);
+        let env = |v: &Var| vars.iter().position(|w| w == v).map(|n| values[n]);
+        let (rest, missing) = (x.rem(&by), (-&x).rem(&by));
+        if let Some(value) = x.eval(&env).filter(|value| value.unsigned_abs() < 1 << 40) {
+            let cut = value - value.rem_euclid(n);
+            let padded = value + (-value).rem_euclid(n);
+            prop_assert_eq!((&x - &rest).eval(&env), Some(cut));
+            prop_assert_eq!((&x + &missing).eval(&env), Some(padded));
+            prop_assert_eq!((&x - &(&x.div(&by) * n)).eval(&env), Some(value - cut));
+            prop_assert_eq!((&(&x.div_ceil(&by) * n) - &x).eval(&env), Some(padded - value));
+        }
+        for rest in [&rest, &missing] {
+            prop_assert!(rest.is_nonneg() && (&Sym::from(n - 1) - rest).is_nonneg(), "{} by {}: {}", &x, n, rest);
+        }
+    }
+
+    #[test]
     fn text_round_trip(e in expr()) {
         let vars = vars();
         let sym = e.sym(&vars);

@@ -36,6 +36,9 @@ impl Sym {
         if let Some(parts) = r.exact_parts(by) {
             return &q + &parts;
         }
+        if let Some((mirrored, _)) = r.mirrored(by) {
+            return &q - &mirrored.div(by);
+        }
         &q + &Sym::from_atom(Atom::Div(Arc::new((r, by.clone()))))
     }
 
@@ -71,8 +74,11 @@ impl Sym {
         if let Some((_, rest)) = r.split_known_multiples(by) {
             return rest.rem(by);
         }
-        if let Some(inner) = r.as_rem_by_multiple_of(by) {
-            return inner.rem(by);
+        if let Some(plain) = r.without_inner_rem(by) {
+            return plain.rem(by);
+        }
+        if let Some((mirrored, most)) = r.mirrored(by) {
+            return &Sym::from(most) - &mirrored.rem(by);
         }
         Sym::from_atom(Atom::Mod(Arc::new((r, by.clone()))))
     }
@@ -173,15 +179,23 @@ impl Sym {
         }
     }
 
-    /// `x` if self is `x % c` and `by` divides `c`.
-    fn as_rem_by_multiple_of(&self, by: &Sym) -> Option<&Sym> {
-        match self.terms() {
-            [(mono, 1)] if self.constant() == 0 => match mono.as_slice() {
-                [Atom::Mod(p)] if p.1.split_by(by).1.is_zero() => Some(&p.0),
-                _ => None,
-            },
-            _ => None,
-        }
+    /// The sum with a term `c * (x % m)` as `c * x`, where `by` divides `c * m`: the remainder by `by` is the same.
+    fn without_inner_rem(&self, by: &Sym) -> Option<Sym> {
+        self.terms().iter().find_map(|(mono, c)| {
+            let (rest, atom) = split_at(mono, *c, |atom| matches!(atom, Atom::Mod(_)))?;
+            let Atom::Mod(p) = atom else { return None };
+            let others = || self - &Sym::from_terms(vec![(mono.clone(), *c)], 0);
+            (&rest * &p.1).split_by(by).1.is_zero().then(|| &others() + &(&rest * &p.0))
+        })
+    }
+
+    /// `(m, n - 1)` where `m = n - 1 - self`, for sizes that a constant n divides and that begin with a minus: `self // n` is `-(m // n)` and
+    /// `self % n` is `n - 1 - m % n`. So `-(-s // 4)` and `(s + 3) // 4` are one. The indices of kernels stay as they were written.
+    fn mirrored(&self, by: &Sym) -> Option<(Sym, i64)> {
+        let most = by.as_const().filter(|by| *by > 1)? - 1;
+        let begins_negative = self.terms().first().is_some_and(|(_, c)| *c < 0);
+        let is_of_sizes = begins_negative && self.vars().iter().all(|var| var.extent().is_none());
+        is_of_sizes.then(|| (&Sym::from(most) - self, most))
     }
 }
 
@@ -201,6 +215,14 @@ fn common(a: &Monomial, b: &Monomial) -> Monomial {
         at.map(|at| rest.remove(at)).is_some()
     });
     taken.cloned().collect()
+}
+
+/// A term without its first factor of a kind, and that factor.
+pub(super) fn split_at(mono: &Monomial, c: i64, kind: impl Fn(&Atom) -> bool) -> Option<(Sym, &Atom)> {
+    let at = mono.iter().position(kind)?;
+    let others: Monomial = mono.iter().enumerate().filter(|(k, _)| *k != at).map(|(_, atom)| atom.clone()).collect();
+    let rest = if others.is_empty() { Sym::from(c) } else { Sym::from_terms(vec![(others, c)], 0) };
+    Some((rest, &mono[at]))
 }
 
 /// The monomial without `factors`, if it has them all.

@@ -1,6 +1,8 @@
 //! `n*(x // n) + x % n` is `x`: what a split and a join of one dimension leave behind. So is `n*(x // n)` alone, where `x` is
-//! known to be a multiple of `n`.
+//! known to be a multiple of `n`. And of two of the three the third is made: `x - x % n`, to which a program cuts, is `n*(x // n)`,
+//! a multiple of `n`, as is `x + -x % n`, to which it pads; `x - n*(x // n)` is `x % n`, which lies in `0..n`.
 
+use super::divide::split_at;
 use super::{Atom, Monomial, Sym};
 
 impl Sym {
@@ -10,8 +12,11 @@ impl Sym {
         if !self.terms().iter().any(|(mono, _)| mono.iter().any(is_part)) {
             return self;
         }
-        match self.terms().iter().find_map(|(mono, c)| self.rejoin_term(mono, *c).or_else(|| self.undo_exact_division(mono, *c)))
-        {
+        let joined = |(mono, c): &(Monomial, i64)| {
+            let whole = self.rejoin_term(mono, *c).or_else(|| self.undo_exact_division(mono, *c));
+            whole.or_else(|| self.third_of(mono, *c))
+        };
+        match self.terms().iter().find_map(joined) {
             Some(joined) => joined,
             None => self,
         }
@@ -33,15 +38,8 @@ impl Sym {
 
     /// The sum with the term `c * rest * (x % n)` and its other half `c * rest * n * (x // n)` replaced by `c * rest * x`.
     fn rejoin_term(&self, mono: &Monomial, c: i64) -> Option<Sym> {
-        let at = mono.iter().position(|a| matches!(a, Atom::Mod(_)))?;
-        let Atom::Mod(p) = &mono[at] else { return None };
+        let (rest, Atom::Mod(p)) = split_at(mono, c, |atom| matches!(atom, Atom::Mod(_)))? else { return None };
         let (x, n) = (&p.0, &p.1);
-        let mut rest = Sym::from(c);
-        for (k, atom) in mono.iter().enumerate() {
-            if k != at {
-                rest = &rest * &Sym::from_atom(atom.clone());
-            }
-        }
         let quotient = &(&rest * n) * &x.div(n);
         let [(half, factor)] = quotient.terms() else { return None };
         let present = self.terms().iter().any(|(m, f)| m == half && f == factor) && quotient.constant() == 0;
@@ -49,6 +47,26 @@ impl Sym {
             let others = self.terms().iter().filter(|(m, _)| m != half && m != mono).cloned().collect();
             &Sym::from_terms(others, self.constant()) + &(&rest * x)
         })
+    }
+
+    /// The sum with `rest * (x % n) - rest * x` replaced by `-rest * n * (x // n)`, or with `rest * n * (x // n) - rest * x` by
+    /// `-rest * (x % n)`, for a constant n; all terms of `rest * x` must be there. Each leaves fewer terms.
+    fn third_of(&self, mono: &Monomial, c: i64) -> Option<Sym> {
+        let is_part = |atom: &Atom| matches!(atom, Atom::Mod(p) | Atom::Div(p) if p.1.as_const().is_some_and(|n| n > 1));
+        let (rest, atom) = split_at(mono, c, is_part)?;
+        let (rest, x, n) = match atom {
+            Atom::Div(p) if c % p.1.constant() == 0 => (split_at(mono, c / p.1.constant(), is_part)?.0, &p.0, &p.1),
+            Atom::Mod(p) => (rest, &p.0, &p.1),
+            _ => return None,
+        };
+        let whole = &rest * x;
+        let cancels = |(m, f): &(Monomial, i64)| self.terms().iter().any(|(own, c)| own == m && *c == f.saturating_neg());
+        if !whole.terms().iter().all(cancels) {
+            return None;
+        }
+        let third = if matches!(atom, Atom::Mod(_)) { &(&rest * n) * &x.div(n) } else { &rest * &x.rem(n) };
+        let others = || self - &Sym::from_terms(vec![(mono.clone(), c)], 0);
+        (third.terms().len() == 1).then(|| &(&others() + &whole) - &third)
     }
 }
 
@@ -88,6 +106,21 @@ mod tests {
         assert_eq!(&s.div(&Sym::from(8i64)) * 8, s);
         assert_eq!(&s.div(&Sym::from(4i64)) * 8, &s * 2);
         assert_ne!(&s.div(&Sym::from(16i64)) * 16, s);
+    }
+
+    #[test]
+    fn what_is_cut_or_padded_is_a_multiple() {
+        let s = Sym::var(&Var::size(0, 1, i64::MAX, 1));
+        let n = Sym::from(4i64);
+        let (cut, padded) = (&s - &s.rem(&n), &s + &(-&s).rem(&n));
+        assert_eq!(cut, &s.div(&n) * 4);
+        assert_eq!(padded, &s.div_ceil(&n) * 4);
+        assert_eq!(padded, &(&s + 3).div(&n) * 4);
+        assert_eq!((&n - &s.rem(&n)).rem(&n), (-&s).rem(&n));
+        assert!(padded.is_multiple_of(4) && padded.is_positive() && (&padded - &s).is_nonneg() && (&s - &cut).is_nonneg());
+        assert_eq!((&s - &cut).bounds(), (0, 3));
+        assert_eq!(&(&s + &n) - &s.rem(&n), &(&s.div(&n) * 4) + 4);
+        assert!((&(&(&s * 2) - &s.rem(&n)) - &(&s + &cut)).is_zero());
     }
 
     #[test]

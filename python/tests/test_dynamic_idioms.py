@@ -1,0 +1,74 @@
+"""What models do with sizes, at many of them: at most two traces where none is said to vary, one where all are."""
+
+import pytest
+import torch.nn.functional as F
+from dynamic import check, rand
+
+LENGTHS = (7, 9, 12, 7, 5, 10, 16, 6)
+
+
+def in_two(function, calls):
+    check(function, calls, dynamic=True, compiles=1)
+    check(function, calls, dynamic=None, compiles=2)
+
+
+# Padded and cut to multiples.
+
+
+def padded(x):
+    b, t, d = x.shape
+    return F.pad(x, (0, 0, 0, -t % 4)).view(b, -1, 4, d) * 2
+
+
+def padded_by_the_rest(x):
+    b, t, d = x.shape
+    return F.pad(x, (0, 0, 0, (4 - t % 4) % 4)).view(b, -1, 4, d) * 2
+
+
+def padded_and_unflattened(x):
+    return F.pad(x, (0, 0, 0, -x.shape[1] % 4)).unflatten(1, (-1, 4)) * 2
+
+
+def counted_in_two_ways(x):
+    b, t, d = x.shape
+    return F.pad(x, (0, 0, 0, -t % 4)).view(b, (t + 3) // 4, 4, d) * 2, -(-t // 4) == (t + 3) // 4
+
+
+def padded_and_cut_again(x):
+    b, t, d = x.shape
+    y = F.pad(x, (0, 0, 0, -t % 4)).view(b, -1, 4, d)
+    return ((y @ y.mT).softmax(-1) @ y).reshape(b, -1, d)[:, :t] * 2
+
+
+def windows(x):
+    b, h, w = x.shape
+    y = F.pad(x, (0, -w % 4, 0, -h % 2))
+    y = y.view(b, y.shape[1] // 2, 2, y.shape[2] // 4, 4).transpose(2, 3)
+    return y.reshape(-1, 8) * 2
+
+
+MULTIPLES = [padded, padded_by_the_rest, padded_and_unflattened, counted_in_two_ways, padded_and_cut_again, windows]
+
+
+@pytest.mark.parametrize("function", MULTIPLES)
+def test_lengths_are_padded_to_multiples(function):
+    in_two(function, [(rand(2, n, 8),) for n in LENGTHS])
+
+
+def asked_before_it_is_padded(x):
+    b, t, d = x.shape
+    if t % 4:
+        x = F.pad(x, (0, 0, 0, 4 - t % 4))
+    return x.view(b, -1, 4, d) * 2
+
+
+def cut(x):
+    b, t, d = x.shape
+    t -= t % 4
+    return x[:, :t].reshape(b, t // 4, 4, d) * 2
+
+
+@pytest.mark.parametrize("function", [asked_before_it_is_padded, cut])
+def test_a_multiple_goes_another_way(function):
+    """A view there, and a copy at other lengths."""
+    check(function, [(rand(2, n, 8),) for n in (9, 10, 12, 9, 16, 11, 8)], compiles=2)
