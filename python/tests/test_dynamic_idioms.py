@@ -1,6 +1,7 @@
 """What models do with sizes, at many of them: at most two traces where none is said to vary, one where all are."""
 
 import pytest
+import torch.nn as nn
 import torch.nn.functional as F
 from dynamic import check, rand
 
@@ -72,3 +73,37 @@ def cut(x):
 def test_a_multiple_goes_another_way(function):
     """A view there, and a copy at other lengths."""
     check(function, [(rand(2, n, 8),) for n in (9, 10, 12, 9, 16, 11, 8)], compiles=2)
+
+
+# What one operation says of a size is known to the next.
+
+
+WEIGHT = rand(24, 8)
+
+
+def split_by_a_width(x):
+    width = x.size(-1)
+    return F.linear(x, WEIGHT).unflatten(-1, (3, width)) * 2
+
+
+def seen_by_a_width(x):
+    b, t, width = x.shape
+    return F.linear(x, WEIGHT).view(b, t, 3, width) * 2
+
+
+@pytest.mark.parametrize("function", [split_by_a_width, seen_by_a_width])
+def test_a_size_that_is_settled_settles_others(function):
+    in_two(function, [(rand(2, n, 8),) for n in LENGTHS])
+
+
+LAYERS = {
+    "attention": lambda: nn.MultiheadAttention(8, 2, batch_first=True),
+    "encoder": lambda: nn.TransformerEncoderLayer(8, 2, 16, dropout=0.0, batch_first=True),
+}
+
+
+@pytest.mark.parametrize("name", LAYERS)
+def test_attention_takes_any_length(name):
+    layer = LAYERS[name]()
+    function = (lambda x: layer(x, x, x)) if name == "attention" else layer.forward
+    in_two(lambda x: function(x), [(rand(2, n, 8),) for n in LENGTHS])

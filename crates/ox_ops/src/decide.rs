@@ -33,7 +33,7 @@ impl Fact {
     /// The variable that an equation decides, and what it is then.
     pub fn solved(&self) -> Option<(Var, Sym)> {
         let Fact::Equal(a, b) = self else { return None };
-        let gap = a - b;
+        let gap = without_common_sizes(&(a - b));
         // The youngest variable goes: it is defined by older ones.
         gap.vars().into_iter().rev().find_map(|var| {
             let rest = |sign: i64| &(&gap - &(&Sym::var(&var) * sign)) * -sign;
@@ -76,6 +76,18 @@ impl Fact {
             Fact::Equal(a, b) | Fact::Unequal(a, b) => a.vars().into_iter().chain(b.vars()).collect(),
             Fact::AtLeast(a, _) => a.vars(),
         }
+    }
+}
+
+/// The gap of an equation without the sizes that all of its terms have as factors, none of which can be 0: `24 * b == 3 * b * n` says that n
+/// is 8.
+fn without_common_sizes(gap: &Sym) -> Sym {
+    let Some(((first, _), others)) = gap.terms().split_first().filter(|_| gap.constant() == 0) else { return gap.clone() };
+    let is_common =
+        |atom: &&Atom| matches!(atom, Atom::Var(var) if var.lo() > 0) && others.iter().all(|(mono, _)| mono.contains(atom));
+    match first.iter().find(is_common) {
+        Some(common) => without_common_sizes(&gap.div(&common.sym())),
+        None => gap.clone(),
     }
 }
 
@@ -290,6 +302,8 @@ mod tests {
         assert_eq!(Fact::Equal(x.clone(), y.clone()).solved(), Some((b.clone(), x.clone())));
         assert_eq!(Fact::Equal(&x * 4, Sym::from(64i64)).solved(), Some((a.clone(), Sym::from(16i64))));
         assert_eq!(Fact::Equal(&x * 2, &y * 3).solved(), None);
+        assert_eq!(Fact::Equal(&x * 24, &(&x * &y) * 3).solved(), Some((b.clone(), Sym::from(8i64))));
+        assert_eq!(Fact::Equal(&x * &x, &x * &y).solved(), Some((b.clone(), x.clone())));
         assert_eq!(Fact::Equal(&x + 1, &y * 3).solved(), Some((a, &(&y * 3) - 1)));
         assert_eq!(Fact::Unequal(x, y).solved(), None);
     }

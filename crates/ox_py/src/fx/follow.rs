@@ -7,7 +7,7 @@ use crate::recorded::Recorded;
 use ox_capture::{Obj, Sizes};
 use ox_driver::guarded;
 use ox_ir::{Device, Sym};
-use ox_ops::{ValueOf, at_hints};
+use ox_ops::{Noted, ValueOf, at_hints};
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
 
@@ -15,6 +15,8 @@ pub struct Follower {
     graph: Bound<'static, PyAny>,
     nodes: Vec<Bound<'static, PyAny>>,
     known: Known,
+    /// What was relied on since the importer began.
+    noted: Vec<Noted>,
     device: Device,
     /// None before the first node, and when something could not be followed.
     importer: Option<Importer<'static>>,
@@ -28,6 +30,7 @@ impl Follower {
             graph: recorded.into_any(),
             nodes: Vec::new(),
             known: Known::default(),
+            noted: Vec::new(),
             device,
             importer: None,
             lost: false,
@@ -44,11 +47,13 @@ impl Follower {
         self.nodes.push(node);
         let mut from = self.nodes.len() - 1;
         loop {
-            let (result, _) = at_hints(self.known.hints.clone(), || self.step_from(from));
+            let (result, facts) = at_hints(self.known.hints.clone(), || self.step_from(from));
+            self.noted.extend(facts);
             match result {
                 Ok(()) => return Ok(()),
-                Err(refusal) => self.known.learn_from(refusal)?,
+                Err(refusal) => self.known.learn_from(refusal, &self.noted)?,
             }
+            self.noted.clear();
             (self.importer, from) = (None, 0);
         }
     }

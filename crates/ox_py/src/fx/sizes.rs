@@ -82,12 +82,15 @@ impl Known {
         self.values.insert(var, value);
     }
 
-    /// What an attempt says of the sizes. Ok with the error back if that is of another kind.
-    pub fn learn_from(&mut self, refusal: Refusal) -> Result<(), Refusal> {
-        match refusal {
-            Refusal::Undecided(noted) => self.learn(noted),
-            Refusal::Fixed { sizes, why } => sizes.into_iter().for_each(|var| self.fix(var, &why)),
-            other => return Err(other),
+    /// What an attempt says of the sizes. Ok with the error back if that is of another kind. A question that could not be decided may have an
+    /// answer once a size is what was noted in front of it: only what is still open then fixes others.
+    pub fn learn_from(&mut self, refusal: Refusal, noted_before: &[Noted]) -> Result<(), Refusal> {
+        let settles = |(fact, _): &&Noted| fact.solved().is_some_and(|(var, _)| !self.values.contains_key(&var));
+        match (refusal, noted_before.iter().find(settles)) {
+            (Refusal::Undecided(_) | Refusal::Fixed { .. }, Some(noted)) => self.learn(noted.clone()),
+            (Refusal::Undecided(noted), None) => self.learn(noted),
+            (Refusal::Fixed { sizes, why }, None) => sizes.into_iter().for_each(|var| self.fix(var, &why)),
+            (other, _) => return Err(other),
         }
         Ok(())
     }
@@ -115,7 +118,7 @@ pub fn import<'py>(gm: &Bound<'py, PyAny>, examples: &Bound<'py, PyAny>, how: Ho
                     return Ok(Imported { facts: [known.facts, facts].concat(), seen, ..imported });
                 }
             },
-            Err(refusal) => known.learn_from(refusal)?,
+            Err(refusal) => known.learn_from(refusal, &facts)?,
         }
     }
     Err(Refusal::unsupported("sizes that are not settled by what is known of them"))
