@@ -1,8 +1,11 @@
 """What models do with sizes, at many of them: at most two traces where none is said to vary, one where all are."""
 
+import oxytorch
 import pytest
+import torch
 import torch.nn as nn
 import torch.nn.functional as F
+from compare import assert_same
 from dynamic import check, rand
 
 LENGTHS = (7, 9, 12, 7, 5, 10, 16, 6)
@@ -73,6 +76,61 @@ def cut(x):
 def test_a_multiple_goes_another_way(function):
     """A view there, and a copy at other lengths."""
     check(function, [(rand(2, n, 8),) for n in (9, 10, 12, 9, 16, 11, 8)], compiles=2)
+
+
+# Triangles and places.
+
+
+def behind_a_cache(q, k):
+    t, s = q.shape[1], k.shape[1]
+    return (q @ k.mT).masked_fill(torch.ones(t, s, dtype=torch.bool).triu(1 + s - t), -1e9), torch.ones(t, s).tril(s - t)
+
+
+def test_diagonals_are_made_of_sizes():
+    in_two(behind_a_cache, [(rand(2, 3, 8), rand(2, n, 8)) for n in LENGTHS])
+
+
+def test_diagonals_are_made_of_numbers():
+    def f(x, place):
+        return torch.triu(torch.full((x.shape[1], x.shape[1] + place), -1e9), diagonal=place + 1)
+
+    compiled = oxytorch.compile(f)
+    for place in range(2, 9):
+        x = rand(2, 4, 8)
+        assert_same(compiled(x, place), f(x, place))
+    assert compiled.stats()["traced"] <= 2
+
+
+SPREAD = {
+    "linspace": lambda x: x * torch.linspace(-1, 1, x.shape[1])[None, :, None],
+    "linspace_of_sizes": lambda x: x * torch.linspace(0, x.shape[1] - 1, x.shape[1] * 3)[::3][None, :, None],
+    "linspace_of_halves": lambda x: torch.linspace(0.1, 3, x.shape[1], dtype=torch.bfloat16),
+    "linspace_of_doubles": lambda x: torch.linspace(0.1, x.shape[1], x.shape[1], dtype=torch.float64),
+    "reflected": lambda x: F.pad(x, (1, 2), mode="reflect"),
+    "reflected_to_a_multiple": lambda x: F.pad(x[:, None], (0, -x.shape[2] % 4, 0, -x.shape[1] % 4), mode="reflect"),
+    "replicated": lambda x: F.pad(x, (x.shape[1] // 2, -x.shape[2] % 4), mode="replicate"),
+    "around": lambda x: F.pad(x.mT, (x.shape[1] // 3, 2), mode="circular"),
+}
+
+
+@pytest.mark.parametrize("function", SPREAD.values(), ids=SPREAD)
+def test_places_follow_from_sizes(function):
+    in_two(function, [(rand(2, n, 8),) for n in LENGTHS])
+
+
+def test_padding_is_refused_where_it_is_longer_than_the_dimension():
+    function = lambda x: F.pad(x, (0, 5), mode="reflect")
+    compiled = oxytorch.compile(function, dynamic=True)
+    for n in (9, 7, 4, 6):
+        x = rand(2, 3, n)
+        if n > 5:
+            assert_same(compiled(x), function(x))
+            continue
+        with pytest.raises(RuntimeError) as ours:
+            compiled(x)
+        with pytest.raises(RuntimeError) as eagers:
+            function(x)
+        assert str(ours.value) == str(eagers.value)
 
 
 # What one operation says of a size is known to the next.

@@ -1,5 +1,6 @@
 //! Tensors from nothing, and masks by position.
 
+use super::shared::size_operand;
 use super::{Bound, Operand, Surface, fresh};
 use crate::builder::Builder;
 use crate::decide::assured;
@@ -150,8 +151,7 @@ fn int_range(b: &mut Builder, start: &Sym, end: &Sym, step: &Sym, dtype: DType) 
         places = b.binary(PointOp::Mul, places, by)?;
     }
     if !start.is_zero() {
-        let start = start.as_const().map_or_else(|| Operand::Sym(start.clone()), |s| Operand::Scalar(Scalar::Int(s)));
-        places = b.binary(PointOp::Add, places, start)?;
+        places = b.binary(PointOp::Add, places, size_operand(&start))?;
     }
     Ok(b.cast(places, dtype).into())
 }
@@ -180,29 +180,46 @@ fn float_range(b: &mut Builder, start: f64, end: f64, step: f64, dtype: DType) -
 /// From the nearer end, so that the last value is exact.
 fn linspace(b: &mut Builder, a: &mut Bound) -> OpResult<Value> {
     check_device(b, a, None)?;
-    let (start, end, steps) = (a.float("start")?, a.float("end")?, a.const_int("steps")?);
+    let (start, end, steps) = (a.operand("start")?, a.operand("end")?, a.int("steps")?);
     let dtype = a.opt_dtype("dtype")?.unwrap_or(b.default_dtype);
-    if steps < 0 {
+    if steps.bounds().1 < 0 {
         return Err(OpError::runtime("number of steps must be non-negative"));
     }
     if !dtype.is_float() {
         return Err(OpError::unsupported("an integer linspace"));
     }
-    if steps < 2 {
-        return Ok(b.full(Scalar::Float(start), dtype, &[Sym::from(steps)]).into());
+    if [&start, &end].iter().any(|at| matches!(at, Operand::Tensor(_) | Operand::Number(_))) {
+        return Err(OpError::unsupported("a linspace between tensors"));
     }
-    // Every step is rounded to the type, the half types included.
-    let narrow = |x: f64| super::binary::round_to(dtype, x);
-    let step = narrow(narrow(narrow(end) - narrow(start)) / (steps - 1) as f64);
-    let places = b.counting(&Sym::from(steps), DType::I64)?;
-    let behind = b.binary(PointOp::Sub, steps - 1, places)?;
+    if steps.bounds().1 < 2 {
+        let start = b.materialise(&start, dtype);
+        return Ok(b.broadcast_to(start, &[steps])?.into());
+    }
+    if !assured(&(&steps - 2)) {
+        return Err(OpError::unsupported("a linspace of so few steps that it may have one alone"));
+    }
+    let step = step_of_linspace(b, [&start, &end], &(&steps - 1), dtype)?;
+    let places = b.counting(&steps, DType::I64)?;
+    let behind = b.binary(PointOp::Sub, size_operand(&(&steps - 1)), places)?;
     let (near, far) = (b.cast(places, dtype), b.cast(behind, dtype));
-    let up = b.binary(PointOp::Mul, near, step)?;
+    let up = b.binary(PointOp::Mul, near, step.clone())?;
     let up = b.binary(PointOp::Add, up, start)?;
     let down = b.binary(PointOp::Mul, far, step)?;
     let down = b.binary(PointOp::Sub, end, down)?;
-    let first_half = b.binary(PointOp::Lt, places, steps / 2)?;
+    let first_half = b.binary(PointOp::Lt, places, size_operand(&steps.div(&Sym::from(2i64))))?;
     Ok(b.choose(first_half, up, down)?.into())
+}
+
+/// Every step is rounded to the type, the half types included.
+fn step_of_linspace(b: &mut Builder, ends: [&Operand; 2], gaps: &Sym, dtype: DType) -> OpResult<Operand> {
+    if let ([Operand::Scalar(start), Operand::Scalar(end)], Some(gaps)) = (ends, gaps.as_const()) {
+        let narrow = |x: f64| super::binary::round_to(dtype, x);
+        return Ok(narrow(narrow(narrow(end.as_f64()) - narrow(start.as_f64())) / gaps as f64).into());
+    }
+    let [start, end] = ends.map(|at| b.materialise(at, dtype));
+    let gaps = b.materialise(&size_operand(gaps), dtype);
+    let length = b.point(PointOp::Sub, &[end, start])?;
+    Ok(b.point(PointOp::Div, &[length, gaps])?.into())
 }
 
 fn eye(b: &mut Builder, a: &mut Bound) -> OpResult<Value> {
@@ -284,7 +301,7 @@ fn flatten(data: &Value, numbers: &mut Vec<Operand>) -> OpResult<Shape> {
 
 /// `tril` keeps where column - row <= diagonal, `triu` where it is >=.
 fn triangle(b: &mut Builder, a: &mut Bound, keep: PointOp) -> OpResult<Value> {
-    let (x, diagonal) = (a.tensor("input")?, a.const_int("diagonal")?);
+    let (x, diagonal) = (a.tensor("input")?, a.int("diagonal")?);
     let rank = b.rank(x);
     if rank < 2 {
         return Err(OpError::runtime("tril/triu: input tensor must have at least 2 dimensions"));
@@ -292,7 +309,7 @@ fn triangle(b: &mut Builder, a: &mut Bound, keep: PointOp) -> OpResult<Value> {
     let shape = b.shape(x);
     let (row, col) = (b.iota(&shape, rank - 2)?, b.iota(&shape, rank - 1)?);
     let distance = b.point(PointOp::Sub, &[col, row])?;
-    let mask = b.binary(keep, distance, diagonal)?;
+    let mask = b.binary(keep, distance, size_operand(&diagonal))?;
     let zero = b.full_like(Scalar::Int(0), x);
     Ok(b.choose(mask, x, zero)?.into())
 }

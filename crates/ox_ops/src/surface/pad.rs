@@ -1,7 +1,9 @@
 //! `F.pad` in its four modes.
 
+use super::shared::size_operand;
 use super::{Bound, Surface, fresh};
 use crate::builder::Builder;
+use crate::decide::assured;
 use crate::error::{OpError, OpResult};
 use crate::value::Value;
 use ox_ir::graph::{Bounds, NodeId};
@@ -65,7 +67,7 @@ fn constant(b: &mut Builder, x: NodeId, sizes: &[Sym], value: Scalar) -> OpResul
     let shape = b.shape(x);
     for (d, size) in shape.iter().enumerate() {
         let padded = &(size + &low[d]) + &high[d];
-        if padded.bounds().1 >= 0 && !padded.is_nonneg() {
+        if padded.bounds().1 >= 0 && !assured(&padded) {
             return Err(OpError::unsupported("padding that may cut off more than there is"));
         }
         if padded.bounds().1 < 0 {
@@ -95,41 +97,46 @@ fn around(b: &mut Builder, x: NodeId, sizes: &[Sym], source: Source) -> OpResult
         let size = b.shape(value)[dim].clone();
         let len = &(&size + &before) + &after;
         let places = b.counting(&len, DType::I64)?;
-        let shift = before.as_const().ok_or_else(|| OpError::unsupported("padding of unknown size"))?;
-        let places = b.binary(PointOp::Sub, places, shift)?;
+        let places = b.binary(PointOp::Sub, places, size_operand(&before))?;
         let index = source(b, places, &size, &before, &after)?;
         value = b.index(value, &[index], &[dim], dim, Bounds::IndexError)?;
     }
     Ok(value.into())
 }
 
-fn known(size: &Sym) -> OpResult<i64> {
-    size.as_const().ok_or_else(|| OpError::unsupported("padding of a dimension whose size is not known"))
+/// A dimension must have more elements than are mirrored, and as many as come around.
+fn reaches(size: &Sym, least: i64, pads: [&Sym; 2]) -> OpResult<()> {
+    match pads.iter().all(|pad| assured(&(&(size - *pad) - least))) {
+        true => Ok(()),
+        false => Err(OpError::unsupported("padding that may be longer than the dimension")),
+    }
 }
 
 /// Mirrored at the first and the last element: `last - |last - |place||`.
 fn reflect(b: &mut Builder, places: NodeId, size: &Sym, before: &Sym, after: &Sym) -> OpResult<NodeId> {
-    let last = known(size)? - 1;
     if [before, after].iter().any(|p| (*p - size).is_nonneg()) {
         return Err(OpError::runtime(format!(
             "Argument #4: Padding size should be less than the corresponding input dimension, but got: padding ({before}, {after}) \
              at a dimension of size {size}"
         )));
     }
+    reaches(size, 1, [before, after])?;
+    let last = size_operand(&(size - 1));
     let distance = b.unary(PointOp::Abs, places)?;
-    let behind = b.binary(PointOp::Sub, last, distance)?;
+    let behind = b.binary(PointOp::Sub, last.clone(), distance)?;
     let behind = b.unary(PointOp::Abs, behind)?;
     b.binary(PointOp::Sub, last, behind)
 }
 
 fn replicate(b: &mut Builder, places: NodeId, size: &Sym, _: &Sym, _: &Sym) -> OpResult<NodeId> {
     let low = b.binary(PointOp::Maximum, places, 0i64)?;
-    b.binary(PointOp::Minimum, low, known(size)? - 1)
+    b.binary(PointOp::Minimum, low, size_operand(&(size - 1)))
 }
 
 fn wrap(b: &mut Builder, places: NodeId, size: &Sym, before: &Sym, after: &Sym) -> OpResult<NodeId> {
     if [before, after].iter().any(|p| (*p - size).is_positive()) {
         return Err(OpError::runtime("Padding value causes wrapping around more than once."));
     }
-    b.binary(PointOp::Remainder, places, known(size)?)
+    reaches(size, 0, [before, after])?;
+    b.binary(PointOp::Remainder, places, size_operand(size))
 }
