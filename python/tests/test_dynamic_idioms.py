@@ -165,3 +165,50 @@ def test_attention_takes_any_length(name):
     layer = LAYERS[name]()
     function = (lambda x: layer(x, x, x)) if name == "attention" else layer.forward
     in_two(lambda x: function(x), [(rand(2, n, 8),) for n in LENGTHS])
+
+
+# Masks.
+
+
+def scattered(x, mask):
+    out = torch.zeros_like(x)
+    out[mask] = x[mask] * 2
+    return out + 1
+
+
+def scattered_behind_an_index(x, mask):
+    out = x.clone()
+    out[:, mask[0], :2] = (x[:, mask[0]] * 3)[..., :2]
+    return out * 2
+
+
+@pytest.mark.parametrize("function", [scattered, scattered_behind_an_index])
+@pytest.mark.parametrize("dynamic", [None, True])
+def test_as_many_values_as_a_mask_has_places(function, dynamic):
+    compiled = oxytorch.compile(function, dynamic=dynamic, fullgraph=True)
+    for rows, columns in ((2, 9), (3, 12), (3, 7), (4, 8), (2, 9), (5, 16)):
+        x, mask = rand(rows, columns, 3), torch.arange(rows * columns).view(rows, columns) % 3 > 0
+        results = []
+        for call in (compiled, function):
+            own = x.clone().requires_grad_()
+            result = call(own, mask)
+            result.square().sum().backward()
+            results.append((result.detach(), own.grad))
+        assert_same(*results)
+    assert compiled.stats()["traced"] <= (2 if dynamic is None else 1)
+
+
+def test_another_number_of_values_than_places_is_refused():
+    def function(x, mask, values):
+        x[mask] = values
+        return x * 2
+
+    compiled = oxytorch.compile(function, dynamic=True)
+    mask = torch.tensor([True, False, True, True, False])
+    assert_same(compiled(torch.zeros(5), mask, torch.ones(3)), torch.tensor([2.0, 0, 2, 2, 0]))
+    errors = []
+    for call in (compiled, function):
+        with pytest.raises(Exception) as caught:
+            call(torch.zeros(5), mask, torch.ones(2))
+        errors.append((type(caught.value), str(caught.value)))
+    assert errors[0] == errors[1]

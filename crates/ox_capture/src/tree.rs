@@ -83,6 +83,18 @@ pub struct Segment {
     pub warm: Warmth,
 }
 
+impl Segment {
+    /// Every segment that may come behind this one.
+    pub fn behind(&self, look: &mut dyn FnMut(&Segment)) {
+        if let End::Action(action) = &self.end {
+            for segment in action.branches.all().iter() {
+                look(segment);
+                segment.behind(look);
+            }
+        }
+    }
+}
+
 /// What may come next.
 #[derive(Default)]
 pub struct Branches {

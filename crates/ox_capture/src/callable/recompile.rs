@@ -4,7 +4,7 @@ use super::Inner;
 use crate::guard::{Check, Context};
 use crate::log::{Topic, log, place_of};
 use crate::policy::Stance;
-use crate::source::{Values, short};
+use crate::source::{Source, Values, short};
 use crate::tree::{Branches, Segment, Tree};
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
@@ -89,14 +89,25 @@ impl Inner {
             tree.varying.change(|known| known.extend(varying));
         }
         for segment in segments.iter() {
-            self.note_varying_sizes(tree, segment, &context, values);
+            self.note_varying_sizes(tree, &segment.checks, &context, values);
+            segment.behind(&mut |later| self.note_varying_arguments(tree, later, &context, values));
+        }
+    }
+
+    /// Of what comes behind an action the arguments of the call alone are there already.
+    fn note_varying_arguments(&self, tree: &Tree, segment: &Segment, context: &Context<'_>, values: &mut Values<'_>) {
+        let is_argument = |id| matches!(context.sources.get(id), Source::Arg(_) | Source::Kwarg(_));
+        for check in &segment.checks {
+            if matches!(check, Check::Tensor(id, _) if is_argument(*id)) {
+                self.note_varying_sizes(tree, std::slice::from_ref(check), context, values);
+            }
         }
     }
 
     /// Sizes that are other ones than a trace was made for: the next trace takes them as they come. Sizes that a trace took for one and that
     /// are two are told apart.
-    fn note_varying_sizes(&self, tree: &Tree, segment: &Segment, context: &Context<'_>, values: &mut Values<'_>) {
-        for check in &segment.checks {
+    fn note_varying_sizes(&self, tree: &Tree, checks: &[Check], context: &Context<'_>, values: &mut Values<'_>) {
+        for check in checks {
             let (Check::Tensor(id, _) | Check::Sized(id, _)) = check else { continue };
             let Some(tensor) = values.get(context.sources, *id) else { continue };
             let place = |dim: usize| (context.sources.show(*id), dim);

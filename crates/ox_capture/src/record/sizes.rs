@@ -194,6 +194,16 @@ impl Recording {
         sizes.iter().zip(shape.unwrap_or_default()).filter_map(varies).collect()
     }
 
+    /// The same by dimension, of a tensor that something is relied on of already; nothing if none is.
+    pub fn varying_dims_of(&self, tensor: &Obj) -> Vec<Option<i64>> {
+        let sizes = match self.origin(tensor) {
+            Origin::Lazy(n) => self.graph.follower.as_ref().and_then(|follower| follower.of(&self.graph.lazies[n].node)),
+            _ => self.sizing.shapes.get(&tensor.id()).cloned(),
+        };
+        let hint = |sym: &Sym| sym.as_const().is_none().then(|| sym.eval(&|var| self.sizing.hints.get(var).copied())).flatten();
+        sizes.unwrap_or_default().iter().map(hint).collect()
+    }
+
     /// Sizes of a tensor that may be variables; None if none is.
     fn sizes_of(&mut self, tensor: &Obj) -> Option<Vec<Sym>> {
         let sizes = match self.origin(tensor) {

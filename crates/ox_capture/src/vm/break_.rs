@@ -1,7 +1,7 @@
 //! Breaks in place: what was recorded is computed, one call is made for real, and recording goes on right behind it.
 
 use super::native::keywords;
-use super::reading::Read;
+use super::reading::Reading;
 use super::{Args, Attach, Break, Called, Frame, R, Vm};
 use crate::advice::advice;
 use crate::gc::Work;
@@ -48,8 +48,9 @@ impl Vm {
         if self.rec.as_ref().is_some_and(|rec| rec.contradicted) { self.stop_recording() } else { Ok(()) }
     }
 
-    /// Ends the segment, makes the call for real, and begins another. With what the call reads, if that is why.
-    pub(super) fn action(&mut self, callable: &Val, args: Args, why: &str, read: Option<&Read>) -> R<Called> {
+    /// Ends the segment, makes the call for real, and begins another. With what the call reads, if that is why, and the sizes of its first
+    /// argument that vary.
+    pub(super) fn action(&mut self, callable: &Val, args: Args, why: &str, read: Option<Reading<'_>>) -> R<Called> {
         self.sweep_crumbs(why);
         // What the machine knows is wrong where something was computed behind its back, in this very instruction.
         let is_sound = self.rec.as_ref().is_some_and(|rec| rec.tainted.is_none());
@@ -72,8 +73,8 @@ impl Vm {
         if !closed {
             return outcome.map(|object| Called::Value(object.into()));
         }
-        if let (Some(read), Ok(result)) = (read, &outcome) {
-            self.note_read(read, result);
+        if let (Some((read, varying)), Ok(result)) = (read, &outcome) {
+            self.note_read(read, varying, result);
         }
         self.go_on(outcome).map(Called::Value)
     }

@@ -2,6 +2,7 @@
 
 use super::native::keywords;
 use super::operators::is_tensor;
+use super::reading::Read;
 use super::{After, Args, Called, Frame, R, Vm, code_info};
 use crate::attr::type_lookup;
 use crate::builtins::{self, Known};
@@ -26,6 +27,14 @@ impl Vm {
         }
         if self.frames.last().is_some_and(|frame| frame.code.hidden && frame.code.name == "for_real") {
             return self.opaque_call(callable, args, "a store that only C can make");
+        }
+        if self.frames.last().is_some_and(|frame| frame.code.hidden && frame.code.name == "at_a_mask") {
+            return self.read(
+                callable,
+                args,
+                Read::Nothing,
+                "a write by a mask, of which the values say how many places there are",
+            );
         }
         let types = types();
         let this = callable.obj.clone();

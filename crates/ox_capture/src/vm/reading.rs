@@ -20,6 +20,8 @@ const FIRST: &[&str] = &["input", "condition", "repeats"];
 /// What the values of the arguments decide of a result.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Read {
+    /// It has none: something is written.
+    Nothing,
     /// It is a number, or a list of numbers.
     Numbers,
     /// The size of this dimension; of each tensor if there are several.
@@ -31,6 +33,9 @@ pub enum Read {
     /// The dimensions of these sizes, which vary; all, if there is none.
     Like(Vec<i64>),
 }
+
+/// What is read, and the sizes of the first argument that vary.
+pub type Reading<'a> = (&'a Read, &'a [Option<i64>]);
 
 impl Read {
     /// What a torch function reads, if it does.
@@ -79,7 +84,7 @@ impl Read {
     fn dims_of(&self, n: usize, tensor: &Obj) -> Vec<usize> {
         let rank = rank(tensor).unwrap_or(0);
         let dim = match self {
-            Read::Numbers => None,
+            Read::Nothing | Read::Numbers => None,
             Read::Dim(dim) => Some(*dim),
             Read::Dims(dims) => dims.get(n).copied().flatten(),
             Read::Sizes => return (0..rank as usize).collect(),
@@ -149,6 +154,39 @@ fn masked_dim(rec: &Recording, tensor: &Obj, index: &Obj) -> Option<i64> {
     found
 }
 
+/// The dimensions that a result has as the argument did, counted from the first or the last one, where those vary.
+fn kept_dims(varying: &[Option<i64>], result: &Obj) -> Vec<usize> {
+    let is_varying = varying.iter().any(Option::is_some) && is_tensor(result);
+    let shape = || result.attr("shape").and_then(|shape| shape.bind().extract::<Vec<i64>>()).unwrap_or_default();
+    let sizes = if is_varying { shape() } else { Vec::new() };
+    let from_the_end = |dim: usize| (dim + varying.len()).checked_sub(sizes.len());
+    let is_kept = |dim: &usize| {
+        let places = [Some(*dim), from_the_end(*dim)];
+        places.into_iter().flatten().any(|at| varying.get(at).copied().flatten() == Some(sizes[*dim]))
+    };
+    (0..sizes.len()).filter(is_kept).collect()
+}
+
+/// Whether a store by a mask has a value for each of its places, while sizes vary: a graph would be for one number of them.
+pub(super) fn stores_a_count(rec: &mut Recording, tensor: &Obj, index: &Obj, value: &Obj) -> bool {
+    if !is_tensor(value) {
+        return false;
+    }
+    let Some(at) = masked_dim(rec, tensor, index) else { return false };
+    let items = if index.class_is(types().tuple) { items_of(index) } else { vec![index.clone()] };
+    let tensors: Vec<Obj> = items.iter().filter(|item| is_tensor(item)).cloned().collect();
+    let rank = |object: &Obj| rank(&rec.seen_as(object)).unwrap_or(0);
+    let taken = |item: &Obj| match item {
+        item if is_tensor(item) => rank(item),
+        item if item.is_none() => -1,
+        item if item.class_is(types().int) => 1,
+        _ => 0,
+    };
+    let behind = rank(tensor) - items.iter().map(taken).sum::<i64>() - at;
+    let has_count = tensors.len() > 1 || rank(value) > behind;
+    has_count && [tensors, vec![tensor.clone(), value.clone()]].concat().iter().any(|of| !rec.varying_sizes_of(of).is_empty())
+}
+
 fn is_mask(tensor: &Obj) -> bool {
     let dtype = tensor.attr("dtype").map(|dtype| dtype.text()).unwrap_or_default();
     matches!(dtype.as_str(), "torch.bool" | "torch.uint8")
@@ -176,7 +214,9 @@ impl Vm {
             return self.opaque_call(callable, args, why);
         }
         self.reads.push(format!("{}: {why}", self.location()));
-        self.action(callable, args, why, Some(&read))
+        let first = args.positional.first().filter(|first| is_tensor(&first.obj)).map(|first| first.obj.clone());
+        let varying = self.rec.as_ref().zip(first).map(|(rec, first)| rec.varying_dims_of(&first)).unwrap_or_default();
+        self.action(callable, args, why, Some((&read, &varying)))
     }
 
     /// What a program says that it knows of sizes. The comparison is a fact of the trace already; a check that does not hold goes its way.
@@ -189,8 +229,8 @@ impl Vm {
         self.settled(condition).truth().ok()?.then(|| Obj::none().into())
     }
 
-    /// What the call has read varies from call to call.
-    pub(super) fn note_read(&mut self, read: &Read, result: &Obj) {
+    /// What the call has read varies from call to call; so do sizes of the first argument that the result has kept.
+    pub(super) fn note_read(&mut self, read: &Read, varying: &[Option<i64>], result: &Obj) {
         let Some(rec) = &mut self.rec else { return };
         let source = rec.source(Source::Result(rec.segment));
         let place = rec.tree.sources.read().show(source);
@@ -203,7 +243,8 @@ impl Vm {
             }
             read => {
                 let dims: Vec<(String, usize)> = read.dims(result).into_iter().map(|(n, dim)| (inside(n), dim)).collect();
-                rec.tree.varying_sizes.change(|known| known.extend(dims.iter().cloned()));
+                let kept = kept_dims(varying, result).into_iter().map(|dim| (place.to_string(), dim));
+                rec.tree.varying_sizes.change(|known| known.extend(dims.iter().cloned().chain(kept)));
                 // One that is alone is nobody's equal; several of one call are one another's.
                 if is_tensor(result) {
                     rec.tree.lone_sizes.change(|known| known.extend(dims));

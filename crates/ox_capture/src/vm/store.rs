@@ -1,5 +1,6 @@
 //! Writing: attributes, items, cells. What others see is written for real, and noted to be done again in later calls.
 
+use super::reading::stores_a_count;
 use super::{Args, Called, R, Vm};
 use crate::attr::{is_data_descriptor, is_generic_store, type_lookup};
 use crate::lazy::is_lazy;
@@ -295,6 +296,10 @@ impl Vm {
     /// Where it cannot be recorded, it is done between two graphs.
     fn store_tensor_item(&mut self, object: &Val, key: &Val, value: Val) -> R<Called> {
         let setitem = Shadow::Function(self.operator("setitem")?);
+        if self.waiting == 0 && self.rec.as_mut().is_some_and(|rec| stores_a_count(rec, &object.obj, &key.obj, &value.obj)) {
+            let setitem = self.operator("setitem")?.into();
+            return self.call_library("at_a_mask", vec![setitem, object.clone(), key.clone(), value]);
+        }
         let args = Args::positional(vec![object.clone(), key.clone(), value]);
         let may_fail = self.may_fail(&setitem, &args);
         match self.record_torch(&setitem, &args, may_fail)? {

@@ -435,6 +435,13 @@ def for_real(function, *args):
     function(*args)
 
 
+# A store between two graphs.
+
+
+def at_a_mask(function, *args):
+    function(*args)
+
+
 # Patterns.
 
 
