@@ -49,16 +49,19 @@ impl Sliding {
         }
         let reach = dilation * (size - 1) + 1;
         let room = len + (2 * padding - reach);
-        let (count, behind) = match (ceil, len.as_const(), room.as_const()) {
-            (false, _, _) => (&room.div(&Sym::from(stride)) + 1, Sym::from(padding)),
-            (true, Some(len), Some(room)) => {
-                let most = (room + stride - 1).div_euclid(stride) + 1;
+        let (count, behind) = match ceil {
+            false => (&room.div(&Sym::from(stride)) + 1, Sym::from(padding)),
+            true => {
                 // The last window must begin inside of the input or the padding in front of it.
-                let count = if (most - 1) * stride >= len + padding { most - 1 } else { most };
-                let behind = ((count - 1) * stride + reach - len - padding).max(padding);
-                (Sym::from(count), Sym::from(behind))
+                let last = (2 * padding - reach + stride - 1).min(padding - 1);
+                let count = &(len + last).div(&Sym::from(stride)) + 1;
+                // Of sizes that vary as many elements as the last window may need at most.
+                let needed = match (len.as_const(), count.as_const()) {
+                    (Some(len), Some(count)) => (count - 1) * stride + reach - len - padding,
+                    _ => last + reach - padding,
+                };
+                (count, Sym::from(needed.max(padding)))
             }
-            _ => return Err(OpError::unsupported("ceil_mode over an unknown size")),
         };
         if (&count - 1).bounds().1 < 0 {
             return Err(OpError::runtime(format!("Output size is too small: input {len}, kernel {size}")));

@@ -2,8 +2,8 @@
 
 use super::adaptive::average_to;
 use super::operator::{Operator, int, ints, one};
-use super::shared::{flag, not_implemented, real, wide};
-use super::{Bound, Surface, fresh};
+use super::shared::{flag, not_implemented, real, size_operand, wide};
+use super::{Bound, Operand, Surface, fresh};
 use crate::builder::Builder;
 use crate::error::{OpError, OpResult};
 use crate::value::{Value, ValueOf};
@@ -35,14 +35,44 @@ impl Axis {
         Some((self.from.as_const()?, self.to.as_const()?))
     }
 
-    /// Input elements per output element.
-    fn ratio(&self) -> OpResult<f64> {
-        match (self.factor, self.known()) {
-            (Some(factor), _) if factor > 0.0 => Ok(1.0 / factor),
-            (_, Some((from, to))) => Ok(from as f64 / to as f64),
-            _ => Err(OpError::unsupported("interpolate to an unknown size")),
+    /// Input elements per output element, by the factor.
+    fn by_factor(&self) -> Option<f64> {
+        self.factor.filter(|factor| *factor > 0.0).map(|factor| 1.0 / factor)
+    }
+
+    /// Input elements per output element, where that is known.
+    fn known_ratio(&self) -> Option<f64> {
+        self.by_factor().or_else(|| self.known().map(|(from, to)| from as f64 / to as f64))
+    }
+
+    /// Input elements per output element. Of sizes that vary it is computed in the type of the positions, as torch does.
+    fn ratio(&self, b: &mut Builder, dtype: DType) -> OpResult<Operand> {
+        match self.known_ratio() {
+            Some(ratio) => Ok(Operand::from(ratio)),
+            None => quotient(b, &self.from, &self.to, dtype),
         }
     }
+
+    /// The same, where sizes of which one is `times` the other are taken as that, whatever the factor says.
+    fn ratio_unless(&self, b: &mut Builder, dtype: DType, times: i64, other: Operand) -> OpResult<Operand> {
+        let whole = &self.from * times;
+        if self.by_factor().is_none() || self.known().is_some() || are_apart(&whole, &self.to) {
+            return Ok(other);
+        }
+        let (whole, to) = (b.sym_value(whole, DType::I64), b.sym_value(self.to.clone(), DType::I64));
+        let same = b.point(PointOp::Eq, &[whole, to])?;
+        let (exact, other) = (b.full(Scalar::Float(1.0 / times as f64), dtype, &[]), b.materialise(&other, dtype));
+        Ok(Operand::Tensor(b.point(PointOp::Where, &[same, exact, other])?))
+    }
+}
+
+fn quotient(b: &mut Builder, a: &Sym, by: &Sym, dtype: DType) -> OpResult<Operand> {
+    let (a, by) = (b.sym_value(a.clone(), dtype), b.sym_value(by.clone(), dtype));
+    Ok(Operand::Tensor(b.point(PointOp::Div, &[a, by])?))
+}
+
+fn are_apart(a: &Sym, b: &Sym) -> bool {
+    (a - b).is_positive() || (b - a).is_positive()
 }
 
 fn interpolate(b: &mut Builder, args: &mut Bound) -> OpResult<Value> {
@@ -168,12 +198,19 @@ fn factors(args: &Bound, n: usize) -> OpResult<Vec<f64>> {
 }
 
 fn scaled(from: &Sym, factor: f64, recompute: bool) -> OpResult<Axis> {
-    let to = match from.as_const() {
-        Some(n) => Sym::from((n as f64 * factor).floor() as i64),
-        None if factor.fract() == 0.0 => from * (factor as i64),
-        None => return Err(OpError::unsupported("interpolate of an unknown size by a fraction")),
+    let to = match (from.as_const(), dyadic(factor)) {
+        (Some(n), _) => Sym::from((n as f64 * factor).floor() as i64),
+        (None, Some((over, under))) => (from * over).div(&Sym::from(under)),
+        (None, None) => return Err(OpError::unsupported("interpolate of an unknown size by a fraction")),
     };
     Ok(Axis { from: from.clone(), to, factor: (!recompute).then_some(factor) })
+}
+
+/// A factor as a fraction whose denominator is a power of two, small enough that sizes times the factor are not rounded.
+fn dyadic(factor: f64) -> Option<(i64, i64)> {
+    let under = (0..=10).map(|n| 1i64 << n).find(|under| (factor * *under as f64).fract() == 0.0)?;
+    let over = factor * under as f64;
+    (over.abs() <= 65536.0).then_some((over as i64, under))
 }
 
 /// Where the elements of one output dimension come from.
@@ -194,14 +231,19 @@ fn nearest_source(dtype: DType, ratio: f64, offset: f64, to: i64, from: i64) -> 
     (place.floor() as i64).min(from - 1)
 }
 
+/// Of sizes that are not known: a power of two is exact in every type, whatever the size.
+fn source_of_any(axis: &Axis, offset: f64) -> Source {
+    let whole = |factor: f64| Some(factor as i64).filter(|n| *n > 0 && n.count_ones() == 1 && *n as f64 == factor);
+    let ratio = axis.by_factor();
+    match (ratio.and_then(|ratio| whole(1.0 / ratio)), ratio.and_then(whole)) {
+        (Some(times), _) if axis.to == &axis.from * times => Source::Repeat(times),
+        (_, Some(step)) if offset == 0.0 && axis.to == axis.from.div(&Sym::from(step)) => Source::Step(step),
+        _ => Source::Computed,
+    }
+}
+
 fn source(dtype: DType, axis: &Axis, offset: f64) -> OpResult<Source> {
-    let ratio = axis.ratio()?;
-    let Some((from, to)) = axis.known() else {
-        // A power of two is exact in every type, whatever the size.
-        let factor = (1.0 / ratio) as i64;
-        let exact = factor > 0 && (factor as u64).is_power_of_two() && axis.to == &axis.from * factor;
-        return if exact { Ok(Source::Repeat(factor)) } else { Err(OpError::unsupported("interpolate of an unknown size")) };
-    };
+    let (Some((from, to)), Some(ratio)) = (axis.known(), axis.known_ratio()) else { return Ok(source_of_any(axis, offset)) };
     // Plain 'nearest' copies and doubles whatever the factor says.
     if offset == 0.0 && (to == from || to == 2 * from) {
         return Ok(Source::Repeat(to / from));
@@ -259,10 +301,16 @@ fn nearest_index(b: &mut Builder, dtype: DType, axis: &Axis, offset: f64) -> OpR
     if offset != 0.0 {
         places = b.binary(PointOp::Add, places, offset)?;
     }
-    let places = b.binary(PointOp::Mul, places, axis.ratio()?)?;
+    let kind = b.dtype(places);
+    let mut ratio = axis.ratio(b, kind)?;
+    if offset == 0.0 {
+        ratio = axis.ratio_unless(b, kind, 2, ratio)?;
+        ratio = axis.ratio_unless(b, kind, 1, ratio)?;
+    }
+    let places = b.binary(PointOp::Mul, places, ratio)?;
     let places = b.unary(PointOp::Floor, places)?;
     let places = b.cast(places, DType::I64);
-    b.binary(PointOp::Minimum, places, super::shared::size_operand(&(&axis.from - 1)))
+    b.binary(PointOp::Minimum, places, size_operand(&(&axis.from - 1)))
 }
 
 /// The two neighbours of each output position along one dimension, and how much each counts.
@@ -271,25 +319,40 @@ struct Neighbours {
     weight: [NodeId; 2],
 }
 
+/// Steps between the input's ends for each between the output's. Of one output element nothing is asked but the first place.
+fn aligned(b: &mut Builder, axis: &Axis, dtype: DType) -> OpResult<Operand> {
+    let (from, to) = (&axis.from - 1, (&axis.to - 1).greater(&Sym::ONE));
+    match (from.as_const(), to.as_const()) {
+        (Some(from), Some(to)) => Ok(Operand::from(from as f64 / to as f64)),
+        _ => quotient(b, &from, &to, dtype),
+    }
+}
+
 fn neighbours(b: &mut Builder, dtype: DType, axis: &Axis, align: bool) -> OpResult<Neighbours> {
-    let (from, to) = axis.known().ok_or_else(|| OpError::unsupported("linear interpolation of an unknown size"))?;
     let places = positions(b, dtype, axis)?;
+    let kind = b.dtype(places);
     let places = match align {
         // Equal sizes are copied, whatever the factor says.
-        _ if from == to => places,
-        true => b.binary(PointOp::Mul, places, if to > 1 { (from - 1) as f64 / (to - 1) as f64 } else { 0.0 })?,
+        _ if axis.from == axis.to => places,
+        true => {
+            let ratio = aligned(b, axis, kind)?;
+            b.binary(PointOp::Mul, places, ratio)?
+        }
         false => {
+            let ratio = axis.ratio(b, kind)?;
+            let ratio = axis.ratio_unless(b, kind, 1, ratio)?;
             let middle = b.binary(PointOp::Add, places, 0.5)?;
-            let scaled = b.binary(PointOp::Mul, middle, axis.ratio()?)?;
+            let scaled = b.binary(PointOp::Mul, middle, ratio)?;
             let shifted = b.binary(PointOp::Sub, scaled, 0.5)?;
             b.binary(PointOp::Maximum, shifted, 0.0)?
         }
     };
     let whole = b.unary(PointOp::Trunc, places)?;
     let low = b.cast(whole, DType::I64);
-    let low = b.binary(PointOp::Minimum, low, from - 1)?;
+    let last = size_operand(&(&axis.from - 1));
+    let low = b.binary(PointOp::Minimum, low, last.clone())?;
     let high = b.binary(PointOp::Add, low, 1i64)?;
-    let high = b.binary(PointOp::Minimum, high, from - 1)?;
+    let high = b.binary(PointOp::Minimum, high, last)?;
     let part = b.binary(PointOp::Sub, places, low)?;
     let part = b.binary(PointOp::Maximum, part, 0.0)?;
     let part = b.binary(PointOp::Minimum, part, 1.0)?;

@@ -2,7 +2,7 @@
 
 use super::operator::{Operator, ints, one};
 use super::pool::{Sliding, spread_windows};
-use super::shared::{divides, known_per_dim};
+use super::shared::{divides, known_per_dim, per_dim};
 use super::{Bound, Surface, fresh};
 use crate::builder::Builder;
 use crate::error::{OpError, OpResult};
@@ -83,20 +83,21 @@ fn channel_shuffle(b: &mut Builder, args: &mut Bound) -> OpResult<Value> {
 fn fold(b: &mut Builder, args: &mut Bound) -> OpResult<Value> {
     let x = args.tensor("input")?;
     let shape = b.shape(x);
-    let mut lists = Vec::with_capacity(5);
-    for name in ["output_size", "kernel_size", "dilation", "padding", "stride"] {
+    let sizes = per_dim(args, "output_size", 2)?;
+    let mut lists = Vec::with_capacity(4);
+    for name in ["kernel_size", "dilation", "padding", "stride"] {
         lists.push(known_per_dim(args, name, 2)?);
     }
-    let window = lists[1][0] * lists[1][1];
+    let window = lists[0][0] * lists[0][1];
     if !(2..=3).contains(&shape.len()) || window <= 0 || !divides(window, &shape[shape.len() - 2])? {
         return Err(OpError::runtime("Expected 2D or 3D columns whose rows the window's size divides"));
     }
     let mut out: Shape = shape[..shape.len() - 1].iter().cloned().collect();
     let channels = out.len() - 1;
     out[channels] = out[channels].div(&Sym::from(window));
-    out.extend(lists[0].iter().map(|n| Sym::from(*n)));
+    out.extend(sizes.iter().cloned());
     let lists = lists.iter().map(|list| ints(list.iter().map(|n| Sym::from(*n))));
-    one(Operator::new("aten::col2im", "", lists).call(b, &[x], &[(b.dtype(x), out)])?)
+    one(Operator::new("aten::col2im", "", [ints(sizes)].into_iter().chain(lists)).call(b, &[x], &[(b.dtype(x), out)])?)
 }
 
 /// Every window of [N, C, H, W] as a column of [N, C * window, windows].
