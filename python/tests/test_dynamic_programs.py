@@ -58,6 +58,11 @@ def in_a_list(x):
     return x.new_zeros(sizes), sizes, len(sizes)
 
 
+def in_lists_that_are_joined_and_cut(x):
+    sizes = [1] + list(x.shape)
+    return x.reshape(sizes), x.new_zeros(sizes[1:]), x.new_zeros(sizes[::-1]), sizes
+
+
 def in_a_dict(x):
     sizes = {}
     sizes["n"] = x.shape[0]
@@ -83,6 +88,7 @@ ZEROS.step = 2
         in_a_cell_that_is_read,
         in_a_named_tuple,
         in_a_list,
+        in_lists_that_are_joined_and_cut,
         in_a_dict,
         in_keywords_of_a_module,
         divided_by_a_number_of_an_object,
@@ -90,6 +96,19 @@ ZEROS.step = 2
 )
 def test_sizes_stay_sizes(function):
     check(function, [(rand(n, m),) for n, m in ((4, 6), (5, 3), (4, 9), (9, 4), (4, 4))])
+
+
+def test_a_list_of_sizes_that_grows_stays_the_list_that_it_is():
+    def function(x):
+        sizes = list(x.shape)
+        same = sizes
+        sizes += [1]
+        return x.reshape(same), sizes is same
+
+    captured = oxytorch._oxytorch.capture(function, dynamic=True)
+    for n, m in ((4, 6), (5, 3), (4, 9)):
+        x = rand(n, m)
+        assert_same(captured(x), function(x))
 
 
 def test_what_replaces_a_size_is_no_size():

@@ -152,7 +152,7 @@ impl Vm {
 
     fn data_operator(&mut self, name: &str, function: &str, in_place: bool, left: &Val, right: &Val) -> R<Called> {
         if name == "add"
-            && let Some(joined) = self.joined_sizes(&left.obj, &right.obj)?
+            && let Some(joined) = self.joined_sizes(&left.obj, &right.obj, in_place)?
         {
             return Ok(Called::Value(joined));
         }

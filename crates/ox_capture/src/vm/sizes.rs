@@ -102,7 +102,7 @@ impl Vm {
 
     /// `shape[:-1]`
     pub fn slice_of_sizes(&mut self, object: &Obj, index: &Obj) -> R<Option<Val>> {
-        if !index.class_is(types().slice) || !object.is_instance_of(types().tuple) || !self.holds_sizes(object) {
+        if !index.class_is(types().slice) || !self.holds_sizes(object) {
             return Ok(None);
         }
         let values = self.items_made_here(object);
@@ -117,10 +117,11 @@ impl Vm {
         self.made_of_sizes(cut, &taken).map(Some)
     }
 
-    /// `shape + (1, n)`
-    pub fn joined_sizes(&mut self, left: &Obj, right: &Obj) -> R<Option<Val>> {
+    /// `shape + (1, n)`, `[1] + list(shape)`. A list that is added to in place stays the list that it is.
+    pub fn joined_sizes(&mut self, left: &Obj, right: &Obj, in_place: bool) -> R<Option<Val>> {
         let are_tuples = left.is_instance_of(types().tuple) && right.is_instance_of(types().tuple);
-        if !are_tuples || !(self.holds_sizes(left) || self.holds_sizes(right)) {
+        let are_lists = left.class_is(types().list) && right.class_is(types().list) && !in_place;
+        if !(are_tuples || are_lists) || !(self.holds_sizes(left) || self.holds_sizes(right)) {
             return Ok(None);
         }
         let values = [self.items_to_join(left)?, self.items_to_join(right)?].concat();
@@ -128,11 +129,11 @@ impl Vm {
         self.made_of_sizes(joined, &values).map(Some)
     }
 
-    /// A tuple from outside (the size of a window that a module has) is taken item by item.
-    fn items_to_join(&mut self, tuple: &Obj) -> R<Vec<Val>> {
-        match self.origin(tuple) {
-            crate::record::Origin::Outside(_) => self.iterate_all(&tuple.clone().into()),
-            _ => Ok(self.items_made_here(tuple)),
+    /// A sequence from outside (the size of a window that a module has) is taken item by item.
+    fn items_to_join(&mut self, sequence: &Obj) -> R<Vec<Val>> {
+        match self.origin(sequence) {
+            crate::record::Origin::Outside(_) => self.iterate_all(&sequence.clone().into()),
+            _ => Ok(self.items_made_here(sequence)),
         }
     }
 
