@@ -304,9 +304,11 @@ NUMBERS_OF_SIZES = {
 def test_a_graph_that_is_not_imported_is_for_its_sizes(name, dynamic):
     """What torch said of the sizes stands in the graph, and what would have been relied on is not known."""
 
+    still = rand(2, 4)
+
     def function(x):
-        # A result that shows an argument as another type is refused.
-        shown = x.view(torch.int32)
+        # A result that shows an input as another type is refused.
+        shown = still.view(torch.int32)
         return NUMBERS_OF_SIZES[name](x), shown
 
     captured = oxytorch._oxytorch.capture(function, dynamic=dynamic)

@@ -19,8 +19,9 @@ pub struct Compiled {
 
 /// The sizes of the tensors of a graph that is being recorded.
 pub trait Sizes {
-    /// Takes in the next node.
-    fn follow(&mut self, node: &Obj);
+    /// Takes in the next node. A call that is left to torch and cannot take sizes as variables fixes them; if it may stand between two graphs
+    /// instead, it is not taken in: false.
+    fn follow(&mut self, node: &Obj, may_stand_apart: bool) -> bool;
 
     /// Of the tensor that a node stands for. None if something could not be followed.
     fn of(&self, node: &Obj) -> Option<Vec<Sym>>;

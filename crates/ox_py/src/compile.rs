@@ -353,7 +353,7 @@ fn refused<'py>(gm: &Bound<'py, PyAny>, refusal: Refusal) -> PyResult<Bound<'py,
         // An interrupt says nothing of the graph.
         Refusal::Python(error) if is_interrupt(&error) => return Err(error),
         Refusal::Python(error) => return bug(gm, &format!("reading the graph raised {error}"), None),
-        Refusal::Cut { what, .. } | Refusal::Fixed { why: what, .. } => what,
+        Refusal::Cut { what, .. } | Refusal::Fixed { why: what, .. } | Refusal::Left { why: what, .. } => what,
         Refusal::Undecided((fact, _)) => format!("it is not known whether {fact}"),
         Refusal::Unsupported { what, location } if location.is_empty() => what,
         Refusal::Unsupported { what, location } => format!("{what} (at {location})"),

@@ -216,6 +216,7 @@ impl Recording {
         }
         self.settle_type(callee, &result, (&shadow_args, &shadow_kwargs), &node_kwargs, state)?;
         self.enter_modes(state)?;
+        let writes = callee.is_in_place(&name, &node_kwargs) || node_kwargs.contains("out")?;
         let node = match callee {
             Shadow::Function(function) => self.call_node("call_function", function, &node_args, node_kwargs.into())?,
             Shadow::Method(name) => self.call_node("call_method", name, &node_args, node_kwargs.into())?,
@@ -228,7 +229,7 @@ impl Recording {
         meta.bind().set_item("example_value", result.bind())?;
         meta.bind().set_item("requires_grad", grad::any_requires_grad(&tensors)?)?;
         meta.bind().set_item("stack_trace", location)?;
-        self.follow(&node);
+        self.follow_call(&node, writes)?;
         self.spending.0.ops.update(|ops| ops + 1);
         Ok(self.wrap(&result, &node)?.into())
     }

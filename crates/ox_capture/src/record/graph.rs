@@ -38,6 +38,8 @@ pub struct GraphRecord {
     pub calls: usize,
     /// The parts of the program that the next call belongs to, if they are to be computed again in backward, the outermost first.
     pub regions: Option<Obj>,
+    /// Whether the next call may stand between two graphs.
+    pub may_stand_apart: bool,
     /// Where its tensors lie; None before the first.
     pub device: Option<Obj>,
     /// The grad mode in which its first call is made, and the one in which the next would be.
@@ -104,6 +106,7 @@ impl GraphRecord {
             lazies,
             calls: 0,
             regions: None,
+            may_stand_apart: false,
             device: None,
             grad: None,
             inference: None,
@@ -150,6 +153,8 @@ pub enum NotRecorded {
     Break(String),
     /// The data decides what size the result has, and shadows have none.
     Decided(String),
+    /// Torch must do it, of sizes that vary: nobody says what becomes of them.
+    Varying,
     Abandon(String),
     /// An interrupt came meanwhile.
     Raise(PyErr),
@@ -200,17 +205,6 @@ impl Shadow {
                 function.attr("__name__").ok().and_then(|n| n.to_str()).unwrap_or_else(|| function.text())
             }
             Shadow::Method(name) | Shadow::Attribute(name) => name.to_str().unwrap_or_default(),
-        }
-    }
-
-    /// An operator of torchvision's or the program's.
-    pub fn is_of_others(&self) -> bool {
-        let is_own = |name: &str| ["aten.", "prims.", "prim.", "quantized."].iter().any(|own| name.starts_with(own));
-        match self {
-            Shadow::Function(function) if self.is_operator() => {
-                !function.bind().str().is_ok_and(|name| is_own(&name.to_string()))
-            }
-            _ => false,
         }
     }
 

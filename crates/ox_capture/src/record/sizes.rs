@@ -504,8 +504,20 @@ impl Recording {
     /// Tells the follower of a node.
     pub(super) fn follow(&mut self, node: &Obj) {
         if let Some(follower) = &mut self.graph.follower {
-            follower.follow(node);
+            follower.follow(node, false);
         }
+    }
+
+    /// Tells the follower of a call. One that would fix sizes is taken back where it may stand between two graphs.
+    pub(super) fn follow_call(&mut self, node: &Obj, writes: bool) -> Recorded<()> {
+        let may_stand_apart = self.graph.may_stand_apart && !writes;
+        let taken = self.graph.follower.as_mut().is_none_or(|follower| follower.follow(node, may_stand_apart));
+        if taken {
+            return Ok(());
+        }
+        self.graph.calls -= 1;
+        self.graph.fx.bind().call_method1("erase_node", (node.bind(),))?;
+        Err(NotRecorded::Varying)
     }
 
     /// Integer arithmetic and comparisons of sizes. None if something else is at hand.

@@ -13,11 +13,11 @@ use pyo3::sync::PyOnceLock;
 /// How many items of outside containers one call may rely on.
 const BUDGET: usize = 4096;
 
-/// Why a torch call was not recorded, and whether that is because the data decides the sizes of its result.
+/// Why a torch call was not recorded, and what it reads, if it is to stand between two graphs.
 #[derive(Default)]
 pub struct Refused {
     why: String,
-    by_data: bool,
+    read: Option<Read>,
 }
 
 /// Sets a cell: an effect on a closure.
@@ -149,11 +149,6 @@ impl Vm {
         if let Some(read) = self.rec.as_ref().and_then(|rec| Read::by(rec, &name, &args)) {
             return self.read(callable, args, read, &format!("{name}, of which the values of a tensor decide the result"));
         }
-        // Where no data decides sizes yet, a trace for each size costs less than two graphs in every call.
-        let behind_a_read = !self.reads.is_empty() || matches!(self.attach, super::Attach::Action(_));
-        if let Some(read) = self.rec.as_mut().filter(|_| behind_a_read).and_then(|rec| Read::by_stranger(rec, &callee, &args)) {
-            return self.read(callable, args, read, &format!("{name}, of which nobody says what it does with sizes that vary"));
-        }
         if DONE_FOR_REAL.contains(&name.as_str()) {
             return self.opaque_call(callable, args, &format!("{name} looks at a tensor's values or memory"));
         }
@@ -163,9 +158,7 @@ impl Vm {
         }
         match self.record_torch(&callee, &args, may_fail)? {
             Ok(value) => Ok(Called::Value(value)),
-            Err(Refused { by_data: true, .. }) if self.rec.is_some() => {
-                self.read(callable, args, Read::Sizes, &format!("{name}, of which the values of a tensor decide the result"))
-            }
+            Err(Refused { why, read: Some(read) }) if self.rec.is_some() => self.read(callable, args, read, &why),
             Err(Refused { why, .. }) => self.opaque_call(callable, args, &why),
         }
     }
@@ -184,8 +177,12 @@ impl Vm {
         }
         let (location, regions) = (self.torch_location(), self.regions());
         let Some(rec) = self.rec.as_mut() else { return Ok(Err(Refused::default())) };
+        // Where Rust code waits for a frame nothing can stand between.
+        rec.graph.may_stand_apart = self.waiting == 0 && regions.is_none();
         rec.graph.regions = regions;
-        match rec.torch_call(callee, &positional, &keywords, &location) {
+        let recorded = rec.torch_call(callee, &positional, &keywords, &location);
+        rec.graph.may_stand_apart = false;
+        match recorded {
             Ok(value) => {
                 if may_fail {
                     rec.must_run(&value.obj);
@@ -193,11 +190,17 @@ impl Vm {
                 Ok(Ok(value))
             }
             Err(NotRecorded::Raise(error)) => Err(error),
-            Err(NotRecorded::Break(why)) => Ok(Err(Refused { why, by_data: false })),
-            Err(NotRecorded::Decided(why)) => Ok(Err(Refused { why, by_data: true })),
+            Err(NotRecorded::Break(why)) => Ok(Err(Refused { why, read: None })),
+            Err(NotRecorded::Decided(_)) => {
+                let why = format!("{name}, of which the values of a tensor decide the result");
+                Ok(Err(Refused { why, read: Some(Read::Sizes) }))
+            }
+            Err(NotRecorded::Varying) => {
+                Ok(Err(Refused { why: of_varying(&name), read: Some(Read::Like(self.varying_in(args))) }))
+            }
             Err(NotRecorded::Abandon(why)) => {
                 self.give_up(&why);
-                Ok(Err(Refused { why, by_data: false }))
+                Ok(Err(Refused { why, read: None }))
             }
         }
     }
@@ -231,11 +234,18 @@ impl Vm {
         let getattr = self.builtin("getattr")?;
         let args = Args::positional(vec![object.clone(), name.clone().into()]);
         let Some(rec) = self.rec.as_mut() else { return self.opaque_call(&getattr.into(), args, "") };
+        rec.graph.may_stand_apart = self.waiting == 0 && regions.is_none();
         rec.graph.regions = regions;
-        match rec.tensor_attribute(&object.obj, name, &location) {
+        let recorded = rec.tensor_attribute(&object.obj, name, &location);
+        rec.graph.may_stand_apart = false;
+        match recorded {
             Ok(value) => Ok(Called::Value(value)),
             Err(NotRecorded::Raise(error)) => Err(error),
             Err(NotRecorded::Break(why) | NotRecorded::Decided(why)) => self.opaque_call(&getattr.into(), args, &why),
+            Err(NotRecorded::Varying) => {
+                let read = Read::Like(self.varying_in(&args));
+                self.read(&getattr.into(), args, read, &of_varying(&name.to_str().unwrap_or_default()))
+            }
             Err(NotRecorded::Abandon(why)) => {
                 self.give_up(&why);
                 self.opaque_call(&getattr.into(), args, &why)
@@ -248,6 +258,10 @@ impl Vm {
         let function = self.operator(name)?;
         self.now(|vm| vm.opaque_call(&function.into(), Args::positional(args.to_vec()), why))
     }
+}
+
+fn of_varying(name: &str) -> String {
+    format!("{name}, of which nobody says what it does with sizes that vary")
 }
 
 pub fn keywords(kwargs: &[(Obj, Val)]) -> R<Option<Obj>> {

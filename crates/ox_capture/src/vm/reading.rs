@@ -6,7 +6,7 @@ use super::operators::is_tensor;
 use super::{Args, Called, R, Vm};
 use crate::builtins;
 use crate::obj::{Obj, items_of};
-use crate::record::{Recording, Shadow, Val, tensors_in};
+use crate::record::{Recording, Val, tensors_in};
 use crate::source::Source;
 use crate::types::types;
 use pyo3::prelude::*;
@@ -30,7 +30,7 @@ pub enum Read {
     Dims(Vec<Option<i64>>),
     /// All sizes, for what one knows of it.
     Sizes,
-    /// The dimensions of these sizes, which vary; all, if there is none.
+    /// The dimensions of these sizes, which vary; all, if one of the sizes is that of none: something was made of it.
     Like(Vec<i64>),
 }
 
@@ -61,23 +61,17 @@ impl Read {
         }
     }
 
-    /// An operator that is not torch's own, of tensors whose sizes vary: no rule says what becomes of them, and a graph would be for one size.
-    pub fn by_stranger(rec: &mut Recording, callee: &Shadow, args: &Args) -> Option<Read> {
-        if !callee.is_of_others() {
-            return None;
-        }
-        let named = args.keywords.iter().map(|(_, value)| value);
-        let tensors = args.positional.iter().chain(named).flat_map(|arg| tensors_in(&arg.obj));
-        let varying: Vec<i64> = tensors.flat_map(|tensor| rec.varying_sizes_of(&tensor)).collect();
-        (!varying.is_empty()).then_some(Read::Like(varying))
-    }
-
     /// Every size that varies: the place of the tensor inside of the result, and the dimension.
     fn dims(&self, result: &Obj) -> Vec<(Option<usize>, usize)> {
         let items = if is_tensor(result) { vec![result.clone()] } else { items_of_sequence(result) };
         let place = |n: usize| (!is_tensor(result)).then_some(n);
-        let tensors = items.iter().enumerate().filter(|(_, item)| is_tensor(item));
-        tensors.flat_map(|(n, item)| self.dims_of(n, item).into_iter().map(move |dim| (place(n), dim))).collect()
+        let tensors: Vec<(usize, &Obj)> = items.iter().enumerate().filter(|(_, item)| is_tensor(item)).collect();
+        let all: Vec<i64> = tensors.iter().flat_map(|(_, item)| sizes(item)).collect();
+        let read = match self {
+            Read::Like(varying) if varying.is_empty() || varying.iter().any(|size| !all.contains(size)) => &Read::Sizes,
+            read => read,
+        };
+        tensors.iter().flat_map(|(n, item)| read.dims_of(*n, item).into_iter().map(move |dim| (place(*n), dim))).collect()
     }
 
     /// Of one of several tensors.
@@ -89,9 +83,8 @@ impl Read {
             Read::Dims(dims) => dims.get(n).copied().flatten(),
             Read::Sizes => return (0..rank as usize).collect(),
             Read::Like(varying) => {
-                let sizes: Vec<i64> = tensor.attr("shape").and_then(|shape| shape.bind().extract()).unwrap_or_default();
-                let alike: Vec<usize> = (0..sizes.len()).filter(|dim| varying.contains(&sizes[*dim])).collect();
-                return if alike.is_empty() { (0..sizes.len()).collect() } else { alike };
+                let sizes = sizes(tensor).into_iter().enumerate();
+                return sizes.filter(|(_, size)| varying.contains(size)).map(|(dim, _)| dim).collect();
             }
         };
         let dim = dim.map(|dim| if dim < 0 { dim + rank } else { dim });
@@ -196,6 +189,10 @@ fn rank(tensor: &Obj) -> Option<i64> {
     tensor.bind().call_method0("dim").ok()?.extract().ok()
 }
 
+fn sizes(tensor: &Obj) -> Vec<i64> {
+    tensor.attr("shape").and_then(|shape| shape.bind().extract()).unwrap_or_default()
+}
+
 fn is_ellipsis(object: &Obj) -> bool {
     object.is(&Obj::from(crate::obj::py().Ellipsis().into_bound(crate::obj::py())))
 }
@@ -217,6 +214,21 @@ impl Vm {
         let first = args.positional.first().filter(|first| is_tensor(&first.obj)).map(|first| first.obj.clone());
         let varying = self.rec.as_ref().zip(first).map(|(rec, first)| rec.varying_dims_of(&first)).unwrap_or_default();
         self.action(callable, args, why, Some((&read, &varying)))
+    }
+
+    /// The sizes that vary among the arguments: of tensors, and as numbers.
+    pub(super) fn varying_in(&mut self, args: &Args) -> Vec<i64> {
+        let named = args.keywords.iter().map(|(_, value)| value.clone());
+        let given: Vec<Val> = args.positional.iter().cloned().chain(named).collect();
+        let inside =
+            |value: &Val| if self.holds_sizes(&value.obj) { self.items_made_here(&value.obj) } else { vec![value.clone()] };
+        let numbers = given.iter().flat_map(inside).filter(|value| self.is_size(value));
+        let mut varying: Vec<i64> = numbers.filter_map(|size| size.obj.bind().extract().ok()).collect();
+        let tensors = given.iter().flat_map(|value| tensors_in(&value.obj));
+        if let Some(rec) = &mut self.rec {
+            varying.extend(tensors.flat_map(|tensor| rec.varying_sizes_of(&tensor)));
+        }
+        varying
     }
 
     /// What a program says that it knows of sizes. The comparison is a fact of the trace already; a check that does not hold goes its way.

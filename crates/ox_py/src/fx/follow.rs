@@ -37,7 +37,8 @@ impl Follower {
         })
     }
 
-    fn take(&mut self, node: Bound<'static, PyAny>) -> Import<()> {
+    /// False, with the node forgotten, for a call that cannot take sizes as variables, if it may stand apart.
+    fn take(&mut self, node: Bound<'static, PyAny>, may_stand_apart: bool) -> Import<bool> {
         if let Some((var, hint)) = hint_of(&node)? {
             self.known.hints.insert(var.clone(), hint);
             if let Some(importer) = &mut self.importer {
@@ -45,12 +46,17 @@ impl Follower {
             }
         }
         self.nodes.push(node);
-        let mut from = self.nodes.len() - 1;
+        let (mut from, mut taken) = (self.nodes.len() - 1, true);
         loop {
             let (result, facts) = at_hints(self.known.hints.clone(), || self.step_from(from));
             self.noted.extend(facts);
             match result {
-                Ok(()) => return Ok(()),
+                Ok(()) => return Ok(taken),
+                // What was recorded of it before it was refused goes, too.
+                Err(Refusal::Left { .. }) if may_stand_apart && taken => {
+                    self.nodes.pop();
+                    taken = false;
+                }
                 Err(refusal) => self.known.learn_from(refusal, &self.noted)?,
             }
             self.noted.clear();
@@ -76,12 +82,13 @@ impl Follower {
 }
 
 impl Sizes for Follower {
-    fn follow(&mut self, node: &Obj) {
+    fn follow(&mut self, node: &Obj, may_stand_apart: bool) -> bool {
         if self.lost {
-            return;
+            return true;
         }
-        let taken = guarded(|| self.take(node.bind().clone()));
-        self.lost = !matches!(taken, Ok(Ok(())) | Ok(Err(Refusal::Cut { .. })));
+        let taken = guarded(|| self.take(node.bind().clone(), may_stand_apart));
+        self.lost = !matches!(taken, Ok(Ok(_)) | Ok(Err(Refusal::Cut { .. })));
+        !matches!(taken, Ok(Ok(false)))
     }
 
     fn of(&self, node: &Obj) -> Option<Vec<Sym>> {

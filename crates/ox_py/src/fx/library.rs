@@ -185,7 +185,7 @@ impl<'py> Importer<'py> {
         Ok(())
     }
 
-    fn argument_storages(&self, node: &Bound<'py, PyAny>) -> Import<Vec<usize>> {
+    pub(super) fn argument_storages(&self, node: &Bound<'py, PyAny>) -> Import<Vec<usize>> {
         let mut storages = Vec::new();
         for input in node.getattr(intern!(self.py, "all_input_nodes"))?.try_iter()? {
             if let Some(example) = self.meta(&input?)? {
@@ -297,6 +297,6 @@ fn has_none(example: &Bound<'_, PyAny>) -> bool {
     is_sequence(example) && example.try_iter().is_ok_and(|items| items.flatten().any(|item| item.is_none()))
 }
 
-fn is_sequence(object: &Bound<'_, PyAny>) -> bool {
+pub(super) fn is_sequence(object: &Bound<'_, PyAny>) -> bool {
     object.is_instance_of::<PyTuple>() || object.is_instance_of::<PyList>()
 }

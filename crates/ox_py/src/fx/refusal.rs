@@ -15,6 +15,8 @@ pub enum Refusal {
     Undecided(Noted),
     /// These sizes must be constants.
     Fixed { sizes: Vec<Var>, why: String },
+    /// The same, of a call that is left to torch: it might as well stand between two graphs.
+    Left { sizes: Vec<Var>, why: String },
     /// A mistake of ours.
     Bug(String),
     /// Python raised while we read the graph.

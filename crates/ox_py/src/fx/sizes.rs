@@ -7,6 +7,7 @@
 
 use super::call::Request;
 use super::importer::{How, Imported, Importer, Slot, attempt};
+use super::library::is_sequence;
 use super::refusal::{Import, Refusal};
 use ox_capture::SizeObject;
 use ox_ir::graph::Shape;
@@ -87,9 +88,11 @@ impl Known {
     pub fn learn_from(&mut self, refusal: Refusal, noted_before: &[Noted]) -> Result<(), Refusal> {
         let settles = |(fact, _): &&Noted| fact.solved().is_some_and(|(var, _)| !self.values.contains_key(&var));
         match (refusal, noted_before.iter().find(settles)) {
-            (Refusal::Undecided(_) | Refusal::Fixed { .. }, Some(noted)) => self.learn(noted.clone()),
+            (Refusal::Undecided(_) | Refusal::Fixed { .. } | Refusal::Left { .. }, Some(noted)) => self.learn(noted.clone()),
             (Refusal::Undecided(noted), None) => self.learn(noted),
-            (Refusal::Fixed { sizes, why }, None) => sizes.into_iter().for_each(|var| self.fix(var, &why)),
+            (Refusal::Fixed { sizes, why } | Refusal::Left { sizes, why }, None) => {
+                sizes.into_iter().for_each(|var| self.fix(var, &why));
+            }
             (other, _) => return Err(other),
         }
         Ok(())
@@ -231,6 +234,15 @@ impl<'py> Importer<'py> {
             return Ok(());
         }
         let sizes = self.sizes_in(request).into_iter().collect();
-        Err(Refusal::Fixed { sizes, why: format!("{}: {why} ({})", request.name, self.location) })
+        let why = format!("{}: {why} ({})", request.name, self.location);
+        // Sizes say how many parts there are: a trace is for one number of them anyhow.
+        Err(if self.gives_parts(request)? { Refusal::Fixed { sizes, why } } else { Refusal::Left { sizes, why } })
+    }
+
+    /// `split`, `unbind`: views of an argument.
+    fn gives_parts(&self, request: &Request<'py>) -> Import<bool> {
+        let Some(example) = request.example.as_ref().filter(|example| is_sequence(example)) else { return Ok(false) };
+        let Some(own) = self.storage(example)? else { return Ok(false) };
+        Ok(self.argument_storages(&request.node)?.contains(&own))
     }
 }
