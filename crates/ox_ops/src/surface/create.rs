@@ -36,6 +36,8 @@ pub const ROWS: &[Surface] = &[
     fresh(&["new_full"], options!("input, size, value"), |b, a| full(b, a, Some(a.tensor("input")?))),
     fresh(&["arange"], options!("start, end=None, step=1"), arange),
     fresh(&["linspace"], options!("start, end, steps"), linspace),
+    fresh(&["tril_indices"], options!("row, col, offset=0"), |b, a| half_of_a_square(b, a, false)),
+    fresh(&["triu_indices"], options!("row, col, offset=0"), |b, a| half_of_a_square(b, a, true)),
     fresh(&["eye"], options!("n, m=None"), eye),
     fresh(&["tensor"], options!("data"), tensor),
     fresh(&["scalar_tensor"], options!("data"), |b, a| {
@@ -151,7 +153,7 @@ fn int_range(b: &mut Builder, start: &Sym, end: &Sym, step: &Sym, dtype: DType) 
         places = b.binary(PointOp::Mul, places, by)?;
     }
     if !start.is_zero() {
-        places = b.binary(PointOp::Add, places, size_operand(&start))?;
+        places = b.binary(PointOp::Add, places, size_operand(start))?;
     }
     Ok(b.cast(places, dtype).into())
 }
@@ -220,6 +222,43 @@ fn step_of_linspace(b: &mut Builder, ends: [&Operand; 2], gaps: &Sym, dtype: DTy
     let gaps = b.materialise(&size_operand(gaps), dtype);
     let length = b.point(PointOp::Sub, &[end, start])?;
     Ok(b.point(PointOp::Div, &[length, gaps])?.into())
+}
+
+/// The places below or above a diagonal of a square, row by row. Counted from the tip of the triangle, place p lies in the row r whose
+/// first place is r * (r + 1) / 2. The root is exact enough for more places than a tensor can have.
+fn half_of_a_square(b: &mut Builder, a: &mut Bound, upper: bool) -> OpResult<Value> {
+    check_device(b, a, None)?;
+    let (rows, cols, offset) = (a.int("row")?, a.int("col")?, a.int("offset")?);
+    let gap = if upper { offset } else { -&offset };
+    let side = &rows - &gap;
+    if rows != cols || !gap.is_nonneg() || !assured(&(&side - 1)) {
+        return Err(OpError::unsupported("a triangle that is no half of a square"));
+    }
+    let count = (&side * &(&side + 1)).div(&Sym::from(2i64));
+    let places = b.counting(&count, DType::I64)?;
+    let from_tip = if upper { b.binary(PointOp::Sub, size_operand(&(&count - 1)), places)? } else { places };
+    let wide = b.cast(from_tip, DType::F64);
+    let wide = b.binary(PointOp::Mul, wide, 8.0)?;
+    let wide = b.binary(PointOp::Add, wide, 1.0)?;
+    let root = b.unary(PointOp::Sqrt, wide)?;
+    let root = b.binary(PointOp::Sub, root, 1.0)?;
+    let row = b.binary(PointOp::Mul, root, 0.5)?;
+    let row = b.cast(row, DType::I64);
+    let next = b.binary(PointOp::Add, row, 1i64)?;
+    let first = b.binary(PointOp::Mul, row, next)?;
+    let first = b.binary(PointOp::DivFloor, first, 2i64)?;
+    let along = b.binary(PointOp::Sub, from_tip, first)?;
+    let (row, col) = match upper {
+        true => {
+            let row = b.binary(PointOp::Sub, size_operand(&(&side - 1)), row)?;
+            (row, b.binary(PointOp::Sub, size_operand(&(&cols - 1)), along)?)
+        }
+        false => (b.binary(PointOp::Add, row, size_operand(&gap))?, along),
+    };
+    let (row, col) = (b.unsqueeze(row, 0)?, b.unsqueeze(col, 0)?);
+    let both = b.cat(&[row, col], 0)?;
+    let dtype = a.opt_dtype("dtype")?.unwrap_or(DType::I64);
+    Ok(b.cast(both, dtype).into())
 }
 
 fn eye(b: &mut Builder, a: &mut Bound) -> OpResult<Value> {
