@@ -3,7 +3,7 @@
 use crate::anatomy::Anatomy;
 use crate::callable::NativeCallable;
 use crate::error::{options_error, report_bug, warn_once};
-use crate::fx::{How, IN_EAGER, IN_PIECES, Imported, Refusal, fixed_sizes, hints_of, import};
+use crate::fx::{How, IN_EAGER, IN_PIECES, Imported, Layout, Refusal, fixed_sizes, hints_of, import};
 use crate::kernels::log_kernels;
 use crate::pieces::{self, Pieces, Region, Step};
 use crate::report::{LastCompile, remember};
@@ -20,6 +20,7 @@ use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyBool, PyDict, PyFloat, PyInt, PyString};
+use rustc_hash::FxHashMap;
 use std::cell::RefCell;
 use std::fmt::Display;
 use std::sync::Arc;
@@ -50,9 +51,10 @@ pub fn compile_graph<'py>(
 ) -> PyResult<(Bound<'py, PyAny>, Vec<Noted>)> {
     // The runtime keeps large results, if it knows torch's storages.
     Anatomy::get(gm.py()).ok();
-    let facts = RefCell::default();
+    let (facts, layouts) = (RefCell::default(), RefCell::default());
     let options = &Options { deterministic: is_deterministic(gm.py())?, ..options.clone() };
-    let job = Job { options, device, fixed: None, recomputed: None, covered: false, written: false, facts: &facts };
+    let job =
+        Job { options, device, fixed: None, recomputed: None, covered: false, written: false, facts: &facts, layouts: &layouts };
     let nodes = pieces::ordered(gm)?;
     let (mut cuts, regions) = (pieces::visible_cuts(&nodes)?, pieces::region_cuts(&nodes, 0)?);
     let by_eager = pieces::spare_writing(&nodes, &regions, &mut cuts)?;
@@ -75,10 +77,13 @@ fn is_deterministic(py: Python<'_>) -> PyResult<bool> {
 struct Job<'a> {
     options: &'a Options,
     device: Option<Device>,
-    /// The sizes of the whole graph, for its pieces: they are constants, since those of values between pieces are not known otherwise.
+    /// The sizes of the whole graph, for its pieces, where they are constants: those of values that eager gives to other pieces are not known
+    /// otherwise.
     fixed: Option<&'a Hints>,
     /// What was relied on of sizes.
     facts: &'a RefCell<Vec<Noted>>,
+    /// How the results of the last graph lie in memory, if it was imported.
+    layouts: &'a RefCell<Option<Vec<Option<Layout>>>>,
     /// Nothing but arguments is kept for backward, as `torch.utils.checkpoint` does it.
     recomputed: Option<Region>,
     /// It runs under torch's own checkpoint.
@@ -101,17 +106,27 @@ impl Job<'_> {
             Ok(hints) => hints,
             Err(refusal) => return self.refused(gm, refusal),
         };
-        self.facts.borrow_mut().extend(fixed_sizes(&hints, IN_PIECES));
         let written = self.written || pieces::may_write(&pieces::ordered(gm)?)?;
-        let job = Job { fixed: Some(&hints), written, ..self };
+        let mut job = Job { written, ..self };
+        let mut layouts = FxHashMap::default();
         let cut = pieces::cut(gm, examples, cuts)?;
         let mut steps = Vec::with_capacity(cut.pieces.len());
         for piece in cut.pieces {
-            let job = job.within(piece.regions.first().copied());
+            piece.describe(&layouts)?;
+            self.layouts.take();
+            let within = job.within(piece.regions.first().copied());
             let callable = match by_eager.contains(&piece.start) {
-                true => job.as_it_was(&piece.module, piece.module.getattr(intern!(py, "forward"))?)?,
-                false => job.whole(&piece.module, piece.examples.as_any())?,
+                true => within.as_it_was(&piece.module, piece.module.getattr(intern!(py, "forward"))?)?,
+                false => within.whole(&piece.module, piece.examples.as_any())?,
             };
+            match self.layouts.take() {
+                Some(found) => layouts.extend(piece.outputs.iter().copied().zip(found).filter_map(|(n, of)| Some((n, of?)))),
+                None if job.fixed.is_none() => {
+                    self.facts.borrow_mut().extend(fixed_sizes(&hints, IN_PIECES));
+                    job.fixed = Some(&hints);
+                }
+                None => {}
+            }
             forget_shadows(&piece.module.getattr(intern!(py, "graph"))?)?;
             steps.push(Step { callable: callable.unbind(), inputs: piece.inputs, outputs: piece.outputs, last: Vec::new() });
         }
@@ -154,6 +169,7 @@ impl Job<'_> {
             Err(refusal) => return self.unread(gm, example_inputs, refusal),
         };
         let import = start.elapsed();
+        self.layouts.replace(Some(imported.layouts()));
         self.facts.borrow_mut().append(&mut imported.facts);
         if self.recomputed.is_some() && !imported.graph.mutations.is_empty() {
             // Done once more when it is computed again.

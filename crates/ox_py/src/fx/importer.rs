@@ -54,6 +54,37 @@ pub struct Imported {
     pub seen: Vec<(Var, i64)>,
 }
 
+/// How a result lies in memory.
+#[derive(Clone, Debug)]
+pub struct Layout {
+    pub shape: Shape,
+    pub strides: Shape,
+}
+
+impl Imported {
+    /// Of the tensors that are returned in a row; None for constants of the module, which no size makes.
+    pub fn layouts(&self) -> Vec<Option<Layout>> {
+        let OutTree::Tuple(items) = &self.outputs else { return Vec::new() };
+        items.iter().map(|item| self.layout(item)).collect()
+    }
+
+    fn layout(&self, item: &OutTree) -> Option<Layout> {
+        let (shape, strides) = match item {
+            OutTree::Tensor(n) | OutTree::Detached(n) | OutTree::Quiet(n) => {
+                let output = self.graph.outputs.get(*n)?;
+                (&self.graph.ty(output.value).shape, &output.strides)
+            }
+            OutTree::Argument(n) => {
+                let before = self.slots.iter().take(*n).filter(|slot| matches!(slot, Slot::Tensor | Slot::Number(_)));
+                let input = self.graph.inputs.get(before.count())?;
+                (&input.ty.shape, &input.strides)
+            }
+            _ => return None,
+        };
+        Some(Layout { shape: shape.clone(), strides: strides.clone() })
+    }
+}
+
 /// What autograd must know of an imported graph.
 #[derive(Clone, Debug, Default)]
 pub struct Gradients {

@@ -37,7 +37,7 @@ mod undeclared;
 
 pub use call::Callee;
 pub use follow::Follower;
-pub use importer::{Gradients, How, Imported, Pinned, Slot};
+pub use importer::{Gradients, How, Imported, Layout, Pinned, Slot};
 pub use outputs::OutTree;
 pub use refusal::Refusal;
 pub use sizes::{IN_EAGER, IN_PIECES, fixed_sizes, hints_of, import};

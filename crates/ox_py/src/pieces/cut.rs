@@ -3,8 +3,11 @@
 use super::Tree;
 use super::places::{example, requires_grad};
 use super::regions::{Region, is_result, regions};
+use crate::fx::Layout;
 use crate::recorded::Recorded;
 use crate::torch::Torch;
+use ox_capture::SizeObject;
+use ox_ir::Sym;
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyCFunction, PyDict, PyList, PyTuple};
@@ -29,6 +32,26 @@ pub struct Piece<'py> {
     pub examples: Bound<'py, PyList>,
     pub inputs: Vec<usize>,
     pub outputs: Vec<usize>,
+}
+
+impl<'py> Piece<'py> {
+    /// Writes down what is known of the sizes of values that other pieces give it.
+    pub fn describe(&self, layouts: &FxHashMap<usize, Layout>) -> PyResult<()> {
+        let py = self.module.py();
+        for (node, value) in ordered(&self.module)?.iter().zip(&self.inputs) {
+            if let Some(layout) = layouts.get(value) {
+                let meta = node.getattr(intern!(py, "meta"))?;
+                meta.set_item(intern!(py, "sizes"), noted(py, &layout.shape)?)?;
+                meta.set_item(intern!(py, "strides"), noted(py, &layout.strides)?)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+fn noted<'py>(py: Python<'py>, sizes: &[Sym]) -> PyResult<Bound<'py, PyTuple>> {
+    let sizes = sizes.iter().map(|size| Bound::new(py, SizeObject(size.clone())));
+    PyTuple::new(py, sizes.collect::<PyResult<Vec<_>>>()?)
 }
 
 /// What a node is to pieces that come behind its own.
@@ -184,12 +207,25 @@ impl<'py> Cutter<'py> {
         Ok(needs)
     }
 
+    /// What a piece is given. All of them get the sizes that are variables, which shapes of any value may be made of.
+    fn inputs_of(&self, members: &[usize]) -> PyResult<Vec<usize>> {
+        let mut inputs = self.needs(members)?;
+        for (place, node) in self.nodes.iter().enumerate() {
+            let is_size = || node.getattr(intern!(self.py, "meta"))?.contains(intern!(self.py, "size"));
+            if self.kinds[place] == Kind::Argument && !inputs.contains(&place) && is_size()? {
+                inputs.push(place);
+            }
+        }
+        inputs.sort_unstable();
+        Ok(inputs)
+    }
+
     fn piece(&self, range: &Range<usize>, members: &[usize], crossing: &[usize]) -> PyResult<Piece<'py>> {
         let py = self.py;
         let graph = py.import(intern!(py, "torch.fx"))?.getattr(intern!(py, "Graph"))?.call0()?;
         let map = PyDict::new(py);
         let (mut inputs, examples) = (Vec::new(), PyList::empty(py));
-        for place in self.needs(members)? {
+        for place in self.inputs_of(members)? {
             let node = &self.nodes[place];
             let made = graph.call_method1(intern!(py, "placeholder"), (node.getattr(intern!(py, "name"))?,))?;
             self.describe_input(place, &made, &examples)?;
