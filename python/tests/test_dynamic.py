@@ -352,6 +352,17 @@ def test_a_part_of_a_size(function):
     check(function, [(rand(3, n),) for n in (17, 12, 13, 20, 64, 99)], dynamic=None, compiles=2)
 
 
+def test_the_side_of_a_square():
+    """The tokens of an image, as many as patches: `n` is `h * h` from there on."""
+
+    def f(x):
+        h = int(x.shape[1] ** 0.5)
+        return x.view(x.shape[0], h, h).transpose(1, 2).flatten(1) + 1
+
+    check(f, [(rand(b, n),) for b, n in ((3, 16), (4, 25), (2, 64), (5, 100))])
+    check(f, [(rand(3, n),) for n in (16, 25, 36, 64, 100)], dynamic=None, compiles=2)
+
+
 def test_a_part_of_a_size_by_an_argument():
     def f(x, ratio):
         return x[:, : int(x.shape[1] * ratio)] + 1

@@ -33,7 +33,7 @@ impl Fact {
     /// The variable that an equation decides, and what it is then.
     pub fn solved(&self) -> Option<(Var, Sym)> {
         let Fact::Equal(a, b) = self else { return None };
-        let gap = without_common_sizes(&(a - b));
+        let gap = without_common_sizes(&without_common_number(a - b));
         // The youngest variable goes: it is defined by older ones.
         gap.vars().into_iter().rev().find_map(|var| {
             let rest = |sign: i64| &(&gap - &(&Sym::var(&var) * sign)) * -sign;
@@ -77,6 +77,13 @@ impl Fact {
             Fact::AtLeast(a, _) => a.vars(),
         }
     }
+}
+
+/// The gap of an equation without the number that all of its terms are multiples of.
+fn without_common_number(gap: Sym) -> Sym {
+    let least = gap.terms().iter().map(|(_, times)| times.saturating_abs()).min().unwrap_or(1);
+    let rest = gap.div(&Sym::from(least));
+    if &rest * least == gap { rest } else { gap }
 }
 
 /// The gap of an equation without the sizes that all of its terms have as factors, none of which can be 0: `24 * b == 3 * b * n` says that n
@@ -304,7 +311,10 @@ mod tests {
         assert_eq!(Fact::Equal(&x * 2, &y * 3).solved(), None);
         assert_eq!(Fact::Equal(&x * 24, &(&x * &y) * 3).solved(), Some((b.clone(), Sym::from(8i64))));
         assert_eq!(Fact::Equal(&x * &x, &x * &y).solved(), Some((b.clone(), x.clone())));
-        assert_eq!(Fact::Equal(&x + 1, &y * 3).solved(), Some((a, &(&y * 3) - 1)));
-        assert_eq!(Fact::Unequal(x, y).solved(), None);
+        assert_eq!(Fact::Equal(&x + 1, &y * 3).solved(), Some((a.clone(), &(&y * 3) - 1)));
+        assert_eq!(Fact::Unequal(x.clone(), y.clone()).solved(), None);
+        let batch = Sym::var(&Var::size(2, 1, i64::MAX, 1));
+        assert_eq!(Fact::Equal(&batch * &x, &(&batch * &y) * &y).solved(), Some((a.clone(), &y * &y)));
+        assert_eq!(Fact::Equal(&x * 3, &(&y * &y) * 3).solved(), Some((a, &y * &y)));
     }
 }
