@@ -238,11 +238,29 @@ def test_a_function_in_whose_middle_nothing_can_be_kept_is_called_as_a_whole(inn
             got, said = captured(t), capsys.readouterr().out
             assert_same(got, around(t))
             assert said == capsys.readouterr().out
-            assert captured.stats()["traced"] == min(n + 1, 2)
+            assert captured.stats()["traced"] == min(n + 1, 3)
     report = captured.report()
     assert len(report["closed"]) == 1 and "as a whole" in report["closed"][0]
     graphs = [segment["graph"] for segment in report["segments"]]
     assert graphs[0] and graphs[-1], captured.show()
+
+
+def test_what_is_done_once_closes_no_function():
+    state = {"ready": False}
+
+    def layer(t):
+        if not state["ready"]:
+            state["ready"] = True
+            thing = Thing()
+            t = t * (weakref.ref(thing)() is thing)
+        return (t + 1).relu()
+
+    captured = _oxytorch.capture(lambda t: layer(t) * 2)
+    with torch.no_grad():
+        for _ in range(4):
+            t = x()
+            assert_same(captured(t), (t + 1).relu() * 2)
+    assert captured.stats()["traced"] == 2 and captured.stats()["breaks"] == []
 
 
 def test_what_a_function_computes_behind_a_break_is_not_given_away():

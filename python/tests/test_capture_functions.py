@@ -216,3 +216,27 @@ def test_a_method_with_a_cache_is_called_once_for_its_arguments():
             assert torch.equal(captured(t, name), (t + 1) * 6 * 8)
     assert speaker.said == ["hello a", 3, 4, "hello b"]
     assert captured.stats()["traced"] == 2
+
+
+class Counting(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.weight, self.calls = torch.nn.Parameter(torch.ones(3)), 0
+
+    @functools.lru_cache(None)
+    def total(self, number):
+        self.calls += 1
+        return number + self.weight.sum()
+
+    def forward(self, t):
+        return t * self.total(2)
+
+
+def test_a_cached_method_of_a_module_keeps_what_it_has():
+    module = Counting()
+    captured = _oxytorch.capture(module)
+    with torch.no_grad():
+        for n in range(3):
+            module.weight.fill_(n + 1)
+            assert torch.equal(captured(torch.ones(2)), torch.full((2,), 5.0))
+    assert module.calls == 1

@@ -9,6 +9,7 @@ import pytest
 import torch
 import training
 import zoo
+from oxytorch import _oxytorch
 from torch.utils.checkpoint import checkpoint
 
 # Of one image, batch norm's last statistics are those of four numbers, and a third of a gradient's norm is rounding in either run.
@@ -146,3 +147,20 @@ def test_a_model_that_computes_its_own_loss_is_one_graph(name):
     want, compiled = results(model, model), oxytorch.compile(model, fullgraph=True)
     for _ in range(3):
         compare.assert_same(results(model, compiled), want, lambda: results(exact, exact))
+
+
+@pytest.mark.parametrize("name", ["llama", "gpt2", "bert", "t5"])
+def test_a_model_that_computes_its_own_loss_takes_texts_of_any_length(name):
+    """Its loss is computed of its logits, which are seen, too: two pieces that autograd joins."""
+    model, _ = with_loss(name)
+    exact, captured = copy.deepcopy(model).double(), _oxytorch.capture(model)
+
+    def results(model, called, ids):
+        out = called(input_ids=ids, labels=ids)
+        parameters = [p for p in model.parameters() if p.requires_grad]
+        return [out.loss, out.logits, *torch.autograd.grad(out.loss, [out.logits, *parameters], allow_unused=True)]
+
+    for count, length in ((2, 9), (3, 7), (2, 12), (4, 31), (2, 9), (5, 2)):
+        ids = torch.randint(3, 64, (count, length))
+        compare.assert_same(results(model, captured, ids), results(model, model, ids), lambda: results(exact, exact, ids))
+    assert captured.stats()["traced"] == 2

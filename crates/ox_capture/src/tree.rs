@@ -137,7 +137,12 @@ impl Branches {
 struct Closed {
     code: Obj,
     why: String,
+    /// Traces that were lost there.
+    losses: usize,
 }
+
+/// The first time may have been for something that is done once.
+const LOSSES: usize = 2;
 
 /// Each costs a trace.
 const MOST_CLOSED: usize = 16;
@@ -202,16 +207,20 @@ impl Tree {
     }
 
     pub fn is_closed(&self, code: &Obj) -> bool {
-        self.closed.read().iter().any(|closed| closed.code.is(code))
+        self.closed.read().iter().any(|closed| closed.code.is(code) && closed.losses >= LOSSES)
     }
 
-    /// Traces call functions with this code as a whole from now on. False if they do already, or do with many others.
+    /// A trace is lost in the middle of this code. If that goes on, functions with it are called as a whole. False if they are already, or many
+    /// others.
     pub fn close(&self, code: &Obj, why: String) -> bool {
-        let closes = !self.is_closed(code) && self.closed.read().len() < MOST_CLOSED;
-        if closes {
-            self.closed.change(|closed| closed.push(Closed { code: code.clone(), why }));
+        if self.is_closed(code) || self.closed.read().len() >= MOST_CLOSED {
+            return false;
         }
-        closes
+        self.closed.change(|closed| match closed.iter_mut().find(|closed| closed.code.is(code)) {
+            Some(known) => *known = Closed { why, losses: known.losses + 1, ..known.clone() },
+            None => closed.push(Closed { code: code.clone(), why, losses: 1 }),
+        });
+        true
     }
 
     /// Why functions are called as a whole.

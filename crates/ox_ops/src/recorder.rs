@@ -190,7 +190,10 @@ impl Recorder {
             return Err(OpError::unsupported(format!("{name} of {}, which eager refuses", self.ty(first).dtype)));
         }
         let mut bound = self.read_slots(&slots)?;
-        let in_place = target.in_place || (bound.knows("inplace") && *bound.value("inplace") == Value::Bool(true));
+        // `n += x` of a number binds the name to something new.
+        let on_number =
+            matches!(slots.first(), Some((_, ValueOf::Int(_) | ValueOf::Float(_) | ValueOf::Bool(_) | ValueOf::Number(_))));
+        let in_place = target.in_place && !on_number || (bound.knows("inplace") && *bound.value("inplace") == Value::Bool(true));
         let value = (target.row.build)(&mut self.builder, &mut bound)?;
         let call = Writing { row: target.row, slots: &slots, bound: &bound };
         if in_place || !outs.is_empty() {

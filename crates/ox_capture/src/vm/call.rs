@@ -172,13 +172,16 @@ impl Vm {
                 return Ok(Called::Value(self.pinned(result)));
             }
         }
+        if args.positional.iter().any(holds_code) {
+            // What the cache has of a module may be older than its weights.
+            return self.opaque_call(&cached.clone().into(), args, "a method with a cache");
+        }
         let inner = self.pinned(cached.attr("__wrapped__")?);
         self.call(&inner, args)
     }
 
     /// Later calls ask the cache again, which has the same object for them. None where arguments were made here or hold tensors.
     fn ask_cache(&mut self, cached: &Obj, args: &Args) -> R<Option<Val>> {
-        let holds_code = |value: &Val| value.obj.is_instance_of(types().nn_module);
         if self.has_tensor(args) || !args.keywords.is_empty() || args.positional.iter().any(holds_code) {
             return Ok(None);
         }
@@ -504,6 +507,10 @@ impl Vm {
 }
 
 /// One of NumPy's functions of numbers.
+fn holds_code(value: &Val) -> bool {
+    value.obj.is_instance_of(types().nn_module)
+}
+
 fn is_ufunc(object: &Obj) -> bool {
     let class = object.class();
     object.class_name() == "ufunc" && class.attr("__module__").is_ok_and(|module| module.to_str().as_deref() == Some("numpy"))

@@ -1,5 +1,5 @@
 //! Functions in whose middle a trace cannot be left: what the machine holds there could not be made again by a later call. The trace in which that
-//! is found out is lost; the next one calls the function as a whole, and what stands around the call is recorded.
+//! is found out is lost. If the next one is, too, those behind it call the function as a whole, and what stands around the call is recorded.
 
 use super::crumbs::{Crumb, FEW};
 use super::{After, Attach, Frame, Vm};

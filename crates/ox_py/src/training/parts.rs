@@ -93,22 +93,25 @@ impl Doors {
 
     fn way<'py>(&self, py: Python<'py>, gates: &[Gate], inputs: usize) -> PyResult<Way<'py>> {
         let mut way = Way { behind: (0..inputs).map(|_| Behind::Nothing).collect(), expected: vec![false; self.ends.len()] };
-        for (expected, end) in way.expected.iter_mut().zip(&self.ends) {
-            let end = end.as_ref().and_then(|end| end.bind(py).upgrade());
-            *expected = end.map(|end| will_execute(&end)).transpose()?.unwrap_or(false);
-        }
+        let mut leads_on = vec![false; self.ends.len()];
         for (gate, node) in gates.iter().zip(&self.gates) {
             let node = node.bind(py).upgrade();
             let following = match node {
                 Some(node) if will_execute(&node)? => Some(node.getattr(intern!(py, "next_functions"))?),
                 _ => None,
             };
+            gate.results.iter().for_each(|result| leads_on[*result] |= following.is_some());
             for (n, input) in gate.inputs.iter().enumerate() {
                 way.behind[*input] = match &following {
                     Some(following) => Behind::of(following.get_item(n)?.get_item(0)?),
                     None => Behind::Unasked,
                 };
             }
+        }
+        // One whose gradient is asked for, and nothing behind it, is not gone through.
+        for ((expected, end), leads_on) in way.expected.iter_mut().zip(&self.ends).zip(leads_on) {
+            let end = end.as_ref().and_then(|end| end.bind(py).upgrade()).filter(|_| leads_on);
+            *expected = end.map(|end| will_execute(&end)).transpose()?.unwrap_or(false);
         }
         Ok(way)
     }
@@ -124,9 +127,12 @@ impl TrainingCallable {
         for gate in self.gates.iter().filter(|gate| gate.results.len() < results) {
             for input in gate.inputs.iter().map(|place| &inputs[*place]) {
                 let py = input.py();
-                if !input.getattr(intern!(py, "grad_fn"))?.is_none() || !input.getattr(intern!(py, "_backward_hooks"))?.is_none()
-                {
-                    return Ok(true);
+                let watched =
+                    [intern!(py, "grad_fn"), intern!(py, "_backward_hooks"), intern!(py, "_post_accumulate_grad_hooks")];
+                for name in watched {
+                    if !input.getattr(name)?.is_none() {
+                        return Ok(true);
+                    }
                 }
             }
         }
