@@ -17,6 +17,8 @@ pub struct Stowed(FxHashMap<usize, Vec<(Key, Obj, SourceId)>>);
 
 /// How deep containers are searched for numbers whose values are relied on.
 pub const DEPTH: usize = 4;
+/// What is computed of a number is looked through that far, since a recursion may go on with it.
+const MOST_STEPS: usize = 32;
 
 impl Recording {
     /// Notes that a free number was put into a container of this segment's.
@@ -134,13 +136,18 @@ impl Recording {
 
     /// Whether it was seen to change, or is computed of variables.
     pub(super) fn varies(&self, source: SourceId) -> bool {
-        let sources = self.tree.sources.read();
+        self.varies_within(source, MOST_STEPS)
+    }
+
+    /// A number that was computed in more steps than that is a constant.
+    fn varies_within(&self, source: SourceId, steps: usize) -> bool {
+        let (sources, varying) = (self.tree.sources.read(), self.tree.varying.read());
         let by_variables = match sources.get(source) {
-            Source::Compute(_, args) => args.iter().any(|arg| self.varies(*arg)),
+            Source::Compute(_, args) => steps > 0 && args.iter().any(|arg| self.varies_within(*arg, steps - 1)),
             Source::Expr(_) => true,
             _ => false,
         };
-        by_variables || self.tree.varying.read().contains(&sources.show(source))
+        by_variables || !varying.is_empty() && varying.contains(&sources.show(source))
     }
 
     /// Whether some item of a list from outside was seen to change.
