@@ -130,7 +130,7 @@ impl Vm {
         let (wanted, effects) = match lasting {
             Ok(all) => all,
             Err(error) => {
-                let depth = self.first_without_recipe(&rec).unwrap_or(self.frames.len() - 1);
+                let depth = self.first_without_recipe(&rec).unwrap_or_else(|| self.depth_to_leave());
                 self.rec = Some(rec);
                 self.give_up_in(depth, &format!("{why}; {}", error.0));
                 return Ok(false);

@@ -21,7 +21,8 @@ impl Vm {
 
     fn closes(&self, depth: usize, why: &str) -> bool {
         let may_break = !self.settings.fullgraph && !error_on_graph_break();
-        let function = self.frames[..=depth].iter().rposition(is_function);
+        // A function of C's that is compiled by itself has no frame.
+        let function = self.frames.iter().take(depth + 1).rposition(is_function);
         // The function that was compiled is entered by nobody who could go around it.
         let Some(at) = function.filter(|at| *at > 0 && self.rec.is_some() && may_break) else { return false };
         let Some(entered) = self.entered_by(at) else { return false };
