@@ -6,8 +6,7 @@ use ox_ops::{Sym, Var};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList};
 
-/// `segments`: each with its guards, its graph and how it ends, in the order in which they were traced. `closed`: why traces were lost, and what the
-/// next does instead.
+/// `segments`: each with its guards, its graph and how it ends, in the order in which they were traced. `closed`: why traces were lost.
 pub fn report<'py>(py: Python<'py>, tree: &Tree) -> PyResult<Bound<'py, PyDict>> {
     let segments = PyList::empty(py);
     collect(py, tree, &tree.branches, &segments)?;

@@ -83,18 +83,6 @@ pub struct Segment {
     pub warm: Warmth,
 }
 
-impl Segment {
-    /// Every segment that may come behind this one.
-    pub fn behind(&self, look: &mut dyn FnMut(&Segment)) {
-        if let End::Action(action) = &self.end {
-            for segment in action.branches.all().iter() {
-                look(segment);
-                segment.behind(look);
-            }
-        }
-    }
-}
-
 /// What may come next.
 #[derive(Default)]
 pub struct Branches {
@@ -223,7 +211,7 @@ impl Tree {
         true
     }
 
-    /// Why functions are called as a whole.
+    /// Why traces were lost in functions, which are called as a whole if that goes on.
     pub fn closed(&self) -> Vec<String> {
         self.closed.read().iter().map(|closed| closed.why.clone()).collect()
     }
@@ -361,6 +349,16 @@ impl Segment {
         match &self.end {
             End::Action(action) => Some(&action.branches),
             _ => None,
+        }
+    }
+
+    /// Every segment that may come behind this one.
+    pub fn behind(&self, look: &mut dyn FnMut(&Segment)) {
+        if let End::Action(action) = &self.end {
+            for segment in action.branches.all().iter() {
+                look(segment);
+                segment.behind(look);
+            }
         }
     }
 

@@ -506,11 +506,11 @@ impl Vm {
     }
 }
 
-/// One of NumPy's functions of numbers.
 fn holds_code(value: &Val) -> bool {
     value.obj.is_instance_of(types().nn_module)
 }
 
+/// One of NumPy's functions of numbers.
 fn is_ufunc(object: &Obj) -> bool {
     let class = object.class();
     object.class_name() == "ufunc" && class.attr("__module__").is_ok_and(|module| module.to_str().as_deref() == Some("numpy"))

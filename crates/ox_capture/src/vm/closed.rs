@@ -27,7 +27,8 @@ impl Vm {
         let Some(at) = function.filter(|at| *at > 0 && self.rec.is_some() && may_break) else { return false };
         let Some(entered) = self.entered_by(at) else { return false };
         let Frame { code, function, .. } = &self.frames[at];
-        let why = format!("{why} (at {}); the next call calls {} as a whole", self.location(), crate::source::short(function));
+        let why =
+            format!("{why} (at {}); if that goes on, {} is called as a whole", self.location(), crate::source::short(function));
         let closes = self.tree.close(&code.object, why.clone());
         if closes {
             if let Some(Crumb { before, segment, .. }) = entered {
