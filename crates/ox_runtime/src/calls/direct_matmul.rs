@@ -1,6 +1,6 @@
 //! Products that a GPU's library does without torch in between: to ask torch for one takes longer than many a product runs.
 
-use crate::cuda::blas::{Addresses, Planned, Shape};
+use crate::cuda::blas::{Addresses, LARGE, Planned, Shape};
 use crate::cuda::{Rows, driver};
 use crate::error::RunError;
 use crate::exec::frame::Run;
@@ -120,8 +120,6 @@ struct RaggedBytes {
 
 /// Elements of 16 bits in 16 bytes.
 const STEP: i64 = 8;
-/// Smaller ones are not worth several calls.
-const LEAST: i64 = 512;
 /// Rows of a piece are a multiple of this: so many a block of the library's kernels computes.
 const BLOCK: i64 = 256;
 /// About so large is the buffer, in bytes: it stays in the cache of a large GPU until it is copied.
@@ -131,7 +129,7 @@ impl Ragged {
     fn of(layouts: Layouts<'_>, alpha: f64) -> Option<Ragged> {
         let Layouts { a, b, out, bias } = layouts;
         let ([rows, columns], [row_step, 1]) = (&out.sizes[..], &out.strides[..]) else { return None };
-        if *rows < LEAST || *columns < LEAST || row_step != columns || columns % STEP == 0 {
+        if *rows < LARGE || *columns < LARGE || row_step != columns || columns % STEP == 0 {
             return None;
         }
         let (even, size) = (columns / STEP * STEP, out.dtype.size());

@@ -20,6 +20,9 @@ const ALIGNED: usize = 16;
 /// The most memory that an algorithm may ask for: torch's own for this library on the GPUs that need most.
 const WORKSPACE: usize = 32 << 20;
 
+/// From so many rows and columns on it counts where the rows of a result begin.
+pub const LARGE: i64 = 512;
+
 /// What is kept from call to call.
 const SMALL_WORKSPACE: usize = 4096;
 
@@ -150,8 +153,9 @@ impl Shape {
         }
         let out = Matrix::of(out).filter(|out| !out.flipped)?;
         let (left, right, bias) = (Matrix::of(b)?, Matrix::of(a)?, bias.is_some());
-        let shape = Shape { dtype, batch, left, right, out, bias, out_aligned: ALIGNED };
-        [shape.left, shape.right, shape.out].iter().all(|matrix| matrix.is_aligned(dtype)).then_some(shape)
+        let fits = left.is_aligned(dtype) && right.is_aligned(dtype) && (out.is_aligned(dtype) || batch == 1 && out.is_small());
+        let out_aligned = ALIGNED.min(1 << (out.step as usize * dtype.size()).trailing_zeros());
+        fits.then_some(Shape { dtype, batch, left, right, out, bias, out_aligned })
     }
 
     /// The last few columns of a linear layer, as many as `columns`, among rows that begin anywhere.
@@ -187,6 +191,11 @@ impl Matrix {
             (1, step) if fits(step, rows) => Some(Matrix { rows, columns, step, batch_step, flipped: true }),
             _ => None,
         }
+    }
+
+    /// Such a result may have rows that begin anywhere (the scores of a few classes); the kernels for those are slow, which a larger one feels.
+    fn is_small(&self) -> bool {
+        self.rows.min(self.columns) < LARGE
     }
 
     fn is_aligned(&self, dtype: DType) -> bool {
@@ -404,6 +413,16 @@ mod tests {
     }
 
     #[test]
+    fn scores_of_a_few_classes_begin_anywhere() {
+        let shape = |classes: i64| {
+            let (a, weight, out) =
+                (half(&[32, 64], &[64, 1]), half(&[64, classes], &[1, 64]), half(&[32, classes], &[classes, 1]));
+            Shape::of(&a, &weight, &out, Some(&half(&[classes], &[1]))).map(|shape| shape.out_aligned)
+        };
+        assert_eq!([2, 3, 12, 1000].map(shape), [Some(4), Some(2), Some(8), Some(16)]);
+    }
+
+    #[test]
     fn what_the_library_is_not_asked_for() {
         let (a, b, out) = (half(&[32, 64], &[64, 1]), half(&[64, 48], &[48, 1]), half(&[32, 48], &[48, 1]));
         assert!(Shape::of(&a, &b, &out, None).is_some());
@@ -414,6 +433,10 @@ mod tests {
         assert!(Shape::of(&a, &b, &half(&[32, 48], &[1, 32]), None).is_none());
         assert!(Shape::of(&a, &b, &out, Some(&half(&[48], &[2]))).is_none());
         assert!(Shape::of(&a, &b, &out, Some(&half(&[32, 48], &[48, 1]))).is_none());
+        // A large result whose rows begin anywhere.
+        assert!(
+            Shape::of(&half(&[512, 64], &[64, 1]), &half(&[64, 513], &[1, 64]), &half(&[512, 513], &[513, 1]), None).is_none()
+        );
         let wide = |l: &Layout| layout(DType::F32, &l.sizes, &l.strides);
         assert!(Shape::of(&wide(&a), &wide(&b), &wide(&out), None).is_none());
     }
