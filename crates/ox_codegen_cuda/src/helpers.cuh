@@ -55,11 +55,11 @@ __device__ inline unsigned short to_f16(float x) {
 __device__ inline float round_f16(float x) { return from_f16(to_f16(x)); }
 
 //@ quot rem
-/// Division of what is not negative.
+/// Division of what is not negative; a wide size may be divided by a narrow number.
 __device__ inline int quot(int a, int b) { return (unsigned)a / (unsigned)b; }
 __device__ inline int rem(int a, int b) { return (unsigned)a % (unsigned)b; }
-__device__ inline long long quot(long long a, long long b) { return (unsigned long long)a / (unsigned long long)b; }
-__device__ inline long long rem(long long a, long long b) { return (unsigned long long)a % (unsigned long long)b; }
+template <typename A, typename B> __device__ inline long long quot(A a, B b) { return (unsigned long long)a / (unsigned long long)b; }
+template <typename A, typename B> __device__ inline long long rem(A a, B b) { return (unsigned long long)a % (unsigned long long)b; }
 
 //@ floor_div floor_mod
 /// Rounded down; by zero (a size, in code that runs for no element) does not trap.

@@ -179,15 +179,16 @@ fn families_mean_what_the_interpreter_says() {
         kernels.iter().enumerate().map(|(n, kernel)| emit(kernel, &format!("k{n}"), &options).unwrap()).collect();
     let emulator = Emulator::new("families", &sources);
     for ((kernel, source), Case(_, lengths)) in kernels.iter().zip(&sources).zip(CASES) {
-        check(&emulator, kernel, source, filled(kernel, lengths));
+        check(&emulator, kernel, source, filled(kernel, lengths), &[]);
     }
 }
 
-fn check(emulator: &Emulator, kernel: &Kernel, source: &Source, mut want: Vec<TensorData>) {
+fn check(emulator: &Emulator, kernel: &Kernel, source: &Source, mut want: Vec<TensorData>, sizes: &[i64]) {
     let mut bytes: Vec<Vec<u8>> = want.iter().map(to_bytes).collect();
-    interpret_kernel(kernel, &mut want[..], &[]).unwrap();
+    interpret_kernel(kernel, &mut want[..], sizes).unwrap();
     let mut views: Vec<&mut [u8]> = bytes.iter_mut().map(Vec::as_mut_slice).collect();
-    emulator.run(source, source.points.as_const().unwrap(), &mut views, &[]).unwrap();
+    let points = source.points.eval(&|var| kernel.sizes.iter().position(|size| size == var).map(|n| sizes[n])).unwrap();
+    emulator.run(source, points, &mut views, sizes).unwrap();
     for (want, got) in want.iter().zip(&bytes) {
         assert_close(&from_bytes(want, got), want);
     }
@@ -213,7 +214,23 @@ fn logsumexp_of_infinities() {
     };
     let x = TensorData::floats(DType::BF16, &[5 * LENGTH], &(0..5 * LENGTH).map(number).collect::<Vec<_>>());
     let out = TensorData::floats(DType::F32, &[5], &[0.0; 5]);
-    check(&Emulator::new("infinities", std::slice::from_ref(&source)), &kernel, &source, vec![x, out]);
+    check(&Emulator::new("infinities", std::slice::from_ref(&source)), &kernel, &source, vec![x, out], &[]);
+}
+
+/// A size without a bound is a wide number, and what it is divided by a narrow one.
+#[test]
+fn sizes_are_divided() {
+    if !emulate::is_possible() {
+        return eprintln!("skipped: there is no g++");
+    }
+    const HALVES: &str = "sizes s0 in 0..\nkernel halves(b0: f32 in, b1: f32 out, i0 < 3, i1 < s0//2) lanes=outer parallel {
+      pass { v0 = load b0[s0*i0 + s0%2 + i1] v1 = index s0//2 v2 = cast v1 : f32 v3 = mul v0 v2 store b1[(s0//2)*i0 + i1] v3 }
+    }";
+    let kernel = Kernel::parse(HALVES).unwrap_or_else(|e| panic!("{e:?}"));
+    let source = emit(&kernel, "k", &Options { arch: 90, ordered: false, multiprocessors: 0, careful: false }).unwrap();
+    assert!(source.text.contains("quot(s0, 2)") && source.text.contains("rem(s0, 2)"), "{}", source.text);
+    let emulator = Emulator::new("halves", std::slice::from_ref(&source));
+    check(&emulator, &kernel, &source, filled(&kernel, &[3 * 101, 3 * 50]), &[101]);
 }
 
 /// What only moves values keeps all of their bits.
