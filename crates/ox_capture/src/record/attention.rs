@@ -1,7 +1,8 @@
-//! The memory order of attention's result: that of the queries where torch takes a fused kernel, which meta kernels never do.
+//! The memory order of attention's result: that of the kernel that torch takes, which is never a fused one where meta kernels choose.
 
 use super::Recording;
 use super::grad::requires_grad;
+use super::order::dims_of;
 use super::quick::Tensor;
 use crate::obj::{Obj, py};
 use crate::types::types;
@@ -12,51 +13,83 @@ use pyo3::types::PyDict;
 const PARAMETERS: &[(usize, &str)] =
     &[(0, "query"), (1, "key"), (2, "value"), (3, "attn_mask"), (4, "dropout_p"), (5, "is_causal"), (7, "enable_gqa")];
 
+/// The settings that the choice goes by: the first one on a CPU, all of them on a GPU.
+const SETTINGS: &[&str] = &[
+    "_get_flash_sdp_enabled",
+    "_get_mem_efficient_sdp_enabled",
+    "_get_cudnn_sdp_enabled",
+    "_get_math_sdp_enabled",
+    "_get_sdp_priority_order",
+];
+
+/// torch's numbers of its kernels (`torch.nn.attention.SDPBackend`).
+const MATH: i64 = 0;
+const EFFICIENT: i64 = 2;
+
+/// Rows of a GPU's fused kernels are a multiple of so many elements; others are made longer, and the result is a part of what they give.
+const STEP: i64 = 8;
+
 impl Recording {
-    /// The shadow of the result with the strides that eager gives it on a CPU.
+    /// The shadow of the result with the strides that eager gives it.
     pub(super) fn attention_order(&mut self, args: &[Obj], kwargs: &Bound<'_, PyDict>, result: Obj) -> PyResult<Obj> {
         let Some(query) = args.first().cloned().or(kwargs.get_item("query")?.map(Obj::from)) else { return Ok(result) };
-        // The setting that the choice goes by on a CPU.
-        let flash = Obj::from(py().import("torch._C")?.getattr("_get_flash_sdp_enabled")?);
-        let state = flash.call(&[], None)?;
-        self.rely_on_state(&flash, &[], &state);
-        if !is_fused(args, kwargs)? {
-            return Ok(result);
+        let is_on_cpu = self.is_on_cpu()?;
+        for setting in if is_on_cpu { &SETTINGS[..1] } else { SETTINGS } {
+            let function = Obj::from(py().import("torch._C")?.getattr(setting)?);
+            let state = function.call(&[], None)?;
+            self.rely_on_state(&function, &[], &state);
         }
-        let strides: Vec<i64> = match Tensor::of(&query)?.and_then(|query| query.strides_of_another()) {
-            Some(strides) => strides,
-            None => query.bind().call_method0("detach")?.call_method0("clone")?.call_method0("stride")?.extract()?,
+        let (sizes, _) = dims_of(&result)?;
+        let strides = match choice(args, kwargs, &self.device()?)? {
+            MATH => return Ok(result),
+            EFFICIENT => heads_inside(&sizes),
+            _ if !is_on_cpu && (sizes != dims_of(&query)?.0 || sizes.last().is_some_and(|size| size % STEP != 0)) => {
+                return Ok(result);
+            }
+            _ => match Tensor::of(&query)?.and_then(|query| query.strides_of_another()) {
+                Some(strides) => strides,
+                None => query.bind().call_method0("detach")?.call_method0("clone")?.call_method0("stride")?.extract()?,
+            },
         };
         // A copy of what fills its memory has its strides, and is no view.
-        Ok(result.bind().call_method1("as_strided", (result.bind().getattr("shape")?, strides))?.call_method0("clone")?.into())
+        Ok(result.bind().call_method1("as_strided", (sizes, strides))?.call_method0("clone")?.into())
     }
 }
 
-/// Whether torch takes its fused kernel for these arguments.
-fn is_fused(args: &[Obj], kwargs: &Bound<'_, PyDict>) -> PyResult<bool> {
+/// Of batch, heads, sequence and features the heads lie inside of the sequence.
+fn heads_inside(sizes: &[i64]) -> Vec<i64> {
+    let [batch @ .., heads, sequence, features] = sizes else { return Vec::new() };
+    let mut strides: Vec<i64> = batch.iter().map(|_| heads * sequence * features).collect();
+    strides.extend([*features, heads * features, 1]);
+    strides
+}
+
+/// The kernel that torch takes for these arguments on this device.
+fn choice(args: &[Obj], kwargs: &Bound<'_, PyDict>, device: &Obj) -> PyResult<i64> {
     let options = PyDict::new(py());
     for (place, name) in PARAMETERS {
         if let Some(value) = args.get(*place).cloned().or(kwargs.get_item(name)?.map(Obj::from)) {
-            let value = if types().is_tensor(&value) { stand_in(&value)? } else { value };
+            let value = if types().is_tensor(&value) { stand_in(&value, device)? } else { value };
             options.set_item(name, value.bind())?;
         }
     }
-    let choice = py().import("torch")?.call_method("_fused_sdp_choice", (), Some(&options))?;
-    Ok(choice.extract::<i64>()? != 0)
+    py().import("torch")?.call_method("_fused_sdp_choice", (), Some(&options))?.extract()
 }
 
-/// A real tensor for a shadow, of which only the last dimension has memory: torch asks for no other strides. That of a single element is no
+/// A real tensor for a shadow. On a CPU only the last dimension has memory: torch asks for no other strides there. That of a single element is no
 /// matter of meta kernels.
-fn stand_in(shadow: &Obj) -> PyResult<Obj> {
-    let sizes: Vec<i64> = shadow.bind().getattr("shape")?.extract()?;
-    let mut strides: Vec<i64> = shadow.bind().call_method0("stride")?.extract()?;
+fn stand_in(shadow: &Obj, device: &Obj) -> PyResult<Obj> {
+    let (sizes, mut strides) = dims_of(shadow)?;
+    let is_on_cpu = device.attr("type")?.to_str().as_deref() == Some("cpu");
     if let [rest @ .., last] = &mut strides[..] {
-        rest.fill(0);
+        if is_on_cpu {
+            rest.fill(0);
+        }
         *last = if sizes.last() == Some(&1) { 1 } else { *last };
     }
     let options = PyDict::new(py());
     options.set_item("dtype", shadow.attr("dtype")?.bind())?;
-    options.set_item("device", "cpu")?;
+    options.set_item("device", device.bind())?;
     options.set_item("requires_grad", requires_grad(shadow)?)?;
     Ok(py().import("torch")?.call_method("empty_strided", (sizes, strides), Some(&options))?.into())
 }

@@ -21,6 +21,9 @@ impl Recording {
         if name == "pad" {
             return padding_order(args, kwargs, result);
         }
+        if name == "scaled_dot_product_attention" && types().is_tensor(&result) {
+            return self.attention_order(args, kwargs, result);
+        }
         if !types().is_tensor(&result) || !self.is_on_cpu()? {
             return self.convolution_order(name, args, kwargs, result);
         }
@@ -31,7 +34,6 @@ impl Recording {
         }
         match name {
             "pow" | "float_power" if first.is_some_and(|base| !types().is_tensor(base)) => row_by_row(result),
-            "scaled_dot_product_attention" => self.attention_order(args, kwargs, result),
             "roll" if stays_somewhere(&result, args, kwargs)? => row_by_row(result),
             "roll" if !is_flattened(args, kwargs)? => in_format_of(first, result),
             _ if PLAIN.contains(&name) => row_by_row(result),
@@ -103,7 +105,7 @@ fn steps_grow(sizes: &[i64], strides: &[i64], order: &[usize]) -> bool {
     strides[1] != 0 && order.iter().all(grows)
 }
 
-fn dims_of(tensor: &Obj) -> PyResult<(Vec<i64>, Vec<i64>)> {
+pub(super) fn dims_of(tensor: &Obj) -> PyResult<(Vec<i64>, Vec<i64>)> {
     Ok((tensor.bind().getattr("shape")?.extract()?, tensor.bind().call_method0("stride")?.extract()?))
 }
 
