@@ -103,6 +103,11 @@ def cases():
         yield f"attention {width}, causal", lambda q, k, v: F.scaled_dot_product_attention(q, k, v, is_causal=True, scale=0.1), qkv
         yield f"attention {width}, a mask", F.scaled_dot_product_attention, (*qkv, half_of(3, 1, 1, 130))
         yield f"attention {width}, a mask of booleans", F.scaled_dot_product_attention, (*qkv, x(3, 1, 130, 130) > -1)
+    heads = lambda a: a.unflatten(-1, (3, 4, -1)).permute(2, 0, 3, 1, 4).unbind(0)
+    for dtype in (half, torch.float32):
+        yield f"attention of heads that lie side by side, {dtype}", lambda a: F.scaled_dot_product_attention(*heads(a)), (x(3, 130, 768, dtype=dtype),)
+        yield f"attention, {dtype}", lambda a: F.scaled_dot_product_attention(a, a, a), (x(3, 4, 130, 64, dtype=dtype),)
+    yield "a few classes", lambda a, w, b: F.linear(a, w, b) + 1, (half_of(33, 128), half_of(3, 128), half_of(3))
     yield "linear", lambda a, w, b: F.linear(a, w, b) * 2, (half_of(300, 768), half_of(3072, 768), half_of(3072))
     yield "linear f16", F.linear, (x(7, 65, 128, dtype=torch.float16), x(24, 128, dtype=torch.float16))
     yield "products across", lambda a, b: (a.t() @ b, a @ b.t(), (a.t() @ b).t().contiguous()), (half_of(512, 256), half_of(512, 256))
@@ -119,6 +124,7 @@ def cases():
     yield "bmm", lambda a, b: torch.bmm(a, b) * 0.5, (x(8, 65, 33), x(8, 33, 17))
     yield "attention", lambda q, k, v: F.scaled_dot_product_attention(q, k, v, is_causal=True) + 1, tuple(x(2, 8, 197, 64, dtype=half) for _ in range(3))
     yield "convolution", lambda a, w: F.relu(F.conv2d(a, w, padding=1)), (x(4, 32, 28, 28, dtype=half), x(64, 32, 3, 3, dtype=half))
+    yield "a pool and what comes behind it", lambda a: F.layer_norm(F.max_pool2d(a * 2, 2).flatten(2), (a.shape[2] // 2 * (a.shape[3] // 2),)), (x(2, 16, 33, 20),)
     yield "max pool", lambda a: F.max_pool2d(a, 2) + F.avg_pool2d(a, 2), (x(2, 16, 32, 32),)
     yield "in place", lambda a, b: a.mul_(2).add_(b), (x(128, 128), x(128, 128))
     yield "sort", lambda a: a.sort(-1)[0] * 2, (x(20, 300),)
@@ -130,12 +136,13 @@ def run_cases(result):
     import oxytorch
 
     rows = []
-    for name, function, args in cases():
-        row = dict(name=name)
+    doors = {"Dynamo": compiled, "capture": captured, "any sizes": functools.partial(captured, dynamic=True)}
+    for (name, function, args), door in itertools.product(cases(), doors):
+        row = dict(name=f"{name}, {door}")
         try:
             with torch.no_grad():
                 expected = function(*compare.copies(args))
-                fast = compiled(function)
+                fast = doors[door](function)
                 reference = lambda: function(*compare.to_double(compare.copies(args)))
                 for call in ("first", "second"):
                     compare.assert_same(fast(*compare.copies(args)), expected, reference, label=call)
@@ -432,10 +439,10 @@ def references(work, train):
     return expected, measure.Steps(wide.to(torch.float32)).first()
 
 
-def captured(model, mode=None):
+def captured(model, **options):
     import oxytorch
 
-    return oxytorch.compile(model, mode=mode)
+    return oxytorch.compile(model, **options)
 
 
 def cuda(value):
