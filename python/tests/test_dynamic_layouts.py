@@ -62,6 +62,48 @@ def test_formats_that_are_asked_for(name, last):
         assert lie_alike(FORMATS[name], calls) <= 3
 
 
+MADE = {
+    "product": lambda x: x * 2,
+    "pool": lambda x: F.avg_pool2d(x, 2),
+    "resized": lambda x: F.interpolate(x, scale_factor=2),
+    "part": lambda x: (x * 2)[1:],
+    "argument": lambda x: x,
+    "rows": lambda x: (x * 2).contiguous(),
+}
+WRITTEN = {
+    "whole": lambda z: z.add_(1),
+    "flat": lambda z: z.permute(0, 2, 3, 1).reshape(-1).add_(1),
+    "part": lambda z: z[:, 1].contiguous(memory_format=torch.contiguous_format).add_(1),
+    "again": lambda z: z.contiguous(memory_format=LAST)[1:].add_(1),
+}
+
+
+@pytest.mark.parametrize("made", MADE)
+@pytest.mark.parametrize("written", WRITTEN)
+@pytest.mark.parametrize("compiler", [oxytorch.compile, lambda f: torch.compile(f, backend="oxytorch")], ids=["own", "dynamo"])
+def test_what_lies_in_the_asked_format_is_not_copied(made, written, compiler):
+    """torch's fake kernels copy where sizes vary: what was written to the one was not seen in the other."""
+
+    def function(x):
+        y = MADE[made](x)
+        z = y.contiguous(memory_format=LAST)
+        shown = WRITTEN[written](z)
+        return y, z, shown, z[0]
+
+    torch._dynamo.reset()
+    compiled = compiler(function)
+    for shape in ((2, 3, 4, 6), (3, 3, 6, 8), (5, 3, 8, 10), (2, 3, 4, 4)):
+        x = torch.randn(shape).to(memory_format=LAST)
+        given = x.clone(memory_format=torch.preserve_format)
+        ours, eagers = compiled(given), function(x)
+        assert_same((ours, given), (eagers, x))
+        assert (ours[0] is ours[1]) == (eagers[0] is eagers[1])
+        for n, m in ((0, 1), (0, 2), (1, 3)):
+            shares = [a[n].untyped_storage().data_ptr() == a[m].untyped_storage().data_ptr() for a in (ours, eagers)]
+            assert shares[0] == shares[1]
+        assert [out.storage_offset() for out in ours] == [out.storage_offset() for out in eagers]
+
+
 def test_batches_of_any_size_in_one_format():
     """A batch is the outermost dimension in both formats: whether there is a copy does not depend on it."""
     convolution = torch.randn(4, 3, 3, 3)

@@ -6,7 +6,7 @@ use ox_ir::TensorType;
 use ox_ir::graph::Shape;
 use pyo3::intern;
 use pyo3::prelude::*;
-use pyo3::types::PyTuple;
+use pyo3::types::{PyList, PyTuple};
 
 /// Why a tensor cannot be an operand of a Graph.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -63,9 +63,39 @@ pub fn describe(torch: &Torch, symbols: &Symbols, tensor: &Bound<'_, PyAny>) -> 
 /// `None` where the offset is not a size expression that we know.
 pub fn place(symbols: &Symbols, tensor: &Bound<'_, PyAny>) -> PyResult<Option<Place>> {
     let py = tensor.py();
-    let storage = tensor.call_method0(intern!(py, "untyped_storage"))?.getattr(intern!(py, "_cdata"))?.extract()?;
     let offset = tensor.call_method0(intern!(py, "storage_offset"))?;
-    Ok(symbols.to_sym(&offset)?.map(|offset| Place { storage, offset }))
+    let Some(offset) = symbols.to_sym(&offset)? else { return Ok(None) };
+    let Some(moved) = tensor.getattr_opt(intern!(py, MOVED))? else {
+        return Ok(Some(Place { storage: storage(tensor)?, offset }));
+    };
+    let below = place(symbols, &moved)?;
+    Ok(below.map(|below| Place { storage: below.storage, offset: &below.offset + &offset }))
+}
+
+fn storage(tensor: &Bound<'_, PyAny>) -> PyResult<usize> {
+    let py = tensor.py();
+    tensor.call_method0(intern!(py, "untyped_storage"))?.getattr(intern!(py, "_cdata"))?.extract()
+}
+
+/// The attribute of an example that says of which tensor's memory its own is.
+const MOVED: &str = "_oxytorch_lies_in";
+
+/// Those of the examples that lie in the memory of a copy, which eager does not make, lie in that of `own`.
+pub fn move_examples<'py>(
+    examples: impl Iterator<Item = Bound<'py, PyAny>>,
+    copy: &Bound<'py, PyAny>,
+    own: &Bound<'py, PyAny>,
+) -> PyResult<()> {
+    let (py, memory) = (copy.py(), storage(copy)?);
+    for example in examples {
+        if example.is_instance_of::<PyTuple>() || example.is_instance_of::<PyList>() {
+            let items = example.try_iter()?.collect::<PyResult<Vec<_>>>()?;
+            move_examples(items.into_iter(), copy, own)?;
+        } else if example.hasattr(intern!(py, "untyped_storage"))? && storage(&example)? == memory {
+            example.setattr(intern!(py, MOVED), own)?;
+        }
+    }
+    Ok(())
 }
 
 /// Conjugation and negation that torch has only noted: the memory does not hold the values. In what a library call returns they are

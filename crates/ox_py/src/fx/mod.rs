@@ -36,6 +36,7 @@ mod symint;
 mod undeclared;
 
 pub use call::Callee;
+pub use fake::move_examples;
 pub use follow::Follower;
 pub use importer::{Gradients, How, Imported, Layout, Pinned, Slot};
 pub use outputs::OutTree;

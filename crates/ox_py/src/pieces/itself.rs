@@ -1,11 +1,15 @@
 //! Calls that give their argument back, as `contiguous` of what lies row by row does. TorchDynamo has a node for each, and eager one tensor for
 //! all of them: hooks on one are hooks on the others.
+//!
+//! torch's fake kernels copy what lies channels-last of sizes that vary when it is asked for in that very order. Eager does not: such a call gives
+//! its argument back as well, and what fake kernels made of the copy lies in the argument.
 
 use super::ordered;
 use super::places::{example, is_computed};
+use crate::fx::move_examples;
 use pyo3::intern;
 use pyo3::prelude::*;
-use pyo3::types::PyDict;
+use pyo3::types::{PyDict, PyTuple};
 
 type Node<'py> = Bound<'py, PyAny>;
 
@@ -39,8 +43,15 @@ pub fn merge_selves(gm: &Bound<'_, PyAny>) -> PyResult<()> {
     let py = gm.py();
     let graph = gm.getattr(intern!(py, "graph"))?;
     let mut changed = false;
-    for node in ordered(gm)? {
-        if let Some(argument) = itself(&node)? {
+    let nodes = ordered(gm)?;
+    for (place, node) in nodes.iter().enumerate() {
+        if let Some(argument) = itself(node)? {
+            if let (Some(copy), Some(own)) = (example(node)?, example(&argument)?)
+                && !copy.is(&own)
+            {
+                let later = nodes[place..].iter().map(example).collect::<PyResult<Vec<_>>>()?;
+                move_examples(later.into_iter().flatten(), &copy, &own)?;
+            }
             node.call_method1(intern!(py, "replace_all_uses_with"), (argument,))?;
             graph.call_method1(intern!(py, "erase_node"), (node,))?;
             changed = true;
@@ -66,9 +77,26 @@ fn itself<'py>(node: &Node<'py>) -> PyResult<Option<Node<'py>>> {
     };
     for argument in node.getattr(intern!(py, "all_input_nodes"))?.try_iter()? {
         let argument = argument?;
-        if example(&argument)?.is_some_and(|own| own.is(&result)) {
+        if let Some(own) = example(&argument)?
+            && (own.is(&result) || name == "contiguous" && lies_alike(&own, &result)?)
+        {
             return Ok(Some(argument));
         }
     }
     Ok(None)
+}
+
+/// Whether both lie in memory in one way. The stride of a dimension of size 1 reaches nothing. What does not follow from the sizes becomes a guard
+/// of Dynamo's.
+fn lies_alike<'py>(a: &Bound<'py, PyAny>, b: &Bound<'py, PyAny>) -> PyResult<bool> {
+    let py = a.py();
+    let sizes = a.getattr(intern!(py, "shape"))?.cast_into::<PyTuple>()?;
+    let strides = [a, b].map(|tensor| Ok::<_, PyErr>(tensor.call_method0(intern!(py, "stride"))?.cast_into::<PyTuple>()?));
+    let [ours, theirs] = strides;
+    for ((size, ours), theirs) in sizes.iter().zip(ours?).zip(theirs?) {
+        if !size.eq(1)? && !ours.eq(theirs)? {
+            return Ok(false);
+        }
+    }
+    Ok(true)
 }
