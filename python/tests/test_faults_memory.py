@@ -440,6 +440,27 @@ def test_storage_offsets_read_the_right_slice_191002():
         assert wrapped(x)[3].storage_offset() == want[3].storage_offset()
 
 
+@torch.library.custom_op("oxytorch_faults::doubled", mutates_args=())
+def doubled(x: torch.Tensor) -> torch.Tensor:
+    return x * 2
+
+
+@doubled.register_fake
+def _(x):
+    return torch.empty_like(x)
+
+
+@pytest.mark.parametrize("entry", [oxytorch.compile, compiled], ids=["capture", "dynamo"])
+def test_a_custom_op_gets_the_part_of_an_input_that_begins_inside_of_its_storage(entry):
+    def f(x):
+        return doubled(x[1:]) + 1, doubled(x.view(4, 2).t()), doubled(x.expand(2, 8))
+
+    wrapped, base = entry(f), torch.arange(40.0)
+    for offset in (0, 4, 32, 7):
+        x = base[offset : offset + 8]
+        compare.assert_same(wrapped(x), f(x))
+
+
 def test_views_of_inputs_that_lie_in_one_storage():
     def f(x, y):
         return x.view(2, 3), y.view(3, 2), y[1:].t() if y.dim() > 1 else y[1:]

@@ -35,7 +35,7 @@ struct Held {
 
 impl Held {
     fn new(weight: TensorRef<'_>) -> Result<Held, RunError> {
-        let memory = weight.reinterpret(weight.sizes()?, weight.strides()?, weight.storage_offset()?)?;
+        let memory = weight.reinterpret(weight.sizes()?, weight.strides()?, 0)?;
         Ok(Held { _tensor: weight.to_owned()?, _memory: memory })
     }
 }

@@ -245,19 +245,12 @@ impl<'a> TensorRef<'a> {
         make("new_tensor_handle", |out| unsafe { (abi.aoti_torch_new_tensor_handle)(self.handle, out) })
     }
 
-    /// A view of the same storage.
-    pub fn reinterpret(self, sizes: &[i64], strides: &[i64], storage_offset: i64) -> Result<Tensor, RunError> {
+    /// A view of the same storage that begins `offset` elements behind this tensor's first one.
+    pub fn reinterpret(self, sizes: &[i64], strides: &[i64], offset: i64) -> Result<Tensor, RunError> {
         let abi = abi()?;
         // SAFETY: the arrays have `sizes.len()` elements.
         make("reinterpret_tensor", |out| unsafe {
-            (abi.aoti_torch__reinterpret_tensor)(
-                self.handle,
-                sizes.len() as i64,
-                sizes.as_ptr(),
-                strides.as_ptr(),
-                storage_offset,
-                out,
-            )
+            (abi.aoti_torch__reinterpret_tensor)(self.handle, sizes.len() as i64, sizes.as_ptr(), strides.as_ptr(), offset, out)
         })
     }
 

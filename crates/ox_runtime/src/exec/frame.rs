@@ -187,7 +187,7 @@ impl Run<'_> {
         if *offset == 0 && layout.sizes.as_slice() == base.sizes()? && layout.strides.as_slice() == base.strides()? {
             return base.to_owned();
         }
-        base.reinterpret(&layout.sizes, &layout.strides, base.storage_offset()? + offset)
+        base.reinterpret(&layout.sizes, &layout.strides, *offset)
     }
 
     /// The tensor of a packed buffer, as the library made it.

@@ -140,11 +140,11 @@ impl Run<'_> {
             Output::View { window, shared } => {
                 let home = self.prepared.buffers[window.buf].home;
                 let base = if let Home::Input(n) = home { self.inputs.get(n) } else { self.owned(window.buf)? };
-                let (layout, offset) = (&window.layout, base.storage_offset()? + window.offset);
+                let layout = &window.layout;
                 if *shared || matches!(home, Home::Input(_)) {
-                    return alias(base, layout, offset);
+                    return alias(base, layout, base.storage_offset()? + window.offset);
                 }
-                base.reinterpret(&layout.sizes, &layout.strides, offset)
+                base.reinterpret(&layout.sizes, &layout.strides, window.offset)
             }
         }
     }
