@@ -245,3 +245,50 @@ def test_strides_of_every_second_row_of_a_copy(entry, name):
     wrapped = entry(f)
     for rows in (7, 7, 9, 12, 5):
         same_outcome(wrapped, f, (torch.randn(2, rows, 4),))
+
+
+def parts(whole, *views):
+    return tuple(view(whole) for view in views)
+
+
+IN_ONE_MEMORY = {
+    "pieces_of_a_copy": lambda x: torch.split(x.clone(), 2),
+    "columns_of_a_copy": lambda x: x.clone().chunk(3, 1),
+    "rows_that_overlap": lambda x: parts(x.clone(), lambda y: y[2:5], lambda y: y[:3]),
+    "a_copy_of_a_part": lambda x: parts(x[1:].clone(), lambda y: y[1:], lambda y: y[:1]),
+    "a_copy_in_another_order": lambda x: parts(x.t().contiguous(), lambda y: y[1:], lambda y: y[:2]),
+    "a_copy_in_its_order": lambda x: parts(x.t().clone(), lambda y: y[1:], lambda y: y[:2]),
+    "two_copies": lambda x: parts(x.clone(), lambda y: y[1:], lambda y: y[:1]) + parts(x.clone(), lambda y: y[1:], lambda y: y[:1]),
+    "equal_ones": lambda x: parts(x * 2, lambda y: y[1:], lambda y: y[:1]) + parts(x * 2, lambda y: y[1:], lambda y: y[:1]),
+    "windows_and_rows": lambda x: parts(x.clone(), lambda y: y.unfold(1, 2, 1), lambda y: y[1:]),
+    "a_repeated_row": lambda x: parts(x.clone(), lambda y: y[1:2].expand(3, 5), lambda y: y[:1]),
+    "as_many_repeated": lambda x: parts(x.flatten() * 2, lambda y: y[:2].expand(y.numel() // 2, 2), lambda y: y[2:]),
+    "what_was_expanded": lambda x: parts(x[:1].expand(4, 5).clone(), lambda y: y[1:], lambda y: y[:1]),
+    "windows_of_a_copy": lambda x: x.clone().unfold(1, 2, 1),
+    "windows_of_columns": lambda x: x.t().clone().unfold(1, 2, 1),
+    "windows_of_windows": lambda x: (x - 0)[1:].unfold(0, 2, 1).unfold(1, 2, 1),
+}
+
+
+@pytest.mark.parametrize("name", IN_ONE_MEMORY)
+def test_parts_of_one_memory(entry, name):
+    """They share it as in eager: what is written to one is seen in the others, and in no more."""
+    f = IN_ONE_MEMORY[name]
+    wrapped = entry(f)
+    for rows in (6, 6, 7, 9):
+        x = torch.randn(rows, 5)
+        got, want = wrapped(x), f(x)
+        compare.assert_same(got, want)
+        for place, result in enumerate(want if isinstance(want, tuple) else ()):
+            if result.stride(0) and not name.startswith("windows"):
+                result.add_(place + 1), got[place].add_(place + 1)
+                compare.assert_same(got, want, label=f"written to {place}")
+
+
+def test_columns_of_any_number_are_compiled(entry):
+    """Whether there are three of them is not known: they lie in a copy of all."""
+    wrapped = entry(lambda x: (x - 0)[:, :3])
+    for rows, columns in ((4, 5), (6, 7), (9, 4), (3, 3)):
+        x = torch.randn(rows, columns)
+        compare.assert_same(wrapped(x), x.clone()[:, :3])
+        assert oxytorch.last_compile()["outcome"] == "compiled", oxytorch.last_compile()["reason"]

@@ -7,14 +7,14 @@ mod overlap;
 
 use crate::builder::Builder;
 use crate::error::{OpError, OpResult};
-use crate::functional::{Chain, chain_between, python_value, replay, resolve, write_through};
+use crate::functional::{Chain, ViewStep, chain_between, python_value, replay, resolve, write_through};
 use crate::infer::{same_shape, shape_text};
 use crate::promote::{can_cast, torch_name};
 use crate::surface::{self, Bound, Sharing, Slots};
 use crate::value::{Value, ValueOf};
 pub use layout::Layout;
 use overlap::Writing;
-use ox_ir::graph::{Alias, Graph, GraphInput, GraphOutput, Library, Mutation, NodeId, Shape};
+use ox_ir::graph::{Alias, Graph, GraphInput, GraphOutput, Library, Mutation, NodeId, Op, Shape};
 use ox_ir::{Sym, TensorType};
 
 /// A tensor of the program being recorded.
@@ -112,9 +112,16 @@ impl Recorder {
         Ok(data.value)
     }
 
-    /// The tensor's value now, as a view of all that lies in its memory: what was written to a part of it holds no more than that part.
+    /// The tensor's value now, as a view of all that lies in its memory: what was written to a part of it holds no more than that part. A copy
+    /// is a node of its own there: as a part of what was copied it would not tell how much was.
     fn read_in_place(&mut self, tensor: TensorRef) -> OpResult<NodeId> {
         let data = &self.refs[tensor.0 as usize];
+        let value = self.bases[data.base].value;
+        let op = &self.builder.graph().node(value).op;
+        if !data.chain.is_empty() && (op.is_view() || matches!(op, Op::Input(_))) {
+            let ty = self.builder.ty(value).clone();
+            self.bases[data.base].value = self.builder.declare(Op::Cast, &[value], ty)?;
+        }
         let values = replay(&mut self.builder, self.bases[data.base].value, &data.chain)?;
         Ok(values[values.len() - 1])
     }
@@ -342,7 +349,9 @@ impl Recorder {
             return Some(Alias::Input(input, outputs[n].offset.clone()));
         }
         let whole = self.builder.ty(self.bases[own.base].value).numel();
-        let holds_all = |spec: &OutputSpec| data(spec).base == own.base && self.ty(spec.tensor).numel() == whole;
+        let repeats = |step: &ViewStep| matches!(step.op, Op::Expand | Op::Unfold { .. });
+        let is_whole = |spec: &OutputSpec| self.ty(spec.tensor).numel() == whole && !data(spec).chain.iter().any(repeats);
+        let holds_all = |spec: &OutputSpec| data(spec).base == own.base && is_whole(spec);
         let holds_part = |spec: &OutputSpec| data(spec).base == own.base;
         let holder = outputs.iter().position(holds_all).or_else(|| outputs.iter().position(holds_part));
         let holder = holder.filter(|holder| *holder != n)?;

@@ -22,17 +22,23 @@ pub fn view_base(graph: &Graph, mut id: NodeId) -> NodeId {
 
 /// `id` as strides over its base, which lies with `base_strides`; None if some view in between is not expressible so.
 pub fn resolve(graph: &Graph, id: NodeId, base_strides: &dyn Fn(NodeId) -> Shape) -> Option<Strided> {
+    let base = view_base(graph, id);
+    resolve_from(graph, id, base, &base_strides(base))
+}
+
+/// The same over a node that views lead from to it, whatever that is itself.
+pub fn resolve_from(graph: &Graph, id: NodeId, base: NodeId, base_strides: &[Sym]) -> Option<Strided> {
     let shape = &graph.ty(id).shape;
     let vars: Vec<Var> = shape.iter().enumerate().map(|(d, n)| Var::axis(d as u32, n.clone())).collect();
     let mut coords: Shape = shape.iter().zip(&vars).map(|(n, v)| if n.is_one() { Sym::ZERO } else { Sym::var(v) }).collect();
     let mut at = id;
-    while graph.node(at).op.is_view() {
+    while at != base {
         let arg = graph.node(at).args[0];
         coords = view_coords(graph.node(at), &graph.ty(arg).shape, &coords);
         at = arg;
     }
-    let index = address(&coords, &base_strides(at));
-    strides_of(&index, &vars, shape).map(|(strides, offset)| Strided { base: at, strides, offset })
+    let index = address(&coords, base_strides);
+    strides_of(&index, &vars, shape).map(|(strides, offset)| Strided { base, strides, offset })
 }
 
 pub fn address(coords: &[Sym], strides: &[Sym]) -> Sym {

@@ -19,6 +19,7 @@ mod layout;
 mod memory;
 mod name;
 mod order;
+mod parts;
 mod peak;
 mod prepare;
 mod release;

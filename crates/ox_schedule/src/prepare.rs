@@ -11,8 +11,9 @@ use crate::foresee::{is_conv_backward, is_gpu_conv_backward};
 use crate::layout::{
     channels_last, is_channels_last, is_dense, is_folded, is_memory, is_spread, resolve, same_strides, view_base,
 };
+use crate::parts::{is_whole, whole_strides};
 use crate::{ScheduleError, ScheduleOptions, Target};
-use ox_ir::graph::{Node, Shape, contiguous_strides};
+use ox_ir::graph::{Alias, GraphOutput, Node, Shape, contiguous_strides};
 use ox_ir::{DType, Graph, NodeId, Op, Sym};
 use rustc_hash::{FxHashMap, FxHashSet};
 
@@ -78,6 +79,12 @@ impl Wishes {
                 strides[output.value.index()] = Some(output.strides.clone());
             }
         }
+        for output in held(graph).into_iter().map(|k| &graph.outputs[k]).filter(|o| graph.node(o.value).op.is_view()) {
+            let whole = view_base(graph, output.value);
+            if is_computed(&graph.node(whole).op) && strides[whole.index()].is_none() {
+                strides[whole.index()] = whole_strides(graph, output.value, whole, &output.strides);
+            }
+        }
         let mut last = FxHashMap::default();
         let convs: Vec<NodeId> = graph.ids().filter(|id| options.channels_last && is_plane_conv(graph, *id)).collect();
         // Group norms run over whole planes of a few channels: in channels-last order those are slivers of every row.
@@ -102,6 +109,15 @@ impl Wishes {
         }
         Wishes { strides, last }
     }
+}
+
+/// The outputs that others lie in the memory of.
+fn held(graph: &Graph) -> FxHashSet<usize> {
+    let holder = |output: &GraphOutput| match &output.alias {
+        Some(Alias::Output(of, _)) => Some(*of as usize),
+        _ => None,
+    };
+    graph.outputs.iter().filter_map(holder).collect()
 }
 
 fn is_computed(op: &Op) -> bool {
@@ -278,9 +294,9 @@ impl Prepared {
         }
     }
 
-    /// An output in memory that is folded in eager lies as it is. Where sizes leave open whether it is, nothing can be promised.
+    /// An output that is folded in eager and is no view here lies row by row. Where sizes leave open whether it is, nothing can be promised.
     fn copy_outputs(&mut self) -> Result<(), ScheduleError> {
-        let mut taken: FxHashSet<NodeId> = FxHashSet::default();
+        let (mut taken, held) = (FxHashSet::<NodeId>::default(), held(&self.graph));
         for k in 0..self.graph.outputs.len() {
             let output = self.graph.outputs[k].clone();
             if output.alias.is_some() {
@@ -290,9 +306,9 @@ impl Prepared {
             if self.can_return(k) && taken.insert(base) {
                 continue;
             }
-            if let Some(repeated) = self.push_repeated(output.value, &output.strides) {
-                self.graph.outputs[k].value = repeated;
-                taken.insert(view_base(&self.graph, repeated));
+            if let Some(part) = self.push_view(&output, held.contains(&k))? {
+                self.graph.outputs[k].value = part;
+                taken.insert(view_base(&self.graph, part));
                 continue;
             }
             let shape = &self.graph.ty(output.value).shape;
@@ -312,6 +328,20 @@ impl Prepared {
             taken.insert(copy);
         }
         Ok(())
+    }
+
+    /// The output as a view of memory that is larger than it: others lie there as well, or elements share their places, or may do so.
+    fn push_view(&mut self, output: &GraphOutput, is_held: bool) -> Result<Option<NodeId>, ScheduleError> {
+        let (value, strides) = (output.value, &output.strides);
+        if is_held && !is_whole(&self.graph, value, strides) {
+            let unknown = || ScheduleError::Unsupported("results in one memory of which the order is not known".into());
+            return self.push_part(value, view_base(&self.graph, value), strides).ok_or_else(unknown).map(Some);
+        }
+        let shape = &self.graph.ty(value).shape;
+        if same_strides(shape, strides, &contiguous_strides(shape)) || is_spread(shape, strides) {
+            return Ok(None);
+        }
+        Ok(self.push_repeated(value, strides).or_else(|| self.push_least(value, strides)))
     }
 
     /// Whether output `k` is a window with eager's strides on memory that may be given away.
