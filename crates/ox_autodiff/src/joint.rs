@@ -15,6 +15,22 @@ pub struct Wanted {
     pub outputs: Vec<bool>,
     /// The kernels that attention on a GPU may be.
     pub attention: FusedAttention,
+    pub held: Held,
+}
+
+/// The inputs and outputs that eager holds until the gradients are computed: whoever writes to them is told so. The others may be written by then,
+/// and what gradients need of them is copied.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Held {
+    pub inputs: Vec<bool>,
+    pub outputs: Vec<bool>,
+}
+
+impl Held {
+    /// Nothing is known of results.
+    pub fn all_inputs(graph: &Graph) -> Held {
+        Held { inputs: vec![true; graph.inputs.len()], outputs: vec![false; graph.outputs.len()] }
+    }
 }
 
 /// A node that has no derivative although a gradient reaches it. It is a node of the graph that was given.

@@ -1,8 +1,8 @@
 //! The joint graph cut in two.
 
-use crate::cost::{Fixed, Level, Standing, bytes, saving};
+use crate::cost::{Fixed, Level, SMALL, Standing, bytes, saving};
 use crate::flow::{INFINITE, Network};
-use crate::joint::Joint;
+use crate::joint::{Held, Joint};
 use ox_ir::Graph;
 use ox_ir::graph::{GraphInput, GraphOutput, NodeId, Op, contiguous_strides};
 
@@ -34,8 +34,8 @@ pub struct Split {
 }
 
 /// `budget`: 1 computes again only what is cheap; less computes more again, until no more than that share of it is kept.
-pub fn partition(joint: &Joint, budget: f64) -> Split {
-    let work = Work::new(joint);
+pub fn partition(joint: &Joint, held: &Held, budget: f64) -> Split {
+    let work = Work::new(joint, held);
     let usual = work.choose(Level::Cheap);
     if budget >= 1.0 {
         return work.split(&usual);
@@ -52,6 +52,7 @@ pub fn partition(joint: &Joint, budget: f64) -> Split {
 
 struct Work<'a> {
     joint: &'a Joint,
+    held: &'a Held,
     graph: &'a Graph,
     /// Does not depend on an incoming gradient.
     primal: Vec<bool>,
@@ -62,7 +63,7 @@ struct Work<'a> {
 }
 
 impl<'a> Work<'a> {
-    fn new(joint: &'a Joint) -> Work<'a> {
+    fn new(joint: &'a Joint, held: &'a Held) -> Work<'a> {
         let graph = &joint.graph;
         let mut primal = vec![true; graph.nodes.len()];
         for (n, node) in graph.nodes.iter().enumerate() {
@@ -87,29 +88,45 @@ impl<'a> Work<'a> {
                 graph.node(id).args.iter().for_each(|arg| forward[arg.index()] = true);
             }
         }
-        Work { joint, graph, primal, needed, forward }
+        Work { joint, held, graph, primal, needed, forward }
     }
 
     fn is_written(&self, input: u32) -> bool {
         self.graph.mutations.iter().any(|mutation| mutation.input == input)
     }
 
-    /// What an input costs: it is there anyway, unless the graph overwrites it.
-    fn price(&self, id: NodeId, fixed: &Fixed<'_>) -> u64 {
-        let standing = match self.forward[id.index()] {
-            true if fixed.is_written(id) => Standing::Written,
-            true => Standing::Passing,
-            false => Standing::Foreign,
-        };
+    fn result(&self, id: NodeId) -> Option<usize> {
+        self.graph.outputs[..self.joint.outputs].iter().position(|o| o.value == id && o.alias.is_none())
+    }
+
+    /// What the user has as well and is kept as it is: held inputs, unless the graph overwrites them, and results, unless they are copied in no time.
+    fn shared(&self, id: NodeId) -> Option<Source> {
         match self.graph.node(id).op {
-            Op::Input(n) if !self.is_written(n) => 0,
-            _ => saving(self.graph.node(id), standing),
+            Op::Input(n) => (!self.is_written(n) && self.held.inputs[n as usize]).then_some(Source::Input(n)),
+            _ => {
+                let is_large = bytes(self.graph.ty(id)) >= SMALL;
+                self.result(id).filter(|n| self.held.outputs[*n] || is_large).map(|n| Source::Output(n as u32))
+            }
         }
     }
 
-    /// What is kept, besides inputs.
+    /// What eager holds costs nothing more; what the user may write is written a second time.
+    fn price(&self, id: NodeId, fixed: &Fixed<'_>) -> u64 {
+        let shared = self.shared(id);
+        let standing = match shared {
+            Some(Source::Output(n)) if !self.held.outputs[n as usize] => Standing::Written,
+            Some(_) => return 0,
+            None if !self.forward[id.index()] || self.result(id).is_some() => Standing::Foreign,
+            None if fixed.is_written(id) => Standing::Written,
+            None => Standing::Passing,
+        };
+        saving(self.graph.node(id), standing)
+    }
+
+    /// What is kept, besides inputs that are there anyway.
     fn bytes_of(&self, saved: &[bool]) -> u64 {
-        let is_kept = |id: &NodeId| saved[id.index()] && !matches!(self.graph.node(*id).op, Op::Input(_));
+        let is_there = |id: NodeId| matches!(self.shared(id), Some(Source::Input(_)));
+        let is_kept = |id: &NodeId| saved[id.index()] && !is_there(*id);
         self.graph.ids().filter(is_kept).map(|id| bytes(self.graph.ty(id))).sum()
     }
 
@@ -137,19 +154,11 @@ impl<'a> Work<'a> {
 
     fn split(&self, saved: &[bool]) -> Split {
         let crossing: Vec<NodeId> = self.graph.ids().filter(|id| saved[id.index()]).collect();
-        let as_input = |id: NodeId| match self.graph.node(id).op {
-            Op::Input(n) if !self.is_written(n) => Some(Source::Input(n)),
-            _ => None,
-        };
-        let as_output = |id: NodeId| {
-            let place = self.graph.outputs[..self.joint.outputs].iter().position(|o| o.value == id && o.alias.is_none());
-            place.map(|n| Source::Output(n as u32))
-        };
         let mut sources: Vec<(Source, NodeId)> = Vec::new();
         let mut kept: Vec<NodeId> = Vec::new();
         let mut borrowed: Vec<(Source, NodeId)> = Vec::new();
         for id in crossing {
-            match as_input(id).or_else(|| as_output(id)) {
+            match self.shared(id) {
                 Some(source) => borrowed.push((source, id)),
                 None => {
                     sources.push((Source::Saved(kept.len() as u32), id));

@@ -3,9 +3,14 @@
 mod common;
 
 use common::{all_wanted, simplified};
-use ox_autodiff::{joint, partition};
+use ox_autodiff::{Held, joint, partition};
 use ox_ir::Graph;
 use ox_testing::golden::golden;
+
+/// Eager holds all inputs and results, in one file the results only.
+fn held(file: &str, graph: &Graph) -> Held {
+    Held { inputs: vec![file != "results_held"; graph.inputs.len()], outputs: vec![true; graph.outputs.len()] }
+}
 
 #[test]
 fn differentiated() {
@@ -19,7 +24,7 @@ fn differentiated() {
             return Ok::<_, String>(made.to_string());
         }
         let budget = if file == "least_memory" { 0.0 } else { 1.0 };
-        let split = partition(&made, budget);
+        let split = partition(&made, &held(file, &graph), budget);
         split.forward.verify().map_err(|e| e.to_string())?;
         split.backward.verify().map_err(|e| format!("{e}\n{}", split.backward))?;
         Ok(split.to_string())

@@ -109,7 +109,8 @@ fn differentiate(graph: &Graph, wanted: &Wanted, options: &Options, dump: &Dump)
     // Rules before the cut: a derivative that computes what the graph has already is the same node then.
     let joint = stage("autodiff", || Ok(simplified(joint)))?;
     dump.write("2-simplified.txt", &joint);
-    let split = stage("autodiff", || Ok(partition(&joint, f64::from(options.activation_memory_budget) / 1000.0)))?;
+    let budget = f64::from(options.activation_memory_budget) / 1000.0;
+    let split = stage("autodiff", || Ok(partition(&joint, &wanted.held, budget)))?;
     let split = stage("autodiff", || Ok(laid_out(split, device_kind(graph))))?;
     dump.write("3-split.txt", &split);
     Ok(split)

@@ -11,7 +11,7 @@ use crate::rewind::rewinds;
 use crate::training::{Again, Backward, TrainingCallable, Views, Ways, fused_attention, gates, has_effects, reach};
 use crate::watched::watched;
 use ox_capture::{forget_shadows, is_interrupt};
-use ox_driver::{CompileError, OptionValue, Options, Panic, Race, Training, TrainingError, Wanted, guarded};
+use ox_driver::{CompileError, Held, OptionValue, Options, Panic, Race, Training, TrainingError, Wanted, guarded};
 use ox_ir::failure::{fault, inject};
 use ox_ir::{Device, Graph};
 use ox_ops::{Hints, Noted};
@@ -232,14 +232,17 @@ impl Job<'_> {
         import: Duration,
     ) -> PyResult<Bound<'py, PyAny>> {
         let py = gm.py();
-        let Imported { mut graph, slots, constants, outputs, host, python_calls, pinned, weights, mut gradients, seen, .. } =
-            imported;
+        let Imported {
+            mut graph, slots, constants, outputs, host, python_calls, pinned, weights, mut gradients, held, seen, ..
+        } = imported;
         let Some(views) = Views::take(&mut graph, &gradients.inputs, &mut gradients.outputs) else {
             return self.refused(gm, Refusal::unsupported("results that share memory in part"));
         };
         graph.shrink();
         let attention = fused_attention(py, &graph, self.options.deterministic);
-        let wanted = Wanted { inputs: gradients.inputs.clone(), outputs: gradients.outputs.clone(), attention };
+        // torch's checkpoint holds all arguments.
+        let held = if self.recomputed.is_some() { Held::all_inputs(&graph) } else { views.held(held) };
+        let wanted = Wanted { inputs: gradients.inputs.clone(), outputs: gradients.outputs.clone(), attention, held };
         let host: Arc<dyn HostCalls> = Arc::new(host.into_host());
         let budget = if self.recomputed.is_some() { 0 } else { self.options.activation_memory_budget };
         let options = Options { freezing: false, activation_memory_budget: budget, weights, usual: seen, ..self.options.clone() };

@@ -1,6 +1,6 @@
 //! What the tests share.
 
-use ox_autodiff::{Joint, Wanted};
+use ox_autodiff::{Held, Joint, Wanted};
 use ox_ir::Graph;
 use ox_optimise::passes::flash_mask::flash_mask;
 use ox_optimise::passes::remove_dead::remove_dead;
@@ -13,6 +13,7 @@ pub fn all_wanted(graph: &Graph) -> Wanted {
         inputs: graph.inputs.iter().enumerate().map(|(n, input)| input.ty.dtype.is_float() && !written(n)).collect(),
         outputs: graph.outputs.iter().map(|output| graph.ty(output.value).dtype.is_float()).collect(),
         attention: Default::default(),
+        held: Held::all_inputs(graph),
     }
 }
 

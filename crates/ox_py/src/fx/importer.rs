@@ -13,6 +13,7 @@ use super::symint::Symbols;
 use crate::host::HostTable;
 use crate::report::PythonCall;
 use crate::torch::Torch;
+use ox_driver::Held;
 use ox_ir::graph::{Graph, GraphInput, Shape};
 use ox_ir::{DType, Device, Var};
 use ox_ops::{FrontValue, Hints, Noted, Recorder, TensorRef, ValueOf};
@@ -48,6 +49,7 @@ pub struct Imported {
     /// By input: a parameter or buffer of a module.
     pub weights: Vec<bool>,
     pub gradients: Gradients,
+    pub held: Held,
     /// What was relied on of the sizes of a captured graph.
     pub facts: Vec<Noted>,
     /// The sizes that vary, as they were.
@@ -110,6 +112,8 @@ pub(super) struct InputInfo {
     pub storage: usize,
     /// Where in the storage it began when the graph was captured.
     pub offset: ox_ir::Sym,
+    /// A result of another piece of the graph.
+    pub handed_on: bool,
 }
 
 pub struct Importer<'py> {
@@ -330,7 +334,10 @@ impl<'py> Importer<'py> {
         self.slots.push(Slot::Tensor);
         let is_weight = self.hangs_on_a_module(node)?;
         let sizes = self.captured_sizes(node)?;
-        Ok(ValueOf::Tensor(self.tensor_input(&example, sizes, name, is_weight)?))
+        let tensor = self.tensor_input(&example, sizes, name, is_weight)?;
+        let handed_on = node.getattr(intern!(self.py, "meta"))?.cast::<PyDict>()?.contains(intern!(self.py, "handed_on"))?;
+        self.inputs.last_mut().into_iter().for_each(|input| input.handed_on = handed_on);
+        Ok(ValueOf::Tensor(tensor))
     }
 
     /// Whether a placeholder stands for a parameter or buffer of a module, by where our capture or Dynamo found it. An argument may be
@@ -379,7 +386,7 @@ impl<'py> Importer<'py> {
         self.slots.push(Slot::Number(dtype));
         self.grad.inputs.push(false);
         self.weights.push(false);
-        self.inputs.push(InputInfo { tensor, storage: usize::MAX, offset: ox_ir::Sym::ZERO });
+        self.inputs.push(InputInfo { tensor, storage: usize::MAX, offset: ox_ir::Sym::ZERO, handed_on: false });
         Ok(ValueOf::Number(tensor))
     }
 
@@ -410,7 +417,7 @@ impl<'py> Importer<'py> {
         self.weights.push(is_weight);
         let frozen = is_weight && self.freezing;
         let tensor = self.recorder.input(GraphInput { name, ty: fake.ty, strides: fake.strides, frozen, packed: false });
-        self.inputs.push(InputInfo { tensor, storage, offset });
+        self.inputs.push(InputInfo { tensor, storage, offset, handed_on: false });
         Ok(tensor)
     }
 

@@ -6,7 +6,7 @@
 //! - `library`, `dispatch`: calls that the table does not know, done by torch at run time.
 //! - `args`, `names`, `symint`, `fake`: Python's values, functions, size expressions and tensors as ours.
 //! - `autocast`: the conversions of arguments inside of its regions.
-//! - `grad`: where gradients end.
+//! - `grad`: where gradients end; `held`: what eager's graph holds of arguments and results.
 //! - `as_strided`: the one function that sees how tensors lie in memory.
 //! - `memory_order`: where torch's fake kernels foretell another than eager's.
 //! - `really`: where they foretell another shape or type.
@@ -22,6 +22,7 @@ mod dispatch;
 mod fake;
 mod follow;
 mod grad;
+mod held;
 mod importer;
 mod layouts;
 mod library;
@@ -38,6 +39,7 @@ mod undeclared;
 pub use call::Callee;
 pub use fake::move_examples;
 pub use follow::Follower;
+pub use held::SavedBy;
 pub use importer::{Gradients, How, Imported, Layout, Pinned, Slot};
 pub use outputs::OutTree;
 pub use refusal::Refusal;

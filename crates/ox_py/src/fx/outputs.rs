@@ -4,6 +4,7 @@ use super::fake::{lazy_bit, place};
 use super::grad::Apart;
 use super::importer::{Gradients, Imported, Importer, Slot};
 use super::refusal::{Import, Refusal};
+use ox_driver::Held;
 use ox_ir::Sym;
 use ox_ir::graph::Alias;
 use ox_ops::{Layout, OpError, OutputSpec, TensorRef, ValueOf};
@@ -37,6 +38,7 @@ struct Collected {
     inputs: Vec<Option<u32>>,
     /// Whether it requires grad.
     grads: Vec<bool>,
+    storages: Vec<usize>,
     apart: Vec<Option<Apart>>,
 }
 
@@ -77,6 +79,10 @@ impl<'py> Importer<'py> {
                 _ => {}
             }
         }
+        let held = match self.training {
+            true => self.held(&graph, &collected.storages)?,
+            false => Held::all_inputs(&graph),
+        };
         let constants = self.constants.into_iter().map(|(object, _)| object).collect();
         let Importer { slots, host, python_calls, pinned, weights, grad, .. } = self;
         let gradients = Gradients { inputs: grad.inputs, outputs: collected.grads, origins: grad.origins, ambient: grad.ambient };
@@ -90,6 +96,7 @@ impl<'py> Importer<'py> {
             pinned,
             weights,
             gradients,
+            held,
             facts: Vec::new(),
             seen: Vec::new(),
         })
@@ -143,6 +150,7 @@ impl<'py> Importer<'py> {
         collected.specs.push(OutputSpec { tensor, strides, offset });
         collected.inputs.push(input.map(|n| n as u32));
         collected.grads.push(requires_grad);
+        collected.storages.push(place.storage);
         collected.apart.push(self.apart(tensor).filter(|_| !requires_grad));
         Ok(collected.tree(collected.specs.len() - 1))
     }

@@ -300,6 +300,9 @@ impl<'py> Cutter<'py> {
         let shown = example(node)?;
         let given = if self.kinds[place] == Kind::Argument { self.examples.get_item(self.values[&place]).ok() } else { None };
         let value = given.or_else(|| shown.clone());
+        if self.kinds[place] != Kind::Argument {
+            meta.set_item(intern!(py, "handed_on"), true)?;
+        }
         if !meta.contains(intern!(py, "requires_grad"))? {
             let requires = value.as_ref().is_some_and(|value| requires_grad(value).unwrap_or(false));
             meta.set_item(intern!(py, "requires_grad"), requires)?;

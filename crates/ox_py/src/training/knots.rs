@@ -5,7 +5,7 @@ use super::TrainingCallable;
 use super::reach::{draws_seeds_only, has_effects};
 use super::spent::Pass;
 use super::unseen::Unseen;
-use crate::fx::Slot;
+use crate::fx::{SavedBy, Slot};
 use crate::torch::{Torch, device_object};
 use ox_capture::is_interrupt;
 use ox_ir::graph::Shape;
@@ -14,7 +14,6 @@ use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{IntoPyDict, PyDict, PyList, PyTuple};
 use rustc_hash::FxHashMap;
-use std::collections::hash_map::Entry;
 
 /// How eager's graph is built.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -165,8 +164,7 @@ struct Walk<'py> {
     objects: Vec<Bound<'py, PyAny>>,
     numbers: FxHashMap<usize, usize>,
     nodes: Vec<Seen>,
-    /// By type of node, the names of what it may save.
-    names: FxHashMap<usize, Vec<String>>,
+    saved_by: SavedBy,
 }
 
 /// What is known of a node.
@@ -200,35 +198,12 @@ impl<'py> Walk<'py> {
             }
             let leaf = node.getattr_opt(intern!(py, "variable"))?;
             let input = leaf.and_then(|leaf| inputs.iter().position(|input| input.is(&leaf)));
-            let saves = input.is_none() && self.saves(&node)?;
+            // A write through a view lets go of all that it does.
+            let saves = input.is_none() && self.saved_by.tensors(&node)?.is_none_or(|saved| !saved.is_empty());
             let place = node.call_method0(intern!(py, "_sequence_nr"))?.extract()?;
             self.nodes.push(Seen { place, next, saves, input });
         }
         Ok(())
-    }
-
-    fn saves(&mut self, node: &Bound<'py, PyAny>) -> PyResult<bool> {
-        let py = node.py();
-        // A write through a view lets go of all that it does.
-        if node.call_method0(intern!(py, "name"))?.extract::<&str>()? == "CopySlices" {
-            return Ok(true);
-        }
-        if let Some(saved) = node.getattr_opt(intern!(py, "saved_tensors"))? {
-            return Ok(saved.len()? > 0);
-        }
-        let kind = node.get_type().as_ptr() as usize;
-        let names = match self.names.entry(kind) {
-            Entry::Occupied(known) => known.into_mut(),
-            Entry::Vacant(new) => new.insert(names_of_saved(node)?),
-        };
-        for name in names {
-            let saved = node.getattr(name.as_str())?;
-            let several = saved.cast::<PyTuple>().map(|several| several.iter().any(|one| !one.is_none()));
-            if several.unwrap_or(!saved.is_none()) {
-                return Ok(true);
-            }
-        }
-        Ok(false)
     }
 
     fn knots(&self, roots: &[Option<usize>], inputs: usize) -> Vec<Knot> {
@@ -288,10 +263,4 @@ impl<'py> Walk<'py> {
 
 fn set_places(of: &[bool]) -> Vec<usize> {
     (0..of.len()).filter(|place| of[*place]).collect()
-}
-
-/// What a node of this type may save. torch has two names for each such tensor.
-fn names_of_saved(node: &Bound<'_, PyAny>) -> PyResult<Vec<String>> {
-    let names: Vec<String> = node.dir()?.extract()?;
-    Ok(names.iter().filter_map(|name| name.strip_prefix("_raw_saved_")).map(|name| format!("_saved_{name}")).collect())
 }

@@ -6,7 +6,7 @@ use super::{Again, Backward, Place, Served, TrainingCallable, Views, Ways, reach
 use crate::callable::NativeCallable;
 use crate::fx::{Gradients, OutTree};
 use crate::rewind::rewinds;
-use ox_driver::{CompileError, Joint, Race, Training, TrainingError, Wanted, compile_training, gradient_graph};
+use ox_driver::{CompileError, Held, Joint, Race, Training, TrainingError, Wanted, compile_training, gradient_graph};
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::intern;
 use pyo3::prelude::*;
@@ -77,6 +77,7 @@ impl TrainingCallable {
             inputs: self.gradients.inputs.clone(),
             outputs: self.gradients.outputs.clone(),
             attention: Default::default(),
+            held: Held::all_inputs(&self.native.graph),
         };
         let first = gradient_graph(&self.native.graph, &wanted).map_err(|at| refused(&at.to_string()))?;
         let Joint { graph, tangents, gradients: places, .. } = first;
@@ -84,8 +85,12 @@ impl TrainingCallable {
         let mut inputs = wanted.inputs;
         inputs.resize(graph.inputs.len(), true);
         let gradients = Gradients { outputs: vec![true; graph.outputs.len()], inputs, origins: Vec::new(), ambient: true };
-        let wanted =
-            Wanted { inputs: gradients.inputs.clone(), outputs: gradients.outputs.clone(), attention: Default::default() };
+        let wanted = Wanted {
+            inputs: gradients.inputs.clone(),
+            outputs: gradients.outputs.clone(),
+            attention: Default::default(),
+            held: Held::all_inputs(&graph),
+        };
         let compiled = py.detach(|| compile_training(&graph, &wanted, &of.options, host.clone())).map_err(failed)?;
         let Training { forward, backward, graph: of_gradients, sources, gradients: its, .. } = compiled;
         let backward = Backward {

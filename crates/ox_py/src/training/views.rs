@@ -2,6 +2,7 @@
 //! the sharing, and a write to one would leave the gradient of the other wrong. So they are made of what it returns, by torch.
 
 use ox_capture::GradMode;
+use ox_driver::Held;
 use ox_ir::Sym;
 use ox_ir::graph::{Alias, Graph, GraphInput, GraphOutput, Shape};
 use pyo3::intern;
@@ -78,6 +79,12 @@ impl Views {
             });
         }
         Some(Views { places })
+    }
+
+    /// The same of the results that are none.
+    pub fn held(&self, held: Held) -> Held {
+        let results = self.places.iter().zip(&held.outputs).filter(|(place, _)| matches!(place, Place::Result(_)));
+        Held { outputs: results.map(|(_, held)| *held).collect(), ..held }
     }
 }
 

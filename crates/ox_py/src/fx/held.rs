@@ -1,0 +1,147 @@
+//! Which arguments and results eager's own graph of a call holds until its backward pass. Who writes to those is told so by torch. The others may be
+//! written before gradients are computed, and eager's gradients do not change by that. The examples tell: they have gone through autograd.
+
+use super::importer::{Importer, InputInfo};
+use super::refusal::Import;
+use ox_driver::Held;
+use ox_ir::TensorType;
+use ox_ir::graph::Graph;
+use pyo3::intern;
+use pyo3::prelude::*;
+use pyo3::types::{PyList, PyTuple};
+use rustc_hash::{FxHashMap, FxHashSet};
+use std::collections::hash_map::Entry;
+
+/// Weights and what one piece hands to the next, from this many bytes on, are held: a copy would cost too much for programs that hardly exist, and a
+/// write to them is found out all the same.
+const LARGE: i64 = 1 << 16;
+
+/// What nodes of autograd's have saved.
+#[derive(Default)]
+pub struct SavedBy {
+    /// By type of node, the names of what it may save.
+    names: FxHashMap<usize, Vec<String>>,
+}
+
+impl SavedBy {
+    /// None of a write through a view, which does not tell.
+    pub fn tensors<'py>(&mut self, node: &Bound<'py, PyAny>) -> PyResult<Option<Vec<Bound<'py, PyAny>>>> {
+        let py = node.py();
+        if node.call_method0(intern!(py, "name"))?.extract::<&str>()? == "CopySlices" {
+            return Ok(None);
+        }
+        if let Some(saved) = node.getattr_opt(intern!(py, "saved_tensors"))? {
+            return saved
+                .try_iter()?
+                .filter(|one| !one.as_ref().is_ok_and(|one| one.is_none()))
+                .collect::<PyResult<_>>()
+                .map(Some);
+        }
+        let names = match self.names.entry(node.get_type().as_ptr() as usize) {
+            Entry::Occupied(known) => known.into_mut(),
+            Entry::Vacant(new) => new.insert(names_of_saved(node)?),
+        };
+        let mut all = Vec::new();
+        for name in names {
+            let saved = node.getattr(name.as_str())?;
+            match saved.cast::<PyTuple>() {
+                Ok(several) => all.extend(several.iter().filter(|one| !one.is_none())),
+                Err(_) if saved.is_none() => {}
+                Err(_) => all.push(saved),
+            }
+        }
+        Ok(Some(all))
+    }
+}
+
+/// What a node of this type may save. torch has two names for each such tensor.
+fn names_of_saved(node: &Bound<'_, PyAny>) -> PyResult<Vec<String>> {
+    let names: Vec<String> = node.dir()?.extract()?;
+    Ok(names.iter().filter_map(|name| name.strip_prefix("_raw_saved_")).map(|name| format!("_saved_{name}")).collect())
+}
+
+impl<'py> Importer<'py> {
+    /// `outputs`: by output of the graph, its storage.
+    pub(super) fn held(&self, graph: &Graph, outputs: &[usize]) -> Import<Held> {
+        let nodes = self.gm.getattr(intern!(self.py, "graph"))?.getattr(intern!(self.py, "nodes"))?;
+        let nodes = nodes.try_iter()?.collect::<PyResult<Vec<_>>>()?;
+        let Some(saved) = self.saved_storages(&nodes)? else { return Ok(Held::all_inputs(graph)) };
+        let is_given = |input: &InputInfo| self.constants.iter().any(|(_, constant)| *constant == input.tensor);
+        let mut held = Held::all_inputs(graph);
+        for (n, input) in self.inputs.iter().enumerate() {
+            let stays = (self.weights[n] || input.handed_on) && is_large(&graph.inputs[n].ty);
+            held.inputs[n] = stays || is_given(input) || input.storage == usize::MAX || saved.contains(&input.storage);
+        }
+        held.outputs.iter_mut().zip(outputs).for_each(|(held, storage)| *held = saved.contains(storage));
+        Ok(held)
+    }
+
+    /// The storages of all that eager's graph between the placeholders and the results has saved.
+    fn saved_storages(&self, nodes: &[Bound<'py, PyAny>]) -> Import<Option<FxHashSet<usize>>> {
+        let py = self.py;
+        let (mut walk, mut begins) = (Walk::default(), Vec::new());
+        for node in nodes {
+            let Some(example) = self.meta(node)? else { continue };
+            let is_given = matches!(node.getattr(intern!(py, "op"))?.extract::<&str>()?, "placeholder" | "get_attr");
+            each_tensor(&example, &mut |tensor| {
+                let made_by = tensor.getattr(intern!(py, "grad_fn"))?;
+                match is_given {
+                    _ if made_by.is_none() => {}
+                    true => drop(walk.is_new(&made_by)),
+                    false => begins.push(made_by),
+                }
+                Ok(())
+            })?;
+        }
+        Ok(walk.go(begins)?)
+    }
+}
+
+fn is_large(ty: &TensorType) -> bool {
+    ty.numel().as_const().is_none_or(|elements| elements.saturating_mul(ty.dtype.size() as i64) >= LARGE)
+}
+
+fn each_tensor<'py>(example: &Bound<'py, PyAny>, see: &mut dyn FnMut(&Bound<'py, PyAny>) -> PyResult<()>) -> PyResult<()> {
+    if example.is_instance_of::<PyTuple>() || example.is_instance_of::<PyList>() {
+        return example.try_iter()?.try_for_each(|item| each_tensor(&item?, see));
+    }
+    if example.hasattr(intern!(example.py(), "grad_fn"))? { see(example) } else { Ok(()) }
+}
+
+/// Through the nodes of eager's graph, each once.
+#[derive(Default)]
+struct Walk<'py> {
+    /// They live until the end: another would get the address.
+    objects: Vec<Bound<'py, PyAny>>,
+    seen: FxHashSet<usize>,
+    saved_by: SavedBy,
+}
+
+impl<'py> Walk<'py> {
+    fn is_new(&mut self, node: &Bound<'py, PyAny>) -> bool {
+        let is_new = self.seen.insert(node.as_ptr() as usize);
+        if is_new {
+            self.objects.push(node.clone());
+        }
+        is_new
+    }
+
+    fn go(&mut self, mut stack: Vec<Bound<'py, PyAny>>) -> PyResult<Option<FxHashSet<usize>>> {
+        let mut storages = FxHashSet::default();
+        while let Some(node) = stack.pop() {
+            if !self.is_new(&node) {
+                continue;
+            }
+            let py = node.py();
+            // What was written since it was saved raises: nobody will compute this gradient.
+            let Some(saved) = self.saved_by.tensors(&node).unwrap_or_else(|_| Some(Vec::new())) else { return Ok(None) };
+            for tensor in saved {
+                storages.insert(tensor.call_method0(intern!(py, "untyped_storage"))?.getattr(intern!(py, "_cdata"))?.extract()?);
+            }
+            for behind in node.getattr(intern!(py, "next_functions"))?.try_iter()? {
+                stack.extend(Some(behind?.get_item(0)?).filter(|behind| !behind.is_none()));
+            }
+        }
+        Ok(Some(storages))
+    }
+}

@@ -1,0 +1,103 @@
+"""Tensors that are written between a call and its backward pass: torch refuses what eager's graph has saved of them, and nothing else."""
+
+import compare
+import pytest
+import torch
+import torch.nn as nn
+import torch.nn.functional as F
+from training import DOORS
+
+both = pytest.mark.parametrize("door", DOORS)
+
+FUNCTIONS = {
+    "exp sin": lambda a, b: a.exp().sin(),
+    "exp": lambda a, b: a.exp(),
+    "sin": lambda a, b: a.sin(),
+    "relu of a sum": lambda a, b: (a + b).relu(),
+    "product": lambda a, b: a * b,
+    "sigmoid product": lambda a, b: a.sigmoid() * b.tanh(),
+    "softmax": lambda a, b: (a + b).softmax(-1),
+    "log_softmax": lambda a, b: F.log_softmax(a * 2, -1),
+    "layer_norm": lambda a, b: F.layer_norm(a, (4,), b[0], b[1]),
+    "normalised": lambda a, b: (a - a.mean(-1, keepdim=True)) / a.std(-1, keepdim=True),
+    "gelu": lambda a, b: F.gelu(a + b),
+    "silu": lambda a, b: F.silu(a),
+    "linear": lambda a, b: F.linear(a, b).tanh(),
+    "where": lambda a, b: torch.where(b > 0, a.exp(), a),
+    "clamp": lambda a, b: (a * 3).clamp(-1, 1),
+    "square root": lambda a, b: (a * a + 1).sqrt(),
+    "power": lambda a, b: (a + 1) ** 2,
+    "quotient": lambda a, b: a / (b.exp() + 1),
+    "norm": lambda a, b: a.norm(dim=-1) + b[:, 0],
+    "maximum": lambda a, b: torch.maximum(a + 1, b),
+    "gathered": lambda a, b: (a + 1)[:, [2, 0]].exp(),
+    "loss": lambda a, b: F.mse_loss(a.sigmoid(), b, reduction="none"),
+    "in place": lambda a, b: (a + 1).sigmoid_().mul(b),
+}
+WRITES = {
+    "argument": lambda a, b, out: a,
+    "constant": lambda a, b, out: b,
+    "result": lambda a, b, out: out,
+}
+
+
+def outcome(function, written):
+    """The gradients, or whether torch refused the write."""
+    torch.manual_seed(0)
+    leaf, b = torch.randn(4, 4, requires_grad=True), torch.randn(4, 4)
+    a = leaf * 1
+    out = function(a, b)
+    if written is not None:
+        with torch.no_grad():
+            WRITES[written](a, b, out).detach().mul_(3).add_(2)
+    try:
+        out.backward(torch.linspace(1, 2, out.numel()).reshape(out.shape))
+    except RuntimeError as error:
+        assert "modified by an inplace operation" in str(error)
+        return None
+    return leaf.grad
+
+
+@both
+@pytest.mark.parametrize("written", WRITES)
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_what_eager_has_not_saved_may_be_written(door, name, written):
+    plain, compiled = FUNCTIONS[name], DOORS[door](FUNCTIONS[name])
+    untouched = outcome(plain, None)
+    for _ in range(2):
+        expected, found = outcome(plain, written), outcome(compiled, written)
+        if expected is None and found is not None:
+            # What we have not saved is nothing to us.
+            expected = untouched
+        compare.assert_same(found, expected)
+
+
+@both
+@pytest.mark.parametrize("name", ["exp", "relu of a sum", "softmax", "square root"])
+def test_a_result_that_eager_has_saved_may_not(door, name):
+    assert outcome(FUNCTIONS[name], "result") is None
+    assert outcome(DOORS[door](FUNCTIONS[name]), "result") is None
+
+
+class Scaled(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.linear, self.log_scale = nn.Linear(4, 4), nn.Parameter(torch.zeros(4))
+
+    def forward(self, t):
+        return F.gelu(self.linear(t)) * self.log_scale.exp()
+
+
+@both
+def test_parameters_that_eager_has_not_saved_may_be_written(door):
+    grads = []
+    for wrap in (lambda model: model, DOORS[door]):
+        torch.manual_seed(0)
+        model = Scaled()
+        out = wrap(model)(torch.randn(3, 4))
+        with torch.no_grad():
+            model.linear.bias.add_(1)
+            model.log_scale.add_(1)
+        out.sum().backward()
+        grads.append([p.grad for p in model.parameters()])
+    compare.assert_same(grads[1], grads[0])
