@@ -14,7 +14,13 @@ class CompiledFunction(torch.autograd.Function):
 
     @staticmethod
     def forward(
-        ctx: Any, graph: Any, sizes: tuple[int, ...], others: tuple[Any, ...], _: torch.Tensor | None, *inputs: torch.Tensor
+        ctx: Any,
+        graph: Any,
+        sizes: tuple[int, ...],
+        others: tuple[Any, ...],
+        given: tuple[torch.Tensor, ...] | None,
+        _: torch.Tensor | None,
+        *inputs: torch.Tensor,
     ) -> tuple[torch.Tensor, ...]:
         # For a second derivative, which computes everything again.
         ctx.random = torch.get_rng_state() if graph.draws else None
@@ -28,7 +34,8 @@ class CompiledFunction(torch.autograd.Function):
         ctx.spent = None
         # For a second derivative, too. Hooks that save memory would be thwarted by them.
         kept = graph.repeatable and _autograd._top_saved_tensors_default_hooks(True) is None
-        ctx.inputs, ctx.seen, ctx.versions = graph.keep(inputs) if kept else (None, None, None)
+        # A call whose results are nodes by themselves is made of detached inputs: a second derivative needs those that there are.
+        ctx.inputs, ctx.seen, ctx.versions = graph.keep(given or inputs) if kept else (None, None, None)
         ctx.others = others if kept else None
         return results
 
@@ -36,7 +43,7 @@ class CompiledFunction(torch.autograd.Function):
     def backward(ctx: Any, *grads: torch.Tensor | None) -> tuple[Any, ...]:
         graph, following = ctx.graph, ctx.next_functions
         gradients = graph.again if torch.is_grad_enabled() else graph.backward
-        return None, None, None, None, *gradients(ctx, grads, following)
+        return None, None, None, None, None, *gradients(ctx, grads, following)
 
 
 class Hooks(OrderedDict):
@@ -94,9 +101,6 @@ def anchor() -> torch.Tensor:
     return torch.empty(0, requires_grad=True)
 
 
-def edge(result: torch.Tensor, inputs: tuple[torch.Tensor, ...]) -> Any:
-    """The node of a call, which lives as long as this. It was made of detached inputs: a second derivative needs those that there are."""
-    found = torch.autograd.graph.get_gradient_edge(result)
-    if found.node.inputs is not None:
-        found.node.inputs, found.node.seen, found.node.versions = found.node.graph.keep(inputs)
-    return found
+def edge(result: torch.Tensor) -> Any:
+    """The node of a call, which lives as long as this."""
+    return torch.autograd.graph.get_gradient_edge(result)

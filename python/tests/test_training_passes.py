@@ -674,6 +674,25 @@ def test_gradients_that_come_late(door):
 
 
 @both
+@pytest.mark.parametrize("retain", [False, True])
+def test_many_gradients_that_come_late(door, retain):
+    """The inputs that have theirs first are let go of with the graph; those that come late are of the same pass."""
+    function = lambda a, b, c: ((torch.tanh(b @ b) * a.exp()).sum(), torch.sin(torch.tanh(b @ b) * c), (b * c).cos().sum())
+    found = []
+    for called in (DOORS[door](function), function):
+        leaves = [torch.linspace(0, n, 16).reshape(4, 4).requires_grad_() for n in range(1, 4)]
+        one, two, _ = called(*map(torch.sin, leaves))
+        behind = []
+        thread = threading.Thread(target=lambda: behind.append(two.square().sum()))
+        thread.start()
+        thread.join()
+        loss, weights = one + behind[0], torch.tensor([1.0, 2.0])
+        many = torch.autograd.grad(loss, leaves, weights, is_grads_batched=True, retain_graph=retain)
+        found.append([*many, outcome(lambda: torch.autograd.grad(loss, leaves))])
+    compare.assert_same(*found)
+
+
+@both
 def test_passes_of_several_threads_through_one_call(door):
     function = lambda a, b, c: ((torch.tanh(a @ b) * a).sum(), (torch.tanh(a @ b) * c).sum())
     found = []

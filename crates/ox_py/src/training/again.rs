@@ -17,6 +17,23 @@ const NOT_AGAIN: &str = "oxytorch: a second derivative (create_graph=True) or a 
 /// Inputs, what tells whether they were written, and how often.
 pub type Kept<'py> = (Bound<'py, PyTuple>, Bound<'py, PyTuple>, Vec<Option<i64>>);
 
+/// What a call was given and keeps for a second derivative, and what tells whether somebody has written to it; None where it keeps nothing.
+pub struct Given {
+    inputs: Py<PyAny>,
+    seen: Py<PyAny>,
+}
+
+impl Given {
+    pub fn of(ctx: &Bound<'_, PyAny>) -> PyResult<Given> {
+        let py = ctx.py();
+        Ok(Given { inputs: ctx.getattr(intern!(py, "inputs"))?.unbind(), seen: ctx.getattr(intern!(py, "seen"))?.unbind() })
+    }
+
+    pub fn clone_ref(&self, py: Python<'_>) -> Given {
+        Given { inputs: self.inputs.clone_ref(py), seen: self.seen.clone_ref(py) }
+    }
+}
+
 /// Whether one of the gradients is a batch of many: `is_grads_batched`, `vmap`.
 pub fn is_batched(grads: &Bound<'_, PyTuple>) -> PyResult<bool> {
     let transforms = grads.py().import(intern!(grads.py(), "torch._C._functorch"))?;
@@ -49,15 +66,25 @@ impl TrainingCallable {
         grads: &Bound<'py, PyTuple>,
         choice: &Choice,
     ) -> PyResult<Vec<Option<Bound<'py, PyAny>>>> {
-        let py = ctx.py();
         // Whoever has let go of the graph gets torch's own words for it.
         self.saved(ctx, choice)?;
-        let given = ctx.getattr(intern!(py, "inputs"))?;
-        if self.again == Again::Never || given.is_none() {
+        self.differentiated_again(ctx, &Given::of(ctx)?, grads)
+    }
+
+    /// The same of what the call was given, which it may have let go of.
+    pub(super) fn differentiated_again<'py>(
+        &self,
+        ctx: &Bound<'py, PyAny>,
+        given: &Given,
+        grads: &Bound<'py, PyTuple>,
+    ) -> PyResult<Vec<Option<Bound<'py, PyAny>>>> {
+        let py = ctx.py();
+        let inputs = given.inputs.bind(py);
+        if self.again == Again::Never || inputs.is_none() {
             return Err(PyRuntimeError::new_err(NOT_AGAIN));
         }
-        let given = given.cast::<PyTuple>()?;
-        self.ensure_unchanged(ctx)?;
+        self.ensure_unchanged(ctx, given.seen.bind(py).cast()?)?;
+        let given = inputs.cast::<PyTuple>()?;
         if self.again == Again::Natively {
             return match is_batched(grads)? {
                 true => Err(PyRuntimeError::new_err(NOT_AGAIN)),
@@ -110,10 +137,9 @@ impl TrainingCallable {
 
     /// What is computed again is computed of the inputs as they are now: somebody else may have written to them since the call. What the
     /// graph writes itself, no gradient depends on.
-    fn ensure_unchanged(&self, ctx: &Bound<'_, PyAny>) -> PyResult<()> {
+    fn ensure_unchanged(&self, ctx: &Bound<'_, PyAny>, seen: &Bound<'_, PyTuple>) -> PyResult<()> {
         let py = ctx.py();
         let versions: Vec<Option<i64>> = ctx.getattr(intern!(py, "versions"))?.extract()?;
-        let seen = ctx.getattr(intern!(py, "seen"))?.cast_into::<PyTuple>()?;
         for (place, tensor) in seen.iter().enumerate().filter(|(place, _)| !self.is_written(*place)) {
             if let (Some(now), Some(then)) = (version_of(&tensor)?, versions[place])
                 && now != then

@@ -257,7 +257,8 @@ impl TrainingCallable {
         if this.is_parted(inputs)? {
             return Self::apply_in_parts(slf, sizes, others, inputs);
         }
-        let mut call = vec![slf.clone().into_any(), sizes.into_any(), others.into_any(), py.None().into_bound(py)];
+        let nothing = py.None().into_bound(py);
+        let mut call = vec![slf.clone().into_any(), sizes.into_any(), others.into_any(), nothing.clone(), nothing];
         for (place, input) in inputs.iter().enumerate() {
             call.push(match this.gradients.inputs[place] && !this.backward.is_reached(place) {
                 // autograd would walk on behind it, to a graph that may be gone.

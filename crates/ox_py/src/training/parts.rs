@@ -3,6 +3,7 @@
 //! that the same results depend on, and a pass comes to those inputs alone that eager's would come to. The gradients are computed at once, by
 //! whichever inputs autograd comes to first.
 
+use super::again::Given;
 use super::chosen::{Behind, Choice, will_execute};
 use super::spent::{Left, Pass, Saved};
 use super::{TrainingCallable, again, autograd, autograd_function};
@@ -50,8 +51,14 @@ struct Passing {
     /// By gate, the gradients of its inputs, and whether they were asked for.
     found: Vec<Option<Vec<Py<PyAny>>>>,
     left: Vec<bool>,
-    /// What was saved, where the gates are gone through one by one.
-    rest: Option<Vec<Option<Left>>>,
+    /// What the pass goes on with, where the gates are gone through one by one.
+    rest: Option<Rest>,
+}
+
+/// What a call has for a pass that goes through it. Behind a pass that does not retain the graph the call itself has let go of it.
+struct Rest {
+    saved: Vec<Option<Left>>,
+    given: Given,
 }
 
 /// Passes that raised on their way are forgotten behind as many others.
@@ -149,14 +156,15 @@ impl TrainingCallable {
         let (py, this) = (slf.py(), slf.get());
         let detached = inputs.iter().map(|input| input.call_method0(intern!(py, "detach"))).collect::<PyResult<Vec<_>>>()?;
         let anchor = autograd(py)?.call_method0(intern!(py, "anchor"))?;
-        let mut call = vec![slf.clone().into_any(), sizes.into_any(), others.into_any(), anchor];
+        let given = PyTuple::new(py, inputs)?.into_any();
+        let mut call = vec![slf.clone().into_any(), sizes.into_any(), others.into_any(), given, anchor];
         call.extend(detached);
         let whole = autograd_function(py)?.call1(PyTuple::new(py, call)?)?.cast_into::<PyTuple>()?;
         let mut results: Vec<Bound<'py, PyAny>> = whole.iter().collect();
         let wanted = || (0..this.results).filter(|n| this.gradients.outputs[*n]);
         let of_call = wanted().next().map(|n| results[n].clone());
         let device = of_call.as_ref().map(|result| result.getattr(intern!(py, "device"))).transpose()?;
-        let edge = autograd(py)?.call_method1(intern!(py, "edge"), (of_call, PyTuple::new(py, inputs)?))?;
+        let edge = autograd(py)?.call_method1(intern!(py, "edge"), (of_call,))?;
         let (gate, end) = (apply_of(py, "Gate")?, apply_of(py, "End")?);
         let mut doors = Doors { ends: (0..this.results).map(|_| None).collect(), gates: Vec::new(), passing: Mutex::default() };
         let mut tokens = Vec::with_capacity(this.gates.len());
@@ -208,7 +216,7 @@ impl TrainingCallable {
     }
 
     /// Of all gates if all gradients have come that the pass brings. Otherwise of this one, which no later gradient flows to.
-    fn find<'py>(&self, ctx: &Bound<'py, PyAny>, doors: &Doors, pass: &mut Passing, gate: usize) -> PyResult<()> {
+    fn find(&self, ctx: &Bound<'_, PyAny>, doors: &Doors, pass: &mut Passing, gate: usize) -> PyResult<()> {
         let py = ctx.py();
         let way = doors.way(py, &self.gates, self.gradients.inputs.len())?;
         if self.gates[gate].results.iter().any(|result| way.expected[*result] && !pass.arrived[*result]) {
@@ -218,30 +226,26 @@ impl TrainingCallable {
         let grads = PyTuple::new(py, pass.grads.iter().map(|grad| grad.as_ref().map(|grad| grad.bind(py))))?;
         let mut choice =
             Choice { present: pass.grads.iter().map(Option::is_some).collect(), asked: self.backward.asked(&way.behind)? };
-        let is_by_eager = again::is_grad_enabled(py)? || again::is_batched(&grads)?;
-        let gradients = if is_by_eager {
-            let found = if again::is_grad_enabled(py)? {
-                self.differentiably(ctx, &grads, &choice)?
-            } else {
-                self.by_eager_alone(ctx, &grads, &choice)?
-            };
-            PyTuple::new(py, found)?
-        } else {
-            let saved = match &pass.rest {
-                Some(rest) => rest.iter().map(|left| left.as_ref().map(|left| left.bound(py))).collect(),
-                None => {
-                    let present = choice.present.iter().zip(&way.expected).map(|(present, expected)| present | expected);
-                    let of_pass = Choice { present: present.collect(), asked: choice.asked.clone() };
-                    let saved = self.saved(ctx, &of_pass)?;
-                    self.let_go(ctx, Pass { choice: of_pass, end: 0 }, &saved)?;
-                    saved
-                }
-            };
-            if !is_whole {
-                pass.rest = Some(saved.iter().map(|saved| saved.as_ref().map(Saved::kept)).collect());
-                let is_here = |input: usize| self.gates[gate].inputs.contains(&input);
-                choice.asked = Some((0..way.behind.len()).map(|input| is_here(input) && choice.asks_for(input)).collect());
+        let (saved, given) = match pass.rest.take() {
+            Some(rest) => (rest.saved.iter().map(|left| left.as_ref().map(|left| left.bound(py))).collect(), rest.given),
+            None => {
+                let present = choice.present.iter().zip(&way.expected).map(|(present, expected)| present | expected);
+                let of_pass = Choice { present: present.collect(), asked: choice.asked.clone() };
+                let (saved, given) = (self.saved(ctx, &of_pass)?, Given::of(ctx)?);
+                self.let_go(ctx, Pass { choice: of_pass, end: 0 }, &saved)?;
+                (saved, given)
             }
+        };
+        if !is_whole {
+            let left = saved.iter().map(|saved| saved.as_ref().map(Saved::kept)).collect();
+            pass.rest = Some(Rest { saved: left, given: given.clone_ref(py) });
+            let is_here = |input: usize| self.gates[gate].inputs.contains(&input);
+            choice.asked = Some((0..way.behind.len()).map(|input| is_here(input) && choice.asks_for(input)).collect());
+        }
+        let gradients = if again::is_grad_enabled(py)? || again::is_batched(&grads)? {
+            PyTuple::new(py, self.differentiated_again(ctx, &given, &grads)?)?
+        } else {
+            drop(given);
             let sizes: Vec<i64> = ctx.getattr(intern!(py, "sizes"))?.extract()?;
             self.backward.run(py, self, &sizes, saved, &grads, &choice)?
         };
