@@ -342,3 +342,25 @@ def test_second_derivatives_where_sizes_vary(door, name):
 
     for n in (3, 4, 5):
         compare.assert_same(derivatives(compiled, n), derivatives(function, n))
+
+
+def spectrum(t, window):
+    return torch.stft(t * 2, 16, 4, window=window, return_complex=True).abs().square().mean()
+
+
+def there_and_back(t, window):
+    return torch.istft(torch.stft(t, 16, 4, window=window, return_complex=True) * 3, 16, 4, window=window).sin().sum()
+
+
+@both
+@pytest.mark.parametrize("function", [spectrum, there_and_back], ids=lambda function: function.__name__)
+def test_functions_of_c_that_share_a_name_with_one_of_pythons(door, function):
+    """Only torch can differentiate them, and runs the graph as a text that names them."""
+    called = DOORS[door](function)
+    for length in (64, 64, 80, 96):
+        found = []
+        for of in (called, function):
+            t = t_of(length, 2, length).requires_grad_()
+            of(t, torch.hann_window(16)).backward()
+            found.append(t.grad)
+        compare.assert_same(*found)

@@ -4,7 +4,7 @@ use crate::pieces::example;
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
-use pyo3::types::PyTuple;
+use pyo3::types::{PyCFunction, PyString, PyTuple};
 
 #[pyclass(frozen)]
 pub struct Recorded {
@@ -36,6 +36,7 @@ impl Recorded {
                 None => py.import("torch.nn")?.getattr("Module")?.call0()?,
             };
             numbers_as_one_tensor(self.graph.bind(py))?;
+            functions_by_their_names(self.graph.bind(py))?;
             Ok(py.import("torch.fx")?.getattr("GraphModule")?.call1((root, self.graph.bind(py)))?.unbind())
         })?;
         Ok(module.bind(py))
@@ -74,6 +75,26 @@ fn numbers_as_one_tensor(graph: &Bound<'_, PyAny>) -> PyResult<()> {
         let together = torch.getattr("stack").and_then(|stack| graph.call_method1("call_function", (stack, (numbers,))));
         place.call_method1("__exit__", (py.None(), py.None(), py.None()))?;
         node.call_method1("update_arg", (NUMBERS, together?))?;
+    }
+    Ok(())
+}
+
+/// Functions of C that a function of Python's has taken the name of in `torch`, with other arguments: the text of the graph would call that one.
+fn functions_by_their_names(graph: &Bound<'_, PyAny>) -> PyResult<()> {
+    let py = graph.py();
+    let torch = py.import("torch")?;
+    for node in graph.getattr("nodes")?.try_iter()? {
+        let node = node?;
+        let target = node.getattr("target")?;
+        let module = target.getattr_opt("__module__")?.filter(|_| target.is_instance_of::<PyCFunction>());
+        if !module.is_some_and(|module| module.extract::<&str>().is_ok_and(|module| module == "torch")) {
+            continue;
+        }
+        let name = target.getattr("__name__")?.cast_into::<PyString>()?;
+        if torch.getattr_opt(&name)?.is_some_and(|named| named.eq(&target).unwrap_or(false)) {
+            continue;
+        }
+        node.setattr("target", torch.getattr("ops")?.getattr("aten")?.getattr(&name)?)?;
     }
     Ok(())
 }
