@@ -101,3 +101,19 @@ def test_parameters_that_eager_has_not_saved_may_be_written(door):
         out.sum().backward()
         grads.append([p.grad for p in model.parameters()])
     compare.assert_same(grads[1], grads[0])
+
+
+@both
+def test_an_argument_that_is_written_through_a_view_without_grad_that_nobody_sees(door):
+    def function(t, c):
+        with torch.no_grad():
+            v = t[0]
+            v.copy_(c)
+        return t.sin()
+
+    found = []
+    for called in (DOORS[door](function), function):
+        leaf = torch.arange(6.0).reshape(2, 3).requires_grad_()
+        called(leaf, torch.ones(3)).sum().backward()
+        found.append((leaf.detach(), leaf.grad))
+    compare.assert_same(*found)

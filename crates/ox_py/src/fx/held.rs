@@ -83,14 +83,9 @@ impl<'py> Importer<'py> {
         for node in nodes {
             let Some(example) = self.meta(node)? else { continue };
             let is_given = matches!(node.getattr(intern!(py, "op"))?.extract::<&str>()?, "placeholder" | "get_attr");
-            each_tensor(&example, &mut |tensor| {
-                let made_by = tensor.getattr(intern!(py, "grad_fn"))?;
-                match is_given {
-                    _ if made_by.is_none() => {}
-                    true => drop(walk.is_new(&made_by)),
-                    false => begins.push(made_by),
-                }
-                Ok(())
+            each_node(&example, &mut |made_by| match is_given {
+                true => drop(walk.is_new(&made_by)),
+                false => begins.push(made_by),
             })?;
         }
         Ok(walk.go(begins)?)
@@ -101,11 +96,18 @@ fn is_large(ty: &TensorType) -> bool {
     ty.numel().as_const().is_none_or(|elements| elements.saturating_mul(ty.dtype.size() as i64) >= LARGE)
 }
 
-fn each_tensor<'py>(example: &Bound<'py, PyAny>, see: &mut dyn FnMut(&Bound<'py, PyAny>) -> PyResult<()>) -> PyResult<()> {
+/// The nodes that tensors were made by.
+fn each_node<'py>(example: &Bound<'py, PyAny>, see: &mut dyn FnMut(Bound<'py, PyAny>)) -> PyResult<()> {
     if example.is_instance_of::<PyTuple>() || example.is_instance_of::<PyList>() {
-        return example.try_iter()?.try_for_each(|item| each_tensor(&item?, see));
+        return example.try_iter()?.try_for_each(|item| each_node(&item?, see));
     }
-    if example.hasattr(intern!(example.py(), "grad_fn"))? { see(example) } else { Ok(()) }
+    // A view that was made without grad has none, and says so by an error if its memory was written since.
+    if let Ok(Some(made_by)) = example.getattr_opt(intern!(example.py(), "grad_fn"))
+        && !made_by.is_none()
+    {
+        see(made_by);
+    }
+    Ok(())
 }
 
 /// Through the nodes of eager's graph, each once.
