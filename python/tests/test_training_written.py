@@ -103,6 +103,54 @@ def test_parameters_that_eager_has_not_saved_may_be_written(door):
     compare.assert_same(grads[1], grads[0])
 
 
+def written_through_a_view(t, c):
+    with torch.no_grad():
+        v = t[0]
+        v.copy_(c)
+    return v, t * 2
+
+
+def written_in_front_of_a_view(t, c):
+    with torch.no_grad():
+        t[0].copy_(c)
+        v = t[0]
+    return v, t * 2
+
+
+def written_through_a_view_that_has_grad(t, c):
+    v = t[0]
+    with torch.no_grad():
+        v.copy_(c)
+    return v, t * 2
+
+
+def what_is_known_of(tensor):
+    try:
+        return tensor.requires_grad, tensor.is_leaf, tensor.grad_fn is None, tensor._version, tensor._is_view()
+    except RuntimeError as error:
+        return str(error)
+
+
+@both
+@pytest.mark.parametrize("computed", [False, True])
+@pytest.mark.parametrize(
+    "function",
+    [written_through_a_view, written_in_front_of_a_view, written_through_a_view_that_has_grad],
+    ids=lambda function: function.__name__,
+)
+def test_an_argument_that_is_written_through_a_view_without_grad(door, function, computed):
+    """torch will not compute with a view that was made without grad, and written since."""
+    found = []
+    for called in (DOORS[door](function), function):
+        for _ in range(2):
+            leaf = torch.ones(2, 3).requires_grad_()
+            t = leaf * 1 if computed else leaf
+            v, doubled = called(t, torch.ones(3))
+            doubled.sum().backward()
+            found.append(([what_is_known_of(tensor) for tensor in (v, t)], v._base is t, t.detach().clone(), leaf.grad))
+    compare.assert_same(found[:2], found[2:])
+
+
 @both
 def test_an_argument_that_is_written_through_a_view_without_grad_that_nobody_sees(door):
     def function(t, c):

@@ -106,12 +106,14 @@ impl Job<'_> {
             Ok(hints) => hints,
             Err(refusal) => return self.refused(gm, refusal),
         };
-        let written = self.written || pieces::may_write(&pieces::ordered(gm)?)?;
-        let mut job = Job { written, ..self };
+        let mut job = self;
         let mut layouts = FxHashMap::default();
         let cut = pieces::cut(gm, examples, cuts)?;
         let mut steps = Vec::with_capacity(cut.pieces.len());
-        for piece in cut.pieces {
+        let writing = cut.pieces.iter().map(|piece| pieces::may_write(&pieces::ordered(&piece.module)?));
+        let writing = writing.collect::<PyResult<Vec<bool>>>()?;
+        for (n, piece) in cut.pieces.into_iter().enumerate() {
+            job.written = self.written || writing[n + 1..].contains(&true);
             piece.describe(&layouts)?;
             self.layouts.take();
             let within = job.within(piece.regions.first().copied());

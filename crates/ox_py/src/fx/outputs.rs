@@ -136,6 +136,10 @@ impl<'py> Importer<'py> {
         let example = self.meta(node)?.ok_or_else(|| Refusal::unsupported("an output without an example"))?;
         let fake = self.describe(&example)?;
         let requires_grad = self.output_requires_grad(tensor, fake.requires_grad)?;
+        if self.grad.apart.get(&tensor) == Some(&Apart::Quiet) && example.getattr(intern!(self.py, "grad_fn")).is_err() {
+            // torch refuses to compute with it, which it knows by when the view was made.
+            return Err(Refusal::unsupported("a view that was made without grad, of what was written behind it"));
+        }
         let place =
             place(&self.symbols, &example)?.ok_or_else(|| Refusal::unsupported("an output at an offset that is not known"))?;
         let input = self.input_below(tensor, place.storage);
