@@ -24,6 +24,7 @@ const TRIES: usize = 12;
 const FEW: usize = 6;
 /// torch keeps the memory of a GPU, whatever its size; a tensor costs as much time as a kernel, which only some bytes are worth.
 const WORTH_A_TENSOR: i64 = 1 << 20;
+const PAGE: i64 = 4 << 10;
 
 /// How many intermediates may leave the arena, and for what.
 pub struct Price {
@@ -37,9 +38,9 @@ pub struct Price {
 }
 
 impl Price {
-    /// A backward pass makes tensors all the time.
+    /// A backward pass makes tensors all the time: some more are worth a page, if that is a part of the whole.
     pub fn backward(least: i64) -> Price {
-        Price { most: usize::MAX, least, worth: 2000, sizes: least / SMALL..=LARGE }
+        Price { most: usize::MAX, least: least.min(PAGE), worth: 2000, sizes: least.min(PAGE) / SMALL..=LARGE }
     }
 
     pub fn on(self, target: Target) -> Price {

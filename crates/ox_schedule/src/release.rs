@@ -14,11 +14,14 @@ use ox_ir::plan::{Place, Plan};
 const FEW: usize = 4;
 /// The peak must fall by so many parts of a hundred: an arena that goes is made anew in the next run.
 const PERCENT: i64 = 2;
+/// Plans of so many steps may make an arena in each run for less than `least` bytes: it is a small part of their time.
+const MANY_STEPS: usize = 32;
 
-/// The step before which the arena goes, if that lowers the most that a run holds by `least` bytes; what is used later is then no longer placed in it.
+/// The step before which the arena goes, if that lowers the most that a run holds by `least` bytes, or by less in a long plan; what is used later is then no longer placed in it.
 /// Sizes that are not known are taken for usual ones.
 pub fn release_early(plan: &mut Plan, lives: &[Option<Life>], least: i64, usual: &Usual) -> Option<usize> {
     let (intermediates, others) = timeline(plan, lives, &vec![false; plan.buffers.len()], usual);
+    let least = if plan.steps.len() < MANY_STEPS { least } else { 0 };
     let largest = others.iter().copied().max()?;
     let at = others.iter().position(|bytes| *bytes == largest)?;
     let now = arena_bytes(intermediates.iter()) + largest;

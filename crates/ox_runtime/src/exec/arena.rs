@@ -134,6 +134,12 @@ impl Pool {
         }
     }
 
+    /// Frees those that are idle and not larger than this.
+    pub fn let_go(&self, bytes: usize) {
+        let gone: Vec<Arena> = self.idle().extract_if(.., |arena| arena.bytes <= bytes).collect();
+        drop(gone);
+    }
+
     /// Frees what is idle, results that are kept as well: called when an Executable goes, because it may have been the one that needed it.
     pub fn trim(&self) {
         let idle = std::mem::take(&mut *self.idle());

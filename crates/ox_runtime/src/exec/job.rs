@@ -75,15 +75,22 @@ impl Job<'_> {
         if large {
             heap::keep_ends_together();
         }
-        let arena = match self.prepared.arena_bytes {
-            0 => None,
-            bytes => Some(executable.pool.take(bytes, self.device)?),
+        let arena = match (&self.prepared.late, self.prepared.arena_bytes) {
+            (Some(late), _) => {
+                executable.pool.let_go(late.idle_bytes);
+                None
+            }
+            (None, 0) => None,
+            (None, bytes) => Some(executable.pool.take(bytes, self.device)?),
         };
         let frames = Known::frames_for(self.known, self.prepared);
         let frame = frames.take(self.inference).unwrap_or_else(|| Frame::new(self.prepared));
         let mut run = Run { arena, held, known: self.known, large, ..self.run(self.inputs, frame)? };
         let results =
             guarded(|| execute(&mut run, executable.profile.as_ref())).unwrap_or_else(|Panic(text)| Err(RunError::Bug(text)));
+        if self.prepared.late.is_some() {
+            run.arena = None;
+        }
         run.clear_frame();
         let Run { frame, arena, spent, .. } = run;
         frames.give(self.inference, frame);

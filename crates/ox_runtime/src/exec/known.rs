@@ -61,6 +61,8 @@ impl Executable {
             match buffer.home {
                 Home::Input(n) if is_fixed(n) && !buffer.packed => buffers[at] = inputs[n].data_ptr()?,
                 Home::Input(_) | Home::Arena(_) => placed_anew.push(at),
+                // At other sizes it may lie in the arena: see `late`.
+                Home::Owned if matches!(self.plan.buffers[at].place, Place::Arena(_)) => placed_anew.push(at),
                 Home::Owned => moving.push(at),
             }
         }

@@ -9,6 +9,7 @@ mod heap;
 pub(crate) mod job;
 mod kept;
 pub mod known;
+mod late;
 mod launch;
 pub(crate) mod layout;
 mod outputs;
@@ -291,7 +292,7 @@ fn perform_timed(run: &mut Run<'_>, profile: &Profile) -> Result<(), RunError> {
         }
         let time = begin.elapsed();
         let label = match action {
-            Action::Allocate(_) => "allocate".into(),
+            Action::Allocate(_) | Action::Acquire => "allocate".into(),
             Action::Drop(_) => "drop".into(),
             Action::Batch(batch) => {
                 let first = steps.next().map_or(String::new(), |step| profile::label(run.plan, step));
@@ -339,6 +340,7 @@ pub(crate) fn perform(run: &mut Run<'_>, action: &Action) -> Result<(), RunError
             run.let_go(*buf);
             Ok(())
         }
+        Action::Acquire => run.make_arena(),
         Action::Release => {
             run.arena = None;
             Ok(())

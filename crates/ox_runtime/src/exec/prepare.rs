@@ -5,6 +5,7 @@ use super::Kernels;
 use super::batch::{Batch, together};
 use super::frame::Idle;
 use super::kept;
+use super::late::{Late, late_arena};
 use super::launch::Launch;
 use super::layout::{Env, Layout};
 use super::pack::pack;
@@ -71,6 +72,8 @@ pub enum Action {
         to: Operand,
     },
     Drop(usize),
+    /// Makes the arena: before, the run holds most.
+    Acquire,
     /// Gives the arena back to the system, not to the next run: something large comes.
     Release,
 }
@@ -124,6 +127,8 @@ pub struct Prepared {
     pub outputs: Vec<Output>,
     pub write_backs: Vec<WriteBack>,
     pub arena_bytes: usize,
+    /// Where the arena is not made before it is needed.
+    pub late: Option<Late>,
     /// Whether a run makes large tensors: see `heap::keep_ends_together`.
     pub large: bool,
     /// Of the results whose memory may be kept: see `kept`.
@@ -243,6 +248,7 @@ pub fn prepare(plan: &Plan, kernels: &Kernels, device: Device, env: Env<'_>, hos
     let mut buffers = prepare_buffers(plan, device, env)?;
     let planned = arena_bytes(plan, env, &buffers)?;
     let arena_bytes = pack(plan, &mut buffers, planned);
+    let late = if device == Device::Cpu { late_arena(plan, &mut buffers, arena_bytes) } else { None };
     let mut p = Preparing {
         plan,
         env,
@@ -254,7 +260,7 @@ pub fn prepare(plan: &Plan, kernels: &Kernels, device: Device, env: Env<'_>, hos
         launches: 0,
         recurring: Recurring::new(plan),
     };
-    let actions = prepare_actions(&mut p, kernels)?;
+    let actions = prepare_actions(&mut p, kernels, late.as_ref())?;
     let outputs = plan.outputs.iter().map(|o| prepare_output(&p, o)).collect::<Result<_, _>>()?;
     let write_backs = prepare_write_backs(&mut p)?;
     let inputs = input_layouts(&p.buffers);
@@ -269,6 +275,7 @@ pub fn prepare(plan: &Plan, kernels: &Kernels, device: Device, env: Env<'_>, hos
         outputs,
         write_backs,
         arena_bytes,
+        late,
         large,
         keepable_bytes,
         launches: p.launches,
@@ -303,7 +310,7 @@ fn keepable_bytes(buffers: &[Buffer]) -> usize {
     made.map(|(n, _)| bytes_of(buffers, n) as usize).filter(|bytes| *bytes >= kept::LARGE).sum()
 }
 
-fn bytes_of(buffers: &[Buffer], buf: usize) -> i64 {
+pub fn bytes_of(buffers: &[Buffer], buf: usize) -> i64 {
     let bytes = |b: &Buffer| b.layout.span().saturating_mul(b.layout.dtype.size() as i64);
     buffers.get(buf).map_or(0, bytes).min(1 << 40)
 }
@@ -390,11 +397,14 @@ fn input_layouts(buffers: &[Buffer]) -> Vec<Option<Layout>> {
 
 /// An owned buffer is allocated right before the first step that mentions it, unless that step is a call that returns a new
 /// tensor. (One that is read before it is written has no elements.)
-fn prepare_actions(p: &mut Preparing<'_>, kernels: &Kernels) -> Result<Vec<Action>, RunError> {
+fn prepare_actions(p: &mut Preparing<'_>, kernels: &Kernels, late: Option<&Late>) -> Result<Vec<Action>, RunError> {
     let plan = p.plan;
     let mut made: Vec<bool> = p.buffers.iter().map(|b| b.home != Home::Owned).collect();
     let mut actions = Vec::with_capacity(plan.steps.len() + plan.outputs.len());
-    for step in &plan.steps {
+    for (at, step) in plan.steps.iter().enumerate() {
+        if late.is_some_and(|late| late.step == at) {
+            actions.push(Action::Acquire);
+        }
         let adopts = match step {
             Step::Call { call, ins, .. } => fresh_result(p, call, ins),
             _ => false,
@@ -406,6 +416,8 @@ fn prepare_actions(p: &mut Preparing<'_>, kernels: &Kernels) -> Result<Vec<Actio
             }
         }
         actions.push(prepare_step(p, step, kernels)?);
+        let over = late.iter().flat_map(|late| &late.outside).filter(|(_, last)| *last == at);
+        actions.extend(over.map(|(buf, _)| Action::Drop(*buf)));
     }
     for output in &plan.outputs {
         if let PlanOutput::Buffer(buf) | PlanOutput::View(View { buf, .. }) = output

@@ -256,7 +256,8 @@ impl Recording {
         let frame = std::mem::take(&mut self.frame);
         let mut run = job.run(Inputs { all: &inputs, given: &[] }, frame)?;
         run.arena = self.arena.as_deref().map(Arena::share).transpose()?;
-        let on_memory = |action: &&Action| matches!(action, Action::Allocate(_) | Action::Drop(_) | Action::Release);
+        let on_memory =
+            |action: &&Action| matches!(action, Action::Allocate(_) | Action::Drop(_) | Action::Acquire | Action::Release);
         let steps = job.prepared.actions.iter().filter(|action| !on_memory(action));
         let done = steps.map(|action| perform(&mut run, action)).collect::<Result<Vec<()>, _>>().and_then(|_| run.write_back());
         self.frame = run.frame;
