@@ -4,6 +4,7 @@ The rule: do what eager does, else raise a Python error; never a wrong value, ne
 """
 
 import compare
+import oxytorch
 import pytest
 import torch
 import torch.nn.functional as F
@@ -264,3 +265,29 @@ def test_a_running_sum_goes_on_over_the_rows_of_what_is_flattened():
     check(lambda x, y: (x[:, None] + y).flatten().cumsum(0), torch.randn(5), torch.randn(7))
     check(lambda x: (x.repeat(4).cumsum(0), x.expand(3, 5).reshape(-1).cumprod(0)), torch.rand(5))
     check(lambda x, y: (x[:, :, None] + y).flatten(1).cumsum(1), torch.randn(3, 5), torch.randn(7))
+
+
+SPECIAL = [0.0, -0.0, 1.0, -1.0, 0.5, -0.5, 2.0, -3.0, 1e-3, 100.0, float("inf"), float("-inf"), float("nan"), 6e4, -6e4]
+EXPONENTS = [0, 1, 2, 3, 0.5, -0.5, -1, -2, -3, 1.5, -1.5, 0.25, 1 / 3, 10, 11, float("inf"), float("-inf"), float("nan"), 2049]
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32, torch.float64], ids=str)
+@pytest.mark.parametrize("raised", [lambda x, e: x**e, lambda x, e: torch.float_power(x, e)], ids=["pow", "float_power"])
+def test_powers_of_special_numbers(dtype, raised):
+    """A root of -inf is no number, a power is; eager takes roots for some types only."""
+    x = torch.tensor(SPECIAL, dtype=dtype)
+    for exponent in EXPONENTS:
+        got, want = oxytorch.compile(raised, dynamic=False)(x, exponent), raised(x, exponent)
+        compare.assert_same(got, want, label=f"** {exponent}")
+        same_sign = torch.signbit(got) == torch.signbit(want)
+        assert bool((same_sign | want.isnan()).all()), f"** {exponent}: {got} instead of {want}"
+
+
+@pytest.mark.parametrize("dtype, exponent", [(torch.float16, 65520.0), (torch.float16, -70000), (torch.bfloat16, 1e39)], ids=str)
+def test_exponents_that_no_half_number_can_be(dtype, exponent):
+    def f(x):
+        return x**exponent
+
+    for called in (f, oxytorch.compile(f), oxytorch.compile(lambda x: f(x * 2))):
+        with pytest.raises(RuntimeError, match="value cannot be converted to type c10::.* without overflow"):
+            called(torch.ones(3, dtype=dtype))

@@ -54,7 +54,11 @@ pub const ROWS: &[Surface] = &[
     point!("fmod" => Fmod),
     fresh(&["pow"], "input, exponent", |b, a| Ok(power(b, a.operand("input")?, a.operand("exponent")?)?.into())),
     fresh(&["float_power"], "input, exponent", |b, a| {
-        let args = [a.operand("input")?, a.operand("exponent")?].map(|o| Operand::Tensor(b.materialise(&o, DType::F64)));
+        let (base, exponent) = (a.operand("input")?, a.operand("exponent")?);
+        if let (Operand::Tensor(x), Operand::Scalar(e)) = (&base, &exponent) {
+            return Ok(power_of_tensor(b, *x, *e, DType::F64)?.into());
+        }
+        let args = [base, exponent].map(|o| Operand::Tensor(b.materialise(&o, DType::F64)));
         Ok(b.pointwise_in(PointOp::Pow, DType::F64, &args)?.into())
     }),
     tensors!("maximum" => Maximum),
@@ -276,7 +280,8 @@ fn unknown_sign() -> OpResult<NodeId> {
     Err(OpError::unsupported("the power of an integer with an exponent that may be negative"))
 }
 
-/// The exponents that eager computes by other means, each step rounded; on the CPU those of f16 once.
+/// The exponents that eager computes by other means, each step rounded; on the CPU those of f16 once, and without roots: -inf has none, but
+/// a power.
 fn power_of_tensor(b: &mut Builder, x: NodeId, exponent: Scalar, dtype: DType) -> OpResult<NodeId> {
     if dtype.is_int() && exponent.as_i64() < 0 {
         return Err(OpError::runtime("Integers to negative integer powers are not allowed."));
@@ -306,6 +311,13 @@ fn power_of_tensor(b: &mut Builder, x: NodeId, exponent: Scalar, dtype: DType) -
     }
     let by = |b: &mut Builder, op| b.point(op, &[x]);
     match e {
+        _ if b.device == Device::Cpu && is_beyond(e, dtype) => {
+            let name = if dtype == DType::F16 { "Half" } else { "BFloat16" };
+            Err(OpError::runtime(format!("value cannot be converted to type c10::{name} without overflow")))
+        }
+        0.5 | -0.5 if dtype == DType::F16 && b.device == Device::Cpu => {
+            b.pointwise_in(PointOp::Pow, dtype, &[x.into(), Operand::Scalar(exponent)])
+        }
         0.5 if dtype.is_float() => by(b, PointOp::Sqrt),
         -0.5 if dtype.is_float() => by(b, PointOp::Rsqrt),
         -1.0 if dtype.is_float() => by(b, PointOp::Reciprocal),
@@ -315,6 +327,16 @@ fn power_of_tensor(b: &mut Builder, x: NodeId, exponent: Scalar, dtype: DType) -
         }
         _ => b.pointwise_in(PointOp::Pow, dtype, &[x.into(), Operand::Scalar(exponent)]),
     }
+}
+
+/// Whether a number is too large for a half type, and not infinite by itself: eager wants such an exponent in the type of the base.
+fn is_beyond(number: f64, dtype: DType) -> bool {
+    let largest = match dtype {
+        DType::F16 => 65504.0,
+        DType::BF16 => 3.3895313892515355e38,
+        _ => return false,
+    };
+    number.is_finite() && number.abs() > largest
 }
 
 /// Of f64 and of the half types the two is a tensor without dimensions, which counts when types meet; otherwise a number.
