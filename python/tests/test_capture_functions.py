@@ -3,6 +3,7 @@
 import collections
 import copy
 import functools
+import inspect
 import itertools
 import json
 import math
@@ -240,3 +241,23 @@ def test_a_cached_method_of_a_module_keeps_what_it_has():
             module.weight.fill_(n + 1)
             assert torch.equal(captured(torch.ones(2)), torch.full((2,), 5.0))
     assert module.calls == 1
+
+
+def signatures(t):
+    parameters = inspect.signature(signed).parameters
+    defaults = {name: p.default for name, p in parameters.items() if p.default is not inspect.Parameter.empty}
+    kinds = [p.kind for p in parameters.values()]
+    present = "b" in parameters.keys(), "d" in parameters, parameters["c"].default, parameters.get("d"), len(parameters)
+    return t * len(set(parameters.keys())), list(parameters), defaults, kinds, present
+
+
+def signed(a, b=2, *, c=3, **rest):
+    return a
+
+
+def test_parameters_of_a_signature_are_no_break():
+    captured = _oxytorch.capture(signatures)
+    for _ in range(3):
+        t = torch.randn(3)
+        assert_same(captured(t), signatures(t))
+    assert captured.stats()["breaks"] == [] and captured.stats()["traced"] == 1

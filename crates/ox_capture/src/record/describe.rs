@@ -108,9 +108,11 @@ fn frozenset() -> Obj {
 
 /// What makes a view of a dict, by the view's type.
 fn view_method(view: &Obj) -> Option<Obj> {
+    let name = view.class_name();
+    let class = if name.starts_with("odict_") { types().ordered_dict } else { types().dict };
     // SAFETY: the type lives for ever.
-    let dict = unsafe { Obj::borrowed(types().dict.cast()) };
-    match view.class_name().as_str() {
+    let dict = unsafe { Obj::borrowed(class.cast()) };
+    match name.trim_start_matches('o') {
         "dict_keys" => dict.attr("keys").ok(),
         "dict_values" => dict.attr("values").ok(),
         "dict_items" => dict.attr("items").ok(),

@@ -440,18 +440,29 @@ impl Recording {
         object.into()
     }
 
-    /// The dict that a view (or a proxy) of this call's making shows.
+    /// The dict that a view (or a proxy) shows: one of this call's making, or one of a dict that the trace keeps.
     pub fn viewed(&self, object: &Obj) -> Option<Obj> {
         let t = types();
         if ![t.dict_keys, t.dict_values, t.dict_items, t.mapping_proxy].iter().any(|class| object.is_instance_of(*class)) {
             return None;
         }
-        let is_ours = match self.origin(object) {
-            Origin::Made => true,
-            Origin::Outside(id) => matches!(self.tree.sources.read().get(id), Source::Built(..)),
+        let dict = || referents(object).pop().filter(|dict| dict.is_instance_of(t.dict));
+        match self.origin(object) {
+            Origin::Made => dict(),
+            Origin::Outside(id) if matches!(self.tree.sources.read().get(id), Source::Built(..)) => dict(),
+            // The parameters of a signature. A class keeps its dict to itself.
+            _ if object.class_is(t.mapping_proxy) => dict().filter(|dict| self.is_pinned(dict)),
+            _ => None,
+        }
+    }
+
+    /// The same object in every call.
+    pub fn is_pinned(&self, object: &Obj) -> bool {
+        match self.origin(object) {
+            Origin::Const => true,
+            Origin::Outside(id) => matches!(self.tree.sources.read().get(id), Source::Pinned(_)),
             _ => false,
-        };
-        if is_ours { referents(object).pop().filter(|dict| dict.is_instance_of(t.dict)) } else { None }
+        }
     }
 
     /// The last change can be taken back with this token.

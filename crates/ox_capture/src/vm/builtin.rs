@@ -112,6 +112,10 @@ impl Vm {
             (Known::No, _) if !self.has_other_tensor(&args) => Obj::bool(false).into(),
             (Known::Signature, [function]) if self.is_fixed_function(&function.obj) => {
                 let signature = callable.obj.call(std::slice::from_ref(&function.obj), None)?;
+                // Nobody changes the dict behind its parameters.
+                if let Ok(parameters) = signature.attr("parameters") {
+                    crate::record::referents(&parameters).into_iter().for_each(|dict| drop(self.pinned(dict)));
+                }
                 self.pinned(signature)
             }
             (Known::ByName, names) if args.keywords.is_empty() && names.iter().all(|name| types().is_scalar(&name.obj)) => {

@@ -64,6 +64,12 @@ impl Vm {
                 None => Err(PyStopIteration::new_err(())),
             };
         }
+        if ptr == t.mapping_proxy
+            && let Some(dict) = self.rec.as_ref().and_then(|rec| rec.viewed(&owner.obj))
+            && let Some(method) = type_lookup(&dict.class(), &Obj::str(name))
+        {
+            return self.call(&method.into(), rest.with_self(dict.into()));
+        }
         if ptr == t.context_var
             && let Some(value) = self.context_var_method(callable, name, &owner, &rest)?
         {

@@ -58,6 +58,11 @@ impl Vm {
         if let Some(item) = self.array_item(&plain, key)? {
             return Ok(Called::Value(item));
         }
+        if plain.class_is(types.mapping_proxy)
+            && let Some(dict) = self.rec.as_ref().and_then(|rec| rec.viewed(&plain))
+        {
+            return self.load_item(&dict.into(), key);
+        }
         let is_data = is_sequence || types.is_scalar(&plain) || plain.class_is(types.mapping_proxy);
         if is_data && (types.is_scalar(&index) || index.class_is(types.slice)) {
             return self.pure_call("getitem", &[object.clone(), key.clone()]).map(Called::Value);
@@ -155,11 +160,7 @@ impl Vm {
 
     /// The same object in every call.
     pub fn is_pinned(&self, object: &Obj) -> bool {
-        match (self.origin(object), &self.rec) {
-            (Origin::Const, _) => true,
-            (Origin::Outside(id), Some(rec)) => matches!(rec.tree.sources.read().get(id), Source::Pinned(_)),
-            _ => false,
-        }
+        self.rec.as_ref().is_some_and(|rec| rec.is_pinned(object))
     }
 
     /// The length is relied on.
