@@ -137,6 +137,33 @@ def test_a_cache_gives_the_same_object_again():
     assert captured(x())[0] is cached_list(3)
 
 
+@functools.lru_cache
+def cached_table(n, *, scale):
+    return torch.arange(n) * scale
+
+
+def test_a_cache_is_asked_by_names():
+    captured = _oxytorch.capture(lambda n: (cached_list(n=n), cached_table(n, scale=2), cached_table(n, scale=2) + 1))
+    for n in (3, 3, 4, 3):
+        found, table, more = captured(n)
+        assert found is cached_list(n=n) and table is cached_table(n, scale=2)
+        assert_same(more, table + 1)
+    assert cached_table.cache_info().misses == 2
+
+
+def test_another_cache_in_the_place_of_one(monkeypatch):
+    def step(a):
+        return a * PLACES["list"](3)[0] + PLACES["number"](3)
+
+    first = {"list": functools.lru_cache(lambda n: [n]), "number": functools.lru_cache(lambda n: n)}
+    captured = _oxytorch.capture(step)
+    for other in ({}, {"list": functools.lru_cache(lambda n: [n + 1])}, {"number": functools.lru_cache(lambda n: n + 1)}, {}):
+        monkeypatch.setitem(globals(), "PLACES", first | other)
+        for _ in range(2):
+            a = x()
+            assert_same(captured(a), step(a))
+
+
 def test_lists_backwards():
     def backwards(a, items):
         it = reversed(items)

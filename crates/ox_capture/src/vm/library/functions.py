@@ -21,6 +21,15 @@ def attribute_or(get, args, owner, name, hook):
     return hook(owner, name)
 
 
+# Calls.
+
+
+def named(function, names, *values):
+    """The last values have names."""
+    first = len(values) - len(names)
+    return function(*values[:first], **dict(zip(names, values[first:])))
+
+
 # Iteration.
 
 
