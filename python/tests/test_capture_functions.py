@@ -261,3 +261,26 @@ def test_parameters_of_a_signature_are_no_break():
         t = torch.randn(3)
         assert_same(captured(t), signatures(t))
     assert captured.stats()["breaks"] == [] and captured.stats()["traced"] == 1
+
+
+def test_a_cell_that_is_filled_later():
+    def make():
+        def read(t):
+            return t + late
+
+        def put(value):
+            nonlocal late
+            late = value
+
+        if False:
+            late = None
+        return read, put
+
+    read, put = make()
+    captured = _oxytorch.capture(read)
+    t = torch.randn(3)
+    for _ in range(2):
+        with pytest.raises(NameError, match="free variable 'late'"):
+            captured(t)
+    put(t)
+    assert_same(captured(t), t + t)

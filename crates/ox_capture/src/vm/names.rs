@@ -59,8 +59,25 @@ impl Vm {
         }
         match cell_contents(&cell.obj) {
             Some(content) => Ok(self.found_at(&cell.obj, &Obj::str("cell_contents"), content, Source::Cell)),
-            None => Err(self.empty_cell(n)),
+            None => {
+                self.know_empty(&cell.obj)?;
+                Err(self.empty_cell(n))
+            }
         }
+    }
+
+    /// That nothing is in a cell is relied on, unless it was this call that emptied it.
+    fn know_empty(&mut self, cell: &Obj) -> R<()> {
+        let Origin::Outside(of) = self.origin(cell) else { return Ok(()) };
+        let is_empty = super::library::function("is_empty")?;
+        self.recorded(|rec| {
+            if !rec.is_written(cell, &Obj::str("cell_contents")) {
+                let answer = rec.source(Source::Compute(Key(is_empty), vec![of]));
+                rec.check_equal(answer, &Obj::bool(true));
+            }
+            Ok(())
+        });
+        Ok(())
     }
 
     fn empty_cell(&mut self, n: Local) -> PyErr {

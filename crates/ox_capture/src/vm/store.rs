@@ -389,10 +389,15 @@ impl Vm {
 
     pub fn delete_cell(&mut self, n: Local) -> R<()> {
         let cell = self.frame().locals[n.index()].clone().expect("a cell is made before it is used");
-        if self.is_seen_by_others(&cell.obj) {
-            self.give_up("a closure's variable is deleted");
-        }
         self.load_cell(n)?;
+        let place = Obj::str("cell_contents");
+        if self.is_seen_by_others(&cell.obj) {
+            self.note("delattr", vec![cell.clone(), place.clone().into()])?;
+        }
+        if let Some(rec) = &mut self.rec {
+            rec.mark_written(&cell.obj, &place);
+            rec.forget_place(&cell.obj, &place);
+        }
         // SAFETY: a cell; null empties it.
         crate::recipe::check(unsafe { ffi::PyCell_Set(cell.obj.ptr(), std::ptr::null_mut()) })
     }

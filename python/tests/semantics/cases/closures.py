@@ -144,6 +144,39 @@ def returned_closures_share(a):
 
 
 @case(x)
+def deletes_what_others_see(a):
+    value = a + 1
+
+    def get():
+        return value
+
+    before = get()
+    del value
+    try:
+        get()
+    except NameError as error:
+        text = str(error)
+    return before, text, get
+
+
+@made(x, again=False)
+def deletes_its_own_and_gets_another():
+    value = 3
+
+    def step(a):
+        nonlocal value
+        try:
+            result = a * value
+            del value
+        except NameError as error:
+            result = str(error)
+            value = 4
+        return result
+
+    return step
+
+
+@case(x)
 def three_levels(a):
     def one():
         b = a + 1

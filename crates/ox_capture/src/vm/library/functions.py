@@ -24,6 +24,14 @@ def attribute_or(get, args, owner, name, hook):
 # Calls.
 
 
+def is_empty(cell):
+    try:
+        cell.cell_contents
+    except ValueError:
+        return True
+    return False
+
+
 def named(function, names, *values):
     """The last values have names."""
     first = len(values) - len(names)
