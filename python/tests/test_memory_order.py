@@ -57,6 +57,32 @@ def test_results_lie_as_in_eager(name, grad):
         compare.assert_same(oxytorch.compile(function)(x), function(x), label=f"{name} of {layout}")
 
 
+# torch's meta kernels have another order than its real ones where the operands lie in different ones.
+OF_TWO = {
+    "floor_division": lambda x, y: x // (y.abs() + 1),
+    "div_floor": lambda x, y: torch.div(x, y.abs() + 1, rounding_mode="floor"),
+    "copysign": lambda x, y: x.copysign(y),
+    "xlogy": lambda x, y: torch.xlogy(x.abs(), y.abs() + 1),
+    "logical_and": lambda x, y: torch.logical_and(x, y[:1]),
+    "isin": lambda x, y: torch.isin(x, y),
+    "ldexp": lambda x, y: torch.ldexp(x, y[:1]),
+    "cross_entropy_of_each": lambda x, y: F.binary_cross_entropy(x.sigmoid(), y.sigmoid(), reduction="none"),
+    "irfft": lambda x, y: torch.fft.irfft(x) * 1,
+    "rfft2": lambda x, y: torch.fft.rfft2(x).abs(),
+    "irfftn": lambda x, y: torch.fft.irfftn(x + 0),
+    "eigenvectors": lambda x, y: torch.linalg.eig(x @ x.mT)[1].abs(),
+    "singular_vectors": lambda x, y: torch.linalg.svd(x)[2].abs(),
+}
+
+
+@pytest.mark.parametrize("name", OF_TWO)
+def test_results_of_two_layouts_lie_as_in_eager(name):
+    function = OF_TWO[name]
+    for layout, x in LAYOUTS.items():
+        for y in (x, torch.randn(x.shape), torch.randn(x.shape[::-1]).permute(*range(x.dim() - 1, -1, -1))):
+            compare.assert_same(oxytorch.compile(function)(x, y), function(x, y), label=f"{name} of {layout}")
+
+
 HEADS = {
     "rows": lambda rows: torch.randn(2, 4, rows, 8),
     "transposed": lambda rows: torch.randn(2, rows, 4, 8).transpose(1, 2),

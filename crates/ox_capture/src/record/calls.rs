@@ -194,7 +194,7 @@ impl Recording {
             return Err(NotRecorded::Break(format!("{name} gives its out= a size")));
         }
         let result = match self.do_on_shadows(callee, &name, &shadow_args, &shadow_kwargs, state) {
-            Ok(result) => self.memory_order(&name, &shadow_args, &shadow_kwargs, result)?,
+            Ok(result) => self.memory_order(callee, &name, &shadow_args, &shadow_kwargs, result)?,
             Err(error) => return Err(NotRecorded::failed(&format!("{name}: "), error)),
         };
         let result = match name.as_str() {

@@ -28,6 +28,7 @@ mod segment;
 mod sizes;
 mod special;
 pub mod spent;
+mod tried;
 mod unseen;
 mod writes;
 mod written;

@@ -1,6 +1,8 @@
 //! The memory order of results, where torch's meta kernels have another one than its real kernels.
 
 use super::Recording;
+use super::graph::Shadow;
+use super::tried::tried_order;
 use crate::obj::{Obj, py};
 use crate::types::types;
 use pyo3::prelude::*;
@@ -17,15 +19,25 @@ const WRITTEN_COPIES: &[&str] = &["select_scatter", "slice_scatter", "diagonal_s
 
 impl Recording {
     /// The shadow of a result with the strides that eager gives it.
-    pub fn memory_order(&mut self, name: &str, args: &[Obj], kwargs: &Bound<'_, PyDict>, result: Obj) -> PyResult<Obj> {
+    pub fn memory_order(
+        &mut self,
+        callee: &Shadow,
+        name: &str,
+        args: &[Obj],
+        kwargs: &Bound<'_, PyDict>,
+        result: Obj,
+    ) -> PyResult<Obj> {
         if name == "pad" {
             return padding_order(args, kwargs, result);
         }
         if name == "scaled_dot_product_attention" && types().is_tensor(&result) {
             return self.attention_order(args, kwargs, result);
         }
-        if !types().is_tensor(&result) || !self.is_on_cpu()? {
+        if !self.is_on_cpu()? {
             return self.convolution_order(name, args, kwargs, result);
+        }
+        if !types().is_tensor(&result) {
+            return tried_order(callee, name, args, kwargs, result);
         }
         let first = args.first().cloned().or(kwargs.get_item("input")?.map(Obj::from));
         let first = first.as_ref();
@@ -39,7 +51,8 @@ impl Recording {
             _ if PLAIN.contains(&name) => row_by_row(result),
             _ if OF_TWO_FORMATS.contains(&name) => in_format_of(first, result),
             _ if WRITTEN_COPIES.contains(&name) && overlaps(&result)? => result.attr("clone")?.call(&[], None),
-            _ => self.convolution_order(name, args, kwargs, result),
+            "conv2d" | "conv3d" | "conv_transpose2d" | "conv_transpose3d" => self.convolution_order(name, args, kwargs, result),
+            _ => tried_order(callee, name, args, kwargs, result),
         }
     }
 }
