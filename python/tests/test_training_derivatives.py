@@ -364,3 +364,47 @@ def test_functions_of_c_that_share_a_name_with_one_of_pythons(door, function):
             of(t, torch.hann_window(16)).backward()
             found.append(t.grad)
         compare.assert_same(*found)
+
+
+def of_one(t):
+    return torch.logcumsumexp(t.sin(), 0).cos() * t.shape[0]
+
+
+def of_two(t):
+    h = torch.logcumsumexp(t.sin(), 0).t().contiguous() * 2
+    return torch.logcumsumexp(h, 0).view(-1, 2).sum(1)
+
+
+def of_pairs(t):
+    return torch.softmax(-torch.cdist(t, t), 1) @ t
+
+
+def of_parts(t):
+    h = torch.logcumsumexp(t.sin(), 0)
+    return (h.reshape(-1) + h.shape[0]).cos(), h[: h.shape[0] // 2].exp()
+
+
+def written(t):
+    with torch.no_grad():
+        t[0].zero_()
+    return t.sin() * t.shape[0]
+
+
+@both
+@pytest.mark.parametrize("function", [of_one, of_two, of_pairs, of_parts, written], ids=lambda function: function.__name__)
+def test_sizes_vary_behind_what_only_torch_can_differentiate(door, function):
+    """One trace for the first size, and one for all others."""
+    torch._dynamo.reset()
+    torch._dynamo.utils.counters.clear()
+    called = DOORS[door](function)
+    for length in (6, 8, 10, 14):
+        found = []
+        for of in (called, function):
+            leaf = t_of(length, length, 4).requires_grad_()
+            results = of(leaf * 1)
+            results = results if isinstance(results, tuple) else (results,)
+            sum(result.sum() for result in results).backward()
+            found.append([*(result.detach() for result in results), leaf.grad])
+        compare.assert_same(*found)
+    traced = called.stats()["traced"] if door == "capture" else torch._dynamo.utils.counters["stats"]["unique_graphs"]
+    assert traced == 2

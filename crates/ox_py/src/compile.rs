@@ -118,7 +118,12 @@ impl Job<'_> {
             self.layouts.take();
             let within = job.within(piece.regions.first().copied());
             let callable = match by_eager.contains(&piece.start) {
-                true => within.as_it_was(&piece.module, piece.module.getattr(intern!(py, "forward"))?)?,
+                true => {
+                    if job.fixed.is_none() && !hints.is_empty() {
+                        within.look_at(&piece.module, piece.examples.as_any());
+                    }
+                    within.as_it_was(&piece.module, piece.module.getattr(intern!(py, "forward"))?)?
+                }
                 false => within.whole(&piece.module, piece.examples.as_any())?,
             };
             match self.layouts.take() {
@@ -131,6 +136,11 @@ impl Job<'_> {
             }
             forget_shadows(&piece.module.getattr(intern!(py, "graph"))?)?;
             steps.push(Step { callable: callable.unbind(), inputs: piece.inputs, outputs: piece.outputs, last: Vec::new() });
+        }
+        if job.fixed.is_none() {
+            // For those behind it, if it is a piece itself.
+            let known = |row: Vec<usize>| row.iter().map(|n| layouts.get(n).cloned().map(Some)).collect();
+            self.layouts.replace(cut.result.row().and_then(known));
         }
         Ok(Bound::new(py, Pieces::new(cut.values, steps, cut.result))?.into_any())
     }
@@ -155,24 +165,14 @@ impl Job<'_> {
     fn whole<'py>(self, gm: &Bound<'py, PyAny>, example_inputs: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
         let py = gm.py();
         let start = Instant::now();
-        let how = How {
-            freezing: self.options.freezing,
-            fallback_random: self.options.fallback_random,
-            device: self.device,
-            fixed: self.fixed,
-            written: self.written,
-        };
-        let read = || {
-            fault("import");
-            import(gm, example_inputs, how)
-        };
-        let mut imported = match guarded(read).unwrap_or_else(|Panic(message)| Err(Refusal::Bug(message))) {
+        let imported = match self.read(gm, example_inputs) {
             Ok(imported) => imported,
             Err(refusal) => return self.unread(gm, example_inputs, refusal),
         };
         let import = start.elapsed();
-        self.layouts.replace(Some(imported.layouts()));
-        self.facts.borrow_mut().append(&mut imported.facts);
+        if imported.outdated {
+            return self.refused(gm, Refusal::unsupported("a view that was made without grad, of what was written behind it"));
+        }
         if self.recomputed.is_some() && !imported.graph.mutations.is_empty() {
             // Done once more when it is computed again.
             return self.refused(gm, Refusal::unsupported("writes in a checkpointed function"));
@@ -205,6 +205,30 @@ impl Job<'_> {
         let callable =
             NativeCallable { program, graph, text, on_cpu, slots, constants, outputs, eager, broken, pinned, race, rewinds };
         Ok(Bound::new(py, callable)?.into_any())
+    }
+
+    /// Imports a graph, and notes what was learned of its sizes and of how its results lie in memory.
+    fn read(self, gm: &Bound<'_, PyAny>, examples: &Bound<'_, PyAny>) -> Result<Imported, Refusal> {
+        let how = How {
+            freezing: self.options.freezing,
+            fallback_random: self.options.fallback_random,
+            device: self.device,
+            fixed: self.fixed,
+            written: self.written,
+        };
+        let read = || {
+            fault("import");
+            import(gm, examples, how)
+        };
+        let mut imported = guarded(read).unwrap_or_else(|Panic(message)| Err(Refusal::Bug(message)))?;
+        self.layouts.replace(Some(imported.layouts()));
+        self.facts.borrow_mut().append(&mut imported.facts);
+        Ok(imported)
+    }
+
+    /// What eager runs may be read all the same, for what is made of its results. Where it cannot be, nothing is known of them.
+    fn look_at(self, gm: &Bound<'_, PyAny>, examples: &Bound<'_, PyAny>) {
+        let _ = self.read(gm, examples);
     }
 
     /// A graph whose import did not come to its end. What it would have relied on is not known, and what torch said of the captured sizes (the

@@ -50,6 +50,9 @@ pub struct Imported {
     pub weights: Vec<bool>,
     pub gradients: Gradients,
     pub held: Held,
+    /// Whether a result is a view that was made without grad, of what was written since. torch refuses to compute with it, which it knows by when the
+    /// view was made.
+    pub outdated: bool,
     /// What was relied on of the sizes of a captured graph.
     pub facts: Vec<Noted>,
     /// The sizes that vary, as they were.

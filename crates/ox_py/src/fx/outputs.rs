@@ -40,6 +40,7 @@ struct Collected {
     grads: Vec<bool>,
     storages: Vec<usize>,
     apart: Vec<Option<Apart>>,
+    outdated: bool,
 }
 
 impl Collected {
@@ -97,6 +98,7 @@ impl<'py> Importer<'py> {
             weights,
             gradients,
             held,
+            outdated: collected.outdated,
             facts: Vec::new(),
             seen: Vec::new(),
         })
@@ -136,10 +138,8 @@ impl<'py> Importer<'py> {
         let example = self.meta(node)?.ok_or_else(|| Refusal::unsupported("an output without an example"))?;
         let fake = self.describe(&example)?;
         let requires_grad = self.output_requires_grad(tensor, fake.requires_grad)?;
-        if self.grad.apart.get(&tensor) == Some(&Apart::Quiet) && example.getattr(intern!(self.py, "grad_fn")).is_err() {
-            // torch refuses to compute with it, which it knows by when the view was made.
-            return Err(Refusal::unsupported("a view that was made without grad, of what was written behind it"));
-        }
+        collected.outdated |=
+            self.grad.apart.get(&tensor) == Some(&Apart::Quiet) && example.getattr(intern!(self.py, "grad_fn")).is_err();
         let place =
             place(&self.symbols, &example)?.ok_or_else(|| Refusal::unsupported("an output at an offset that is not known"))?;
         let input = self.input_below(tensor, place.storage);

@@ -210,9 +210,13 @@ impl<'py> Cutter<'py> {
     /// What a piece is given. All of them get the sizes that are variables, which shapes of any value may be made of.
     fn inputs_of(&self, members: &[usize]) -> PyResult<Vec<usize>> {
         let mut inputs = self.needs(members)?;
+        let sym_int = Torch::get(self.py)?.sym_int.bind(self.py);
+        let is_size = |node: &Node<'py>| -> PyResult<bool> {
+            let is_captured = node.getattr(intern!(self.py, "meta"))?.contains(intern!(self.py, "size"))?;
+            Ok(is_captured || example(node)?.is_some_and(|example| example.is_instance(sym_int).unwrap_or(false)))
+        };
         for (place, node) in self.nodes.iter().enumerate() {
-            let is_size = || node.getattr(intern!(self.py, "meta"))?.contains(intern!(self.py, "size"));
-            if self.kinds[place] == Kind::Argument && !inputs.contains(&place) && is_size()? {
+            if self.kinds[place] == Kind::Argument && !inputs.contains(&place) && is_size(node)? {
                 inputs.push(place);
             }
         }

@@ -39,6 +39,14 @@ pub enum Tree {
     List(Vec<Tree>),
 }
 
+impl Tree {
+    /// The values of a row of them.
+    pub fn row(&self) -> Option<Vec<usize>> {
+        let Tree::Tuple(items) = self else { return None };
+        items.iter().map(|item| if let Tree::Value(n) = item { Some(*n) } else { None }).collect()
+    }
+}
+
 /// Runs pieces in their order. The arguments are the first values.
 #[pyclass(frozen, module = "oxytorch._oxytorch")]
 pub struct Pieces {
