@@ -1,5 +1,7 @@
 """What models do with sizes, at many of them: at most two traces where none is said to vary, one where all are."""
 
+import math
+
 import oxytorch
 import pytest
 import torch
@@ -135,6 +137,93 @@ def test_padding_is_refused_where_it_is_longer_than_the_dimension():
         with pytest.raises(RuntimeError) as eagers:
             function(x)
         assert str(ours.value) == str(eagers.value)
+
+
+# Parts.
+
+
+def halves_joined(x):
+    front, back = x.chunk(2, 1)
+    return torch.cat([back, front * 2], 1)
+
+
+PARTS = {
+    "chunk": lambda x: [part * 2 for part in x.chunk(3, 1)],
+    "halves": halves_joined,
+    "halves_with_gates": lambda x: torch.cat([x, x], 1).chunk(2, 1)[0] * 2,
+    "split_by_a_size": lambda x: [part.sum(1) for part in x.split(x.shape[1] // 2 + 1, 1)],
+    "split_by_sizes": lambda x: [part * 2 for part in x.split([x.shape[1] - 3, 3], 1)],
+    "sections": lambda x: [part * 2 for part in x.tensor_split(3, 1)],
+    "at_places": lambda x: [part * 2 for part in x.tensor_split((2, -2), 1)],
+    "unbound": lambda x: torch.stack([part * 2 for part in x.unbind(2)]),
+}
+
+
+@pytest.mark.parametrize("function", PARTS.values(), ids=PARTS)
+def test_parts_of_a_dimension_that_varies(function):
+    in_two(function, [(rand(2, n, 4),) for n in (8, 9, 12, 8, 6, 11, 15)])
+
+
+@pytest.mark.parametrize("dynamic", [None, True])
+def test_as_many_parts_as_there_are(dynamic):
+    """A trace is for one number of parts, and for all sizes that give as many."""
+    compiled = oxytorch._oxytorch.capture(lambda x: [part * 2 for part in x.split(4, 0)], dynamic=dynamic)
+    chunked = oxytorch._oxytorch.capture(lambda x: [part * 2 for part in x.chunk(4, 0)], dynamic=dynamic)
+    for n in (9, 10, 12, 11, 13, 16, 15, 8, 5, 6, 2):
+        x = rand(n, 3)
+        assert_same(compiled(x), [part * 2 for part in x.split(4, 0)])
+        assert_same(chunked(x), [part * 2 for part in x.chunk(4, 0)])
+    # Three, four and two of them, and one; and the first call where nothing varies.
+    assert compiled.stats()["traced"] <= 5, compiled.report()["recompiles"]
+    assert chunked.stats()["traced"] <= 5, chunked.report()["recompiles"]
+
+
+# Arithmetic of sizes that C does.
+
+
+def added_in_place(x):
+    sizes = []
+    sizes += x.shape[:-1]
+    sizes += [2, x.shape[-1] // 2]
+    return x.reshape(sizes) * 2
+
+
+def extended(x):
+    sizes = [1]
+    sizes.extend(x.shape)
+    sizes.extend((1, 1))
+    return x.view(sizes), sizes
+
+
+def whole_and_rest(x):
+    whole, rest = divmod(x.shape[1], 4)
+    return x[:, : whole * 4].reshape(2, whole, 4, 8).sum(2) + rest
+
+
+ARITHMETIC = {
+    "product": lambda x: x.reshape(math.prod(x.shape)) / math.prod(x.shape[1:]),
+    "count": lambda x: x.sum() / x.shape[:2].numel(),
+    "added_in_place": added_in_place,
+    "extended": extended,
+    "zipped": lambda x: x.new_zeros([size * times for size, times in zip(x.shape, (1, 2, 3))]),
+}
+
+
+@pytest.mark.parametrize("function", ARITHMETIC.values(), ids=ARITHMETIC)
+def test_what_c_does_with_sizes(function):
+    in_two(function, [(rand(2, n, 8),) for n in LENGTHS])
+
+
+def test_a_quotient_and_its_rest():
+    check(whole_and_rest, [(rand(2, n, 8),) for n in (7, 9, 10, 5, 6, 11)], dynamic=None, compiles=2)
+
+
+def test_an_argument_is_a_variable_where_all_are():
+    """0 and 1 are constants at first, as sizes of 0 and 1 are."""
+    check(lambda x, n: x[:n] * n, [(rand(20, 3), n) for n in (5, 7, 12, 3)])
+    check(lambda x, n: x[:n].sum(0) + n, [(rand(20, 3), n) for n in (1, 7, 12, 1)], compiles=2)
+    check(lambda x, dim: x.sum(dim), [(rand(5, 4, 3), dim) for dim in (1, -1, 2)], compiles=3)
+    check(lambda x, n=4: x.view(-1, n) * 2, [(rand(24),), (rand(36),)])
 
 
 # What one operation says of a size is known to the next.

@@ -222,6 +222,25 @@ pub fn is_one(size: &Sym) -> bool {
     }
 }
 
+/// What a size is at the hints, which is relied on. None without hints.
+pub(crate) fn fixed(size: &Sym) -> Option<i64> {
+    decide(|deciding| {
+        let value = deciding.hint(size)?;
+        deciding.note(Fact::Equal(size.clone(), Sym::from(value)));
+        Some(value)
+    })
+}
+
+/// How many steps of a size make up another, the last of them maybe shorter: by the hints, which is relied on as long as it is as many. None without
+/// hints.
+pub(crate) fn count(total: &Sym, step: &Sym) -> Option<i64> {
+    let (all, each) =
+        decide(|deciding| deciding.hint(total).zip(deciding.hint(step))).filter(|(all, each)| *all > 0 && *each > 0)?;
+    let count = (all + each - 1) / each;
+    let rest = total - &(step * (count - 1));
+    (assured(&(&rest - 1)) && assured(&(step - &rest))).then_some(count)
+}
+
 /// The lesser of two sizes: the one that is so at the hints, where there are some.
 pub(crate) fn lesser(a: &Sym, b: &Sym) -> Sym {
     let known = a.lesser(b);

@@ -10,10 +10,11 @@ use ox_ops::{Sym, Var};
 const MOST: i64 = 1 << 30;
 
 impl Recording {
-    /// A number from outside that was seen to change, or one that is computed of such and of sizes in a way that is no expression: `int(n * 0.3)`.
+    /// A number from outside that was seen to change, an argument where all sizes vary, or one that is computed of such and of sizes in a way that is no expression: `int(n * 0.3)`.
     pub(super) fn varying_integer(&mut self, number: &Obj, source: SourceId) -> Option<Val> {
         let value = whole(number).filter(|value| (-MOST..=MOST).contains(value))?;
-        if self.sizing.dynamic == Some(false) || !self.varies(source) || self.is_of_optimizer(source) {
+        let varies = self.varies(source) || self.is_declared(value, source);
+        if self.sizing.dynamic == Some(false) || !varies || self.is_of_optimizer(source) {
             return None;
         }
         let var = match self.sizing.integers.get(&source) {
@@ -22,6 +23,12 @@ impl Recording {
         };
         let free = Some(self.source(Source::Expr(Sym::var(&var))));
         Some(Val { obj: number.clone(), free })
+    }
+
+    /// With `dynamic=True` an argument is a variable from the first call on. 0 and 1 are constants until they change, as sizes are.
+    fn is_declared(&self, value: i64, source: SourceId) -> bool {
+        let is_argument = || matches!(self.tree.sources.read().get(source), Source::Arg(_) | Source::Kwarg(_));
+        self.sizing.dynamic == Some(true) && !(0..=1).contains(&value) && is_argument()
     }
 
     /// Whether a variable stands in an expression, or a whole number does that is computed of it.

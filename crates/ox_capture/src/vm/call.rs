@@ -341,6 +341,10 @@ impl Vm {
     fn call_c_function(&mut self, callable: &Val, args: Args) -> R<Called> {
         let this = callable.obj.clone();
         if builtins::is_pure(&this) && self.is_plain_data(&args) {
+            let name = this.attr("__name__").ok().and_then(|name| name.to_str()).unwrap_or_default();
+            if let Some(value) = self.size_function(&name, &args)? {
+                return Ok(Called::Value(value));
+            }
             return self.pure(&this, &args.positional, &args.keywords).map(Called::Value);
         }
         if let Some(called) = self.call_by_method(&this, &args)? {

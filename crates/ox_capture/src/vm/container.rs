@@ -169,6 +169,12 @@ impl Vm {
         if name == "append" && self.append_size(&args)? {
             return Ok(Called::Value(Obj::none().into()));
         }
+        if name == "extend"
+            && let ([list, more], []) = (&args.positional[..], &args.keywords[..])
+            && self.extend_by_sizes(list, more)?
+        {
+            return Ok(Called::Value(Obj::none().into()));
+        }
         let owner = args.positional[0].clone();
         let is_outside = !matches!(self.origin(&owner.obj), Origin::Made);
         let mut values = vec![owner.clone()];

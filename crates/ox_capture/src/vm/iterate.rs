@@ -3,7 +3,7 @@
 use super::escape::Escape;
 use super::{After, Args, Called, Flow, R, Vm, VmGenerator};
 use crate::attr::type_lookup;
-use crate::obj::{Obj, entries_of, items_of, py, tuple_of};
+use crate::obj::{Obj, entries_of, items_of, py};
 use crate::record::{Origin, Val};
 use crate::source::{Key, Source, item_of};
 use crate::types::types;
@@ -525,11 +525,7 @@ impl Vm {
         }
         match items.is_empty() {
             true => Ok(None),
-            false => {
-                let objects: Vec<Obj> = items.iter().map(|v| self.settled(v)).collect();
-                let tuple = tuple_of(&objects)?;
-                Ok(Some(self.made(tuple)))
-            }
+            false => self.tuple(items).map(Some),
         }
     }
 

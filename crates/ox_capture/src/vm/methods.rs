@@ -80,6 +80,10 @@ impl Vm {
         {
             return Ok(called);
         }
+        if ptr == t.size && name == "numel" && self.holds_sizes(&owner.obj) {
+            let sizes = self.items_made_here(&owner.obj);
+            return self.product(&sizes).map(Called::Value);
+        }
         let immutable =
             [t.str, t.int, t.float, t.bytes, t.bool, t.complex, t.tuple, t.frozenset, t.range, t.slice, t.size, t.dtype];
         let reads = is_reader(name);

@@ -156,6 +156,9 @@ impl Vm {
         {
             return Ok(Called::Value(joined));
         }
+        if function == "iadd" && self.extend_by_sizes(left, right)? {
+            return Ok(Called::Value(left.clone()));
+        }
         let t = types();
         let changes = in_place && [t.list, t.set, t.dict].iter().any(|c| left.obj.class_is(*c));
         if !changes {

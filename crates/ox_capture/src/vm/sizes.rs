@@ -6,7 +6,7 @@ use crate::obj::{Obj, list_of};
 use crate::record::{DEPTH, Val};
 use crate::state::TorchState;
 use crate::types::types;
-use ox_bytecode::CompareOp;
+use ox_bytecode::{BinaryOp, CompareOp};
 use pyo3::prelude::*;
 
 impl Vm {
@@ -67,6 +67,44 @@ impl Vm {
         list.obj.bind().call_method1("append", (object.bind(),))?;
         self.keep_sizes(&list.obj, at, std::slice::from_ref(item));
         Ok(true)
+    }
+
+    /// `sizes += shape[:2]` and `sizes.extend(shape)` of a list of ours. False if it is about something else.
+    pub fn extend_by_sizes(&mut self, list: &Val, more: &Val) -> R<bool> {
+        let is_sequence = |object: &Obj| object.class_is(types().list) || object.is_instance_of(types().tuple);
+        let is_ours = list.obj.class_is(types().list) && self.is_ours(&list.obj) && is_sequence(&more.obj);
+        if !is_ours || !(self.holds_sizes(&list.obj) || self.holds_sizes(&more.obj)) {
+            return Ok(false);
+        }
+        let values = self.items_to_join(&more.obj)?;
+        let (objects, at) = (self.all_but_sizes(&values), list.obj.bind().len()?);
+        list.obj.bind().call_method1("extend", (list_of(&objects)?.bind(),))?;
+        self.keep_sizes(&list.obj, at, &values);
+        Ok(true)
+    }
+
+    /// `math.prod(shape)`, `divmod(n, 4)`: as the arithmetic that they are, so that sizes stay expressions.
+    pub fn size_function(&mut self, name: &str, args: &Args) -> R<Option<Val>> {
+        match (name, &args.positional[..], &args.keywords[..]) {
+            ("prod", [sizes], []) if self.holds_sizes(&sizes.obj) => {
+                let items = self.items_made_here(&sizes.obj);
+                let are_whole = items.iter().all(|item| item.obj.class_is(types().int));
+                if are_whole { self.product(&items).map(Some) } else { Ok(None) }
+            }
+            ("divmod", [left, right], []) if self.is_size(left) || self.is_size(right) => {
+                let quotient = self.now(|vm| vm.binary(BinaryOp::FloorDivide, false, left, right))?;
+                let rest = self.now(|vm| vm.binary(BinaryOp::Remainder, false, left, right))?;
+                self.tuple(vec![quotient, rest]).map(Some)
+            }
+            _ => Ok(None),
+        }
+    }
+
+    /// Of numbers, as CPython multiplies them: from the first to the last.
+    pub fn product(&mut self, numbers: &[Val]) -> R<Val> {
+        numbers
+            .iter()
+            .try_fold(Obj::int(1).into(), |all, number| self.now(|vm| vm.binary(BinaryOp::Multiply, false, &all, number)))
     }
 
     /// An argument of a torch call, if the graph takes it as an expression. Autocast looks at the arguments by itself.

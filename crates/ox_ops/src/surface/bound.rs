@@ -1,6 +1,7 @@
 //! `Bound`: the arguments of one call, by the names in its signature, with typed access.
 
 use super::signature::{self, Slots};
+use crate::decide::fixed;
 use crate::error::{OpError, OpResult};
 use crate::value::{Value, ValueOf};
 use ox_ir::graph::NodeId;
@@ -139,7 +140,7 @@ impl Bound {
 
     /// An integer that must be known now.
     pub fn const_int(&self, name: &str) -> OpResult<i64> {
-        self.int(name)?.as_const().map_or_else(|| self.expected(name, "an int that is known now"), Ok)
+        known_now(&self.int(name)?).map_or_else(|| self.expected(name, "an int that is known now"), Ok)
     }
 
     /// A list of ints; one int counts as a list of one.
@@ -153,7 +154,7 @@ impl Bound {
     }
 
     pub fn const_ints(&self, name: &str) -> OpResult<Vec<i64>> {
-        let known: Option<Vec<i64>> = self.ints(name)?.iter().map(|s| s.as_const()).collect();
+        let known: Option<Vec<i64>> = self.ints(name)?.iter().map(known_now).collect();
         known.map_or_else(|| self.expected(name, "ints that are known now"), Ok)
     }
 
@@ -205,6 +206,12 @@ impl Bound {
         }
         wrap_dims(&given, rank)
     }
+}
+
+/// A number that varies and is no size (an argument that says which dimension) is relied on where only its value says what is to be done.
+fn known_now(int: &Sym) -> Option<i64> {
+    let is_number = || int.vars().iter().all(|var| var.lo() < 0);
+    int.as_const().or_else(|| if is_number() { fixed(int) } else { None })
 }
 
 /// A dimension number as torch takes it: -rank..rank, and a 0-dimensional tensor acts as if it had one dimension.

@@ -2,6 +2,7 @@
 
 use super::{Bound, Surface, view};
 use crate::builder::Builder;
+use crate::decide::{count, exceeds, fixed, lesser};
 use crate::error::{OpError, OpResult};
 use crate::infer::same_shape;
 use crate::value::{Value, ValueOf};
@@ -39,11 +40,26 @@ fn pieces(b: &mut Builder, x: NodeId, dim: usize, lengths: &[Sym]) -> OpResult<V
     Ok(ValueOf::Tuple(out))
 }
 
+/// A size that decides how many results there are is relied on.
 fn size_of(b: &Builder, x: NodeId, dim: usize) -> OpResult<i64> {
-    if b.rank(x) == 0 {
-        return Err(OpError::runtime("split expects at least a 1-dimensional tensor"));
+    let size = total_of(b, x, dim)?;
+    let known = size.as_const().or_else(|| fixed(&size));
+    known.ok_or_else(|| OpError::unsupported("split of a dimension whose size is not known"))
+}
+
+fn total_of(b: &Builder, x: NodeId, dim: usize) -> OpResult<Sym> {
+    match b.rank(x) {
+        0 => Err(OpError::runtime("split expects at least a 1-dimensional tensor")),
+        _ => Ok(b.shape(x)[dim].clone()),
     }
-    b.shape(x)[dim].as_const().ok_or_else(|| OpError::unsupported("split of a dimension whose size is not known"))
+}
+
+/// `total` in steps of `step`, where one of them is not known: as many as there are now, the last one with the rest.
+fn steps_of_sizes(total: &Sym, step: &Sym) -> OpResult<Vec<Sym>> {
+    let count = count(total, step).ok_or_else(|| OpError::unsupported("split of a dimension whose size is not known"))?;
+    let mut lengths = vec![step.clone(); count as usize - 1];
+    lengths.push(total - &(step * (count - 1)));
+    Ok(lengths)
 }
 
 /// `total` in steps of `step`, the last one shorter.
@@ -60,6 +76,12 @@ fn split(b: &mut Builder, a: &mut Bound) -> OpResult<Value> {
     let size = a.int("split_size")?;
     if b.rank(x) > 0 && b.shape(x)[dim] == size {
         return pieces(b, x, dim, &[size]);
+    }
+    let total = total_of(b, x, dim)?;
+    let is_known = size.as_const().is_some() && total.as_const().is_some();
+    if !is_known && size.as_const().is_none_or(|size| size > 0) {
+        let lengths = steps_of_sizes(&total, &size)?;
+        return pieces(b, x, dim, &lengths);
     }
     let (size, total) = (a.const_int("split_size")?, size_of(b, x, dim)?);
     if size < 0 || (size == 0 && total != 0) {
@@ -100,6 +122,11 @@ fn chunk(b: &mut Builder, a: &mut Bound) -> OpResult<Value> {
         let each = size.div(&Sym::from(chunks));
         return pieces(b, x, dim, &vec![each; chunks as usize]);
     }
+    if size.as_const().is_none() {
+        let each = (&size + (chunks - 1)).div(&Sym::from(chunks));
+        let lengths = steps_of_sizes(&size, &each)?;
+        return pieces(b, x, dim, &lengths);
+    }
     let total = size_of(b, x, dim)?;
     if total == 0 {
         return pieces(b, x, dim, &vec![Sym::ZERO; chunks as usize]);
@@ -137,22 +164,23 @@ fn split_at(b: &mut Builder, a: &mut Bound, rank: usize, dim: usize, name: &str)
 }
 
 fn into_sections(b: &mut Builder, a: &Bound, x: NodeId, dim: usize) -> OpResult<Value> {
-    let total = size_of(b, x, dim)?;
+    let total = total_of(b, x, dim)?;
     if a.value("indices_or_sections").items().is_some() {
-        let clamp = |at: i64| if at < 0 { (at + total).max(0) } else { at.min(total) };
-        let cuts: Vec<i64> = a.const_ints("indices_or_sections")?.into_iter().map(clamp).collect();
-        let begins = [0].into_iter().chain(cuts.iter().copied());
-        let lengths: Vec<(i64, i64)> =
-            begins.zip(cuts.iter().copied().chain([total])).map(|(from, to)| (from, (to - from).max(0))).collect();
-        let slices = lengths.into_iter().map(|(from, len)| b.slice_dim(x, dim, &Sym::from(from), &Sym::from(len), 1));
+        let or_none = |length: Sym| if exceeds(&length, &Sym::ZERO) { length } else { Sym::ZERO };
+        let clamp = |at: i64| if at < 0 { or_none(&total + at) } else { lesser(&Sym::from(at), &total) };
+        let cuts: Vec<Sym> = a.const_ints("indices_or_sections")?.into_iter().map(clamp).collect();
+        let begins = [Sym::ZERO].into_iter().chain(cuts.iter().cloned());
+        let lengths: Vec<(Sym, Sym)> =
+            begins.zip(cuts.iter().chain([&total])).map(|(from, to)| (from.clone(), or_none(to - &from))).collect();
+        let slices = lengths.into_iter().map(|(from, len)| b.slice_dim(x, dim, &from, &len, 1));
         return Ok(ValueOf::Tuple(slices.map(|s| s.map(Value::Tensor)).collect::<OpResult<_>>()?));
     }
     let sections = a.const_int("indices_or_sections")?;
     if sections <= 0 {
         return Err(OpError::runtime(format!("number of sections must be larger than 0, got {sections}")));
     }
-    let (each, longer) = (total / sections, total % sections);
-    let lengths: Vec<Sym> = (0..sections).map(|n| Sym::from(each + (n < longer) as i64)).collect();
+    // The first ones are longer by one where it does not divide.
+    let lengths: Vec<Sym> = (0..sections).map(|n| (&total + (sections - 1 - n)).div(&Sym::from(sections))).collect();
     pieces(b, x, dim, &lengths)
 }
 

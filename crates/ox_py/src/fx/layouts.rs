@@ -175,7 +175,10 @@ impl<'py> Importer<'py> {
         let own = self.recorder.ty(tensor).shape.clone();
         let (mut sizes, layout) = self.layout_of(tensor);
         let (.., is_whole) = self.recorder.memory(tensor);
-        match layout.filter(|layout| self.is_at(layout, &own, fake, offset)) {
+        // What holds nothing now has strides that nothing decides, unless they are those of rows.
+        let is_empty = own.iter().any(|size| size.as_const().is_none() && self.known.hint(size) == Some(0));
+        let is_settled = |layout: &Layout| !is_empty || layout.is_row_major(&own);
+        match layout.filter(|layout| self.is_at(layout, &own, fake, offset) && is_settled(layout)) {
             // A part of fixed sizes lies as its example does, but begins where a variable may say.
             Some(layout) if sizes.is_empty() => Ok(Some(Layout { strides: fake.strides.clone(), ..layout })),
             Some(layout) => {
