@@ -87,7 +87,7 @@ pub fn natural_layouts(graph: &Graph, n: usize, options: &ScheduleOptions) -> Ve
 /// The Plan that computes `graph`.
 pub fn schedule(graph: &Graph, options: &ScheduleOptions) -> Result<Plan, ScheduleError> {
     let prepared = prepare::prepare(&empty::replace_empty(graph), options)?;
-    let prepared = split::split_reductions(prepared, options.target);
+    let prepared = split::split_reductions(prepared, options.target, &usual::Usual::like(&options.usual));
     let graph = &prepared.graph;
     let roots = roots::choose_roots(graph);
     let strides = |id| prepared.strides(id);

@@ -1,9 +1,9 @@
 //! Reductions with too few rows for the threads, cut into two: many partial results, then one over them.
 
 use crate::Target;
-use crate::cost::estimate;
 use crate::layout::resolve;
 use crate::prepare::Prepared;
+use crate::usual::Usual;
 use ox_ir::graph::{Dims, Node, Shape, contiguous_strides};
 use ox_ir::{Graph, NodeId, Op, Sym};
 use rustc_hash::FxHashMap;
@@ -18,17 +18,18 @@ const COLUMNS: i64 = 32;
 /// Elements of a partial result, along a row and down a column: fewer do not outweigh what it costs to join them.
 const SHORTEST: (i64, i64) = (2048, 128);
 
-/// Into which parts a reduction is cut: the dimensions that stay as they are in the first half, and one that is cut in so many.
+/// Into which parts a reduction is cut: the dimensions that stay as they are in the first half, and one that is cut in so many. If these are not
+/// equal, the last ones are filled up with what changes no result.
 struct Cut {
     whole: Dims,
     cut: Option<(usize, i64)>,
 }
 
-pub fn split_reductions(prepared: Prepared, target: Target) -> Prepared {
+pub fn split_reductions(prepared: Prepared, target: Target, usual: &Usual) -> Prepared {
     let empty = Graph { nodes: Vec::with_capacity(prepared.graph.nodes.len()), ..prepared.graph.clone() };
     let mut out = Prepared::empty(empty);
     let mut renamed: Vec<NodeId> = Vec::with_capacity(prepared.graph.nodes.len());
-    let reads = Reads { prepared: &prepared, known: RefCell::default() };
+    let reads = Reads { prepared: &prepared, usual, known: RefCell::default() };
     for id in prepared.graph.ids() {
         let mut node = prepared.graph.node(id).clone();
         node.args.iter_mut().for_each(|a| *a = renamed[a.index()]);
@@ -48,31 +49,33 @@ fn cut(reads: &Reads<'_>, id: NodeId, target: Target) -> Option<Cut> {
     let node = graph.node(id);
     let Op::Reduce { op, dims } = &node.op else { return None };
     let shape = &graph.ty(node.args[0]).shape;
-    let (rows, all) = (estimate(&node.ty.numel()), estimate(&shape.iter().product()));
+    let usual = reads.usual;
+    let (rows, all) = (usual.value(&node.ty.numel()), usual.value(&shape.iter().product()));
     if op.is_arg() || all < WORTH_SPLITTING {
         return None;
     }
     match target {
         Target::Cpu if rows >= 16 => None,
+        // Parts that must be filled up cost two threads more than they bring.
         Target::Cpu => {
             let single = |(dim, parts)| Cut { whole: Dims::new(), cut: Some((dim, parts)) };
             dims.iter().find_map(|d| Some((*d, divisor(shape[*d].as_const()?, 8..=128)?))).map(single)
         }
         Target::Gpu => {
-            let run = run(shape, &reads.strides(node.args[0], DEEPEST), dims);
+            let run = run(shape, &reads.strides(node.args[0], DEEPEST), dims, usual);
             let along = run >= COLUMNS;
             // A short run is so many columns more, which are joined with the parts.
             let columns = if along { rows } else { rows * run };
             let blocks = if along { rows } else { (columns + COLUMNS - 1) / COLUMNS };
             let shortest = if along { SHORTEST.0 } else { SHORTEST.1 };
             let most = (all / columns.max(1) / shortest).min(2 * BLOCKS / blocks.max(1));
-            if blocks >= BLOCKS || most < 2 { None } else { many(shape, dims, most * columns / rows.max(1)) }
+            if blocks >= BLOCKS || most < 2 { None } else { many(shape, dims, most * columns / rows.max(1), usual) }
         }
     }
 }
 
 /// How many of the elements that are reduced lie side by side; 1 if what stays does. As many as there can be where nothing is read.
-fn run(shape: &Shape, strides: &Shape, dims: &Dims) -> i64 {
+fn run(shape: &Shape, strides: &Shape, dims: &Dims, usual: &Usual) -> i64 {
     let next = |step: &Sym| (0..shape.len()).rev().find(|d| strides[*d] == *step && !shape[*d].is_one());
     let (mut step, mut at) = (Sym::ONE, next(&Sym::ONE));
     if at.is_none() {
@@ -82,7 +85,7 @@ fn run(shape: &Shape, strides: &Shape, dims: &Dims) -> i64 {
         step = &step * &shape[dim];
         at = next(&step);
     }
-    estimate(&step)
+    usual.value(&step)
 }
 
 /// How many operations are looked through for the memory that a value is computed from.
@@ -91,6 +94,7 @@ const DEEPEST: u32 = 32;
 /// How values that are computed lie in the memory that they are read from.
 struct Reads<'p> {
     prepared: &'p Prepared,
+    usual: &'p Usual,
     /// Each is found once: what is read in several ways would be walked as often as there are paths to it.
     known: RefCell<FxHashMap<NodeId, Shape>>,
 }
@@ -125,16 +129,17 @@ impl Reads<'_> {
 }
 
 /// The outer dimensions as long as they make no more than `most` parts, and what then fits of the next.
-fn many(shape: &Shape, dims: &Dims, most: i64) -> Option<Cut> {
+fn many(shape: &Shape, dims: &Dims, most: i64, usual: &Usual) -> Option<Cut> {
     let (mut found, mut left) = (Cut { whole: Dims::new(), cut: None }, most);
     for (n, dim) in dims.iter().enumerate() {
-        let size = shape[*dim].as_const()?;
+        let size = usual.value(&shape[*dim]);
         if size <= left && n + 1 < dims.len() {
             found.whole.push(*dim);
             left /= size.max(1);
             continue;
         }
-        found.cut = divisor(size, 2..=left.min(size)).map(|parts| (*dim, parts));
+        let even = shape[*dim].as_const().and_then(|size| divisor(size, 2..=left.min(size)));
+        found.cut = even.or(Some(left.min(size)).filter(|parts| *parts >= 2)).map(|parts| (*dim, parts));
         break;
     }
     (found.cut.is_some() || found.whole.iter().any(|d| !shape[*d].is_one())).then_some(found)
@@ -150,10 +155,13 @@ fn push_split(out: &mut Prepared, node: Node, Cut { whole, cut }: Cut, strides: 
     let given = out.graph.ty(node.args[0]).clone();
     // Behind the dimension that is cut there is one more.
     let moved = |d: usize| d + usize::from(cut.is_some_and(|(dim, _)| d >= dim));
-    let mut shape: Shape = given.shape.clone();
+    let (mut shape, mut filled) = (given.shape.clone(), given.shape.clone());
     if let Some((dim, parts)) = cut {
-        shape[dim] = Sym::from(parts);
-        shape.insert(dim + 1, given.shape[dim].div(&Sym::from(parts)));
+        let (parts, size) = (Sym::from(parts), &given.shape[dim]);
+        let length = (&(size + &parts) - &Sym::ONE).div(&parts);
+        filled[dim] = if &size.div(&parts) * &parts == *size { size.clone() } else { &length * &parts };
+        shape[dim] = parts;
+        shape.insert(dim + 1, length);
     }
     let inner: Dims = dims.iter().filter(|d| !whole.contains(d)).map(|d| moved(*d)).collect();
     let outer: Dims = whole.iter().map(|d| moved(*d)).chain(cut.map(|(dim, _)| dim)).collect();
@@ -170,8 +178,14 @@ fn push_split(out: &mut Prepared, node: Node, Cut { whole, cut }: Cut, strides: 
     if let Some((dim, _)) = cut {
         wanted.insert(dim + 1, strides[dim].clone());
     }
+    let mut whole = node.args[0];
+    if filled != given.shape {
+        let fill = Op::Pad { low: given.shape.iter().map(|_| Sym::ZERO).collect(), value: op.neutral(given.dtype) };
+        let dense = contiguous_strides(&filled);
+        whole = push(fill, whole, given.with_shape(filled), dense);
+    }
     let dense = contiguous_strides(&shape);
-    let parts = push(Op::Reshape, node.args[0], given.with_shape(shape), dense);
+    let parts = push(Op::Reshape, whole, given.with_shape(shape), dense);
     let dense = contiguous_strides(&partial);
     let first = push(Op::Reduce { op: *op, dims: inner }, parts, node.ty.with_shape(partial), dense);
     let second = push(Op::Reduce { op: *op, dims: sorted(outer) }, first, node.ty.with_shape(single), wanted);

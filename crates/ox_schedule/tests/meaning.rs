@@ -393,6 +393,23 @@ fn sums_over_planes_fill_a_gpu() {
     }
 }
 
+/// Columns of any length fill a GPU in parts, the last of which may be short or empty.
+#[test]
+fn columns_of_any_length_are_cut() {
+    for (op, length) in [("sum", 1001), ("prod", 64), ("max", 65), ("min", 3), ("sum", 0)] {
+        let text = format!(
+            "sizes s0 in 0..\ngraph(%0: f32[s0, 32] \"x\") {{\n  %1 = reduce(%0, op={op}, dims=[0]) : f32[1, 32]\n  return %1\n}}"
+        );
+        let usual = vec![(Graph::parse(&text).unwrap().sizes[0].clone(), 8192)];
+        let plan = check_with(&text, &[length], &ScheduleOptions { target: Target::Gpu, usual, ..Default::default() });
+        assert_eq!(
+            plan.kernels.iter().map(|kernel| kernel.points().as_const()).collect::<Vec<_>>(),
+            [Some(64 * 32), Some(32)],
+            "{plan}"
+        );
+    }
+}
+
 /// Split as the reshape in front of it would have it, the scan would begin anew with every row.
 #[test]
 fn a_scan_runs_along_the_whole_of_a_reshaped_dimension() {
