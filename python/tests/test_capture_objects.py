@@ -164,6 +164,35 @@ def test_another_cache_in_the_place_of_one(monkeypatch):
             assert_same(captured(a), step(a))
 
 
+class Scaled(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.stored, self.sets = torch.zeros(1), 0
+
+    @property
+    def scale(self):
+        return self.stored
+
+    @scale.setter
+    def scale(self, value):
+        self.sets += 1
+        self.stored = value * 2 + torch.sin(value)
+
+    def forward(self, a):
+        self.scale = a.mean()
+        return a * self.scale
+
+
+def test_a_property_behind_a_hook_is_set_by_the_machine():
+    plain, module = Scaled(), Scaled()
+    captured = _oxytorch.capture(module)
+    for _ in range(3):
+        a = x()
+        assert_same(captured(a), plain(a))
+        assert_same(module.stored, plain.stored)
+    assert module.sets == plain.sets and captured.stats()["breaks"] == []
+
+
 def test_lists_backwards():
     def backwards(a, items):
         it = reversed(items)

@@ -173,8 +173,7 @@ impl Vm {
             }
             ("__setattr__", [attribute, value]) if is_object => {
                 let attribute = self.settled(attribute);
-                self.store_plain_attr(owner, &attribute, value.clone())?;
-                Obj::none().into()
+                return self.store_generic_attr(owner, &attribute, value.clone()).map(Some);
             }
             ("__getattribute__", [attribute]) if is_object => {
                 let attribute = self.settled(attribute);

@@ -51,7 +51,13 @@ impl Vm {
         if !is_generic_store(&class) {
             return self.store_attr_by_hook(object, &class, name, value);
         }
-        match type_lookup(&class, name).filter(is_data_descriptor) {
+        self.store_generic_attr(object, name, value)
+    }
+
+    /// `object.__setattr__`
+    pub fn store_generic_attr(&mut self, object: &Val, name: &Obj, value: Val) -> R<Called> {
+        let this = &object.obj;
+        match type_lookup(&this.class(), name).filter(is_data_descriptor) {
             Some(descriptor) if descriptor.class_is(types().property) => {
                 let setter = descriptor.attr("fset")?;
                 if setter.is_none() {
@@ -117,7 +123,7 @@ impl Vm {
         self.call_library("for_real", [vec![function.into()], args].concat())
     }
 
-    /// `object.__setattr__`
+    /// Into the instance's dict, or a field of its type.
     pub fn store_plain_attr(&mut self, object: &Val, name: &Obj, value: Val) -> R<()> {
         let this = &object.obj;
         let is_seen = self.is_seen_by_others(this);
