@@ -160,7 +160,10 @@ impl Vm {
             return Ok(Called::Value(found));
         }
         if let Origin::Outside(source) = self.origin(cached) {
-            self.recorded(|rec| Ok(rec.rely_on_identity(cached, source)));
+            self.recorded(|rec| {
+                rec.rely_on_identity(cached, source);
+                Ok(())
+            });
         }
         if self.is_plain_data(&args) {
             let mut objects = Vec::new();
