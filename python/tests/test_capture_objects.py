@@ -357,3 +357,43 @@ def test_keys_of_dicts_are_not_printed(monkeypatch):
         assert_same(compiled(t), function(t))
     assert str(oxytorch.explain(function)(t))
     assert not printed
+
+
+class Told:
+    """Says what is set."""
+
+    log = []
+
+    def __setattr__(self, name, value):
+        self.log.append(name)
+        super().__setattr__(name, value)
+
+
+class ToldModule(Told, torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.count = 0
+
+    def forward(self, x):
+        self.count += 1
+        self.last = x * 2
+        return x + self.count
+
+
+@pytest.mark.parametrize("make", [Told, ToldModule])
+def test_a_hook_of_stores_runs_once_in_every_call(make):
+    def store(told, x):
+        if isinstance(told, torch.nn.Module):
+            return told(x)
+        told.last = x + 1
+        return told.last * 2
+
+    plain, other = make(), make()
+    fast = oxytorch.compile(store)
+    for _ in range(4):
+        x = torch.randn(3)
+        Told.log.clear()
+        expected, said = store(plain, x), list(Told.log)
+        Told.log.clear()
+        assert torch.equal(fast(other, x), expected)
+        assert Told.log == said and torch.equal(other.last, plain.last)

@@ -23,6 +23,7 @@ impl Vm {
         let function = match function.split_once('.') {
             Some(("operator", name)) => self.operator(name)?,
             Some(("cell", _)) => crate::vm::native::cell_setter()?,
+            Some(("object", name)) => self.builtin("object")?.attr(name)?,
             _ => self.builtin(function)?,
         };
         let target = args[0].obj.clone();
@@ -128,7 +129,9 @@ impl Vm {
         let this = &object.obj;
         let is_seen = self.is_seen_by_others(this);
         if is_seen {
-            self.note("setattr", vec![object.clone(), name.clone().into(), value.clone()])?;
+            // What a hook of the class does besides has been recorded by itself.
+            let function = if is_generic_store(&this.class()) { "setattr" } else { "object.__setattr__" };
+            self.note(function, vec![object.clone(), name.clone().into(), value.clone()])?;
         }
         if !is_seen || value.free.is_none() {
             self.settled(&value);
