@@ -228,6 +228,17 @@ def test_other_objects_are_refused(function, text):
             padded(torch.zeros(2, n))
 
 
+def test_sizes_that_must_fit_together():
+    def twice(x, y):
+        return x.repeat(2) + y
+
+    padded = compiled(twice, x={0: 8}, y={0: 16})
+    assert_same(padded(torch.ones(8), torch.ones(16)), torch.full((16,), 2.0))
+    for n, m in ((5, 11), (5, 13), (9, 17)):
+        with pytest.raises(ValueError, match="dimension 0 of y and dimension 0 of x must fit together"):
+            padded(torch.ones(n), torch.ones(m))
+
+
 def test_a_dimension_with_two_buckets():
     compiled = oxytorch.compile(lambda x: x * 2, options={"pad_to": {"x": {1: 8, -1: 16}}})
     with pytest.raises(ValueError, match="dimension 1 of x has two buckets"):

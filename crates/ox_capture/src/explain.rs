@@ -2,7 +2,7 @@
 
 use crate::guard::Check;
 use crate::tree::{Branches, End, Segment, Tree};
-use ox_ops::{Sym, Var};
+use ox_ops::{Atom, Sym, Var};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList};
 
@@ -16,19 +16,29 @@ pub fn report<'py>(py: Python<'py>, tree: &Tree) -> PyResult<Bound<'py, PyDict>>
     Ok(dict)
 }
 
-/// Sizes that a trace needs to be equal, with all that may come behind it, by what people call them.
-pub fn equal_sizes(tree: &Tree, segment: &Segment) -> Vec<(String, String)> {
+/// What a trace needs of sizes, with all that may come behind it: sums that must be a constant, of factors and what people call the sizes.
+pub fn sums_of_sizes(tree: &Tree, segment: &Segment) -> Vec<Vec<(i64, String)>> {
     let facts = segment.checks.iter().filter_map(|check| match check {
         Check::Fact(fact, _) => fact.solved(),
         _ => None,
     });
-    let pairs = facts.filter_map(|(var, value)| Some((var, value.as_var()?.clone())));
     let sources = tree.sources.read();
     let name = |var: &Var| sources.with_names(&Sym::var(var).to_string());
-    let mut found: Vec<(String, String)> = pairs.map(|(a, b)| (name(&a), name(&b))).collect();
+    let sum = |(var, value): (Var, Sym)| {
+        let rest = value.terms().iter().map(|(product, factor)| Some((-factor, name(single(product)?))));
+        std::iter::once(Some((1, name(&var)))).chain(rest).collect::<Option<Vec<_>>>()
+    };
+    let mut found: Vec<Vec<(i64, String)>> = facts.filter_map(sum).collect();
     let next = segment.branches().map(Branches::all).unwrap_or_default();
-    found.extend(next.iter().flat_map(|segment| equal_sizes(tree, segment)));
+    found.extend(next.iter().flat_map(|segment| sums_of_sizes(tree, segment)));
     found
+}
+
+fn single(product: &[Atom]) -> Option<&Var> {
+    match product {
+        [Atom::Var(var)] => Some(var),
+        _ => None,
+    }
 }
 
 fn collect<'py>(py: Python<'py>, tree: &Tree, branches: &Branches, out: &Bound<'py, PyList>) -> PyResult<()> {

@@ -69,15 +69,15 @@ impl Captured {
         Ok(dict)
     }
 
-    /// Sizes of arguments that the trace for such a call needs to be equal; if there is none, those of all traces.
+    /// Sums of sizes of arguments that must be constants in the trace for such a call; if there is none, those of all traces.
     #[pyo3(signature = (*args, **kwargs))]
-    fn equal_sizes(&self, args: &Bound<'_, PyTuple>, kwargs: Option<&Bound<'_, PyDict>>) -> Vec<(String, String)> {
+    fn sums_of_sizes(&self, args: &Bound<'_, PyTuple>, kwargs: Option<&Bound<'_, PyDict>>) -> Vec<Vec<(i64, String)>> {
         let (inner, tree) = (&self.0, self.0.tree());
         let (args, kwargs) = (items_of(&args.into()), kwargs.filter(|k| !k.is_empty()).map(Obj::from));
         let mut values = Values::new(&inner.function, &args, kwargs.as_ref());
         match inner.choose(&tree, &tree.branches, &mut values, true) {
-            Some(segment) => explain::equal_sizes(&tree, &segment),
-            None => tree.branches.all().iter().flat_map(|segment| explain::equal_sizes(&tree, segment)).collect(),
+            Some(segment) => explain::sums_of_sizes(&tree, &segment),
+            None => tree.branches.all().iter().flat_map(|segment| explain::sums_of_sizes(&tree, segment)).collect(),
         }
     }
 

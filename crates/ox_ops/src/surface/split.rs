@@ -2,7 +2,7 @@
 
 use super::{Bound, Surface, view};
 use crate::builder::Builder;
-use crate::decide::{count, exceeds, fixed, lesser};
+use crate::decide::{count, fixed, lesser};
 use crate::error::{OpError, OpResult};
 use crate::infer::same_shape;
 use crate::value::{Value, ValueOf};
@@ -166,7 +166,7 @@ fn split_at(b: &mut Builder, a: &mut Bound, rank: usize, dim: usize, name: &str)
 fn into_sections(b: &mut Builder, a: &Bound, x: NodeId, dim: usize) -> OpResult<Value> {
     let total = total_of(b, x, dim)?;
     if a.value("indices_or_sections").items().is_some() {
-        let or_none = |length: Sym| if exceeds(&length, &Sym::ZERO) { length } else { Sym::ZERO };
+        let or_none = |length: Sym| &lesser(&(&length * -1), &Sym::ZERO) * -1;
         let clamp = |at: i64| if at < 0 { or_none(&total + at) } else { lesser(&Sym::from(at), &total) };
         let cuts: Vec<Sym> = a.const_ints("indices_or_sections")?.into_iter().map(clamp).collect();
         let begins = [Sym::ZERO].into_iter().chain(cuts.iter().cloned());

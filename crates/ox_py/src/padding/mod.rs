@@ -73,7 +73,7 @@ impl Padding {
         let (padded, copies, lost) = copies::pad(&here, tensors, &given)?;
         let called = captured.call(padded.args.clone(), Some(&padded.kwargs));
         let (result, relations) = called.inspect_err(|_| write_what_can_be(&copies, &given))?.extract()?;
-        check_equal(captured, &here, &padded, &lost)?;
+        check_sums(captured, &here, &padded, &lost)?;
         let mut written = Vec::new();
         for copy in &copies {
             written.extend(copy.is_written(&given)?.then_some(copy));
@@ -107,9 +107,9 @@ fn write_what_can_be<'py>(copies: &[Copied<'py>], given: &Arguments<'_, 'py>) {
     written.for_each(|copy| drop(copy.write_back()));
 }
 
-/// What eager would refuse because two sizes differ must not pass because both are padded to one.
-fn check_equal(captured: &Bound<'_, PyAny>, here: &[&Bucket], padded: &Arguments<'_, '_>, lost: &[i64]) -> PyResult<()> {
-    if lost.windows(2).all(|pair| pair[0] == pair[1]) {
+/// What eager would refuse because sizes do not fit must not pass because they do when they are padded.
+fn check_sums(captured: &Bound<'_, PyAny>, here: &[&Bucket], padded: &Arguments<'_, '_>, lost: &[i64]) -> PyResult<()> {
+    if lost.iter().all(|lost| *lost == 0) {
         return Ok(());
     }
     let mut places = Vec::new();
@@ -121,19 +121,19 @@ fn check_equal(captured: &Bound<'_, PyAny>, here: &[&Bucket], padded: &Arguments
         };
         places.push(format!("{place}.shape[{}]", bucket.dim.rem_euclid(rank)));
     }
-    let equal = captured.getattr(intern!(captured.py(), "equal_sizes"))?;
-    let pairs: Vec<(String, String)> = equal.call(padded.args.clone(), Some(&padded.kwargs))?.extract()?;
+    let sums = captured.getattr(intern!(captured.py(), "sums_of_sizes"))?;
+    let sums: Vec<Vec<(i64, String)>> = sums.call(padded.args.clone(), Some(&padded.kwargs))?.extract()?;
     let at = |place: &String| places.iter().position(|known| known == place);
-    for (one, other) in pairs {
-        if let (Some(a), Some(b)) = (at(&one), at(&other))
-            && lost[a] != lost[b]
-        {
-            let (first, second) = (here[a], here[b]);
-            return Err(PyValueError::new_err(format!(
-                "oxytorch: pad_to: dimension {} of {} and dimension {} of {} must be equal, but are not before they are padded",
-                first.dim, first.name, second.dim, second.name
-            )));
+    for sum in sums {
+        let here_of = |(factor, place): &(i64, String)| Some((*factor, at(place)?));
+        let terms: Vec<(i64, usize)> = sum.iter().filter_map(here_of).collect();
+        if terms.len() < 2 || terms.iter().map(|(factor, n)| factor * lost[*n]).sum::<i64>() == 0 {
+            continue;
         }
+        let named: Vec<String> = terms.iter().map(|(_, n)| format!("dimension {} of {}", here[*n].dim, here[*n].name)).collect();
+        let must = if matches!(terms[..], [(1, _), (-1, _)]) { "be equal" } else { "fit together" };
+        let text = format!("oxytorch: pad_to: {} must {must}, but do not before they are padded", named.join(" and "));
+        return Err(PyValueError::new_err(text));
     }
     Ok(())
 }
