@@ -153,7 +153,8 @@ impl Shape {
         }
         let out = Matrix::of(out).filter(|out| !out.flipped)?;
         let (left, right, bias) = (Matrix::of(b)?, Matrix::of(a)?, bias.is_some());
-        let fits = left.is_aligned(dtype) && right.is_aligned(dtype) && (out.is_aligned(dtype) || batch == 1 && out.is_small());
+        let fits =
+            left.is_aligned(dtype) && right.is_aligned(dtype) && (out.is_aligned(dtype) || batch == 1 && out.has_short_rows());
         let out_aligned = ALIGNED.min(1 << (out.step as usize * dtype.size()).trailing_zeros());
         fits.then_some(Shape { dtype, batch, left, right, out, bias, out_aligned })
     }
@@ -193,9 +194,9 @@ impl Matrix {
         }
     }
 
-    /// Such a result may have rows that begin anywhere (the scores of a few classes); the kernels for those are slow, which a larger one feels.
-    fn is_small(&self) -> bool {
-        self.rows.min(self.columns) < LARGE
+    /// Whether rows of a result are so short that they may begin anywhere (the scores of a few classes): the kernels for those are slow, which longer ones feel.
+    fn has_short_rows(&self) -> bool {
+        self.rows < LARGE
     }
 
     fn is_aligned(&self, dtype: DType) -> bool {
