@@ -142,15 +142,6 @@ def cached_table(n, *, scale):
     return torch.arange(n) * scale
 
 
-def test_a_cache_is_asked_by_names():
-    captured = _oxytorch.capture(lambda n: (cached_list(n=n), cached_table(n, scale=2), cached_table(n, scale=2) + 1))
-    for n in (3, 3, 4, 3):
-        found, table, more = captured(n)
-        assert found is cached_list(n=n) and table is cached_table(n, scale=2)
-        assert_same(more, table + 1)
-    assert cached_table.cache_info().misses == 2
-
-
 def test_another_cache_in_the_place_of_one(monkeypatch):
     def step(a):
         return a * PLACES["list"](3)[0] + PLACES["number"](3)
@@ -397,3 +388,30 @@ def test_a_hook_of_stores_runs_once_in_every_call(make):
         Told.log.clear()
         assert torch.equal(fast(other, x), expected)
         assert Told.log == said and torch.equal(other.last, plain.last)
+
+
+class OwnProperty(property):
+    pass
+
+
+class Doubling:
+    """Its hook hands twice the value on to a property of a class of its own."""
+
+    def _set(self, value):
+        self.__dict__["kept"] = value
+
+    doubled = OwnProperty(lambda self: self.__dict__["kept"], _set)
+
+    def __setattr__(self, name, value):
+        object.__setattr__(self, name, value * 2)
+
+
+def test_descriptors_behind_a_hook_get_what_the_hook_hands_on():
+    def step(one, a):
+        one.doubled = a
+        return one.doubled + 1
+
+    captured = _oxytorch.capture(step)
+    for _ in range(3):
+        a = x()
+        assert_same(captured(Doubling(), a), a * 2 + 1)

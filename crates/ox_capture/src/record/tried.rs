@@ -34,7 +34,7 @@ const TRIED: &[&str] = &[
 /// Theirs wherever arguments lie.
 const ALWAYS_TRIED: &[&str] = &["linalg_eig", "linalg_svd", "svd"];
 
-/// The most elements that an argument is made with.
+/// The most elements that an argument is made with, or a result has.
 const ELEMENTS: i64 = 1 << 20;
 
 /// The shadow of a result with the strides that eager gives it.
@@ -44,7 +44,7 @@ pub fn tried_order(callee: &Shadow, name: &str, args: &[Obj], kwargs: &Bound<'_,
         "div" | "divide" => kwargs.contains("rounding_mode")? && !lie_row_by_row(args, kwargs)?,
         _ => TRIED.contains(&name) && !lie_row_by_row(args, kwargs)?,
     };
-    if !is_open || kwargs.contains("out")? {
+    if !is_open || kwargs.contains("out")? || !is_torchs(callee)? || is_large(&result)? {
         return Ok(result);
     }
     // What the real kernels refuse of such elements stays as it is.
@@ -52,6 +52,19 @@ pub fn tried_order(callee: &Shadow, name: &str, args: &[Obj], kwargs: &Bound<'_,
         Some(real) => in_order_of(&real, result),
         None => Ok(result),
     }
+}
+
+/// Operators of the program's own are called as often as it calls them.
+fn is_torchs(callee: &Shadow) -> PyResult<bool> {
+    match callee {
+        Shadow::Function(function) => Ok(function.class().attr("__module__")?.to_str().as_deref() == Some("builtins")),
+        _ => Ok(true),
+    }
+}
+
+fn is_large(result: &Obj) -> PyResult<bool> {
+    let mut counts = tensors_in(result).into_iter().map(|shadow| shadow.bind().call_method0("numel")?.extract::<i64>());
+    counts.try_fold(false, |any, count| Ok(any || count? >= ELEMENTS))
 }
 
 fn lie_row_by_row(args: &[Obj], kwargs: &Bound<'_, PyDict>) -> PyResult<bool> {

@@ -6,7 +6,7 @@ use super::reading::Read;
 use super::{After, Args, Called, Frame, R, Vm, code_info};
 use crate::attr::type_lookup;
 use crate::builtins::{self, Known};
-use crate::obj::{Obj, entries_of, items_of, tuple_of};
+use crate::obj::{Obj, entries_of, items_of};
 use crate::record::{Origin, Shadow, Val};
 use crate::source::{Key, Source};
 use crate::types::types;
@@ -186,26 +186,27 @@ impl Vm {
         self.call(&inner, args)
     }
 
-    /// Later calls ask the cache that they find again, which has the same object for them. None where arguments were made here or hold tensors.
+    /// Later calls ask the cache that they find again, which has the same object for them. None where arguments are given by names, were made here
+    /// or hold tensors.
     fn ask_cache(&mut self, cached: &Obj, args: &Args) -> R<Option<Val>> {
-        let mut values = args.positional.clone();
-        values.extend(args.keywords.iter().map(|(_, value)| value.clone()));
-        if self.has_tensor(args) || values.iter().any(holds_code) {
+        if !args.keywords.is_empty() || self.has_tensor(args) || args.positional.iter().any(holds_code) {
             return Ok(None);
         }
         let Some(rec) = &mut self.rec else { return Ok(None) };
-        let Some(mut sources) = values.iter().map(|a| rec.source_of(a)).collect::<Option<Vec<_>>>() else { return Ok(None) };
+        let Some(mut sources) = args.positional.iter().map(|a| rec.source_of(a)).collect::<Option<Vec<_>>>() else {
+            return Ok(None);
+        };
         let objects: Vec<Obj> = args.positional.iter().map(|a| a.obj.clone()).collect();
-        let result = cached.call(&objects, keywords(&args.keywords)?.as_ref())?;
+        let result = cached.call(&objects, None)?;
         if types().is_scalar(&result) && self.is_plain_data(args) {
             return Ok(None);
         }
+        let call = self.operator("call")?;
         let Some(rec) = &mut self.rec else { return Ok(Some(result.into())) };
         let mut asked = cached.clone();
-        if !args.keywords.is_empty() || !rec.is_pinned(cached) {
-            asked = super::library::function("named")?;
-            let names = tuple_of(&args.keywords.iter().map(|(name, _)| name.clone()).collect::<Vec<_>>())?;
-            sources.splice(..0, [rec.pin(cached), rec.source(Source::Pinned(Key(names)))]);
+        if !rec.is_pinned(cached) {
+            asked = call;
+            sources.insert(0, rec.pin(cached));
         }
         let source = rec.source(Source::Compute(Key(asked), sources));
         Ok(Some(rec.meet(result, source)))

@@ -18,14 +18,19 @@ impl Vm {
         self.rec.is_some() && matches!(self.origin(object), Origin::Outside(_) | Origin::Const)
     }
 
+    /// A function that stores, by its module or class and its name.
+    fn storing(&self, function: &str) -> R<Obj> {
+        match function.split_once('.') {
+            Some(("operator", name)) => self.operator(name),
+            Some(("cell", _)) => crate::vm::native::cell_setter(),
+            Some(("object", name)) => self.builtin("object")?.attr(name),
+            _ => self.builtin(function),
+        }
+    }
+
     /// Notes a change that is made right behind this.
     pub fn note(&mut self, function: &str, args: Vec<Val>) -> R<()> {
-        let function = match function.split_once('.') {
-            Some(("operator", name)) => self.operator(name)?,
-            Some(("cell", _)) => crate::vm::native::cell_setter()?,
-            Some(("object", name)) => self.builtin("object")?.attr(name)?,
-            _ => self.builtin(function)?,
-        };
+        let function = self.storing(function)?;
         let target = args[0].obj.clone();
         if let Some(rec) = &mut self.rec {
             rec.tell_apart(&target);
@@ -62,7 +67,8 @@ impl Vm {
             Some(descriptor) if descriptor.class_is(types().property) => {
                 let setter = descriptor.attr("fset")?;
                 if setter.is_none() {
-                    this.bind().setattr(name_of(name)?, value.obj.bind())?;
+                    // SAFETY: live objects.
+                    crate::recipe::check(unsafe { ffi::PyObject_GenericSetAttr(this.ptr(), name.ptr(), value.obj.ptr()) })?;
                     return nothing();
                 }
                 let setter = self.pinned(setter);
@@ -84,7 +90,7 @@ impl Vm {
                 let (set, descriptor) = (self.pinned(set), self.pinned(descriptor));
                 self.call(&set, Args::positional(vec![descriptor, object.clone(), value]))
             }
-            None => self.store_for_real("setattr", vec![object.clone(), name.clone().into(), value]),
+            None => self.store_for_real("object.__setattr__", vec![object.clone(), name.clone().into(), value]),
         }
     }
 
@@ -117,10 +123,7 @@ impl Vm {
 
     /// A store that only C can make: a break, in a frame of its own, so that nothing is left on the stack.
     fn store_for_real(&mut self, function: &str, args: Vec<Val>) -> R<Called> {
-        let function = match function.split_once('.') {
-            Some((_, name)) => self.operator(name)?,
-            None => self.builtin(function)?,
-        };
+        let function = self.storing(function)?;
         self.call_library("for_real", [vec![function.into()], args].concat())
     }
 

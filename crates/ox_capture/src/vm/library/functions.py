@@ -32,12 +32,6 @@ def is_empty(cell):
     return False
 
 
-def named(function, names, *values):
-    """The last values have names."""
-    first = len(values) - len(names)
-    return function(*values[:first], **dict(zip(names, values[first:])))
-
-
 # Iteration.
 
 
