@@ -128,17 +128,23 @@ impl Reads<'_> {
     }
 }
 
-/// The outer dimensions as long as they make no more than `most` parts, and what then fits of the next.
+/// The outer dimensions as long as they make no more than `most` parts, and what then fits of the next. Where sizes vary the longest is cut: there
+/// are no more parts at any size.
 fn many(shape: &Shape, dims: &Dims, most: i64, usual: &Usual) -> Option<Cut> {
+    if dims.iter().any(|dim| shape[*dim].as_const().is_none()) {
+        let longest = dims.iter().copied().max_by_key(|dim| usual.value(&shape[*dim]))?;
+        let parts = most.min(usual.value(&shape[longest]));
+        return (parts >= 2).then(|| Cut { whole: Dims::new(), cut: Some((longest, parts)) });
+    }
     let (mut found, mut left) = (Cut { whole: Dims::new(), cut: None }, most);
     for (n, dim) in dims.iter().enumerate() {
-        let size = usual.value(&shape[*dim]);
+        let size = shape[*dim].as_const()?;
         if size <= left && n + 1 < dims.len() {
             found.whole.push(*dim);
             left /= size.max(1);
             continue;
         }
-        let even = shape[*dim].as_const().and_then(|size| divisor(size, 2..=left.min(size)));
+        let even = divisor(size, 2..=left.min(size));
         found.cut = even.or(Some(left.min(size)).filter(|parts| *parts >= 2)).map(|parts| (*dim, parts));
         break;
     }

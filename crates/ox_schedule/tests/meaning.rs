@@ -410,6 +410,21 @@ fn columns_of_any_length_are_cut() {
     }
 }
 
+/// As many partial results at all sizes, also at those that are long where the seen ones were short.
+#[test]
+fn several_lengths_that_vary_are_cut_at_the_longest() {
+    let text = "sizes s0 in 0.., s1 in 0..
+graph(%0: f32[s0, s1, 32] \"x\") {
+  %1 = reduce(%0, op=sum, dims=[0, 1]) : f32[1, 1, 32]
+  return %1
+}";
+    let sizes = Graph::parse(text).unwrap().sizes;
+    let usual = vec![(sizes[0].clone(), 2), (sizes[1].clone(), 8192)];
+    let plan = check_with(text, &[70, 3], &ScheduleOptions { target: Target::Gpu, usual, ..Default::default() });
+    let points: Vec<Option<i64>> = plan.kernels.iter().map(|kernel| kernel.points().as_const()).collect();
+    assert_eq!(points, [Some(128 * 32), Some(32)], "{plan}");
+}
+
 /// Split as the reshape in front of it would have it, the scan would begin anew with every row.
 #[test]
 fn a_scan_runs_along_the_whole_of_a_reshaped_dimension() {
