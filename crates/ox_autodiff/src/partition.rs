@@ -110,11 +110,12 @@ impl<'a> Work<'a> {
         }
     }
 
-    /// What eager holds costs nothing more; what the user may write is written a second time.
+    /// What eager holds costs nothing more, a large result the memory that it takes until then; what the user may write is written a second time.
     fn price(&self, id: NodeId, fixed: &Fixed<'_>) -> u64 {
         let shared = self.shared(id);
         let standing = match shared {
             Some(Source::Output(n)) if !self.held.outputs[n as usize] => Standing::Written,
+            Some(Source::Output(_)) if bytes(self.graph.ty(id)) >= SMALL => Standing::Passing,
             Some(_) => return 0,
             None if !self.forward[id.index()] || self.result(id).is_some() => Standing::Foreign,
             None if fixed.is_written(id) => Standing::Written,
