@@ -401,7 +401,6 @@ def measure_model(work, run, mode, iters, train, alone):
 
 
 def steady(work, model, run, iters, train, first):
-    torch.cuda.empty_cache()
     work.run(model)
     torch.cuda.synchronize()
     torch.cuda.reset_peak_memory_stats()

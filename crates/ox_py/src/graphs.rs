@@ -35,6 +35,11 @@ pub fn begin(device: u8, pool: Option<PoolId>) -> Result<Box<dyn Capture>, RunEr
         .map_err(refused)
 }
 
+/// torch refuses while another thread records: then that memory stays.
+pub fn empty_cache() {
+    let _ = Python::attach(|py| cuda(py)?.call_method0(intern!(py, "empty_cache")).map(drop));
+}
+
 /// The call is done without a graph, so that torch's words are a reason and no exception.
 fn refused(error: PyErr) -> RunError {
     RunError::torch(format!("torch could not record it: {error}"))

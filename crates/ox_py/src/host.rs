@@ -100,6 +100,10 @@ impl HostCalls for Host {
         Python::attach(|py| graphs::is_unsafe(&operator(py, name, overload)?)).unwrap_or(true)
     }
 
+    fn empty_cache(&self) {
+        graphs::empty_cache();
+    }
+
     fn begin_capture(&self, device: u8, pool: Option<PoolId>) -> Result<Box<dyn Capture>, RunError> {
         graphs::begin(device, pool)
     }

@@ -41,6 +41,9 @@ pub trait HostCalls: Send + Sync {
         true
     }
 
+    /// Gives back memory that torch keeps though no tensor has it: a recording takes its own from the GPU.
+    fn empty_cache(&self) {}
+
     /// Begins to record what this thread launches on a GPU; in a memory pool of its own, or in that of another recording.
     fn begin_capture(&self, _device: u8, _pool: Option<PoolId>) -> Result<Box<dyn Capture>, RunError> {
         Err(RunError::torch("there is nobody who could record a graph"))

@@ -109,6 +109,10 @@ impl Recording {
         let prepared = job.prepared;
         let joined = asked.claim.filter(|claim| claim.is_of_one(moving)).and_then(|claim| Some((claim, claim.group()?)));
         let joined = joined.filter(|(_, group)| group.join());
+        // What the calls before were done in would be held besides the recording's memory, and of no use to it.
+        if matches!(job.device, Device::Cuda(_)) {
+            job.executable.host.empty_cache();
+        }
         let moving = moving.iter().map(|n| Moving::new(job, *n)).collect::<Result<Vec<_>, _>>()?;
         let mut inputs: Vec<TensorRef<'_>> = (0..prepared.inputs.len()).map(|n| job.inputs.get(n)).collect();
         moving.iter().for_each(|moving| inputs[moving.input] = moving.tensor.as_ref());
