@@ -23,6 +23,8 @@ const SHORTEST: (i64, i64) = (2048, 128);
 struct Cut {
     whole: Dims,
     cut: Option<(usize, i64)>,
+    /// These follow the one that is cut in memory: they become a part of it first.
+    joined: Dims,
 }
 
 pub fn split_reductions(prepared: Prepared, target: Target, usual: &Usual) -> Prepared {
@@ -58,18 +60,24 @@ fn cut(reads: &Reads<'_>, id: NodeId, target: Target) -> Option<Cut> {
         Target::Cpu if rows >= 16 => None,
         // Parts that must be filled up cost two threads more than they bring.
         Target::Cpu => {
-            let single = |(dim, parts)| Cut { whole: Dims::new(), cut: Some((dim, parts)) };
+            let single = |(dim, parts)| Cut { whole: Dims::new(), cut: Some((dim, parts)), joined: Dims::new() };
             dims.iter().find_map(|d| Some((*d, divisor(shape[*d].as_const()?, 8..=128)?))).map(single)
         }
         Target::Gpu => {
-            let run = run(shape, &reads.strides(node.args[0], DEEPEST), dims, usual);
+            let strides = reads.strides(node.args[0], DEEPEST);
+            let run = run(shape, &strides, dims, usual);
             let along = run >= COLUMNS;
             // A short run is so many columns more, which are joined with the parts.
             let columns = if along { rows } else { rows * run };
             let blocks = if along { rows } else { (columns + COLUMNS - 1) / COLUMNS };
             let shortest = if along { SHORTEST.0 } else { SHORTEST.1 };
             let most = (all / columns.max(1) / shortest).min(2 * BLOCKS / blocks.max(1));
-            if blocks >= BLOCKS || most < 2 { None } else { many(shape, dims, most * columns / rows.max(1), usual) }
+            let most = most * columns / rows.max(1);
+            match dims.iter().all(|dim| shape[*dim].as_const().is_some()) {
+                _ if blocks >= BLOCKS || most < 2 => None,
+                true => many(shape, dims, most),
+                false => longest(shape, &strides, dims, most, usual),
+            }
         }
     }
 }
@@ -128,15 +136,20 @@ impl Reads<'_> {
     }
 }
 
-/// The outer dimensions as long as they make no more than `most` parts, and what then fits of the next. Where sizes vary the longest is cut: there
-/// are no more parts at any size.
-fn many(shape: &Shape, dims: &Dims, most: i64, usual: &Usual) -> Option<Cut> {
-    if dims.iter().any(|dim| shape[*dim].as_const().is_none()) {
-        let longest = dims.iter().copied().max_by_key(|dim| usual.value(&shape[*dim]))?;
-        let parts = most.min(usual.value(&shape[longest]));
-        return (parts >= 2).then(|| Cut { whole: Dims::new(), cut: Some((longest, parts)) });
-    }
-    let (mut found, mut left) = (Cut { whole: Dims::new(), cut: None }, most);
+/// Where sizes vary the longest is cut: there are no more parts at any size. Dimensions that lie as one are one.
+fn longest(shape: &Shape, strides: &Shape, dims: &Dims, most: i64, usual: &Usual) -> Option<Cut> {
+    let is_real = |d: &usize| !shape[*d].is_one() && !strides[*d].is_zero();
+    let next = |dim: usize| dims.iter().copied().filter(is_real).find(|d| strides[dim] == &strides[*d] * &shape[*d]);
+    let joined = |dim: usize| -> Dims { std::iter::successors(next(dim), |d| next(*d)).take(dims.len() - 1).collect() };
+    let size = |dim: usize| usual.value(&joined(dim).iter().fold(shape[dim].clone(), |all, d| &all * &shape[*d]));
+    let longest = dims.iter().copied().max_by_key(|dim| size(*dim))?;
+    let parts = most.min(size(longest));
+    (parts >= 2).then(|| Cut { whole: Dims::new(), cut: Some((longest, parts)), joined: joined(longest) })
+}
+
+/// The outer dimensions as long as they make no more than `most` parts, and what then fits of the next.
+fn many(shape: &Shape, dims: &Dims, most: i64) -> Option<Cut> {
+    let (mut found, mut left) = (Cut { whole: Dims::new(), cut: None, joined: Dims::new() }, most);
     for (n, dim) in dims.iter().enumerate() {
         let size = shape[*dim].as_const()?;
         if size <= left && n + 1 < dims.len() {
@@ -156,7 +169,13 @@ fn divisor(n: i64, parts: std::ops::RangeInclusive<i64>) -> Option<i64> {
     parts.rev().find(|k| n % k == 0)
 }
 
-fn push_split(out: &mut Prepared, node: Node, Cut { whole, cut }: Cut, strides: Shape) -> NodeId {
+fn push_split(out: &mut Prepared, node: Node, Cut { whole, cut, joined }: Cut, strides: Shape) -> NodeId {
+    if let Some((dim, parts)) = cut.filter(|_| !joined.is_empty()) {
+        let (ty, location) = (node.ty.clone(), node.location);
+        let (node, single, dim) = join(out, node, &strides, dim, &joined);
+        let reduced = push_split(out, node, Cut { whole, cut: Some((dim, parts)), joined: Dims::new() }, single);
+        return out.push(Node { op: Op::Reshape, args: [reduced].into_iter().collect(), ty, location }, strides);
+    }
     let Op::Reduce { op, dims } = &node.op else { unreachable!("only reductions are cut") };
     let given = out.graph.ty(node.args[0]).clone();
     // Behind the dimension that is cut there is one more.
@@ -196,6 +215,32 @@ fn push_split(out: &mut Prepared, node: Node, Cut { whole, cut }: Cut, strides: 
     let first = push(Op::Reduce { op: *op, dims: inner }, parts, node.ty.with_shape(partial), dense);
     let second = push(Op::Reduce { op: *op, dims: sorted(outer) }, first, node.ty.with_shape(single), wanted);
     push(Op::Reshape, second, node.ty.clone(), strides)
+}
+
+/// The same reduction with `joined` as a part of `dim`, the strides of its result, and where that dimension stands.
+fn join(out: &mut Prepared, node: Node, strides: &Shape, dim: usize, joined: &Dims) -> (Node, Shape, usize) {
+    let Op::Reduce { op, dims } = node.op else { unreachable!("only reductions are cut") };
+    let left: Dims = (0..strides.len()).filter(|d| !joined.contains(d)).collect();
+    let place = |d: usize| left.iter().position(|other| *other == d);
+    let at = place(dim).unwrap_or(0);
+    let mut order = left.clone();
+    order.insert_many(at + 1, joined.iter().copied());
+    let of = |all: &Shape, dims: &Dims| -> Shape { dims.iter().map(|d| all[*d].clone()).collect() };
+    let given = out.graph.ty(node.args[0]).clone();
+    let (turned, mut shape) = (of(&given.shape, &order), of(&given.shape, &left));
+    shape[at] = turned[at..=at + joined.len()].iter().product();
+    let mut push = |op: Op, arg: NodeId, shape: Shape| {
+        let (ty, dense) = (given.with_shape(shape.clone()), contiguous_strides(&shape));
+        out.push(Node { op, args: [arg].into_iter().collect(), ty, location: node.location }, dense)
+    };
+    let mut whole = node.args[0];
+    if order != sorted(order.clone()) {
+        whole = push(Op::Permute(order), whole, turned);
+    }
+    whole = push(Op::Reshape, whole, shape);
+    let dims = dims.iter().filter_map(|d| place(*d)).collect();
+    let ty = node.ty.with_shape(of(&node.ty.shape, &left));
+    (Node { op: Op::Reduce { op, dims }, args: [whole].into_iter().collect(), ty, location: node.location }, of(strides, &left), at)
 }
 
 fn sorted(mut dims: Dims) -> Dims {

@@ -47,3 +47,23 @@ fn many_paths_to_one_value_are_walked_once() {
     let plan = schedule(&graph, &ScheduleOptions { target: Target::Gpu, ..Default::default() }).unwrap();
     plan.verify().unwrap();
 }
+
+/// The gradient of a bias where batch and sequence vary, the statistics of images: what lies as one dimension is cut as one.
+#[test]
+fn dimensions_of_any_size_that_lie_as_one_are_cut_as_one() {
+    let plan = |input: &str, dims: &str, result: &str| {
+        let text = format!(
+            "sizes s0 in 1.., s1 in 1..\ngraph(%0: {input} \"x\") {{\n  %1 = reduce(%0, op=sum, dims={dims}) : {result}\n  return %1\n}}"
+        );
+        let graph = Graph::parse(&text).unwrap();
+        graph.verify().unwrap();
+        let plan = schedule(&graph, &ScheduleOptions { target: Target::Gpu, ..Default::default() }).unwrap();
+        plan.verify().unwrap();
+        plan.to_string()
+    };
+    let bias = plan("f32[s0, s1, 768]@cuda0", "[0, 1]", "f32[1, 1, 768]@cuda0");
+    assert!(bias.contains("i0 < 22, i1 < 768) lanes=outer parallel {\n  pass i2 < (s0*s1 + 21)//22 {"), "{bias}");
+    let channels_last = "f32[s0, 256, s1, s1]@cuda0 strides [256*s1*s1, 1, 256*s1, 256]";
+    let images = plan(channels_last, "[0, 2, 3]", "f32[1, 256, 1, 1]@cuda0");
+    assert!(images.contains("i0 < 66, i1 < 256) lanes=outer parallel {\n  pass i2 < (s0*s1*s1 + 65)//66 {"), "{images}");
+}
