@@ -33,6 +33,7 @@ FUNCTIONS = {
     "gathered": lambda a, b: (a + 1)[:, [2, 0]].exp(),
     "loss": lambda a, b: F.mse_loss(a.sigmoid(), b, reduction="none"),
     "in place": lambda a, b: (a + 1).sigmoid_().mul(b),
+    "without a gradient": lambda a, b: (a + 1).sin() * a.cos().detach(),
 }
 WRITES = {
     "argument": lambda a, b, out: a,

@@ -10,7 +10,7 @@ const GUESS: i64 = 256;
 const LONGEST_CHAIN: u32 = 32;
 
 /// Less than this is written in no time beside a launch.
-pub const SMALL: u64 = 1 << 16;
+const SMALL: u64 = 1 << 16;
 
 fn estimate(size: &Sym) -> u64 {
     let guess = size.eval(&|v| Some(GUESS.clamp(v.lo(), v.hi().max(v.lo())))).unwrap_or(i64::MAX >> 20);
@@ -19,6 +19,10 @@ fn estimate(size: &Sym) -> u64 {
 
 pub fn bytes(ty: &TensorType) -> u64 {
     estimate(&ty.numel()).saturating_mul(ty.dtype.size() as u64).min(INFINITE >> 8)
+}
+
+pub fn is_small(ty: &TensorType) -> bool {
+    bytes(ty) < SMALL
 }
 
 /// What a value is to the forward graph.
@@ -124,7 +128,7 @@ impl<'a> Fixed<'a> {
 
     /// Whether a value is a few numbers that the kernel of a reduction has at hand when it ends: to compute it again takes another.
     fn is_statistic(&self, id: NodeId) -> bool {
-        self.statistic[id.index()] && bytes(self.graph.ty(id)) < SMALL
+        self.statistic[id.index()] && is_small(self.graph.ty(id))
     }
 
     pub fn is_fixed(&self, id: NodeId) -> bool {

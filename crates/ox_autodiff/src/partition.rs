@@ -1,6 +1,6 @@
 //! The joint graph cut in two.
 
-use crate::cost::{Fixed, Level, SMALL, Standing, bytes, saving};
+use crate::cost::{Fixed, Level, Standing, bytes, is_small, saving};
 use crate::flow::{INFINITE, Network};
 use crate::joint::{Held, Joint};
 use ox_ir::Graph;
@@ -104,7 +104,7 @@ impl<'a> Work<'a> {
         match self.graph.node(id).op {
             Op::Input(n) => (!self.is_written(n) && self.held.inputs[n as usize]).then_some(Source::Input(n)),
             _ => {
-                let is_large = bytes(self.graph.ty(id)) >= SMALL;
+                let is_large = !is_small(self.graph.ty(id));
                 self.result(id).filter(|n| self.held.outputs[*n] || is_large).map(|n| Source::Output(n as u32))
             }
         }
@@ -115,7 +115,7 @@ impl<'a> Work<'a> {
         let shared = self.shared(id);
         let standing = match shared {
             Some(Source::Output(n)) if !self.held.outputs[n as usize] => Standing::Written,
-            Some(Source::Output(_)) if bytes(self.graph.ty(id)) >= SMALL => Standing::Passing,
+            Some(Source::Output(_)) if !is_small(self.graph.ty(id)) => Standing::Passing,
             Some(_) => return 0,
             None if !self.forward[id.index()] || self.result(id).is_some() => Standing::Foreign,
             None if fixed.is_written(id) => Standing::Written,

@@ -3,18 +3,13 @@
 
 use super::importer::{Importer, InputInfo};
 use super::refusal::Import;
-use ox_driver::Held;
-use ox_ir::TensorType;
+use ox_driver::{Held, is_small};
 use ox_ir::graph::Graph;
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyList, PyTuple};
 use rustc_hash::{FxHashMap, FxHashSet};
 use std::collections::hash_map::Entry;
-
-/// Weights and what one piece hands to the next, from this many bytes on, are held: a copy would cost too much for programs that hardly exist, and a
-/// write to them is found out all the same.
-const LARGE: i64 = 1 << 16;
 
 /// What nodes of autograd's have saved.
 #[derive(Default)]
@@ -69,31 +64,42 @@ impl<'py> Importer<'py> {
         let is_given = |input: &InputInfo| self.constants.iter().any(|(_, constant)| *constant == input.tensor);
         let mut held = Held::all_inputs(graph);
         for (n, input) in self.inputs.iter().enumerate() {
-            let stays = (self.weights[n] || input.handed_on) && is_large(&graph.inputs[n].ty);
+            // A copy would cost too much for programs that hardly exist, and a write to them is found out all the same.
+            let stays = (self.weights[n] || input.handed_on) && !is_small(&graph.inputs[n].ty);
             held.inputs[n] = stays || is_given(input) || input.storage == usize::MAX || saved.contains(&input.storage);
         }
         held.outputs.iter_mut().zip(outputs).for_each(|(held, storage)| *held = saved.contains(storage));
         Ok(held)
     }
 
-    /// The storages of all that eager's graph between the placeholders and the results has saved.
+    /// The storages of all that eager's graph between the placeholders and the results has saved. What nothing behind it has a gradient of is not part
+    /// of that.
     fn saved_storages(&self, nodes: &[Bound<'py, PyAny>]) -> Import<Option<FxHashSet<usize>>> {
         let py = self.py;
         let (mut walk, mut begins) = (Walk::default(), Vec::new());
         for node in nodes {
-            let Some(example) = self.meta(node)? else { continue };
-            let is_given = matches!(node.getattr(intern!(py, "op"))?.extract::<&str>()?, "placeholder" | "get_attr");
-            each_node(&example, &mut |made_by| match is_given {
-                true => drop(walk.is_new(&made_by)),
-                false => begins.push(made_by),
-            })?;
+            match node.getattr(intern!(py, "op"))?.extract::<&str>()? {
+                "placeholder" | "get_attr" => self.each_maker(node, &mut |made_by| {
+                    walk.is_new(&made_by);
+                })?,
+                "output" => {
+                    for result in node.getattr(intern!(py, "all_input_nodes"))?.try_iter()? {
+                        self.each_maker(&result?, &mut |made_by| begins.push(made_by))?;
+                    }
+                }
+                _ => {}
+            }
         }
         Ok(walk.go(begins)?)
     }
-}
 
-fn is_large(ty: &TensorType) -> bool {
-    ty.numel().as_const().is_none_or(|elements| elements.saturating_mul(ty.dtype.size() as i64) >= LARGE)
+    /// The nodes of autograd's that a value was made by.
+    fn each_maker(&self, node: &Bound<'py, PyAny>, see: &mut dyn FnMut(Bound<'py, PyAny>)) -> Import<()> {
+        match self.meta(node)? {
+            Some(example) => Ok(each_node(&example, see)?),
+            None => Ok(()),
+        }
+    }
 }
 
 /// The nodes that tensors were made by.
