@@ -593,11 +593,20 @@ def test_many_gradients_at_once(door, take, before):
 
 
 @both
-def test_many_gradients_at_once_where_eager_cannot_compute_them(door):
-    x = torch.linspace(0, 1, 4).requires_grad_()
-    y = DOORS[door](lambda x: F.dropout(torch.sin(x), 0.5))(x)
+@pytest.mark.parametrize("before", BEFORE.values(), ids=BEFORE)
+@pytest.mark.parametrize("function", [lambda x: (F.dropout(torch.sin(x), 0.5),), lambda x: (F.dropout(torch.sin(x), 0.5), x.cos())])
+@pytest.mark.parametrize("several", [False, True])
+def test_many_gradients_at_once_where_eager_cannot_compute_them(door, function, before, several):
+    """It is refused, and the graph is there for another pass."""
+    x, other = (torch.linspace(0, 1, 4).requires_grad_() for _ in range(2))
+    called = DOORS[door](lambda x, other: (*function(x), other.exp() * other) if several else function(x))
+    results = called(before(x), before(other))
     with pytest.raises(RuntimeError, match="is_grads_batched"):
-        torch.autograd.grad(y, x, torch.eye(4), is_grads_batched=True)
+        torch.autograd.grad(results[0], x, torch.eye(4), is_grads_batched=True)
+    wanted = [x, other] if several else [x]
+    retained = torch.autograd.grad(results, wanted, [torch.ones(4)] * len(results), retain_graph=True)
+    compare.assert_same(torch.autograd.grad(results, wanted, [torch.ones(4)] * len(results)), retained)
+    assert isinstance(outcome(lambda: torch.autograd.grad(results[0].sum(), x)), str)
 
 
 HOOKED = {

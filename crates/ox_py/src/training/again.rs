@@ -79,17 +79,10 @@ impl TrainingCallable {
         grads: &Bound<'py, PyTuple>,
     ) -> PyResult<Vec<Option<Bound<'py, PyAny>>>> {
         let py = ctx.py();
-        let inputs = given.inputs.bind(py);
-        if self.again == Again::Never || inputs.is_none() {
-            return Err(PyRuntimeError::new_err(NOT_AGAIN));
-        }
-        self.ensure_unchanged(ctx, given.seen.bind(py).cast()?)?;
-        let given = inputs.cast::<PyTuple>()?;
+        self.ensure_again(ctx, given, grads)?;
+        let given = given.inputs.bind(py).cast::<PyTuple>()?;
         if self.again == Again::Natively {
-            return match is_batched(grads)? {
-                true => Err(PyRuntimeError::new_err(NOT_AGAIN)),
-                false => self.natively(ctx, given, grads),
-            };
+            return self.natively(ctx, given, grads);
         }
         let why = if is_batched(grads)? { "a batch of gradients" } else { "create_graph=True" };
         let text = format!("oxytorch: {why}: this backward pass is computed by eager");
@@ -97,6 +90,20 @@ impl TrainingCallable {
         let inputs = self.inputs_again(given)?;
         let results = self.results_again(ctx, &inputs)?;
         self.gradients_again(&inputs, &results, grads)
+    }
+
+    /// Raises where the call cannot be computed once more for these gradients.
+    pub(super) fn ensure_again(&self, ctx: &Bound<'_, PyAny>, given: &Given, grads: &Bound<'_, PyTuple>) -> PyResult<()> {
+        let py = ctx.py();
+        let may_be = match self.again {
+            Again::ByEager => true,
+            Again::Natively => !is_batched(grads)?,
+            Again::Never => false,
+        };
+        if !may_be || given.inputs.is_none(py) {
+            return Err(PyRuntimeError::new_err(NOT_AGAIN));
+        }
+        self.ensure_unchanged(ctx, given.seen.bind(py).cast()?)
     }
 
     /// A pass that no program of ours does: its gradients are many at once.

@@ -58,7 +58,8 @@ struct Passing {
 /// What a call has for a pass that goes through it. Behind a pass that does not retain the graph the call itself has let go of it.
 struct Rest {
     saved: Vec<Option<Left>>,
-    given: Given,
+    /// Where eager does the pass.
+    given: Option<Given>,
 }
 
 /// Passes that raised on their way are forgotten behind as many others.
@@ -226,28 +227,32 @@ impl TrainingCallable {
         let grads = PyTuple::new(py, pass.grads.iter().map(|grad| grad.as_ref().map(|grad| grad.bind(py))))?;
         let mut choice =
             Choice { present: pass.grads.iter().map(Option::is_some).collect(), asked: self.backward.asked(&way.behind)? };
+        let by_eager = again::is_grad_enabled(py)? || again::is_batched(&grads)?;
         let (saved, given) = match pass.rest.take() {
             Some(rest) => (rest.saved.iter().map(|left| left.as_ref().map(|left| left.bound(py))).collect(), rest.given),
             None => {
                 let present = choice.present.iter().zip(&way.expected).map(|(present, expected)| present | expected);
                 let of_pass = Choice { present: present.collect(), asked: choice.asked.clone() };
-                let (saved, given) = (self.saved(ctx, &of_pass)?, Given::of(ctx)?);
+                let saved = self.saved(ctx, &of_pass)?;
+                let given = if by_eager { Some(Given::of(ctx)?) } else { None };
+                // A pass that is refused lets go of nothing.
+                given.as_ref().map(|given| self.ensure_again(ctx, given, &grads)).transpose()?;
                 self.let_go(ctx, Pass { choice: of_pass, end: 0 }, &saved)?;
                 (saved, given)
             }
         };
         if !is_whole {
             let left = saved.iter().map(|saved| saved.as_ref().map(Saved::kept)).collect();
-            pass.rest = Some(Rest { saved: left, given: given.clone_ref(py) });
+            pass.rest = Some(Rest { saved: left, given: given.as_ref().map(|given| given.clone_ref(py)) });
             let is_here = |input: usize| self.gates[gate].inputs.contains(&input);
             choice.asked = Some((0..way.behind.len()).map(|input| is_here(input) && choice.asks_for(input)).collect());
         }
-        let gradients = if again::is_grad_enabled(py)? || again::is_batched(&grads)? {
-            PyTuple::new(py, self.differentiated_again(ctx, &given, &grads)?)?
-        } else {
-            drop(given);
-            let sizes: Vec<i64> = ctx.getattr(intern!(py, "sizes"))?.extract()?;
-            self.backward.run(py, self, &sizes, saved, &grads, &choice)?
+        let gradients = match given {
+            Some(given) => PyTuple::new(py, self.differentiated_again(ctx, &given, &grads)?)?,
+            None => {
+                let sizes: Vec<i64> = ctx.getattr(intern!(py, "sizes"))?.extract()?;
+                self.backward.run(py, self, &sizes, saved, &grads, &choice)?
+            }
         };
         for (n, of) in self.gates.iter().enumerate().filter(|(n, _)| *n == gate || is_whole) {
             let inputs = of.inputs.iter();
