@@ -25,6 +25,11 @@ class CompiledFunction(torch.autograd.Function):
         # For a second derivative, which computes everything again.
         ctx.random = torch.get_rng_state() if graph.draws else None
         ctx.autocast = [(kind, torch.is_autocast_enabled(kind), torch.get_autocast_dtype(kind)) for kind in ("cpu", "cuda")]
+        # Hooks that save memory would be thwarted by what is kept. A call whose results are nodes by themselves is made of detached inputs: a second
+        # derivative needs those that there are, and those that the graph writes as they are now.
+        kept = graph.repeatable and _autograd._top_saved_tensors_default_hooks(True) is None
+        ctx.inputs, ctx.seen, ctx.versions = graph.keep(given or inputs) if kept else (None, None, None)
+        ctx.others = others if kept else None
         results, saved, plain = graph.forward(sizes, inputs)
         ctx.save_for_backward(*saved)
         ctx.mark_non_differentiable(*plain)
@@ -32,11 +37,6 @@ class CompiledFunction(torch.autograd.Function):
         ctx.graph, ctx.sizes = graph, sizes
         # What backward passes have used up: the graph writes it down.
         ctx.spent = None
-        # For a second derivative, too. Hooks that save memory would be thwarted by them.
-        kept = graph.repeatable and _autograd._top_saved_tensors_default_hooks(True) is None
-        # A call whose results are nodes by themselves is made of detached inputs: a second derivative needs those that there are.
-        ctx.inputs, ctx.seen, ctx.versions = graph.keep(given or inputs) if kept else (None, None, None)
-        ctx.others = others if kept else None
         return results
 
     @staticmethod

@@ -556,6 +556,71 @@ def test_second_derivatives_of_inputs_that_were_written():
                 torch.autograd.grad(result, a, create_graph=True)
 
 
+def scaled_before(x, buffer):
+    buffer.add_(1)
+    return (x * x * x * buffer).sum()
+
+
+def scaled_and_counted(x, buffer):
+    buffer.mul_(buffer)
+    return (F.dropout(x, 0.0) * x * x * buffer).sum(), (x.sin() * buffer.cos()).sum()
+
+
+def dropped_and_scaled(x, buffer):
+    buffer.mul_(2)
+    kept = F.dropout(torch.ones_like(x), 0.5)
+    return (kept * x * x * buffer).sum()
+
+
+@both
+@pytest.mark.parametrize("function", [scaled_before, scaled_and_counted], ids=lambda f: f.__name__)
+@pytest.mark.parametrize("before", BEFORE.values(), ids=BEFORE)
+def test_second_derivatives_of_what_the_graph_writes(door, function, before):
+    """What it read was there before the call: a buffer that every call updates."""
+    found = []
+    for called in (DOORS[door](function), function):
+        buffer = torch.full((3,), 2.0)
+        for _ in range(3):
+            x = torch.linspace(1, 2, 3).requires_grad_()
+            result = called(before(x), buffer)
+            (first,) = torch.autograd.grad(result, x, create_graph=True)
+            buffer.add_(1)
+            found.append([first.detach(), *torch.autograd.grad(first.sum(), x), buffer.clone()])
+    compare.assert_same(found[:3], found[3:])
+
+
+@both
+def test_second_derivatives_of_our_own_numbers_and_what_the_graph_writes(door):
+    """The mask is ours: the first derivative tells it."""
+    called, buffer = DOORS[door](dropped_and_scaled), torch.full((3,), 0.5)
+    for _ in range(3):
+        x = torch.linspace(1, 2, 3).requires_grad_()
+        (first,) = torch.autograd.grad(called(x, buffer), x, create_graph=True)
+        (second,) = torch.autograd.grad(first.sum(), x)
+        compare.assert_same(second * x.detach(), first.detach())
+        compare.assert_same(first.detach()[first != 0], (4 * x * buffer).detach()[first != 0])
+
+
+@both
+def test_a_penalty_on_gradients_under_a_spectral_norm(door):
+    """Its vectors are updated in every call, and the weights depend on them."""
+    found = []
+    for wrap in (DOORS[door], lambda model: model):
+        torch.manual_seed(0)
+        norm = torch.nn.utils.parametrizations.spectral_norm
+        model = nn.Sequential(norm(nn.Linear(4, 8)), nn.Tanh(), norm(nn.Linear(8, 1)))
+        called, optimizer = wrap(model), torch.optim.SGD(model.parameters(), 0.1)
+        for _ in range(3):
+            x = torch.randn(5, 4, requires_grad=True)
+            judged = called(x).sum()
+            (slope,) = torch.autograd.grad(judged, x, create_graph=True)
+            optimizer.zero_grad()
+            (judged + (slope.norm(dim=1) - 1).square().mean()).backward()
+            optimizer.step()
+        found.append([*model.state_dict().values()])
+    compare.assert_same(*found)
+
+
 def batched(y, x):
     return torch.autograd.grad(y, x, torch.eye(4), is_grads_batched=True)
 

@@ -8,7 +8,9 @@ use crate::kernels::log_kernels;
 use crate::pieces::{self, Pieces, Region, Step};
 use crate::report::{LastCompile, remember};
 use crate::rewind::rewinds;
-use crate::training::{Again, Backward, TrainingCallable, Views, Ways, fused_attention, gates, has_effects, reach};
+use crate::training::{
+    Again, Backward, TrainingCallable, Views, Ways, fused_attention, gates, has_effects, reach, read_and_written,
+};
 use crate::watched::watched;
 use ox_capture::{forget_shadows, is_interrupt};
 use ox_driver::{CompileError, Held, OptionValue, Options, Panic, Race, Training, TrainingError, Wanted, guarded};
@@ -289,7 +291,7 @@ impl Job<'_> {
         // One node of torch's checkpoint is one of ours.
         let is_one = self.recomputed.is_some_and(|region| region.reentrant);
         let gates = gates(&reach, &gradients);
-        let again = Again::of(&graph, &gradients, constants.len());
+        let (again, copied) = (Again::of(&graph, &gradients, constants.len()), read_and_written(&graph, &gradients));
         let Training { forward, backward, graph: mut of_gradients, sources, gradients: places, .. } = compiled;
         of_gradients.shrink();
         let backward = Backward {
@@ -312,7 +314,7 @@ impl Job<'_> {
         let native =
             NativeCallable { program, graph, text, on_cpu, slots, constants, outputs, eager, broken, pinned, race, rewinds };
         let (second, ways) = (PyOnceLock::new(), Ways::default());
-        let callable = TrainingCallable { native, gradients, results, views, backward, ways, gates, again, second };
+        let callable = TrainingCallable { native, gradients, results, views, backward, ways, gates, again, copied, second };
         Ok(Bound::new(py, callable)?.into_any())
     }
 

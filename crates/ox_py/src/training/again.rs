@@ -11,7 +11,7 @@ use pyo3::sync::PyOnceLock;
 use pyo3::types::{IntoPyDict, PyList, PyTuple};
 
 const NOT_AGAIN: &str = "oxytorch: a second derivative (create_graph=True) or a batch of gradients (is_grads_batched=True, vmap) needs the graph to be \
-    computed again by eager, and this one changes what it reads, holds parameters as constants, was checkpointed or has random numbers of its own beside others or on a GPU; \
+    computed again by eager, and this one changes something large that it reads, holds parameters as constants, was checkpointed or has random numbers of its own beside others or on a GPU; \
     compile the function without that part, or run it in eager; options={\"fallback_random\": True} takes random numbers from eager";
 
 /// Inputs, what tells whether they were written, and how often.
@@ -125,8 +125,9 @@ impl TrainingCallable {
         let py = inputs.py();
         let _mode = GradMode::set(true)?;
         let (mut kept, mut seen, mut versions) = (Vec::new(), Vec::new(), Vec::new());
-        for (input, has_gradient) in inputs.iter().zip(&self.gradients.inputs) {
+        for ((input, has_gradient), is_copied) in inputs.iter().zip(&self.gradients.inputs).zip(&self.copied) {
             versions.push(version_of(&input)?);
+            let input = if *is_copied { input.call_method0(intern!(py, "clone"))? } else { input };
             let is_fixed = *has_gradient && input.getattr(intern!(py, "is_leaf"))?.is_truthy()?;
             seen.push(if is_fixed { input.clone() } else { input.call_method0(intern!(py, "detach"))? });
             kept.push(match is_fixed {
@@ -143,7 +144,7 @@ impl TrainingCallable {
     }
 
     /// What is computed again is computed of the inputs as they are now: somebody else may have written to them since the call. What the
-    /// graph writes itself, no gradient depends on.
+    /// graph writes itself, no gradient depends on, or it was copied.
     fn ensure_unchanged(&self, ctx: &Bound<'_, PyAny>, seen: &Bound<'_, PyTuple>) -> PyResult<()> {
         let py = ctx.py();
         let versions: Vec<Option<i64>> = ctx.getattr(intern!(py, "versions"))?.extract()?;

@@ -27,7 +27,7 @@ use again::{Kept, is_batched};
 pub use attention::fused_attention;
 pub use backward::Backward;
 pub use parts::{Gate, gates};
-pub use reach::{Again, draws_seeds_only, has_effects, reach};
+pub use reach::{Again, draws_seeds_only, has_effects, reach, read_and_written};
 pub use second::Second;
 use spent::Pass;
 pub use spent::Ways;
@@ -72,6 +72,8 @@ pub struct TrainingCallable {
     pub(crate) gates: Vec<Gate>,
     /// How a second derivative is taken.
     pub(crate) again: Again,
+    /// The inputs that it needs as they were before the call.
+    pub(crate) copied: Vec<bool>,
     pub(crate) second: PyOnceLock<Second>,
 }
 

@@ -1,6 +1,7 @@
 //! Between which inputs and results of a graph gradients flow.
 
 use crate::fx::Gradients;
+use ox_driver::is_small;
 use ox_ir::graph::{Library, Node, NodeId, Op};
 use ox_ir::{Graph, PointOp};
 use ox_ops::is_seed;
@@ -52,13 +53,14 @@ pub enum Again {
 }
 
 impl Again {
-    /// Not where the same gradients would not come out: something that the results depend on is written, or something is done that must not be
-    /// done twice. Of the last `constants` inputs eager takes its own from the module, where what flows to them here cannot be told from what
-    /// flows to them by way of arguments.
+    /// Not where the same gradients would not come out: something large that the results depend on is written, or something is done that must not
+    /// be done twice. Of the last `constants` inputs eager takes its own from the module: it would write to them, and what flows to them here cannot
+    /// be told from what flows to them by way of arguments.
     pub fn of(graph: &Graph, gradients: &Gradients, constants: usize) -> Again {
-        let results = graph.outputs.iter().zip(&gradients.outputs).filter(|(_, wanted)| **wanted);
-        let mut read = results.flat_map(|(output, _)| inputs_below(graph, output.value, &|_| true).into_iter().enumerate());
-        if read.any(|(input, read)| read && graph.mutations.iter().any(|mutation| mutation.input as usize == input)) {
+        let (copied, given) = (read_and_written(graph, gradients), graph.inputs.len() - constants);
+        let is_copy_dear = |(place, copied): (usize, &bool)| *copied && !is_small(&graph.inputs[place].ty);
+        let writes_constants = graph.mutations.iter().any(|mutation| mutation.input as usize >= given);
+        if writes_constants || copied.iter().enumerate().any(is_copy_dear) {
             return Again::Never;
         }
         let mut of_constants = gradients.inputs.iter().rev().take(constants);
@@ -69,6 +71,16 @@ impl Again {
             _ => Again::Never,
         }
     }
+}
+
+/// The inputs that a graph writes and that results with a gradient are computed of: to compute those again takes what was there before.
+pub fn read_and_written(graph: &Graph, gradients: &Gradients) -> Vec<bool> {
+    let mut found = vec![false; graph.inputs.len()];
+    for (output, _) in graph.outputs.iter().zip(&gradients.outputs).filter(|(_, wanted)| **wanted) {
+        let read = inputs_below(graph, output.value, &|_| true);
+        graph.mutations.iter().map(|mutation| mutation.input as usize).for_each(|input| found[input] |= read[input]);
+    }
+    found
 }
 
 /// Whether it calls functions that may draw random numbers.

@@ -123,8 +123,8 @@ impl TrainingCallable {
         };
         let views = Views { places: (0..results).map(Place::Result).collect() };
         let (again, second, ways) = (Again::Natively, PyOnceLock::new(), Ways::default());
-        let gates = Vec::new();
-        let callable = TrainingCallable { native, gradients, results, views, backward, ways, gates, again, second };
+        let (gates, copied) = (Vec::new(), vec![false; gradients.inputs.len()]);
+        let callable = TrainingCallable { native, gradients, results, views, backward, ways, gates, again, copied, second };
         Ok(Second { callable: Py::new(py, callable)?, tangents, gradients: places })
     }
 }
