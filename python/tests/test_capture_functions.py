@@ -284,3 +284,22 @@ def test_a_cell_that_is_filled_later():
             captured(t)
     put(t)
     assert_same(captured(t), t + t)
+
+
+def test_a_signature_that_changes():
+    def signed(a, b=2, *, c=3):
+        return a
+
+    captured = _oxytorch.capture(lambda t: (t + 1, str(inspect.signature(signed))))
+    for name, value in (
+        ("__defaults__", (5,)),
+        ("__kwdefaults__", {"c": 4}),
+        ("__signature__", inspect.signature(lambda q: q)),
+        ("__signature__", None),
+        ("__wrapped__", lambda z: z),
+        ("__wrapped__", lambda z, y=1: z),
+    ):
+        setattr(signed, name, value)
+        for _ in range(2):
+            t = torch.randn(3)
+            assert_same(captured(t), (t + 1, str(inspect.signature(signed))))

@@ -415,3 +415,69 @@ def test_descriptors_behind_a_hook_get_what_the_hook_hands_on():
     for _ in range(3):
         a = x()
         assert_same(captured(Doubling(), a), a * 2 + 1)
+
+
+class Deleting:
+    """Its property and its hook see what is deleted."""
+
+    def __init__(self):
+        self.log, self.kept = [], 1
+
+    def __delattr__(self, name):
+        self.log.append(name)
+        self.kept += 1
+        if name != "absent":
+            object.__delattr__(self, name)
+
+    @property
+    def seen(self):
+        return self.kept
+
+    @seen.setter
+    def seen(self, value):
+        self.kept = value
+        return "nobody sees this"
+
+    @seen.deleter
+    def seen(self):
+        self.log.append("deleter")
+        self.kept *= 2
+
+
+def test_hooks_and_properties_see_what_is_deleted():
+    def step(one, a):
+        del one.seen, one.absent
+        one.extra = a
+        there = "extra" in one.__dict__
+        delattr(one, "extra")
+        gone = object.__setattr__(one, "seen", one.kept + 1), setattr(one, "seen", one.kept + 1)
+        return a * one.kept, there, "extra" in one.__dict__, hasattr(one, "extra"), gone
+
+    captured, plain, other = _oxytorch.capture(step), Deleting(), Deleting()
+    for _ in range(4):
+        a = x()
+        assert_same(captured(other, a), step(plain, a))
+        assert vars(other) == vars(plain)
+    assert captured.stats()["breaks"] == []
+
+
+def test_what_is_not_there_cannot_be_deleted():
+    def step(one, a):
+        try:
+            del one.extra
+        except AttributeError as error:
+            return a + 1, str(error)
+        return a
+
+    captured = _oxytorch.capture(step)
+    for extra in (False, True, True, False, False):
+        plain, other = FlatBox(), FlatBox()
+        if extra:
+            plain.extra = other.extra = 3
+        a = x()
+        assert_same(captured(other, a), step(plain, a))
+        assert vars(other) == vars(plain)
+
+
+class FlatBox:
+    pass

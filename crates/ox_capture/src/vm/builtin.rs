@@ -44,15 +44,13 @@ impl Vm {
             }
             (Known::SetAttr, [object, name, value]) => {
                 let name = self.settled(name);
-                if let Called::Pushed = self.store_attr(object, &name, value.clone())? {
-                    self.finish_pushed()?;
-                }
-                Obj::none().into()
+                let called = self.store_attr(object, &name, value.clone())?;
+                return Ok(self.as_none(called));
             }
             (Known::DelAttr, [object, name]) => {
                 let name = self.settled(name);
-                self.delete_attr(object, &name)?;
-                Obj::none().into()
+                let called = self.delete_attr(object, &name)?;
+                return Ok(self.as_none(called));
             }
             (Known::Next, [iterator]) => return self.next_call(callable, iterator),
             (Known::Next, [iterator, default]) => match self.is_own_iterator(&iterator.obj) {
@@ -110,7 +108,7 @@ impl Vm {
                 self.pass_border(callable, &[manager.obj.clone(), Obj::none(), Obj::none(), Obj::none()])?
             }
             (Known::No, _) if !self.has_other_tensor(&args) => Obj::bool(false).into(),
-            (Known::Signature, [function]) if self.is_fixed_function(&function.obj) => {
+            (Known::Signature, [function]) if args.keywords.is_empty() && self.rely_on_signature(function)? => {
                 let signature = callable.obj.call(std::slice::from_ref(&function.obj), None)?;
                 // Nobody changes the dict behind its parameters.
                 if let Ok(parameters) = signature.attr("parameters") {
@@ -143,13 +141,32 @@ impl Vm {
         Ok(function.obj.call(args, None)?.into())
     }
 
-    /// A function (or a method of one) that the trace keeps.
-    fn is_fixed_function(&self, object: &Obj) -> bool {
-        let function = match object.class_is(types().method) {
-            true => object.attr("__func__").ok(),
-            false => Some(object.clone()),
+    /// Relies on what the signature of a function (or a method of one) is made of. False for other objects.
+    fn rely_on_signature(&mut self, object: &Val) -> R<bool> {
+        let function = match object.obj.class_is(types().method) {
+            true => self.member(&object.obj, "__func__")?,
+            false => object.clone(),
         };
-        function.is_some_and(|f| f.class_is(types().function) && matches!(self.origin(&f), Origin::Const | Origin::Outside(_)))
+        let is_outside = matches!(self.origin(&function.obj), Origin::Const | Origin::Outside(_));
+        if !function.obj.class_is(types().function) || !is_outside {
+            return Ok(false);
+        }
+        let mut parts = Vec::new();
+        for name in ["__defaults__", "__kwdefaults__"] {
+            parts.push(self.member(&function.obj, name)?);
+        }
+        let wrapped = self.try_attr(&function, &Obj::str("__wrapped__"))?;
+        parts.extend(self.try_attr(&function, &Obj::str("__signature__"))?);
+        for part in &parts {
+            self.known_data(part)?;
+            self.recorded(|rec| {
+                if let Origin::Outside(source) = rec.origin(&part.obj) {
+                    rec.rely_on_identity(&part.obj, source);
+                }
+                Ok(())
+            });
+        }
+        wrapped.map_or(Ok(true), |wrapped| self.rely_on_signature(&wrapped))
     }
 
     /// A tensor of a class that changes what torch does with it.

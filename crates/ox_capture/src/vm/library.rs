@@ -140,4 +140,15 @@ impl Vm {
             self.frame().after = After::Drop;
         }
     }
+
+    /// The same in the place of a call that gives None.
+    pub fn as_none(&mut self, called: Called) -> Called {
+        match called {
+            Called::Value(_) => Called::Value(Obj::none().into()),
+            Called::Pushed => {
+                self.frame().after = After::Nothing;
+                Called::Pushed
+            }
+        }
+    }
 }

@@ -173,7 +173,8 @@ impl Vm {
             }
             ("__setattr__", [attribute, value]) if is_object => {
                 let attribute = self.settled(attribute);
-                return self.store_generic_attr(owner, &attribute, value.clone()).map(Some);
+                let called = self.store_generic_attr(owner, &attribute, value.clone())?;
+                return Ok(Some(self.as_none(called)));
             }
             ("__getattribute__", [attribute]) if is_object => {
                 let attribute = self.settled(attribute);
@@ -181,8 +182,8 @@ impl Vm {
             }
             ("__delattr__", [attribute]) if is_object => {
                 let attribute = self.settled(attribute);
-                self.delete_attr(owner, &attribute)?;
-                Obj::none().into()
+                let called = self.delete_generic_attr(owner, &attribute)?;
+                return Ok(Some(self.as_none(called)));
             }
             ("__eq__", [other]) if is_object => Obj::bool(self.is_same(owner, other)).into(),
             _ => return Ok(None),

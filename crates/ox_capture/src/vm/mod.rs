@@ -80,6 +80,8 @@ pub enum After {
     Instance(Val),
     /// Nothing is pushed.
     Drop,
+    /// None is pushed.
+    Nothing,
     /// It goes to the Rust function that runs the frame.
     Hand,
     /// The frame is a generator's: its end is the end of this loop.
@@ -465,13 +467,14 @@ impl Vm {
                 return if done { Err(error) } else { self.unwind(base, error) };
             }
             After::Instance(object) => object.clone(),
+            After::Nothing => Obj::none().into(),
             _ => value,
         };
         match frame.after {
             After::Hand => return Ok(Some(value)),
             After::Next if done => return Err(generator::stop_iteration(&value.obj)),
             _ if done => return Ok(Some(value)),
-            After::Push | After::Instance(_) => self.push(value),
+            After::Push | After::Instance(_) | After::Nothing => self.push(value),
             After::Again => {
                 self.push(value);
                 self.frame().pc -= 1;
@@ -514,6 +517,7 @@ impl Vm {
         let base = self.frames.len() - 1;
         let instance = match std::mem::replace(&mut self.frame().after, After::Hand) {
             After::Instance(object) => Some(object),
+            After::Nothing => Some(Obj::none().into()),
             _ => None,
         };
         self.waiting += 1;

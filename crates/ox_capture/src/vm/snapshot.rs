@@ -24,6 +24,7 @@ pub struct FrameShot {
 enum AfterShot {
     Push,
     Drop,
+    Nothing,
     Instance(Recipe),
     ForIter(usize),
     Send(usize),
@@ -107,6 +108,7 @@ impl FrameShot {
         let after = match &frame.after {
             After::Push => AfterShot::Push,
             After::Drop => AfterShot::Drop,
+            After::Nothing => AfterShot::Nothing,
             After::Instance(object) => AfterShot::Instance(recipe(object)?),
             After::ForIter(label) => AfterShot::ForIter(*label),
             After::Send(label) => AfterShot::Send(*label),
@@ -131,6 +133,7 @@ impl FrameShot {
         let after = match &self.after {
             AfterShot::Push => After::Push,
             AfterShot::Drop => After::Drop,
+            AfterShot::Nothing => After::Nothing,
             AfterShot::Instance(recipe) => After::Instance(get(recipe)?),
             AfterShot::ForIter(label) => After::ForIter(*label),
             AfterShot::Send(label) => After::Send(*label),

@@ -100,7 +100,8 @@ impl Vm {
             }
             DeleteAttr(n) => {
                 let (object, name) = (self.pop(), self.name(n));
-                self.delete_attr(&object, &name)?;
+                let called = self.delete_attr(&object, &name)?;
+                self.drop_result(called);
             }
             LoadSuperAttr { name, method, arguments } => return self.op_load_super(name, method, arguments),
             BinarySubscr => {

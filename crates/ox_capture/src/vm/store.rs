@@ -6,7 +6,7 @@ use crate::attr::{is_data_descriptor, is_generic_store, type_lookup};
 use crate::lazy::is_lazy;
 use crate::obj::Obj;
 use crate::record::{Origin, Recording, Shadow, Val};
-use crate::source::instance_dict;
+use crate::source::{Key, Source, instance_dict};
 use crate::types::types;
 use ox_bytecode::Local;
 use pyo3::ffi;
@@ -208,24 +208,80 @@ impl Vm {
             if crate::obj::dict_get(&dict, name).is_some() {
                 return false;
             }
-            let dict =
-                self.found_at(module, &table, dict, |of| crate::source::Source::Attr(of, crate::source::Key(table.clone())));
+            let dict = self.found_at(module, &table, dict, |of| Source::Attr(of, Key(table.clone())));
             self.recorded(|rec| rec.check_no_key(&dict.obj, name));
         }
         self.rec.is_some()
     }
 
-    pub fn delete_attr(&mut self, object: &Val, name: &Obj) -> R<()> {
-        if self.rec.is_some() && object.obj.is_instance_of(types().type_) {
-            return self.delete_class_attr(object, name);
+    pub fn delete_attr(&mut self, object: &Val, name: &Obj) -> R<Called> {
+        let this = &object.obj;
+        if self.rec.is_none() {
+            return this.bind().delattr(name_of(name)?).and_then(|()| nothing());
         }
-        if self.is_seen_by_others(&object.obj) {
-            self.note("delattr", vec![object.clone(), name.clone().into()])?;
-            if let Some(rec) = &mut self.rec {
-                rec.mark_written(&object.obj, name);
+        if this.is_instance_of(types().type_) {
+            return self.delete_class_attr(object, name).and_then(|()| nothing());
+        }
+        if is_lazy(this) || types().is_tensor(this) {
+            return self.delete_plain_attr(object, name);
+        }
+        let class = this.class();
+        self.recorded(|rec| Ok(rec.rely_on_class(&class)));
+        match deleting_hook(&class) {
+            Some(hook) => {
+                let hook = self.pinned(hook);
+                self.call(&hook, Args::positional(vec![object.clone(), name.clone().into()]))
+            }
+            None => self.delete_generic_attr(object, name),
+        }
+    }
+
+    /// `object.__delattr__`
+    pub fn delete_generic_attr(&mut self, object: &Val, name: &Obj) -> R<Called> {
+        let descriptor = type_lookup(&object.obj.class(), name).filter(is_data_descriptor);
+        let Some(descriptor) = descriptor.filter(|d| !d.class_is(types().member) && !d.class_is(types().getset)) else {
+            return self.delete_plain_attr(object, name);
+        };
+        let class = descriptor.class();
+        let deleter = match descriptor.class_is(types().property) {
+            true => Some(descriptor.attr("fdel")?).filter(|deleter| !deleter.is_none()).map(|deleter| (deleter, None)),
+            false => type_lookup(&class, &Obj::str("__delete__"))
+                .filter(|delete| delete.class_is(types().function))
+                .map(|delete| (delete, Some(descriptor))),
+        };
+        let Some((deleter, descriptor)) = deleter else {
+            return self.store_for_real("object.__delattr__", vec![object.clone(), name.clone().into()]);
+        };
+        self.recorded(|rec| Ok(rec.rely_on_class(&class)));
+        let deleter = self.pinned(deleter);
+        let descriptor = descriptor.map(|descriptor| self.pinned(descriptor));
+        self.call(&deleter, Args::positional(descriptor.into_iter().chain([object.clone()]).collect()))
+    }
+
+    /// From the instance's dict, or a field of its type.
+    fn delete_plain_attr(&mut self, object: &Val, name: &Obj) -> R<Called> {
+        let this = &object.obj;
+        if self.is_seen_by_others(this) {
+            let dict = instance_dict(this);
+            match dict.as_ref().and_then(|dict| crate::obj::dict_get(dict, name)) {
+                Some(found) => drop(self.found_at(this, name, found, |of| Source::Attr(of, Key(name.clone())))),
+                None => self.recorded(|rec| Ok(rec.check_no_attr(this, name))).unwrap_or_default(),
+            }
+            let function = if deleting_hook(&this.class()).is_some() { "object.__delattr__" } else { "delattr" };
+            self.note(function, vec![object.clone(), name.clone().into()])?;
+            for place in [Some(this), dict.as_ref()].into_iter().flatten() {
+                if let Some(rec) = &mut self.rec {
+                    if !place.is(this) {
+                        rec.mark_keys_changed(place);
+                    }
+                    rec.mark_written(place, name);
+                    rec.forget_place(place, name);
+                }
             }
         }
-        object.obj.bind().delattr(name_of(name)?)
+        // SAFETY: live objects; null deletes.
+        crate::recipe::check(unsafe { ffi::PyObject_GenericSetAttr(this.ptr(), name.ptr(), std::ptr::null_mut()) })?;
+        nothing()
     }
 
     pub fn store_item(&mut self, object: &Val, key: &Val, value: Val) -> R<Called> {
@@ -413,6 +469,11 @@ impl Vm {
         // SAFETY: a cell; null empties it.
         crate::recipe::check(unsafe { ffi::PyCell_Set(cell.obj.ptr(), std::ptr::null_mut()) })
     }
+}
+
+/// `__delattr__` of a class in Python.
+fn deleting_hook(class: &Obj) -> Option<Obj> {
+    type_lookup(class, &Obj::str("__delattr__")).filter(|hook| hook.class_is(types().function))
 }
 
 pub fn name_of(name: &Obj) -> R<Bound<'static, pyo3::types::PyString>> {
