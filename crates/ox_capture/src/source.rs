@@ -376,6 +376,9 @@ fn item(of: &Obj, n: usize) -> Option<Obj> {
 
 /// A field that a type of C keeps; of functions without asking for it by name.
 fn member(of: &Obj, name: &str) -> Option<Obj> {
+    if let Some(part) = crate::vm::cached::part(of, name) {
+        return part;
+    }
     if !of.class_is(types().function) {
         return of.attr(name).ok();
     }

@@ -83,7 +83,7 @@ impl Vm {
             return self.torch_call(Shadow::Function(this.clone()), callable, args);
         }
         if this.class_is(types.lru_cache) {
-            return self.call_cached(&this, args);
+            return self.call_cached(callable, args);
         }
         if is_ufunc(&this) && self.are_scalars(&args) {
             return self.pure(&this, &args.positional, &args.keywords).map(Called::Value);
@@ -155,64 +155,6 @@ impl Vm {
         let rec = self.rec.as_mut().expect("an origin is a recording's");
         let source = rec.source(Source::Compute(Key(follow), vec![source]));
         Ok(Some(rec.meet(value, source)))
-    }
-
-    /// `functools.lru_cache`: its author says that the arguments decide.
-    fn call_cached(&mut self, cached: &Obj, args: Args) -> R<Called> {
-        if let Some(found) = self.ask_cache(cached, &args)? {
-            return Ok(Called::Value(found));
-        }
-        if let Origin::Outside(source) = self.origin(cached) {
-            self.recorded(|rec| {
-                rec.rely_on_identity(cached, source);
-                Ok(())
-            });
-        }
-        if self.is_plain_data(&args) {
-            let mut objects = Vec::new();
-            for value in &args.positional {
-                objects.push(self.known_data(value)?);
-            }
-            for (_, value) in &args.keywords {
-                self.known_data(value)?;
-            }
-            let result = cached.call(&objects, keywords(&args.keywords)?.as_ref())?;
-            if types().is_scalar(&result) || types().is_pinnable(&result) {
-                return Ok(Called::Value(self.pinned(result)));
-            }
-        }
-        if args.positional.iter().any(holds_code) {
-            // What the cache has of a module may be older than its weights.
-            return self.opaque_call(&cached.clone().into(), args, "a method with a cache");
-        }
-        let inner = self.pinned(cached.attr("__wrapped__")?);
-        self.call(&inner, args)
-    }
-
-    /// Later calls ask the cache that they find again, which has the same object for them. None where arguments are given by names, were made here
-    /// or hold tensors.
-    fn ask_cache(&mut self, cached: &Obj, args: &Args) -> R<Option<Val>> {
-        if !args.keywords.is_empty() || self.has_tensor(args) || args.positional.iter().any(holds_code) {
-            return Ok(None);
-        }
-        let Some(rec) = &mut self.rec else { return Ok(None) };
-        let Some(mut sources) = args.positional.iter().map(|a| rec.source_of(a)).collect::<Option<Vec<_>>>() else {
-            return Ok(None);
-        };
-        let objects: Vec<Obj> = args.positional.iter().map(|a| a.obj.clone()).collect();
-        let result = cached.call(&objects, None)?;
-        if types().is_scalar(&result) && self.is_plain_data(args) {
-            return Ok(None);
-        }
-        let call = self.operator("call")?;
-        let Some(rec) = &mut self.rec else { return Ok(Some(result.into())) };
-        let mut asked = cached.clone();
-        if !rec.is_pinned(cached) {
-            asked = call;
-            sources.insert(0, rec.pin(cached));
-        }
-        let source = rec.source(Source::Compute(Key(asked), sources));
-        Ok(Some(rec.meet(result, source)))
     }
 
     fn call_partial(&mut self, partial: &Obj, args: Args) -> R<Called> {
@@ -348,8 +290,7 @@ impl Vm {
     fn call_c_function(&mut self, callable: &Val, args: Args) -> R<Called> {
         let this = callable.obj.clone();
         if builtins::is_pure(&this) && self.is_plain_data(&args) {
-            let name = this.attr("__name__").ok().and_then(|name| name.to_str()).unwrap_or_default();
-            if let Some(value) = self.size_function(&name, &args)? {
+            if let Some(value) = self.size_function(&this, &args)? {
                 return Ok(Called::Value(value));
             }
             return self.pure(&this, &args.positional, &args.keywords).map(Called::Value);
@@ -441,7 +382,7 @@ impl Vm {
         args.positional.iter().chain(args.keywords.iter().map(|(_, v)| v)).all(|v| self.is_plain(&v.obj, 4))
     }
 
-    fn is_plain(&self, object: &Obj, depth: usize) -> bool {
+    pub(super) fn is_plain(&self, object: &Obj, depth: usize) -> bool {
         let t = types();
         if t.is_scalar(object) || t.is_pinnable(object) || t.is_enum(object) {
             return true;
@@ -533,10 +474,6 @@ fn ends_what_was_recorded(exit: &Obj) -> bool {
     exit.class_is(types().method)
         && exit.attr("__func__").is_ok_and(|function| builtins::known(&function) == Some(Known::Nothing))
         && exit.attr("__self__").and_then(|range| range.attr("record")).is_ok_and(|record| record.is_none())
-}
-
-fn holds_code(value: &Val) -> bool {
-    value.obj.is_instance_of(types().nn_module)
 }
 
 /// One of NumPy's functions of numbers.

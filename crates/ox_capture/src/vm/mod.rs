@@ -14,6 +14,7 @@ mod break_;
 mod breathe;
 mod build;
 mod builtin;
+pub mod cached;
 mod call;
 mod checkpoint;
 mod class_attribute;

@@ -84,8 +84,12 @@ impl Vm {
     }
 
     /// `math.prod(shape)`, `divmod(n, 4)`: as the arithmetic that they are, so that sizes stay expressions.
-    pub fn size_function(&mut self, name: &str, args: &Args) -> R<Option<Val>> {
-        match (name, &args.positional[..], &args.keywords[..]) {
+    pub fn size_function(&mut self, function: &Obj, args: &Args) -> R<Option<Val>> {
+        if !args.positional.iter().any(|arg| self.is_size(arg) || self.holds_sizes(&arg.obj)) {
+            return Ok(None);
+        }
+        let name = function.attr("__name__").ok().and_then(|name| name.to_str()).unwrap_or_default();
+        match (name.as_str(), &args.positional[..], &args.keywords[..]) {
             ("prod", [sizes], []) if self.holds_sizes(&sizes.obj) => {
                 let items = self.items_made_here(&sizes.obj);
                 let are_whole = items.iter().all(|item| item.obj.class_is(types().int));

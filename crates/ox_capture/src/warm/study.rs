@@ -250,10 +250,11 @@ impl Study<'_, '_> {
         }
     }
 
-    /// Parts of functions and methods that cannot be set.
+    /// Parts of functions and methods that cannot be set. An entry of a cache leaves it before it gets another result.
     fn hold_member(&mut self, of: SourceId, name: &str) -> bool {
         let Some(owner) = self.value(of) else { return false };
-        (owner.class_is(types().function) && matches!(name, "__closure__" | "__globals__"))
+        crate::vm::cached::is_part(name)
+            || (owner.class_is(types().function) && matches!(name, "__closure__" | "__globals__"))
             || (owner.class_is(types().method) && matches!(name, "__self__" | "__func__"))
     }
 
