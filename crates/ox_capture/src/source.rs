@@ -382,17 +382,18 @@ fn member(of: &Obj, name: &str) -> Option<Obj> {
     if !of.class_is(types().function) {
         return of.attr(name).ok();
     }
-    // SAFETY: a function; borrowed or null.
-    unsafe {
-        match name {
-            "__code__" => Obj::borrowed_opt(ffi::PyFunction_GetCode(of.ptr())),
-            "__globals__" => Obj::borrowed_opt(ffi::PyFunction_GetGlobals(of.ptr())),
-            "__defaults__" => Obj::borrowed_opt(ffi::PyFunction_GetDefaults(of.ptr())),
-            "__kwdefaults__" => Obj::borrowed_opt(ffi::PyFunction_GetKwDefaults(of.ptr())),
-            "__closure__" => Obj::borrowed_opt(ffi::PyFunction_GetClosure(of.ptr())),
-            _ => of.attr(name).ok(),
-        }
-    }
+    // SAFETY: a function; borrowed or null, which Python shows as None.
+    let part = unsafe {
+        Obj::borrowed_opt(match name {
+            "__code__" => ffi::PyFunction_GetCode(of.ptr()),
+            "__globals__" => ffi::PyFunction_GetGlobals(of.ptr()),
+            "__defaults__" => ffi::PyFunction_GetDefaults(of.ptr()),
+            "__kwdefaults__" => ffi::PyFunction_GetKwDefaults(of.ptr()),
+            "__closure__" => ffi::PyFunction_GetClosure(of.ptr()),
+            _ => return of.attr(name).ok(),
+        })
+    };
+    Some(part.unwrap_or_else(Obj::none))
 }
 
 /// An item of a list or tuple.
