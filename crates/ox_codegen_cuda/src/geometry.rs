@@ -25,6 +25,8 @@ const SIDE_BY_SIDE: i64 = 32;
 const MOST_NEIGHBOURS: i64 = 4;
 /// A column with so few elements is one thread's.
 const SHORT_COLUMN: i64 = 16;
+/// Threads of a row that may be longer than it is taken for.
+const FEWEST_OF_A_ROW: i64 = 32;
 /// Elements of a column that are worth a thread.
 const FEWEST_EACH: i64 = 8;
 /// A body this long is not repeated for many lanes: registers run out, and compiling takes long.
@@ -174,7 +176,9 @@ fn rows(kernel: &Kernel, inner: &[Axis], enough: i64) -> Geometry {
     let last = inner.last().expect("an inner loop has an axis");
     let lanes = widest(kernel, last, body);
     let Some(length) = length(inner).as_const() else {
-        return Geometry { spread: Spread::Rows, x: 1, y: BLOCK, lanes, items: None };
+        let packs = kernel.usual_length.map_or(BLOCK * MOST_ITEMS, |length| length / lanes);
+        let y = (packs / MOST_ITEMS).clamp(FEWEST_OF_A_ROW, BLOCK);
+        return Geometry { spread: Spread::Rows, x: rows_of_a_block(y), y, lanes, items: None };
     };
     let packs = (length / lanes).max(1);
     if online::find(kernel).is_some_and(|online| online.is_all) && packs > MOST_ITEMS * BLOCK {
@@ -189,14 +193,21 @@ fn rows(kernel: &Kernel, inner: &[Axis], enough: i64) -> Geometry {
     while (y * each < packs && y < most_threads) || (y * most_items < packs && y < MOST_THREADS) {
         y *= 2;
     }
-    let x = if y >= 128 { 1 } else { (BLOCK / y).min(BLOCK) };
+    let x = rows_of_a_block(y);
     let items = packs.div_euclid(y) + i64::from(packs % y != 0);
     Geometry { spread: Spread::Rows, x, y, lanes, items: (items <= most_items).then_some(items) }
 }
 
+/// With `y` threads each.
+fn rows_of_a_block(y: i64) -> i64 {
+    if y >= 128 { 1 } else { BLOCK / y }
+}
+
 /// As many threads for a column as fill the GPU, if each of them has some elements to add up.
 fn columns(kernel: &Kernel, inner: &[Axis], enough: i64) -> Geometry {
-    let length = length(inner).as_const().unwrap_or(1024);
+    let length = length(inner)
+        .as_const()
+        .unwrap_or_else(|| kernel.usual_length.map_or(1024, |usual| usual.max(FEWEST_EACH * FEWEST_EACH)));
     let points = kernel.points().as_const().unwrap_or(1 << 20);
     if length <= SHORT_COLUMN {
         let mut lanes = neighbours(kernel, MOST_LANES);

@@ -170,6 +170,8 @@ pub struct Kernel {
     pub lanes: Lanes,
     /// Outer points may run on several threads: no two of them write to the same element, combining or not.
     pub parallel: bool,
+    /// Where the length of the inner loops varies: about how long they are. A GPU spreads them over as many threads.
+    pub usual_length: Option<i64>,
 }
 
 impl Kernel {

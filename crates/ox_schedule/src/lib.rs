@@ -87,7 +87,8 @@ pub fn natural_layouts(graph: &Graph, n: usize, options: &ScheduleOptions) -> Ve
 /// The Plan that computes `graph`.
 pub fn schedule(graph: &Graph, options: &ScheduleOptions) -> Result<Plan, ScheduleError> {
     let prepared = prepare::prepare(&empty::replace_empty(graph), options)?;
-    let prepared = split::split_reductions(prepared, options.target, &usual::Usual::like(&options.usual));
+    let usual = usual::Usual::like(&options.usual);
+    let prepared = split::split_reductions(prepared, options.target, &usual);
     let graph = &prepared.graph;
     let roots = roots::choose_roots(graph);
     let strides = |id| prepared.strides(id);
@@ -96,6 +97,9 @@ pub fn schedule(graph: &Graph, options: &ScheduleOptions) -> Result<Plan, Schedu
     let mut plan = build::Build::new(&ctx, &roots, units).plan()?;
     front::numbers_first(&mut plan);
     reuse::reuse(&mut plan, options.overwrite_inputs);
+    if options.target == Target::Gpu {
+        plan.kernels.iter_mut().for_each(|kernel| kernel.usual_length = usual.length(kernel));
+    }
     build::share_kernels(&mut plan);
     memory::place(&mut plan, options);
     Ok(plan)

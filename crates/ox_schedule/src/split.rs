@@ -240,7 +240,11 @@ fn join(out: &mut Prepared, node: Node, strides: &Shape, dim: usize, joined: &Di
     whole = push(Op::Reshape, whole, shape);
     let dims = dims.iter().filter_map(|d| place(*d)).collect();
     let ty = node.ty.with_shape(of(&node.ty.shape, &left));
-    (Node { op: Op::Reduce { op, dims }, args: [whole].into_iter().collect(), ty, location: node.location }, of(strides, &left), at)
+    (
+        Node { op: Op::Reduce { op, dims }, args: [whole].into_iter().collect(), ty, location: node.location },
+        of(strides, &left),
+        at,
+    )
 }
 
 fn sorted(mut dims: Dims) -> Dims {

@@ -1,6 +1,6 @@
 //! Sizes that are not known, as they may be.
 
-use ox_ir::{Sym, Var};
+use ox_ir::{Kernel, Sym, Var};
 
 /// A size of which nothing was seen.
 const USUAL: i64 = 64;
@@ -27,6 +27,13 @@ impl Usual {
         let of =
             |var: &Var| self.0.iter().find(|(known, _)| known == var).map_or(USUAL.clamp(var.lo(), var.hi()), |(_, size)| *size);
         size.eval(&|var| Some(of(var))).unwrap_or(0)
+    }
+
+    /// Of the inner loops, if it varies: a power of two, so that kernels for nearly the same length are one.
+    pub fn length(&self, kernel: &Kernel) -> Option<i64> {
+        let longest = kernel.passes.iter().map(|pass| pass.axes.iter().map(|axis| &axis.extent).product::<Sym>());
+        let varying = longest.filter(|length| length.as_const().is_none());
+        varying.map(|length| self.value(&length)).max().map(|length| (length.clamp(1, 1 << 30) as u64).next_power_of_two() as i64)
     }
 }
 

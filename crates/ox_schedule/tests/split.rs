@@ -62,8 +62,27 @@ fn dimensions_of_any_size_that_lie_as_one_are_cut_as_one() {
         plan.to_string()
     };
     let bias = plan("f32[s0, s1, 768]@cuda0", "[0, 1]", "f32[1, 1, 768]@cuda0");
-    assert!(bias.contains("i0 < 22, i1 < 768) lanes=outer parallel {\n  pass i2 < (s0*s1 + 21)//22 {"), "{bias}");
+    assert!(bias.contains("i0 < 22, i1 < 768) lanes=outer parallel length=256 {\n  pass i2 < (s0*s1 + 21)//22 {"), "{bias}");
     let channels_last = "f32[s0, 256, s1, s1]@cuda0 strides [256*s1*s1, 1, 256*s1, 256]";
     let images = plan(channels_last, "[0, 2, 3]", "f32[1, 256, 1, 1]@cuda0");
-    assert!(images.contains("i0 < 66, i1 < 256) lanes=outer parallel {\n  pass i2 < (s0*s1*s1 + 65)//66 {"), "{images}");
+    assert!(images.contains("i0 < 66, i1 < 256) lanes=outer parallel length=4096 {\n  pass i2 < (s0*s1*s1 + 65)//66 {"), "{images}");
+}
+
+/// Rows of any length are spread over as many threads as they usually have elements for: the kernel says how long they usually are.
+#[test]
+fn a_kernel_for_a_gpu_knows_about_how_long_its_rows_are() {
+    let text = r#"sizes s0 in 1.., s1 in 1..
+graph(%0: f32[s0, 2048, s1]@cuda0 "x") {
+  %1 = reduce(%0, op=max, dims=[2]) : f32[s0, 2048, 1]@cuda0
+  return %1
+}"#;
+    let graph = Graph::parse(text).unwrap();
+    let usual = vec![(graph.sizes[0].clone(), 60), (graph.sizes[1].clone(), 150)];
+    for target in [Target::Gpu, Target::Cpu] {
+        let plan = schedule(&graph, &ScheduleOptions { target, usual: usual.clone(), ..Default::default() }).unwrap();
+        let expected = (target == Target::Gpu).then_some(256);
+        assert_eq!(plan.kernels[0].usual_length, expected, "{plan}");
+        let again = ox_ir::Kernel::parse(&plan.kernels[0].to_string()).unwrap();
+        assert_eq!(again.usual_length, expected);
+    }
 }

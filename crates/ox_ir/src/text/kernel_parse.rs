@@ -33,13 +33,14 @@ impl KernelParser<'_, '_> {
         let axes = self.params()?;
         let lanes = self.lanes()?;
         let parallel = self.p.cursor.eat_word("parallel");
+        let usual_length = if self.p.cursor.eat_word("length") { Some(self.length()?) } else { None };
         self.p.cursor.expect("{")?;
         let mut passes = Vec::new();
         while self.p.cursor.eat_word("pass") {
             passes.push(self.pass()?);
         }
         self.p.cursor.expect("}")?;
-        Ok(Kernel { name, sizes, bufs: self.bufs, axes, insts: self.insts, passes, lanes, parallel })
+        Ok(Kernel { name, sizes, bufs: self.bufs, axes, insts: self.insts, passes, lanes, parallel, usual_length })
     }
 
     /// Buffers first, then the outer axes.
@@ -91,6 +92,11 @@ impl KernelParser<'_, '_> {
         let word = self.p.cursor.word()?;
         let known = Lanes::NAMES.into_iter().find(|(_, name)| *name == word);
         known.map(|(lanes, _)| lanes).ok_or_else(|| self.p.cursor.error(format!("unknown lanes `{word}`")))
+    }
+
+    fn length(&mut self) -> Parsed<i64> {
+        self.p.cursor.expect("=")?;
+        self.p.cursor.int()
     }
 
     /// The variables of a pass with inner axes end with it; those of a pass without are seen by the later passes.

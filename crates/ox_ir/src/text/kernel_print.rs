@@ -63,7 +63,9 @@ impl fmt::Display for Kernel {
             f.write_str(", ")?;
         }
         list(f, &self.axes, |f, axis| write!(f, "{axis}"))?;
-        writeln!(f, ") lanes={}{} {{", self.lanes.name(), if self.parallel { " parallel" } else { "" })?;
+        write!(f, ") lanes={}{}", self.lanes.name(), if self.parallel { " parallel" } else { "" })?;
+        self.usual_length.map_or(Ok(()), |length| write!(f, " length={length}"))?;
+        f.write_str(" {\n")?;
         for pass in &self.passes {
             self.print_pass(f, pass)?;
         }
