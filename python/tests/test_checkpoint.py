@@ -12,7 +12,7 @@ import torch.nn as nn
 import torch.nn.functional as F
 from oxytorch import _oxytorch
 from torch.utils.checkpoint import checkpoint, checkpoint_sequential
-from training import DOORS, Doubled, check
+from training import DOORS, Doubled, Net, check, x
 
 both = pytest.mark.parametrize("door", DOORS)
 variants = pytest.mark.parametrize("reentrant", [False, True], ids=["new", "reentrant"])
@@ -438,3 +438,57 @@ def test_random_numbers_that_are_not_preserved(door, reentrant, preserved):
         assert torch.equal(x.grad, 2 * y.detach()) == preserved
         states.append(torch.equal(before, torch.get_rng_state()))
     assert states == [preserved] * 3
+
+
+@both
+@pytest.mark.parametrize("reentrant", [False, True], ids=["saved", "reentrant"])
+def test_checkpoints_inside(door, reentrant):
+    class Block(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.first, self.second = nn.Linear(8, 32), nn.Linear(32, 8)
+
+        def inner(self, t):
+            return self.second(F.gelu(self.first(t)))
+
+        def forward(self, t):
+            return t + checkpoint(self.inner, t, use_reentrant=reentrant)
+
+    check(nn.Sequential(Block(), nn.LayerNorm(8), Block()), x(), door=door)
+
+
+@both
+def test_checkpoints_around(door):
+    blocks = [Net() for _ in range(2)]
+    called = [DOORS[door](block) for block in blocks]
+    t = x()
+
+    def step(calls):
+        t.grad = None
+        for block in blocks:
+            block.zero_grad()
+        sum(checkpoint(call, t, use_reentrant=False) for call in calls).sum().backward()
+        return [t.grad.clone()] + [p.grad.clone() for block in blocks for p in block.parameters() if p.grad is not None]
+
+    for _ in range(2):
+        compare.assert_same(step(called), step(blocks))
+
+
+@both
+def test_what_a_checkpoint_around_saves(door):
+    """Nothing of what is inside stays alive until the backward pass."""
+    net = nn.Sequential(nn.Linear(8, 64), nn.GELU(), nn.Linear(64, 8))
+    called = DOORS[door](net)
+    t = x()
+    called(t)
+    out = checkpoint(called, t, use_reentrant=False)
+    stack, seen, held = [out.grad_fn], set(), 0
+    while stack:
+        node = stack.pop()
+        if node is None or node in seen:
+            continue
+        seen.add(node)
+        held += sum(1 for name in dir(node) if name in ("inputs", "saved_intermediates") and getattr(node, name) is not None)
+        stack += [parent for parent, _ in node.next_functions]
+    assert held == 0
+    out.sum().backward()

@@ -1,21 +1,15 @@
 """Several backward passes through one call: each goes where eager's goes, and raises where eager's comes to what an earlier one has let go of."""
 
 import copy
-import gc
-import subprocess
-import sys
 import threading
-import weakref
 
 import compare
 import pytest
 import torch
 import torch.nn as nn
 import torch.nn.functional as F
-from torch.overrides import TorchFunctionMode
-from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.checkpoint import checkpoint
-from training import DOORS
+from training import BEFORE, DOORS, outcome
 
 both = pytest.mark.parametrize("door", DOORS)
 
@@ -87,6 +81,7 @@ def normed(a, b, c):
 
 
 FUNCTIONS = [apart, by_a_parameter, trunk, linear_trunk, scaled_trunk, adversaries, nothing_saved, one_result]
+
 FUNCTIONS += [result_of_another, written, parts, checkpointed, normed]
 
 # Which result, which inputs (None: all), whether the graph is retained.
@@ -104,13 +99,6 @@ PASSES = {
 }
 
 
-def outcome(call):
-    try:
-        return call()
-    except RuntimeError as error:
-        return str(error)
-
-
 def gradients(function, inputs, passes, before=lambda t: t):
     """Of each pass what it gave, or what was raised."""
     results = function(*map(before, inputs))
@@ -125,10 +113,6 @@ def gradients(function, inputs, passes, before=lambda t: t):
         asked = inputs if asked is None else [inputs[asked]]
         found.append(outcome(lambda: torch.autograd.grad(of, asked, weights, retain_graph=retain, allow_unused=True)))
     return found
-
-
-# What stands between leaves and the call: nodes of eager's that save something, which are gone behind a pass that comes to them.
-BEFORE = {"leaves": lambda t: t, "computed": torch.exp}
 
 
 @both
@@ -315,88 +299,6 @@ def test_what_nobody_asked_for_is_not_multiplied_by_zero(door):
         compare.assert_same(x.grad, y.grad)
 
 
-class Watched(torch.autograd.graph.saved_tensors_hooks):
-    """Which saved tensors, other than the leaves, are still there."""
-
-    def __init__(self):
-        self.seen = []
-        super().__init__(self.pack, lambda tensor: tensor)
-
-    def pack(self, tensor):
-        # An object of its own: a result of the call would live as long as the program holds it.
-        tensor = tensor if tensor.is_leaf and tensor.requires_grad else tensor.detach()
-        self.seen.append(weakref.ref(tensor))
-        return tensor
-
-    def bytes(self):
-        there = {t.data_ptr(): t.numel() * t.element_size() for t in (ref() for ref in self.seen) if t is not None and not t.requires_grad}
-        return sum(there.values())
-
-
-def two_chains(a, b):
-    return torch.tanh(torch.tanh(a @ a) @ a).sum(), torch.tanh(torch.tanh(b @ b) @ b).sum()
-
-
-def two_heads(a, b):
-    h = torch.tanh(torch.tanh(a @ a) @ a)
-    return torch.tanh(h @ a).sum(), torch.tanh(torch.tanh(h @ b) @ b).sum()
-
-
-@both
-@pytest.mark.parametrize("function", [two_chains, two_heads], ids=lambda f: f.__name__)
-def test_a_pass_lets_go_of_what_it_alone_needs(function, door):
-    """And eager of no more: behind the call, one pass and the other."""
-
-    def levels(called):
-        a, b = torch.randn(32, 32, requires_grad=True), torch.randn(32, 32, requires_grad=True)
-        watched = Watched()
-        with watched:
-            one, two = called(a, b)
-        found = [watched.bytes()]
-        for loss in (one, two):
-            outcome(loss.backward)
-            found.append(watched.bytes())
-        return found
-
-    called = DOORS[door](function)
-    for _ in range(2):
-        ours, theirs = levels(called), levels(function)
-        assert 0 < ours[1] < ours[0] and ours[2] == 0, ours
-        assert all(one <= other for one, other in zip(ours, theirs)), (ours, theirs)
-
-
-@both
-@pytest.mark.parametrize("before", BEFORE.values(), ids=BEFORE)
-def test_a_call_is_gone_when_its_results_are(door, before):
-    """What is kept for a pass that never comes holds nothing in turn."""
-    function = lambda a, b: (torch.tanh(a).sum(), torch.tanh(b @ b))
-    called = DOORS[door](function)
-    a, b = torch.randn(4, 4, requires_grad=True), torch.randn(4, 4, requires_grad=True)
-    one, two = called(before(a), before(b))
-    one.backward()
-    seen = weakref.ref(two.grad_fn)
-    gc.disable()
-    try:
-        del one, two
-        assert seen() is None
-    finally:
-        gc.enable()
-
-
-@both
-def test_second_derivatives_behind_another_pass(door):
-    function = lambda a, b: ((a.sin() * a).sum(), (b.exp() * b).sum())
-    results = []
-    for called in (DOORS[door](function), function):
-        a, b = (torch.linspace(0, 1, 5).requires_grad_() for _ in range(2))
-        one, two = called(a, b)
-        one.backward()
-        (first,) = torch.autograd.grad(two, b, create_graph=True)
-        first.sum().backward()
-        results.append([a.grad, b.grad])
-    compare.assert_same(*results)
-
-
 @both
 def test_many_passes_through_one_call(door):
     """Each through another result: more than there are programs for parts of most calls. What is infinite belongs to the others."""
@@ -416,262 +318,6 @@ def test_many_passes_through_one_call(door):
             found.append(([x.grad for x in xs], shared.grad, raised))
         compare.assert_same(*[[*grads, of_shared] for grads, of_shared, _ in found])
         assert found[0][2] == found[1][2]
-
-
-class Dispatched(TorchDispatchMode):
-    def __init__(self):
-        super().__init__()
-        self.seen = []
-
-    def __torch_dispatch__(self, function, types, args=(), kwargs=None):
-        self.seen.append(str(function))
-        return function(*args, **(kwargs or {}))
-
-
-class Called(TorchFunctionMode):
-    def __init__(self):
-        super().__init__()
-        self.seen = []
-
-    def __torch_function__(self, function, types, args=(), kwargs=None):
-        self.seen.append(function.__name__)
-        return function(*args, **(kwargs or {}))
-
-
-@both
-def test_nobody_sees_how_the_ways_of_eager_are_found(door):
-    """Hooks and modes of the program's are there during the first pass through a part; they come back behind it."""
-    function = lambda a, b: (torch.tanh(a @ a).sum(), torch.sin(b @ b).sum())
-    a, b = torch.randn(4, 4, requires_grad=True), torch.randn(4, 4, requires_grad=True)
-    one, two = DOORS[door](function)(a, b)
-    packed, ops, calls = [], Dispatched(), Called()
-    hooks = torch.autograd.graph.saved_tensors_hooks(lambda t: packed.append(t.shape) or t, lambda t: t)
-    with hooks, ops, calls:
-        one.backward()
-        assert not packed
-        assert not [op for op in ops.seen if "tanh" in op or "sin" in op or "empty" in op or "zeros" in op], ops.seen
-        assert calls.seen == ["backward"]
-        (a * b).sum()
-        assert len(packed) == 2 and ops.seen[-1] == "aten.sum.default" and calls.seen[-1] == "sum"
-    two.backward()
-
-
-@both
-def test_ways_of_eager_where_hooks_are_forbidden(door):
-    function = lambda a, b: (torch.tanh(a @ a).sum(), torch.sin(b @ b).sum())
-    a, b = torch.randn(4, 4, requires_grad=True), torch.randn(4, 4, requires_grad=True)
-    one, two = DOORS[door](function)(a, b)
-    with torch.autograd.graph.disable_saved_tensors_hooks("not here"):
-        one.backward()
-    two.backward()
-    with pytest.raises(RuntimeError, match="a second time"):
-        one.backward()
-
-
-def test_a_pass_through_a_part_loads_no_compiler_of_torch():
-    program = """
-import sys, torch, oxytorch
-function = oxytorch.compile(lambda a, b, n: (torch.tanh(a @ a).sum(), torch.sin(b @ b)[n].sum()))
-for _ in range(2):
-    a, b = torch.randn(4, 4, requires_grad=True), torch.randn(4, 4, requires_grad=True)
-    one, two = function(a, b, torch.tensor([0, 3]))
-    one.backward()
-    two.backward()
-    assert a.grad is not None and b.grad is not None
-    assert "torch._dynamo" not in sys.modules
-"""
-    subprocess.run([sys.executable, "-c", program], check=True)
-
-
-@both
-def test_ways_of_eager_where_inputs_are_not_kept(door):
-    """Hooks that move what is saved elsewhere: eager's graph is built of zeros."""
-
-    def function(a, b, n):
-        return torch.tanh(a @ a).sum(), F.embedding(n, b).exp().sum()
-
-    found = []
-    for called in (DOORS[door](function), function):
-        a, b = (torch.linspace(0, 1, 16).reshape(4, 4).requires_grad_() for _ in range(2))
-        with torch.autograd.graph.save_on_cpu():
-            one, two = called(a, b, torch.tensor([0, 3]))
-        one.backward()
-        two.backward()
-        found.append([a.grad, b.grad])
-        with pytest.raises(RuntimeError, match="a second time"):
-            two.backward()
-    compare.assert_same(*found)
-
-
-# Of a call, its results and its inputs.
-WRITES = {
-    "no pass": lambda results, x, y: x.add_(results[1].sum()),
-    "of the other result": lambda results, x, y: results[0].sum().backward(retain_graph=True) or x.mul_(results[1].sum()),
-    "behind a pass": lambda results, x, y: results[0].sum().backward() or y.add_(results[1]),
-    "without gradient": lambda results, x, y: y.detach().add_(results[1]),
-}
-
-
-@both
-@pytest.mark.parametrize("write", WRITES.values(), ids=WRITES)
-@pytest.mark.parametrize("plain", [False, True])
-def test_a_call_is_gone_though_its_results_were_written_to_its_inputs(door, write, plain):
-    """The input's history holds the call from then on, and the call must not hold the input in turn."""
-    called = DOORS[door](lambda x, y, buffer: ((x + 1).sum() * 2, y * 2 + buffer))
-
-    class Mark:
-        pass
-
-    gc.disable()
-    try:
-        for _ in range(2):
-            a, b, buffer, mark = torch.ones(3, requires_grad=True), torch.ones(3, requires_grad=True), torch.ones(3), Mark()
-            x, y = a * 1, b * 1
-            results = called(x, y, buffer)
-            results[1].grad_fn.metadata["mark"] = mark
-            write(results, x, y)
-            if plain:
-                buffer.add_(results[1])
-            seen = weakref.ref(mark)
-            del a, b, buffer, mark, x, y, results
-            assert seen() is None
-    finally:
-        gc.enable()
-
-
-def test_second_derivatives_of_inputs_that_were_written():
-    """Refused, whether they were computed or not; those of others go on."""
-    function = lambda x, y: (x * x * y).sum()
-    called = DOORS["capture"](function)
-    for write in (lambda x, y: x.mul_(2), lambda x, y: y.mul_(2), lambda x, y: None):
-        a, y = torch.ones(3, requires_grad=True), torch.full((3,), 2.0)
-        x = a * 1
-        result = called(x, y)
-        if write(x, y) is None:
-            (first,) = torch.autograd.grad(result, a, create_graph=True)
-            (second,) = torch.autograd.grad(first.sum(), a)
-            compare.assert_same([first.detach(), second], [torch.full((3,), 4.0), torch.full((3,), 4.0)])
-        else:
-            with pytest.raises(RuntimeError, match="modified by an inplace operation"):
-                torch.autograd.grad(result, a, create_graph=True)
-
-
-def scaled_before(x, buffer):
-    buffer.add_(1)
-    return (x * x * x * buffer).sum()
-
-
-def scaled_and_counted(x, buffer):
-    buffer.mul_(buffer)
-    return (F.dropout(x, 0.0) * x * x * buffer).sum(), (x.sin() * buffer.cos()).sum()
-
-
-def dropped_and_scaled(x, buffer):
-    buffer.mul_(2)
-    kept = F.dropout(torch.ones_like(x), 0.5)
-    return (kept * x * x * buffer).sum()
-
-
-@both
-@pytest.mark.parametrize("function", [scaled_before, scaled_and_counted], ids=lambda f: f.__name__)
-@pytest.mark.parametrize("before", BEFORE.values(), ids=BEFORE)
-def test_second_derivatives_of_what_the_graph_writes(door, function, before):
-    """What it read was there before the call: a buffer that every call updates."""
-    found = []
-    for called in (DOORS[door](function), function):
-        buffer = torch.full((3,), 2.0)
-        for _ in range(3):
-            x = torch.linspace(1, 2, 3).requires_grad_()
-            result = called(before(x), buffer)
-            (first,) = torch.autograd.grad(result, x, create_graph=True)
-            buffer.add_(1)
-            found.append([first.detach(), *torch.autograd.grad(first.sum(), x), buffer.clone()])
-    compare.assert_same(found[:3], found[3:])
-
-
-@both
-def test_second_derivatives_of_our_own_numbers_and_what_the_graph_writes(door):
-    """The mask is ours: the first derivative tells it."""
-    called, buffer = DOORS[door](dropped_and_scaled), torch.full((3,), 0.5)
-    for _ in range(3):
-        x = torch.linspace(1, 2, 3).requires_grad_()
-        (first,) = torch.autograd.grad(called(x, buffer), x, create_graph=True)
-        (second,) = torch.autograd.grad(first.sum(), x)
-        compare.assert_same(second * x.detach(), first.detach())
-        compare.assert_same(first.detach()[first != 0], (4 * x * buffer).detach()[first != 0])
-
-
-@both
-def test_a_penalty_on_gradients_under_a_spectral_norm(door):
-    """Its vectors are updated in every call, and the weights depend on them."""
-    found = []
-    for wrap in (DOORS[door], lambda model: model):
-        torch.manual_seed(0)
-        norm = torch.nn.utils.parametrizations.spectral_norm
-        model = nn.Sequential(norm(nn.Linear(4, 8)), nn.Tanh(), norm(nn.Linear(8, 1)))
-        called, optimizer = wrap(model), torch.optim.SGD(model.parameters(), 0.1)
-        for _ in range(3):
-            x = torch.randn(5, 4, requires_grad=True)
-            judged = called(x).sum()
-            (slope,) = torch.autograd.grad(judged, x, create_graph=True)
-            optimizer.zero_grad()
-            (judged + (slope.norm(dim=1) - 1).square().mean()).backward()
-            optimizer.step()
-        found.append([*model.state_dict().values()])
-    compare.assert_same(*found)
-
-
-def batched(y, x):
-    return torch.autograd.grad(y, x, torch.eye(4), is_grads_batched=True)
-
-
-def batched_and_again(y, x):
-    many = torch.autograd.grad(y, x, torch.eye(4), is_grads_batched=True, retain_graph=True)
-    return *many, *torch.autograd.grad(y.sum(), x)
-
-
-def batched_and_too_late(y, x):
-    batched(y, x)
-    return (outcome(lambda: torch.autograd.grad(y.sum(), x)),)
-
-
-def batched_twice(y, x):
-    (many,) = torch.autograd.grad(y, x, torch.eye(4), is_grads_batched=True, create_graph=True)
-    return many.detach(), *torch.autograd.grad(many.square().sum(), x)
-
-
-def mapped(y, x):
-    return torch.vmap(lambda weight: torch.autograd.grad(y, x, weight, retain_graph=True))(torch.eye(4))
-
-
-@both
-@pytest.mark.parametrize("before", BEFORE.values(), ids=BEFORE)
-@pytest.mark.parametrize("take", [batched, batched_and_again, batched_and_too_late, batched_twice, mapped], ids=lambda f: f.__name__)
-def test_many_gradients_at_once(door, take, before):
-    function = lambda x: torch.sin(x) * x.sum()
-    found = []
-    for called in (DOORS[door](function), function):
-        x = torch.linspace(0, 1, 4).requires_grad_()
-        found.append(take(called(before(x)), x))
-    assert [t.requires_grad for t in found[0] if torch.is_tensor(t)] == [t.requires_grad for t in found[1] if torch.is_tensor(t)]
-    compare.assert_same(*found)
-
-
-@both
-@pytest.mark.parametrize("before", BEFORE.values(), ids=BEFORE)
-@pytest.mark.parametrize("function", [lambda x: (F.dropout(torch.sin(x), 0.5),), lambda x: (F.dropout(torch.sin(x), 0.5), x.cos())])
-@pytest.mark.parametrize("several", [False, True])
-def test_many_gradients_at_once_where_eager_cannot_compute_them(door, function, before, several):
-    """It is refused, and the graph is there for another pass."""
-    x, other = (torch.linspace(0, 1, 4).requires_grad_() for _ in range(2))
-    called = DOORS[door](lambda x, other: (*function(x), other.exp() * other) if several else function(x))
-    results = called(before(x), before(other))
-    with pytest.raises(RuntimeError, match="is_grads_batched"):
-        torch.autograd.grad(results[0], x, torch.eye(4), is_grads_batched=True)
-    wanted = [x, other] if several else [x]
-    retained = torch.autograd.grad(results, wanted, [torch.ones(4)] * len(results), retain_graph=True)
-    compare.assert_same(torch.autograd.grad(results, wanted, [torch.ones(4)] * len(results)), retained)
-    assert isinstance(outcome(lambda: torch.autograd.grad(results[0].sum(), x)), str)
 
 
 HOOKED = {
@@ -744,25 +390,6 @@ def test_gradients_that_come_late(door):
             (one + behind[0]).backward(retain_graph=True)
             (one + behind[0] + three).backward()
         found.append([a.grad, b.grad, c.grad, outcome(three.backward)])
-    compare.assert_same(*found)
-
-
-@both
-@pytest.mark.parametrize("retain", [False, True])
-def test_many_gradients_that_come_late(door, retain):
-    """The inputs that have theirs first are let go of with the graph; those that come late are of the same pass."""
-    function = lambda a, b, c: ((torch.tanh(b @ b) * a.exp()).sum(), torch.sin(torch.tanh(b @ b) * c), (b * c).cos().sum())
-    found = []
-    for called in (DOORS[door](function), function):
-        leaves = [torch.linspace(0, n, 16).reshape(4, 4).requires_grad_() for n in range(1, 4)]
-        one, two, _ = called(*map(torch.sin, leaves))
-        behind = []
-        thread = threading.Thread(target=lambda: behind.append(two.square().sum()))
-        thread.start()
-        thread.join()
-        loss, weights = one + behind[0], torch.tensor([1.0, 2.0])
-        many = torch.autograd.grad(loss, leaves, weights, is_grads_batched=True, retain_graph=retain)
-        found.append([*many, outcome(lambda: torch.autograd.grad(loss, leaves))])
     compare.assert_same(*found)
 
 

@@ -7,6 +7,7 @@ import compare
 import oxytorch
 import torch
 import torch.nn as nn
+import torch.nn.functional as F
 from torch.utils._pytree import tree_flatten, tree_map
 
 DOORS = {
@@ -112,3 +113,41 @@ class Doubled(torch.autograd.Function):
     def backward(ctx, grad):
         (t,) = ctx.saved_tensors
         return grad * 7 + t
+
+
+def x(*shape):
+    return torch.randn(*(shape or (4, 8)), requires_grad=True)
+
+
+def x_of(seed):
+    return torch.randn(4, 8, generator=torch.Generator().manual_seed(seed)).requires_grad_()
+
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.first, self.norm, self.second = nn.Linear(8, 16), nn.LayerNorm(16), nn.Linear(16, 3)
+        self.unused = nn.Linear(2, 2)
+
+    def forward(self, t):
+        return self.second(self.norm(F.gelu(self.first(t))))
+
+
+class Norms(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.conv, self.norm, self.linear = nn.Conv2d(3, 8, 3, padding=1), nn.BatchNorm2d(8), nn.Linear(8, 5)
+
+    def forward(self, t):
+        return self.linear(self.norm(self.conv(t)).relu().mean((2, 3)))
+
+
+def outcome(call):
+    try:
+        return call()
+    except RuntimeError as error:
+        return str(error)
+
+
+# What stands between leaves and the call: nodes of eager's that save something, which are gone behind a pass that comes to them.
+BEFORE = {"leaves": lambda t: t, "computed": torch.exp}

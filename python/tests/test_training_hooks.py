@@ -1,0 +1,116 @@
+"""Hooks, anomaly mode, and gradients of results: what autograd shows of a call."""
+
+import warnings
+
+import compare
+import pytest
+import torch
+import torch.nn as nn
+from training import DOORS, Net, check, x, x_of
+
+both = pytest.mark.parametrize("door", DOORS)
+
+
+@both
+def test_gradients_of_results_by_results(door):
+    """A result on the way to another one: hooks, retain_grad and autograd.grad see the gradient that flows through it."""
+
+    def f(t):
+        hidden = (t * 2).tanh()
+        out = hidden.exp()
+        return hidden, out
+
+    def outer(called, t):
+        hidden, out = called(t)
+        hidden.retain_grad()
+        seen = []
+        hidden.register_hook(lambda g: seen.append(g.clone()))
+        (middle,) = torch.autograd.grad(out.sum(), hidden, retain_graph=True)
+        out.sum().backward()
+        return middle, hidden.grad, seen, t.grad
+
+    called = DOORS[door](f)
+    for call in range(4):
+        compare.assert_same(outer(called, x_of(call)), outer(f, x_of(call)), label=f"call {call}")
+
+
+@both
+@pytest.mark.parametrize("computed", [False, True], ids=["", "of_what_was_computed"])
+def test_hooks_on_results_change_the_gradients_behind_them(computed, door):
+    """In first and later calls, whatever the results are returned in."""
+
+    def f(t):
+        first = t * 2
+        second = first.exp()
+        loss = (second * first).sum()
+        return {"first": first, "again": first, "rest": [second, (loss,)]}
+
+    def outer(called, leaf):
+        found = called(leaf.sin() if computed else leaf)
+        first, second, loss = found["first"], found["rest"][0], found["rest"][1][0]
+        assert found["again"] is first
+        first.register_hook(lambda g: g * 3)
+        second.register_hook(lambda g: g + 1)
+        second.retain_grad()
+        parts = torch.autograd.grad(loss, [leaf, second, first], retain_graph=True)
+        loss.backward()
+        return parts, second.grad, leaf.grad
+
+    called = DOORS[door](f)
+    for call in range(4):
+        compare.assert_same(outer(called, x_of(call)), outer(f, x_of(call)), label=f"call {call}")
+
+
+@both
+def test_hooks(door):
+    seen = []
+
+    class Model(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.first, self.second = nn.Linear(8, 8), nn.Linear(8, 3)
+
+        def forward(self, t):
+            hidden = self.first(t)
+            hidden.register_hook(lambda grad: grad * 2)
+            return self.second(hidden.relu())
+
+    check(Model(), x(), door=door)
+    model = Model()
+    model.second.register_full_backward_hook(lambda module, before, after: seen.append([g.clone() for g in before + after]))
+    plain = Model()
+    plain.load_state_dict(model.state_dict())
+    plain.second.register_full_backward_hook(lambda module, before, after: seen.append([g.clone() for g in before + after]))
+    t = torch.randn(4, 8)
+    DOORS[door](model)(t).sum().backward()
+    plain(t).sum().backward()
+    assert len(seen) == 2
+    compare.assert_same(seen[0], seen[1])
+
+
+@both
+def test_anomaly_mode(door):
+    def f(t):
+        return (t * 0).sqrt().sum()
+
+    called = DOORS[door](f)
+    with warnings.catch_warnings(), torch.autograd.detect_anomaly():
+        warnings.simplefilter("ignore")
+        loss = called(x())
+        with pytest.raises(RuntimeError, match="returned nan values"):
+            loss.backward()
+
+
+@both
+def test_saved_tensor_hooks_see_what_is_saved(door):
+    packed = []
+    net = Net()
+    called = DOORS[door](net)
+    t = x()
+    called(t)
+    with torch.autograd.graph.saved_tensors_hooks(lambda s: packed.append(s) or len(packed) - 1, lambda n: packed[n]):
+        out = called(t)
+    assert packed
+    out.sum().backward()
+    want = torch.autograd.grad(net(t).sum(), t)[0]
+    compare.assert_same(t.grad, want)

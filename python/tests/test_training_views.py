@@ -1,0 +1,195 @@
+"""Results and arguments that share memory, and writes to them: autograd knows of both as it does in eager."""
+
+import compare
+import pytest
+import torch
+import torch.nn.functional as F
+from training import DOORS, Doubled, check, x, x_of
+
+both = pytest.mark.parametrize("door", DOORS)
+
+
+@both
+def test_a_result_without_grad_that_is_made_to_need_it_in_place(door):
+    def f(t, w):
+        with torch.no_grad():
+            a = t * w
+        a.mul_(w)
+        b = torch.zeros_like(a)
+        b[1] = w[0] * 2
+        return a + b
+
+    check(f, x(), x(), door=door)
+
+
+@both
+def test_in_place_on_results_and_their_views(door):
+    def f(t):
+        a = t * 2
+        a[0].mul_(3)
+        a[:, 1:3] += t[:, :2]
+        b = a.view(-1)
+        b[::2].exp_()
+        return a.relu(), b
+
+    check(f, x(), door=door)
+
+
+@both
+def test_in_place_on_an_argument_that_was_computed(door):
+    def f(t):
+        t.mul_(2)
+        return t * t
+
+    def outer(called, t):
+        y = t * 3
+        out = called(y)
+        (out.sum() + y.sum()).backward()
+        return out.detach(), y.detach(), t.grad
+
+    compare.assert_same(outer(DOORS[door](f), x_of(5)), outer(f, x_of(5)))
+
+
+def copy_without_grad(t, c):
+    with torch.no_grad():
+        t.copy_(c)
+
+
+OVERWRITTEN = {
+    "copied to": lambda t, c: t.copy_(c),
+    "zero": lambda t, c: t.zero_(),
+    "filled": lambda t, c: t.fill_(2.0),
+    "assigned to": lambda t, c: t.__setitem__(..., c),
+    "in part": lambda t, c: t[1:].zero_(),
+    "through a view": lambda t, c: t.t().copy_(c.t()),
+    "in a list": lambda t, c: torch._foreach_zero_([t]),
+    "twice": lambda t, c: t.zero_().add_(c),
+    "detached": lambda t, c: t.detach().zero_(),
+    "without grad": copy_without_grad,
+}
+
+
+@both
+@pytest.mark.parametrize("returned", [False, True])
+@pytest.mark.parametrize("shown", [False, True], ids=["whole", "a view"])
+@pytest.mark.parametrize("how", OVERWRITTEN)
+def test_a_computed_argument_is_written_with_what_needs_no_grad(door, how, shown, returned):
+    """Behind the call no gradient flows to what the argument was before."""
+
+    def f(t, c):
+        OVERWRITTEN[how](t, c)
+        return t * 2 if returned else c * 2
+
+    def outer(called):
+        t, c = x_of(5), torch.ones(4, 8)
+        base = t * 3
+        y = base[:] if shown else base
+        out = called(y, c)
+        flags = [(of.requires_grad, of.is_leaf) for of in (out, y, base)]
+        loss = (out * c).sum() + (y * y).sum() + base.sum()
+        if loss.requires_grad:
+            loss.backward()
+        return flags, out.detach(), y.detach(), base.detach(), t.grad
+
+    called = DOORS[door](f)
+    for _ in range(3):
+        compare.assert_same(outer(called), outer(f))
+
+
+@both
+def test_in_place_on_a_leaf_is_refused_in_eagers_words(door):
+    def f(t):
+        return t.mul_(2)
+
+    called = DOORS[door](f)
+    for _ in range(2):
+        with pytest.raises(RuntimeError, match="leaf Variable that requires grad"):
+            called(x())
+
+
+@both
+def test_results_that_are_views_of_arguments(door):
+    def f(t):
+        return t.view(-1), t[1:], t.detach().view(-1), t
+
+    def outer(called, t):
+        y = t * 1
+        flat, rows, cut, whole = called(y)
+        assert whole is y and flat._base is not None
+        flat.mul_(2)
+        (rows * 3 + y[1:]).sum().backward()
+        assert not cut.requires_grad
+        return rows.detach(), cut, t.grad
+
+    compare.assert_same(outer(DOORS[door](f), x_of(2)), outer(f, x_of(2)))
+
+
+@both
+def test_results_that_share_memory(door):
+    def f(t):
+        y = t * 2
+        return y, y[1], y.view(-1)[2:5], y.detach()
+
+    def outer(called, t):
+        y, row, part, cut = called(t)
+        row.mul_(5)
+        with torch.no_grad():
+            cut[3].add_(1)
+        (y.exp().sum() + part.sum()).backward()
+        return y.detach(), row.detach(), part.detach(), t.grad
+
+    for call in (outer,):
+        try:
+            want = call(f, x_of(3))
+        except RuntimeError as error:
+            with pytest.raises(RuntimeError):
+                call(DOORS[door](f), x_of(3))
+            assert "modified by an inplace operation" in str(error)
+        else:
+            compare.assert_same(call(DOORS[door](f), x_of(3)), want)
+
+
+@both
+def test_parts_of_one_result(door):
+    def f(t):
+        a, b = (t * 2).chunk(2, dim=1)
+        y = t.exp()
+        return a, b, y[0], y[2:]
+
+    check(f, x(), door=door)
+
+
+@both
+def test_results_that_are_one_tensor(door):
+    """Calls that give their argument back: a hook on one of the results is a hook on all."""
+
+    def f(t):
+        y = t.contiguous() * 2
+        z = y.contiguous().to(torch.float32)
+        w = F.relu(z, inplace=True)
+        return t.float(), y, z, w, w.flatten(1), (z * y).sum()
+
+    def outer(called, t, hooked):
+        results = called(t)
+        assert results[0] is t and all(other is results[1] for other in results[2:5])
+        results[hooked].register_hook(lambda g: g * 10)
+        parts = torch.autograd.grad(results[-1], results[1:5], retain_graph=True)
+        (results[-1] + results[5 - hooked].sum()).backward()
+        return parts, results[1].detach(), t.grad
+
+    called = DOORS[door](f)
+    for hooked in (1, 2, 3, 4):
+        compare.assert_same(outer(called, x_of(hooked), hooked), outer(f, x_of(hooked), hooked), label=f"hook on {hooked}")
+
+
+@both
+def test_in_place_around_a_function_of_the_users_own_154820(door):
+    def f(t):
+        a = t * 2
+        a.add_(1)
+        b = Doubled.apply(a)
+        b.mul_(3)
+        c = Doubled.apply(b)
+        return c.sub_(a)
+
+    check(f, x(), door=door)
