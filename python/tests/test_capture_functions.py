@@ -303,3 +303,15 @@ def test_a_signature_that_changes():
         for _ in range(2):
             t = torch.randn(3)
             assert_same(captured(t), (t + 1, str(inspect.signature(signed))))
+
+
+def test_a_signature_without_defaults_is_one_trace():
+    captured = _oxytorch.capture(lambda t: (t + 1, list(inspect.signature(uses_none).parameters)))
+    for _ in range(3):
+        t = torch.randn(3)
+        assert_same(captured(t), (t + 1, ["a", "b"]))
+    assert captured.stats()["traced"] == 1
+
+
+def uses_none(a, b):
+    return a
