@@ -41,6 +41,12 @@ pub enum Known {
     SetAutocast,
     /// `has_torch_function` and its like: lazy tensors are plain ones to the program.
     No,
+    /// Looks at the frames of its callers.
+    OfCallers,
+    /// `logging.Logger.isEnabledFor`
+    IsEnabled,
+    /// `logging.Logger.info` and its like.
+    Logs,
     /// `inspect.signature`, of a function that is pinned.
     Signature,
     /// `copy.copy` and `copy.deepcopy`
@@ -125,6 +131,7 @@ const KNOWN: &[(&str, &str, Known)] = &[
     ("torch", "is_grad_enabled", Known::Mode),
     ("torch", "is_inference_mode_enabled", Known::Mode),
     ("torch", "get_default_dtype", Known::Mode),
+    ("torch", "get_default_device", Known::Mode),
     ("torch", "is_autocast_enabled", Known::Autocast),
     ("torch", "is_autocast_cpu_enabled", Known::Autocast),
     ("torch", "get_autocast_dtype", Known::Autocast),
@@ -158,12 +165,23 @@ const KNOWN: &[(&str, &str, Known)] = &[
     ("torch._C", "_set_default_dtype", Known::SetMode),
     ("torch.autograd.grad_mode", "inference_mode.__enter__", Known::EnterMode),
     ("torch.autograd.grad_mode", "inference_mode.__exit__", Known::LeaveMode),
+    ("torch", "device.__enter__", Known::EnterMode),
+    ("torch", "device.__exit__", Known::LeaveMode),
     ("torch._C", "_has_torch_function", Known::No),
     ("torch._C", "_has_torch_function_unary", Known::No),
     ("torch._C", "_has_torch_function_variadic", Known::No),
     ("torch._C", "_log_api_usage_once", Known::Nothing),
     ("inspect", "signature", Known::Signature),
     ("logging", "getLogger", Known::ByName),
+    ("logging", "Logger.isEnabledFor", Known::IsEnabled),
+    ("logging", "Logger.debug", Known::Logs),
+    ("logging", "Logger.info", Known::Logs),
+    ("logging", "Logger.warning", Known::Logs),
+    ("logging", "Logger.error", Known::Logs),
+    ("logging", "Logger.critical", Known::Logs),
+    ("_warnings", "_filters_mutated", Known::SetMode),
+    ("warnings", "warn", Known::OfCallers),
+    ("sys", "_getframe", Known::OfCallers),
     ("copy", "copy", Known::Copy),
     ("copy", "deepcopy", Known::Copy),
     ("torch._C", "_cuda_isCurrentStreamCapturing", Known::State),
@@ -454,7 +472,6 @@ pub fn not_inlined(function: &Obj) -> Option<String> {
     const LEFT: &[&str] = &[
         "torch._dynamo",
         "logging",
-        "warnings",
         "threading",
         "traceback",
         "importlib",
@@ -472,6 +489,7 @@ pub fn not_inlined(function: &Obj) -> Option<String> {
         "torch._library",
         "torch.utils.checkpoint",
         "torch.distributed",
+        "torch.random",
     ];
     let starts = |prefix: &&&str| {
         module.strip_prefix(**prefix).is_some_and(|rest| rest.is_empty() || rest.starts_with('.') || prefix.ends_with('_'))
@@ -485,6 +503,14 @@ pub fn not_inlined(function: &Obj) -> Option<String> {
     if module == "torch.autograd" || (module == "torch._tensor" && DONE_FOR_REAL.contains(&name().as_str())) {
         return Some(format!("{} of {module}", name()));
     }
+    // A context: what it calls is left.
+    if module == "torch.random" && name() == "fork_rng" {
+        return None;
+    }
+    // A logger that has nothing to say.
+    if matches!(known(function), Some(Known::Logs | Known::IsEnabled)) {
+        return None;
+    }
     // A custom operator hands its arguments to the dispatcher.
     if module == "torch._library.custom_ops" && name() == "__call__" {
         return None;
@@ -493,6 +519,11 @@ pub fn not_inlined(function: &Obj) -> Option<String> {
         return Some(format!("{name} of torch.func"));
     }
     LEFT.iter().find(starts).map(|_| format!("a function of {module}"))
+}
+
+/// Whether it looks at the frames of its callers, for a line to tell.
+pub fn looks_at_callers(function: &Obj) -> bool {
+    known(function) == Some(Known::OfCallers) || function.class_is(types().function) && module_of(function) == "logging"
 }
 
 /// The name of a function that does a transformation of torch.func's: under it tensors are wrapped, and what is recorded would not be theirs.

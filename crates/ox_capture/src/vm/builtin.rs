@@ -96,6 +96,7 @@ impl Vm {
                 }
                 callable.obj.call(&objects, None)?.into()
             }
+            (Known::SetMode, []) => self.pass_border(callable, &[])?,
             (Known::SetMode, [value]) => {
                 let object = self.settled(value);
                 if let Some(rec) = &mut self.rec {
@@ -120,6 +121,21 @@ impl Vm {
                 let names: Vec<Obj> = names.iter().map(|name| self.settled(name)).collect();
                 let found = callable.obj.call(&names, None)?;
                 self.pinned(found)
+            }
+            (Known::IsEnabled, [_, _]) if args.keywords.is_empty() => {
+                // What it answers stands in a cache of the logger's then.
+                callable.obj.call(&positional.iter().map(|arg| arg.obj.clone()).collect::<Vec<_>>(), None)?;
+                return self.call_function(callable, args);
+            }
+            (Known::Logs, [logger, ..]) => {
+                return match is_enabled(logger, &callable.obj)? {
+                    true => self.call_from_here(callable, args, "a function of logging"),
+                    false => self.call_function(callable, args),
+                };
+            }
+            (Known::OfCallers, _) => {
+                let why = format!("the function {} of C", crate::source::short(&callable.obj));
+                return self.call_from_here(callable, args, &why);
             }
             (Known::Copy, _) if args.keywords.is_empty() => return self.copy(callable, args.clone()),
             (Known::SizeOf, [size, of]) => Obj::int(self.size_relation(size, of)).into(),
@@ -213,4 +229,16 @@ impl Vm {
 fn is_followed(args: &[Val]) -> bool {
     let kind = args.first().filter(|device| device.obj.class_is(types().str)).and_then(|device| device.obj.to_str());
     kind.is_none_or(|kind| Autocast::KINDS.contains(&&*kind))
+}
+
+/// Whether a logger writes what this method of it is given; false where a class of the program's decides.
+fn is_enabled(logger: &Val, method: &Obj) -> R<bool> {
+    let question = Obj::str("isEnabledFor");
+    let asked = crate::attr::type_lookup(&logger.obj.class(), &question);
+    if asked.and_then(|asked| crate::builtins::known(&asked)) != Some(Known::IsEnabled) {
+        return Ok(false);
+    }
+    let name = method.attr("__name__")?.to_str().unwrap_or_default().to_uppercase();
+    let level = py().import("logging")?.getattr(name.as_str())?;
+    logger.obj.bind().call_method1("isEnabledFor", (level,))?.is_truthy()
 }

@@ -99,7 +99,11 @@ impl Vm {
     }
 
     fn call_plainly(&mut self, callable: &Val, args: &Args) -> R<Val> {
-        let positional: Vec<Obj> = args.positional.iter().map(|a| a.obj.clone()).collect();
+        let mut positional: Vec<Obj> = args.positional.iter().map(|a| a.obj.clone()).collect();
+        if builtins::looks_at_callers(&callable.obj) {
+            positional.insert(0, callable.obj.clone());
+            return Ok(self.calling_from_here()?.call(&positional, keywords(&args.keywords)?.as_ref())?.into());
+        }
         Ok(callable.obj.call(&positional, keywords(&args.keywords)?.as_ref())?.into())
     }
 
@@ -202,6 +206,9 @@ impl Vm {
             return Ok(Called::Value(value));
         }
         if let Some(why) = builtins::not_inlined(function) {
+            if builtins::looks_at_callers(function) {
+                return self.call_from_here(callable, args, &why);
+            }
             return self.opaque_call(callable, args, &why);
         }
         let Some(code) = code_info(&function.attr("__code__")?) else {
@@ -427,6 +434,9 @@ impl Vm {
         else {
             return self.opaque_call(callable, args, "a method without an object");
         };
+        if let Some(known) = builtins::known(&this) {
+            return self.call_known(known, callable, args);
+        }
         let text = name.to_str().unwrap_or_default();
         if class.ptr() == types().type_.cast() && text == "__call__" && owner.obj.is_instance_of(types().type_) {
             let args = Args { positional: args.positional[1..].to_vec(), keywords: args.keywords };

@@ -87,6 +87,10 @@ impl Vm {
             let items = self.all_of_first(positional)?;
             let made = callable.obj.call(&[list_of(&items)?], None)?;
             self.made(made)
+        } else if callable.obj.class_name() == "_TypedDictMeta" {
+            // SAFETY: the type lives for ever.
+            let dict = unsafe { Obj::borrowed(t.dict.cast()) };
+            return self.new_dict(&dict.into(), args).map(|v| Some(Called::Value(v)));
         } else if ptr == t.dict || ptr == t.ordered_dict {
             return self.new_dict(callable, args).map(|v| Some(Called::Value(v)));
         } else if ptr == t.bool && plain && positional.is_empty() {

@@ -134,6 +134,7 @@ impl Vm {
             if current.is_none() {
                 return Err(PyRuntimeError::new_err("No active exception to reraise"));
             }
+            self.reraising = true;
             return Err(PyErr::from_value(current.bind().clone()));
         }
         let cause = if n == 2 { Some(self.pop()) } else { None };

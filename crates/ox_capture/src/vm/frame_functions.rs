@@ -1,11 +1,12 @@
 //! Functions that look at the frame that calls them: the machine's, of which CPython knows nothing.
 
-use super::{Args, Called, R, Vm, library};
+use super::{Args, Called, Frame, R, Vm, library};
 use crate::builtins::{self, FrameFunction};
 use crate::obj::{Obj, py, tuple_of};
 use crate::record::{Origin, Val};
 use crate::types::types;
 use pyo3::prelude::*;
+use pyo3::types::{PyCFunction, PyDict};
 
 impl Vm {
     /// None for all other functions.
@@ -45,6 +46,19 @@ impl Vm {
             }
             FrameFunction::Evaluate => None,
         })
+    }
+
+    /// A call for real of what looks at the frames of its callers: functions with the names, lines and globals of the machine's stand there.
+    pub(super) fn call_from_here(&mut self, callable: &Val, args: Args, why: &str) -> R<Called> {
+        let from_here = self.calling_from_here()?;
+        let from_here = self.pinned(from_here);
+        self.opaque_call(&from_here, args.with_self(callable.clone()), why)
+    }
+
+    /// What calls its first argument with the others, from here.
+    pub(super) fn calling_from_here(&self) -> R<Obj> {
+        let frames = self.frames.iter().filter(|frame| !frame.code.hidden);
+        calling_from(frames.map(caller).collect::<R<Vec<Obj>>>()?)
     }
 
     /// `eval` and `exec` of code that does not say where: here.
@@ -134,4 +148,39 @@ impl Vm {
 /// Before 3.13 a frame has one dict for all that ask for its variables, and names that code puts there stay.
 fn shares_scope() -> bool {
     py().version_info().minor < 13
+}
+
+/// A function that calls what it is given, with the name of the frame's function, at its line.
+fn caller(frame: &Frame) -> R<Obj> {
+    let template = library::function("called_from")?.attr("__code__")?;
+    let line = frame.code.line(frame.pc.saturating_sub(1));
+    let names = PyDict::new(py());
+    for name in ["co_name", "co_qualname", "co_filename"] {
+        names.set_item(name, frame.code.object.attr(name)?.bind())?;
+    }
+    // The call stands in the line behind the first one.
+    names.set_item("co_firstlineno", line.saturating_sub(1))?;
+    let code = Obj::from(template.bind().call_method("replace", (), Some(&names))?);
+    // SAFETY: the type lives for ever.
+    unsafe { Obj::borrowed(types().function.cast()) }.call(&[code, frame.globals.clone()], None)
+}
+
+/// Calls its first argument with the others, from the innermost of these, which the one before it has called. They are no part of a traceback:
+/// the machine's frames are.
+fn calling_from(callers: Vec<Obj>) -> R<Obj> {
+    let function = PyCFunction::new_closure(py(), Some(c"call_from_here"), None, move |args, names| -> PyResult<Py<PyAny>> {
+        let given = args.iter().map(Obj::from);
+        let all: Vec<Obj> = callers.iter().cloned().chain(given).collect();
+        // There is one at least: what is called.
+        let names = names.map(|names| Obj::from(names.clone().into_any()));
+        let called = all[0].call(&all[1..], names.as_ref());
+        called.map(|result| result.bind().clone().unbind()).inspect_err(|error| {
+            let mut traceback = error.traceback(py()).map(|traceback| traceback.into_any());
+            for _ in &callers {
+                traceback = traceback.and_then(|at| at.getattr("tb_next").ok()).filter(|next| !next.is_none());
+            }
+            error.set_traceback(py(), traceback.and_then(|at| at.cast_into().ok()));
+        })
+    })?;
+    Ok(function.into())
 }

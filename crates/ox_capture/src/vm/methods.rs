@@ -198,6 +198,9 @@ impl Vm {
             objects.push(self.known_data(arg)?);
         }
         let result = class.attr(name)?.call(&objects, None)?;
+        if name == "add_note" {
+            self.made(owner.obj.attr("__notes__")?);
+        }
         let parts = if result.class_is(types().tuple) { crate::obj::items_of(&result) } else { vec![result.clone()] };
         parts.iter().filter(|part| part.is_instance_of(types().base_exception)).for_each(|part| self.made_group(part));
         Ok(Called::Value(self.made_or_known(result)))

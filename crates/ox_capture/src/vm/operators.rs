@@ -200,6 +200,9 @@ impl Vm {
             if left.obj.class_is(t.method) && right.obj.class_is(t.method) && matches!(forward, "__eq__" | "__ne__") {
                 return self.same_methods(left, right, forward == "__eq__");
             }
+            if forward == "__add__" && left.obj.is_instance_of(t.tuple) && right.obj.is_instance_of(t.tuple) {
+                return self.pure(native, &[left.clone(), right.clone()], &[]).map(Called::Value);
+            }
             if let Some([one, other]) = self.plain_parts(&left.obj, &right.obj) {
                 [left, right].into_iter().for_each(|value| drop(self.settled(value)));
                 let (left, right) = (one, other);

@@ -82,6 +82,9 @@ impl Vm {
             Some(_) if (plain.is_instance_of(types.tuple) || plain.is_instance_of(types.list)) && index.class_is(types.int) => {
                 self.sequence_item(&plain, &index)
             }
+            Some(_) if plain.is_instance_of(types.tuple) && index.class_is(types.slice) => {
+                self.pure_call("getitem", &[object.clone(), key.clone()]).map(Called::Value)
+            }
             Some(_) if self.is_own_data(&plain) && (types.is_scalar(&index) || index.class_is(types.slice)) => {
                 let value = Obj::from(plain.bind().get_item(index.bind())?);
                 Ok(Called::Value(self.made_or_known(value)))
