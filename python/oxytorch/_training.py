@@ -98,7 +98,7 @@ class Gate(torch.autograd.Function):
 
 def anchor() -> torch.Tensor:
     """What a call requires grad of where autograd goes by its results and inputs."""
-    return torch.empty(0, requires_grad=True)
+    return torch.empty(0, requires_grad=True, device="cpu")
 
 
 def edge(result: torch.Tensor) -> Any:

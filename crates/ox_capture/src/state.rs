@@ -14,7 +14,9 @@ pub struct TorchState {
     pub autocast: Autocast,
     /// There is one object for each type.
     pub default_dtype: Obj,
-    /// Function modes, dispatch modes, functorch's transforms and levels of forward derivatives that are active.
+    /// Where tensors are made, if the program has said so: `torch.set_default_device`, `with torch.device(...)`.
+    pub default_device: Option<Obj>,
+    /// Other function modes, dispatch modes, functorch's transforms and levels of forward derivatives that are active.
     pub modes: usize,
 }
 
@@ -69,6 +71,8 @@ struct Functions {
     autocast_dtype: Obj,
     default_dtype: Obj,
     function_modes: Obj,
+    function_mode: Obj,
+    device_mode: Obj,
     dispatch_modes: Obj,
     functorch: Obj,
     forward: Obj,
@@ -88,6 +92,8 @@ fn functions() -> PyResult<&'static Functions> {
             autocast_dtype: Obj::from(py.import("torch")?).attr("get_autocast_dtype")?,
             default_dtype: Obj::from(py.import("torch")?).attr("get_default_dtype")?,
             function_modes: core.attr("_len_torch_function_stack")?,
+            function_mode: core.attr("_get_function_stack_at")?,
+            device_mode: Obj::from(py.import("torch.utils._device")?).attr("DeviceContext")?,
             dispatch_modes: core.attr("_len_torch_dispatch_stack")?,
             functorch: core.attr("_functorch")?.attr("maybe_current_level")?,
             forward: py.import("torch.autograd.forward_ad")?.into(),
@@ -99,10 +105,30 @@ pub fn default_dtype() -> PyResult<Obj> {
     functions()?.default_dtype.call(&[], None)
 }
 
+/// Whether graphs are computed on such devices.
+fn is_followed(device: &Obj) -> bool {
+    device.attr("type").ok().and_then(|kind| kind.to_str()).is_some_and(|kind| Autocast::KINDS.contains(&&*kind))
+}
+
+/// The device of the innermost mode that says one, and how many do.
+fn default_device(f: &Functions) -> PyResult<(Option<Obj>, usize)> {
+    let (mut device, mut devices) = (None, 0);
+    for n in 0..f.function_modes.call(&[], None)?.bind().extract::<i64>()? {
+        let mode = f.function_mode.call(&[Obj::int(n)], None)?;
+        let said = mode.class_is(f.device_mode.ptr().cast()).then(|| mode.attr("device")).transpose()?;
+        if let Some(said) = said.filter(is_followed) {
+            (device, devices) = (Some(said), devices + 1);
+        }
+    }
+    Ok((device, devices))
+}
+
 impl PartialEq for TorchState {
     fn eq(&self, other: &TorchState) -> bool {
         let rest = |state: &TorchState| (state.grad, state.inference, state.deterministic, state.default_dtype.id(), state.modes);
-        rest(self) == rest(other) && self.autocast.ids() == other.autocast.ids()
+        let device = |state: &TorchState| state.default_device.as_ref().map(Obj::text);
+        let is_rest_same = rest(self) == rest(other) && self.autocast.ids() == other.autocast.ids();
+        is_rest_same && device(self) == device(other)
     }
 }
 
@@ -114,13 +140,15 @@ impl TorchState {
         let transforms = usize::from(!f.functorch.call(&[], None)?.is_none());
         // The innermost level, -1 if there is none.
         let levels: isize = f.forward.attr("_current_level")?.bind().extract()?;
+        let (default_device, devices) = default_device(f)?;
         Ok(TorchState {
             grad: truth(&f.grad)?,
             inference: truth(&f.inference)?,
             deterministic: truth(&f.deterministic)?,
             autocast: Autocast::now(f)?,
             default_dtype: f.default_dtype.call(&[], None)?,
-            modes: count(&f.function_modes)? + count(&f.dispatch_modes)? + transforms + usize::from(levels >= 0),
+            default_device,
+            modes: count(&f.function_modes)? - devices + count(&f.dispatch_modes)? + transforms + usize::from(levels >= 0),
         })
     }
 
@@ -134,6 +162,9 @@ impl fmt::Display for TorchState {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let word = |on: bool| if on { "on" } else { "off" };
         write!(f, "grad mode {}, inference mode {}, autocast {}", word(self.grad), word(self.inference), self.autocast)?;
+        if let Some(device) = &self.default_device {
+            write!(f, ", tensors made on {}", device.text())?;
+        }
         if self.deterministic { f.write_str(", deterministic algorithms") } else { Ok(()) }
     }
 }

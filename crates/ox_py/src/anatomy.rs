@@ -8,7 +8,7 @@ use pyo3::exceptions::PyImportError;
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
-use pyo3::types::PyDict;
+use pyo3::types::{IntoPyDict, PyDict};
 
 pub struct Anatomy {
     /// The dispatch keys, which stand last in a TensorImpl.
@@ -42,8 +42,9 @@ impl Anatomy {
     fn find(py: Python<'_>) -> PyResult<Anatomy> {
         let torch = py.import("torch")?;
         let kwargs = PyDict::new(py);
+        kwargs.set_item("device", "cpu")?;
+        let plain = torch.call_method("empty", (3,), Some(&kwargs))?;
         kwargs.set_item("dtype", torch.getattr("complex64")?)?;
-        let plain = torch.call_method1("empty", (3,))?;
         let lazy = torch.call_method("empty", (5,), Some(&kwargs))?.call_method0("conj")?;
         let probes = [&plain, &lazy];
         let storages = [plain.call_method0("untyped_storage")?, lazy.call_method0("untyped_storage")?];
@@ -149,7 +150,8 @@ fn is_in_order(sizes: &[i64], strides: &[i64]) -> bool {
 
 /// See `Anatomy::tells_order`: what one tensor says there of itself when it is given other sizes and strides, in place.
 fn tells_order(torch: &Bound<'_, PyAny>, keys: usize) -> PyResult<bool> {
-    let tensor = torch.call_method1("empty", (16,))?;
+    let kwargs = [("device", "cpu")].into_py_dict(torch.py())?;
+    let tensor = torch.call_method("empty", (16,), Some(&kwargs))?;
     let told = |sizes: &[i64], strides: &[i64]| -> PyResult<[usize; 3]> {
         tensor.call_method1("as_strided_", (sizes.to_vec(), strides.to_vec()))?;
         let body = body(&tensor)?;

@@ -44,6 +44,7 @@ fn probes(py: Python<'_>) -> PyResult<Vec<Probe<'_>>> {
     let probe = |(rank, (name, number)): (usize, (&str, u16))| {
         let kwargs = PyDict::new(py);
         kwargs.set_item("dtype", torch.getattr(name)?)?;
+        kwargs.set_item("device", "cpu")?;
         let sizes = PyTuple::new(py, (0..rank).map(|d| 2 + d))?;
         Ok(Probe { tensor: torch.call_method("empty", (sizes,), Some(&kwargs))?, number })
     };

@@ -11,6 +11,7 @@ use pyo3::ffi;
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
+use pyo3::types::IntoPyDict;
 use std::ffi::c_void;
 
 /// `PyObject* THPVariable_Wrap(const at::TensorBase&)`: a new reference; the tensor's own Python object if it has one.
@@ -115,7 +116,8 @@ pub fn gives_plain_tensors(object: &Bound<'_, PyAny>) -> PyResult<bool> {
 }
 
 fn find_slot(py: Python<'_>) -> PyResult<usize> {
-    let probe = py.import("torch")?.call_method1("empty", (0,))?;
+    let kwargs = [("device", "cpu")].into_py_dict(py)?;
+    let probe = py.import("torch")?.call_method("empty", (0,), Some(&kwargs))?;
     let cdata: usize = probe.getattr("_cdata")?.extract()?;
     let size: usize = probe.get_type().getattr("__basicsize__")?.extract()?;
     let words = size / size_of::<usize>();

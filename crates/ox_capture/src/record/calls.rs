@@ -188,6 +188,9 @@ impl Recording {
             node_kwargs.set_item(key.bind(), node.bind())?;
         }
         self.steer_device(callee, &name, &mut shadow_args, &shadow_kwargs)?;
+        if let (Some(device), Shadow::Function(function)) = (&state.default_device, callee) {
+            name_device(&name, function, device, &node_kwargs)?;
+        }
         if let Some(out) = shadow_kwargs.get_item("out")?.filter(|out| out.hasattr("numel").unwrap_or(false))
             && out.call_method0("numel")?.extract::<usize>()? == 0
         {
@@ -430,4 +433,16 @@ impl Recording {
         }
         self.torch_call(&Shadow::Attribute(name.clone()), &[tensor.clone().into()], &[], location)
     }
+}
+
+/// The graph runs where the program may have left the mode that says where tensors are made.
+fn name_device(name: &str, function: &Obj, device: &Obj, kwargs: &Bound<'_, PyDict>) -> Recorded<()> {
+    let is_given = kwargs.get_item("device")?.is_some_and(|device| !device.is_none());
+    if is_given || !device::constructors()?.bind().contains(function.bind())? {
+        return Ok(());
+    }
+    if !FACTORIES.contains(&name) {
+        return Err(NotRecorded::Break(format!("{name}, on a device that a mode says")));
+    }
+    Ok(kwargs.set_item("device", device.bind())?)
 }

@@ -43,6 +43,11 @@ impl Recording {
     }
 }
 
+/// The functions that make tensors where a mode says.
+pub(super) fn constructors() -> PyResult<Obj> {
+    Ok(py().import("torch.utils._device")?.call_method0("_device_constructors")?.into())
+}
+
 /// The device that torch means by this name.
 pub(super) fn named(name: &str) -> PyResult<Obj> {
     Ok(py().import("torch")?.getattr("device")?.call1((name,))?.into())

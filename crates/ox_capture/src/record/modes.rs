@@ -39,6 +39,30 @@ fn set_default(dtype: &Obj) -> PyResult<()> {
     py().import("torch._C")?.call_method1("_set_default_dtype", (dtype.bind(),)).map(drop)
 }
 
+/// No function modes, until it is dropped: what is computed for a graph's sake lies where it is told.
+pub struct NoFunctionModes {
+    guard: Obj,
+}
+
+impl NoFunctionModes {
+    /// None if there are none.
+    pub fn new(state: &TorchState) -> PyResult<Option<NoFunctionModes>> {
+        let guard = || -> PyResult<NoFunctionModes> {
+            let guard = py().import("torch._C")?.getattr("DisableTorchFunction")?.call0()?;
+            guard.call_method0("__enter__")?;
+            Ok(NoFunctionModes { guard: guard.into() })
+        };
+        state.default_device.as_ref().map(|_| guard()).transpose()
+    }
+}
+
+impl Drop for NoFunctionModes {
+    fn drop(&mut self) {
+        // What was entered can be left.
+        let _ = self.guard.bind().call_method1("__exit__", (py().None(), py().None(), py().None()));
+    }
+}
+
 /// Inference mode on or off, until it is dropped.
 pub struct InferenceMode {
     guard: Obj,

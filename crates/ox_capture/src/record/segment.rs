@@ -4,7 +4,7 @@ use super::autocast::NoAutocast;
 use super::grad::{GradMode, alias};
 use super::graph::{GraphRecord, LazyEntry};
 use super::inspect::{Inspection, is_machine};
-use super::modes::{DefaultType, InferenceMode, make_leaves};
+use super::modes::{DefaultType, InferenceMode, NoFunctionModes, make_leaves};
 use super::spent::Moment;
 use super::{Origin, Rec, Recording, Val};
 use crate::backend::Compiled;
@@ -119,6 +119,7 @@ impl Recording {
     fn compile_in(&self, grad: bool, fx: &Obj, device: Option<&Obj>) -> PyResult<Compiled> {
         let _mode = GradMode::set(grad)?;
         let _autocast = NoAutocast::new()?;
+        let _modes = NoFunctionModes::new(&TorchState::now()?)?;
         // What the program holds must be computed, whatever comes meanwhile.
         postponing(|| self.backend.compile(fx, device))
     }

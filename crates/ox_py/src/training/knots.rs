@@ -121,6 +121,7 @@ impl TrainingCallable {
             let kwargs = PyDict::new(py);
             kwargs.set_item("dtype", Torch::get(py)?.dtype_object(py, input.ty.dtype))?;
             if matches!(slots.next(), Some(Slot::Number(_))) {
+                kwargs.set_item("device", "cpu")?;
                 shadows.push(torch.call_method("ones", (PyTuple::empty(py),), Some(&kwargs))?);
                 continue;
             }

@@ -2,7 +2,7 @@
 
 use pyo3::intern;
 use pyo3::prelude::*;
-use pyo3::types::PyCFunction;
+use pyo3::types::{IntoPyDict, PyCFunction};
 
 /// Modes of the program's and its hooks for saved tensors are out of the way until it is dropped. What is saved meanwhile is let go of at once.
 pub struct Unseen<'py> {
@@ -70,7 +70,8 @@ fn hooks(py: Python<'_>) -> PyResult<Bound<'_, PyModule>> {
 }
 
 fn push_hooks(py: Python<'_>) -> PyResult<()> {
-    let nothing = py.import(intern!(py, "torch"))?.call_method1(intern!(py, "empty"), (0,))?.unbind();
+    let kwargs = [("device", "cpu")].into_py_dict(py)?;
+    let nothing = py.import(intern!(py, "torch"))?.call_method(intern!(py, "empty"), (0,), Some(&kwargs))?.unbind();
     let pack = PyCFunction::new_closure(py, None, None, |args, _| -> PyResult<Py<PyAny>> { Ok(args.py().None()) })?;
     let unpack =
         PyCFunction::new_closure(py, None, None, move |args, _| -> PyResult<Py<PyAny>> { Ok(nothing.clone_ref(args.py())) })?;
