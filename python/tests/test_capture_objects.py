@@ -481,3 +481,17 @@ def test_what_is_not_there_cannot_be_deleted():
 
 class FlatBox:
     pass
+
+
+def test_a_deep_copy_of_computed_tensors_is_one_trace():
+    def step(a):
+        rows = [a * 2, a + 1, [a]]
+        copied = copy.deepcopy(rows)
+        copied[0].add_(1)
+        return rows, copied, copied[2][0] is a
+
+    captured = _oxytorch.capture(step)
+    for _ in range(3):
+        a = x()
+        assert_same(captured(a), step(a))
+    assert captured.stats()["traced"] == 1 and len(captured.stats()["breaks"]) == 1

@@ -29,12 +29,13 @@ impl Vm {
         }
     }
 
-    /// By the library's code; but how tensors are copied is up to their memory.
+    /// By the library's code; but how tensors are copied is up to their memory, and a deep copy remembers addresses, which are others in every
+    /// call.
     fn copy_by_library(&mut self, callable: &Val, args: Args) -> R<Called> {
-        match args.positional.first() {
-            Some(object) if super::operators::is_tensor(&object.obj) => {
-                self.opaque_call(callable, args, "a copy of a tensor with its memory")
-            }
+        let is_of_tensor = args.positional.first().is_some_and(|object| super::operators::is_tensor(&object.obj));
+        match callable.obj.attr("__name__")?.to_str().as_deref() {
+            _ if is_of_tensor => self.opaque_call(callable, args, "a copy of a tensor with its memory"),
+            Some("deepcopy") => self.opaque_call(callable, args, "a deep copy that only the library can make"),
             _ => self.call_function(callable, args),
         }
     }

@@ -265,7 +265,7 @@ impl Vm {
             let dict = instance_dict(this);
             match dict.as_ref().and_then(|dict| crate::obj::dict_get(dict, name)) {
                 Some(found) => drop(self.found_at(this, name, found, |of| Source::Attr(of, Key(name.clone())))),
-                None => self.recorded(|rec| Ok(rec.check_no_attr(this, name))).unwrap_or_default(),
+                None => self.rec.iter_mut().for_each(|rec| rec.check_no_attr(this, name)),
             }
             let function = if deleting_hook(&this.class()).is_some() { "object.__delattr__" } else { "delattr" };
             self.note(function, vec![object.clone(), name.clone().into()])?;
