@@ -341,7 +341,7 @@ impl Recorder {
     }
 
     /// An output shares memory with the input that is its base, or with the output that holds the whole of its base; where none does,
-    /// with the first output that holds a part.
+    /// with the first output that holds a part. One without elements holds nothing, and nothing of it lies anywhere.
     fn alias_of(&self, outputs: &[OutputSpec], n: usize) -> Option<Alias> {
         let data = |spec: &OutputSpec| &self.refs[spec.tensor.0 as usize];
         let own = data(&outputs[n]);
@@ -351,10 +351,10 @@ impl Recorder {
         let whole = self.builder.ty(self.bases[own.base].value).numel();
         let repeats = |step: &ViewStep| matches!(step.op, Op::Expand | Op::Unfold { .. });
         let is_whole = |spec: &OutputSpec| self.ty(spec.tensor).numel() == whole && !data(spec).chain.iter().any(repeats);
-        let holds_all = |spec: &OutputSpec| data(spec).base == own.base && is_whole(spec);
-        let holds_part = |spec: &OutputSpec| data(spec).base == own.base;
+        let holds_part = |spec: &OutputSpec| data(spec).base == own.base && !self.ty(spec.tensor).numel().is_zero();
+        let holds_all = |spec: &OutputSpec| holds_part(spec) && is_whole(spec);
         let holder = outputs.iter().position(holds_all).or_else(|| outputs.iter().position(holds_part));
-        let holder = holder.filter(|holder| *holder != n)?;
+        let holder = holder.filter(|holder| *holder != n && holds_part(&outputs[n]))?;
         Some(Alias::Output(holder as u32, &outputs[n].offset - &outputs[holder].offset))
     }
 }
