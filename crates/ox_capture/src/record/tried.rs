@@ -8,16 +8,20 @@ use pyo3::types::PyDict;
 
 /// Their orders differ where arguments do not lie row by row.
 const TRIED: &[&str] = &[
+    "angle",
     "binary_cross_entropy",
     "copysign",
+    "cross_entropy",
     "floor_divide",
     "floordiv",
     "__floordiv__",
     "__rfloordiv__",
     "heaviside",
+    "huber_loss",
     "isin",
     "ldexp",
     "logaddexp",
+    "logaddexp2",
     "logical_and",
     "logical_or",
     "logical_xor",
