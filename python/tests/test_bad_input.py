@@ -5,6 +5,7 @@ A row is a function, arguments that are right, and some that are wrong. What is 
 code; what is wrong by its shape or type is found when the call is captured again.
 """
 
+import operator
 import traceback
 
 import compare
@@ -183,6 +184,33 @@ TYPES = {
     "device_inside": (lambda a, d: a + torch.ones(3, device=d), (r(3), "cpu"), (r(3), "meta")),
     "cat_of_two_devices": (lambda a, b: torch.cat([a, b]), (r(3), r(3)), (r(3), r(3, device="meta"))),
     "unknown_device": (lambda a, d: a.to(d), (r(3), "cpu"), (r(3), "gpu")),
+}
+
+whole, tiny, double = i(1, 2, 3).to(torch.int32), torch.tensor([1, 2, 3], dtype=torch.int8), r(3).double()
+
+# Numbers that the type of a tensor does not hold.
+NUMBERS = {
+    "power": (lambda a, n: a**n, (whole, 2), (whole, 2**40), (tiny, 300), (halves, 7e4)),
+    "alpha": (lambda a, n: torch.add(a, a, alpha=n), (whole, 2), (whole, 2**40), (r(3), 1e40), (r(3), True), (halves, 1e5)),
+    "alpha_of_a_difference": (lambda a, n: a.sub(a, alpha=n), (whole, 2), (tiny, 300), (r(3), True)),
+    "alpha_of_bools": (lambda a, n: torch.add(a, a, alpha=n), (bits, 1), (bits, 1.5)),
+    "fill": (lambda a, n: torch.full_like(a, n), (r(3), 2.0), (r(3), 1e40), (halves, 7e4), (whole, 2**31)),
+    "full": (lambda d, n: torch.full((2,), n, dtype=d), (torch.float32, 1e38), (torch.float32, 1e39), (torch.int8, 128)),
+    "fill_in_place": (lambda a, n: a.clone().fill_(n), (r(3), 2.0), (r(3), -1e40), (tiny, -129)),
+    "masked_fill": (lambda a, n: (a * 2).masked_fill(a > 0, n), (halves, -6e4), (halves, -1e9), (r(3), 1e39), (whole, 2**40)),
+    "where": (lambda a, n: torch.where(a > 0, a, n), (r(3), 2.0), (r(3), 1e40), (whole, 2**40), (tiny, 300)),
+    "clamp": (lambda a, n: a.clamp(max=n), (r(3), 2.0), (r(3), 1e40), (halves, 1e5), (whole, 2**40)),
+    "clamp_from_below": (lambda a, n: a.clamp_min(n), (whole, 2), (whole, -(2**40))),
+    "hardtanh": (lambda a, n: F.hardtanh(a, -n, n), (r(3), 2.0), (r(3), 1e40), (halves, 1e5)),
+    "threshold": (lambda a, n: F.threshold(a, n, n), (r(3), 2.0), (r(3), 1e40), (whole, 2**40)),
+    "leaky_relu": (lambda a, n: F.leaky_relu(a, n), (r(3), 2.0), (r(3), 1e40)),
+    "elu": (lambda a, n: F.elu(a, n), (r(3), 2.0), (r(3), 1e40)),
+    "lerp": (lambda a, n: torch.lerp(a, a + 1, n), (r(3), 0.5), (r(3), 1e40)),
+    "addcmul": (lambda a, n: torch.addcmul(a, a, a, value=n), (r(3), 2), (r(3), 1e40), (whole, 2**40)),
+    "addmm": (lambda a, n: torch.addmm(a, a[:, None] * a, a[:, None] * a, beta=n), (r(3), 2), (whole, 2**40)),
+    "pad": (lambda a, n: F.pad(a, (1, 1), value=n), (r(3), 2.0), (r(3), 1e40), (whole, 2**40), (bits.byte(), -1)),
+    "assignment": (lambda a, n: operator.setitem(a, 0, n), (r(3), 2.0), (r(3), 1e40), (whole, 2**40)),
+    "tensor": (lambda a, n: a + torch.tensor([n, 1], dtype=a.dtype)[0], (r(3), 2.0), (whole, 2**40), (tiny, 300)),
 }
 
 x46, table = r(4, 6), r(5, 3)
@@ -410,6 +438,18 @@ def test_refused_in_the_first_call(row):
         for args in bad:
             refused(wrapped, function, args)
         same_outcome(wrapped, function, good)
+
+
+@pytest.mark.parametrize("row", NUMBERS.values(), ids=NUMBERS)
+def test_numbers_that_do_not_fit(entry, row):
+    function, good, *bad = row
+    same_outcome(entry(function), function, good)
+    for args in bad:
+        # Dynamo would take the number for one that varies.
+        torch._dynamo.reset()
+        wrapped = entry(function)
+        for _ in range(2):
+            refused(wrapped, function, args)
 
 
 # Around the error.

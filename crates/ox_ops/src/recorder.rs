@@ -15,7 +15,7 @@ use crate::value::{Value, ValueOf};
 pub use layout::Layout;
 use overlap::Writing;
 use ox_ir::graph::{Alias, Graph, GraphInput, GraphOutput, Library, Mutation, NodeId, Op, Shape};
-use ox_ir::{Sym, TensorType};
+use ox_ir::{DType, Sym, TensorType};
 
 /// A tensor of the program being recorded.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -195,6 +195,10 @@ impl Recorder {
             && surface::refuses(target.row, self.ty(first))
         {
             return Err(OpError::unsupported(format!("{name} of {}, which eager refuses", self.ty(first).dtype)));
+        }
+        let dtypes: Vec<DType> = slots.iter().filter_map(|(_, value)| Some(self.ty(value.as_tensor()?).dtype)).collect();
+        if surface::overflows(target.row, &slots, &dtypes) {
+            return Err(OpError::unsupported(format!("{name} with a number that a type may not hold")));
         }
         let mut bound = self.read_slots(&slots)?;
         // `n += x` of a number binds the name to something new.

@@ -101,13 +101,13 @@ fn sum(b: &mut Builder, x: Operand, y: Operand, alpha: Operand, sign: i64) -> Op
         ));
     }
     let Operand::Scalar(alpha) = alpha else { return Ok(sum_times(b, dtype, &operands, alpha, sign)?.into()) };
-    if dtype == DType::Bool {
+    if dtype == DType::Bool && !matches!(alpha, Scalar::Float(_)) {
         return match alpha.as_bool() {
             true => Ok(b.pointwise_in(PointOp::Or, dtype, &operands)?.into()),
             false => Err(OpError::unsupported("sum of bools with alpha 0")),
         };
     }
-    if !dtype.is_float() && matches!(alpha, Scalar::Float(_)) {
+    if !dtype.is_float() && !dtype.is_complex() && matches!(alpha, Scalar::Float(_)) {
         return Err(OpError::runtime("For integral input tensors, argument alpha must not be a floating point number."));
     }
     if alpha.as_f64() == 1.0 {
@@ -311,10 +311,6 @@ fn power_of_tensor(b: &mut Builder, x: NodeId, exponent: Scalar, dtype: DType) -
     }
     let by = |b: &mut Builder, op| b.point(op, &[x]);
     match e {
-        _ if b.device == Device::Cpu && is_beyond(e, dtype) => {
-            let name = if dtype == DType::F16 { "Half" } else { "BFloat16" };
-            Err(OpError::runtime(format!("value cannot be converted to type c10::{name} without overflow")))
-        }
         0.5 | -0.5 if dtype == DType::F16 && b.device == Device::Cpu => {
             b.pointwise_in(PointOp::Pow, dtype, &[x.into(), Operand::Scalar(exponent)])
         }
@@ -327,16 +323,6 @@ fn power_of_tensor(b: &mut Builder, x: NodeId, exponent: Scalar, dtype: DType) -
         }
         _ => b.pointwise_in(PointOp::Pow, dtype, &[x.into(), Operand::Scalar(exponent)]),
     }
-}
-
-/// Whether a number is too large for a half type, and not infinite by itself: eager wants such an exponent in the type of the base.
-fn is_beyond(number: f64, dtype: DType) -> bool {
-    let largest = match dtype {
-        DType::F16 => 65504.0,
-        DType::BF16 => 3.3895313892515355e38,
-        _ => return false,
-    };
-    number.is_finite() && number.abs() > largest
 }
 
 /// Of f64 and of the half types the two is a tensor without dimensions, which counts when types meet; otherwise a number.

@@ -106,39 +106,9 @@ fn masked_fill(b: &mut Builder, a: &mut Bound) -> OpResult<Value> {
         )));
     }
     let dtype = b.dtype(x);
-    if let Operand::Scalar(value) = &value {
-        check_fits(*value, dtype)?;
-    }
     let value = b.materialise(&value, dtype);
     let args = b.broadcast(&[mask, value, x])?;
     Ok(b.point(PointOp::Where, &args)?.into())
-}
-
-/// Whether a number may be put into a tensor of this type; eager refuses integers that overflow.
-pub fn check_fits(value: Scalar, dtype: DType) -> OpResult<()> {
-    let (low, high) = match dtype {
-        DType::U8 => (-255.0, 255.0),
-        DType::I8 => (-128.0, 127.0),
-        DType::I16 => (-32768.0, 32767.0),
-        DType::I32 => (i32::MIN as f64, i32::MAX as f64),
-        DType::I64 => (i64::MIN as f64, i64::MAX as f64),
-        _ => return Ok(()),
-    };
-    let x = value.as_f64();
-    if x >= low && x <= high {
-        return Ok(());
-    }
-    Err(OpError::runtime(format!("value cannot be converted to type {} without overflow", c_name(dtype))))
-}
-
-fn c_name(dtype: DType) -> &'static str {
-    match dtype {
-        DType::U8 => "uint8_t",
-        DType::I8 => "int8_t",
-        DType::I16 => "int16_t",
-        DType::I32 => "int",
-        _ => "int64_t",
-    }
 }
 
 /// The lower bound first: where the bounds cross the upper one wins, and NaN stays.

@@ -1,5 +1,6 @@
 //! Tensors from nothing, and masks by position.
 
+use super::overflow::check_fits;
 use super::shared::size_operand;
 use super::{Bound, Operand, Surface, fresh};
 use crate::builder::Builder;
@@ -97,7 +98,7 @@ fn filled_like(b: &mut Builder, a: &Bound, value: Operand) -> OpResult<Value> {
 
 fn fill_shape(b: &mut Builder, value: &Operand, dtype: DType, shape: &[Sym]) -> OpResult<Value> {
     if let Operand::Scalar(value) = value {
-        super::compare::check_fits(*value, dtype)?;
+        check_fits(*value, dtype)?;
     }
     let value = b.materialise(value, dtype);
     if b.rank(value) > 0 {
@@ -124,6 +125,9 @@ fn arange(b: &mut Builder, a: &mut Bound) -> OpResult<Value> {
     };
     let step = a.value("step").clone();
     let given = a.opt_dtype("dtype")?;
+    if given == Some(DType::Bool) {
+        return Err(OpError::unsupported("arange of bools"));
+    }
     if let (Some(start), Some(end), Some(step)) = (start.as_int(), end.as_int(), step.as_int()) {
         return int_range(b, &start, &end, &step, given.unwrap_or(DType::I64));
     }
@@ -297,6 +301,11 @@ pub(super) fn literal(b: &mut Builder, data: &Value, dtype: Option<DType>) -> Op
         true => b.default_dtype,
         false => b.result_type(&numbers),
     });
+    if dtype.is_int() {
+        numbers
+            .iter()
+            .try_for_each(|number| if let Operand::Scalar(value) = number { check_fits(*value, dtype) } else { Ok(()) })?;
+    }
     let alike = numbers.windows(2).all(|pair| pair[0] == pair[1]);
     if numbers.len() > MAX_LITERAL && !alike {
         return Err(OpError::unsupported("a long list as a tensor"));
