@@ -294,3 +294,24 @@ def test_columns_of_any_number_are_compiled(entry):
         x = torch.randn(rows, columns)
         compare.assert_same(wrapped(x), x.clone()[:, :3])
         assert oxytorch.last_compile()["outcome"] == "compiled", oxytorch.last_compile()["reason"]
+
+
+COMPLEX = {
+    "alpha": lambda z, w: torch.add(z, w, alpha=2),
+    "fractional_alpha": lambda z, w: z.sub(w, alpha=0.5),
+    "masked_fill": lambda z, w: z.masked_fill(w.real > 0, 1.5),
+    "where": lambda z, w: torch.where(w.real > 0, z, w),
+    "where_of_a_number": lambda z, w: torch.where(w.real > 0, z, 0.0),
+    "addcmul": lambda z, w: torch.addcmul(z, z, w, value=2),
+    "float_power": lambda z, w: z.float_power(2),
+    "adjoint": lambda z, w: z @ w.adjoint(),
+    "mH": lambda z, w: z @ w.mH,
+    "H": lambda z, w: (z @ w.H).abs(),
+    "isreal": lambda z, w: torch.isreal(torch.cat([z, w.real])),
+}
+
+
+@pytest.mark.parametrize("name", COMPLEX)
+def test_complex_numbers(entry, name):
+    z, w = torch.randn(4, 6, dtype=torch.complex64), torch.randn(4, 6, dtype=torch.complex64)
+    check(entry, COMPLEX[name], z, w)

@@ -17,7 +17,7 @@ import torch
 from torch.testing._internal.common_methods_invocations import op_db
 
 SAMPLES = int(os.environ.get("OXYTORCH_SAMPLES", "3")) or None
-DTYPES = {"f32": torch.float32, "i64": torch.int64, "bool": torch.bool, "bf16": torch.bfloat16}
+DTYPES = {"f32": torch.float32, "i64": torch.int64, "bool": torch.bool, "bf16": torch.bfloat16, "c64": torch.complex64}
 
 # What these return is not determined.
 UNINITIALISED = {"empty", "empty_like", "new_empty", "empty_strided", "new_empty_strided", "empty_permuted"}

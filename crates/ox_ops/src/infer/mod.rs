@@ -75,6 +75,9 @@ fn infer_point(op: PointOp, args: &[&TensorType]) -> OpResult<TensorType> {
         }
         _ => (args[0], args),
     };
+    if first.dtype.is_complex() {
+        return Err(OpError::unsupported(format!("{} of complex numbers", op.name())));
+    }
     require(op.accepts(first.dtype), || format!("{} is not defined on {}", op.name(), first.dtype))?;
     let same = values.iter().all(|t| t.dtype == first.dtype) && args.iter().all(|t| t.shape == first.shape);
     require(same, || format!("{} on different types {args:?}", op.name()))?;

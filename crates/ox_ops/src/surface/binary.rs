@@ -55,6 +55,9 @@ pub const ROWS: &[Surface] = &[
     fresh(&["pow"], "input, exponent", |b, a| Ok(power(b, a.operand("input")?, a.operand("exponent")?)?.into())),
     fresh(&["float_power"], "input, exponent", |b, a| {
         let (base, exponent) = (a.operand("input")?, a.operand("exponent")?);
+        if b.result_type(&[base.clone(), exponent.clone()]).is_complex() {
+            return Err(OpError::unsupported("float_power of complex numbers"));
+        }
         if let (Operand::Tensor(x), Operand::Scalar(e)) = (&base, &exponent) {
             return Ok(power_of_tensor(b, *x, *e, DType::F64)?.into());
         }

@@ -1,5 +1,6 @@
 //! Functions of one tensor, element by element.
 
+use super::shared::real;
 use super::slope::sloped;
 use super::{Bound, Surface, fresh, maybe};
 use crate::builder::Builder;
@@ -61,7 +62,7 @@ pub const ROWS: &[Surface] = &[
     fresh(&["isfinite"], "input", isfinite),
     fresh(&["isposinf"], "input", |b, a| infinite_with_sign(b, a, f64::INFINITY)),
     fresh(&["isneginf"], "input", |b, a| infinite_with_sign(b, a, f64::NEG_INFINITY)),
-    fresh(&["isreal"], "input", |b, a| Ok(b.constant_mask(a.tensor("input")?, true)?.into())),
+    fresh(&["isreal"], "input", |b, a| Ok(b.constant_mask(real(b, a, "input")?, true)?.into())),
     fresh(&["deg2rad"], "input", |b, a| scale(b, a, std::f64::consts::PI / 180.0)),
     fresh(&["rad2deg"], "input", |b, a| scale(b, a, 180.0 / std::f64::consts::PI)),
     fresh(&["square"], "input", square),

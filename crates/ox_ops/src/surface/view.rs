@@ -1,5 +1,6 @@
 //! Views of one tensor.
 
+use super::shared::real;
 use super::{Bound, Surface, fresh, maybe, view, wrap_dim, wrap_dims};
 use crate::builder::Builder;
 use crate::decide::{assured, is_one, lesser, undecided};
@@ -28,8 +29,9 @@ pub const ROWS: &[Surface] = &[
         let perm: Vec<usize> = (0..b.rank(x)).rev().collect();
         Ok(b.permute(x, &perm)?.into())
     }),
-    view(&["mT", "mH", "adjoint"], "input", matrix_transpose),
-    view(&["H"], "input", t),
+    view(&["mT"], "input", matrix_transpose),
+    view(&["mH", "adjoint"], "input", |b, a| real(b, a, "input").and_then(|_| matrix_transpose(b, a))),
+    view(&["H"], "input", |b, a| real(b, a, "input").and_then(|_| t(b, a))),
     view(&["movedim", "moveaxis"], "input, source, destination", movedim),
     view(&["expand"], "input, *size, implicit=False", |b, a| expand(b, a.tensor("input")?, &a.ints("size")?)),
     view(&["broadcast_to"], "input, size", |b, a| expand(b, a.tensor("input")?, &a.ints("size")?)),
