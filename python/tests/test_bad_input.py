@@ -365,6 +365,7 @@ NORMS_AND_LOSSES = {
     "nll_loss": (lambda a, t: F.nll_loss(a, t), (r(2, 3), i(0, 2)), (r(2, 3), i(0, 2, 1)), (r(2, 3), i(0, 2)[:, None])),
     "smooth_l1": (lambda a, n: F.smooth_l1_loss(a, a, beta=n), (r(3), 1.0), (r(3), -1.0)),
     "huber": (lambda a, n: F.huber_loss(a, a, delta=n), (r(3), 1.0), (r(3), 0.0)),
+    "soft_margin": (lambda a, t: F.soft_margin_loss(a, t), (r(2, 3), r(3)), (r(3), r(2, 3))),
     "kl_div": (lambda a, b: F.kl_div(a, b, reduction="batchmean"), (r(2, 3), torch.rand(2, 3)), (r(2, 3), torch.rand(4))),
     "cosine": (lambda a, b: F.cosine_similarity(a, b), (r(2, 3), r(2, 3)), (r(2, 3), r(2, 4))),
     "glu": (lambda x: F.glu(x), (r(4),), (r(3),), (r(()),)),

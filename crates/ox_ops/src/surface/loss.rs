@@ -254,10 +254,15 @@ fn x_log_x(b: &mut Builder, x: NodeId) -> OpResult<NodeId> {
     b.choose(zero, 0.0, product)
 }
 
-/// In torch each step is an operation of its own: in 16 bits each is rounded, and what is beyond is infinite.
+/// In torch each step is an operation of its own: in 16 bits each is rounded, and what is beyond is infinite. They write to memory of the
+/// input's shape, which a larger target does not fit.
 fn soft_margin_loss(b: &mut Builder, args: &mut Bound) -> OpResult<Value> {
     let reduction = reduction(args)?;
+    let shape = b.shape(args.tensor("input")?);
     let (x, y, _) = pair(b, args)?;
+    if b.shape(x) != shape {
+        return Err(OpError::unsupported("soft_margin_loss with a larger target"));
+    }
     let negated = b.unary(PointOp::Neg, x)?;
     let product = b.point(PointOp::Mul, &[negated, y])?;
     let power = b.unary(PointOp::Exp, product)?;
