@@ -30,10 +30,15 @@ impl Fact {
         }
     }
 
+    /// What must be 0 for an equation to hold, without what all of its terms have in common.
+    fn gap(&self) -> Option<Sym> {
+        let Fact::Equal(a, b) = self else { return None };
+        Some(without_common_sizes(&without_common_number(a - b)))
+    }
+
     /// The variable that an equation decides, and what it is then.
     pub fn solved(&self) -> Option<(Var, Sym)> {
-        let Fact::Equal(a, b) = self else { return None };
-        let gap = without_common_sizes(&without_common_number(a - b));
+        let gap = self.gap()?;
         // The youngest variable goes: it is defined by older ones.
         gap.vars().into_iter().rev().find_map(|var| {
             let rest = |sign: i64| &(&gap - &(&Sym::var(&var) * sign)) * -sign;
@@ -52,23 +57,23 @@ impl Fact {
     /// is known then.
     pub fn multiples(&self, hints: &Hints) -> Option<Vec<Var>> {
         let Fact::Equal(a, b) = self else { return None };
-        let (gap, knots) = (a - b, self.knots());
+        let (gap, knots) = (a - b, self.knots(hints));
         let alone = knots.iter().map(|var| vec![var.clone()]);
         let groups: Vec<Vec<Var>> = alone.chain([knots.iter().cloned().collect()]).collect();
         FACTORS.iter().find_map(|factor| groups.iter().find_map(|group| multiples_of(*factor, group, &gap, hints)))
     }
 
-    /// The sizes that stand inside of divisions, remainders, minima and maxima of an equation; if there are none, all.
-    pub fn knots(&self) -> std::collections::BTreeSet<Var> {
-        let Fact::Equal(a, b) = self else { return self.vars() };
-        let gap = a - b;
+    /// The sizes to be fixed where an equation says neither what one is nor what one is a multiple of: those that stand inside of divisions,
+    /// remainders, minima and maxima; if there are none, the fewest that leave nothing of it.
+    pub fn knots(&self, hints: &Hints) -> std::collections::BTreeSet<Var> {
+        let Some(gap) = self.gap() else { return self.vars() };
         let atoms = gap.terms().iter().flat_map(|(factors, _)| factors);
         let inside = |atom: &Atom| match atom {
             Atom::Var(_) => Vec::new(),
             Atom::Div(p) | Atom::Mod(p) | Atom::Min(p) | Atom::Max(p) => p.0.vars().into_iter().chain(p.1.vars()).collect(),
         };
         let knots: std::collections::BTreeSet<Var> = atoms.flat_map(inside).collect();
-        if knots.is_empty() { self.vars() } else { knots }
+        if knots.is_empty() { fewest(&gap, hints) } else { knots }
     }
 
     pub fn vars(&self) -> std::collections::BTreeSet<Var> {
@@ -86,14 +91,31 @@ fn without_common_number(gap: Sym) -> Sym {
     if &rest * least == gap { rest } else { gap }
 }
 
+/// The sizes that an equation holds for as they are now, whatever the others are: `b * n * (n + 1) == 2 * n * (n + 1)` asks for b alone.
+fn fewest(gap: &Sym, hints: &Hints) -> std::collections::BTreeSet<Var> {
+    // More are rarely in one equation, and there are too many choices then.
+    const FEW: usize = 8;
+    let vars: Vec<Var> = gap.vars().into_iter().collect();
+    if vars.len() > FEW {
+        return vars.into_iter().collect();
+    }
+    let chosen = |bits: u32| vars.iter().enumerate().filter(move |(n, _)| bits >> n & 1 == 1).map(|(_, var)| var.clone());
+    let fits = |bits: u32| {
+        let fixed: Vec<Var> = chosen(bits).collect();
+        gap.subst(&|var| fixed.contains(var).then(|| hints.get(var).map(|hint| Sym::from(*hint))).flatten()).is_zero()
+    };
+    let choices = (0..1u32 << vars.len()).filter(|bits| fits(*bits));
+    chosen(choices.min_by_key(|bits| bits.count_ones()).unwrap_or(u32::MAX)).collect()
+}
+
 /// The gap of an equation without the sizes that all of its terms have as factors, none of which can be 0: `24 * b == 3 * b * n` says that n
 /// is 8.
 fn without_common_sizes(gap: &Sym) -> Sym {
     let Some(((first, _), others)) = gap.terms().split_first().filter(|_| gap.constant() == 0) else { return gap.clone() };
-    let is_common =
-        |atom: &&Atom| matches!(atom, Atom::Var(var) if var.lo() > 0) && others.iter().all(|(mono, _)| mono.contains(atom));
-    match first.iter().find(is_common) {
-        Some(common) => without_common_sizes(&gap.div(&common.sym())),
+    let is_common = |atom: &&Atom| atom.sym().is_positive() && others.iter().all(|(mono, _)| mono.contains(atom));
+    let without = |common: &Atom| Some(gap.div(&common.sym())).filter(|rest| &(rest * &common.sym()) == gap);
+    match first.iter().find(is_common).and_then(without) {
+        Some(rest) => without_common_sizes(&rest),
         None => gap.clone(),
     }
 }
@@ -247,10 +269,13 @@ pub(crate) fn lesser(a: &Sym, b: &Sym) -> Sym {
     if known == *a || known == *b {
         return known;
     }
-    match (assured(&(b - a)), assured(&(a - b))) {
-        (true, _) => a.clone(),
-        (_, true) => b.clone(),
-        _ => known,
+    // The second is not asked for where they are equal: one answer is enough.
+    if assured(&(b - a)) {
+        a.clone()
+    } else if assured(&(a - b)) {
+        b.clone()
+    } else {
+        known
     }
 }
 
@@ -334,6 +359,21 @@ mod tests {
         assert_eq!(Fact::Unequal(x.clone(), y.clone()).solved(), None);
         let batch = Sym::var(&Var::size(2, 1, i64::MAX, 1));
         assert_eq!(Fact::Equal(&batch * &x, &(&batch * &y) * &y).solved(), Some((a.clone(), &y * &y)));
-        assert_eq!(Fact::Equal(&x * 3, &(&y * &y) * 3).solved(), Some((a, &y * &y)));
+        assert_eq!(Fact::Equal(&x * 3, &(&y * &y) * 3).solved(), Some((a.clone(), &y * &y)));
+        // Blocks of 4, as many as there are.
+        let blocks = (&y + 3).div(&Sym::from(4i64));
+        assert_eq!(Fact::Equal(&(&blocks * &x) * 4, &blocks * 32).solved(), Some((a, Sym::from(8i64))));
+    }
+
+    #[test]
+    fn as_few_sizes_are_fixed_as_an_equation_needs() {
+        let (a, b) = sizes();
+        let batch = Var::size(2, 1, i64::MAX, 1);
+        let (x, y, z) = (Sym::var(&a), Sym::var(&b), Sym::var(&batch));
+        let hints = Hints::from_iter([(a.clone(), 9), (b.clone(), 8), (batch.clone(), 2)]);
+        let knots = |left: Sym, right: Sym| Fact::Equal(left, right).knots(&hints).into_iter().collect::<Vec<_>>();
+        let area = &x * &(&x + 1);
+        assert_eq!(knots(&z * &area, &area * 2), [batch.clone()]);
+        assert_eq!(knots(&(&z * &x) * &y, &x * 16), [b, batch]);
     }
 }

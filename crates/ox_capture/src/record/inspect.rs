@@ -108,7 +108,7 @@ impl Recording {
         if object.class_is(t.method) {
             return Ok(Shape::Call(self.all(&parts(&["__func__", "__self__"]), found)?));
         }
-        if object.class_is(t.slice) {
+        if object.class_is(t.slice) || object.class_is(t.range) {
             let part = |name: &&str| {
                 self.recipe_in(object, &Obj::str(name), &object.attr(name).map_err(|e| Abandon(e.to_string()))?, found)
             };

@@ -56,7 +56,7 @@ impl Recording {
         let places = self.stowed.0.remove(&container.id());
         let types = types();
         // A tuple of numbers that are all relied on is a constant again.
-        let is_flat = container.class_is(types.tuple) || container.class_is(types.slice);
+        let is_flat = [types.tuple, types.slice, types.range].iter().any(|class| container.class_is(*class));
         if places.is_some() && is_flat && self.origin(container) == Origin::Made {
             self.ids.remove(&container.id());
         }
@@ -86,6 +86,10 @@ impl Recording {
         if self.stowed.0.is_empty() || depth == 0 || self.is_read_by_parts(container) {
             return;
         }
+        // To all but the machine a range is a number of rounds.
+        if container.class_is(types().range) {
+            return self.settle_inside(container, 1);
+        }
         let places = self.stowed.0.remove(&container.id()).unwrap_or_default();
         let (sizes, others): (Vec<_>, Vec<_>) = places.into_iter().partition(|(.., source)| self.expr_of(*source).is_some());
         others.iter().for_each(|(_, value, source)| self.check_equal(*source, value));
@@ -98,6 +102,12 @@ impl Recording {
         } else if container.is_instance_of(types.dict) {
             entries_of(container).iter().for_each(|(_, value)| self.settle_but_sizes(value, depth - 1));
         }
+    }
+
+    /// The items of a list have been moved: these stand there now.
+    pub fn stow_anew(&mut self, list: &Obj, items: &[Val]) {
+        self.stowed.0.remove(&list.id());
+        items.iter().enumerate().for_each(|(n, item)| self.stow(list, Obj::int(n as i64), item));
     }
 
     pub fn has_stowed(&self, container: &Obj) -> bool {

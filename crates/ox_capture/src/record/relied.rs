@@ -276,7 +276,12 @@ impl Recording {
 
     /// `a is b`, relied on in later calls.
     pub fn is_same(&mut self, a: &Val, b: &Val) -> bool {
-        let (left, right) = (self.settle(a), self.settle(b));
+        if let Some(answer) = self.is_same_size(a, b) {
+            return answer;
+        }
+        // What is in a container is of no interest.
+        [a, b].into_iter().filter(|value| value.free.is_some()).for_each(|value| drop(self.settle(value)));
+        let (left, right) = (a.obj.clone(), b.obj.clone());
         [&left, &right].into_iter().for_each(|object| self.rely_on_expansion(object));
         let same = left.is(&right);
         if let (Origin::Outside(x), Origin::Outside(y)) = (self.origin(&left), self.origin(&right))

@@ -566,6 +566,20 @@ impl Recording {
         }
     }
 
+    /// `a is b`, where one of them is a size. Which equal numbers are one object is CPython's affair: only that they are equal is relied on. None
+    /// if none is a size.
+    pub(super) fn is_same_size(&mut self, a: &Val, b: &Val) -> Option<bool> {
+        if ![a, b].iter().any(|value| value.free.is_some_and(|free| self.expr_of(free).is_some())) {
+            return None;
+        }
+        if a.obj.class_ptr() != b.obj.class_ptr() {
+            return Some(false);
+        }
+        let (left, right) = (self.integer(a)?, self.integer(b)?);
+        self.rely_on_comparison("eq", &left, &right);
+        Some(a.obj.is(&b.obj))
+    }
+
     /// What a comparison says stays so.
     fn rely_on_comparison(&mut self, name: &str, a: &Sym, b: &Sym) {
         let gap = a - b;

@@ -35,6 +35,9 @@ impl Vm {
         if self.holds_sizes(this) {
             return Ok(Called::Value(Obj::int(this.bind().len()? as i64).into()));
         }
+        if let Some(length) = self.length_of_range(this)? {
+            return Ok(Called::Value(length));
+        }
         let counted = [t.list, t.tuple, t.dict, t.set, t.frozenset, t.str, t.bytes, t.range, t.mapping_proxy];
         if counted.iter().any(|c| this.is_instance_of(*c)) {
             return self.pure(&callable.obj, std::slice::from_ref(object), &[]).map(Called::Value);
@@ -123,13 +126,12 @@ impl Vm {
 
     pub(super) fn sorted(&mut self, callable: &Val, iterable: &Val, args: &Args) -> R<Called> {
         let items: Vec<Val> = self.iterate_all(iterable)?;
-        let objects: Vec<Obj> = items.iter().map(|v| self.settled(v)).collect();
-        let list = self.made(list_of(&objects)?);
+        let list = self.list(&items)?;
         let key = args.keywords.iter().find(|(k, v)| k.to_str().as_deref() == Some("key") && !v.obj.is_none()).cloned();
         let rest: Vec<(Obj, Val)> = args.keywords.iter().filter(|(k, _)| k.to_str().as_deref() != Some("key")).cloned().collect();
         let reverse = rest.first().map_or_else(|| Obj::bool(false).into(), |(_, v)| v.clone());
         let Some((_, key)) = key else {
-            if !self.is_plain_data(&Args::positional(vec![list.clone()])) {
+            if self.holds_sizes(&list.obj) || !self.is_plain_data(&Args::positional(vec![list.clone()])) {
                 return self.sort_objects(callable, args, list.clone(), list, reverse);
             }
             return self.pure(&callable.obj, &[list], &rest).map(Called::Value);
@@ -137,6 +139,9 @@ impl Vm {
         let Some(ranks) = ranks_of(&key.obj) else {
             return self.call_library("sort_by", vec![callable.clone(), list, key, reverse]);
         };
+        if self.holds_sizes(&ranks) {
+            return self.sort_objects(callable, args, list, ranks.into(), reverse);
+        }
         // Sorted by rank, then by place: CPython compares without meeting the items.
         self.known_data(&ranks.clone().into())?;
         if !self.is_plain_data(&Args::positional(vec![ranks.clone().into()])) {

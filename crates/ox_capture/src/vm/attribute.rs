@@ -113,6 +113,12 @@ impl Vm {
     }
 
     fn instance_attr(&mut self, object: &Val, name: &Obj) -> R<Found> {
+        // `n.bit_length()`: which method a number has does not depend on its value.
+        if object.free.is_some()
+            && let Some(method) = type_lookup(&object.obj.class(), name).filter(|found| found.class_is(types().method_descriptor))
+        {
+            return Ok(Found::Method(self.pinned(method)));
+        }
         let this = self.settled_number(object);
         let class = this.class();
         if let Some(field) = alias_field(&this, name) {

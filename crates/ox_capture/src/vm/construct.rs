@@ -104,6 +104,11 @@ impl Vm {
             return self.new_scalar(callable, args).map(Some);
         } else if [t.none, t.ellipsis, t.not_implemented].contains(&ptr) && plain && positional.is_empty() {
             callable.obj.call(&[], None)?.into()
+        } else if ptr == t.range
+            && plain
+            && let Some(range) = self.range_of_sizes(&callable.obj, positional)?
+        {
+            range
         } else if [t.range, t.slice, t.device].contains(&ptr) || ptr == t.object && positional.is_empty() {
             // A number of steps, or a place in a container, is relied on.
             let positional: Vec<Val> =
@@ -197,10 +202,14 @@ impl Vm {
         }
         entries.extend(args.keywords.iter().cloned());
         for (key, value) in &entries {
-            let value = self.settled(value);
-            made.bind().set_item(key.bind(), value.bind())?;
+            let object = self.settled_but_sizes(value);
+            made.bind().set_item(key.bind(), object.bind())?;
         }
-        Ok(self.made(made))
+        let dict = self.made(made);
+        for (key, value) in entries.iter().filter(|(_, value)| self.is_size(value)).cloned().collect::<Vec<_>>() {
+            self.stow(&dict.obj, key, &value);
+        }
+        Ok(dict)
     }
 
     /// What `dict(value)` and `update(value)` take from it: the items of a mapping, or pairs.

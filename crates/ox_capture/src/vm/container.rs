@@ -110,11 +110,18 @@ impl Vm {
                 }
             }
         }
+        if name == "copy" && self.holds_sizes(&args.positional[0].obj) {
+            let items = self.items_made_here(&args.positional[0].obj);
+            return self.list(&items).map(Called::Value);
+        }
         let shallow = matches!(name, "copy" | "__len__" | "__iter__");
-        if !shallow && !self.is_plain_data(&args) {
-            if let Some(called) = self.search_objects(name, &args)? {
-                return Ok(called);
-            }
+        let is_plain = shallow || self.is_plain_data(&args);
+        if (!is_plain || self.compares_sizes(&args))
+            && let Some(called) = self.search_objects(name, &args)?
+        {
+            return Ok(called);
+        }
+        if !is_plain {
             let text = match (name, &args.positional[..]) {
                 ("__repr__" | "__str__", [only]) => self.container_text(only)?,
                 ("format", [text, ..]) if text.obj.class_is(types().str) => self.format_fields(&args)?,
@@ -129,16 +136,22 @@ impl Vm {
         self.pure(&callable.obj, &args.positional, &args.keywords).map(Called::Value)
     }
 
-    /// Methods of lists and tuples that compare objects by their own methods.
+    /// Whether a size is looked for in a sequence, or something in a sequence with sizes.
+    pub(super) fn compares_sizes(&self, args: &Args) -> bool {
+        let [owner, item, ..] = &args.positional[..] else { return false };
+        self.holds_sizes(&owner.obj) || self.is_size(item)
+    }
+
+    /// Methods of lists and tuples that compare objects by their own methods, or sizes.
     fn search_objects(&mut self, name: &str, args: &Args) -> R<Option<Called>> {
         let [owner, item, rest @ ..] = &args.positional[..] else { return Ok(None) };
         let t = types();
-        if ![t.list, t.tuple, t.deque].iter().any(|class| owner.obj.class_is(*class)) || is_tensor(&item.obj) {
+        if ![t.list, t.tuple, t.size, t.deque].iter().any(|class| owner.obj.class_is(*class)) || is_tensor(&item.obj) {
             return Ok(None);
         }
         let kind = owner.obj.class_name();
         let complaint: Val = match (kind.as_str(), name) {
-            ("tuple", _) => Obj::str("tuple.index(x): x not in tuple").into(),
+            ("tuple" | "Size", _) => Obj::str("tuple.index(x): x not in tuple").into(),
             (_, "remove") => Obj::str("list.remove(x): x not in list").into(),
             _ if types().is_scalar(&item.obj) => Obj::str(&format!("{} is not in list", item.obj.text())).into(),
             _ => Obj::str("list.index(x): x not in list").into(),
@@ -161,19 +174,15 @@ impl Vm {
             return Ok(called);
         }
         if name == "remove"
-            && !self.is_plain_data(&args)
+            && (!self.is_plain_data(&args) || self.compares_sizes(&args))
             && let Some(called) = self.search_objects(name, &args)?
         {
             return Ok(called);
         }
-        if name == "append" && self.append_size(&args)? {
-            return Ok(Called::Value(Obj::none().into()));
-        }
-        if name == "extend"
-            && let ([list, more], []) = (&args.positional[..], &args.keywords[..])
-            && self.extend_by_sizes(list, more)?
+        if args.keywords.is_empty()
+            && let Some(value) = self.change_list_of_sizes(&callable.obj, name, &args)?
         {
-            return Ok(Called::Value(Obj::none().into()));
+            return Ok(Called::Value(value));
         }
         let owner = args.positional[0].clone();
         let is_outside = !matches!(self.origin(&owner.obj), Origin::Made);
@@ -192,7 +201,11 @@ impl Vm {
                 self.known_data(&last)?;
             }
         }
-        if name == "sort" && (!args.keywords.is_empty() || !self.is_plain_data(&Args::positional(vec![owner.clone()]))) {
+        if name == "sort"
+            && (!args.keywords.is_empty()
+                || self.holds_sizes(&owner.obj)
+                || !self.is_plain_data(&Args::positional(vec![owner.clone()])))
+        {
             return self.sort_in_place(&owner, &args);
         }
         let blind = matches!(name, "append" | "extend" | "add" | "appendleft");

@@ -284,6 +284,9 @@ impl Vm {
             self.know_len(this);
             return Ok(Some(Kind::Sequence { of: this.clone(), at: 0 }));
         }
+        if let Some((start, step, length)) = self.range_parts(this)? {
+            return self.rounds(start, &step.obj, &length).map(Some);
+        }
         if this.class_is(t.range) {
             return Ok(Some(Kind::Sequence { of: this.clone(), at: 0 }));
         }
@@ -336,6 +339,20 @@ impl Vm {
         }
         let len = items.len();
         Ok(Kind::Items { items, at: 0, of: Some((dict.clone(), len)) })
+    }
+
+    /// Of a range of sizes. How many there are is relied on, not where they end.
+    fn rounds(&mut self, start: Val, step: &Obj, length: &Val) -> R<Kind> {
+        let count: i64 = self.settled(length).bind().extract()?;
+        let way = |n: i64| Ok::<_, PyErr>(Obj::from(step.bind().mul(n)?));
+        if !self.is_size(&start) {
+            let end = start.obj.bind().add(way(count)?.bind())?;
+            // SAFETY: the type lives for ever.
+            let range = unsafe { Obj::borrowed(types().range.cast()) };
+            return Ok(Kind::Sequence { of: range.call(&[start.obj, end.into(), step.clone()], None)?, at: 0 });
+        }
+        let items = (0..count).map(|n| self.pure_call("add", &[start.clone(), way(n)?.into()])).collect::<R<_>>()?;
+        Ok(Kind::Items { items, at: 0, of: None })
     }
 
     fn iterate_tensor(&mut self, value: &Val) -> R<Called> {

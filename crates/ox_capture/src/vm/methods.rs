@@ -84,6 +84,17 @@ impl Vm {
             let sizes = self.items_made_here(&owner.obj);
             return self.product(&sizes).map(Called::Value);
         }
+        if ptr == t.slice
+            && name == "indices"
+            && let ([length], []) = (&rest.positional[..], &rest.keywords[..])
+            && (self.is_size(length) || self.rec.as_ref().is_some_and(|rec| rec.has_stowed(&owner.obj)))
+        {
+            let mut args = vec![length.clone()];
+            for part in ["start", "stop", "step"] {
+                args.push(self.now(|vm| vm.load_attr(&owner, &Obj::str(part)))?);
+            }
+            return self.call_library("indices", args);
+        }
         let immutable =
             [t.str, t.int, t.float, t.bytes, t.bool, t.complex, t.tuple, t.frozenset, t.range, t.slice, t.size, t.dtype];
         let reads = is_reader(name);

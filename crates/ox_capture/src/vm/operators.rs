@@ -156,6 +156,11 @@ impl Vm {
         {
             return Ok(Called::Value(joined));
         }
+        if function == "mul"
+            && let Some(repeated) = self.repeated_sizes(left, right)?
+        {
+            return Ok(Called::Value(repeated));
+        }
         if function == "iadd" && self.extend_by_sizes(left, right)? {
             return Ok(Called::Value(left.clone()));
         }
@@ -361,8 +366,8 @@ impl Vm {
         }
         let both = Args::positional(vec![container.clone(), item.clone()]);
         let is_data = self.is_data(this) || t.is_pinnable(this) || this.class_is(t.mapping_proxy);
-        let compares = this.class_is(t.list) || this.class_is(t.tuple);
-        if is_data && (!compares || self.is_plain_data(&both)) {
+        let compares = [t.list, t.tuple, t.size].iter().any(|class| this.class_is(*class));
+        if is_data && (!compares || self.is_plain_data(&both) && !self.compares_sizes(&both)) {
             let value = self.pure_call("contains", &[container.clone(), item.clone()])?;
             return answer(value.obj.truth()?);
         }
@@ -472,12 +477,11 @@ impl Vm {
 
     /// A number's truth is relied on, not its value.
     fn scalar_truth(&mut self, value: &Val) -> R<bool> {
-        let truth = value.obj.truth()?;
         if value.free.is_some() {
             let answer = self.pure_call("truth", std::slice::from_ref(value))?;
             return answer.obj.truth();
         }
-        Ok(truth)
+        self.settled(value).truth()
     }
 
     fn know_emptiness(&mut self, object: &Obj) {

@@ -2,7 +2,7 @@
 //! the machine does the building.
 
 use super::{Args, R, Vm};
-use crate::obj::{Obj, list_of};
+use crate::obj::{Obj, items_of, list_of};
 use crate::record::{DEPTH, Val};
 use crate::state::TorchState;
 use crate::types::types;
@@ -55,32 +55,139 @@ impl Vm {
         }
     }
 
-    /// `list.append` on a list of ours of which some items are sizes, or this one is. False if it is another call.
-    pub fn append_size(&mut self, args: &Args) -> R<bool> {
-        let [list, item] = &args.positional[..] else { return Ok(false) };
-        let is_ours = list.obj.class_is(types().list) && self.is_ours(&list.obj) && args.keywords.is_empty();
-        if !is_ours || !(self.is_size(item) || self.holds_sizes(&list.obj)) {
-            return Ok(false);
+    /// Whether a list of ours has sizes in it, or is given some.
+    pub fn is_list_of_sizes(&self, list: &Obj, given: &[Val]) -> bool {
+        let is_ours = list.class_is(types().list) && self.is_ours(list);
+        is_ours && (self.holds_sizes(list) || given.iter().any(|item| self.is_size(item)))
+    }
+
+    /// Changes a list of ours that is given these items, and says which item came out. The change is made once more on a list of numbers: these
+    /// tell where each item stands then.
+    pub fn rearrange(&mut self, list: &Obj, given: &[Val], change: impl Fn(&Obj, &[Obj]) -> R<Obj>) -> R<Val> {
+        let values = [self.items_made_here(list), given.to_vec()].concat();
+        let (objects, len) = (self.all_but_sizes(given), values.len() - given.len());
+        let numbers: Vec<Obj> = (0..values.len()).map(|n| Obj::int(n as i64)).collect();
+        let moved = list_of(&numbers[..len])?;
+        let nothing = change(list, &objects)?;
+        let out = change(&moved, &numbers[len..])?;
+        let value_of = |number: &Obj| Ok::<_, PyErr>(values[number.bind().extract::<usize>()?].clone());
+        let places = items_of(&moved).iter().map(value_of).collect::<R<Vec<Val>>>()?;
+        if let Some(rec) = &mut self.rec {
+            rec.stow_anew(list, &places);
         }
-        let object = self.settled_but_sizes(item);
-        let at = list.obj.bind().len()?;
-        list.obj.bind().call_method1("append", (object.bind(),))?;
-        self.keep_sizes(&list.obj, at, std::slice::from_ref(item));
-        Ok(true)
+        if out.is_none() { Ok(nothing.into()) } else { value_of(&out) }
+    }
+
+    /// A method that changes a list of ours with sizes. None if it is about something else, or about values.
+    pub fn change_list_of_sizes(&mut self, method: &Obj, name: &str, args: &Args) -> R<Option<Val>> {
+        let [list, args @ ..] = &args.positional[..] else { return Ok(None) };
+        let (fixed, given) = match (name, args) {
+            ("append", [item]) => (vec![], vec![item.clone()]),
+            ("insert", [place, item]) => (vec![place.clone()], vec![item.clone()]),
+            ("pop" | "reverse" | "clear", places) => (places.to_vec(), vec![]),
+            ("extend", [more]) => return Ok(self.extend_by_sizes(list, more)?.then(|| Obj::none().into())),
+            _ => return Ok(None),
+        };
+        if !self.is_list_of_sizes(&list.obj, &given) {
+            return Ok(None);
+        }
+        let fixed: Vec<Obj> = fixed.iter().map(|arg| self.settled(arg)).collect();
+        let change = |list: &Obj, items: &[Obj]| method.call(&[std::slice::from_ref(list), &fixed, items].concat(), None);
+        self.rearrange(&list.obj, &given, change).map(Some)
     }
 
     /// `sizes += shape[:2]` and `sizes.extend(shape)` of a list of ours. False if it is about something else.
     pub fn extend_by_sizes(&mut self, list: &Val, more: &Val) -> R<bool> {
-        let is_sequence = |object: &Obj| object.class_is(types().list) || object.is_instance_of(types().tuple);
-        let is_ours = list.obj.class_is(types().list) && self.is_ours(&list.obj) && is_sequence(&more.obj);
-        if !is_ours || !(self.holds_sizes(&list.obj) || self.holds_sizes(&more.obj)) {
-            return Ok(false);
+        let Some(values) = self.given_at_once(&list.obj, &more.obj)? else { return Ok(false) };
+        let extend = |list: &Obj, items: &[Obj]| Ok(list.bind().call_method1("extend", (list_of(items)?.bind(),))?.into());
+        self.rearrange(&list.obj, &values, extend).map(|_| true)
+    }
+
+    /// What a list of ours gets from a sequence, where there are sizes in one of them.
+    fn given_at_once(&mut self, list: &Obj, more: &Obj) -> R<Option<Vec<Val>>> {
+        let is_sequence = more.class_is(types().list) || more.is_instance_of(types().tuple);
+        let has_sizes = self.is_list_of_sizes(list, &[]) || (self.is_ours(list) && self.holds_sizes(more));
+        if is_sequence && has_sizes && list.class_is(types().list) { self.items_to_join(more).map(Some) } else { Ok(None) }
+    }
+
+    /// `sizes[0] = n`, `sizes[1:] = shape`. False if it is about something else.
+    pub fn store_sizes(&mut self, list: &Obj, index: &Obj, value: &Val) -> R<bool> {
+        let given = match index.class_is(types().slice) {
+            true => self.given_at_once(list, &value.obj)?,
+            false => self.is_list_of_sizes(list, std::slice::from_ref(value)).then(|| vec![value.clone()]),
+        };
+        let Some(given) = given else { return Ok(false) };
+        let store = |list: &Obj, items: &[Obj]| {
+            let value = if index.class_is(types().slice) { list_of(items)? } else { items[0].clone() };
+            list.bind().set_item(index.bind(), value.bind()).map(|()| Obj::none())
+        };
+        self.rearrange(list, &given, store).map(|_| true)
+    }
+
+    /// `shape * 2`
+    pub fn repeated_sizes(&mut self, left: &Val, right: &Val) -> R<Option<Val>> {
+        let (sizes, times) = if self.holds_sizes(&left.obj) { (left, right) } else { (right, left) };
+        if !self.holds_sizes(&sizes.obj) || !times.obj.class_is(types().int) {
+            return Ok(None);
         }
-        let values = self.items_to_join(&more.obj)?;
-        let (objects, at) = (self.all_but_sizes(&values), list.obj.bind().len()?);
-        list.obj.bind().call_method1("extend", (list_of(&objects)?.bind(),))?;
-        self.keep_sizes(&list.obj, at, &values);
-        Ok(true)
+        let times = self.settled(times);
+        let values = self.items_made_here(&sizes.obj);
+        let repeated = Obj::from(sizes.obj.bind().mul(times.bind())?);
+        let len = repeated.bind().len()?;
+        let values: Vec<Val> = values.into_iter().cycle().take(len).collect();
+        self.made_of_sizes(repeated, &values).map(Some)
+    }
+
+    /// `range(0, n, 4)`: as a slice, it keeps what it is made of.
+    pub fn range_of_sizes(&mut self, class: &Obj, args: &[Val]) -> R<Option<Val>> {
+        let (zero, one): (Val, Val) = (Obj::int(0).into(), Obj::int(1).into());
+        let parts = match args {
+            [stop] => [zero, stop.clone(), one],
+            [start, stop] => [start.clone(), stop.clone(), one],
+            [start, stop, step] if !self.is_size(step) => [start.clone(), stop.clone(), step.clone()],
+            _ => return Ok(None),
+        };
+        let are_whole = parts.iter().all(|part| part.obj.class_is(types().int));
+        if !are_whole || !parts.iter().any(|part| self.is_size(part)) {
+            return Ok(None);
+        }
+        let range = class.call(&self.all_but_sizes(&parts), None)?;
+        for (name, part) in ["start", "stop", "step"].iter().zip(&parts) {
+            self.stow(&range, Obj::str(name), part);
+        }
+        Ok(Some(range.into()))
+    }
+
+    /// The start, the step and the length of a range of sizes; None of any other. Whether it is empty is relied on.
+    pub fn range_parts(&mut self, range: &Obj) -> R<Option<(Val, Val, Val)>> {
+        if !range.class_is(types().range) || !self.rec.as_ref().is_some_and(|rec| rec.has_stowed(range)) {
+            return Ok(None);
+        }
+        let mut part = |name: &str| self.member_of_made(range, name);
+        let (start, stop, step) = (part("start")?, part("stop")?, part("step")?);
+        let forward = step.obj.bind().gt(0)?;
+        let (from, to) = if forward { (&start, &stop) } else { (&stop, &start) };
+        let stride: Val = Obj::from(step.obj.bind().abs()?).into();
+        let is_filled = self.pure_call("gt", &[to.clone(), from.clone()])?;
+        if !is_filled.obj.truth()? {
+            return Ok(Some((start, step, Obj::int(0).into())));
+        }
+        // As many as there are strides between, the last of them begun.
+        let gap = self.pure_call("sub", &[to.clone(), from.clone()])?;
+        let rest: Val = Obj::from(stride.obj.bind().sub(1)?).into();
+        let gap = self.pure_call("add", &[gap, rest])?;
+        let length = self.pure_call("floordiv", &[gap, stride])?;
+        Ok(Some((start, step, length)))
+    }
+
+    fn member_of_made(&mut self, object: &Obj, name: &str) -> R<Val> {
+        let (key, found) = (Obj::str(name), object.attr(name)?);
+        let free = self.rec.as_ref().and_then(|rec| rec.stowed_at(object, &key, &found));
+        Ok(Val { obj: found, free })
+    }
+
+    pub fn length_of_range(&mut self, range: &Obj) -> R<Option<Val>> {
+        Ok(self.range_parts(range)?.map(|(.., length)| length))
     }
 
     /// `math.prod(shape)`, `divmod(n, 4)`: as the arithmetic that they are, so that sizes stay expressions.

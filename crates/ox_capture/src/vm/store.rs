@@ -298,6 +298,9 @@ impl Vm {
         let is_dict = this.is_instance_of(types.dict) && self.uses_slot(&this, "__setitem__", types.dict);
         let by_key = is_dict && (self.is_fixed_key(&index) || (self.is_ours(&this) && self.find_key(&this, &index).is_some()));
         if by_key || this.class_is(types.list) || this.class_is(types.deque) {
+            if self.store_sizes(&this, &index, &value)? {
+                return nothing();
+            }
             if !is_dict {
                 self.know_len(&this);
             }
@@ -306,15 +309,11 @@ impl Vm {
             }
             let in_own_dict = self.is_ours(&this) && self.is_size(&value);
             let stays_free = is_dict && value.free.is_some() && (in_own_dict || self.is_seen_by_others(&this));
-            let place = self.place_for_size(&this, &index, &value);
-            let value: Val = if stays_free || place.is_some() { value } else { self.settled(&value).into() };
+            let value: Val = if stays_free { value } else { self.settled(&value).into() };
             if let Some(rec) = self.mark_place(&this, &index, is_dict) {
                 match is_dict {
                     true => rec.stow_outside(&this, &index, &value),
-                    false => rec.forget_place(&this, place.as_ref().unwrap_or(&index)),
-                }
-                if let Some(place) = place {
-                    rec.stow(&this, place, &value);
+                    false => rec.forget_place(&this, &index),
                 }
             }
             this.bind().set_item(index.bind(), value.obj.bind())?;
@@ -352,15 +351,6 @@ impl Vm {
         Some(rec)
     }
 
-    /// The place in a list of ours at which an expression of sizes stays one.
-    fn place_for_size(&mut self, list: &Obj, index: &Obj, value: &Val) -> Option<Obj> {
-        if !self.is_size(value) || !self.is_ours(list) || !list.class_is(types().list) || !index.class_is(types().int) {
-            return None;
-        }
-        let (at, len) = (index.bind().extract::<i64>().ok()?, list.bind().len().ok()? as i64);
-        (-len..len).contains(&at).then(|| Obj::int(if at < 0 { at + len } else { at }))
-    }
-
     /// Where it cannot be recorded, it is done between two graphs.
     fn store_tensor_item(&mut self, object: &Val, key: &Val, value: Val) -> R<Called> {
         let setitem = Shadow::Function(self.operator("setitem")?);
@@ -386,6 +376,10 @@ impl Vm {
         let types = types();
         let index = self.settled(key);
         let is_dict = this.is_instance_of(types.dict) && self.uses_slot(&this, "__delitem__", types.dict);
+        if self.is_list_of_sizes(&this, &[]) {
+            let delete = |list: &Obj, _: &[Obj]| list.bind().del_item(index.bind()).map(|()| Obj::none());
+            return self.rearrange(&this, &[], delete).and_then(|_| nothing());
+        }
         if (is_dict && self.is_fixed_key(&index)) || this.class_is(types.list) {
             match is_dict {
                 true => drop(self.dict_item(&this, &index)?),

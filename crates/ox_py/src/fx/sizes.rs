@@ -43,8 +43,7 @@ impl Known {
         if self.values.is_empty() { sym.clone() } else { sym.subst(&|var| self.values.get(var).cloned()) }
     }
 
-    /// Takes over what must hold. Where that neither decides a size nor asks for multiples of something, those that are divided or compared in it
-    /// are fixed; else all.
+    /// Takes over what must hold. Where that neither decides a size nor asks for multiples of something, sizes are fixed.
     pub fn learn(&mut self, (fact, at): Noted) {
         if let Some((var, value)) = fact.solved() {
             self.facts.push((fact, at));
@@ -52,7 +51,7 @@ impl Known {
         }
         match fact.multiples(&self.hints) {
             Some(sizes) => sizes.into_iter().for_each(|var| self.take_as_multiple(var, &at)),
-            None => fact.knots().into_iter().for_each(|var| self.fix(var, &at)),
+            None => fact.knots(&self.hints).into_iter().for_each(|var| self.fix(var, &at)),
         }
     }
 

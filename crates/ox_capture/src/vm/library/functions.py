@@ -293,6 +293,29 @@ def unequal(left, right):
     return not equal(left, right)
 
 
+def indices(length, start, stop, step):
+    """`slice.indices` of sizes."""
+    if length < 0:
+        raise ValueError("length should not be negative")
+    step = 1 if step is None else step
+    if step == 0:
+        raise ValueError("slice step cannot be zero")
+    low, high = (-1, length - 1) if step < 0 else (0, length)
+    return (
+        clipped(start, high if step < 0 else low, low, high, length),
+        clipped(stop, low if step < 0 else high, low, high, length),
+        step,
+    )
+
+
+def clipped(place, default, low, high, length):
+    if place is None:
+        return default
+    if place < 0:
+        return max(place + length, low)
+    return min(place, high)
+
+
 # The getters of the operator module.
 
 
