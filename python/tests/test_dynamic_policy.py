@@ -1,5 +1,7 @@
 """Which sizes vary: what is seen, what is marked, what is refused."""
 
+import collections
+
 import oxytorch
 import pytest
 import torch
@@ -115,6 +117,41 @@ def test_a_marked_dimension_that_must_be_constant():
         oxytorch._oxytorch.capture(lambda x: x @ weight)(marked(rand(4, 3), 1))
     with pytest.raises(ValueError, match=r"dimension 0 of arg0 is marked .* to be 4 \(.*test_dynamic_policy.py:\d+"):
         oxytorch._oxytorch.capture(lambda x: [x[n] for n in range(len(x))])(marked(rand(4, 3), 0))
+
+
+class Batch:
+    def __init__(self, x):
+        self.x = x
+
+
+Pair = collections.namedtuple("Pair", "x y")
+
+
+@pytest.mark.parametrize("hold", [Batch, lambda x: Pair(x, 1), lambda x: {"a": [Batch(x)]}], ids=["object", "namedtuple", "deeper"])
+def test_ranges_of_what_arguments_hold(hold):
+    def function(batch):
+        batch = batch["a"][0] if isinstance(batch, dict) else batch
+        return batch.x * 2
+
+    compiled = oxytorch.compile(function)
+    for n in (4, 8, 2):
+        assert compiled(hold(marked(rand(n, 3), 0, min=2, max=8))).shape == (n, 3)
+    with pytest.raises(ValueError, match=r"(\.x|\[0\]): dimension 0 is declared by mark_dynamic to be 2 to 8, but its size is 9" + CALLED):
+        compiled(hold(marked(rand(9, 3), 0, min=2, max=8)))
+    assert compiled(hold(marked(rand(5, 3), 0, min=2, max=8))).shape == (5, 3)
+
+
+@pytest.mark.parametrize("grad", [False, True])
+def test_a_mark_that_is_broken_in_front_of_a_break(grad):
+    weight = rand(3, 2).requires_grad_(grad)
+
+    def function(x):
+        y = x @ weight
+        torch._dynamo.graph_break()
+        return y * 2
+
+    with pytest.raises(ValueError, match=r"dimension 1 of arg0 is marked .* to be 3 \(.*test_dynamic_policy.py:\d+"):
+        oxytorch.compile(function)(marked(rand(4, 3), 1))
 
 
 def test_recompiles_are_explained():

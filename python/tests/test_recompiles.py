@@ -40,6 +40,14 @@ def all_of(tensors):
     return sum(tensors)
 
 
+def keys(tensors):
+    return sum(tensors.values())
+
+
+def doubles_nonzero(x):
+    return x.nonzero() * 2
+
+
 def rand(*shape, dtype=torch.float32):
     return torch.randn(*shape).to(dtype)
 
@@ -56,6 +64,8 @@ CASES = {
     "dimensions": (doubles, (rand(3),), (rand(3, 1),), {}, "arg0.shape was [3] and is [3, 1]", "kind"),
     "a number": (scales, (rand(3), 2), (rand(3), 3), {}, "arg1 was 2 and is 3", "a tensor is one at once"),
     "a text": (named, (rand(3), "sum"), (rand(3), "mean"), {}, "arg1 was 'sum' and is 'mean'", "each value"),
+    "names": (keys, ({"a": rand(3)},), ({"a": rand(3), "b": rand(3)},), {}, "list(arg0) was ['a'] and is ['a', 'b']", "same kind"),
+    "a count": (doubles_nonzero, (torch.tensor([0, 1]),), (torch.tensor([1, 1]),), {}, "nonzero(...).shape[0] was 1 and is 2", "0 or 1"),
     "a length": (all_of, ([rand(3)],), ([rand(3), rand(3)],), {}, "len(arg0) was 1 and is 2", "same kind"),
 }
 
@@ -81,6 +91,64 @@ def test_a_mode():
         explained(x)
     (line,) = explained(x).recompiles
     assert "grad mode off" in line and "grad mode on" in line and "same mode" in line
+
+
+def explained_by(function, *calls, **settings):
+    explained = oxytorch.explain(function, **settings)
+    for args, kwargs in calls:
+        found = explained(*args, **kwargs)
+    return found.recompiles[-1]
+
+
+def test_the_arguments_that_were_given():
+    line = explained_by(joins, ((rand(3), rand(3)), {}), ((rand(3),), {"y": rand(3)}))
+    assert "the call was with 2 arguments and is with 1 argument and ['y'] by name" in line
+
+
+def test_the_default_type():
+    try:
+        explained = oxytorch.explain(lambda x: x + torch.zeros(3))
+        explained(rand(3))
+        torch.set_default_dtype(torch.float64)
+        (line,) = explained(rand(3)).recompiles
+    finally:
+        torch.set_default_dtype(torch.float32)
+    assert "default type torch.float64" in line
+
+
+SCALE = 2
+
+
+def scaled_by_a_global(x):
+    return x * SCALE
+
+
+def test_a_global(monkeypatch):
+    explained = oxytorch.explain(scaled_by_a_global)
+    explained(rand(3))
+    monkeypatch.setitem(globals(), "SCALE", 3)
+    (line,) = explained(rand(3)).recompiles
+    assert f"<the globals of {__name__}>['SCALE'] was 2 and is 3" in line
+
+
+def test_what_is_made_of_sizes_is_told_by_their_names():
+    named = lambda x: {f"{x.shape[0]}": x}
+    line = explained_by(named, *[((rand(n),), {}) for n in (3, 4, 5)])
+    assert "format(arg0.shape[0]) was '4' and is '5'" in line
+    rooted = lambda x: x * 2 if int(x.shape[0] ** 0.5) > 2 else x
+    line = explained_by(rooted, *[((rand(n),), {}) for n in (5, 6, 20)])
+    assert "int(pow(arg0.shape[0], <0.5>)) is 4" in line
+
+
+def test_what_comes_behind_a_break_is_told_by_what_was_called():
+    opaque = torch.compiler.disable(lambda x: x[:, : len(x)])
+
+    def function(x):
+        y = opaque(x)
+        return y * 2 if y.shape[1] > 4 else y
+
+    line = explained_by(function, *[((rand(n, 9),), {}) for n in (3, 6, 2)])
+    assert "(...).shape[" in line and "s0" not in line and "s1" not in line, line
 
 
 def test_the_line_is_that_of_the_code_inside():

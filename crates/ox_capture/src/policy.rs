@@ -129,6 +129,12 @@ impl Marks {
         })
     }
 
+    /// The same for people.
+    pub fn complaint(&self, name: &str, sizes: &[i64]) -> Option<String> {
+        let called = || line_outside().map(|line| format!(" (called at {line})")).unwrap_or_default();
+        self.objection(sizes).map(|why| format!("oxytorch: {name}: {why}{}", called()))
+    }
+
     /// Raises for marks of arguments that cannot be kept.
     pub fn check(arguments: &[(String, Obj)]) -> PyResult<()> {
         for (name, argument) in arguments {
@@ -136,9 +142,8 @@ impl Marks {
                 let marks = Marks::of(argument);
                 let sizes = || argument.attr("shape").and_then(|shape| shape.bind().extract::<Vec<i64>>()).unwrap_or_default();
                 let is_plain = marks.dynamic.is_empty() && marks.ranges.is_empty();
-                if let Some(why) = (!is_plain).then(|| marks.objection(&sizes())).flatten() {
-                    let called = line_outside().map(|line| format!(" (called at {line})")).unwrap_or_default();
-                    return Err(PyValueError::new_err(format!("oxytorch: {name}: {why}{called}")));
+                if let Some(why) = (!is_plain).then(|| marks.complaint(name, &sizes())).flatten() {
+                    return Err(PyValueError::new_err(why));
                 }
                 continue;
             }
@@ -146,7 +151,7 @@ impl Marks {
                 true => {
                     entries_of(argument).into_iter().map(|(key, value)| (format!("{name}[{}]", key_text(&key)), value)).collect()
                 }
-                false if argument.class_is(types().list) || argument.class_is(types().tuple) => {
+                false if argument.class_is(types().list) || argument.is_instance_of(types().tuple) => {
                     let item = |(n, item): (usize, Obj)| (format!("{name}[{n}]"), item);
                     items_of(argument).into_iter().enumerate().map(item).collect()
                 }

@@ -97,6 +97,8 @@ pub struct Sources {
     known: FxHashMap<(u32, Source), SourceId>,
     /// What people call the variables among sizes, by number.
     names: Vec<String>,
+    /// What is called behind segments.
+    actions: FxHashMap<u32, String>,
 }
 
 impl Sources {
@@ -145,22 +147,39 @@ impl Sources {
     }
 
     pub fn name_variable(&mut self, id: u32, name: String) {
-        let at = id as usize;
+        let (at, name) = (id as usize, self.with_names(&name));
         self.names.resize(self.names.len().max(at + 1), String::new());
         self.names[at] = name;
     }
 
-    /// A text with the names of variables in the place of their numbers: `s3` is `arg0.shape[1]`.
+    /// What is called behind a segment, for people.
+    pub fn name_action(&mut self, segment: u32, name: String) {
+        self.actions.insert(segment, name);
+    }
+
+    /// The same with the names of what it is made of.
+    pub fn tell(&self, id: SourceId) -> String {
+        self.with_names(&self.show(id))
+    }
+
+    /// A text with the names of variables in the place of their numbers (`s3` is `arg0.shape[1]`), and of calls behind segments (`s3.result`).
     pub fn with_names(&self, text: &str) -> String {
         let mut out = String::new();
         let mut rest = text;
         while let Some(at) = rest.find('s') {
             let digits: String = rest[at + 1..].chars().take_while(char::is_ascii_digit).collect();
-            let is_word = rest[..at].chars().next_back().is_some_and(|c| c.is_ascii_alphanumeric());
-            let name = digits.parse::<usize>().ok().and_then(|id| self.names.get(id)).filter(|name| !is_word && !name.is_empty());
+            let is_word = rest[..at].chars().next_back().is_some_and(|c| c.is_ascii_alphanumeric() || "_'\"".contains(c));
+            let behind = &rest[at + 1 + digits.len()..];
+            let number = digits.parse::<u32>().ok().filter(|_| !is_word);
+            let is_made = [".out", ".new"].iter().any(|made| behind.starts_with(made));
+            let (name, behind) = match behind.strip_prefix(".result") {
+                Some(further) => (number.and_then(|id| self.actions.get(&id)).map(|name| format!("{name}(...)")), further),
+                None => (number.and_then(|id| self.names.get(id as usize)).filter(|_| !is_made).cloned(), behind),
+            };
             out.push_str(&rest[..at]);
-            out.push_str(name.map_or(&rest[at..at + 1 + digits.len()], String::as_str));
-            rest = &rest[at + 1 + digits.len()..];
+            let plain = &rest[at..rest.len() - behind.len()];
+            out.push_str(name.as_deref().filter(|name| !name.is_empty()).unwrap_or(plain));
+            rest = behind;
         }
         out.push_str(rest);
         out
@@ -210,6 +229,10 @@ impl Sources {
 pub fn short(object: &Obj) -> String {
     if let Ok(name) = object.attr("__qualname__").or_else(|_| object.attr("__name__")) {
         return name.to_str().unwrap_or_else(|| object.class_name());
+    }
+    let is_scope = |dict: &&Obj| dict.class_is(types().dict);
+    if let Some(module) = Some(object).filter(is_scope).and_then(|dict| dict_get(dict, &Obj::str("__name__"))?.to_str()) {
+        return format!("the globals of {module}");
     }
     let text = if has_plain_text(object) { object.text() } else { String::new() };
     if (1..=40).contains(&text.len()) { text } else { format!("a {}", object.class_name()) }

@@ -165,6 +165,10 @@ impl fmt::Display for TorchState {
         if let Some(device) = &self.default_device {
             write!(f, ", tensors made on {}", device.text())?;
         }
-        if self.deterministic { f.write_str(", deterministic algorithms") } else { Ok(()) }
+        if self.deterministic {
+            f.write_str(", deterministic algorithms")?;
+        }
+        let default = self.default_dtype.text();
+        if default == "torch.float32" { Ok(()) } else { write!(f, ", default type {default}") }
     }
 }

@@ -2,7 +2,8 @@
 //! done about it.
 
 use crate::guard::{Check, Context, length};
-use crate::source::{SourceId, Sources, Values, short};
+use crate::obj::{Obj, entries_of};
+use crate::source::{SourceId, Sources, Values, key_text, short};
 use crate::state::TorchState;
 use crate::tree::Segment;
 use crate::types::types;
@@ -63,7 +64,11 @@ impl Segment {
 
 fn difference(check: &Check, context: &Context<'_>, values: &mut Values<'_>, dynamic: Option<bool>) -> Difference {
     let sources = context.sources;
-    let of = |id: &SourceId| sources.show(*id);
+    let of = |id: &SourceId| sources.tell(*id);
+    if let Check::Call(count, names) = check {
+        let found = values.kwargs.map(entries_of).unwrap_or_default().into_iter().map(|(name, _)| name).collect::<Vec<_>>();
+        return (changed("the call", &call_text(*count, names), Some(call_text(values.args.len(), &found))), OBJECT);
+    }
     if let Check::Tensor(id, _) | Check::Sized(id, _) = check {
         return tensor_difference(check, *id, context, values, dynamic);
     }
@@ -81,6 +86,10 @@ fn difference(check: &Check, context: &Context<'_>, values: &mut Values<'_>, dyn
             let found = now(id).and_then(|v| length(&v)).map(|n| n.to_string());
             (changed(&format!("len({})", of(id)), &len.to_string(), found), OBJECT)
         }
+        Check::Keys(id, keys) => {
+            let found = now(id).map(|dict| entries_of(&dict).into_iter().map(|(key, _)| key).collect::<Vec<_>>());
+            (changed(&format!("list({})", of(id)), &list_text(keys), found.map(|keys| list_text(&keys))), OBJECT)
+        }
         Check::RequiresGrad(id, wanted) => {
             (changed(&format!("{}.requires_grad", of(id)), &wanted.to_string(), Some((!wanted).to_string())), MODE)
         }
@@ -96,8 +105,17 @@ fn difference(check: &Check, context: &Context<'_>, values: &mut Values<'_>, dyn
     }
 }
 
+fn list_text(items: &[Obj]) -> String {
+    format!("[{}]", items.iter().map(key_text).collect::<Vec<_>>().join(", "))
+}
+
+fn call_text(count: usize, names: &[Obj]) -> String {
+    let named = if names.is_empty() { String::new() } else { format!(" and {} by name", list_text(names)) };
+    format!("with {count} argument{}{named}", if count == 1 { "" } else { "s" })
+}
+
 fn not(check: &Check, sources: &Sources) -> String {
-    format!("not {}", check.show(sources))
+    sources.with_names(&format!("not {}", check.show(sources)))
 }
 
 fn changed(place: &str, old: &str, new: Option<String>) -> String {
@@ -121,7 +139,7 @@ fn tensor_difference(
     values: &mut Values<'_>,
     dynamic: Option<bool>,
 ) -> Difference {
-    let place = context.sources.show(id);
+    let place = context.sources.tell(id);
     let (old, sizes) = match check {
         Check::Sized(_, spec) => (&spec.tensor, spec.sizes.clone()),
         Check::Tensor(_, spec) => (&**spec, spec.sizes.iter().map(|size| Size::Known(*size)).collect()),
@@ -171,7 +189,7 @@ fn size_differences(
             }
             Size::Same(var) if bound.get(var) != Some(*found) => {
                 let other = bound.get(var).map_or(String::new(), |other| format!(", which is {other}"));
-                told.push(sources.with_names(&format!("{name} was {var}{other}, and is {found}")));
+                told.push(format!("{name} was {}{other}, and is {found}", sources.with_names(&var.to_string())));
                 advice = APART;
             }
             _ => {}

@@ -203,6 +203,7 @@ impl Recording {
 
     /// A class that traces write to has another version in every call.
     fn take_checks(&mut self) -> Vec<Check> {
+        self.keep_broken_mark();
         let mut checks = std::mem::take(&mut self.checks);
         checks.shrink_to_fit();
         if self.tree.has_class_writes() {

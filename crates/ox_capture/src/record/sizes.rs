@@ -40,6 +40,8 @@ pub struct Sizing {
     facts: rustc_hash::FxHashSet<Fact>,
     /// Variables whose dimensions the user has marked, with their places.
     marked: FxHashMap<Var, (String, usize)>,
+    /// What a mark says that cannot be kept.
+    broken: Option<String>,
     /// What `shapes=` says of arguments, by place and dimension; with the parameter.
     declared: FxHashMap<(String, usize), (Range, String)>,
     /// The user's line.
@@ -84,11 +86,14 @@ impl Recording {
     /// The check of a tensor: with variables in the place of sizes that may be others in later calls.
     pub(super) fn tensor_check(&mut self, tensor: &Obj, source: SourceId, spec: TensorSpec) -> Check {
         let place = self.tree.sources.read().show(source);
+        let marks = Marks::of(tensor);
+        // Of what the arguments hold deeper inside.
+        self.sizing.broken = self.sizing.broken.take().or_else(|| marks.complaint(&place, &spec.sizes));
         let ranges: Vec<Option<(i64, i64)>> = self.variable_dims(tensor, source, &place, &spec);
         if ranges.iter().all(Option::is_none) {
             return Check::Tensor(source, spec.into());
         }
-        let strict = Marks::of(tensor).strict;
+        let strict = marks.strict;
         let dims: Vec<(usize, Option<(i64, i64)>)> = ranges.into_iter().enumerate().collect();
         let sizes = dims.into_iter().map(|(d, range)| match range {
             Some(range) => {
@@ -295,6 +300,18 @@ impl Recording {
 
     /// A dimension that the user has marked as one that varies, although the program needs it as it is.
     pub fn broken_mark(&self) -> Option<String> {
+        self.sizing.broken.clone().or_else(|| self.forced_mark())
+    }
+
+    /// Before the checks of a segment are put away.
+    pub(super) fn keep_broken_mark(&mut self) {
+        self.sizing.broken = self.broken_mark();
+    }
+
+    fn forced_mark(&self) -> Option<String> {
+        if self.sizing.marked.is_empty() {
+            return None;
+        }
         self.checks.iter().find_map(|check| {
             let Check::Fact(fact, line) = check else { return None };
             let (var, value) = fact.solved().filter(|(_, value)| value.as_const().is_some())?;

@@ -137,6 +137,7 @@ impl Vm {
             }
         };
         let result = rec.source(Source::Result(rec.segment));
+        rec.tree.sources.change(|sources| sources.name_action(rec.segment, crate::source::short(&callable.obj)));
         let closing = Closing { graph, found, effects };
         let mut segment = rec.segment(closing, End::GiveUp(String::new()));
         let snapshot = match self.snapshot(&mut rec) {
