@@ -2,6 +2,7 @@
 
 import sys
 import time
+import warnings
 
 import numpy as np
 import pytest
@@ -403,3 +404,54 @@ def test_sizes_that_the_data_decides_stay_variables(function):
         assert_same(compiled(x), function(x))
     report = compiled.report()
     assert (report["traced"], report["breaks"]) == (1, [])
+
+
+@pytest.mark.parametrize("dynamic", [None, True])
+def test_experts_are_trained_on_any_number_of_rows(dynamic):
+    """What was made in front of a read is written behind it, with what requires grad: eager does that, and sizes are variables all the same."""
+
+    def function(x, expert):
+        out = torch.zeros_like(x)
+        for n in range(2):
+            (rows,) = torch.where(expert == n)
+            out.index_add_(0, rows, x[rows].sin() * (n + 1))
+        return out
+
+    compiled = oxytorch.compile(function, dynamic=dynamic)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        for n in (9, 12, 7, 10, 6, 15):
+            x, expert, results = torch.randn(n, 3), torch.arange(n) % 2, []
+            for call in (compiled, function):
+                own = x.clone().requires_grad_()
+                result = call(own, expert)
+                result.square().sum().backward()
+                results.append((result.detach(), own.grad))
+            assert_same(*results)
+    assert compiled.stats()["traced"] <= (2 if dynamic is None else 1), compiled.report()["recompiles"]
+
+
+def test_as_many_classes_as_there_are():
+    function = lambda labels: torch.nn.functional.one_hot(labels) * 2
+    compiled = oxytorch.compile(function, fullgraph=True)
+    for n in (5, 9, 4, 7):
+        labels = torch.arange(n) % (n - 2)
+        assert_same(compiled(labels), function(labels))
+    assert compiled.stats()["traced"] <= 2
+
+
+def test_sizes_behind_a_break_vary_with_those_in_front_of_it():
+    """As many traces as there are breaks would be one behind the other."""
+    doubled = torch.compiler.disable(lambda x: torch.cat([x, x], 1))
+
+    def function(x):
+        for _ in range(4):
+            x = doubled(x + 1)[:, : x.shape[1]] * 2
+        return x
+
+    compiled = oxytorch.compile(function)
+    with torch.no_grad():
+        for n in (9, 12, 7, 10, 6):
+            x = torch.randn(3, n)
+            assert_same(compiled(x), function(x))
+    assert compiled.stats()["traced"] == 2

@@ -167,7 +167,7 @@ impl Job<'_> {
     fn whole<'py>(self, gm: &Bound<'py, PyAny>, example_inputs: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
         let py = gm.py();
         let start = Instant::now();
-        let imported = match self.read(gm, example_inputs) {
+        let imported = match self.read(gm, example_inputs, false) {
             Ok(imported) => imported,
             Err(refusal) => return self.unread(gm, example_inputs, refusal),
         };
@@ -210,13 +210,14 @@ impl Job<'_> {
     }
 
     /// Imports a graph, and notes what was learned of its sizes and of how its results lie in memory.
-    fn read(self, gm: &Bound<'_, PyAny>, examples: &Bound<'_, PyAny>) -> Result<Imported, Refusal> {
+    fn read(self, gm: &Bound<'_, PyAny>, examples: &Bound<'_, PyAny>, looking: bool) -> Result<Imported, Refusal> {
         let how = How {
             freezing: self.options.freezing,
             fallback_random: self.options.fallback_random,
             device: self.device,
             fixed: self.fixed,
             written: self.written,
+            looking,
         };
         let read = || {
             fault("import");
@@ -230,21 +231,25 @@ impl Job<'_> {
 
     /// What eager runs may be read all the same, for what is made of its results. Where it cannot be, nothing is known of them.
     fn look_at(self, gm: &Bound<'_, PyAny>, examples: &Bound<'_, PyAny>) {
-        let _ = self.read(gm, examples);
+        let _ = self.read(gm, examples, true);
     }
 
-    /// A graph whose import did not come to its end. What it would have relied on is not known, and what torch said of the captured sizes (the
-    /// number of parts, a shape) stands in the graph: they are constants.
+    /// A graph whose import did not come to its end.
     fn unread<'py>(self, gm: &Bound<'py, PyAny>, examples: &Bound<'py, PyAny>, refusal: Refusal) -> PyResult<Bound<'py, PyAny>> {
-        let why = if matches!(refusal, Refusal::Cut { .. }) { IN_PIECES } else { IN_EAGER };
-        match hints_of(gm) {
-            Ok(hints) => self.facts.borrow_mut().extend(fixed_sizes(&hints, why)),
-            Err(refusal) => return self.refused(gm, refusal),
-        }
         match refusal {
             Refusal::Cut { place, what } => self.around(gm, examples, place, &what),
-            refusal => self.refused(gm, refusal),
+            refusal => self.left(gm, refusal),
         }
+    }
+
+    /// To eager. What the import would have relied on is not known, and what torch said of the captured sizes (the number of parts, a shape)
+    /// stands in the graph: they are constants.
+    fn left<'py>(self, gm: &Bound<'py, PyAny>, refusal: Refusal) -> PyResult<Bound<'py, PyAny>> {
+        match hints_of(gm) {
+            Ok(hints) => self.facts.borrow_mut().extend(fixed_sizes(&hints, IN_EAGER)),
+            Err(refusal) => return self.refused(gm, refusal),
+        }
+        self.refused(gm, refusal)
     }
 
     fn note(self, py: Python<'_>, report: &ox_driver::Report) -> PyResult<()> {
@@ -338,7 +343,8 @@ impl Job<'_> {
         // What is written in a part that is done again is written as often as eager does it.
         let is_repeated = self.recomputed.is_some() && (pieces::may_write(&nodes)? || pieces::has_several_results(&nodes)?);
         if !is_call || pieces::computed(&nodes)? == 1 || is_repeated {
-            return self.refused(gm, Refusal::unsupported(what));
+            let refusal = Refusal::unsupported(what);
+            return if self.read(gm, examples, true).is_ok() { self.refused(gm, refusal) } else { self.left(gm, refusal) };
         }
         warn_once(gm.py(), &format!("oxytorch: one operation is left to eager for its gradient: {what}"))?;
         // Pieces of a checkpointed part keep what goes from one to the next: torch's own checkpoint takes it from them.

@@ -1,7 +1,7 @@
 //! Breaks in place: what was recorded is computed, one call is made for real, and recording goes on right behind it.
 
 use super::native::keywords;
-use super::reading::Reading;
+use super::reading::{Read, Reading};
 use super::{Args, Attach, Break, Called, Frame, R, Vm};
 use crate::advice::advice;
 use crate::gc::Work;
@@ -40,7 +40,8 @@ impl Vm {
             log(Topic::GraphBreaks, || format!("{}: {why} (by way of {})", found.location(), found.stack.join(" > ")));
             self.breaks.push(found);
         }
-        self.action(callable, args, why, None)
+        let read = Read::Like(self.known_to_vary(&args));
+        self.action(callable, args, why, (read != Read::Like(Vec::new())).then_some((&read, &[])))
     }
 
     /// Nothing may be kept of what another call with the same checks would not do; a segment that ends would be.

@@ -47,6 +47,7 @@ impl Read {
             _ if NUMBERS.contains(&name) && alone => Some(Read::Numbers),
             "nonzero" | "argwhere" | "masked_select" | "bincount" => Some(Read::Dim(0)),
             "where" if alone => Some(Read::Dim(0)),
+            "one_hot" if alone => Some(Read::Dim(-1)),
             "_unique2" => Some(Read::Dims(vec![Some(0), None, Some(0)])),
             "unique_dim" | "unique_consecutive" => {
                 let place = if name == "unique_dim" { 1 } else { 3 };
@@ -229,6 +230,14 @@ impl Vm {
             varying.extend(tensors.flat_map(|tensor| rec.varying_sizes_of(&tensor)));
         }
         varying
+    }
+
+    /// The same as far as something was relied on of the tensors already: a call that nobody can see into takes any.
+    pub(super) fn known_to_vary(&self, args: &Args) -> Vec<i64> {
+        let Some(rec) = self.rec.as_ref().filter(|rec| rec.sizing.is_in_use()) else { return Vec::new() };
+        let given = args.positional.iter().chain(args.keywords.iter().map(|(_, value)| value));
+        let tensors = given.flat_map(|value| tensors_in(&value.obj));
+        tensors.flat_map(|tensor| rec.varying_dims_of(&tensor)).flatten().collect()
     }
 
     /// What a program says that it knows of sizes. The comparison is a fact of the trace already; a check that does not hold goes its way.

@@ -65,7 +65,8 @@ impl Follower {
     }
 
     fn step_from(&mut self, from: usize) -> Import<()> {
-        let how = How { freezing: false, fallback_random: false, device: Some(self.device), fixed: None, written: false };
+        let device = Some(self.device);
+        let how = How { freezing: false, fallback_random: false, device, fixed: None, written: false, looking: true };
         let mut from = from;
         let importer = match &mut self.importer {
             Some(importer) => importer,

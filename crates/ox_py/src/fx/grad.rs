@@ -27,6 +27,8 @@ pub(super) struct Grad {
     pub enabled: bool,
     /// That in which the whole graph is called.
     pub ambient: bool,
+    /// Nobody asks for gradients.
+    ignored: bool,
     /// The FX node that is being read.
     pub place: usize,
     /// Whether the n-th tensor input requires grad.
@@ -42,6 +44,10 @@ impl Grad {
     pub fn ambient(py: Python<'_>) -> PyResult<Grad> {
         let enabled = py.import(intern!(py, "torch"))?.call_method0(intern!(py, "is_grad_enabled"))?.is_truthy()?;
         Ok(Grad { enabled, ambient: enabled, ..Grad::default() })
+    }
+
+    pub fn ignored() -> Grad {
+        Grad { ignored: true, ..Grad::default() }
     }
 
     fn catch_up(&mut self, graph: &Graph) {
@@ -80,6 +86,9 @@ impl<'py> Importer<'py> {
         examples: &Bound<'py, PyAny>,
         argument: usize,
     ) -> Import<bool> {
+        if self.grad.ignored {
+            return Ok(false);
+        }
         if let Some(noted) = self.noted_grad(node)? {
             return Ok(noted);
         }
@@ -237,7 +246,7 @@ impl<'py> Importer<'py> {
     pub(super) fn output_requires_grad(&mut self, tensor: TensorRef, eager: bool) -> Import<bool> {
         let flows = self.flows(tensor)?;
         // Eager says so of views of what requires grad, too.
-        if self.grad.apart.get(&tensor) == Some(&Apart::Quiet) {
+        if self.grad.ignored || self.grad.apart.get(&tensor) == Some(&Apart::Quiet) {
             return Ok(false);
         }
         match (eager, flows) {

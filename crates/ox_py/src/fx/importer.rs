@@ -188,6 +188,8 @@ pub struct How<'a> {
     pub fixed: Option<&'a Hints>,
     /// Of a piece: whether another may write what it returns.
     pub written: bool,
+    /// Whether sizes and places in memory are all that is asked for, whoever differentiates it.
+    pub looking: bool,
 }
 
 impl<'py> Importer<'py> {
@@ -218,7 +220,7 @@ impl<'py> Importer<'py> {
             pinned: Vec::new(),
             autocast: Autocast::ambient(py)?,
             stale: Stale::default(),
-            grad: Grad::ambient(py)?,
+            grad: if how.looking { Grad::ignored() } else { Grad::ambient(py)? },
             training: false,
             written: how.written,
         };
