@@ -2,7 +2,7 @@
 
 use super::Tree;
 use super::places::{example, requires_grad};
-use super::regions::{Region, is_result, regions};
+use super::regions::{Region, is_result, may_write, regions};
 use crate::fx::Layout;
 use crate::recorded::Recorded;
 use crate::torch::Torch;
@@ -76,6 +76,8 @@ struct Cutter<'py> {
     /// Place of the value in the row of all values, by place of the node.
     values: FxHashMap<usize, usize>,
     examples: Bound<'py, PyAny>,
+    /// What the pieces so far may have written.
+    written: FxHashSet<usize>,
 }
 
 /// Cuts in front of these nodes.
@@ -105,7 +107,16 @@ impl<'py> Cutter<'py> {
             }
             kinds.push(kind);
         }
-        Ok(Cutter { py: gm.py(), gm: gm.clone(), nodes, kinds, places, values, examples: examples.clone() })
+        Ok(Cutter {
+            py: gm.py(),
+            gm: gm.clone(),
+            nodes,
+            kinds,
+            places,
+            values,
+            examples: examples.clone(),
+            written: FxHashSet::default(),
+        })
     }
 
     fn args_of(&self, place: usize) -> PyResult<Vec<usize>> {
@@ -125,10 +136,20 @@ impl<'py> Cutter<'py> {
         let mut pieces = Vec::with_capacity(ranges.len());
         for (n, range) in ranges.iter().enumerate() {
             pieces.push(self.piece(range, &members[n], &crossing[n])?);
+            self.note_written(&members[n])?;
         }
         let returned = self.nodes[end].getattr(intern!(self.py, "args"))?.cast_into::<PyTuple>()?.get_item(0)?;
         let result = self.tree(&returned)?;
         Ok(Cut { pieces, values: self.values.len(), result })
+    }
+
+    fn note_written(&mut self, members: &[usize]) -> PyResult<()> {
+        for place in members {
+            if may_write(std::slice::from_ref(&self.nodes[*place]))? {
+                self.written.extend(self.args_of(*place)?);
+            }
+        }
+        Ok(())
     }
 
     /// The nodes of each piece in order. Items of a group go with the group.
@@ -307,8 +328,11 @@ impl<'py> Cutter<'py> {
         if self.kinds[place] != Kind::Argument {
             meta.set_item(intern!(py, "handed_on"), true)?;
         }
-        if !meta.contains(intern!(py, "requires_grad"))? {
-            let requires = value.as_ref().is_some_and(|value| requires_grad(value).unwrap_or(false));
+        // An argument that was written in front of the piece may require grad since then.
+        let is_written = self.kinds[place] == Kind::Argument && self.written.contains(&place);
+        if is_written || !meta.contains(intern!(py, "requires_grad"))? {
+            let now = if is_written { &shown } else { &value };
+            let requires = now.as_ref().is_some_and(|value| requires_grad(value).unwrap_or(false));
             meta.set_item(intern!(py, "requires_grad"), requires)?;
         }
         examples.append(value)
