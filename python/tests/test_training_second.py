@@ -61,6 +61,22 @@ def test_second_derivatives_of_inputs_that_were_written():
                 torch.autograd.grad(result, a, create_graph=True)
 
 
+@both
+@pytest.mark.parametrize("before", BEFORE.values(), ids=BEFORE)
+def test_second_derivatives_where_what_only_others_read_was_written(door, before):
+    function = lambda x, y, count: ((x * x * x).sum(), (y.sin() * count).sum())
+    found = []
+    for called in (DOORS[door](function), function):
+        x, y = (torch.linspace(1, 2, 3).requires_grad_() for _ in range(2))
+        other, count = before(y) * 1, torch.ones(3)
+        results = called(before(x), other, count)
+        count.add_(1)
+        other.detach().mul_(2)
+        (first,) = torch.autograd.grad(results[0], x, create_graph=True)
+        found.append([first.detach(), *torch.autograd.grad(first.sum(), x)])
+    compare.assert_same(*found)
+
+
 def scaled_before(x, buffer):
     buffer.add_(1)
     return (x * x * x * buffer).sum()

@@ -1,6 +1,7 @@
 //! Second derivatives: the gradients as functions of the inputs and of the results' gradients, by eager, which computes everything again.
 
 use super::chosen::Choice;
+use super::reach::read_by;
 use super::spent::{Pass, changed, version_of};
 use super::{Again, TrainingCallable};
 use ox_capture::GradMode;
@@ -103,7 +104,7 @@ impl TrainingCallable {
         if !may_be || given.inputs.is_none(py) {
             return Err(PyRuntimeError::new_err(NOT_AGAIN));
         }
-        self.ensure_unchanged(ctx, given.seen.bind(py).cast()?)
+        self.ensure_unchanged(ctx, given.seen.bind(py).cast()?, grads)
     }
 
     /// A pass that no program of ours does: its gradients are many at once.
@@ -145,10 +146,11 @@ impl TrainingCallable {
 
     /// What is computed again is computed of the inputs as they are now: somebody else may have written to them since the call. What the
     /// graph writes itself, no gradient depends on, or it was copied.
-    fn ensure_unchanged(&self, ctx: &Bound<'_, PyAny>, seen: &Bound<'_, PyTuple>) -> PyResult<()> {
+    fn ensure_unchanged(&self, ctx: &Bound<'_, PyAny>, seen: &Bound<'_, PyTuple>, grads: &Bound<'_, PyTuple>) -> PyResult<()> {
         let py = ctx.py();
         let versions: Vec<Option<i64>> = ctx.getattr(intern!(py, "versions"))?.extract()?;
-        for (place, tensor) in seen.iter().enumerate().filter(|(place, _)| !self.is_written(*place)) {
+        let read = read_by(&self.native.graph, grads.iter().map(|grad| !grad.is_none()));
+        for (place, tensor) in seen.iter().enumerate().filter(|(place, _)| read[*place] && !self.is_written(*place)) {
             if let (Some(now), Some(then)) = (version_of(&tensor)?, versions[place])
                 && now != then
             {

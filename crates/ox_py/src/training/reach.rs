@@ -75,10 +75,17 @@ impl Again {
 
 /// The inputs that a graph writes and that results with a gradient are computed of: to compute those again takes what was there before.
 pub fn read_and_written(graph: &Graph, gradients: &Gradients) -> Vec<bool> {
+    let read = read_by(graph, gradients.outputs.iter().copied());
+    let is_written = |input: usize| graph.mutations.iter().any(|mutation| mutation.input as usize == input);
+    read.into_iter().enumerate().map(|(input, read)| read && is_written(input)).collect()
+}
+
+/// The inputs that some results are computed of.
+pub fn read_by(graph: &Graph, results: impl Iterator<Item = bool>) -> Vec<bool> {
     let mut found = vec![false; graph.inputs.len()];
-    for (output, _) in graph.outputs.iter().zip(&gradients.outputs).filter(|(_, wanted)| **wanted) {
+    for (output, _) in graph.outputs.iter().zip(results).filter(|(_, is_one)| *is_one) {
         let read = inputs_below(graph, output.value, &|_| true);
-        graph.mutations.iter().map(|mutation| mutation.input as usize).for_each(|input| found[input] |= read[input]);
+        found.iter_mut().zip(read).for_each(|(found, read)| *found |= read);
     }
     found
 }
