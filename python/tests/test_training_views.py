@@ -97,6 +97,30 @@ def test_a_computed_argument_is_written_with_what_needs_no_grad(door, how, shown
 
 
 @both
+@pytest.mark.parametrize("shown", [False, True], ids=["whole", "a view"])
+@pytest.mark.parametrize("how", OVERWRITTEN)
+def test_a_computed_tensor_is_overwritten(door, how, shown):
+    """What it was made of has zeros for a gradient then, not none: an optimizer goes on with its momentum."""
+
+    def f(t, other, c):
+        made = t * 3
+        OVERWRITTEN[how](made[:] if shown else made, other.sin() if how == "copied to" else c)
+        return made * other, made
+
+    found = []
+    for called in (DOORS[door](f), f):
+        for _ in range(2):
+            t, other = x_of(5), x_of(6)
+            results = called(t, other, torch.ones(4, 8))
+            # inf * 0 is no number, and nothing of that comes to what was overwritten.
+            results[0].backward(torch.full((4, 8), float("inf")), retain_graph=results[1].requires_grad)
+            if results[1].requires_grad:
+                results[1].sum().backward()
+            found.append([*[(of.detach(), of.requires_grad) for of in results], t.grad, other.grad])
+    compare.assert_same(found[:2], found[2:])
+
+
+@both
 def test_in_place_on_a_leaf_is_refused_in_eagers_words(door):
     def f(t):
         return t.mul_(2)

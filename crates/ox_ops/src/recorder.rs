@@ -100,6 +100,11 @@ impl Recorder {
         self.refs[a.0 as usize].base == self.refs[b.0 as usize].base
     }
 
+    /// The value of all the memory that the tensor lies in.
+    pub fn whole(&self, tensor: TensorRef) -> NodeId {
+        self.bases[self.refs[tensor.0 as usize].base].value
+    }
+
     /// The tensor's value now.
     pub fn read(&mut self, tensor: TensorRef) -> OpResult<NodeId> {
         let data = &mut self.refs[tensor.0 as usize];

@@ -57,10 +57,11 @@ impl<'py> Importer<'py> {
             return self.call_anyhow(request);
         }
         let written = self.written_args(&request)?;
-        self.before_write(&written)?;
+        let before = self.before_write(&written)?;
         self.ensure_derivative(&request)?;
         let asked = request.clone();
         let value = self.call_anyhow(request)?;
+        self.keep_histories(before)?;
         self.end_gradients(&asked, &written, value)
     }
 

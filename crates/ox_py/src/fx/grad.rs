@@ -5,11 +5,12 @@ use super::call::Request;
 use super::importer::Importer;
 use super::refusal::{Import, Refusal};
 use ox_ir::graph::{Graph, NodeId, Op};
+use ox_ir::{DType, PointOp, Scalar};
 use ox_ops::{FrontValue, OpError, TensorRef, ValueOf};
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 
 /// Why a view has no gradient of what it shows.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -38,6 +39,14 @@ pub(super) struct Grad {
     /// For each node of the Graph the place of the FX node that it was made for.
     pub origins: Vec<u32>,
     pub apart: FxHashMap<TensorRef, Apart>,
+}
+
+/// A tensor with a gradient that is about to be written.
+pub(super) struct Before {
+    tensor: TensorRef,
+    value: NodeId,
+    /// Of all the memory that it lies in.
+    whole: NodeId,
 }
 
 impl Grad {
@@ -116,7 +125,8 @@ impl<'py> Importer<'py> {
     /// One of the tensors that a call is about to write may require grad. It must not be written without grad: in eager it would keep the
     /// gradient of what it held before. With grad an argument has another history behind it, which the caller sees: also where what is
     /// written needs no gradient.
-    pub(super) fn before_write(&mut self, written: &[TensorRef]) -> Import<()> {
+    pub(super) fn before_write(&mut self, written: &[TensorRef]) -> Import<Vec<Before>> {
+        let mut before = Vec::new();
         for tensor in written {
             if !self.flows(*tensor)? {
                 continue;
@@ -127,6 +137,28 @@ impl<'py> Importer<'py> {
             if self.is_of_argument(*tensor) {
                 return Err(self.only_eager("an argument that requires grad is written"));
             }
+            let value = self.recorder.read(*tensor).map_err(unsupported)?;
+            before.push(Before { tensor: *tensor, value, whole: self.recorder.whole(*tensor) });
+        }
+        Ok(before)
+    }
+
+    /// What is overwritten as a whole has zeros for a gradient in eager, not none.
+    pub(super) fn keep_histories(&mut self, before: Vec<Before>) -> Import<()> {
+        for Before { tensor, value, whole } in before {
+            let now = self.recorder.whole(tensor);
+            if is_made_of(self.recorder.builder().graph(), now, whole) {
+                continue;
+            }
+            let written = self.recorder.read(tensor).map_err(unsupported)?;
+            let ty = self.recorder.ty(tensor).clone();
+            if !ty.dtype.is_float() {
+                continue;
+            }
+            let builder = self.recorder.builder();
+            let never = builder.full(Scalar::Bool(false), DType::Bool, &ty.shape);
+            let joined = builder.point(PointOp::Where, &[never, value, written]).map_err(unsupported)?;
+            self.recorder.write(tensor, joined).map_err(unsupported)?;
         }
         Ok(())
     }
@@ -304,6 +336,21 @@ impl<'py> Importer<'py> {
         let count = self.recorder.builder().graph().nodes.len();
         self.grad.origins.resize(count, place as u32);
     }
+}
+
+/// Whether a value is computed of another.
+fn is_made_of(graph: &Graph, value: NodeId, of: NodeId) -> bool {
+    let mut stack = vec![value];
+    let mut seen = FxHashSet::default();
+    while let Some(id) = stack.pop() {
+        if id == of {
+            return true;
+        }
+        // What is made of a node stands behind it.
+        let args = graph.node(id).args.iter().copied().filter(|arg| *arg >= of);
+        stack.extend(args.filter(|arg| seen.insert(*arg)));
+    }
+    false
 }
 
 fn unsupported(error: OpError) -> Refusal {
