@@ -43,16 +43,53 @@ class CompiledFunction(torch.autograd.Function):
     def backward(ctx: Any, *grads: torch.Tensor | None) -> tuple[Any, ...]:
         graph, following = ctx.graph, ctx.next_functions
         gradients = graph.again if torch.is_grad_enabled() else graph.backward
-        return None, None, None, None, None, *gradients(ctx, grads, following)
+        found = gradients(ctx, grads, following)
+        if graph.shares and any(grad is None for grad in grads):
+            for (node, _), gradient in zip(following[-len(found) :], found):
+                if gradient is None and hasattr(node, "variable"):
+                    _pass_over(node.variable)
+        return None, None, None, None, None, *found
+
+
+def _counts(hook: Any) -> bool:
+    """Whether it is one of torch's own, which counts the tensors of all nodes that a pass comes to."""
+    return getattr(hook, "__qualname__", "").startswith("register_multi_grad_hook.")
+
+
+def _pass_over(leaf: torch.Tensor) -> None:
+    """A pass that does not come to a leaf in eager is about to: hooks that were put on it behind the call do not hear of that."""
+    for hooks in (leaf._backward_hooks, leaf._post_accumulate_grad_hooks):
+        for key, hook in (hooks or {}).items():
+            if not _counts(hook):
+                hooks[key] = hook if isinstance(hook, _LeafHook) else _LeafHook(hook)
+                hooks[key].passed_over = _LeafHook.now(leaf)
+
+
+class _LeafHook:
+    """Is called with a gradient, or with the leaf when that has got one."""
+
+    def __init__(self, hook: Any):
+        self.hook, self.passed_over = hook, (None,)
+
+    def __call__(self, given: torch.Tensor | None) -> Any:
+        if given is None:
+            # No other call has brought a gradient, either.
+            is_passed_over = self.passed_over[0] == torch._C._current_graph_task_id()
+        else:
+            is_passed_over = self.passed_over == _LeafHook.now(given)
+        return None if is_passed_over else self.hook(given)
+
+    @staticmethod
+    def now(leaf: torch.Tensor) -> tuple[Any, ...]:
+        grad = leaf.grad if leaf.is_leaf else None
+        return torch._C._current_graph_task_id(), id(leaf), id(grad), None if grad is None else grad._version
 
 
 class Hooks(OrderedDict):
     """Of a result that shares its node with others. A pass that brings it no gradient would not come to it in eager: nor do they hear of it."""
 
     def __setitem__(self, key: int, hook: Any) -> None:
-        # One of torch's own counts the results of all nodes that a pass comes to.
-        counts = getattr(hook, "__qualname__", "").startswith("register_multi_grad_hook.")
-        super().__setitem__(key, hook if counts else lambda grad: None if grad is None else hook(grad))
+        super().__setitem__(key, hook if _counts(hook) else lambda grad: None if grad is None else hook(grad))
 
 
 def _register_hooks(node: Any, result: torch.Tensor) -> None:

@@ -114,3 +114,40 @@ def test_saved_tensor_hooks_see_what_is_saved(door):
     out.sum().backward()
     want = torch.autograd.grad(net(t).sum(), t)[0]
     compare.assert_same(t.grad, want)
+
+
+class Heads(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.trunk, self.one, self.other = nn.Linear(8, 4), nn.Linear(4, 2), nn.Linear(4, 3)
+
+    def forward(self, t):
+        h = self.trunk(t).tanh()
+        return self.one(h), self.other(h)
+
+
+@both
+def test_hooks_that_parameters_get_behind_a_call(door):
+    """They hear of the passes that come to them in eager, and of no others."""
+    found = []
+    for wrap in (DOORS[door], lambda model: model):
+        torch.manual_seed(0)
+        model, seen = Heads(), []
+        called = wrap(model)
+        for _ in range(2):
+            one, other = called(x_of(5))
+            handles = []
+            for name, p in model.named_parameters():
+                handles.append(p.register_hook(lambda grad, name=name: seen.append((name, None if grad is None else grad.clone())) or grad * 2))
+                handles.append(p.register_post_accumulate_grad_hook(lambda p, name=name: seen.append((f"{name} behind", p.grad.clone()))))
+            for loss in (one.sum(), other.sum(), other.sum() + called(x_of(6))[0].sum(), called(x_of(7))[0].sum()):
+                seen.append(("pass", None))
+                loss.backward(retain_graph=True)
+            for handle in handles:
+                handle.remove()
+        passes, grads = [], [p.grad for p in model.parameters()]
+        for name, grad in seen:
+            passes.append([]) if name == "pass" else passes[-1].append((name, grad))
+        found.append(([sorted(of, key=lambda entry: entry[0]) for of in passes], grads))
+        assert all(p._backward_hooks is None or not p._backward_hooks for p in model.parameters())
+    compare.assert_same(*found)
