@@ -111,10 +111,10 @@ fn is_followed(device: &Obj) -> bool {
 }
 
 /// The device of the innermost mode that says one, and how many do.
-fn default_device(f: &Functions) -> PyResult<(Option<Obj>, usize)> {
+fn default_device(f: &Functions, modes: usize) -> PyResult<(Option<Obj>, usize)> {
     let (mut device, mut devices) = (None, 0);
-    for n in 0..f.function_modes.call(&[], None)?.bind().extract::<i64>()? {
-        let mode = f.function_mode.call(&[Obj::int(n)], None)?;
+    for n in 0..modes {
+        let mode = f.function_mode.call(&[Obj::int(n as i64)], None)?;
         let said = mode.class_is(f.device_mode.ptr().cast()).then(|| mode.attr("device")).transpose()?;
         if let Some(said) = said.filter(is_followed) {
             (device, devices) = (Some(said), devices + 1);
@@ -140,7 +140,8 @@ impl TorchState {
         let transforms = usize::from(!f.functorch.call(&[], None)?.is_none());
         // The innermost level, -1 if there is none.
         let levels: isize = f.forward.attr("_current_level")?.bind().extract()?;
-        let (default_device, devices) = default_device(f)?;
+        let function_modes = count(&f.function_modes)?;
+        let (default_device, devices) = default_device(f, function_modes)?;
         Ok(TorchState {
             grad: truth(&f.grad)?,
             inference: truth(&f.inference)?,
@@ -148,7 +149,7 @@ impl TorchState {
             autocast: Autocast::now(f)?,
             default_dtype: f.default_dtype.call(&[], None)?,
             default_device,
-            modes: count(&f.function_modes)? - devices + count(&f.dispatch_modes)? + transforms + usize::from(levels >= 0),
+            modes: function_modes - devices + count(&f.dispatch_modes)? + transforms + usize::from(levels >= 0),
         })
     }
 
