@@ -315,3 +315,41 @@ COMPLEX = {
 def test_complex_numbers(entry, name):
     z, w = torch.randn(4, 6, dtype=torch.complex64), torch.randn(4, 6, dtype=torch.complex64)
     check(entry, COMPLEX[name], z, w)
+
+
+# torch's fake kernels copy here, its real ones do not.
+IDLE_DROPOUTS = {
+    "in_inference": lambda x: F.dropout(x, 0.5, False),
+    "of_nothing": lambda x: F.dropout(x, 0.0),
+    "of_nothing_by_name": lambda x: F.dropout(x, p=0.0, training=True),
+    "in_place": lambda x: F.dropout(x, training=False, inplace=True),
+    "of_a_module": torch.nn.Dropout(0.0),
+}
+
+
+@pytest.mark.parametrize("name", IDLE_DROPOUTS)
+def test_what_drops_nothing_is_its_argument(entry, name):
+    drop = IDLE_DROPOUTS[name]
+
+    def f(x, y):
+        z = y * 2
+        drop(x).add_(1)
+        drop(z).mul_(x)
+        return z, drop(drop(y)).sum()
+
+    check(entry, f, torch.randn(4, 5), torch.randn(4, 5))
+
+
+OF_SMALL_INTEGERS = {
+    "sum_to_size": lambda x: (x.sum_to_size(1, 5), x.sum_to_size(4, 5)),
+    "einsum_of_one": lambda x: (torch.einsum("ij->j", x), torch.einsum("ij->", x), torch.einsum("ij->ji", x)),
+    "einsum_of_two": lambda x: torch.einsum("ij,kj->ik", x, x),
+    "softmin": lambda x: F.softmin(x, 1, dtype=torch.float64),
+    "cosine_embedding_loss": lambda x: F.cosine_embedding_loss(x, x + 1, torch.tensor([1, -1, 1, -1]), reduction="none"),
+}
+
+
+@pytest.mark.parametrize("dtype", [torch.uint8, torch.int8, torch.int16, torch.int32], ids=str)
+@pytest.mark.parametrize("name", OF_SMALL_INTEGERS)
+def test_small_integers(entry, name, dtype):
+    check(entry, OF_SMALL_INTEGERS[name], torch.randint(0, 50, (4, 5)).to(dtype))

@@ -3,7 +3,7 @@
 use super::loss::{Reduction, log_sigmoid, reduced, reduction};
 use super::norm::distance;
 use super::operator::{Operator, int, one};
-use super::shared::{real, size_operand, sum_over, wide};
+use super::shared::{only_float, real, size_operand, sum_over, wide};
 use super::{Bound, Surface, fresh};
 use crate::builder::Builder;
 use crate::error::{OpError, OpResult};
@@ -85,7 +85,8 @@ fn inner(b: &mut Builder, x: NodeId, y: NodeId, dim: usize) -> OpResult<NodeId> 
 }
 
 fn cosine_embedding_loss(b: &mut Builder, args: &mut Bound) -> OpResult<Value> {
-    let (x, y, target) = (real(b, args, "input1")?, real(b, args, "input2")?, real(b, args, "target")?);
+    let [x, y] = ["input1", "input2"].map(|name| only_float(b, args, name, "cosine_embedding_loss"));
+    let (x, y, target) = (x?, y?, real(b, args, "target")?);
     let dim = b.rank(target);
     if dim > 1 || b.rank(x) != dim + 1 || b.rank(y) != dim + 1 {
         return Err(OpError::runtime("cosine_embedding_loss expects vectors for each target"));

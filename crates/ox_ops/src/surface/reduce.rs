@@ -257,6 +257,9 @@ fn trace(b: &mut Builder, args: &mut Bound) -> OpResult<Value> {
 /// Undoes a broadcast by summation.
 fn sum_to_size(b: &mut Builder, args: &mut Bound) -> OpResult<Value> {
     let x = real(b, args, "input")?;
+    if !b.dtype(x).is_float() && b.dtype(x) != DType::I64 {
+        return Err(OpError::unsupported(format!("sum_to_size of {}", b.dtype(x))));
+    }
     let (own, size) = (b.shape(x), args.ints("size")?);
     let extra = own.len().checked_sub(size.len());
     let Some(extra) = extra else {

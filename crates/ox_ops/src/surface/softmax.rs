@@ -1,6 +1,6 @@
 //! Softmax and its kin: a maximum over the row, then a sum of exponentials.
 
-use super::shared::{drop_dims, float, not_implemented, real, reduced_dims, sum_over, wide};
+use super::shared::{drop_dims, float, not_implemented, only_float, real, reduced_dims, sum_over, wide};
 use super::slope::{log_softmax_slope, shared_out, softmax_slope};
 use super::{Bound, Surface, fresh, wrap_dim};
 use crate::builder::Builder;
@@ -35,7 +35,9 @@ fn log_softmax(b: &mut Builder, args: &mut Bound) -> OpResult<Value> {
     along_dim(b, args, log_softmax_along)
 }
 
+/// Of whole numbers the negation comes before the conversion: uint8 has no negative ones.
 fn softmin(b: &mut Builder, args: &mut Bound) -> OpResult<Value> {
+    only_float(b, args, "input", "softmin")?;
     along_dim(b, args, |b, x, dim| {
         let negated = b.unary(PointOp::Neg, x)?;
         softmax_along(b, negated, dim)

@@ -2,7 +2,7 @@
 //! all of them: hooks on one are hooks on the others.
 //!
 //! torch's fake kernels copy what lies channels-last of sizes that vary when it is asked for in that very order. Eager does not: such a call gives
-//! its argument back as well, and what fake kernels made of the copy lies in the argument.
+//! its argument back as well, and what fake kernels made of the copy lies in the argument. So does a dropout that drops nothing, which they copy, too.
 
 use super::ordered;
 use super::places::{example, is_computed};
@@ -36,6 +36,7 @@ const HARMLESS: &[&str] = &[
     "atleast_1d",
     "atleast_2d",
     "atleast_3d",
+    "dropout",
 ];
 
 /// Changes the graph module in place: whoever uses such a call uses its argument.
@@ -78,12 +79,31 @@ fn itself<'py>(node: &Node<'py>) -> PyResult<Option<Node<'py>>> {
     for argument in node.getattr(intern!(py, "all_input_nodes"))?.try_iter()? {
         let argument = argument?;
         if let Some(own) = example(&argument)?
-            && (own.is(&result) || name == "contiguous" && lies_alike(&own, &result)?)
+            && gives_back(node, &name, &own, &result)?
         {
             return Ok(Some(argument));
         }
     }
     Ok(None)
+}
+
+fn gives_back<'py>(node: &Node<'py>, name: &str, own: &Bound<'py, PyAny>, result: &Bound<'py, PyAny>) -> PyResult<bool> {
+    match name {
+        "dropout" => Ok(!drops(node)? && lies_alike(own, result)?),
+        "contiguous" => Ok(own.is(result) || lies_alike(own, result)?),
+        _ => Ok(own.is(result)),
+    }
+}
+
+/// Whether a dropout drops anything, or may.
+fn drops(node: &Node<'_>) -> PyResult<bool> {
+    let py = node.py();
+    let args = node.getattr(intern!(py, "args"))?.cast_into::<PyTuple>()?;
+    let kwargs = node.getattr(intern!(py, "kwargs"))?.cast_into::<PyDict>()?;
+    let given = |place: usize, name: &str| args.get_item(place).map(Some).or_else(|_| kwargs.get_item(name));
+    let training = given(2, "training")?.or(kwargs.get_item("train")?);
+    let is_off = training.is_some_and(|training| matches!(training.extract(), Ok(false)));
+    Ok(!is_off && given(1, "p")?.is_none_or(|p| !matches!(p.extract::<f64>(), Ok(0.0))))
 }
 
 /// Whether both lie in memory in one way. The stride of a dimension of size 1 reaches nothing. What does not follow from the sizes becomes a guard
