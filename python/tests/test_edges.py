@@ -353,3 +353,25 @@ OF_SMALL_INTEGERS = {
 @pytest.mark.parametrize("name", OF_SMALL_INTEGERS)
 def test_small_integers(entry, name, dtype):
     check(entry, OF_SMALL_INTEGERS[name], torch.randint(0, 50, (4, 5)).to(dtype))
+
+
+MOVED = {
+    "cat": lambda z, w: torch.cat([z, w]).abs(),
+    "pad": lambda z, w: F.pad(z, (1, 1)),
+    "index": lambda z, w: z[torch.tensor([0, 2])] * w[:2],
+    "gather": lambda z, w: z.gather(0, (w.real > 0).long()),
+    "roll": lambda z, w: z.roll(1, 0),
+    "flip": lambda z, w: z.flip(1),
+    "repeat": lambda z, w: z.repeat(2, 1),
+    "zeros": lambda z, w: torch.zeros_like(z) + 1j,
+    "clone": lambda z, w: z.clone(),
+    "contiguous": lambda z, w: z.t().contiguous(),
+    "converted": lambda z, w: z.to(torch.complex128),
+}
+
+
+@pytest.mark.parametrize("name", MOVED)
+def test_complex_numbers_are_moved_by_torch(entry, name):
+    """The graph around the call is compiled."""
+    check(entry, MOVED[name], torch.randn(4, 6, dtype=torch.complex64), torch.randn(4, 6, dtype=torch.complex64))
+    assert oxytorch.last_compile()["outcome"] == "compiled", oxytorch.last_compile()["reason"]

@@ -211,6 +211,11 @@ impl Recorder {
             matches!(slots.first(), Some((_, ValueOf::Int(_) | ValueOf::Float(_) | ValueOf::Bool(_) | ValueOf::Number(_))));
         let in_place = target.in_place && !on_number || (bound.knows("inplace") && *bound.value("inplace") == Value::Bool(true));
         let value = (target.row.build)(&mut self.builder, &mut bound)?;
+        // No kernel moves complex numbers; views of them are free.
+        let is_made = target.row.sharing == Sharing::Fresh || target.copy || shares == Some(false);
+        if is_made && value.tensors().iter().any(|node| self.builder.dtype(*node).is_complex()) {
+            return Err(OpError::unsupported(format!("{name} of complex numbers")));
+        }
         let call = Writing { row: target.row, slots: &slots, bound: &bound };
         if in_place || !outs.is_empty() {
             let outs: Vec<TensorRef> = outs.iter().flat_map(|(_, out)| out.tensors()).collect();
