@@ -26,14 +26,18 @@ pub fn overflows<T>(row: &Surface, slots: &[(&'static str, ValueOf<T>)], dtypes:
     let number = |name: &&str| slots.iter().find(|(slot, _)| slot == name).and_then(|(_, value)| value.as_scalar());
     let refuses = |value: Scalar| {
         let is_factor_for_another = matches!((value, row.names[0]), (Scalar::Bool(_), "add" | "sub" | "rsub"));
-        is_factor_for_another || dtypes.iter().any(|dtype| !fits(value, dtype_of(row, *dtype)))
+        is_factor_for_another || dtypes.iter().any(|dtype| !fits(value, dtype_of(row, *dtype, value)))
     };
     listed.is_some_and(|(_, names)| names.iter().filter_map(number).any(refuses))
 }
 
-/// `where` makes tensors of its numbers, and those of the half types are as wide as f32.
-fn dtype_of(row: &Surface, dtype: DType) -> DType {
-    if row.names[0] == "where" { dtype.compute() } else { dtype }
+/// `where` makes tensors of its numbers, and those of the half types are as wide as f32. Whole numbers have powers of the default type.
+fn dtype_of(row: &Surface, dtype: DType, value: Scalar) -> DType {
+    match (row.names[0], value) {
+        ("where", _) => dtype.compute(),
+        ("pow", Scalar::Float(_)) if !dtype.is_float() => DType::F32,
+        _ => dtype,
+    }
 }
 
 /// Whether a number may be put into a tensor of this type.
