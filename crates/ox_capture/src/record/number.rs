@@ -70,16 +70,9 @@ impl Recording {
         }
     }
 
-    /// Attributes are read by the machine, which asks: a module that counts its calls may be looked for in a set.
+    /// The attributes of an object from outside are read by the machine, which asks: a module that counts its calls may be looked for in a set.
     fn is_read_by_parts(&self, object: &Obj) -> bool {
-        self.has_stowed(object) && super::is_python_instance(object)
-    }
-
-    /// The dict of an object of this segment's is read, as any dict.
-    pub(super) fn settle_attributes(&mut self, object: &Obj) {
-        for (_, value, source) in self.stowed.0.remove(&object.id()).unwrap_or_default() {
-            self.check_equal(source, &value);
-        }
+        self.has_stowed(object) && matches!(self.origin(object), Origin::Outside(_)) && super::is_python_instance(object)
     }
 
     /// A free number is the last item of a list that others see from now on. Whoever reads the list relies on it.

@@ -10,7 +10,6 @@ impl Recording {
     /// The instance's dict is asked for. That of an object made here is no object of its own: it has no recipe, but what it holds is known.
     pub fn note_dict(&mut self, object: &Obj, dict: &Obj) {
         if self.origin(object) == Origin::Made {
-            self.settle_attributes(object);
             self.dicts_of_made.insert(dict.id(), dict.clone());
         }
     }

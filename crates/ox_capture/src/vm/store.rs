@@ -5,7 +5,7 @@ use super::{Args, Called, R, Vm};
 use crate::attr::{is_data_descriptor, is_generic_store, type_lookup};
 use crate::lazy::is_lazy;
 use crate::obj::Obj;
-use crate::record::{Origin, Recording, Shadow, Val, is_python_instance};
+use crate::record::{Origin, Recording, Shadow, Val};
 use crate::source::{Key, Source, instance_dict};
 use crate::types::types;
 use ox_bytecode::Local;
@@ -136,10 +136,7 @@ impl Vm {
             let function = if is_generic_store(&this.class()) { "setattr" } else { "object.__setattr__" };
             self.note(function, vec![object.clone(), name.clone().into(), value.clone()])?;
         }
-        let has_read_dict = |rec: &Recording| instance_dict(this).is_some_and(|dict| rec.is_dict_of_made(&dict));
-        let is_own = self.is_ours(this) && is_python_instance(this) && !self.rec.as_deref().is_some_and(has_read_dict);
-        let stays_size = is_own && self.is_size(&value);
-        if !stays_size && (!is_seen || value.free.is_none()) {
+        if !is_seen || value.free.is_none() {
             self.settled(&value);
         }
         // The same place by another way.
@@ -151,9 +148,8 @@ impl Vm {
         crate::recipe::check(unsafe { ffi::PyObject_GenericSetAttr(this.ptr(), name.ptr(), value.obj.ptr()) })?;
         if let Some(rec) = &mut self.rec {
             rec.mark_written(this, name);
-            match is_seen || stays_size {
-                true => rec.stow_outside(this, name, &value),
-                false => rec.forget_place(this, name),
+            if is_seen {
+                rec.stow_outside(this, name, &value);
             }
             if let Some(dict) = dict {
                 rec.mark_written(&dict, name);
