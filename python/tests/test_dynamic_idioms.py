@@ -1,5 +1,6 @@
 """What models do with sizes, at many of them: at most two traces where none is said to vary, one where all are."""
 
+import dataclasses
 import math
 
 import oxytorch
@@ -305,3 +306,77 @@ def test_another_number_of_values_than_places_is_refused():
             call(torch.zeros(5), mask, torch.ones(2))
         errors.append((type(caught.value), str(caught.value)))
     assert errors[0] == errors[1]
+
+
+# Sizes in objects that the call makes.
+
+
+@dataclasses.dataclass
+class Span:
+    length: int
+    width: int = 3
+    parts: list = dataclasses.field(default_factory=list)
+
+
+@dataclasses.dataclass(frozen=True)
+class Fixed:
+    length: int
+
+
+class Slotted:
+    __slots__ = ("half", "length")
+
+    def __init__(self, length):
+        self.length, self.half = length, length // 2
+
+
+def in_a_dataclass(x):
+    span = Span(x.shape[1])
+    span.length += 1
+    longer = dataclasses.replace(span, width=4)
+    return x.new_ones(longer.length, longer.width), span.length
+
+
+def in_frozen_objects_and_slots(x):
+    return x[:, : Slotted(x.shape[1]).half], x.new_zeros(Fixed(x.shape[1]).length)
+
+
+def in_a_result(x):
+    return x + 1, Span(x.shape[1])
+
+
+def changed_in_a_closure(x):
+    span = Span(x.shape[1])
+
+    def grow():
+        span.length += 1
+        return x.new_ones(span.length)
+
+    grow()
+    return grow(), [span] == [span]
+
+
+@pytest.mark.parametrize("function", [in_a_dataclass, in_frozen_objects_and_slots, in_a_result, changed_in_a_closure])
+def test_sizes_in_objects(function):
+    in_two(function, [(rand(2, n, 8),) for n in LENGTHS])
+
+
+def read_from_the_dict(x):
+    span = Span(x.shape[1])
+    table = span.__dict__
+    span.length = span.length + 1
+    return x.new_ones(table["length"]), vars(span)
+
+
+def written_in_the_dict(x):
+    span = Span(x.shape[1])
+    span.__dict__["length"] = 4
+    return x.new_ones(span.length), span
+
+
+@pytest.mark.parametrize("function", [read_from_the_dict, written_in_the_dict])
+def test_dicts_of_objects_with_sizes(function):
+    captured = oxytorch._oxytorch.capture(function, dynamic=True)
+    for n in LENGTHS:
+        x = rand(2, n, 8)
+        assert_same(captured(x), function(x))

@@ -1,5 +1,9 @@
 """Lists, tuples and ranges of sizes: what a program does with them is compiled once for all sizes, or once for each answer."""
 
+import copy
+import dataclasses
+from typing import NamedTuple
+
 import oxytorch
 import pytest
 import torch
@@ -229,3 +233,114 @@ def shifted(x):
 @pytest.mark.parametrize("function", [whole, in_blocks, shifted])
 def test_constants_of_a_view_fix_the_fewest_sizes(function):
     in_two(function, [(rand(2, n, 8),) for n in LENGTHS])
+
+
+# Objects of the program's.
+
+
+class Grid:
+    scale = 2
+
+    def __init__(self, rows, columns):
+        self.rows = rows
+        self.columns = columns
+        self.sizes = [(rows, columns)]
+
+    @property
+    def area(self):
+        return self.rows * self.columns
+
+
+@dataclasses.dataclass
+class Window:
+    size: int
+    step: int = 2
+
+    def __post_init__(self):
+        self.count = (self.size - 1) // self.step + 1
+
+
+@dataclasses.dataclass(frozen=True)
+class Frozen:
+    size: int
+    places: tuple = ()
+
+
+class Slotted:
+    __slots__ = ("size",)
+
+
+class Corner(NamedTuple):
+    row: int
+    column: int
+
+
+def held(x):
+    grid = Grid(*x.shape[1:])
+    grid.rows += 1
+    grid.rows -= 1
+    slotted = Slotted()
+    slotted.size = grid.sizes[0][0]
+    return x.reshape(-1, grid.area) * grid.scale, x[:, : slotted.size - 1] * 2, grid.sizes
+
+
+def held_by_dataclasses(x):
+    window = Window(x.shape[1])
+    other = dataclasses.replace(window, size=x.shape[1] // 2)
+    frozen = Frozen(x.shape[1], (x.shape[1], 1))
+    return x.new_zeros(window.count, other.count, frozen.places[0]), window == Window(x.shape[1]), frozen.size
+
+
+def held_by_names(x):
+    corner = Corner(x.shape[1], x.shape[2])
+    sizes = {name: size for name, size in zip(corner._fields, corner)}
+    rows = sizes.pop("row")
+    match x.shape:
+        case (_, rows, 8) if list(x.shape) == [2, rows, 8]:
+            return x.new_zeros(rows, corner.column), sizes, sizes.pop("row", None)
+
+
+def given_by_names(x, **options):
+    return x[:, : options.pop("length")] * 2, options
+
+
+@pytest.mark.parametrize("function", [held, held_by_dataclasses, held_by_names, lambda x: given_by_names(x, length=x.shape[1] // 2, n=x.shape[1])])
+def test_objects_hold_sizes(function):
+    in_two(function, [(rand(2, n, 8),) for n in LENGTHS])
+
+
+def looked_into(x, how):
+    grid = Grid(x.shape[1], 2)
+    if how == "dict":
+        vars(grid)["rows"] = 9
+        return x * grid.rows, vars(grid)
+    if how == "taken first":
+        own = grid.__dict__
+        grid.rows = x.shape[1] * 2
+        return x * own["rows"], grid.rows
+    if how == "copied":
+        other = copy.copy(grid)
+        other.rows = 12
+        return x * other.area, copy.deepcopy(grid).rows, other.sizes is grid.sizes
+    if how == "overwritten":
+        grid.rows = 9
+        grid.sizes = grid.columns
+        del grid.columns
+        return x * grid.rows, hasattr(grid, "columns"), grid.sizes
+    if how == "behind a break":
+        torch._dynamo.graph_break()
+        return x * grid.rows, grid.sizes, grid.area
+    return grid, x * 2
+
+
+@pytest.mark.parametrize("dynamic", [None, True])
+@pytest.mark.parametrize("how", ["dict", "taken first", "copied", "overwritten", "behind a break", "returned"])
+def test_what_becomes_of_an_object(how, dynamic):
+    captured = oxytorch._oxytorch.capture(looked_into, dynamic=dynamic)
+    for n in (9, 12, 10, 9, 15):
+        x = rand(2, n, 8)
+        for _ in range(2):
+            got, want = captured(x, how), looked_into(x, how)
+            if how == "returned":
+                got, want = (vars(got[0]), got[1]), (vars(want[0]), want[1])
+            assert_same(got, want)

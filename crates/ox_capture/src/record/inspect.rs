@@ -198,12 +198,12 @@ impl Recording {
         }
         let Some(dict) = instance_dict(object) else { return Ok(Vec::new()) };
         let kept = entries_of(&dict).into_iter().filter(|(_, value)| !is_inference_guard(value));
-        kept.map(|(name, value)| Ok((name, self.recipe_of(&value, found)?))).collect()
+        kept.map(|(name, value)| Ok((name.clone(), self.recipe_in(object, &name, &value, found)?))).collect()
     }
 
     fn own_slots(&self, object: &Obj, found: &mut Inspection) -> Rec<Vec<(Obj, Recipe)>> {
         let filled = slots_of(&object.class()).into_iter().filter_map(|name| Some((name.clone(), generic_attr(object, &name)?)));
-        filled.map(|(name, value)| Ok((name, self.recipe_of(&value, found)?))).collect()
+        filled.map(|(name, value)| Ok((name.clone(), self.recipe_in(object, &name, &value, found)?))).collect()
     }
 }
 

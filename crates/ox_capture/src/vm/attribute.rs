@@ -282,6 +282,9 @@ impl Vm {
             "__class__" => self.pinned(found),
             "__traceback__" if this.is_instance_of(types().base_exception) && self.is_ours(this) => self.traceback_of(this)?,
             "__dict__" if instance_dict(this).is_some_and(|d| d.is(&found)) => {
+                if self.is_ours(this) {
+                    self.settled(&this.clone().into());
+                }
                 if let Some(rec) = &mut self.rec {
                     rec.note_dict(this, &found);
                 }

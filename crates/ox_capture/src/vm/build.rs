@@ -31,6 +31,17 @@ impl Vm {
         Ok(())
     }
 
+    /// Of a comprehension.
+    pub(super) fn add_entry(&mut self, dict: &Obj, key: &Obj, value: &Val) -> R<()> {
+        let is_size = self.is_ours(dict) && self.is_size(value);
+        let object = if is_size { value.obj.clone() } else { self.settled(value) };
+        self.grow(dict, "__setitem__", &[key.clone(), object.clone()])?;
+        if let Some(rec) = &mut self.rec {
+            rec.stow_outside(dict, key, &if is_size { value.clone() } else { object.into() });
+        }
+        Ok(())
+    }
+
     pub(super) fn grow(&mut self, container: &Obj, method: &str, args: &[Obj]) -> R<()> {
         let function = container.class().attr(method)?;
         let objects = [std::slice::from_ref(container), args].concat();

@@ -53,6 +53,15 @@ impl Vm {
                 self.now(|vm| vm.store_item(owner, key, default.clone()))?;
                 default
             }
+            ("pop", [key, ..]) if self.is_ours(&dict) && types().is_scalar(&key.obj) && dict_get(&dict, &key.obj).is_some() => {
+                let key = self.settled(key);
+                let value = self.dict_value(&dict, &key).expect("it is there");
+                if let Some(rec) = &mut self.rec {
+                    rec.forget_place(&dict, &key);
+                }
+                callable.obj.call(&[dict, key], None)?;
+                value
+            }
             ("update", positional) => {
                 let mut entries = Vec::new();
                 if let Some(first) = positional.first() {

@@ -301,7 +301,8 @@ impl Vm {
             _ => return Ok(None),
         };
         let are_tuples = left.is_instance_of(types().tuple) && right.is_instance_of(types().tuple);
-        if !are_tuples || !(self.holds_sizes(left) || self.holds_sizes(right)) {
+        let are_lists = left.class_is(types().list) && right.class_is(types().list);
+        if !(are_tuples || are_lists) || !(self.holds_sizes(left) || self.holds_sizes(right)) {
             return Ok(None);
         }
         let (ours, theirs) = (self.items_made_here(left), self.items_made_here(right));

@@ -205,8 +205,8 @@ impl Vm {
             }
             MapAdd(n) => {
                 let (value, key) = (self.pop(), self.pop());
-                let (value, key, dict) = (self.settled(&value), self.settled(&key), self.peek(n as usize));
-                self.grow(&dict, "__setitem__", &[key, value])?;
+                let (key, dict) = (self.settled(&key), self.peek(n as usize));
+                self.add_entry(&dict, &key, &value)?;
             }
             ListExtend(n) => {
                 if self.collect_first(None)? {
@@ -295,8 +295,9 @@ impl Vm {
             WithExceptStart => return self.with_except_start(),
             GetLen => {
                 let object = self.peek(1);
-                let len = self.pure_by_name("len", &[object.into()])?;
-                self.push(len);
+                let len = self.builtin("len")?.into();
+                let called = self.len(&len, &object.into())?;
+                return self.take(called);
             }
             MatchKeys => {
                 let (keys, subject) = (self.peek(1), self.peek(2));

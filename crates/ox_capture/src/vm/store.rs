@@ -5,7 +5,7 @@ use super::{Args, Called, R, Vm};
 use crate::attr::{is_data_descriptor, is_generic_store, type_lookup};
 use crate::lazy::is_lazy;
 use crate::obj::Obj;
-use crate::record::{Origin, Recording, Shadow, Val};
+use crate::record::{Origin, Recording, Shadow, Val, is_python_instance};
 use crate::source::{Key, Source, instance_dict};
 use crate::types::types;
 use ox_bytecode::Local;
@@ -136,7 +136,13 @@ impl Vm {
             let function = if is_generic_store(&this.class()) { "setattr" } else { "object.__setattr__" };
             self.note(function, vec![object.clone(), name.clone().into(), value.clone()])?;
         }
-        if !is_seen || value.free.is_none() {
+        // Whoever has its dict does not ask where numbers came from.
+        let keeps = |rec: &Recording| instance_dict(this).is_none_or(|dict| !rec.is_dict_of_made(&dict));
+        let keeps_sizes = self.is_ours(this) && is_python_instance(this) && self.rec.as_deref().is_some_and(keeps);
+        let is_size = keeps_sizes && self.is_size(&value);
+        if keeps_sizes {
+            self.settled_but_sizes(&value);
+        } else if !is_seen || value.free.is_none() {
             self.settled(&value);
         }
         // The same place by another way.
@@ -148,8 +154,10 @@ impl Vm {
         crate::recipe::check(unsafe { ffi::PyObject_GenericSetAttr(this.ptr(), name.ptr(), value.obj.ptr()) })?;
         if let Some(rec) = &mut self.rec {
             rec.mark_written(this, name);
-            if is_seen {
+            if is_seen || is_size {
                 rec.stow_outside(this, name, &value);
+            } else if keeps_sizes {
+                rec.forget_place(this, name);
             }
             if let Some(dict) = dict {
                 rec.mark_written(&dict, name);
