@@ -97,6 +97,8 @@ LISTS = {
     "searched": searched,
     "repeated": lambda x: x.new_zeros(x.shape[1:2] * 2 + tuple([x.shape[1]] * 2)),
     "by_names": lambda x: x.new_zeros((d := dict(n=x.shape[1], m=2))["n"], d["m"]) + d["n"],
+    "nested": lambda x: x.new_zeros([x.shape[1]] * len([x.shape, (x.shape[1], 1)])),
+    "broadcast": lambda x: x.new_zeros(torch.broadcast_shapes(x.shape, (1, 1, 8), x.shape[-1])),
     "bits": lambda x: x.new_zeros(1 << (x.shape[1] - 1).bit_length()).sum() + x[:, : x.shape[1].bit_count()].sum(),
 }
 

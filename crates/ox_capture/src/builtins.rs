@@ -445,6 +445,11 @@ pub fn condition_of(function: &Obj) -> Option<usize> {
     }
 }
 
+/// Whether it asks for symbols of torch's own, which no number is here.
+pub fn asks_for_symbols(function: &Obj) -> bool {
+    module_of(function) == SYMBOLIC_SHAPES && matches!(name_of(function).as_str(), "is_nested_int" | "is_symbolic")
+}
+
 /// `torch._check_with(kind, condition, message)`, which `torch._check` and its like end in.
 pub fn is_check(function: &Obj) -> bool {
     module_of(function) == "torch" && name_of(function) == "_check_with"

@@ -32,7 +32,10 @@ impl Vm {
         if let Some(dict) = self.rec.as_ref().and_then(|rec| rec.viewed(this)) {
             return self.len(callable, &dict.into());
         }
-        if self.holds_sizes(this) {
+        // What is in it is of no interest.
+        if self.is_ours(this) && [t.list, t.tuple, t.dict, t.set].iter().any(|class| this.class_is(*class))
+            || self.holds_sizes(this)
+        {
             return Ok(Called::Value(Obj::int(this.bind().len()? as i64).into()));
         }
         if let Some(length) = self.length_of_range(this)? {

@@ -246,6 +246,9 @@ impl Vm {
         if let Some(place) = builtins::condition_of(function) {
             return args.positional.get(place).filter(is_bool).cloned();
         }
+        if builtins::asks_for_symbols(function) {
+            return Some(Obj::bool(false).into());
+        }
         let condition = args.positional.get(1).filter(|_| builtins::is_check(function)).filter(is_bool)?;
         self.settled(condition).truth().ok()?.then(|| Obj::none().into())
     }
