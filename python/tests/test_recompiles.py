@@ -7,8 +7,6 @@ import sys
 import oxytorch
 import pytest
 import torch
-from compare import assert_same
-from oxytorch import _oxytorch
 
 
 def line_of(function, ahead=1):
@@ -191,57 +189,3 @@ def test_deterministic_algorithms_are_a_trace_of_their_own():
             assert fast.stats()["traced"] == traced
     finally:
         torch.use_deterministic_algorithms(False)
-
-
-class Counted(torch.nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.linear, self.calls, self.history = torch.nn.Linear(3, 3), 0, []
-
-    def forward(self, t):
-        self.calls += 1
-        self.history.append(self.calls)
-        return self.linear(t)
-
-
-def test_a_module_that_counts_its_calls_is_looked_for():
-    plain, module = Counted(), Counted()
-    module.load_state_dict(plain.state_dict())
-
-    def step(module, t):
-        y = module(t)
-        norm = sum(p.square().sum() for p in module.parameters())
-        return y + norm, [name for name, _ in module.named_modules()], module in (module,), module.calls
-
-    captured = _oxytorch.capture(step)
-    with torch.no_grad():
-        for n in range(6):
-            t = torch.randn(2, 3)
-            assert_same(captured(module, t), step(plain, t))
-            assert module.history == plain.history and module.calls == n + 1
-    assert captured.stats()["traced"] <= 2
-
-
-def test_numbers_that_are_appended_and_read():
-    def step(history, state, t, read):
-        state["n"] += 1
-        history.append(state["n"])
-        history.append(state["n"] * 2)
-        if read == "last":
-            return t * history[-1], history[-2]
-        if read == "sum":
-            return t + sum(history)
-        if read == "loop":
-            return [t * n for n in history][-1]
-        if read == "length":
-            return t + len(history)
-        if read == "pop":
-            return t * history.pop(), history
-        return t
-
-    captured = _oxytorch.capture(step, settings=[("recompile_limit", 100)])
-    ours, theirs = ([], {"n": 0}), ([], {"n": 0})
-    for read in ["", "", "", "last", "last", "sum", "sum", "loop", "loop", "length", "pop", "pop", "", "last", "pop", ""]:
-        t = torch.randn(3)
-        assert_same(captured(*ours, t, read), step(*theirs, t, read))
-        assert ours == theirs

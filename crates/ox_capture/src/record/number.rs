@@ -50,7 +50,7 @@ impl Recording {
 
     /// Somebody reads the container who does not ask where its numbers came from.
     pub(super) fn settle_inside(&mut self, container: &Obj, depth: usize) {
-        if self.stowed.0.is_empty() || depth == 0 || self.is_read_by_parts(container) {
+        if self.stowed.0.is_empty() || depth == 0 {
             return;
         }
         let places = self.stowed.0.remove(&container.id());
@@ -70,20 +70,9 @@ impl Recording {
         }
     }
 
-    /// The attributes of an object from outside are read by the machine, which asks: a module that counts its calls may be looked for in a set.
-    fn is_read_by_parts(&self, object: &Obj) -> bool {
-        self.has_stowed(object) && matches!(self.origin(object), Origin::Outside(_)) && super::is_python_instance(object)
-    }
-
-    /// A free number is the last item of a list that others see from now on. Whoever reads the list relies on it.
-    pub fn stow_item(&mut self, list: &Obj, number: &Val) {
-        let places = self.stowed.0.get(&list.id()).map_or(0, Vec::len);
-        self.stow_outside(list, &Obj::str(&format!("item {places}")), number);
-    }
-
     /// The same for all but expressions of sizes, which stay free.
     pub fn settle_but_sizes(&mut self, container: &Obj, depth: usize) {
-        if self.stowed.0.is_empty() || depth == 0 || self.is_read_by_parts(container) {
+        if self.stowed.0.is_empty() || depth == 0 {
             return;
         }
         // To all but the machine a range is a number of rounds.

@@ -202,9 +202,6 @@ impl Recording {
         if self.whole.contains(&object.id()) {
             return Ok(());
         }
-        if !object.is_instance_of(types().dict) {
-            self.settle_inside(object, 1);
-        }
         let original = self.originals.remove(&object.id());
         if self.is_resized(object) && original.is_none() {
             return abandon("reading a large container that was changed before");

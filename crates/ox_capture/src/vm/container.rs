@@ -228,14 +228,6 @@ impl Vm {
                 rec.mark_opaque(&owner.obj);
             }
         }
-        if let ([_, number], true, Some(rec)) = (&values[..], is_outside && name == "append", &mut self.rec)
-            && number.free.is_some()
-            && !rec.is_whole(&owner.obj)
-        {
-            callable.obj.call(&[owner.obj.clone(), number.obj.clone()], None)?;
-            rec.stow_item(&owner.obj, number);
-            return Ok(Called::Value(Obj::none().into()));
-        }
         let objects: Vec<Obj> = values.iter().map(|v| self.settled(v)).collect();
         let result = callable.obj.call(&objects, keywords(&args.keywords)?.as_ref())?;
         Ok(Called::Value(self.made_or_known(result)))
