@@ -26,16 +26,19 @@ pub fn overflows<T>(row: &Surface, slots: &[(&'static str, ValueOf<T>)], dtypes:
     let number = |name: &&str| slots.iter().find(|(slot, _)| slot == name).and_then(|(_, value)| value.as_scalar());
     let refuses = |value: Scalar| {
         let is_factor_for_another = matches!((value, row.names[0]), (Scalar::Bool(_), "add" | "sub" | "rsub"));
-        is_factor_for_another || dtypes.iter().any(|dtype| !fits(value, dtype_of(row, *dtype, value)))
+        is_factor_for_another || dtypes.iter().any(|dtype| !fits(value, converted_to(row, value, *dtype)))
     };
     listed.is_some_and(|(_, names)| names.iter().filter_map(number).any(refuses))
 }
 
-/// `where` makes tensors of its numbers, and those of the half types are as wide as f32. Whole numbers have powers of the default type.
-fn dtype_of(row: &Surface, dtype: DType, value: Scalar) -> DType {
-    match (row.names[0], value) {
-        ("where", _) => dtype.compute(),
-        ("pow", Scalar::Float(_)) if !dtype.is_float() => DType::F32,
+/// The type that the number is converted to: whole numbers and fractions meet in a float type where types are promoted, and `where` makes
+/// tensors of its numbers, which are as wide as f32.
+fn converted_to(row: &Surface, value: Scalar, dtype: DType) -> DType {
+    match row.names[0] {
+        "pow" | "where" | "clamp" | "clamp_min" | "clamp_max" if matches!(value, Scalar::Float(_)) && !dtype.is_float() => {
+            DType::F32
+        }
+        "where" => dtype.compute(),
         _ => dtype,
     }
 }
