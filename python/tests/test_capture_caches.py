@@ -119,3 +119,20 @@ def test_what_a_cache_has_is_no_trace_of_its_own():
 
     captured = compare(making(step, give=lambda n, runs: n), [(t(),)] * 4, fullgraph=True)
     assert captured.stats()["traced"] == 1
+
+
+class Asked:
+    def __init__(self, number):
+        self.number = number
+
+    @functools.lru_cache(maxsize=2)
+    def times(self, n):
+        return self.number * n
+
+
+def test_a_method_of_another_object_in_every_call():
+    """It is no constant of a trace, which would hold it, too."""
+    captured = _oxytorch.capture(lambda a, asked: a * asked.times(3) + 1)
+    for number in range(12):
+        assert captured(torch.ones(2), Asked(number)).tolist() == [3 * number + 1] * 2
+    assert captured.stats()["traced"] <= 3

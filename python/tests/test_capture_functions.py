@@ -315,3 +315,19 @@ def test_a_signature_without_defaults_is_one_trace():
 
 def uses_none(a, b):
     return a
+
+
+def test_the_signature_of_a_function_that_wraps_itself():
+    def wrapping(): ...
+
+    wrapping.__wrapped__ = wrapping
+
+    def step(a):
+        try:
+            return a + 1, str(inspect.signature(wrapping))
+        except ValueError as error:
+            return a + 1, str(error)
+
+    captured = _oxytorch.capture(step)
+    for _ in range(3):
+        assert_same(captured(torch.ones(2)), step(torch.ones(2)))

@@ -4,6 +4,7 @@ import collections
 import copy
 import dataclasses
 import functools
+import threading
 import warnings
 
 import oxytorch
@@ -495,3 +496,70 @@ def test_a_deep_copy_of_computed_tensors_is_one_trace():
         a = x()
         assert_same(captured(a), step(a))
     assert captured.stats()["traced"] == 1 and len(captured.stats()["breaks"]) == 1
+
+
+def test_del_where_c_keeps_the_attributes():
+    local = threading.local()
+
+    def step(a):
+        b = a + local.number
+        del local.number
+        return b
+
+    captured = _oxytorch.capture(step)
+    for number in (3, 4, 5):
+        local.number = number
+        assert_same(captured(torch.ones(2)), torch.full((2,), number + 1.0))
+        assert not hasattr(local, "number")
+
+
+class History(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.seen, self.step = [], 0
+
+    def forward(self, a):
+        self.step += 1
+        self.seen.append(self.step)
+        if len(self.seen) > 4:
+            self.seen = self.seen[-2:]
+        return a * len(self.seen), self.seen[:]
+
+
+@pytest.mark.filterwarnings("ignore:oxytorch.*too many kinds of calls")
+def test_a_list_of_the_last_steps():
+    plain, captured = History(), oxytorch.compile(History())
+    for _ in range(9):
+        assert_same(captured(torch.ones(2)), plain(torch.ones(2)))
+
+
+class Counted:
+    """Equal and found by a number that the program changes."""
+
+    def __init__(self, number):
+        self.number = number
+
+    def __hash__(self):
+        return self.number % 3
+
+    def __eq__(self, other):
+        return self.number % 3 == other.number % 3
+
+    def __repr__(self):
+        return f"Counted({self.number})"
+
+
+@pytest.mark.filterwarnings("ignore:oxytorch")
+def test_an_object_that_is_found_by_a_number_in_it():
+    def made():
+        one, other = Counted(0), Counted(1)
+
+        def step(a):
+            one.number += 1
+            return a + 1, one in {other}, {other: 5}.get(one), len({one, other}), (one,) == (other,), "%s" % one
+
+        return step
+
+    plain, captured = made(), _oxytorch.capture(made())
+    for _ in range(6):
+        assert_same(captured(torch.ones(2)), plain(torch.ones(2)))

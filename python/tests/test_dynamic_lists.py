@@ -346,3 +346,14 @@ def test_what_becomes_of_an_object(how, dynamic):
             if how == "returned":
                 got, want = (vars(got[0]), got[1]), (vars(want[0]), want[1])
             assert_same(got, want)
+
+
+def test_a_key_that_is_given_twice():
+    """The last value counts, also where it is the very number that the size was in the trace."""
+
+    def step(x):
+        named = dict({"a": x.shape[0], "b": 1}, a=3)
+        paired = dict([("a", x.shape[0]), ("a", 3)])
+        return x.sum() * named["a"], named, paired
+
+    in_two(step, [(rand(n, 4),) for n in (2, 3, 4, 5, 3)])

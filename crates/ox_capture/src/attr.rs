@@ -33,10 +33,7 @@ pub fn is_generic(class: &Obj) -> bool {
     if slot.is_some_and(|slot| slot as usize == ffi::PyObject_GenericGetAttr as *const () as usize) {
         return true;
     }
-    let Some(found) = type_lookup(class, &Obj::str("__getattribute__")) else { return true };
-    // SAFETY: a type.
-    let object = unsafe { Obj::borrowed(types().object.cast()) };
-    type_lookup(&object, &Obj::str("__getattribute__")).is_some_and(|plain| plain.is(&found))
+    is_as_of_object(class, "__getattribute__")
 }
 
 /// Whether stores go by the generic rules.
@@ -46,10 +43,16 @@ pub fn is_generic_store(class: &Obj) -> bool {
     if slot.is_some_and(|slot| slot as usize == ffi::PyObject_GenericSetAttr as *const () as usize) {
         return true;
     }
-    let Some(found) = type_lookup(class, &Obj::str("__setattr__")) else { return true };
+    is_as_of_object(class, "__setattr__")
+}
+
+/// Whether a class has `object`'s own method of this name, or none.
+pub fn is_as_of_object(class: &Obj, name: &str) -> bool {
+    let name = Obj::str(name);
+    let Some(found) = type_lookup(class, &name) else { return true };
     // SAFETY: a type.
     let object = unsafe { Obj::borrowed(types().object.cast()) };
-    type_lookup(&object, &Obj::str("__setattr__")).is_some_and(|plain| plain.is(&found))
+    type_lookup(&object, &name).is_some_and(|plain| plain.is(&found))
 }
 
 /// It has `__set__` or `__delete__`, so that it comes before the instance's dict.

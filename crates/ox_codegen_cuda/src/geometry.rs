@@ -176,7 +176,9 @@ fn rows(kernel: &Kernel, inner: &[Axis], enough: i64) -> Geometry {
     let last = inner.last().expect("an inner loop has an axis");
     let lanes = widest(kernel, last, body);
     let Some(length) = length(inner).as_const() else {
-        let packs = kernel.usual_length.map_or(BLOCK * MOST_ITEMS, |length| length / lanes);
+        // A few rows may be much longer than those that were seen.
+        let usual = kernel.usual_length.filter(|_| many_points(kernel));
+        let packs = usual.map_or(BLOCK * MOST_ITEMS, |length| length / lanes);
         let y = (packs / MOST_ITEMS).clamp(FEWEST_OF_A_ROW, BLOCK);
         return Geometry { spread: Spread::Rows, x: rows_of_a_block(y), y, lanes, items: None };
     };

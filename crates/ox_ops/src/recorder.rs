@@ -355,7 +355,7 @@ impl Recorder {
     }
 
     /// An output shares memory with the input that is its base, or with the output that holds the whole of its base; where none does,
-    /// with the first output that holds a part. One without elements holds nothing, and nothing of it lies anywhere.
+    /// with the first output that holds a part. One without elements holds nothing.
     fn alias_of(&self, outputs: &[OutputSpec], n: usize) -> Option<Alias> {
         let data = |spec: &OutputSpec| &self.refs[spec.tensor.0 as usize];
         let own = data(&outputs[n]);
@@ -368,7 +368,7 @@ impl Recorder {
         let holds_part = |spec: &OutputSpec| data(spec).base == own.base && !self.ty(spec.tensor).numel().is_zero();
         let holds_all = |spec: &OutputSpec| holds_part(spec) && is_whole(spec);
         let holder = outputs.iter().position(holds_all).or_else(|| outputs.iter().position(holds_part));
-        let holder = holder.filter(|holder| *holder != n && holds_part(&outputs[n]))?;
+        let holder = holder.filter(|holder| *holder != n)?;
         Some(Alias::Output(holder as u32, &outputs[n].offset - &outputs[holder].offset))
     }
 }

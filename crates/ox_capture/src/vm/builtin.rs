@@ -109,7 +109,9 @@ impl Vm {
                 self.pass_border(callable, &[manager.obj.clone(), Obj::none(), Obj::none(), Obj::none()])?
             }
             (Known::No, _) if !self.has_other_tensor(&args) => Obj::bool(false).into(),
-            (Known::Signature, [function]) if args.keywords.is_empty() && self.rely_on_signature(function)? => {
+            (Known::Signature, [function])
+                if args.keywords.is_empty() && self.rely_on_signature(function, &mut Vec::new())? =>
+            {
                 let signature = callable.obj.call(std::slice::from_ref(&function.obj), None)?;
                 // Nobody changes the dict behind its parameters.
                 if let Ok(parameters) = signature.attr("parameters") {
@@ -157,16 +159,17 @@ impl Vm {
         Ok(function.obj.call(args, None)?.into())
     }
 
-    /// Relies on what the signature of a function (or a method of one) is made of. False for other objects.
-    fn rely_on_signature(&mut self, object: &Val) -> R<bool> {
+    /// Relies on what the signature of a function (or a method of one) is made of. False for other objects, and for those that wrap themselves.
+    fn rely_on_signature(&mut self, object: &Val, wrapping: &mut Vec<Obj>) -> R<bool> {
         let function = match object.obj.class_is(types().method) {
             true => self.member(&object.obj, "__func__")?,
             false => object.clone(),
         };
         let is_outside = matches!(self.origin(&function.obj), Origin::Const | Origin::Outside(_));
-        if !function.obj.class_is(types().function) || !is_outside {
+        if !function.obj.class_is(types().function) || !is_outside || wrapping.iter().any(|known| known.is(&function.obj)) {
             return Ok(false);
         }
+        wrapping.push(function.obj.clone());
         let mut parts = Vec::new();
         for name in ["__defaults__", "__kwdefaults__"] {
             parts.push(self.member(&function.obj, name)?);
@@ -182,7 +185,7 @@ impl Vm {
                 Ok(())
             });
         }
-        wrapped.map_or(Ok(true), |wrapped| self.rely_on_signature(&wrapped))
+        wrapped.map_or(Ok(true), |wrapped| self.rely_on_signature(&wrapped, wrapping))
     }
 
     /// A tensor of a class that changes what torch does with it.

@@ -8,7 +8,7 @@ use super::reading::Read;
 use super::{Args, Called, R, Vm};
 use crate::attr::type_lookup;
 use crate::obj::{Obj, dict_get, tuple_of};
-use crate::record::{Origin, Val};
+use crate::record::{Origin, Recording, Val};
 use crate::source::{Key, Source};
 use crate::types::types;
 use pyo3::ffi;
@@ -107,7 +107,12 @@ impl Vm {
         }
         // What the cache has of a module may be shared by traces of many.
         let is_told_apart = !is_tensor(object) && !object.is_instance_of(t.nn_module) && has_plain_hash(&object.class());
-        is_told_apart && matches!(self.origin(object), Origin::Outside(_))
+        // An argument may be another object in every call.
+        let stays = |rec: &Recording| match rec.origin(object) {
+            Origin::Outside(source) => rec.tree.sources.read().is_of_surroundings(source),
+            _ => false,
+        };
+        is_told_apart && self.rec.as_deref().is_some_and(stays)
     }
 
     fn ask_cache(&mut self, cached: &Obj, args: &Args) -> R<Val> {

@@ -206,8 +206,11 @@ impl Vm {
             made.bind().set_item(key.bind(), object.bind())?;
         }
         let dict = self.made(made);
-        for (key, value) in entries.iter().filter(|(_, value)| self.is_size(value)).cloned().collect::<Vec<_>>() {
-            self.stow(&dict.obj, key, &value);
+        for (n, (key, value)) in entries.iter().enumerate() {
+            let is_given_again = || entries[n + 1..].iter().any(|(later, _)| later.bind().eq(key.bind()).unwrap_or(true));
+            if self.is_size(value) && !is_given_again() {
+                self.stow(&dict.obj, key.clone(), value);
+            }
         }
         Ok(dict)
     }

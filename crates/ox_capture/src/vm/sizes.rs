@@ -245,7 +245,7 @@ impl Vm {
 
     /// A tuple or list of ours with expressions in it.
     pub fn holds_sizes(&self, object: &Obj) -> bool {
-        let is_sequence = object.is_instance_of(types().tuple) || object.class_is(types().list);
+        let is_sequence = object.is_instance_of(types().tuple) || object.class_is(types().list) && self.is_ours(object);
         is_sequence && self.rec.as_ref().is_some_and(|rec| rec.has_stowed(object))
     }
 

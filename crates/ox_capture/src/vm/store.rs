@@ -2,7 +2,7 @@
 
 use super::reading::stores_a_count;
 use super::{Args, Called, R, Vm};
-use crate::attr::{is_data_descriptor, is_generic_store, type_lookup};
+use crate::attr::{is_as_of_object, is_data_descriptor, is_generic_store, type_lookup};
 use crate::lazy::is_lazy;
 use crate::obj::Obj;
 use crate::record::{Origin, Recording, Shadow, Val, is_python_instance};
@@ -239,6 +239,9 @@ impl Vm {
             Some(hook) => {
                 let hook = self.pinned(hook);
                 self.call(&hook, Args::positional(vec![object.clone(), name.clone().into()]))
+            }
+            None if !is_as_of_object(&class, "__delattr__") => {
+                self.store_for_real("delattr", vec![object.clone(), name.clone().into()])
             }
             None => self.delete_generic_attr(object, name),
         }
