@@ -6,7 +6,7 @@ use super::native::keywords;
 use super::operators::is_tensor;
 use super::reading::Read;
 use super::{Args, Called, R, Vm};
-use crate::attr::type_lookup;
+use crate::attr::is_as_of_object;
 use crate::obj::{Obj, dict_get, tuple_of};
 use crate::record::{Origin, Recording, Val};
 use crate::source::{Key, Source};
@@ -190,10 +190,5 @@ fn key_of(cached: &Obj, positional: &[Obj], names: Vec<Obj>) -> R<Obj> {
 
 /// Whether its instances are told apart by their addresses.
 fn has_plain_hash(class: &Obj) -> bool {
-    // SAFETY: the type lives for ever.
-    let object = unsafe { Obj::borrowed(types().object.cast()) };
-    ["__hash__", "__eq__"].iter().all(|name| {
-        let name = Obj::str(name);
-        type_lookup(class, &name).zip(type_lookup(&object, &name)).is_some_and(|(own, plain)| own.is(&plain))
-    })
+    ["__hash__", "__eq__"].iter().all(|name| is_as_of_object(class, name))
 }
