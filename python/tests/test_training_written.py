@@ -5,7 +5,7 @@ import pytest
 import torch
 import torch.nn as nn
 import torch.nn.functional as F
-from training import DOORS
+from training import DOORS, check
 
 both = pytest.mark.parametrize("door", DOORS)
 
@@ -165,4 +165,70 @@ def test_an_argument_that_is_written_through_a_view_without_grad_that_nobody_see
         leaf = torch.arange(6.0).reshape(2, 3).requires_grad_()
         called(leaf, torch.ones(3)).sum().backward()
         found.append((leaf.detach(), leaf.grad))
+    compare.assert_same(*found)
+
+
+def of_a_value_that_was_filled(x, w, b):
+    filled = torch.zeros_like(x)
+    filled[0] = w
+    return filled * x + torch.linalg.svdvals(x).sum()
+
+
+def through_a_row(x, w, b):
+    b[0].add_(w)
+    return b.sin() * x
+
+
+def through_a_view_of_all(x, w, b):
+    b.view(-1).add_(x.view(-1))
+    return b.cos() * x
+
+
+def through_a_transpose(x, w, b):
+    b.t().add_(w[:, None])
+    return b.cos() * x
+
+
+def of_a_view_from_before(x, w, b):
+    view = b.view(-1)
+    b.add_(w)
+    return view.sin() * x.view(-1)
+
+
+def between_two_cuts(x, w, b):
+    value = b * 2
+    first = torch.linalg.svdvals(x).sum()
+    value.add_(w)
+    return value * x + first + torch.linalg.svdvals(x * 2).sum()
+
+
+@both
+@pytest.mark.parametrize(
+    "function",
+    [
+        of_a_value_that_was_filled,
+        through_a_row,
+        through_a_view_of_all,
+        through_a_transpose,
+        of_a_view_from_before,
+        between_two_cuts,
+    ],
+    ids=lambda function: function.__name__,
+)
+@pytest.mark.filterwarnings("ignore:oxytorch")
+def test_gradients_of_what_was_written_in_front_of_a_cut(door, function):
+    check(function, torch.randn(4, 3, requires_grad=True), torch.randn(3, requires_grad=True), torch.zeros(4, 3), door=door)
+
+
+@both
+def test_a_view_of_an_argument_without_a_gradient_is_one_behind_the_call(door):
+    def function(x, b):
+        return x * 2, b.t()
+
+    found = []
+    for called in (DOORS[door](function), function):
+        x, b = torch.ones(4, 3, requires_grad=True), torch.zeros(4, 3)
+        _, view = called(x, b)
+        view.add_(x.t())
+        found.append((view._base is b, b.requires_grad, torch.autograd.grad(b.sin().sum(), x)[0]))
     compare.assert_same(*found)

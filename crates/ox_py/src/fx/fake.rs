@@ -77,6 +77,18 @@ fn storage(tensor: &Bound<'_, PyAny>) -> PyResult<usize> {
     tensor.call_method0(intern!(py, "untyped_storage"))?.getattr(intern!(py, "_cdata"))?.extract()
 }
 
+/// Those of the tensors of an example; none of what tells no place in memory.
+pub fn storages(example: &Bound<'_, PyAny>) -> PyResult<Vec<usize>> {
+    if example.is_instance_of::<PyTuple>() || example.is_instance_of::<PyList>() {
+        let items = example.try_iter()?.map(|item| storages(&item?));
+        return Ok(items.collect::<PyResult<Vec<_>>>()?.concat());
+    }
+    if let Some(moved) = example.getattr_opt(intern!(example.py(), MOVED))? {
+        return storages(&moved);
+    }
+    Ok(storage(example).into_iter().collect())
+}
+
 /// The attribute of an example that says of which tensor's memory its own is.
 const MOVED: &str = "_oxytorch_lies_in";
 

@@ -37,7 +37,7 @@ mod symint;
 mod undeclared;
 
 pub use call::Callee;
-pub use fake::move_examples;
+pub use fake::{move_examples, storages};
 pub use follow::Follower;
 pub use held::SavedBy;
 pub use importer::{Gradients, How, Imported, Layout, Pinned, Slot};

@@ -3,7 +3,7 @@
 use super::Tree;
 use super::places::{example, requires_grad};
 use super::regions::{Region, is_result, may_write, regions};
-use crate::fx::Layout;
+use crate::fx::{Layout, storages};
 use crate::recorded::Recorded;
 use crate::torch::Torch;
 use ox_capture::SizeObject;
@@ -76,7 +76,7 @@ struct Cutter<'py> {
     /// Place of the value in the row of all values, by place of the node.
     values: FxHashMap<usize, usize>,
     examples: Bound<'py, PyAny>,
-    /// What the pieces so far may have written.
+    /// The memory that the pieces so far may have written.
     written: FxHashSet<usize>,
 }
 
@@ -146,10 +146,17 @@ impl<'py> Cutter<'py> {
     fn note_written(&mut self, members: &[usize]) -> PyResult<()> {
         for place in members {
             if may_write(std::slice::from_ref(&self.nodes[*place]))? {
-                self.written.extend(self.args_of(*place)?);
+                for arg in self.args_of(*place)? {
+                    self.written.extend(self.memory_of(arg)?);
+                }
             }
         }
         Ok(())
+    }
+
+    /// Where the tensors lie that a node stands for: a view lies where its base does.
+    fn memory_of(&self, place: usize) -> PyResult<Vec<usize>> {
+        example(&self.nodes[place])?.map_or(Ok(Vec::new()), |example| storages(&example))
     }
 
     /// The nodes of each piece in order. Items of a group go with the group.
@@ -328,8 +335,8 @@ impl<'py> Cutter<'py> {
         if self.kinds[place] != Kind::Argument {
             meta.set_item(intern!(py, "handed_on"), true)?;
         }
-        // An argument that was written in front of the piece may require grad since then.
-        let is_written = self.kinds[place] == Kind::Argument && self.written.contains(&place);
+        // What was written in front of the piece, itself or through a view, may require grad since then.
+        let is_written = self.memory_of(place)?.iter().any(|memory| self.written.contains(memory));
         if is_written || !meta.contains(intern!(py, "requires_grad"))? {
             let now = if is_written { &shown } else { &value };
             let requires = now.as_ref().is_some_and(|value| requires_grad(value).unwrap_or(false));

@@ -72,7 +72,8 @@ impl Views {
                         shape,
                         strides: output.strides.clone(),
                         offset: offset.clone(),
-                        detached: !of_outputs[n],
+                        // One of what has no gradient either stays a view: both have one as soon as one of them is written with it.
+                        detached: carries && !of_outputs[n],
                     }))
                 }
                 _ => Place::Result(numbers[n]),
