@@ -160,9 +160,14 @@ def test_writes_to_what_requires_grad():
     with torch.no_grad():
         assert padded(leaf)[0] is leaf
     assert leaf.tolist() == [2.0] * 5
-    # Autograd must see the write: such a graph is computed in pieces, which pad_to refuses.
-    with pytest.raises(ValueError, match="computed in pieces"):
-        padded(leaf * 2)
+    # Autograd sees the write.
+    other = leaf.detach().clone().requires_grad_()
+    for start, called in ((leaf, padded), (other, write)):
+        given = start * 2
+        results = called(given)
+        assert results[0] is given
+        sum(result.sum() for result in (given, *results)).backward()
+    assert torch.equal(leaf.grad, other.grad)
 
 
 def test_writes_to_memory_that_is_shared():
