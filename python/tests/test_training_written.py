@@ -171,7 +171,8 @@ def test_an_argument_that_is_written_through_a_view_without_grad_that_nobody_see
 def of_a_value_that_was_filled(x, w, b):
     filled = torch.zeros_like(x)
     filled[0] = w
-    return filled * x + torch.linalg.svdvals(x).sum()
+    values = torch.linalg.svdvals(x).sum()
+    return filled * x + values
 
 
 def through_a_row(x, w, b):
@@ -199,7 +200,8 @@ def between_two_cuts(x, w, b):
     value = b * 2
     first = torch.linalg.svdvals(x).sum()
     value.add_(w)
-    return value * x + first + torch.linalg.svdvals(x * 2).sum()
+    second = torch.linalg.svdvals(x * 2).sum()
+    return value * x + first + second
 
 
 @both
