@@ -6,7 +6,7 @@
 Writes gpu.md and gpu.json into `--out` (docs/, unless told otherwise). Parts: `cases` (programs against eager), `ops` (torch's OpInfo database on CUDA),
 `gradients` (small training programs against eager: `gpu_training.py`),
 `bandwidth` (kernels over 1 GB against a copy), `models` and `train` (the workloads of benches/ in bf16: inference; forward, backward, AdamW),
-`modes` (inference with recorded graphs, next to torch.compile's). A run is `who` or `who:mode`. With `--together` all runs of a part compile at
+`modes` (inference with recorded graphs, next to torch.compile's). A run is `who` or `who:mode`; `who:dynamic` is compiled for any sizes. With `--together` all runs of a part compile at
 the same time and are measured one by one when all are ready: minutes become one, but the times of first calls say nothing.
 """
 
@@ -49,6 +49,8 @@ GPU_SIZES = {
 TOUCHES_GPU = ("graphsage",)
 # Seconds that one run of a model may take.
 LONGEST = 200
+# Not one of torch.compile's modes: for any sizes.
+DYNAMIC = "dynamic"
 MODEL_PARTS = {"models": "inference", "train": "training step", "modes": "inference, recorded graphs"}
 MODE_RUNS = "eager,inductor:reduce-overhead,oxytorch,oxytorch:reduce-overhead"
 OP_DTYPES = {"f32": torch.float32, "bf16": torch.bfloat16, "f16": torch.float16, "i64": torch.int64}
@@ -387,7 +389,8 @@ def measure_model(work, run, mode, iters, train, alone):
     work = work.to(torch.bfloat16)
     if train:
         work = measure.Steps(work)
-    inductor, own = functools.partial(torch.compile, mode=mode), functools.partial(captured, mode=mode)
+    how = dict(dynamic=True) if mode == DYNAMIC else dict(mode=mode)
+    inductor, own = functools.partial(torch.compile, **how), functools.partial(captured, **how)
     model = {"eager": lambda m: m, "inductor": inductor, "oxyfx": compiled, "oxytorch": own}[run](work.model)
     start = time.perf_counter()
     first = work.run(model).float().cpu()
