@@ -14,7 +14,7 @@ use crate::layout::{
 use crate::parts::{is_whole, whole_strides};
 use crate::{ScheduleError, ScheduleOptions, Target};
 use ox_ir::graph::{Alias, GraphOutput, Node, Shape, contiguous_strides};
-use ox_ir::{DType, Graph, NodeId, Op, Sym};
+use ox_ir::{DType, Device, Graph, NodeId, Op, Sym};
 use rustc_hash::{FxHashMap, FxHashSet};
 
 /// How many nodes are looked at before a value counts as far away.
@@ -196,9 +196,13 @@ impl Prepared {
         }
         if let (Op::Conv(_), Some(last)) = (&node.op, last) {
             node.args[0] = self.in_order(node.args[0], last);
+            // A GPU's library would do it in every call, by a slow kernel.
+            if last && node.ty.device != Device::Cpu {
+                node.args[1] = self.in_order(node.args[1], true);
+            }
         }
         if is_conv_backward(&node.op) && last == Some(true) {
-            (0..2).for_each(|k| node.args[k] = self.in_order(node.args[k], true));
+            (0..3).for_each(|k| node.args[k] = self.in_order(node.args[k], true));
         }
         if node.op.is_call() {
             for k in 0..node.args.len() {

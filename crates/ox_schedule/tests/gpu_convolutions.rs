@@ -1,0 +1,58 @@
+//! What a GPU's convolutions are given: all of it in channels-last order, the weights too, which the library would bring into it by itself in every call.
+
+use ox_ir::plan::{Call, Step};
+use ox_ir::{Graph, Plan, Sym};
+use ox_schedule::{ScheduleOptions, Target, schedule};
+
+fn plan(text: &str) -> Plan {
+    let graph = Graph::parse(text).unwrap();
+    graph.verify().unwrap();
+    let plan = schedule(&graph, &ScheduleOptions { target: Target::Gpu, ..Default::default() }).unwrap();
+    plan.verify().unwrap();
+    plan
+}
+
+fn forward(dtype: &str, window: usize) -> Plan {
+    plan(&format!(
+        r#"graph(%0: {dtype}[4, 64, 28, 28]@cuda0 strides [50176, 1, 1792, 64] "x", %1: {dtype}[32, 64, {window}, {window}]@cuda0 "w") {{
+  %2 = conv(%0, %1, stride=[1, 1], padding=[0, 0], dilation=[1, 1], output_padding=[0, 0], groups=1) : {dtype}[4, 32, {out}, {out}]@cuda0
+  return %2 strides [{step}, 1, {row}, 32]
+}}"#,
+        out = 29 - window,
+        row = 32 * (29 - window),
+        step = 32 * (29 - window) * (29 - window),
+    ))
+}
+
+/// Which of the arguments of the call are in channels-last order and no other.
+fn lasts(plan: &Plan, is_wanted: impl Fn(&Call) -> bool) -> Vec<bool> {
+    let ins = plan.steps.iter().find_map(|step| match step {
+        Step::Call { call, ins, .. } if is_wanted(call) => Some(ins),
+        _ => None,
+    });
+    let is_last = |strides: &[Sym]| strides.len() == 4 && strides[1].is_one() && !strides[3].is_one();
+    ins.unwrap().iter().map(|view| is_last(&view.strides)).collect()
+}
+
+#[test]
+fn weights_of_halves_are_brought_into_the_order_of_what_they_meet() {
+    let is_conv = |call: &Call| matches!(call, Call::Conv(_));
+    let plan = forward("bf16", 3);
+    assert_eq!(lasts(&plan, is_conv), [true, true]);
+    assert_eq!(plan.kernels.len(), 1, "{plan}");
+    // A window of one element is in both orders, and f32 is done in the usual one.
+    assert!(forward("bf16", 1).kernels.is_empty());
+    assert_eq!(lasts(&forward("f32", 3), is_conv), [false, false]);
+}
+
+#[test]
+fn so_are_those_of_derivatives() {
+    let plan = plan(
+        r#"graph(%0: bf16[4, 32, 26, 26]@cuda0 "g", %1: bf16[4, 64, 28, 28]@cuda0 "x", %2: bf16[32, 64, 3, 3]@cuda0 "w") {
+  %3 = library(%0, %1, %2, callee="aten::convolution_backward" "", args=[$0, $1, $2, none, [1, 1], [0, 0], [1, 1], false, [0, 0], 1, [true, true, false]], kwargs=[], outs=[bf16[4, 64, 28, 28]@cuda0 strides [50176, 784, 28, 1], bf16[32, 64, 3, 3]@cuda0 strides [576, 9, 3, 1]]) : bf16[4, 64, 28, 28]@cuda0
+  %4 = project(%3, 1) : bf16[32, 64, 3, 3]@cuda0
+  return %4
+}"#,
+    );
+    assert_eq!(lasts(&plan, |call| matches!(call, Call::Library(_))), [true, true, true]);
+}
