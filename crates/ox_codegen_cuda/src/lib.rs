@@ -17,6 +17,7 @@ mod helpers;
 mod joined;
 mod nvrtc;
 mod online;
+mod written;
 
 pub use backend::{Backend, Options, launched, units};
 pub use emit::{Source, emit};

@@ -111,7 +111,7 @@ impl Emitter<'_> {
             Inst::Const(scalar) => ctype::constant(*scalar, dtype),
             Inst::Index(sym) => ctype::convert(&format!("(long long)({})", index::text(sym)), DType::I64, dtype),
             Inst::Load { buf, index, mask } => self.load(val, *buf, index, mask.as_ref(), dtype, item)?,
-            Inst::Point(op, args) => self.operation(*op, args, dtype)?,
+            Inst::Point(op, args) => self.operation(val, *op, args)?,
             Inst::Cast(arg) => ctype::convert(&self.value(*arg), self.dtype(*arg), dtype),
             Inst::Reduce { value, .. } if !self.in_loop => ctype::convert(&self.value(*value), self.dtype(*value), dtype),
             Inst::ReduceArg { position, .. } if !self.in_loop => format!("(long long)({})", index::text(position)),
@@ -136,20 +136,21 @@ impl Emitter<'_> {
         Ok(())
     }
 
-    fn operation(&self, op: PointOp, args: &[Val], dtype: DType) -> Result<String, CodegenError> {
+    fn operation(&self, val: Val, op: PointOp, args: &[Val]) -> Result<String, CodegenError> {
         if args.len() != op.arity() {
             return Err(self.malformed(format!("{} takes {} arguments, not {}", op.name(), op.arity(), args.len())));
         }
-        let operand = self.dtype(args[args.len() - 1]);
+        let (operand, dtype) = (self.dtype(args[args.len() - 1]), self.dtype(val));
         if !op.accepts(operand) {
             return Err(self.malformed(format!("{} of {operand}", op.name())));
         }
-        let is_quick = operand.size() == 2 || self.is_quick;
-        if let (true, Some(x)) = (self.is_quick, quick::erf_and_one(self.kernel, op, args)) {
+        let is_quick = self.quick.is(val);
+        if let (true, Some(x)) = (is_quick, quick::erf_and_one(self.kernel, op, args)) {
             return Ok(format!("one_plus_erf({})", self.value(x)));
         }
         let names: Vec<String> = args.iter().map(|arg| self.value(*arg)).collect();
-        point::apply(op, &names, operand, dtype, is_quick).ok_or_else(|| self.unsupported(format!("{} of {operand}", op.name())))
+        point::apply(op, &names, operand, dtype, is_quick || operand.size() == 2)
+            .ok_or_else(|| self.unsupported(format!("{} of {operand}", op.name())))
     }
 
     /// One element into its accumulator.

@@ -49,7 +49,7 @@ impl Carried {
     }
 }
 
-fn operands(inst: &Inst) -> Vec<Val> {
+pub fn operands(inst: &Inst) -> Vec<Val> {
     match inst {
         Inst::Const(_) | Inst::Index(_) => Vec::new(),
         Inst::Load { mask, .. } => mask.iter().map(|(m, _)| *m).collect(),

@@ -19,12 +19,14 @@ use crate::flatten::flatten;
 use crate::geometry::{self, Geometry, Spread};
 use crate::joined::joined;
 use crate::online::{self, Online};
+use crate::written::in_order_of_writing;
 use crate::{CodegenError, Options};
 use cache::Cache;
 use carried::Carried;
 use ox_ir::kernel::{BufRole, Inst, Kernel, Val};
 use ox_ir::sym::Var;
 use ox_ir::{DType, Sym};
+use quick::Quick;
 use rustc_hash::{FxHashMap, FxHashSet};
 
 /// One kernel as text: what NVRTC compiles after `assemble` has put the helpers in front, and how it is to be launched.
@@ -57,8 +59,8 @@ pub(crate) struct Emitter<'k> {
     atomic: bool,
     /// Buffers may begin anywhere.
     careful: bool,
-    /// All that the kernel computes in f32 is rounded to 16 bits in the end.
-    is_quick: bool,
+    /// What is rounded to 16 bits in the end.
+    quick: Quick,
     scratch: FxHashMap<u32, Scratch>,
     shared_bytes: i64,
     cache: Cache,
@@ -95,6 +97,8 @@ pub fn emit(kernel: &Kernel, symbol: &str, options: &Options) -> Result<Source, 
     let scatters = flat.is_none() && is_scatter(kernel);
     let atomic = flat.is_some() && is_scatter(kernel);
     let kernel = flat.as_ref().unwrap_or(kernel);
+    let written = if options.ordered { None } else { in_order_of_writing(kernel) };
+    let kernel = written.as_ref().unwrap_or(kernel);
     let joined = if options.ordered { None } else { joined(kernel) };
     let kernel = joined.as_ref().unwrap_or(kernel);
     let geometry = geometry::choose(kernel, scatters, options.multiprocessors);
@@ -119,7 +123,7 @@ impl<'k> Emitter<'k> {
             g,
             atomic,
             careful,
-            is_quick: quick::is_quick(kernel),
+            quick: Quick::of(kernel),
             scratch: FxHashMap::default(),
             shared_bytes: 0,
             cache: Cache::of(kernel, &g),

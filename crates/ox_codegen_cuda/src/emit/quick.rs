@@ -1,17 +1,64 @@
 //! Where shorter forms of functions will do: what is rounded to 16 bits in the end hides their error, unless something on the way there
 //! jumps.
 
-use ox_ir::kernel::{Inst, Kernel, Val};
+use super::carried::operands;
+use ox_ir::kernel::{BufRole, Inst, Kernel, Val};
 use ox_ir::{DType, PointOp, Scalar};
 
-/// Whether all floats that the kernel writes have 16 bits, and none of them comes from an operation that makes much of a small difference.
-pub fn is_quick(kernel: &Kernel) -> bool {
-    let is_memory = |buf: u32| !matches!(kernel.bufs[buf as usize].role, ox_ir::kernel::BufRole::Scratch(_));
-    let mut written = kernel.insts.iter().filter_map(|i| match &i.inst {
-        Inst::Store { buf, .. } if is_memory(*buf) => Some(kernel.bufs[*buf as usize].dtype),
+/// Which values of a kernel may be a little off in their last places.
+pub struct Quick {
+    /// The kernel writes nothing but floats, and nothing in it makes much of a small difference.
+    is_possible: bool,
+    /// By value: whether it comes to a wider float that is written without being rounded to 16 bits on the way.
+    exposed: Vec<bool>,
+}
+
+impl Quick {
+    pub fn of(kernel: &Kernel) -> Quick {
+        let only_floats = stores(kernel).all(|(buf, _)| kernel.bufs[buf as usize].dtype.is_float());
+        let is_possible = only_floats && kernel.insts.iter().all(|i| !jumps(kernel, &i.inst, i.dtype));
+        Quick { is_possible, exposed: if is_possible { exposed(kernel) } else { Vec::new() } }
+    }
+
+    pub fn is(&self, val: Val) -> bool {
+        self.is_possible && !self.exposed[val.index()]
+    }
+}
+
+/// Into memory: the buffer, and the value.
+fn stores(kernel: &Kernel) -> impl Iterator<Item = (u32, Val)> {
+    kernel.insts.iter().filter_map(|i| match &i.inst {
+        Inst::Store { buf, value, .. } if !is_scratch(kernel, *buf) => Some((*buf, *value)),
         _ => None,
-    });
-    written.all(|dtype| dtype.is_float() && dtype.size() == 2) && kernel.insts.iter().all(|i| !jumps(kernel, &i.inst, i.dtype))
+    })
+}
+
+fn is_scratch(kernel: &Kernel, buf: u32) -> bool {
+    matches!(kernel.bufs[buf as usize].role, BufRole::Scratch(_))
+}
+
+fn exposed(kernel: &Kernel) -> Vec<bool> {
+    let mut exposed = vec![false; kernel.insts.len()];
+    let is_wide = |val: &Val| kernel.inst(*val).dtype.size() > 2;
+    let mut left: Vec<Val> = stores(kernel).map(|(_, value)| value).collect();
+    while let Some(val) = left.pop() {
+        if !is_wide(&val) || std::mem::replace(&mut exposed[val.index()], true) {
+            continue;
+        }
+        match &kernel.inst(val).inst {
+            // What was put there in another pass.
+            Inst::Load { buf, .. } if is_scratch(kernel, *buf) => left.extend(stored_in(kernel, *buf)),
+            inst => left.extend(operands(inst)),
+        }
+    }
+    exposed
+}
+
+fn stored_in(kernel: &Kernel, scratch: u32) -> impl Iterator<Item = Val> {
+    kernel.insts.iter().filter_map(move |i| match &i.inst {
+        Inst::Store { buf, value, .. } if *buf == scratch => Some(*value),
+        _ => None,
+    })
 }
 
 /// Whether a small difference in an f32 operand may make a large one in the result.
