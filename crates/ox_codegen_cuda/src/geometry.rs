@@ -105,7 +105,8 @@ pub fn choose(kernel: &Kernel, ordered: bool, multiprocessors: u32) -> Geometry 
     if reads_along(kernel) { rows(kernel, inner, enough) } else { columns(kernel, inner, enough) }
 }
 
-/// Whether the loops read (and write) side by side along their own last axis, rather than along the last outer one.
+/// Whether the loops read (and write) side by side along their own last axis, rather than along the last outer one. What all columns or all rounds of the
+/// loop share is little, however it lies: the statistics of each row of which columns are added up.
 fn reads_along(kernel: &Kernel) -> bool {
     let Some(across) = kernel.axes.last() else { return true };
     let side_by_side = |index: &Sym, axis: &Axis| index.coeff(&axis.var).is_some_and(|c| c.is_one());
@@ -113,7 +114,10 @@ fn reads_along(kernel: &Kernel) -> bool {
     for pass in kernel.passes.iter().filter(|pass| !pass.axes.is_empty()) {
         let along = &pass.axes[pass.axes.len() - 1];
         for val in &pass.body {
-            if let Inst::Load { index, .. } | Inst::Store { index, .. } = &kernel.inst(*val).inst {
+            if let Inst::Load { index, .. } | Inst::Store { index, .. } = &kernel.inst(*val).inst
+                && index.contains(&along.var)
+                && index.contains(&across.var)
+            {
                 let size = kernel.inst(*val).dtype.size() as i64;
                 votes += size * (i64::from(side_by_side(index, along)) - i64::from(side_by_side(index, across)));
             }
@@ -225,7 +229,8 @@ fn columns(kernel: &Kernel, inner: &[Axis], enough: i64) -> Geometry {
     }
     let blocks = points / (SIDE_BY_SIDE * lanes) + 1;
     let mut y = most;
-    while y > 4 && (blocks * y > enough * most || length < FEWEST_EACH * y) {
+    // What the threads of a column have found is put together at the cost of all of them: the more blocks there are, the fewer threads they should have.
+    while y > 4 && (blocks * y * y > enough * most * most / 2 || length < FEWEST_EACH * y) {
         y /= 2;
     }
     Geometry { spread: Spread::Columns, x: SIDE_BY_SIDE, y, lanes, items: None }

@@ -414,6 +414,32 @@ template <int X, int Y, typename T, typename Op> __device__ inline T reduce_colu
   return slots[mine % X];
 }
 
+//@ reduce_neighbours
+/// The same for neighbouring columns, as many at once as there is room for: 16 bytes for each thread.
+template <int X, int Y, int N, typename T, typename Op> __device__ inline void reduce_neighbours(T (&values)[N], Op op, void* shared) {
+  constexpr int ROOM = 16 / sizeof(T), AT_ONCE = ROOM < N ? ROOM : N;
+  static_assert(N % AT_ONCE == 0, "powers of two");
+  T* const slots = static_cast<T*>(shared);
+  const int mine = threadIdx.x;
+#pragma unroll
+  for (int first = 0; first < N; first += AT_ONCE) {
+    __syncthreads();
+#pragma unroll
+    for (int n = 0; n < AT_ONCE; ++n) slots[n * X * Y + mine] = values[first + n];
+#pragma unroll
+    for (int half = Y / 2; half > 0; half /= 2) {
+      __syncthreads();
+      if (mine / X < half) {
+#pragma unroll
+        for (int at = mine; at < AT_ONCE * X * Y; at += X * Y) slots[at] = op(slots[at], slots[at + half * X]);
+      }
+    }
+    __syncthreads();
+#pragma unroll
+    for (int n = 0; n < AT_ONCE; ++n) values[first + n] = slots[n * X * Y + mine % X];
+  }
+}
+
 //@ scan_block
 template <typename T> __device__ inline T from_before(T value, int by) { return (T)__shfl_up_sync(~0u, (int)value, by); }
 __device__ inline float from_before(float value, int by) { return __shfl_up_sync(~0u, value, by); }

@@ -7,6 +7,8 @@ use ox_codegen_cuda::{Options, Source, emit};
 use ox_ir::{DType, Kernel, Scalar};
 use ox_testing::{TensorData, assert_close, interpret_kernel};
 
+const OPTIONS: Options = Options { arch: 90, ordered: false, multiprocessors: 0, careful: false };
+
 /// A kernel's text, and the number of elements of each of its buffers.
 struct Case(&'static str, &'static [usize]);
 
@@ -24,6 +26,22 @@ const CASES: &[Case] = &[
           pass { v0 = load b0[1008*i0 + i1] v1 = load b1[i1] v2 = add v0 v1 store b2[1001*i0 + i1] v2 }
         }",
         &[1048 * 1008, 1001, 1048 * 1001],
+    ),
+    // Weights of windows, channels last: points in the order in which they are written, by rows of an odd and of an even length.
+    Case(
+        "kernel odd_windows(b0: bf16 in, b1: bf16 out, i0 < 128, i1 < 9, i2 < 1024) lanes=outer parallel {
+          pass { v0 = load b0[9216*i0 + 1024*i1 + i2] v1 = neg v0 store b1[9216*i0 + 9*i2 + i1] v1 }
+        }",
+        &[128 * 9 * 1024, 128 * 9 * 1024],
+    ),
+    Case(
+        "kernel even_windows(b0: bf16 in, b1: bf16 in, b2: bf16 out, b3: f32 out, i0 < 6, i1 < 4, i2 < 40) lanes=outer parallel {
+          pass {
+            v0 = load b0[160*i0 + 40*i1 + i2] v1 = load b1[i2] v2 = add v0 v1 store b2[160*i0 + 4*i2 + i1] v2
+            v3 = cast v2 : f32 store b3[160*i0 + 4*i2 + i1] v3
+          }
+        }",
+        &[960, 40, 960, 960],
     ),
     // Whole vectors, of two types.
     Case(
@@ -81,6 +99,18 @@ const CASES: &[Case] = &[
         }",
         &[4096, 4096],
     ),
+    // What is rounded to 16 bits before it is added up may be a little off; what is added up as it is may not.
+    Case(
+        "kernel gradient_of_a_bias(b0: bf16 in, b1: bf16 in, b2: bf16 out, b3: f32 out, b4: f32 out, i0 < 64) lanes=outer parallel {
+          pass i1 < 100 {
+            v0 = load b0[64*i1 + i0] v1 = cast v0 : f32 v2 = load b1[64*i1 + i0] v3 = cast v2 : f32
+            v4 = exp v1 v5 = mul v3 v4 v6 = cast v5 : bf16 v7 = cast v6 : f32 v8 = reduce sum v7 store b2[64*i1 + i0] v6
+            v9 = exp v3 v10 = reduce sum v9
+          }
+          pass { store b3[i0] v8 store b4[i0] v10 }
+        }",
+        &[6400, 6400, 6400, 64, 64],
+    ),
     // Many short rows in a block.
     Case(
         "kernel means(b0: bf16 in, b1: bf16 out, i0 < 77) lanes=inner parallel {
@@ -104,6 +134,17 @@ const CASES: &[Case] = &[
           pass { store b1[i0] v1 }
         }",
         &[45 * 300, 45],
+    ),
+    // Columns, with two wide numbers for each row.
+    Case(
+        "kernel gradient_of_a_norm(b0: bf16 in, b1: f32 in, b2: f32 in, b3: f32 out, i0 < 2, i1 < 64) lanes=outer parallel {
+          pass i2 < 300 {
+            v0 = load b0[19200*i0 + 64*i2 + i1] v1 = cast v0 : f32 v2 = load b1[300*i0 + i2] v3 = sub v1 v2 v4 = load b2[300*i0 + i2]
+            v5 = mul v3 v4 v6 = reduce sum v5
+          }
+          pass { store b3[64*i0 + i1] v6 }
+        }",
+        &[2 * 19200, 600, 600, 128],
     ),
     // Neighbouring columns of a thread: two sums, what is made of them, and a second loop that reads it; the last block is not full.
     Case(
@@ -174,9 +215,8 @@ fn families_mean_what_the_interpreter_says() {
     }
     let kernels: Vec<Kernel> =
         CASES.iter().map(|case| Kernel::parse(case.0).unwrap_or_else(|e| panic!("{e:?}\n{}", case.0))).collect();
-    let options = Options { arch: 90, ordered: false, multiprocessors: 0, careful: false };
     let sources: Vec<Source> =
-        kernels.iter().enumerate().map(|(n, kernel)| emit(kernel, &format!("k{n}"), &options).unwrap()).collect();
+        kernels.iter().enumerate().map(|(n, kernel)| emit(kernel, &format!("k{n}"), &OPTIONS).unwrap()).collect();
     let emulator = Emulator::new("families", &sources);
     for ((kernel, source), Case(_, lengths)) in kernels.iter().zip(&sources).zip(CASES) {
         check(&emulator, kernel, source, filled(kernel, lengths), &[]);
@@ -194,6 +234,26 @@ fn check(emulator: &Emulator, kernel: &Kernel, source: &Source, mut want: Vec<Te
     }
 }
 
+fn text_of(name: &str) -> String {
+    let is_wanted = |case: &&Case| case.0.contains(name);
+    let kernel = Kernel::parse(CASES.iter().find(is_wanted).unwrap().0).unwrap();
+    emit(&kernel, "k", &OPTIONS).unwrap().text
+}
+
+/// What lies along the loop is the same for all columns, and no reason to walk along it.
+#[test]
+fn columns_with_numbers_for_each_row_are_columns() {
+    let text = text_of("gradient_of_a_norm");
+    assert!(text.contains("threads for a column"), "{text}");
+}
+
+/// Of two exponentials one is rounded to 16 bits before it is added up.
+#[test]
+fn what_is_rounded_is_quick() {
+    let text = text_of("gradient_of_a_bias");
+    assert!(text.contains("v4 = quick_exp(v1)") && text.contains("v10 = expf(v3)"), "{text}");
+}
+
 /// Rows that hold nothing but -inf, begin with it, and hold inf or NaN: in one pass as in two.
 #[test]
 fn logsumexp_of_infinities() {
@@ -203,7 +263,7 @@ fn logsumexp_of_infinities() {
     const LENGTH: usize = 9008;
     let case = CASES.iter().find(|case| case.0.contains("wide_logsumexp")).unwrap();
     let kernel = Kernel::parse(&case.0.replace("i0 < 3", "i0 < 5")).unwrap();
-    let source = emit(&kernel, "k", &Options { arch: 90, ordered: false, multiprocessors: 0, careful: false }).unwrap();
+    let source = emit(&kernel, "k", &OPTIONS).unwrap();
     assert!(source.text.contains("max_sum_of"), "{}", source.text);
     let number = |n: usize| match (n / LENGTH, n % LENGTH) {
         (0, _) => f64::NEG_INFINITY,
@@ -227,7 +287,7 @@ fn sizes_are_divided() {
       pass { v0 = load b0[s0*i0 + s0%2 + i1] v1 = index s0//2 v2 = cast v1 : f32 v3 = mul v0 v2 store b1[(s0//2)*i0 + i1] v3 }
     }";
     let kernel = Kernel::parse(HALVES).unwrap_or_else(|e| panic!("{e:?}"));
-    let source = emit(&kernel, "k", &Options { arch: 90, ordered: false, multiprocessors: 0, careful: false }).unwrap();
+    let source = emit(&kernel, "k", &OPTIONS).unwrap();
     assert!(source.text.contains("quot(s0, 2)") && source.text.contains("rem(s0, 2)"), "{}", source.text);
     let emulator = Emulator::new("halves", std::slice::from_ref(&source));
     check(&emulator, &kernel, &source, filled(&kernel, &[3 * 101, 3 * 50]), &[101]);
@@ -241,7 +301,7 @@ fn a_copy_keeps_the_bits_of_a_nan() {
     }
     const COPY: &str = "kernel copy(b0: bf16 in, b1: bf16 out, i0 < 4096) lanes=outer parallel {\n  pass {\n    v0 = load b0[i0]\n    store b1[i0] v0\n  }\n}";
     let kernel = Kernel::parse(COPY).unwrap();
-    let source = emit(&kernel, "k", &Options { arch: 90, ordered: false, multiprocessors: 0, careful: false }).unwrap();
+    let source = emit(&kernel, "k", &OPTIONS).unwrap();
     assert!(source.text.contains("store_pack"), "{}", source.text);
     let mut from: Vec<u8> = (0..4096u16).flat_map(|n| (0x7f80 + n % 128).to_le_bytes()).collect();
     let mut to = vec![0u8; from.len()];

@@ -13,6 +13,8 @@ use std::cell::RefCell;
 const WORTH_SPLITTING: i64 = 1 << 16;
 /// Blocks that keep a GPU busy, with as many threads as they can have.
 const BLOCKS: i64 = 264;
+/// Of columns: a block has several neighbours for each of its threads, and fewer threads than it can have.
+const BLOCKS_OF_COLUMNS: i64 = 6 * BLOCKS;
 /// Columns that a block of a GPU has side by side.
 const COLUMNS: i64 = 32;
 /// Elements of a partial result, along a row and down a column: fewer do not outweigh what it costs to join them.
@@ -71,7 +73,8 @@ fn cut(reads: &Reads<'_>, id: NodeId, target: Target) -> Option<Cut> {
             let columns = if along { rows } else { rows * run };
             let blocks = if along { rows } else { (columns + COLUMNS - 1) / COLUMNS };
             let shortest = if along { SHORTEST.0 } else { SHORTEST.1 };
-            let most = (all / columns.max(1) / shortest).min(2 * BLOCKS / blocks.max(1));
+            let enough = if along { 2 * BLOCKS } else { BLOCKS_OF_COLUMNS };
+            let most = (all / columns.max(1) / shortest).min(enough / blocks.max(1));
             let most = most * columns / rows.max(1);
             match dims.iter().all(|dim| shape[*dim].as_const().is_some()) {
                 _ if blocks >= BLOCKS || most < 2 => None,

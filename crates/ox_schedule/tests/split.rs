@@ -62,11 +62,11 @@ fn dimensions_of_any_size_that_lie_as_one_are_cut_as_one() {
         plan.to_string()
     };
     let bias = plan("f32[s0, s1, 768]@cuda0", "[0, 1]", "f32[1, 1, 768]@cuda0");
-    assert!(bias.contains("i0 < 22, i1 < 768) lanes=outer parallel length=256 {\n  pass i2 < (s0*s1 + 21)//22 {"), "{bias}");
+    assert!(bias.contains("i0 < 32, i1 < 768) lanes=outer parallel length=128 {\n  pass i2 < (s0*s1 + 31)//32 {"), "{bias}");
     let channels_last = "f32[s0, 256, s1, s1]@cuda0 strides [256*s1*s1, 1, 256*s1, 256]";
     let images = plan(channels_last, "[0, 2, 3]", "f32[1, 256, 1, 1]@cuda0");
     assert!(
-        images.contains("i0 < 66, i1 < 256) lanes=outer parallel length=4096 {\n  pass i2 < (s0*s1*s1 + 65)//66 {"),
+        images.contains("i0 < 198, i1 < 256) lanes=outer parallel length=2048 {\n  pass i2 < (s0*s1*s1 + 197)//198 {"),
         "{images}"
     );
 }

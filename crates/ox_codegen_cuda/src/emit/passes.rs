@@ -163,8 +163,12 @@ impl Emitter<'_> {
         let (x, y) = (self.g.x, self.g.y);
         let mine = self.running(val);
         let shared = if self.shared_bytes > 0 { "shared" } else { "nullptr" };
+        let neighbours = self.has_column_lanes();
+        if neighbours && y > 1 {
+            self.line(format!("reduce_neighbours<{x}, {y}>(a{}, {functor}, {shared});", val.0));
+        }
         let all = match self.g.spread {
-            _ if y == 1 => mine,
+            _ if y == 1 || neighbours => mine,
             Spread::Columns => format!("reduce_columns<{x}, {y}>({mine}, {functor}, {shared})"),
             _ => format!("reduce_rows<{y}>({mine}, {functor}, {shared})"),
         };
@@ -174,7 +178,7 @@ impl Emitter<'_> {
             return self.declare_result(online.sum, format!("r{}.total()", val.0));
         }
         let all = reduce::finished(op, all, dtype);
-        if self.has_column_lanes() {
+        if neighbours {
             self.line("#pragma unroll");
             return self.line(format!("for (int l = 0; l < {}; ++l) w{}[l] = {all};", self.g.lanes, val.0));
         }
