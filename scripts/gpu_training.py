@@ -93,6 +93,14 @@ def check_function(function, args, compile):
         compare.assert_same(gradients(fast, compare.copies(args)), expected, reference, strides=False, label=call)
 
 
+def check_any_sizes(function, args, compile):
+    import functools
+
+    import oxytorch
+
+    check_function(function, args, functools.partial(oxytorch.compile, dynamic=True))
+
+
 def check_module(module, given, compile):
     import copy
 
@@ -121,6 +129,25 @@ def check_deterministic(compile):
         torch.testing.assert_close(first, gradients(lambda w, i: F.embedding(i, w).sin(), (w.clone(), i))[1])
     finally:
         torch.use_deterministic_algorithms(False)
+
+
+def check_lengths(compile):
+    """One trace for two keys and more, and one for a single key, of which the best kernel knows nothing."""
+    import compare
+    import oxytorch
+
+    fast = oxytorch.compile(lambda q, k, v, m: F.scaled_dot_product_attention(q, k, v, attn_mask=m) * 2, dynamic=True)
+    plain = lambda q, k, v, m: F.scaled_dot_product_attention(q, k, v, attn_mask=m) * 2
+    for length in (128, 77, 1, 200, 2):
+        heads = [x(2, 4, length, 64, dtype=HALF) for _ in range(3)]
+        args = (*heads, torch.rand(2, 1, 1, length, device="cuda") < 0.8 if length > 1 else torch.ones(2, 1, 1, 1, device="cuda") > 0)
+        reference = lambda: gradients(plain, compare.to_double(compare.copies(args)))
+        with warnings.catch_warnings():
+            # One key is torch's, which is said.
+            warnings.simplefilter("ignore" if length == 1 else "error")
+            found = gradients(fast, compare.copies(args))
+        compare.assert_same(found, gradients(plain, compare.copies(args)), reference, strides=False, label=f"length {length}")
+    assert fast.stats()["traced"] <= 2, fast.stats()
 
 
 class Autocast(nn.Module):
@@ -174,8 +201,9 @@ def check(compile):
 
     rows = []
     programs = [(name, check_function, (function, args)) for name, function, args in functions()]
+    programs += [(f"{name}, any sizes", check_any_sizes, (function, args)) for name, function, args in functions()]
     programs += [(name, check_module, (module, given)) for name, module, given in modules()]
-    programs += [("deterministic", check_deterministic, ())]
+    programs += [("deterministic", check_deterministic, ()), ("lengths", check_lengths, ())]
     mixed = itertools.product((HALF, torch.float16), ("around", "inside"), ("Dynamo", "capture"))
     programs += [(f"autocast {' '.join(map(str, kind))}", check_scaled, kind) for kind in mixed]
     for name, checked, given in programs:

@@ -53,6 +53,14 @@ impl Fact {
         })
     }
 
+    /// The variable of which it is said how large it is at least, and nothing else, as it is known then.
+    pub fn least(&self) -> Option<Var> {
+        let Fact::AtLeast(sum, least) = self else { return None };
+        let var = sum.vars().into_iter().next()?;
+        let rest = (sum - &Sym::var(&var)).as_const()?;
+        Some(Var::size(var.id(), var.lo().max(least - rest), var.hi(), var.divisor()))
+    }
+
     /// What sizes must be multiples of for an equation to hold, where that is all that it says: `2 * (n // 2) == n`. Each size comes back as it
     /// is known then.
     pub fn multiples(&self, hints: &Hints) -> Option<Vec<Var>> {
@@ -344,6 +352,19 @@ mod tests {
         let area = Fact::Equal(&(&x.div(&two) * &y.div(&two)) * 4, &x * &y);
         assert_eq!(found(&area, &hints(4, 6)), Some(vec![2, 2]));
         assert_eq!(found(&Fact::Equal(x.div(&two), y), &hints(6, 3)), None);
+    }
+
+    #[test]
+    fn how_large_one_variable_is_at_least() {
+        let (a, b) = sizes();
+        let (x, y) = (Sym::var(&a), Sym::var(&b));
+        let least = |sum: Sym, least: i64| Fact::AtLeast(sum, least).least().map(|var| (var.id(), var.lo()));
+        assert_eq!(least(x.clone(), 3), Some((a.id(), 3)));
+        assert_eq!(least(&y - 4, 1), Some((b.id(), 5)));
+        assert_eq!(least(&y + 4, 1), Some((b.id(), 2)));
+        assert_eq!(least(&x + &y, 3), None);
+        assert_eq!(least(&x * 2, 3), None);
+        assert_eq!(Fact::Unequal(x, Sym::ONE).least(), None);
     }
 
     #[test]

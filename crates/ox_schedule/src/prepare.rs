@@ -214,6 +214,7 @@ impl Prepared {
                 }
             }
         }
+        self.settle_attention(&mut node);
         self.foresee_order(&mut node);
         let strides = wish.unwrap_or_else(|| self.natural_strides(&node, last));
         let made = self.push(node, strides);

@@ -59,6 +59,7 @@ impl<'py> Importer<'py> {
         let written = self.written_args(&request)?;
         let before = self.before_write(&written)?;
         self.ensure_derivative(&request)?;
+        self.rely_on_heads(&request)?;
         let asked = request.clone();
         let value = self.call_anyhow(request)?;
         self.keep_histories(before)?;

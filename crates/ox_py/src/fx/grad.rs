@@ -5,8 +5,8 @@ use super::call::Request;
 use super::importer::Importer;
 use super::refusal::{Import, Refusal};
 use ox_ir::graph::{Graph, NodeId, Op};
-use ox_ir::{DType, PointOp, Scalar};
-use ox_ops::{FrontValue, OpError, TensorRef, ValueOf};
+use ox_ir::{DType, Device, PointOp, Scalar};
+use ox_ops::{Fact, FrontValue, OpError, TensorRef, ValueOf};
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
@@ -173,12 +173,43 @@ impl<'py> Importer<'py> {
         if !is_quotient || !self.grad.enabled {
             return Ok(());
         }
-        for tensor in request.tensors() {
-            if self.flows(tensor)? {
-                return Err(self.only_eager("floor_divide has no derivative"));
+        match self.any_flows(&request.tensors())? {
+            true => Err(self.only_eager("floor_divide has no derivative")),
+            false => Ok(()),
+        }
+    }
+
+    /// The attention that a GPU has a derivative of takes heads of a known width, and the best kernel two keys or more. Where sizes vary both are relied
+    /// on as they were: nothing else says so.
+    pub(super) fn rely_on_heads(&mut self, request: &Request<'py>) -> Import<()> {
+        let tensors = request.tensors();
+        let [_, key, _, ..] = tensors[..] else { return Ok(()) };
+        if request.name.name != "scaled_dot_product_attention" || !self.grad.enabled {
+            return Ok(());
+        }
+        let ty = self.recorder.ty(key).clone();
+        let is_half = ty.dtype.is_float() && ty.dtype.size() == 2;
+        let [.., keys, width] = &ty.shape[..] else { return Ok(()) };
+        if ty.device == Device::Cpu || !is_half || !self.any_flows(&tensors)? {
+            return Ok(());
+        }
+        if width.as_const().is_none() {
+            return Err(Refusal::Fixed { sizes: width.vars().into_iter().collect(), why: self.location.clone() });
+        }
+        let is_open = keys.as_var().is_some_and(|var| var.lo() < 2) && self.known.hint(keys).is_some_and(|hint| hint > 1);
+        match is_open {
+            true => Err(Refusal::Undecided((Fact::AtLeast(keys.clone(), 2), self.location.clone()))),
+            false => Ok(()),
+        }
+    }
+
+    fn any_flows(&mut self, tensors: &[TensorRef]) -> Import<bool> {
+        for tensor in tensors {
+            if self.flows(*tensor)? {
+                return Ok(true);
             }
         }
-        Ok(())
+        Ok(false)
     }
 
     /// Remembers which results of a call are views without a gradient, by themselves or because of what they were made of.

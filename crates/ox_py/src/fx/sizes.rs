@@ -43,11 +43,16 @@ impl Known {
         if self.values.is_empty() { sym.clone() } else { sym.subst(&|var| self.values.get(var).cloned()) }
     }
 
-    /// Takes over what must hold. Where that neither decides a size nor asks for multiples of something, sizes are fixed.
+    /// Takes over what must hold. Where that neither decides or bounds a size nor asks for multiples of something, sizes are fixed.
     pub fn learn(&mut self, (fact, at): Noted) {
         if let Some((var, value)) = fact.solved() {
             self.facts.push((fact, at));
             return self.set(var, value);
+        }
+        if let Some(var) = fact.least() {
+            self.facts.push((fact, at));
+            let size = Sym::var(&var);
+            return self.set(var, size);
         }
         match fact.multiples(&self.hints) {
             Some(sizes) => sizes.into_iter().for_each(|var| self.take_as_multiple(var, &at)),
@@ -108,8 +113,8 @@ pub fn import<'py>(gm: &Bound<'py, PyAny>, examples: &Bound<'py, PyAny>, how: Ho
     if how.fixed.is_some() {
         known.fix_all(IN_PIECES);
     }
-    // A size can be made a multiple, another's expression, and fixed.
-    for _ in 0..=3 * known.hints.len() {
+    // A size can be bounded, made a multiple, another's expression, and fixed.
+    for _ in 0..=4 * known.hints.len() {
         let (result, facts) = at_hints(known.hints.clone(), || attempt(gm, examples, how, &known));
         match result {
             Ok(imported) => match facts.iter().find(|(fact, _)| fact.solved().is_some()) {

@@ -1,0 +1,46 @@
+//! The derivative of an attention by cuDNN: its result lies as the queries, whatever is known of sizes.
+
+use ox_ir::Graph;
+use ox_ir::plan::{Call, Step};
+use ox_schedule::{ScheduleOptions, Target, schedule};
+
+/// The strides of the queries and of the result that the derivative is given.
+fn strides(order: &str, of_result: &str) -> [String; 2] {
+    let ty = "bf16[s0, 4, s1, 64]@cuda0";
+    let text = format!(
+        r#"sizes s0 in 1.., s1 in 2..
+graph(%0: {ty} "g", %1: {ty} strides {order} "q", %2: {ty} "k", %3: {ty} "v", %4: {ty} strides {of_result} "o", %5: f32[s0, 4, s1, 1]@cuda0 "l") {{
+  %6 = library(%0, %1, %2, %3, %4, %5, callee="aten::_scaled_dot_product_cudnn_attention_backward" "", args=[$0, $1, $2, $3, $4, $5], kwargs=[], outs=[{ty}, {ty}, {ty}]) : {ty}
+  %7 = project(%6, 0) : {ty}
+  return %7
+}}"#
+    );
+    let graph = Graph::parse(&text).unwrap();
+    graph.verify().unwrap();
+    let plan = schedule(&graph, &ScheduleOptions { target: Target::Gpu, ..Default::default() }).unwrap();
+    plan.verify().unwrap();
+    let given = plan.steps.iter().find_map(|step| match step {
+        Step::Call { call: Call::Library(_), ins, .. } => Some(ins),
+        _ => None,
+    });
+    [1, 4].map(|n: usize| {
+        let strides: Vec<String> = given.unwrap()[n].strides.iter().map(ToString::to_string).collect();
+        strides.join(", ")
+    })
+}
+
+const HEADS: &str = "[256*s1, 64*s1, 64, 1]";
+const ROWS: &str = "[256*s1, 64, 256, 1]";
+
+#[test]
+fn the_result_lies_as_the_queries() {
+    assert_eq!(strides(HEADS, HEADS), ["256*s1, 64*s1, 64, 1"; 2]);
+    assert_eq!(strides(HEADS, ROWS), ["256*s1, 64*s1, 64, 1"; 2]);
+    // Of one projection for all three.
+    assert_eq!(strides("[768*s1, 64, 768, 1]", HEADS), ["768*s1, 64, 768, 1", "256*s1, 64, 256, 1"]);
+}
+
+#[test]
+fn queries_in_no_known_order_are_copied() {
+    assert_eq!(strides("[256*s1, 100000, 256, 1]", ROWS), ["256*s1, 64*s1, 64, 1"; 2]);
+}
