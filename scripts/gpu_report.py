@@ -156,7 +156,7 @@ def run_cases(result):
         rows.append(row)
         if row["outcome"] != "compiled":
             print("  case", json.dumps(row)[:900], flush=True)
-    rows.append(check_places())
+    rows += [check_places(), check_large()]
     result["cases"] = rows
     print("cases:", dict(collections.Counter(row["outcome"] for row in rows)), flush=True)
 
@@ -182,6 +182,25 @@ def check_places():
     except Exception as error:
         row.update(outcome="wrong", error=f"{type(error).__name__}: {error}"[:1500])
         print("  case", json.dumps(row)[:900], flush=True)
+    return row
+
+
+def check_large():
+    """Of any size: first few elements, then more than 32 bits count."""
+    import oxytorch
+
+    row, fast = dict(name="more than 2^31 elements"), captured(lambda a, b: (a.t() * 2 + b).contiguous(), dynamic=True)
+    try:
+        for rows in (100, (1 << 31) // 64 + 3, 200):
+            a, b = (torch.randint(-50, 50, shape, device="cuda", dtype=torch.int8) for shape in ((rows, 64), (64, 1)))
+            with torch.no_grad():
+                assert torch.equal(fast(a, b), (a.t() * 2 + b).contiguous()), f"{rows} rows"
+            torch.cuda.synchronize()
+        row.update(outcome=oxytorch.last_compile()["outcome"], reason=None)
+    except Exception as error:
+        row.update(outcome="wrong", error=f"{type(error).__name__}: {error}"[:1500])
+        print("  case", json.dumps(row)[:900], flush=True)
+    torch.cuda.empty_cache()
     return row
 
 

@@ -16,7 +16,8 @@ pub struct Options {
     pub ordered: bool,
     /// How many the GPU has to keep busy.
     pub multiprocessors: u32,
-    /// Buffers may begin anywhere. Otherwise `GpuKernel::aligned` says where they must: that is shorter by far, and holds for almost all.
+    /// Buffers may begin anywhere, and sizes be large. Otherwise `GpuKernel` says where they must begin, and what must fit 32 bits: that is shorter by far, and
+    /// holds for almost all.
     pub careful: bool,
 }
 
@@ -65,6 +66,7 @@ pub fn launched(source: &Source) -> GpuKernel {
         points: source.points.clone(),
         shared_bytes: source.shared_bytes,
         aligned: source.aligned.clone(),
+        narrow: source.narrow.clone(),
     }
 }
 
@@ -106,7 +108,8 @@ mod tests {
 
     fn source(n: usize, length: usize) -> Source {
         let (symbol, text) = (n.to_string(), "x".repeat(length));
-        Source { symbol, text, threads: 1, points_per_block: 1, points: Sym::ONE, shared_bytes: 0, aligned: Vec::new() }
+        let (aligned, narrow) = (Vec::new(), Vec::new());
+        Source { symbol, text, threads: 1, points_per_block: 1, points: Sym::ONE, shared_bytes: 0, aligned, narrow }
     }
 
     fn lengths(of: &[usize], threads: usize) -> Vec<Vec<usize>> {

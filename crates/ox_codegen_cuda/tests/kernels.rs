@@ -277,7 +277,28 @@ fn logsumexp_of_infinities() {
     check(&Emulator::new("infinities", std::slice::from_ref(&source)), &kernel, &source, vec![x, out], &[]);
 }
 
-/// A size without a bound is a wide number, and what it is divided by a narrow one.
+/// Of sizes without a bound indices are computed in 32 bits, for those with which they fit; a careful kernel takes all.
+#[test]
+fn indices_are_narrow_where_sizes_allow_it() {
+    let kernel = Kernel::parse(
+        "sizes s0 in 1.., s1 in 1..\nkernel rows(b0: f32 in, b1: f32 out, i0 < s0, i1 < s1) lanes=outer parallel {
+          pass { v0 = load b0[2*s1*i0 + i1] v1 = neg v0 store b1[s1*i0 + i1] v1 }
+        }",
+    )
+    .unwrap();
+    let source = emit(&kernel, "k", &OPTIONS).unwrap();
+    let at = |sizes: [i64; 2]| {
+        let value = |sym: &ox_ir::Sym| sym.eval(&|var| kernel.sizes.iter().position(|size| size == var).map(|n| sizes[n]));
+        source.narrow.iter().all(|limit| value(limit).is_some_and(|most| most < ox_ir::abi::NARROW))
+    };
+    assert!(source.text.contains("using idx = int;"), "{}", source.text);
+    assert!(at([1000, 1000]) && at([1, 1 << 29]) && at([1 << 29, 1]));
+    assert!(!at([1 << 15, 1 << 15]) && !at([1, 1 << 31]) && !at([1 << 40, 1 << 40]));
+    let careful = emit(&kernel, "k", &Options { careful: true, ..OPTIONS }).unwrap();
+    assert!(careful.narrow.is_empty() && careful.text.contains("using idx = long long;"), "{}", careful.text);
+}
+
+/// A size without a bound is a wide number in a careful kernel, and what it is divided by a narrow one.
 #[test]
 fn sizes_are_divided() {
     if !emulate::is_possible() {
@@ -287,10 +308,12 @@ fn sizes_are_divided() {
       pass { v0 = load b0[s0*i0 + s0%2 + i1] v1 = index s0//2 v2 = cast v1 : f32 v3 = mul v0 v2 store b1[(s0//2)*i0 + i1] v3 }
     }";
     let kernel = Kernel::parse(HALVES).unwrap_or_else(|e| panic!("{e:?}"));
-    let source = emit(&kernel, "k", &OPTIONS).unwrap();
-    assert!(source.text.contains("quot(s0, 2)") && source.text.contains("rem(s0, 2)"), "{}", source.text);
-    let emulator = Emulator::new("halves", std::slice::from_ref(&source));
-    check(&emulator, &kernel, &source, filled(&kernel, &[3 * 101, 3 * 50]), &[101]);
+    for careful in [false, true] {
+        let source = emit(&kernel, "k", &Options { careful, ..OPTIONS }).unwrap();
+        assert!(source.text.contains("quot(s0, 2)") && source.text.contains("rem(s0, 2)"), "{}", source.text);
+        let emulator = Emulator::new(if careful { "wide_halves" } else { "halves" }, std::slice::from_ref(&source));
+        check(&emulator, &kernel, &source, filled(&kernel, &[3 * 101, 3 * 50]), &[101]);
+    }
 }
 
 /// What only moves values keeps all of their bits.

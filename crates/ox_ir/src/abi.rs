@@ -35,4 +35,9 @@ pub struct GpuKernel {
     pub shared_bytes: u32,
     /// Arguments that must lie at a multiple of so many bytes.
     pub aligned: Vec<(usize, usize)>,
+    /// What must be below `NARROW` with the sizes of a launch: it computes in 32 bits.
+    pub narrow: Vec<Sym>,
 }
+
+/// Indices are 32-bit where everything, partial sums and the overhang of the last block too, stays below this in magnitude.
+pub const NARROW: i64 = (1 << 31) - (1 << 24);

@@ -1,10 +1,8 @@
 //! Index expressions as text.
 
+use ox_ir::abi::NARROW;
 use ox_ir::kernel::{Inst, Kernel};
 use ox_ir::sym::{Atom, Monomial, Sym, Var, VarKind};
-
-/// Indices are 32-bit where everything, partial sums and the overhang of the last block too, stays below this in magnitude.
-const NARROW: i64 = (1 << 31) - (1 << 24);
 
 pub fn name(var: &Var) -> String {
     let kind = match var.kind() {
@@ -55,8 +53,58 @@ fn is_plain(p: &(Sym, Sym)) -> bool {
     p.0.is_nonneg() && p.1.is_positive()
 }
 
-/// Whether all index arithmetic of the kernel fits 32 bits.
-pub fn is_narrow(kernel: &Kernel) -> bool {
+/// How indices are computed.
+pub enum Width {
+    /// In 32 bits. That is right for sizes with which all of these fit.
+    Narrow(Vec<Sym>),
+    Wide,
+}
+
+/// The divisions of 64 bits that find a point's place take longer than most of what is computed there: they are for sizes that need them. A careful kernel
+/// takes all sizes.
+pub fn width(kernel: &Kernel, careful: bool) -> Width {
+    let exprs = expressions(kernel);
+    if exprs.iter().all(fits) && kernel.sizes.iter().all(|v| v.hi() < NARROW) {
+        return Width::Narrow(Vec::new());
+    }
+    let mut limits: Vec<Sym> = Vec::new();
+    let sizes = kernel.sizes.iter().map(Sym::var);
+    let is_bounded = exprs.into_iter().chain(sizes).all(|sym| reach(&sym, &mut limits).is_some());
+    let (known, mut open): (Vec<Sym>, Vec<Sym>) = limits.into_iter().partition(|limit| limit.as_const().is_some());
+    if careful || !is_bounded || known.iter().any(|limit| limit.as_const() >= Some(NARROW)) {
+        return Width::Wide;
+    }
+    open.sort_unstable_by_key(ToString::to_string);
+    open.dedup();
+    Width::Narrow(open)
+}
+
+/// The most that an expression can be in magnitude, as an expression of sizes, which goes to the limits. None if that is not known.
+fn reach(sym: &Sym, limits: &mut Vec<Sym>) -> Option<Sym> {
+    let mut all = Sym::from(sym.constant().checked_abs()?);
+    for (mono, factor) in sym.terms() {
+        let mut most = Sym::from(factor.checked_abs()?);
+        for atom in mono {
+            most = &most * &reach_of(atom, limits)?;
+        }
+        all = &all + &most;
+    }
+    limits.push(all.clone());
+    Some(all)
+}
+
+fn reach_of(atom: &Atom, limits: &mut Vec<Sym>) -> Option<Sym> {
+    match atom {
+        Atom::Var(var) if var.kind() == VarKind::Size => (var.lo() >= 0).then(|| Sym::var(var)),
+        Atom::Var(var) => reach(var.extent()?, limits),
+        Atom::Div(p) => reach(&p.1, limits).and_then(|_| reach(&p.0, limits)),
+        Atom::Mod(p) => reach(&p.0, limits).and_then(|_| reach(&p.1, limits)),
+        Atom::Min(p) | Atom::Max(p) => Some(&reach(&p.0, limits)? + &reach(&p.1, limits)?),
+    }
+}
+
+/// All that is computed of places.
+fn expressions(kernel: &Kernel) -> Vec<Sym> {
     let lengths = kernel.passes.iter().map(|pass| crate::geometry::length(&pass.axes));
     let mut exprs: Vec<Sym> = lengths.chain([kernel.points()]).collect();
     for inst in &kernel.insts {
@@ -67,7 +115,7 @@ pub fn is_narrow(kernel: &Kernel) -> bool {
             _ => {}
         }
     }
-    exprs.iter().all(fits) && kernel.sizes.iter().all(|v| v.hi() < NARROW)
+    exprs
 }
 
 fn fits(sym: &Sym) -> bool {

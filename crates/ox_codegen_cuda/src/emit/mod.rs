@@ -39,6 +39,7 @@ pub struct Source {
     pub points: Sym,
     pub shared_bytes: u32,
     pub aligned: Vec<(usize, usize)>,
+    pub narrow: Vec<Sym>,
 }
 
 /// Where scratch memory lies.

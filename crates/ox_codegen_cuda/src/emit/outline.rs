@@ -1,6 +1,7 @@
 //! The function around the passes: its parameters, and which point a thread stands at.
 
 use super::ctype::{held, stored};
+use super::index::Width;
 use super::{Emitter, Scratch, Source, index};
 use crate::CodegenError;
 use crate::geometry::Spread;
@@ -21,7 +22,11 @@ impl Emitter<'_> {
             threads => threads.to_string(),
         };
         self.open(format!("extern \"C\" __global__ void __launch_bounds__({bounds}) {symbol}({params}) {{"));
-        self.line(format!("using idx = {};", if index::is_narrow(kernel) { "int" } else { "long long" }));
+        let (idx, narrow) = match index::width(kernel, self.careful) {
+            Width::Narrow(limits) => ("int", limits),
+            Width::Wide => ("long long", Vec::new()),
+        };
+        self.line(format!("using idx = {idx};"));
         for var in &kernel.sizes {
             let name = index::name(var);
             self.line(format!("const idx {name} = (idx){name}_;"));
@@ -46,6 +51,7 @@ impl Emitter<'_> {
             points_per_block: self.g.points_per_block(),
             points: self.g.points(kernel),
             shared_bytes: self.shared_bytes as u32,
+            narrow,
             aligned: if self.careful { Vec::new() } else { aligned.iter().map(|(place, _, bytes)| (*place, *bytes)).collect() },
             text: self.text,
         })

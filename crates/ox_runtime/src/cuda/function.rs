@@ -90,7 +90,7 @@ impl Drop for Image {
     }
 }
 
-/// Makes the same kernel for arguments that lie anywhere.
+/// Makes the same kernel for arguments that lie anywhere, and for any sizes.
 pub type Careful = Box<dyn Fn() -> Result<(GpuKernel, Vec<u8>), RunError> + Send + Sync>;
 
 /// A kernel that can be launched on any GPU of its architecture.
@@ -126,9 +126,9 @@ impl GpuFunction {
         self.image.has_failed() || matches!(self.found.get(), Some(Err(_)))
     }
 
-    /// The kernel for these arguments, if it must be another one.
-    pub(crate) fn other_for(&self, args: &[*mut u8]) -> Result<Option<&Arc<GpuFunction>>, RunError> {
-        if self.kernel.aligned.iter().all(|(place, bytes)| (args[*place] as usize).is_multiple_of(*bytes)) {
+    /// The kernel for these arguments, and for wide sizes, if it must be another one.
+    pub(crate) fn other_for(&self, args: &[*mut u8], wide: bool) -> Result<Option<&Arc<GpuFunction>>, RunError> {
+        if !wide && self.kernel.aligned.iter().all(|(place, bytes)| (args[*place] as usize).is_multiple_of(*bytes)) {
             return Ok(None);
         }
         let make = || {

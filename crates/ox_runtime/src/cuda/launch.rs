@@ -7,6 +7,7 @@ use crate::error::RunError;
 use crate::exec::frame::Run;
 use crate::exec::prepare::{Home, Preparing};
 use crate::exec::range_name;
+use ox_ir::abi::NARROW;
 use ox_ir::kernel::{BufRole, Inst, Kernel};
 use ox_ir::plan::BufId;
 use smallvec::SmallVec;
@@ -26,6 +27,8 @@ pub struct GpuLaunch {
     /// The arguments behind the buffers: its sizes, and where it reports.
     rest: SmallVec<[*mut u8; 4]>,
     grid: u32,
+    /// With sizes that the kernel does not compute with in 32 bits.
+    wide: bool,
     /// What profilers show.
     pub(crate) range: CString,
     /// If the kernel checks anything: where it reports.
@@ -63,8 +66,10 @@ impl GpuLaunch {
         let report = if checked { Some(Slot::new()?) } else { None };
         let sizes: Vec<i64> = kernel.sizes.iter().map(|v| p.env.eval(&ox_ir::Sym::var(v))).collect::<Result<_, _>>()?;
         let words = sizes.into_iter().map(|n| n as u64).chain([report.as_ref().map_or(0, Slot::address)]);
+        let fits = |limit: &ox_ir::Sym| p.env.eval(limit).is_ok_and(|most| most < NARROW);
         Ok(GpuLaunch {
             number,
+            wide: !function.kernel.narrow.iter().all(fits),
             function: function.clone(),
             bufs: bufs.iter().map(|b| b.0).collect(),
             writes_input,
@@ -87,7 +92,7 @@ impl GpuLaunch {
         }
         let stream = run.stream.ok_or_else(|| RunError::bug("a kernel for a GPU in a run without a stream"))?;
         let mut arguments = run.arguments(self.number, &self.bufs, &self.rest);
-        let function = self.function.other_for(&arguments)?.unwrap_or(&self.function);
+        let function = self.function.other_for(&arguments, self.wide)?.unwrap_or(&self.function);
         // SAFETY: each argument of the kernel is one word: pointers to its buffers, its sizes, the report.
         let launched = unsafe { function.launch(driver()?, self.grid, stream, &mut arguments) };
         run.frame.arguments[self.number] = arguments;

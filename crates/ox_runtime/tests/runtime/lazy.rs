@@ -38,6 +38,7 @@ fn kernel(symbol: &str, points: i64) -> (Arc<GpuFunction>, Maker) {
         points: Sym::from(points),
         shared_bytes: 0,
         aligned: Vec::new(),
+        narrow: Vec::new(),
     };
     (GpuFunction::new(kernel, image, Box::new(|| Err(RunError::bug("nobody asks for it")))), maker)
 }
