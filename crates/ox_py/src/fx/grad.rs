@@ -193,7 +193,7 @@ impl<'py> Importer<'py> {
         if ty.device == Device::Cpu || !is_half || !self.any_flows(&tensors)? {
             return Ok(());
         }
-        if width.as_const().is_none() {
+        if width.as_const().is_none() && self.known.hint(width).is_some() {
             return Err(Refusal::Fixed { sizes: width.vars().into_iter().collect(), why: self.location.clone() });
         }
         let is_open = keys.as_var().is_some_and(|var| var.lo() < 2) && self.known.hint(keys).is_some_and(|hint| hint > 1);
