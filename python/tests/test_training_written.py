@@ -1,6 +1,7 @@
 """Tensors that are written between a call and its backward pass: torch refuses what eager's graph has saved of them, and nothing else."""
 
 import compare
+import oxytorch
 import pytest
 import torch
 import torch.nn as nn
@@ -233,4 +234,106 @@ def test_a_view_of_an_argument_without_a_gradient_is_one_behind_the_call(door):
         _, view = called(x, b)
         view.add_(x.t())
         found.append((view._base is b, b.requires_grad, torch.autograd.grad(b.sin().sum(), x)[0]))
+    compare.assert_same(*found)
+
+
+def through_detach(x, w, b):
+    apart = b.detach()
+    apart.mul_(w)
+    return b.sin() * x, apart * 1
+
+
+def through_a_row_of_detach(x, w, b):
+    apart = b.detach()[0]
+    apart.mul_(w)
+    return b.sin() * x, apart * 1
+
+
+def stored_through_detach(x, w, b):
+    apart = b.detach()
+    apart[1] = w
+    return b.sin() * x, apart * 2
+
+
+def through_data(x, w, b):
+    b.data.mul_(w)
+    return b.sin() * x
+
+
+@both
+@pytest.mark.parametrize("computed", [False, True])
+@pytest.mark.parametrize(
+    "function",
+    [through_detach, through_a_row_of_detach, stored_through_detach, through_data],
+    ids=lambda function: function.__name__,
+)
+@pytest.mark.filterwarnings("ignore:oxytorch")
+def test_what_requires_grad_is_written_with_what_does_through_a_detached_view(door, function, computed):
+    found = []
+    for called in (DOORS[door](function), function):
+        for call in range(2):
+            generator = torch.Generator().manual_seed(call)
+            x, w, b = (torch.randn(*shape, generator=generator).requires_grad_() for shape in ((4, 3), (3,), (4, 3)))
+            outputs = called(x, w, b * w if computed else b)
+            losses = [out.sum() for out in outputs] if isinstance(outputs, tuple) else [outputs.sum()]
+            grads = torch.autograd.grad(losses, [x, w, b], allow_unused=True)
+            found.append([None if grad is None else grad.contiguous() for grad in grads])
+    compare.assert_same(found[:2], found[2:])
+
+
+def a_factor(x, w, b):
+    y = b * w * x
+    w.data.mul_(0.9)
+    return y
+
+
+def a_factor_s_row(x, w, b):
+    y = b * w.sin() + x * b
+    b.data[0].zero_()
+    return y + torch.linalg.svdvals(x).sum()
+
+
+def a_result_that_was_saved(x, w, b):
+    y = x.exp()
+    y.data.mul_(2)
+    return y * w
+
+
+def behind_its_uses(x, w, b):
+    y = (x * w).sigmoid()
+    z = y * w
+    y.data.zero_()
+    return z + y
+
+
+def in_front_of_its_uses(x, w, b):
+    w.data.clamp_(-0.5, 0.5)
+    y = x * w
+    y.data.round_()
+    return y.sin() * b
+
+
+@pytest.mark.parametrize("dynamic", [None, True])
+@pytest.mark.parametrize(
+    "function",
+    [a_factor, a_factor_s_row, a_result_that_was_saved, behind_its_uses, in_front_of_its_uses],
+    ids=lambda function: function.__name__,
+)
+@pytest.mark.filterwarnings("ignore:oxytorch")
+def test_gradients_are_those_of_what_was_written_by_way_of_data(function, dynamic):
+    inputs = torch.randn(4, 3, requires_grad=True), torch.randn(3, requires_grad=True), torch.randn(4, 3, requires_grad=True)
+    check(function, *inputs, dynamic=dynamic)
+
+
+def test_a_write_to_data_that_was_returned_is_not_told_to_what_it_shares_memory_with():
+    def function(w):
+        return w * w, w.data
+
+    found = []
+    for called in (oxytorch.compile(function), function):
+        w = torch.ones(3, requires_grad=True)
+        y, data = called(w)
+        data.mul_(2)
+        y.sum().backward()
+        found.append((w._version, w.grad))
     compare.assert_same(*found)

@@ -277,10 +277,15 @@ impl NativeCallable {
             OutTree::Detached(n) if self.graph.outputs[*n].alias.is_some() => {
                 crossing.wrap(py, tensors[*n].as_ref())?.call_method0(intern!(py, "detach"))?
             }
+            OutTree::Data(n) if self.graph.outputs[*n].alias.is_some() => {
+                crossing.wrap(py, tensors[*n].as_ref())?.getattr(intern!(py, "data"))?
+            }
             OutTree::Quiet(n) if self.graph.outputs[*n].alias.is_some() => {
                 made_without_grad(crossing.wrap(py, tensors[*n].as_ref())?)?
             }
-            OutTree::Tensor(n) | OutTree::Detached(n) | OutTree::Quiet(n) => crossing.wrap(py, tensors[*n].as_ref())?,
+            OutTree::Tensor(n) | OutTree::Detached(n) | OutTree::Data(n) | OutTree::Quiet(n) => {
+                crossing.wrap(py, tensors[*n].as_ref())?
+            }
             OutTree::Argument(n) => given(*n)?,
             OutTree::Constant(n) => self.constants[*n].bind(py).clone(),
             OutTree::Size(sym) => self.size(sym, sizes)?.into_pyobject(py)?.into_any(),

@@ -15,8 +15,10 @@ use rustc_hash::{FxHashMap, FxHashSet};
 /// Why a view has no gradient of what it shows.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Apart {
-    /// `detach` and `.data`: autograd knows of no view.
+    /// `detach`: autograd knows of no view, but counts writes to it.
     Detached,
+    /// `.data`: it does not even count them.
+    Data,
     /// Made without grad: a view in autograd's eyes, but gradients do not pass.
     Quiet,
 }
@@ -221,7 +223,8 @@ impl<'py> Importer<'py> {
             }
             let known = self.grad.apart.get(from).copied();
             let apart = match name {
-                "detach" | "data" => Some(Apart::Detached),
+                "data" => Some(Apart::Data),
+                "detach" => Some(Apart::Detached),
                 _ => known.or((!self.grad.enabled).then_some(Apart::Quiet)),
             };
             if let Some(apart) = apart {
@@ -303,6 +306,16 @@ impl<'py> Importer<'py> {
             true => self.recorder.view_of(tensor, cut).map_err(unsupported),
             false => Ok(self.recorder.fresh(cut)),
         }
+    }
+
+    /// Whether a tensor requires grad at the end of this graph, by eager's word. Where another piece has written it since with what requires grad, its
+    /// example does so, too.
+    pub(super) fn requires_grad_here(&self, node: &Bound<'py, PyAny>, tensor: TensorRef, example: bool) -> Import<bool> {
+        if self.recorder.is_written(tensor) {
+            return Ok(example);
+        }
+        let is_detached = matches!(self.grad.apart.get(&tensor), Some(Apart::Detached | Apart::Data));
+        Ok(example && !is_detached && self.noted_grad(node)?.unwrap_or(true))
     }
 
     /// Whether an output requires grad, by eager's word and ours.

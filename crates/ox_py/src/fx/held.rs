@@ -103,7 +103,7 @@ impl<'py> Importer<'py> {
 }
 
 /// The nodes that tensors were made by.
-fn each_node<'py>(example: &Bound<'py, PyAny>, see: &mut dyn FnMut(Bound<'py, PyAny>)) -> PyResult<()> {
+pub(super) fn each_node<'py>(example: &Bound<'py, PyAny>, see: &mut dyn FnMut(Bound<'py, PyAny>)) -> PyResult<()> {
     if example.is_instance_of::<PyTuple>() || example.is_instance_of::<PyList>() {
         return example.try_iter()?.try_for_each(|item| each_node(&item?, see));
     }

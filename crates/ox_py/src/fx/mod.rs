@@ -35,6 +35,7 @@ mod sizes;
 mod stale;
 mod symint;
 mod undeclared;
+mod unheard;
 
 pub use call::Callee;
 pub use fake::{move_examples, storages};
@@ -44,3 +45,4 @@ pub use importer::{Gradients, How, Imported, Layout, Pinned, Slot};
 pub use outputs::OutTree;
 pub use refusal::Refusal;
 pub use sizes::{IN_EAGER, IN_PIECES, fixed_sizes, hints_of, import};
+pub use unheard::writes_saved_unheard;

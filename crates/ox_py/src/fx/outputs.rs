@@ -18,6 +18,8 @@ pub enum OutTree {
     Tensor(usize),
     /// The same, of which autograd knows nothing although it may show an input's memory or another result's.
     Detached(usize),
+    /// The same, and writes to it are not told to those who share its memory.
+    Data(usize),
     /// The same, where autograd is to take it for a view that was made without grad.
     Quiet(usize),
     /// The n-th argument of the callable, unchanged: eager returns the same object.
@@ -47,6 +49,7 @@ impl Collected {
     fn tree(&self, n: usize) -> OutTree {
         match self.apart[n] {
             Some(Apart::Detached) => OutTree::Detached(n),
+            Some(Apart::Data) => OutTree::Data(n),
             Some(Apart::Quiet) => OutTree::Quiet(n),
             None => OutTree::Tensor(n),
         }
@@ -137,7 +140,8 @@ impl<'py> Importer<'py> {
         }
         let example = self.meta(node)?.ok_or_else(|| Refusal::unsupported("an output without an example"))?;
         let fake = self.describe(&example)?;
-        let requires_grad = self.output_requires_grad(tensor, fake.requires_grad)?;
+        let eager = self.requires_grad_here(node, tensor, fake.requires_grad)?;
+        let requires_grad = self.output_requires_grad(tensor, eager)?;
         collected.outdated |=
             self.grad.apart.get(&tensor) == Some(&Apart::Quiet) && example.getattr(intern!(self.py, "grad_fn")).is_err();
         let place =
@@ -165,7 +169,7 @@ impl<'py> Importer<'py> {
         match self.grad.apart.get(&tensor).copied()? {
             Apart::Quiet if self.written => Some(Apart::Detached),
             Apart::Quiet => (self.grad.ambient || self.training).then_some(Apart::Quiet),
-            Apart::Detached => Some(Apart::Detached),
+            apart => Some(apart),
         }
     }
 

@@ -336,12 +336,13 @@ impl TrainingCallable {
             items.iter().map(|item| self.pack(py, item, args, inputs, results, sizes)).collect()
         };
         Ok(match tree {
-            OutTree::Tensor(n) | OutTree::Detached(n) | OutTree::Quiet(n) => match &self.views.places[*n] {
+            OutTree::Tensor(n) | OutTree::Detached(n) | OutTree::Data(n) | OutTree::Quiet(n) => match &self.views.places[*n] {
                 Place::Result(n) => results.get_item(*n)?,
                 Place::View(view) => {
                     let whole = Whole { inputs, results, size: &|sym| self.native.size(sym, sizes) };
                     match tree {
                         OutTree::Detached(_) => view.make(py, &whole)?.call_method0(intern!(py, "detach"))?,
+                        OutTree::Data(_) => view.make(py, &whole)?.getattr(intern!(py, "data"))?,
                         OutTree::Quiet(_) => view.make_without_grad(&whole)?,
                         _ => view.make(py, &whole)?,
                     }
@@ -358,7 +359,7 @@ impl TrainingCallable {
 
     fn collect<'py>(&self, tree: &OutTree, object: &Bound<'py, PyAny>, found: &mut [Option<Bound<'py, PyAny>>]) -> PyResult<()> {
         match tree {
-            OutTree::Tensor(n) | OutTree::Detached(n) | OutTree::Quiet(n) => {
+            OutTree::Tensor(n) | OutTree::Detached(n) | OutTree::Data(n) | OutTree::Quiet(n) => {
                 if let Place::Result(n) = self.views.places[*n] {
                     found[n] = Some(object.clone());
                 }
