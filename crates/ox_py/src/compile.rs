@@ -5,7 +5,7 @@ use crate::callable::NativeCallable;
 use crate::error::{options_error, report_bug, warn_once};
 use crate::fx::{How, IN_EAGER, IN_PIECES, Imported, Layout, Refusal, fixed_sizes, hints_of, import, writes_saved_unheard};
 use crate::kernels::log_kernels;
-use crate::pieces::{self, Pieces, Region, Step};
+use crate::pieces::{self, Pieces, Region, Step, Written};
 use crate::report::{LastCompile, remember};
 use crate::rewind::rewinds;
 use crate::training::{
@@ -148,7 +148,11 @@ impl Job<'_> {
             let known = |row: Vec<usize>| row.iter().map(|n| layouts.get(n).cloned().map(Some)).collect();
             self.layouts.replace(cut.result.row().and_then(known));
         }
-        Ok(Bound::new(py, Pieces::new(cut.values, steps, cut.result))?.into_any())
+        let written = match cut.written.is_empty() {
+            true => None,
+            false => Some(Written { arguments: cut.written, eager: pieces::by_eager(gm, 0)?.unbind() }),
+        };
+        Ok(Bound::new(py, Pieces::new(cut.values, steps, cut.result, written))?.into_any())
     }
 
     fn within(self, region: Option<Region>) -> Self {

@@ -3,6 +3,7 @@
 use super::device;
 use super::graph::{InputEntry, NotRecorded, Recorded, layout_of, tools};
 use super::modes::ordinary_mode_for;
+use super::shared::version_of;
 use super::{Origin, Rec, Recording, Val, abandon, grad};
 use crate::guard::Check;
 use crate::obj::{Obj, entries_of, items_of, list_of, py, tuple_of};
@@ -30,6 +31,7 @@ impl Recording {
             let entry = &self.graph.inputs[*n];
             return Ok((entry.shadow.clone(), entry.node.clone()));
         }
+        self.refuse_written_elsewhere(tensor)?;
         self.rely_on_tensor(tensor, source)?;
         self.join_device(&tensor.attr("device")?)?;
         let bind = tensor.bind();
@@ -40,7 +42,7 @@ impl Recording {
         let _own_mode = ordinary_mode_for(tensor)?;
         let shadow = tools()?.empty_strided.call(&[shape, strides], Some(&kwargs.into()))?;
         let needs_grad = grad::requires_grad(tensor)?;
-        if self.state.grad || self.graph.grad.is_some_and(|(first, now)| first || now) {
+        if self.knows_grad() {
             self.checks.push(Check::RequiresGrad(source, needs_grad));
         }
         if needs_grad {
@@ -56,7 +58,15 @@ impl Recording {
         self.follow(&node);
         self.graph.by_input.insert(tensor.id(), self.graph.inputs.len());
         self.graph.by_shadow.insert(shadow.id(), (tensor.clone(), layout_of(&shadow)));
-        self.graph.inputs.push(InputEntry { object: tensor.clone(), source, node: node.clone(), shadow: shadow.clone() });
+        let version = version_of(&shadow);
+        self.graph.inputs.push(InputEntry {
+            object: tensor.clone(),
+            source,
+            node: node.clone(),
+            shadow: shadow.clone(),
+            version,
+        });
+        self.note_kin();
         Ok((shadow, node))
     }
 
@@ -194,7 +204,7 @@ impl Recording {
         meta.bind().set_item("run_time_number", true)?;
         self.follow(&node);
         let object = number.clone();
-        self.graph.inputs.push(InputEntry { object, source, node: node.clone(), shadow: number.clone() });
+        self.graph.inputs.push(InputEntry { object, source, node: node.clone(), shadow: number.clone(), version: None });
         Ok((number.clone(), node))
     }
 

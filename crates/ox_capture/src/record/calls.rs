@@ -205,6 +205,7 @@ impl Recording {
             _ => result,
         };
         self.refuse_changed_inputs(&name, &shadow_args)?;
+        self.refuse_shared_writes()?;
         if reshapes {
             reshape_lazy(&args[0].obj, &shadow_args[0], &self.device()?)?;
         }

@@ -29,6 +29,8 @@ pub struct InputEntry {
     pub source: SourceId,
     pub node: Obj,
     pub shadow: Obj,
+    /// Of the shadow, before any call of the graph.
+    pub version: Option<u64>,
 }
 
 pub struct GraphRecord {
@@ -53,6 +55,9 @@ pub struct GraphRecord {
     /// Tensors that autocast has converted: their version then, and the result.
     pub(super) conversions: FxHashMap<Conversion, (u64, Obj)>,
     pub(super) by_input: FxHashMap<usize, usize>,
+    /// Places in `inputs`, by what autograd knows them as views of, and whether there are several of one.
+    pub(super) by_base: FxHashMap<usize, Vec<usize>>,
+    pub(super) has_kin: bool,
     /// Follows the sizes of its tensors, once one of them is a variable.
     pub(super) follower: Option<Box<dyn Sizes>>,
     /// Nodes of size expressions.
@@ -99,7 +104,7 @@ impl GraphRecord {
     pub fn new() -> PyResult<GraphRecord> {
         let (inputs, lazies) = (Vec::new(), Vec::new());
         let fx = tools()?.graph.call(&[], None)?;
-        let (conversions, by_input, by_lazy_shadow, by_shadow, size_nodes) = Default::default();
+        let (conversions, by_input, by_base, by_lazy_shadow, by_shadow, size_nodes) = Default::default();
         Ok(GraphRecord {
             fx,
             inputs,
@@ -114,6 +119,8 @@ impl GraphRecord {
             new_leaves: Vec::new(),
             conversions,
             by_input,
+            by_base,
+            has_kin: false,
             follower: None,
             size_nodes,
             size_calls: 0,
@@ -153,6 +160,8 @@ pub enum NotRecorded {
     Break(String),
     /// The data decides what size the result has, and shadows have none.
     Decided(String),
+    /// It writes what another input shares, or reads what was written through another: torch must do it.
+    Shared,
     /// Torch must do it, of sizes that vary: nobody says what becomes of them.
     Varying,
     Abandon(String),

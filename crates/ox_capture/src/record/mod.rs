@@ -25,6 +25,7 @@ mod places;
 mod quick;
 mod relied;
 mod segment;
+mod shared;
 mod sizes;
 mod special;
 pub mod spent;

@@ -411,7 +411,8 @@ impl Recording {
         let source = self.source(Source::Expr(sym.clone()));
         let name = format!("in{}_{sym}", self.graph.inputs.len());
         let node = self.graph.node("placeholder", &Obj::str(&name), &[], None, &name)?;
-        let entry = super::graph::InputEntry { object: hint.clone(), source, node: node.clone(), shadow: hint.clone() };
+        let entry =
+            super::graph::InputEntry { object: hint.clone(), source, node: node.clone(), shadow: hint.clone(), version: None };
         self.graph.inputs.push(entry);
         self.note_size(&node, &sym, &hint)?;
         Ok(node)

@@ -31,12 +31,12 @@ impl Vm {
         if self.frames.last().is_some_and(|frame| frame.code.hidden && frame.code.name == "for_real") {
             return self.opaque_call(callable, args, "a store that only C can make");
         }
-        if self.frames.last().is_some_and(|frame| frame.code.hidden && frame.code.name == "at_a_mask") {
+        if self.frames.last().is_some_and(|frame| frame.code.hidden && frame.code.name == "between_graphs") {
             return self.read(
                 callable,
                 args,
                 Read::Nothing,
-                "a write by a mask, of which the values say how many places there are",
+                "a write of a number of values that the data decides, or to what another tensor of the graph shares",
             );
         }
         let types = types();

@@ -20,6 +20,13 @@ pub struct Refused {
     read: Option<Read>,
 }
 
+impl Refused {
+    /// Whether it is to stand between two graphs.
+    pub fn stands_apart(&self) -> bool {
+        self.read.is_some()
+    }
+}
+
 /// Sets a cell: an effect on a closure.
 pub fn cell_setter() -> R<Obj> {
     static SETTER: PyOnceLock<Obj> = PyOnceLock::new();
@@ -198,11 +205,18 @@ impl Vm {
             Err(NotRecorded::Varying) => {
                 Ok(Err(Refused { why: of_varying(&name), read: Some(Read::Like(self.varying_in(args))) }))
             }
+            Err(NotRecorded::Shared) => Ok(Err(Refused { why: of_shared(&name), read: Some(self.read_of_shared(args)) })),
             Err(NotRecorded::Abandon(why)) => {
                 self.give_up(&why);
                 Ok(Err(Refused { why, read: None }))
             }
         }
+    }
+
+    /// The sizes of the result vary as those of the arguments do.
+    fn read_of_shared(&mut self, args: &Args) -> Read {
+        let varying = self.varying_in(args);
+        if varying.is_empty() { Read::Nothing } else { Read::Like(varying) }
     }
 
     /// An argument of a torch call. The value of a number is relied on, unless the graph can be given it with every call.
@@ -246,6 +260,10 @@ impl Vm {
                 let read = Read::Like(self.varying_in(&args));
                 self.read(&getattr.into(), args, read, &of_varying(&name.to_str().unwrap_or_default()))
             }
+            Err(NotRecorded::Shared) => {
+                let read = self.read_of_shared(&args);
+                self.read(&getattr.into(), args, read, &of_shared(&name.to_str().unwrap_or_default()))
+            }
             Err(NotRecorded::Abandon(why)) => {
                 self.give_up(&why);
                 self.opaque_call(&getattr.into(), args, &why)
@@ -262,6 +280,10 @@ impl Vm {
 
 fn of_varying(name: &str) -> String {
     format!("{name}, of which nobody says what it does with sizes that vary")
+}
+
+fn of_shared(name: &str) -> String {
+    format!("{name}, of what is written by way of another tensor that shares its memory and its gradient")
 }
 
 pub fn keywords(kwargs: &[(Obj, Val)]) -> R<Option<Obj>> {

@@ -366,16 +366,21 @@ impl Vm {
     fn store_tensor_item(&mut self, object: &Val, key: &Val, value: Val) -> R<Called> {
         let setitem = Shadow::Function(self.operator("setitem")?);
         if self.waiting == 0 && self.rec.as_mut().is_some_and(|rec| stores_a_count(rec, &object.obj, &key.obj, &value.obj)) {
-            let setitem = self.operator("setitem")?.into();
-            return self.call_library("at_a_mask", vec![setitem, object.clone(), key.clone(), value]);
+            return self.store_between_graphs(vec![object.clone(), key.clone(), value]);
         }
         let args = Args::positional(vec![object.clone(), key.clone(), value]);
         let may_fail = self.may_fail(&setitem, &args);
         match self.record_torch(&setitem, &args, may_fail)? {
             Ok(_) => nothing(),
+            Err(refused) if refused.stands_apart() && self.rec.is_some() => self.store_between_graphs(args.positional),
             Err(_) if self.rec.is_some() => self.store_for_real("operator.setitem", args.positional),
             Err(_) => object.obj.bind().set_item(key.obj.bind(), args.positional[2].obj.bind()).and_then(|()| nothing()),
         }
+    }
+
+    fn store_between_graphs(&mut self, args: Vec<Val>) -> R<Called> {
+        let setitem = self.operator("setitem")?.into();
+        self.call_library("between_graphs", [vec![setitem], args].concat())
     }
 
     pub fn delete_item(&mut self, object: &Val, key: &Val) -> R<Called> {

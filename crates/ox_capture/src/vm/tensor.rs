@@ -87,8 +87,7 @@ impl Vm {
     fn make_leaf(&mut self, tensor: &Val) -> R<bool> {
         let this = &tensor.obj;
         let Some(rec) = &mut self.rec else { return Ok(false) };
-        let knows_grad = rec.state.grad || rec.graph.grad.is_some_and(|(first, now)| first || now);
-        let plain = this.class_is(types().tensor) && matches!(rec.origin(this), Origin::Outside(_)) && !knows_grad;
+        let plain = this.class_is(types().tensor) && matches!(rec.origin(this), Origin::Outside(_)) && !rec.knows_grad();
         if rec.has_views(this) {
             return self.leave_to_python("requires_grad_ of a tensor that has views").map(|()| false);
         }

@@ -2,7 +2,7 @@
 
 use super::Tree;
 use super::places::{example, requires_grad};
-use super::regions::{Region, is_result, may_write, regions};
+use super::regions::{Region, is_result, may_write, regions, writes_first_alone};
 use crate::fx::{Layout, storages};
 use crate::recorded::Recorded;
 use crate::torch::Torch;
@@ -21,6 +21,8 @@ pub struct Cut<'py> {
     pub pieces: Vec<Piece<'py>>,
     pub values: usize,
     pub result: Tree,
+    /// The arguments of the whole that lie in memory which pieces may write.
+    pub written: Vec<usize>,
 }
 
 pub struct Piece<'py> {
@@ -140,18 +142,39 @@ impl<'py> Cutter<'py> {
         }
         let returned = self.nodes[end].getattr(intern!(self.py, "args"))?.cast_into::<PyTuple>()?.get_item(0)?;
         let result = self.tree(&returned)?;
-        Ok(Cut { pieces, values: self.values.len(), result })
+        let written = self.written_arguments()?;
+        Ok(Cut { pieces, values: self.values.len(), result, written })
     }
 
     fn note_written(&mut self, members: &[usize]) -> PyResult<()> {
         for place in members {
             if may_write(std::slice::from_ref(&self.nodes[*place]))? {
-                for arg in self.args_of(*place)? {
+                for arg in self.may_be_written(*place)? {
                     self.written.extend(self.memory_of(arg)?);
                 }
             }
         }
         Ok(())
+    }
+
+    /// The arguments that a call which writes may write.
+    fn may_be_written(&self, place: usize) -> PyResult<Vec<usize>> {
+        let node = &self.nodes[place];
+        let first = node.getattr(intern!(self.py, "args"))?.get_item(0).ok();
+        match first.and_then(|first| self.places.get(&id(&first)).copied()) {
+            Some(first) if writes_first_alone(node)? => Ok(vec![first]),
+            _ => self.args_of(place),
+        }
+    }
+
+    fn written_arguments(&self) -> PyResult<Vec<usize>> {
+        let mut found = Vec::new();
+        for place in (0..self.nodes.len()).filter(|place| self.kinds[*place] == Kind::Argument) {
+            if self.memory_of(place)?.iter().any(|memory| self.written.contains(memory)) {
+                found.push(self.values[&place]);
+            }
+        }
+        Ok(found)
     }
 
     /// Where the tensors lie that a node stands for: a view lies where its base does.

@@ -5,20 +5,23 @@
 //! - `itself`: calls that give their argument back.
 //! - `places`: where a graph is cut so that gradients are seen where eager shows them.
 //! - `regions`: checkpointed parts.
+//! - `shared`: arguments that are written, and share with others what autograd knows of them.
 
 mod cut;
 mod inline;
 mod itself;
 mod places;
 mod regions;
+mod shared;
 
 pub use cut::{cut, ordered};
 pub use inline::inline_checkpoints;
 pub use itself::merge_selves;
 pub use places::{computed, example, is_computed, visible_cuts};
 pub use regions::{Region, by_eager, checkpointed, has_several_results, may_write, region_cuts, spare_writing};
+pub use shared::Written;
 
-use ox_capture::{Offer, is_kept};
+use ox_capture::{is_kept, take_offer, undone};
 use pyo3::prelude::*;
 use pyo3::types::{PyList, PyTuple};
 
@@ -53,17 +56,18 @@ pub struct Pieces {
     pub values: usize,
     pub steps: Vec<Step>,
     pub result: Tree,
+    pub written: Option<Written>,
 }
 
 impl Pieces {
-    pub fn new(values: usize, mut steps: Vec<Step>, result: Tree) -> Pieces {
+    pub fn new(values: usize, mut steps: Vec<Step>, result: Tree, written: Option<Written>) -> Pieces {
         let mut needed = vec![false; values];
         result.mark(&mut needed);
         for step in steps.iter_mut().rev() {
             let all = step.inputs.iter().chain(&step.outputs);
             step.last = all.copied().filter(|n| !std::mem::replace(&mut needed[*n], true)).collect();
         }
-        Pieces { values, steps, result }
+        Pieces { values, steps, result, written }
     }
 }
 
@@ -119,7 +123,10 @@ impl Pieces {
         settle: &dyn Fn(usize, Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>>,
     ) -> PyResult<Bound<'py, PyAny>> {
         // A piece that fails cannot undo those before it.
-        let _offer = Offer::new(false);
+        let undoable = take_offer();
+        if let Some(written) = self.written.as_ref().filter(|written| written.is_shared(args)) {
+            return if undoable { Err(undone(None)) } else { written.eager.bind(py).call1(args) };
+        }
         let mut values: Vec<Option<Bound<'py, PyAny>>> = args.iter().map(Some).collect();
         values.resize(self.values, None);
         for step in &self.steps {

@@ -101,10 +101,21 @@ fn writes(node: &Node<'_>) -> PyResult<bool> {
     if let Some(schema) = target.getattr_opt(intern!(py, "_schema"))? {
         return schema.getattr(intern!(py, "is_mutable"))?.is_truthy();
     }
-    let name = target.getattr_opt(intern!(py, "__name__"))?.unwrap_or(target);
-    let name: String = name.str()?.extract()?;
+    let name = name_of(&target)?;
     let keeps_statistics = name.contains("batch_norm") || name.contains("instance_norm");
     Ok(writes_first(&name) || keeps_statistics || node.getattr(intern!(py, "kwargs"))?.contains("out")?)
+}
+
+/// Whether it writes its first argument and no other.
+pub fn writes_first_alone(node: &Node<'_>) -> PyResult<bool> {
+    let py = node.py();
+    let target = node.getattr(intern!(py, "target"))?;
+    let is_plain = !target.hasattr(intern!(py, "_schema"))? && !node.getattr(intern!(py, "kwargs"))?.contains("out")?;
+    Ok(is_plain && writes_first(&name_of(&target)?))
+}
+
+fn name_of(target: &Bound<'_, PyAny>) -> PyResult<String> {
+    target.getattr_opt(intern!(target.py(), "__name__"))?.unwrap_or_else(|| target.clone()).str()?.extract()
 }
 
 /// What eager runs of a part that has `depth` parts around it, itself counted: those inside are under checkpoints of their own.
@@ -123,7 +134,7 @@ pub fn by_eager<'py>(gm: &Bound<'py, PyAny>, depth: usize) -> PyResult<Bound<'py
         };
         steps.push(Step { callable: callable.unbind(), inputs, outputs, last: Vec::new() });
     }
-    Ok(Bound::new(py, Pieces::new(parts.values, steps, parts.result))?.into_any())
+    Ok(Bound::new(py, Pieces::new(parts.values, steps, parts.result, None))?.into_any())
 }
 
 /// The function under torch's own checkpoint.

@@ -476,7 +476,7 @@ def for_real(function, *args):
 # A store between two graphs.
 
 
-def at_a_mask(function, *args):
+def between_graphs(function, *args):
     function(*args)
 
 

@@ -1,0 +1,61 @@
+//! Inputs that autograd knows as views of one tensor. Their shadows lie apart: what is written through one of them with a gradient gives all of them
+//! one, and the shadows of the others would not tell. So no graph writes what another of its inputs shares, nor takes such an input behind the write:
+//! torch does that call between two graphs, on the tensors themselves.
+
+use super::Recording;
+use super::graph::{InputEntry, NotRecorded, Recorded};
+use crate::obj::Obj;
+use crate::types::types;
+use pyo3::prelude::*;
+
+impl Recording {
+    /// Whether gradients matter to the graph of this segment.
+    pub fn knows_grad(&self) -> bool {
+        self.state.grad || self.graph.grad.is_some_and(|(first, now)| first || now)
+    }
+
+    /// To be called before a tensor becomes an input.
+    pub(super) fn refuse_written_elsewhere(&self, tensor: &Obj) -> Recorded<()> {
+        let Some(kin) = self.graph.by_base.get(&base_of(tensor).id()).filter(|_| self.knows_grad()) else { return Ok(()) };
+        match kin.iter().any(|n| is_written(&self.graph.inputs[*n])) {
+            true => Err(NotRecorded::Shared),
+            false => Ok(()),
+        }
+    }
+
+    /// To be called when the shadows have done a call.
+    pub(super) fn refuse_shared_writes(&self) -> Recorded<()> {
+        if !self.graph.has_kin || !self.knows_grad() {
+            return Ok(());
+        }
+        let mut shared = self.graph.by_base.values().filter(|kin| kin.len() > 1).flatten();
+        match shared.any(|n| is_written(&self.graph.inputs[*n])) {
+            true => Err(NotRecorded::Shared),
+            false => Ok(()),
+        }
+    }
+
+    /// The last input.
+    pub(super) fn note_kin(&mut self) {
+        let graph = &mut self.graph;
+        let Some(n) = graph.inputs.len().checked_sub(1) else { return };
+        let kin = graph.by_base.entry(base_of(&graph.inputs[n].object).id()).or_default();
+        kin.push(n);
+        graph.has_kin |= kin.len() > 1;
+    }
+}
+
+/// What a tensor is a view of, itself if of nothing.
+fn base_of(tensor: &Obj) -> Obj {
+    tensor.attr("_base").ok().filter(|base| types().is_tensor(base)).unwrap_or_else(|| tensor.clone())
+}
+
+/// How often a shadow was written; those of inference mode do not tell, and no gradient flows through them.
+pub(super) fn version_of(shadow: &Obj) -> Option<u64> {
+    shadow.attr("_version").ok()?.bind().extract().ok()
+}
+
+/// Whether the graph writes it so far.
+fn is_written(input: &InputEntry) -> bool {
+    types().is_tensor(&input.shadow) && version_of(&input.shadow) != input.version
+}
