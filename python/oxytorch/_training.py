@@ -28,9 +28,11 @@ class CompiledFunction(torch.autograd.Function):
         # Hooks that save memory would be thwarted by what is kept. A call whose results are nodes by themselves is made of detached inputs: a second
         # derivative needs those that there are, and those that the graph writes as they are now.
         kept = graph.repeatable and _autograd._top_saved_tensors_default_hooks(True) is None
-        ctx.inputs, ctx.seen, ctx.versions = graph.keep(given or inputs) if kept else (None, None, None)
+        ctx.inputs, ctx.seen = (graph.keep(given or inputs) if kept else None) or (None, None)
         ctx.others = others if kept else None
         results, saved, plain = graph.forward(sizes, inputs)
+        # An input may be a part of the memory of one that the graph has written.
+        ctx.versions = None if ctx.seen is None else graph.versions(ctx.seen)
         ctx.save_for_backward(*saved)
         ctx.mark_non_differentiable(*plain)
         ctx.set_materialize_grads(False)

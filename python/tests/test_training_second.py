@@ -212,3 +212,42 @@ def test_many_gradients_that_come_late(door, retain):
         many = torch.autograd.grad(loss, leaves, weights, is_grads_batched=True, retain_graph=retain)
         found.append([*many, outcome(lambda: torch.autograd.grad(loss, leaves))])
     compare.assert_same(*found)
+
+
+@both
+@pytest.mark.parametrize("dynamic", [None, True])
+def test_second_derivatives_of_a_part_of_memory_of_which_the_graph_writes_another(door, dynamic):
+    def f(count, t, w):
+        with torch.no_grad():
+            count.mul_(2)
+        return (t * w).sin().sum()
+
+    def second(called):
+        memory, w = torch.randn(4, 3, generator=torch.Generator().manual_seed(1)), torch.ones(3, requires_grad=True)
+        # Both count writes to one memory, but autograd knows of no view.
+        (first,) = torch.autograd.grad(called(memory.detach()[:2], memory[2:], w), w, create_graph=True)
+        return memory, torch.autograd.grad(first.square().sum(), w)
+
+    called = DOORS[door](f, dynamic=dynamic)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        for _ in range(2):
+            compare.assert_same(second(called), second(f))
+
+
+def test_something_large_that_the_graph_reads_and_writes_is_not_copied_for_a_second_derivative():
+    def f(state, w):
+        y = (state.sum(0) * w).sin().sum()
+        with torch.no_grad():
+            state.mul_(2)
+        return y
+
+    called = DOORS["capture"](f, dynamic=True)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        for rows, is_kept in ((5, True), (40000, False), (6, True)):
+            w = torch.ones(3, requires_grad=True)
+            y = called(torch.ones(rows, 3), w)
+            assert (y.grad_fn.inputs is not None) == is_kept
+            ours = outcome(lambda: torch.autograd.grad(y, w, create_graph=True))
+            assert isinstance(ours, tuple) if is_kept else "changes something large" in ours

@@ -9,8 +9,8 @@ const GUESS: i64 = 256;
 /// A value behind more operations than this is not computed again from their start.
 const LONGEST_CHAIN: u32 = 32;
 
-/// Less than this is written in no time beside a launch.
-const SMALL: u64 = 1 << 16;
+/// Fewer bytes than these are written in no time beside a launch.
+pub const SMALL: u64 = 1 << 16;
 
 fn estimate(size: &Sym) -> u64 {
     let guess = size.eval(&|v| Some(GUESS.clamp(v.lo(), v.hi().max(v.lo())))).unwrap_or(i64::MAX >> 20);

@@ -23,7 +23,7 @@ mod strides;
 mod text;
 
 pub use again::gradient_graph;
-pub use cost::is_small;
+pub use cost::{SMALL, is_small};
 pub use joint::{Held, Joint, Undifferentiable, Wanted, joint};
 pub use part::{Part, part};
 pub use partition::{Source, Split, partition};

@@ -5,6 +5,7 @@ use super::reach::read_by;
 use super::spent::{Pass, changed, version_of};
 use super::{Again, TrainingCallable};
 use ox_capture::GradMode;
+use ox_driver::SMALL;
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::intern;
 use pyo3::prelude::*;
@@ -15,8 +16,8 @@ const NOT_AGAIN: &str = "oxytorch: a second derivative (create_graph=True) or a 
     computed again by eager, and this one changes something large that it reads, holds parameters as constants, was checkpointed or has random numbers of its own beside others or on a GPU; \
     compile the function without that part, or run it in eager; options={\"fallback_random\": True} takes random numbers from eager";
 
-/// Inputs, what tells whether they were written, and how often.
-pub type Kept<'py> = (Bound<'py, PyTuple>, Bound<'py, PyTuple>, Vec<Option<i64>>);
+/// Inputs, and what tells whether they were written.
+pub type Kept<'py> = (Bound<'py, PyTuple>, Bound<'py, PyTuple>);
 
 /// What a call was given and keeps for a second derivative, and what tells whether somebody has written to it; None where it keeps nothing.
 pub struct Given {
@@ -121,13 +122,17 @@ impl TrainingCallable {
     }
 
     /// Not the tensors themselves where somebody may yet write to them what was computed of the results: the history of that would hold the call,
-    /// which holds them.
-    pub(super) fn keep_inputs<'py>(&self, inputs: &Bound<'py, PyTuple>) -> PyResult<Kept<'py>> {
+    /// which holds them. None where one is to be copied that is large.
+    pub(super) fn keep_inputs<'py>(&self, inputs: &Bound<'py, PyTuple>) -> PyResult<Option<Kept<'py>>> {
         let py = inputs.py();
+        for (input, _) in inputs.iter().zip(&self.copied).filter(|(_, is_copied)| **is_copied) {
+            if input.getattr(intern!(py, "nbytes"))?.extract::<u64>()? >= SMALL {
+                return Ok(None);
+            }
+        }
         let _mode = GradMode::set(true)?;
-        let (mut kept, mut seen, mut versions) = (Vec::new(), Vec::new(), Vec::new());
+        let (mut kept, mut seen) = (Vec::new(), Vec::new());
         for ((input, has_gradient), is_copied) in inputs.iter().zip(&self.gradients.inputs).zip(&self.copied) {
-            versions.push(version_of(&input)?);
             let input = if *is_copied { input.call_method0(intern!(py, "clone"))? } else { input };
             let is_fixed = *has_gradient && input.getattr(intern!(py, "is_leaf"))?.is_truthy()?;
             seen.push(if is_fixed { input.clone() } else { input.call_method0(intern!(py, "detach"))? });
@@ -137,7 +142,7 @@ impl TrainingCallable {
                 false => seen[seen.len() - 1].clone(),
             });
         }
-        Ok((PyTuple::new(py, kept)?, PyTuple::new(py, seen)?, versions))
+        Ok(Some((PyTuple::new(py, kept)?, PyTuple::new(py, seen)?)))
     }
 
     pub(super) fn is_written(&self, input: usize) -> bool {

@@ -29,8 +29,8 @@ pub use backward::Backward;
 pub use parts::{Gate, gates};
 pub use reach::{Again, draws_seeds_only, has_effects, reach, read_and_written};
 pub use second::Second;
-use spent::Pass;
 pub use spent::Ways;
+use spent::{Pass, version_of};
 use views::Whole;
 pub use views::{Place, Views};
 
@@ -185,9 +185,14 @@ impl TrainingCallable {
         Ok(gradients)
     }
 
-    /// The inputs for a second derivative, what tells whether somebody has written to them, and how often they were written until now.
-    fn keep<'py>(&self, inputs: &Bound<'py, PyTuple>) -> PyResult<Kept<'py>> {
+    /// The inputs for a second derivative, and what tells whether somebody has written to them; None where they are not kept.
+    fn keep<'py>(&self, inputs: &Bound<'py, PyTuple>) -> PyResult<Option<Kept<'py>>> {
         self.keep_inputs(inputs)
+    }
+
+    /// How often they were written until now.
+    fn versions(&self, seen: &Bound<'_, PyTuple>) -> PyResult<Vec<Option<i64>>> {
+        seen.iter().map(|tensor| version_of(&tensor)).collect()
     }
 
     /// A gradient has come to a result that is a node by itself. `ctx` is the call's.

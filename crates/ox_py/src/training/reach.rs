@@ -3,7 +3,7 @@
 use crate::fx::Gradients;
 use ox_driver::is_small;
 use ox_ir::graph::{Library, Node, NodeId, Op};
-use ox_ir::{Graph, PointOp};
+use ox_ir::{Graph, PointOp, TensorType};
 use ox_ops::is_seed;
 
 /// For each result, which inputs its gradient flows to.
@@ -55,10 +55,11 @@ pub enum Again {
 impl Again {
     /// Not where the same gradients would not come out: something large that the results depend on is written, or something is done that must not
     /// be done twice. Of the last `constants` inputs eager takes its own from the module: it would write to them, and what flows to them here cannot
-    /// be told from what flows to them by way of arguments.
+    /// be told from what flows to them by way of arguments. What has sizes that vary is looked at in each call.
     pub fn of(graph: &Graph, gradients: &Gradients, constants: usize) -> Again {
         let (copied, given) = (read_and_written(graph, gradients), graph.inputs.len() - constants);
-        let is_copy_dear = |(place, copied): (usize, &bool)| *copied && !is_small(&graph.inputs[place].ty);
+        let is_large = |ty: &TensorType| ty.numel().as_const().is_some() && !is_small(ty);
+        let is_copy_dear = |(place, copied): (usize, &bool)| *copied && is_large(&graph.inputs[place].ty);
         let writes_constants = graph.mutations.iter().any(|mutation| mutation.input as usize >= given);
         if writes_constants || copied.iter().enumerate().any(is_copy_dear) {
             return Again::Never;
