@@ -3,7 +3,10 @@
 use crate::anatomy::Anatomy;
 use crate::callable::NativeCallable;
 use crate::error::{options_error, report_bug, warn_once};
-use crate::fx::{How, IN_EAGER, IN_PIECES, Imported, Layout, Refusal, fixed_sizes, hints_of, import, writes_saved_unheard};
+use crate::fx::{
+    How, IN_EAGER, IN_PIECES, Imported, Layout, Refusal, fixed_sizes, hints_of, import, writes_beside_detached,
+    writes_saved_unheard,
+};
 use crate::kernels::log_kernels;
 use crate::pieces::{self, Pieces, Region, Step, Written};
 use crate::report::{LastCompile, remember};
@@ -58,9 +61,13 @@ pub fn compile_graph<'py>(
     let job =
         Job { options, device, fixed: None, recomputed: None, covered: false, written: false, facts: &facts, layouts: &layouts };
     let nodes = pieces::ordered(gm)?;
-    if writes_saved_unheard(&nodes)? {
-        let refusal = Refusal::unsupported("a write by way of .data to what a gradient needs");
-        return Ok((job.left(gm, refusal)?, facts.take()));
+    let only_eager = match () {
+        () if writes_saved_unheard(&nodes)? => Some("a write by way of .data to what a gradient needs"),
+        () if writes_beside_detached(&nodes)? => Some("a write of what requires grad beside a detached view of the same memory"),
+        () => None,
+    };
+    if let Some(what) = only_eager {
+        return Ok((job.left(gm, Refusal::unsupported(what))?, facts.take()));
     }
     let (mut cuts, regions) = (pieces::visible_cuts(&nodes)?, pieces::region_cuts(&nodes, 0)?);
     let by_eager = pieces::spare_writing(&nodes, &regions, &mut cuts)?;

@@ -2,6 +2,7 @@
 //! something that requires grad but does not require it itself, be it because of the grad mode, a `detach`, or the function.
 
 use super::call::Request;
+use super::detached::is_detach;
 use super::importer::Importer;
 use super::refusal::{Import, Refusal};
 use ox_ir::graph::{Graph, NodeId, Op};
@@ -254,7 +255,8 @@ impl<'py> Importer<'py> {
                 self.recorder.write(*tensor, cut).map_err(unsupported)?;
             }
         }
-        let noted = self.noted_grad(&request.node)?.unwrap_or(true) && self.grad.enabled;
+        // The example of what was detached may have been written since.
+        let noted = self.grad.enabled && self.noted_grad(&request.node)?.unwrap_or(true) && !is_detach(&request.node)?;
         self.cut(value, request.example.as_ref(), noted, &request.tensors())
     }
 
@@ -302,7 +304,8 @@ impl<'py> Importer<'py> {
     fn cut_tensor(&mut self, tensor: TensorRef, given: &[TensorRef]) -> Import<TensorRef> {
         let node = self.recorder.read(tensor).map_err(unsupported)?;
         let cut = self.recorder.builder().detach(node).map_err(unsupported)?;
-        match given.iter().any(|arg| self.recorder.aliases(*arg, tensor)) {
+        let shares = given.iter().any(|arg| self.recorder.aliases(*arg, tensor));
+        match shares && !self.detached_alone.contains(&self.grad.place) {
             true => self.recorder.view_of(tensor, cut).map_err(unsupported),
             false => Ok(self.recorder.fresh(cut)),
         }

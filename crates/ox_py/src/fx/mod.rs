@@ -18,6 +18,7 @@ mod args;
 mod as_strided;
 mod autocast;
 mod call;
+mod detached;
 mod dispatch;
 mod fake;
 mod follow;
@@ -38,6 +39,7 @@ mod undeclared;
 mod unheard;
 
 pub use call::Callee;
+pub use detached::writes_beside_detached;
 pub use fake::{move_examples, storages};
 pub use follow::Follower;
 pub use held::SavedBy;

@@ -1,6 +1,7 @@
 //! Writes by way of `.data`, which autograd does not count. Eager's gradients are then computed of what was written, as far as they were saved in that
 //! memory: which that is, only eager knows.
 
+use super::detached::called;
 use super::fake::storages;
 use super::held::{SavedBy, each_node};
 use crate::pieces::{example, is_computed, may_write};
@@ -44,14 +45,7 @@ fn address(node: &Node<'_>) -> usize {
 
 /// `x.data`
 fn is_data(node: &Node<'_>) -> PyResult<bool> {
-    let py = node.py();
-    let target = node.getattr(intern!(py, "target"))?;
-    let name = target.getattr_opt(intern!(py, "__name__"))?;
-    if !name.is_some_and(|name| name.extract::<&str>().is_ok_and(|name| name == "getattr")) {
-        return Ok(false);
-    }
-    let asked = node.getattr(intern!(py, "args"))?.get_item(1)?;
-    Ok(asked.extract::<&str>().is_ok_and(|asked| asked == "data"))
+    Ok(called(node)?.is_some_and(|name| name == "data"))
 }
 
 fn first_argument<'py>(node: &Node<'py>) -> PyResult<Option<Node<'py>>> {

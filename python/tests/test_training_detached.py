@@ -1,0 +1,122 @@
+"""Detached tensors that are written with what requires grad: they have a gradient from then on, and what they were detached from has not."""
+
+import compare
+import oxytorch
+import pytest
+import torch
+from training import DOORS
+
+both = pytest.mark.parametrize("door", DOORS)
+
+
+def of_a_value(x, w):
+    value = x * 1
+    value.detach()[0].add_(w)
+    return (value * w).sum()
+
+
+def seen_by_its_own_view(x, w):
+    detached = (x * 1).detach()
+    row = detached[0]
+    detached.mul_(w)
+    return (row * row).sum()
+
+
+def seen_by_an_argument_s_view(x, w):
+    detached = x.detach()
+    row = detached[0]
+    detached.mul_(w)
+    return (row * row).sum()
+
+
+def through_its_view(x, w):
+    detached = (x * w).detach()
+    detached[0].mul_(w)
+    detached[1] = w
+    return (detached * detached).sum()
+
+
+def as_a_whole(x, w):
+    detached = (x * w).detach()
+    detached += w
+    return (detached * detached).sum()
+
+
+def seen_by_another(x, w):
+    value = x * 1
+    first, second = value.detach(), value.detach()
+    first.mul_(w)
+    return (second * w).sum()
+
+
+def the_value_itself(x, w):
+    value = x * 1
+    detached = value.detach()
+    value.mul_(w)
+    return (detached * w).sum() + value.sum()
+
+
+def the_value_itself_behind_all(x, w):
+    value = x * w
+    mean = value.detach().mean()
+    value.relu_()
+    return (value * mean).sum()
+
+
+def of_a_tensor_made_here(x, w):
+    made = torch.zeros(3, 4)
+    made.detach()[0] = w
+    return (made * w).sum() + (made.view(-1) * 2).sum() * w.sum()
+
+
+def by_data(x, w):
+    value = x * w
+    data = value.data
+    data[0] = w
+    return (value * w).sum() + (data * w).sum()
+
+
+def behind_a_cut(x, w):
+    value = x * w
+    detached = value.detach()
+    more = torch.linalg.svdvals(x * w).sum()
+    detached.add_(w)
+    return (value * w).sum() + detached.square().sum() + more
+
+
+FUNCTIONS = [
+    of_a_value,
+    seen_by_its_own_view,
+    seen_by_an_argument_s_view,
+    through_its_view,
+    as_a_whole,
+    seen_by_another,
+    the_value_itself,
+    the_value_itself_behind_all,
+    of_a_tensor_made_here,
+    by_data,
+    behind_a_cut,
+]
+
+
+@both
+@pytest.mark.parametrize("needs_grad", [False, True])
+@pytest.mark.parametrize("function", FUNCTIONS, ids=lambda function: function.__name__)
+@pytest.mark.filterwarnings("ignore:oxytorch")
+def test_gradients_of_what_was_detached_and_written(door, function, needs_grad):
+    called = DOORS[door](function)
+    for call in range(2):
+        found = []
+        for each in (called, function):
+            generator = torch.Generator().manual_seed(call)
+            x = torch.randn(3, 4, generator=generator, dtype=torch.float64).requires_grad_(needs_grad)
+            w = torch.randn(4, generator=generator, dtype=torch.float64).requires_grad_()
+            loss = each(x, w)
+            loss.backward()
+            found.append((loss.detach(), w.grad.contiguous(), None if x.grad is None else x.grad.contiguous()))
+        compare.assert_same(*found)
+
+
+def test_what_was_detached_and_is_seen_alone_is_compiled():
+    oxytorch.compile(through_its_view, fullgraph=True)(torch.ones(3, 4), torch.ones(4, requires_grad=True))
+    assert oxytorch.last_compile()["outcome"] == "compiled"
