@@ -217,3 +217,25 @@ def test_in_place_around_a_function_of_the_users_own_154820(door):
         return c.sub_(a)
 
     check(f, x(), door=door)
+
+
+@both
+def test_a_view_that_is_made_with_grad_in_a_graph_that_begins_without(door):
+    def f(t, count):
+        with torch.no_grad():
+            count.add_(1)
+            quiet = count[:2]
+        a = t * 2
+        return a, a.view(-1)[2:6], quiet
+
+    called = DOORS[door](f)
+    for _ in range(2):
+        found = []
+        for each in (called, f):
+            count, w = torch.zeros(3), torch.ones(4, requires_grad=True)
+            a, view, quiet = each(torch.ones(3, 4), count)
+            view.mul_(w)
+            with pytest.raises(RuntimeError, match="no_grad"):
+                quiet.mul_(w[:2])
+            found.append((a.detach(), count, torch.autograd.grad(a.square().sum(), w)))
+        compare.assert_same(*found)

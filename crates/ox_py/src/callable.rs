@@ -281,9 +281,12 @@ impl NativeCallable {
                 crossing.wrap(py, tensors[*n].as_ref())?.getattr(intern!(py, "data"))?
             }
             OutTree::Quiet(n) if self.graph.outputs[*n].alias.is_some() => {
-                made_without_grad(crossing.wrap(py, tensors[*n].as_ref())?)?
+                made_in(false, crossing.wrap(py, tensors[*n].as_ref())?)?
             }
-            OutTree::Tensor(n) | OutTree::Detached(n) | OutTree::Data(n) | OutTree::Quiet(n) => {
+            OutTree::Tracked(n) if self.graph.outputs[*n].alias.is_some() => {
+                made_in(true, crossing.wrap(py, tensors[*n].as_ref())?)?
+            }
+            OutTree::Tensor(n) | OutTree::Detached(n) | OutTree::Data(n) | OutTree::Quiet(n) | OutTree::Tracked(n) => {
                 crossing.wrap(py, tensors[*n].as_ref())?
             }
             OutTree::Argument(n) => given(*n)?,
@@ -301,14 +304,14 @@ impl NativeCallable {
     }
 }
 
-/// The same view of the same base, as if it had been made without grad.
-fn made_without_grad(view: Bound<'_, PyAny>) -> PyResult<Bound<'_, PyAny>> {
+/// The same view of the same base, as if it had been made with or without grad.
+fn made_in(mode: bool, view: Bound<'_, PyAny>) -> PyResult<Bound<'_, PyAny>> {
     let py = view.py();
     let base = view.getattr(intern!(py, "_base"))?;
     if base.is_none() {
         return Ok(view);
     }
-    let _mode = GradMode::set(false)?;
+    let _mode = GradMode::set(mode)?;
     let of_view = |name| view.call_method0(name);
     let layout = (of_view(intern!(py, "size"))?, of_view(intern!(py, "stride"))?, of_view(intern!(py, "storage_offset"))?);
     base.call_method1(intern!(py, "as_strided"), layout)

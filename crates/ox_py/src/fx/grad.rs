@@ -22,6 +22,8 @@ pub(super) enum Apart {
     Data,
     /// Made without grad: a view in autograd's eyes, but gradients do not pass.
     Quiet,
+    /// Made with grad in a graph that is called without: a view as any.
+    Tracked,
 }
 
 /// What is known of gradients while a graph is imported.
@@ -226,11 +228,20 @@ impl<'py> Importer<'py> {
             let apart = match name {
                 "data" => Some(Apart::Data),
                 "detach" => Some(Apart::Detached),
-                _ => known.or((!self.grad.enabled).then_some(Apart::Quiet)),
+                _ => known.filter(|known| *known != Apart::Tracked).or(self.made_now()),
             };
             if let Some(apart) = apart {
                 self.grad.apart.insert(tensor, apart);
             }
+        }
+    }
+
+    /// What a view that is made at this place of the graph is to autograd.
+    fn made_now(&self) -> Option<Apart> {
+        match (self.grad.enabled, self.grad.ambient) {
+            (false, _) => Some(Apart::Quiet),
+            (true, false) => Some(Apart::Tracked),
+            (true, true) => None,
         }
     }
 

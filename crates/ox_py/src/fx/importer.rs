@@ -76,7 +76,7 @@ impl Imported {
 
     fn layout(&self, item: &OutTree) -> Option<Layout> {
         let (shape, strides) = match item {
-            OutTree::Tensor(n) | OutTree::Detached(n) | OutTree::Data(n) | OutTree::Quiet(n) => {
+            OutTree::Tensor(n) | OutTree::Detached(n) | OutTree::Data(n) | OutTree::Quiet(n) | OutTree::Tracked(n) => {
                 let output = self.graph.outputs.get(*n)?;
                 (&self.graph.ty(output.value).shape, &output.strides)
             }

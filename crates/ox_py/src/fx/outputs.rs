@@ -22,6 +22,8 @@ pub enum OutTree {
     Data(usize),
     /// The same, where autograd is to take it for a view that was made without grad.
     Quiet(usize),
+    /// The same, where it is to take it for one that was made with grad.
+    Tracked(usize),
     /// The n-th argument of the callable, unchanged: eager returns the same object.
     Argument(usize),
     /// The n-th constant of the module, likewise.
@@ -51,6 +53,7 @@ impl Collected {
             Some(Apart::Detached) => OutTree::Detached(n),
             Some(Apart::Data) => OutTree::Data(n),
             Some(Apart::Quiet) => OutTree::Quiet(n),
+            Some(Apart::Tracked) => OutTree::Tracked(n),
             None => OutTree::Tensor(n),
         }
     }
@@ -169,6 +172,7 @@ impl<'py> Importer<'py> {
         match self.grad.apart.get(&tensor).copied()? {
             Apart::Quiet if self.written => Some(Apart::Detached),
             Apart::Quiet => (self.grad.ambient || self.training).then_some(Apart::Quiet),
+            Apart::Tracked => (!self.training).then_some(Apart::Tracked),
             apart => Some(apart),
         }
     }

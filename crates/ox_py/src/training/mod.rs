@@ -341,18 +341,20 @@ impl TrainingCallable {
             items.iter().map(|item| self.pack(py, item, args, inputs, results, sizes)).collect()
         };
         Ok(match tree {
-            OutTree::Tensor(n) | OutTree::Detached(n) | OutTree::Data(n) | OutTree::Quiet(n) => match &self.views.places[*n] {
-                Place::Result(n) => results.get_item(*n)?,
-                Place::View(view) => {
-                    let whole = Whole { inputs, results, size: &|sym| self.native.size(sym, sizes) };
-                    match tree {
-                        OutTree::Detached(_) => view.make(py, &whole)?.call_method0(intern!(py, "detach"))?,
-                        OutTree::Data(_) => view.make(py, &whole)?.getattr(intern!(py, "data"))?,
-                        OutTree::Quiet(_) => view.make_without_grad(&whole)?,
-                        _ => view.make(py, &whole)?,
+            OutTree::Tensor(n) | OutTree::Detached(n) | OutTree::Data(n) | OutTree::Quiet(n) | OutTree::Tracked(n) => {
+                match &self.views.places[*n] {
+                    Place::Result(n) => results.get_item(*n)?,
+                    Place::View(view) => {
+                        let whole = Whole { inputs, results, size: &|sym| self.native.size(sym, sizes) };
+                        match tree {
+                            OutTree::Detached(_) => view.make(py, &whole)?.call_method0(intern!(py, "detach"))?,
+                            OutTree::Data(_) => view.make(py, &whole)?.getattr(intern!(py, "data"))?,
+                            OutTree::Quiet(_) => view.make_without_grad(&whole)?,
+                            _ => view.make(py, &whole)?,
+                        }
                     }
                 }
-            },
+            }
             OutTree::Argument(n) => args.get_item(*n)?,
             OutTree::Constant(n) => self.native.constants[*n].bind(py).clone(),
             OutTree::Size(sym) => self.native.size(sym, sizes)?.into_pyobject(py)?.into_any(),
@@ -364,7 +366,7 @@ impl TrainingCallable {
 
     fn collect<'py>(&self, tree: &OutTree, object: &Bound<'py, PyAny>, found: &mut [Option<Bound<'py, PyAny>>]) -> PyResult<()> {
         match tree {
-            OutTree::Tensor(n) | OutTree::Detached(n) | OutTree::Data(n) | OutTree::Quiet(n) => {
+            OutTree::Tensor(n) | OutTree::Detached(n) | OutTree::Data(n) | OutTree::Quiet(n) | OutTree::Tracked(n) => {
                 if let Place::Result(n) = self.views.places[*n] {
                     found[n] = Some(object.clone());
                 }
