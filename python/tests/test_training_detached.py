@@ -120,3 +120,13 @@ def test_gradients_of_what_was_detached_and_written(door, function, needs_grad):
 def test_what_was_detached_and_is_seen_alone_is_compiled():
     oxytorch.compile(through_its_view, fullgraph=True)(torch.ones(3, 4), torch.ones(4, requires_grad=True))
     assert oxytorch.last_compile()["outcome"] == "compiled"
+
+
+def test_what_is_normalised_beside_a_detached_view_is_compiled():
+    def function(x, mean, var):
+        value = x * 2
+        detached = value.detach()
+        return torch.nn.functional.batch_norm(value, mean, var, training=True) + detached
+
+    oxytorch.compile(function, fullgraph=True)(torch.ones(3, 4, requires_grad=True), torch.zeros(4), torch.ones(4))
+    assert oxytorch.last_compile()["outcome"] == "compiled"

@@ -2,7 +2,7 @@
 //! gradient comes from: it has one word for both.
 
 use super::fake::storages;
-use crate::pieces::{example, is_computed, may_write, requires_grad};
+use crate::pieces::{example, is_computed, may_be_written, requires_grad};
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
@@ -76,15 +76,13 @@ impl<'a, 'py> Detached<'a, 'py> {
     /// Whether one side is written with what requires grad, and the other is seen afterwards.
     fn is_parted(&self) -> PyResult<bool> {
         for (place, node) in self.nodes.iter().enumerate().skip(self.place + 1) {
-            if !may_write(std::slice::from_ref(node))? {
-                continue;
-            }
-            let Some(written) = arguments(node)?.into_iter().next() else { continue };
-            let has_grad = example(&written)?.is_some_and(|example| requires_grad(&example).unwrap_or(false));
-            let is_own = self.own.contains(&address(&written));
-            let is_seen = || uses(&self.nodes[place + 1..], &self.own);
-            if has_grad && (is_own || self.others.contains(&address(&written)) && is_seen()?) {
-                return Ok(true);
+            for written in may_be_written(node)? {
+                let has_grad = example(&written)?.is_some_and(|example| requires_grad(&example).unwrap_or(false));
+                let is_own = self.own.contains(&address(&written));
+                let is_seen = || uses(&self.nodes[place + 1..], &self.own);
+                if has_grad && (is_own || self.others.contains(&address(&written)) && is_seen()?) {
+                    return Ok(true);
+                }
             }
         }
         Ok(false)

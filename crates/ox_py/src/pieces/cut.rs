@@ -2,7 +2,7 @@
 
 use super::Tree;
 use super::places::{example, requires_grad};
-use super::regions::{Region, is_result, may_write, regions, writes_first_alone};
+use super::regions::{Region, is_result, may_be_written, regions};
 use crate::fx::{Layout, storages};
 use crate::recorded::Recorded;
 use crate::torch::Torch;
@@ -148,23 +148,11 @@ impl<'py> Cutter<'py> {
 
     fn note_written(&mut self, members: &[usize]) -> PyResult<()> {
         for place in members {
-            if may_write(std::slice::from_ref(&self.nodes[*place]))? {
-                for arg in self.may_be_written(*place)? {
-                    self.written.extend(self.memory_of(arg)?);
-                }
+            for arg in may_be_written(&self.nodes[*place])? {
+                self.written.extend(self.memory_of(self.places[&id(&arg)])?);
             }
         }
         Ok(())
-    }
-
-    /// The arguments that a call which writes may write.
-    fn may_be_written(&self, place: usize) -> PyResult<Vec<usize>> {
-        let node = &self.nodes[place];
-        let first = node.getattr(intern!(self.py, "args"))?.get_item(0).ok();
-        match first.and_then(|first| self.places.get(&id(&first)).copied()) {
-            Some(first) if writes_first_alone(node)? => Ok(vec![first]),
-            _ => self.args_of(place),
-        }
     }
 
     fn written_arguments(&self) -> PyResult<Vec<usize>> {

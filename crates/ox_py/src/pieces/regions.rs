@@ -106,12 +106,23 @@ fn writes(node: &Node<'_>) -> PyResult<bool> {
     Ok(writes_first(&name) || keeps_statistics || node.getattr(intern!(py, "kwargs"))?.contains("out")?)
 }
 
-/// Whether it writes its first argument and no other.
-pub fn writes_first_alone(node: &Node<'_>) -> PyResult<bool> {
+/// The arguments that a node may write, as far as can be told by its name.
+pub fn may_be_written<'py>(node: &Node<'py>) -> PyResult<Vec<Node<'py>>> {
     let py = node.py();
+    if !is_computed(node)? || !writes(node)? {
+        return Ok(Vec::new());
+    }
+    let all = node.getattr(intern!(py, "all_input_nodes"))?.try_iter()?.collect::<PyResult<Vec<_>>>()?;
     let target = node.getattr(intern!(py, "target"))?;
-    let is_plain = !target.hasattr(intern!(py, "_schema"))? && !node.getattr(intern!(py, "kwargs"))?.contains("out")?;
-    Ok(is_plain && writes_first(&name_of(&target)?))
+    let is_by_name = !target.hasattr(intern!(py, "_schema"))? && !node.getattr(intern!(py, "kwargs"))?.contains("out")?;
+    let first = node.getattr(intern!(py, "args"))?.get_item(0).ok();
+    let first = first.filter(|first| is_by_name && all.iter().any(|arg| arg.is(first)));
+    match (first, writes_first(&name_of(&target)?)) {
+        (Some(first), true) => Ok(vec![first]),
+        // Statistics stand behind what they are taken of.
+        (Some(first), false) => Ok(all.into_iter().filter(|arg| !arg.is(&first)).collect()),
+        (None, _) => Ok(all),
+    }
 }
 
 fn name_of(target: &Bound<'_, PyAny>) -> PyResult<String> {
