@@ -170,7 +170,7 @@ impl Check {
             Check::Equal(id, object) => format!("{} == {}", of(id), object.text()),
             Check::Same(a, b) => format!("{} is {}", of(a), of(b)),
             Check::Different(a, b) => format!("{} is not {}", of(a), of(b)),
-            Check::Apart(ids) => format!("{} tensors are different ones", ids.len()),
+            Check::Apart(ids) => format!("{} objects are different ones", ids.len()),
             Check::Len(id, n) => format!("len({}) == {n}", of(id)),
             Check::Keys(id, keys) => format!("list({}) == [{}]", of(id), list(keys)),
             Check::Members(id, keys) => format!("{} == {{{}}}", of(id), list(keys)),

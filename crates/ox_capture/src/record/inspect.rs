@@ -237,7 +237,7 @@ fn fields_of(base: &Obj) -> &'static [&'static str] {
     }
 }
 
-pub(super) fn members_of(object: &Obj) -> Vec<Obj> {
+pub fn members_of(object: &Obj) -> Vec<Obj> {
     object.bind().try_iter().map(|items| items.flatten().map(Obj::from).collect()).unwrap_or_default()
 }
 

@@ -37,7 +37,7 @@ mod written;
 pub use calls::DONE_FOR_REAL;
 pub use describe::referents;
 pub use graph::{NotRecorded, Shadow, tensors_in};
-pub use inspect::{Inspection, is_machine, is_plain_instance, is_python_instance};
+pub use inspect::{Inspection, is_machine, is_plain_instance, is_python_instance, members_of};
 pub use number::DEPTH;
 pub use places::{Place, Places};
 pub use segment::{Closing, forget_shadows};
@@ -56,6 +56,7 @@ use graph::GraphRecord;
 use pyo3::prelude::*;
 use rustc_hash::{FxHashMap, FxHashSet};
 use spent::Spending;
+use std::collections::BTreeSet;
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -162,6 +163,12 @@ pub struct Recording {
     pub class_reads: FxHashSet<Key>,
     /// What hangs on tensors was changed.
     changes_tensors: bool,
+    /// Sources of objects that sets and dicts tell apart by their addresses.
+    by_address: BTreeSet<SourceId>,
+    /// How many of them are known to be different.
+    told_apart: usize,
+    /// Objects of this segment's that have said their hashes, by those.
+    hashed: FxHashMap<isize, Vec<Obj>>,
     pub changes: Vec<Change>,
     /// How many of them are known to have been made.
     made_changes: usize,
@@ -217,6 +224,9 @@ impl Recording {
             modules: FxHashSet::default(),
             class_reads: FxHashSet::default(),
             changes_tensors: false,
+            by_address: BTreeSet::new(),
+            told_apart: 0,
+            hashed: FxHashMap::default(),
             originals: FxHashMap::default(),
             built_now: FxHashMap::default(),
             dicts_of_made: FxHashMap::default(),

@@ -182,6 +182,10 @@ impl Recording {
 /// The key under which a dict holds what it finds by an equal one: `d[True]` is the place of `d[1]`.
 pub(super) fn own_key(container: &Obj, key: &Obj) -> Key {
     let types = types();
+    // Nothing else that is plain is equal to a text.
+    if key.class_is(types.str) {
+        return Key(key.clone());
+    }
     let is_plain = |key: &Obj| types.is_scalar(key) || types.is_enum(key) || key.is_instance_of(types.tuple);
     let is_it = |own: &Obj| own.is(key) || (is_plain(own) && is_plain(key) && own.bind().eq(key.bind()).unwrap_or(false));
     let keys = || entries_of(container).into_iter().map(|(own, _)| own);

@@ -133,6 +133,30 @@ impl Recording {
         }
     }
 
+    /// A set or dict has the object, or is asked for it, and tells it from others by its address.
+    pub fn tell_by_address(&mut self, object: &Obj) {
+        if let Origin::Outside(source) = self.origin(object) {
+            self.by_address.insert(source);
+        }
+    }
+
+    /// The others that have the same hash. From now on it is one of them.
+    pub fn hashed_alike(&mut self, hash: isize, object: &Obj) -> Vec<Obj> {
+        let alike = self.hashed.entry(hash).or_default();
+        let others = alike.iter().filter(|other| !other.is(object)).cloned().collect();
+        if !alike.iter().any(|other| other.is(object)) {
+            alike.push(object.clone());
+        }
+        others
+    }
+
+    pub(super) fn check_addresses(&mut self) {
+        if self.by_address.len() > self.told_apart.max(1) {
+            self.told_apart = self.by_address.len();
+            self.checks.push(Check::Apart(self.by_address.iter().copied().collect()));
+        }
+    }
+
     /// Before an object is changed: in no later call may it be another one that this trace looks at.
     pub fn tell_apart(&mut self, object: &Obj) {
         let Origin::Outside(own) = self.origin(object) else { return };

@@ -180,6 +180,7 @@ impl Recording {
             built.push(source);
         }
         self.check_tensors_apart();
+        self.check_addresses();
         let places = self.take_places();
         let checks = self.take_checks();
         log(Topic::Guards, || {

@@ -1,12 +1,14 @@
 //! Instructions that make containers, fill them, and take them apart.
 
+use super::asking::ASKED;
 use super::flow::called_name;
-use super::{R, Vm};
-use crate::obj::{Obj, list_of};
+use super::{Args, Called, R, Vm};
+use crate::obj::{Obj, list_of, py, tuple_of};
 use crate::record::Val;
 use crate::types::types;
 use pyo3::ffi;
 use pyo3::prelude::*;
+use pyo3::types::PySet;
 
 impl Vm {
     /// A container that this code is filling gets something. If it lived through a break, later calls find it as it was there, and do this
@@ -31,8 +33,61 @@ impl Vm {
         Ok(())
     }
 
-    /// Of a comprehension.
-    pub(super) fn add_entry(&mut self, dict: &Obj, key: &Obj, value: &Val) -> R<()> {
+    pub(super) fn build_set(&mut self, items: &[Obj]) -> R<Called> {
+        if self.asks_for_hashes(items) {
+            let (class, list) = (self.builtin("set")?, self.made(list_of(items)?));
+            return self.opaque_call(&class.into(), Args::positional(vec![list]), ASKED);
+        }
+        let set = PySet::empty(py())?;
+        for item in items {
+            set.add(item.bind())?;
+        }
+        Ok(Called::Value(self.made(set.into())))
+    }
+
+    pub(super) fn build_dict(&mut self, entries: &[(Obj, Val)]) -> R<Called> {
+        if self.asks_for_hashes(entries.iter().map(|(key, _)| key)) {
+            let (class, pairs) = (self.builtin("dict")?, self.pairs(entries)?);
+            return self.opaque_call(&class.into(), Args::positional(vec![pairs]), ASKED);
+        }
+        self.argument_dict(entries).map(Called::Value)
+    }
+
+    /// A list of tuples.
+    pub(super) fn pairs(&mut self, entries: &[(Obj, Val)]) -> R<Val> {
+        let mut pairs = Vec::with_capacity(entries.len());
+        for (key, value) in entries {
+            pairs.push(tuple_of(&[key.clone(), self.settled(value)])?);
+        }
+        Ok(self.made(list_of(&pairs)?))
+    }
+
+    /// To a set that this code is filling.
+    pub(super) fn add_members(&mut self, set: &Obj, items: Vec<Obj>) -> R<()> {
+        if self.asks_for_hashes(&items) {
+            let items = self.made(list_of(&items)?);
+            return self.fill_for_real(set, "update", items);
+        }
+        items.into_iter().try_for_each(|item| self.grow(set, "add", &[item]))
+    }
+
+    /// To a dict that this code is filling.
+    pub(super) fn add_entries(&mut self, dict: &Obj, entries: &[(Obj, Val)]) -> R<()> {
+        if self.asks_for_hashes(entries.iter().map(|(key, _)| key)) {
+            let pairs = self.pairs(entries)?;
+            return self.fill_for_real(dict, "update", pairs);
+        }
+        entries.iter().try_for_each(|(key, value)| self.add_entry(dict, key, value))
+    }
+
+    fn fill_for_real(&mut self, container: &Obj, method: &str, items: Val) -> R<()> {
+        let function = container.class().attr(method)?;
+        let called = self.call_library("for_real", vec![function.into(), container.clone().into(), items])?;
+        self.drop_result(called);
+        Ok(())
+    }
+
+    fn add_entry(&mut self, dict: &Obj, key: &Obj, value: &Val) -> R<()> {
         let is_size = self.is_ours(dict) && self.is_size(value);
         let object = if is_size { value.obj.clone() } else { self.settled(value) };
         self.grow(dict, "__setitem__", &[key.clone(), object.clone()])?;

@@ -1,5 +1,6 @@
 //! Calls: which kind of callable it is decides who does it.
 
+use super::asking::ASKED;
 use super::native::keywords;
 use super::operators::is_tensor;
 use super::reading::Read;
@@ -288,6 +289,9 @@ impl Vm {
             return Ok(called);
         }
         let moves = args.positional.first().is_some_and(|first| self.is_strange_iterator(&first.obj));
+        if text == "fromkeys" && args.positional.first().is_some_and(|first| self.asks_for_members(&first.obj)) {
+            return self.opaque_call(callable, args, ASKED);
+        }
         if builtins::is_pure_class_method(owner, &text) && !moves {
             return self.pure(&callable.obj, &args.positional, &args.keywords).map(Called::Value);
         }
@@ -331,7 +335,7 @@ impl Vm {
             ("round", [] | [_]) => python("__round__").map(|method| self.call(&method, args.clone())),
             ("hash", []) => python("__hash__").map(|method| self.call_library("hashed", vec![method, first])),
             ("pow", [_, _]) => python("__pow__").map(|method| self.call(&method, args.clone())),
-            ("index", []) => python("__index__").map(|method| self.call(&method, args.clone())),
+            ("index", []) => python("__index__").map(|method| self.call_library("whole", vec![method, first])),
             ("divmod", [second]) => {
                 let native = function.clone();
                 Some(self.by_methods(&native, "__divmod__", "__rdivmod__", &first, second))

@@ -1,5 +1,6 @@
 //! Calls of classes.
 
+use super::asking::ASKED;
 use super::reading::Read;
 use super::{After, Args, Called, R, Vm, VmIterator};
 use crate::attr::type_lookup;
@@ -85,14 +86,18 @@ impl Vm {
             }
         } else if (ptr == t.set || ptr == t.frozenset) && plain && positional.len() <= 1 {
             let items = self.all_of_first(positional)?;
+            if self.asks_for_hashes(&items) {
+                let items = self.made(list_of(&items)?);
+                return self.opaque_call(callable, Args::positional(vec![items]), ASKED).map(Some);
+            }
             let made = callable.obj.call(&[list_of(&items)?], None)?;
             self.made(made)
         } else if callable.obj.class_name() == "_TypedDictMeta" {
             // SAFETY: the type lives for ever.
             let dict = unsafe { Obj::borrowed(t.dict.cast()) };
-            return self.new_dict(&dict.into(), args).map(|v| Some(Called::Value(v)));
+            return self.new_dict(&dict.into(), args).map(Some);
         } else if ptr == t.dict || ptr == t.ordered_dict {
-            return self.new_dict(callable, args).map(|v| Some(Called::Value(v)));
+            return self.new_dict(callable, args).map(Some);
         } else if ptr == t.bool && plain && positional.is_empty() {
             Obj::bool(false).into()
         } else if ptr == t.bool && plain && positional.len() == 1 {
@@ -109,6 +114,16 @@ impl Vm {
             && let Some(range) = self.range_of_sizes(&callable.obj, positional)?
         {
             range
+        } else if ptr == t.slice && plain && (1..=3).contains(&positional.len()) && !self.is_plain_data(args) {
+            match &positional[..] {
+                [stop] => self.slice(&[Obj::none().into(), stop.clone()])?,
+                parts => self.slice(parts)?,
+            }
+        } else if ptr == t.range
+            && plain
+            && let Some(place) = positional.iter().position(|part| self.stands_for_number(&part.obj))
+        {
+            return self.call_with_number(callable, positional, place);
         } else if [t.range, t.slice, t.device].contains(&ptr) || ptr == t.object && positional.is_empty() {
             // A number of steps, or a place in a container, is relied on.
             let positional: Vec<Val> =
@@ -119,6 +134,8 @@ impl Vm {
             let objects: Vec<Obj> = positional.iter().map(|a| self.settled(a)).collect();
             let made = callable.obj.call(&objects, None)?;
             self.pinned(made)
+        } else if ptr == t.enumerate && plain && positional.get(1).is_some_and(|start| self.stands_for_number(&start.obj)) {
+            return self.call_with_number(callable, positional, 1);
         } else if [t.zip, t.enumerate, t.map, t.filter, t.reversed].contains(&ptr) {
             return VmIterator::construct(self, callable, args).map(Some);
         } else if builtins::is_combinatoric(&callable.obj) {
@@ -147,6 +164,11 @@ impl Vm {
         let is_number = |v: &Val| v.obj.class_is(types().int) || v.obj.is_none();
         let mut pools = Vec::new();
         for (n, arg) in args.positional.iter().enumerate() {
+            if n > 0
+                && let Some(called) = self.call_with_number(callable, &args.positional, n)?
+            {
+                return Ok(called);
+            }
             if !is_number(arg)
                 && let Some(called) = self.call_with_list(callable, args, n)?
             {
@@ -171,6 +193,9 @@ impl Vm {
 
     /// An object of a class in C that keeps what it is given and asks it nothing.
     fn new_native(&mut self, callable: &Val, args: &Args) -> R<Called> {
+        if self.asks_what_it_is_given(&callable.obj, &args.positional) {
+            return self.opaque_call(callable, args.clone(), &format!("a {} of objects", callable.obj.class_name()));
+        }
         let mut objects = Vec::new();
         for arg in &args.positional {
             objects.push(self.known_data(arg)?);
@@ -194,25 +219,30 @@ impl Vm {
         Ok(values.iter().map(|v| self.settled(v)).collect())
     }
 
-    fn new_dict(&mut self, callable: &Val, args: &Args) -> R<Val> {
+    fn new_dict(&mut self, callable: &Val, args: &Args) -> R<Called> {
         let made = callable.obj.call(&[], None)?;
         let mut entries = Vec::new();
         if let Some(first) = args.positional.first() {
             entries = self.entries_to_add(first)?;
         }
         entries.extend(args.keywords.iter().cloned());
+        if self.asks_for_hashes(entries.iter().map(|(key, _)| key)) {
+            let pairs = self.pairs(&entries)?;
+            return self.opaque_call(callable, Args::positional(vec![pairs]), ASKED);
+        }
         for (key, value) in &entries {
             let object = self.settled_but_sizes(value);
             made.bind().set_item(key.bind(), object.bind())?;
         }
         let dict = self.made(made);
-        for (n, (key, value)) in entries.iter().enumerate() {
-            let is_given_again = || entries[n + 1..].iter().any(|(later, _)| later.bind().eq(key.bind()).unwrap_or(true));
-            if self.is_size(value) && !is_given_again() {
-                self.stow(&dict.obj, key.clone(), value);
+        // A key that is given twice has its last value.
+        for (key, value) in &entries {
+            let value = if self.is_size(value) { value.clone() } else { value.obj.clone().into() };
+            if let Some(rec) = &mut self.rec {
+                rec.stow_outside(&dict.obj, key, &value);
             }
         }
-        Ok(dict)
+        Ok(Called::Value(dict))
     }
 
     /// What `dict(value)` and `update(value)` take from it: the items of a mapping, or pairs.
@@ -398,6 +428,11 @@ impl Vm {
             for arg in &args.positional {
                 let known = self.known_data(arg)?;
                 objects.push(known);
+            }
+            let hashes = object.obj.is_instance_of(t.dict) || object.obj.is_instance_of(t.set);
+            if hashes && objects[1..].iter().any(|given| self.asks_for_members(given)) {
+                self.now(|vm| vm.opaque_call(&init.clone().into(), args.with_self(object.clone()), ASKED))?;
+                return Ok(Called::Value(object.clone()));
             }
             init.call(&objects, super::native::keywords(&args.keywords)?.as_ref())?;
         }

@@ -1,5 +1,6 @@
 //! The methods of containers, as the machine does them.
 
+use super::asking::ASKED;
 use super::native::keywords;
 use super::operators::is_tensor;
 use super::{Args, Called, R, Vm, VmGenerator, VmIterator};
@@ -32,6 +33,9 @@ impl Vm {
             }
             ("__contains__", [key]) => {
                 let key = self.settled(key);
+                if self.asks_to_find(&dict, &key) {
+                    return Ok(None);
+                }
                 let found = dict_get(&dict, &key).is_some();
                 match found {
                     true => self.recorded(|rec| rec.check_has_key(&dict, &key)),
@@ -45,6 +49,9 @@ impl Vm {
             }
             ("setdefault", [key, default @ ..]) => {
                 let index = self.settled(key);
+                if self.asks_to_find(&dict, &index) {
+                    return Ok(None);
+                }
                 if let Some(found) = self.dict_value(&dict, &index) {
                     return Ok(Some(Called::Value(found)));
                 }
@@ -68,6 +75,10 @@ impl Vm {
                     entries = self.entries_to_add(first)?;
                 }
                 entries.extend(rest.keywords.iter().cloned());
+                if self.asks_for_hashes(entries.iter().map(|(key, _)| key)) {
+                    let pairs = self.pairs(&entries)?;
+                    return self.opaque_call(callable, Args::positional(vec![owner.clone(), pairs]), ASKED).map(Some);
+                }
                 for (key, value) in entries {
                     self.now(|vm| vm.store_item(owner, &key.into(), value))?;
                 }
@@ -158,12 +169,11 @@ impl Vm {
         if ![t.list, t.tuple, t.size, t.deque].iter().any(|class| owner.obj.class_is(*class)) || is_tensor(&item.obj) {
             return Ok(None);
         }
-        let kind = owner.obj.class_name();
-        let complaint: Val = match (kind.as_str(), name) {
+        let complaint: Val = match (owner.obj.class_name().as_str(), name) {
             ("tuple" | "Size", _) => Obj::str("tuple.index(x): x not in tuple").into(),
-            (_, "remove") => Obj::str("list.remove(x): x not in list").into(),
-            _ if types().is_scalar(&item.obj) => Obj::str(&format!("{} is not in list", item.obj.text())).into(),
-            _ => Obj::str("list.index(x): x not in list").into(),
+            ("list", "remove") => Obj::str("list.remove(x): x not in list").into(),
+            // Behind the text of what was looked for.
+            (kind, _) => Obj::str(&format!("{{!r}} is not in {kind}")).into(),
         };
         let limit = |n: usize| rest.get(n).cloned().unwrap_or_else(|| Obj::none().into());
         let called = match name {
@@ -182,9 +192,16 @@ impl Vm {
         {
             return Ok(called);
         }
-        if name == "remove"
+        if matches!(name, "remove" | "index" | "count" | "__contains__")
             && (!self.is_plain_data(&args) || self.compares_sizes(&args))
             && let Some(called) = self.search_objects(name, &args)?
+        {
+            return Ok(called);
+        }
+        let is_sequence = args.positional[0].obj.is_instance_of(types().list) || args.positional[0].obj.class_is(types().deque);
+        if is_sequence
+            && matches!(name, "insert" | "pop" | "rotate" | "__delitem__" | "__setitem__")
+            && let Some(called) = self.call_with_number(callable, &args.positional, 1)?
         {
             return Ok(called);
         }
@@ -217,6 +234,9 @@ impl Vm {
         {
             return self.sort_in_place(&owner, &args);
         }
+        if self.asks_for_keys(name, &values) {
+            return self.opaque_call(callable, Args { positional: values, keywords: args.keywords }, ASKED);
+        }
         let blind = matches!(name, "append" | "extend" | "add" | "appendleft");
         if is_outside {
             if !blind {
@@ -231,6 +251,23 @@ impl Vm {
         let objects: Vec<Obj> = values.iter().map(|v| self.settled(v)).collect();
         let result = callable.obj.call(&objects, keywords(&args.keywords)?.as_ref())?;
         Ok(Called::Value(self.made_or_known(result)))
+    }
+
+    /// Whether a method of a set or dict asks for hashes that only the program knows.
+    fn asks_for_keys(&mut self, name: &str, args: &[Val]) -> bool {
+        let t = types();
+        let owner = &args[0].obj;
+        if ![t.set, t.frozenset, t.dict].iter().any(|class| owner.is_instance_of(*class)) {
+            return false;
+        }
+        match name {
+            "clear" | "popitem" | "copy" => false,
+            "update" | "__init__" => args[1..].iter().any(|arg| self.asks_for_members(&arg.obj)),
+            _ if name.ends_with("_update") || name.starts_with("__i") => {
+                args[1..].iter().any(|arg| self.asks_for_members(&arg.obj))
+            }
+            _ => args.get(1).is_some_and(|key| self.asks_to_find(owner, &key.obj)),
+        }
     }
 
     fn sort_in_place(&mut self, owner: &Val, args: &Args) -> R<Called> {

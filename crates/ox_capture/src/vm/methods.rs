@@ -5,7 +5,7 @@ use super::native::keywords;
 use super::operators::is_tensor;
 use super::{Args, Called, R, Vm};
 use crate::attr::type_lookup;
-use crate::obj::Obj;
+use crate::obj::{Obj, py};
 use crate::record::{Origin, Val};
 use crate::types::types;
 use pyo3::exceptions::PyStopIteration;
@@ -117,6 +117,9 @@ impl Vm {
 
     /// A method of an object of this segment's, of a class in C that keeps what it is given.
     fn native_method(&mut self, callable: &Val, args: Args) -> R<Called> {
+        if self.asks_what_it_is_given(&args.positional[0].obj.class(), &args.positional[1..]) {
+            return self.opaque_call(callable, args, "a method of a class in C, on objects");
+        }
         let mut objects = Vec::new();
         for arg in &args.positional {
             objects.push(self.known_data(arg)?);
@@ -196,7 +199,10 @@ impl Vm {
                 let called = self.delete_generic_attr(owner, &attribute)?;
                 return Ok(Some(self.as_none(called)));
             }
-            ("__eq__", [other]) if is_object => Obj::bool(self.is_same(owner, other)).into(),
+            ("__eq__", [other]) if is_object => match self.is_same(owner, other) {
+                true => Obj::bool(true).into(),
+                false => Obj::from(py().NotImplemented().into_bound(py())).into(),
+            },
             _ => return Ok(None),
         };
         Ok(Some(Called::Value(value)))

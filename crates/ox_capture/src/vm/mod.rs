@@ -6,6 +6,7 @@
 mod abandoned;
 mod aggregate;
 mod array;
+mod asking;
 mod attribute;
 mod attribute_of;
 mod bind;

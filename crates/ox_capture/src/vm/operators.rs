@@ -1,5 +1,6 @@
 //! Operators, comparisons, truth.
 
+use super::asking::{ASKED, is_by_identity};
 use super::{Args, Called, Flow, R, Vm};
 use crate::attr::type_lookup;
 use crate::lazy::is_lazy;
@@ -136,6 +137,10 @@ impl Vm {
         if is_tensor(&left.obj) || is_tensor(&right.obj) {
             return self.torch_operator(&function, &[left.clone(), right.clone()]);
         }
+        let is_text = left.obj.class_is(types().str) || left.obj.class_is(types().bytes);
+        if name == "mod" && is_text && !self.is_plain_data(&Args::positional(vec![right.clone()])) {
+            return self.fill_in(&native, left, right);
+        }
         if self.is_data(&left.obj) && self.is_data(&right.obj) {
             return self.data_operator(name, &function, in_place, left, right);
         }
@@ -165,6 +170,11 @@ impl Vm {
             return Ok(Called::Value(left.clone()));
         }
         let t = types();
+        let hashes = |side: &Val| [t.set, t.frozenset, t.dict].iter().any(|class| side.obj.class_is(*class));
+        if hashes(left) && hashes(right) && (self.asks_for_members(&left.obj) || self.asks_for_members(&right.obj)) {
+            let native = self.operator(function)?;
+            return self.opaque_call(&native.into(), Args::positional(vec![left.clone(), right.clone()]), ASKED);
+        }
         let changes = in_place && [t.list, t.set, t.dict].iter().any(|c| left.obj.class_is(*c));
         if !changes {
             return self.pure_call(name, &[left.clone(), right.clone()]).map(Called::Value);
@@ -190,6 +200,11 @@ impl Vm {
 
     /// By the special methods of both sides, the right one's first if it is of a subclass.
     pub fn by_methods(&mut self, native: &Obj, forward: &str, reflected: &str, left: &Val, right: &Val) -> R<Called> {
+        if forward == "__ne__"
+            && let Some(called) = self.unlike(left, right)?
+        {
+            return Ok(called);
+        }
         let own = self.python_method(&left.obj, forward);
         let other = match left.obj.class_ptr() == right.obj.class_ptr() && reflected.starts_with("__r") {
             true => None,
@@ -213,6 +228,14 @@ impl Vm {
                 let (left, right) = (one, other);
                 return self.pure(native, &[left.into(), right.into()], &[]).map(Called::Value);
             }
+            if forward == "__mul__" {
+                let args = [left.clone(), right.clone()];
+                for place in [1, 0] {
+                    if let Some(called) = self.call_with_number(&native.clone().into(), &args, place)? {
+                        return Ok(called);
+                    }
+                }
+            }
             if self.asks_nobody(&left.obj) && self.asks_nobody(&right.obj) {
                 let objects = [self.known_data(left)?, self.known_data(right)?];
                 for object in &objects {
@@ -224,8 +247,7 @@ impl Vm {
             return self.opaque_call(&native.clone().into(), args, "an operator of a class in C");
         }
         // A built-in type on one side knows nothing of the other's class, so that only methods in Python count.
-        let other_first =
-            other.is_some() && left.obj.class_ptr() != right.obj.class_ptr() && right.obj.is_instance_of(left.obj.class_ptr());
+        let other_first = other.is_some() && is_of_subclass(&right.obj, &left.obj);
         let mut tries = vec![(own, [left.clone(), right.clone()]), (other, [right.clone(), left.clone()])];
         if other_first {
             tries.reverse();
@@ -238,9 +260,8 @@ impl Vm {
         }
         let tries = self.tuple(list)?;
         let name = native.attr("__name__").ok().and_then(|n| n.to_str()).unwrap_or_default();
-        if matches!(name.as_str(), "eq" | "ne") {
-            let equal: Val = Obj::bool(name == "eq").into();
-            return self.call_library("compare", vec![tries, left.clone(), right.clone(), equal]);
+        if name == "eq" {
+            return self.call_library("compare", vec![tries, left.clone(), right.clone()]);
         }
         let (mine, other) = (left.obj.class_name(), right.obj.class_name());
         let complaint = match name.as_str() {
@@ -250,6 +271,26 @@ impl Vm {
             _ => format!("unsupported operand type(s) for {}: '{mine}' and '{other}'", sign_of(&name)),
         };
         self.call_library("operate", vec![tries, Obj::str(&complaint).into()])
+    }
+
+    /// `left != right`, by methods of the program's. Where a class has none for this, `object` asks whether they are equal.
+    fn unlike(&mut self, left: &Val, right: &Val) -> R<Option<Called>> {
+        let mut tries = Vec::new();
+        for (one, other) in [(left, right), (right, left)] {
+            let is_left_out = crate::attr::is_as_of_object(&one.obj.class(), "__ne__");
+            let method = self.python_method(&one.obj, if is_left_out { "__eq__" } else { "__ne__" });
+            if let Some(method) = method {
+                tries.push(self.tuple(vec![method, one.clone(), other.clone(), Obj::bool(is_left_out).into()])?);
+            }
+        }
+        if tries.is_empty() {
+            return Ok(None);
+        }
+        if is_of_subclass(&right.obj, &left.obj) {
+            tries.reverse();
+        }
+        let tries = self.tuple(tries)?;
+        self.call_library("unlike", vec![tries, left.clone(), right.clone()]).map(Some)
     }
 
     /// The number or text in an object of a class of the program's that leaves operators to its base.
@@ -280,7 +321,7 @@ impl Vm {
         let is_view = [t.dict_keys, t.dict_items].iter().any(|class| object.is_instance_of(*class));
         self.is_plain_data(&Args::positional(vec![object.clone().into()]))
             || (is_view && self.rec.as_ref().is_some_and(|rec| rec.viewed(object).is_some()))
-            || (crate::record::is_python_instance(object) && !is_tensor(object))
+            || (crate::record::is_python_instance(object) && !is_tensor(object) && !self.runs_code(object) && !has_keys(object))
     }
 
     fn know_viewed(&mut self, object: &Obj) {
@@ -308,6 +349,9 @@ impl Vm {
         }
         let is_fixed = |vm: &Vm, o: &Obj| t.is_pinnable(o) || t.is_enum(o) || vm.is_data(o);
         if is_fixed(self, &left.obj) && is_fixed(self, &right.obj) {
+            if let Some(called) = self.compare_containers(op, &native, left, right)? {
+                return Ok(called);
+            }
             return self.pure_call(function, &[left.clone(), right.clone()]).map(Called::Value);
         }
         let plain_eq = |o: &Obj| {
@@ -365,6 +409,10 @@ impl Vm {
             return self.contains(&dict.into(), item, negated);
         }
         let both = Args::positional(vec![container.clone(), item.clone()]);
+        let is_hashed = [t.set, t.frozenset, t.dict].iter().any(|class| this.class_is(*class));
+        if is_hashed && self.asks_to_find(this, &item.obj) {
+            return self.contains_for_real(container, item, negated, ASKED);
+        }
         let is_data = self.is_data(this) || t.is_pinnable(this) || this.class_is(t.mapping_proxy);
         let compares = [t.list, t.tuple, t.size].iter().any(|class| this.class_is(*class));
         if is_data && (!compares || self.is_plain_data(&both) && !self.compares_sizes(&both)) {
@@ -498,13 +546,11 @@ fn is_hint(object: &Obj) -> bool {
     object.is_none() || object.is_instance_of(t.type_) || object.class_is(t.union) || object.class_is(t.generic_alias)
 }
 
-/// Whether CPython tells objects of the class apart by their addresses alone.
-fn is_by_identity(object: &Obj) -> bool {
-    // SAFETY: a type.
-    let base = unsafe { Obj::borrowed(types().object.cast()) };
-    let same = |name: &str| {
-        let name = Obj::str(name);
-        matches!((type_lookup(&object.class(), &name), type_lookup(&base, &name)), (Some(a), Some(b)) if a.is(&b))
-    };
-    is_tensor(object) || (same("__eq__") && same("__hash__"))
+/// A mapping, to whoever asks.
+fn has_keys(object: &Obj) -> bool {
+    type_lookup(&object.class(), &Obj::str("keys")).is_some()
+}
+
+fn is_of_subclass(object: &Obj, base: &Obj) -> bool {
+    object.class_ptr() != base.class_ptr() && object.is_instance_of(base.class_ptr())
 }

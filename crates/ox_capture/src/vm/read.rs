@@ -46,11 +46,11 @@ impl Vm {
             return self.sequence_item(&plain, &index);
         }
         // A whole number is an index as it is, whatever its class says.
-        if (is_sequence || types.is_scalar(&plain))
-            && !index.is_instance_of(types.int)
-            && let Some(method) = self.python_method(&index, "__index__")
+        if (is_sequence || types.is_scalar(&plain) || plain.class_is(types.deque))
+            && let getitem = self.operator("getitem")?
+            && let Some(called) = self.call_with_number(&getitem.into(), &[object.clone(), key.clone()], 1)?
         {
-            return self.call_library("indexed", vec![method, object.clone(), key.clone()]);
+            return Ok(called);
         }
         if let Some(value) = self.slice_of_sizes(&plain, &index)? {
             return Ok(Called::Value(value));

@@ -6,7 +6,6 @@ use crate::record::Val;
 use ox_bytecode::{Const, Instruction, Label, Local, Name, UnaryOp};
 use pyo3::exceptions::{PyRuntimeError, PyUnboundLocalError};
 use pyo3::prelude::*;
-use pyo3::types::PySet;
 
 impl Vm {
     pub fn step(&mut self) -> R<Flow> {
@@ -168,18 +167,14 @@ impl Vm {
             }
             BuildSet(n) => {
                 let items: Vec<Obj> = self.pop_settled(n as usize);
-                let set = PySet::empty(py())?;
-                for item in items {
-                    set.add(item.bind())?;
-                }
-                let set = self.made(set.into());
-                self.push(set);
+                let called = self.build_set(&items)?;
+                return self.take(called);
             }
             BuildMap(n) => {
                 let items = self.pop_many(2 * n as usize);
                 let entries: Vec<(Obj, Val)> = items.chunks(2).map(|pair| (self.settled(&pair[0]), pair[1].clone())).collect();
-                let dict = self.argument_dict(&entries)?;
-                self.push(dict);
+                let called = self.build_dict(&entries)?;
+                return self.take(called);
             }
             BuildConstKeyMap(n) => {
                 let keys = self.pop();
@@ -201,12 +196,12 @@ impl Vm {
             SetAdd(n) => {
                 let value = self.pop();
                 let (set, item) = (self.peek(n as usize), self.settled(&value));
-                self.grow(&set, "add", &[item])?;
+                self.add_members(&set, vec![item])?;
             }
             MapAdd(n) => {
                 let (value, key) = (self.pop(), self.pop());
                 let (key, dict) = (self.settled(&key), self.peek(n as usize));
-                self.add_entry(&dict, &key, &value)?;
+                self.add_entries(&dict, &[(key, value)])?;
             }
             ListExtend(n) => {
                 if self.collect_first(None)? {
@@ -226,19 +221,16 @@ impl Vm {
                 let iterable = self.pop();
                 let items = self.iterate_all(&iterable)?;
                 let set = self.peek(n as usize);
-                for item in &items {
-                    let item = self.settled(item);
-                    self.grow(&set, "add", &[item])?;
-                }
+                let items = items.iter().map(|item| self.settled(item)).collect();
+                self.add_members(&set, items)?;
             }
             DictUpdate(n) => {
                 let mapping = self.pop();
                 let entries = self.mapping_items(&mapping)?;
                 let dict = self.peek(n as usize);
-                for (key, value) in &entries {
-                    let value = self.settled(value);
-                    self.grow(&dict, "__setitem__", &[key.clone(), value])?;
-                }
+                let entries: Vec<(Obj, Val)> =
+                    entries.iter().map(|(key, value)| (key.clone(), self.settled(value).into())).collect();
+                self.add_entries(&dict, &entries)?;
             }
             DictMerge(n) => self.dict_merge(n as usize)?,
             UnpackSequence(n) => self.unpack(n as usize)?,

@@ -308,6 +308,12 @@ impl Vm {
         let index = self.settled(key);
         let is_dict = this.is_instance_of(types.dict) && self.uses_slot(&this, "__setitem__", types.dict);
         let by_key = is_dict && (self.is_fixed_key(&index) || (self.is_ours(&this) && self.find_key(&this, &index).is_some()));
+        if (this.class_is(types.list) || this.class_is(types.deque))
+            && let setitem = self.operator("setitem")?
+            && let Some(called) = self.call_with_number(&setitem.into(), &[object.clone(), key.clone(), value.clone()], 1)?
+        {
+            return Ok(called);
+        }
         if by_key || this.class_is(types.list) || this.class_is(types.deque) {
             if self.store_sizes(&this, &index, &value)? {
                 return nothing();
@@ -342,7 +348,7 @@ impl Vm {
             Some(_) if self.is_own_array(&this) && !self.is_plain_data(&Args::positional(vec![key.clone(), value.clone()])) => {
                 self.store_for_real("operator.setitem", vec![object.clone(), key.clone(), value])
             }
-            Some(_) if self.is_own_data(&this) => {
+            Some(_) if self.is_own_data(&this) && !self.asks_for_hashes([&index]) => {
                 self.known_data(key)?;
                 self.known_data(&value)?;
                 this.bind().set_item(index.bind(), value.obj.bind()).and_then(|()| nothing())
@@ -392,6 +398,12 @@ impl Vm {
         let types = types();
         let index = self.settled(key);
         let is_dict = this.is_instance_of(types.dict) && self.uses_slot(&this, "__delitem__", types.dict);
+        if this.class_is(types.list)
+            && let delitem = self.operator("delitem")?
+            && let Some(called) = self.call_with_number(&delitem.into(), &[object.clone(), key.clone()], 1)?
+        {
+            return Ok(called);
+        }
         if self.is_list_of_sizes(&this, &[]) {
             let delete = |list: &Obj, _: &[Obj]| list.bind().del_item(index.bind()).map(|()| Obj::none());
             return self.rearrange(&this, &[], delete).and_then(|_| nothing());
@@ -421,7 +433,9 @@ impl Vm {
                 self.call(&function, Args::positional(vec![object.clone(), key.clone()]))
             }
             None => this.bind().del_item(index.bind()).and_then(|()| nothing()),
-            Some(_) if self.is_ours(&this) => this.bind().del_item(index.bind()).and_then(|()| nothing()),
+            Some(_) if self.is_ours(&this) && !self.asks_for_hashes([&index]) => {
+                this.bind().del_item(index.bind()).and_then(|()| nothing())
+            }
             Some(_) => self.store_for_real("operator.delitem", vec![object.clone(), key.clone()]),
         }
     }

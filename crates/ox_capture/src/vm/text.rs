@@ -46,6 +46,26 @@ impl Vm {
         self.call_shown(&function, &Obj::str(fill).into(), object).map(Some)
     }
 
+    /// `text % values`, of objects that say themselves what their texts are.
+    pub fn fill_in(&mut self, native: &Obj, text: &Val, values: &Val) -> R<Called> {
+        let given = match values.obj.is_instance_of(types().tuple) {
+            true => self.iterate_all(values)?,
+            false => vec![values.clone()],
+        };
+        let known = self.settled(text).to_str().filter(|_| text.obj.class_is(types().str));
+        let are_plain: Vec<bool> = given.iter().map(|value| self.is_plain(&value.obj, 4)).collect();
+        let Some((text, conversions)) = known.and_then(|text| filled_fields(&text, &are_plain)) else {
+            let args = Args::positional(vec![text.clone(), values.clone()]);
+            return self.opaque_call(&native.clone().into(), args, "the texts of objects");
+        };
+        let mut ways = Vec::new();
+        for conversion in conversions {
+            ways.push(conversion.map_or(Ok(Obj::none()), |name| self.builtin(name))?.into());
+        }
+        let (given, ways) = (self.tuple(given)?, self.tuple(ways)?);
+        self.call_library("fill_in", vec![Obj::str(&text).into(), given, ways])
+    }
+
     /// `text.format(...)`. None where its fields are more than arguments and formats.
     pub fn format_fields(&mut self, args: &Args) -> R<Option<Called>> {
         let Some((text, rest)) = args.positional.split_first() else { return Ok(None) };
@@ -93,4 +113,36 @@ fn argument(field: &str, next: &mut i64, positional: &[Val], named: &[(Obj, Val)
         return positional.get(place).cloned();
     }
     named.iter().find(|(name, _)| name.to_str().as_deref() == Some(field)).map(|(_, value)| value.clone())
+}
+
+/// A text for `%` with texts in the place of objects, and what makes them. None where a field is more than the text of one.
+fn filled_fields(text: &str, are_plain: &[bool]) -> Option<(String, Vec<Option<&'static str>>)> {
+    let (mut made, mut ways) = (String::with_capacity(text.len()), Vec::new());
+    let mut chars = text.chars();
+    while let Some(next) = chars.next() {
+        made.push(next);
+        if next != '%' {
+            continue;
+        }
+        let mut last = chars.next()?;
+        while matches!(last, '-' | '+' | ' ' | '#' | '.') || last.is_ascii_digit() {
+            made.push(last);
+            last = chars.next()?;
+        }
+        if last == '%' && made.ends_with('%') {
+            made.push(last);
+            continue;
+        }
+        let is_plain = *are_plain.get(ways.len())?;
+        ways.push(match last {
+            '(' | '*' => return None,
+            _ if is_plain => None,
+            's' => Some("str"),
+            'r' => Some("repr"),
+            'a' => Some("ascii"),
+            _ => return None,
+        });
+        made.push(if is_plain { last } else { 's' });
+    }
+    (ways.len() == are_plain.len()).then_some((made, ways))
 }

@@ -89,6 +89,7 @@ impl Study<'_, '_> {
         match check {
             Check::Is(id, _) | Check::Equal(id, _) => self.is_stable(*id),
             Check::Same(a, b) | Check::Different(a, b) => self.is_stable(*a) && self.is_stable(*b),
+            Check::Apart(ids) => ids.iter().all(|id| self.is_stable(*id)),
             Check::Type(id, _) => self.is_stable(*id) && self.hold_class(*id),
             Check::Len(id, _) => self.is_stable(*id) && self.hold_length(*id),
             Check::NoKey(id, key) | Check::HasKey(id, key) => self.is_stable(*id) && self.watch_dict(*id, Some(key)),

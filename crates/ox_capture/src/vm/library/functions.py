@@ -4,6 +4,7 @@ The machine runs these in the place of the functions of C: then everything that 
 inside. Nothing here is seen by the program: not in tracebacks, and not in what it gets (see NATIVE in `iterators.py`).
 """
 
+import operator
 import sys
 
 CLOSE_GIVES_A_VALUE = sys.version_info >= (3, 13)
@@ -272,25 +273,51 @@ def index(container, item, complaint, start, stop):
         other = container[place]
         if other is item or other == item:
             return place
-    raise ValueError(complaint)
+    raise ValueError(complaint.format(item))
 
 
 def remove(container, item, complaint):
     del container[index(container, item, complaint, None, None)]
 
 
+def difference(left, right):
+    """The first place at which two sequences differ."""
+    for place in range(min(len(left), len(right))):
+        mine, other = left[place], right[place]
+        if mine is not other and not mine == other:
+            return place
+    return None
+
+
 def equal(left, right):
+    if isinstance(left, list) and len(left) != len(right):
+        return False
+    return difference(left, right) is None and len(left) == len(right)
+
+
+def unequal(left, right):
+    return not equal(left, right)
+
+
+def ordered(compare, left, right):
+    place = difference(left, right)
+    return compare(len(left), len(right)) if place is None else compare(left[place], right[place])
+
+
+def equal_tables(left, right):
     if len(left) != len(right):
         return False
-    for place in range(len(left)):
-        mine, other = left[place], right[place]
+    for key, mine in left.items():
+        if key not in right:
+            return False
+        other = right[key]
         if mine is not other and not mine == other:
             return False
     return True
 
 
-def unequal(left, right):
-    return not equal(left, right)
+def unequal_tables(left, right):
+    return not equal_tables(left, right)
 
 
 def indices(length, start, stop, step):
@@ -381,8 +408,25 @@ def converted(kind, method, value, wanted, complaint):
     return kind(of_type(method, value, wanted, complaint))
 
 
-def indexed(method, container, key):
-    return container[of_type(method, key, int, "__index__ returned non-int (type {})")]
+def whole(method, value):
+    return of_type(method, value, int, "__index__ returned non-int (type {})")
+
+
+def number(value):
+    return operator.index(value) if hasattr(value, "__index__") else value
+
+
+def with_number(function, before, key, after):
+    """What C asks an index for, or the parts of a slice."""
+    if isinstance(key, slice):
+        key = slice(number(key.start), number(key.stop), number(key.step))
+    else:
+        key = operator.index(key)
+    return function(*before, key, *after)
+
+
+def fill_in(text, values, ways):
+    return text % tuple([way(value) if way else value for way, value in zip(ways, values)])
 
 
 def bounds_read(key, stack, bounds):
@@ -443,12 +487,20 @@ def operate(tries, complaint):
     raise TypeError(complaint)
 
 
-def compare(tries, left, right, equal):
+def compare(tries, left, right):
     for method, one, other in tries:
         result = method(one, other)
         if result is not NotImplemented:
             return result
-    return (left is right) == equal
+    return left is right
+
+
+def unlike(tries, left, right):
+    for method, one, other, is_equality in tries:
+        result = method(one, other)
+        if result is not NotImplemented:
+            return not result if is_equality else result
+    return left is not right
 
 
 def asked(method, container, item):

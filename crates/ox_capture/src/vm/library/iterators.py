@@ -61,11 +61,11 @@ def chained(iterables):
 
 
 def islice(iterable, *limits):
-    limits = slice(*limits)
+    limits = slice(*[number(limit) for limit in limits])
     start = 0 if limits.start is None else limits.start
     step = 1 if limits.step is None else limits.step
-    for number in (start, 0 if limits.stop is None else limits.stop):
-        if not isinstance(number, int) or number < 0:
+    for limit in (start, 0 if limits.stop is None else limits.stop):
+        if not isinstance(limit, int) or limit < 0:
             raise ValueError("Indices for islice() must be None or an integer: 0 <= x <= sys.maxsize.")
     if not isinstance(step, int) or step < 1:
         raise ValueError("Step for islice() must be a positive integer or None.")
@@ -208,7 +208,7 @@ def cycled(iterator):
 
 
 def repeat(object, *times):
-    return repeated(object, *times)
+    return repeated(object, *[operator.index(number) for number in times])
 
 
 def repeated(object, times=None):

@@ -1,0 +1,281 @@
+"""What C asks objects of the program's: hashes, equality, texts, numbers. The answers follow the objects from call to call."""
+
+import collections
+import dataclasses
+import enum
+import itertools
+import operator
+
+import pytest
+import torch
+from oxytorch import _oxytorch
+
+
+
+def ones():
+    return torch.ones(2, 2)
+
+
+Pair = collections.namedtuple("Pair", "first second")
+
+
+class Key:
+    """All that C asks for depends on `n`."""
+
+    def __init__(self, n):
+        self.n = n
+
+    def __hash__(self):
+        return hash(self.n)
+
+    def __eq__(self, other):
+        return self.n == other.n if isinstance(other, Key) else NotImplemented
+
+    def __lt__(self, other):
+        return self.n < other.n
+
+    def __repr__(self):
+        return f"Key({self.n})"
+
+    def __index__(self):
+        return self.n
+
+
+def removed(items, item):
+    items.remove(item)
+    return items
+
+
+def popped(items, place):
+    items.pop(place)
+    return items
+
+
+def stored(items, place):
+    items[place] = "here"
+    return items
+
+
+def deleted(items, place):
+    del items[place]
+    return items
+
+
+def counted(*keys):
+    table = collections.defaultdict(int)
+    for key in keys:
+        table[key] += 1
+    return sorted(table.values())
+
+
+def unique(keys):
+    seen, found = set(), []
+    for key in keys:
+        if key not in seen:
+            seen.add(key)
+            found.append(key)
+    return len(found)
+
+
+ASKED = """
+o in {p}
+o not in {p, q}
+o in frozenset([p, q])
+o in table
+Key(2) in table
+(o, 1) in {(p, 1)}
+Pair(o, 1) in {Pair(p, 1)}
+table.get(o)
+table.get(Key(2))
+{p: 1}.get(o)
+{Key(o.n): 1}.get(Key(p.n))
+{p: 1, o: 2}
+{**table, o: 9}
+table | {o: 3}
+len({o, p})
+len({k for k in (o, p)})
+len({k: 1 for k in (o, p)})
+len({*[o, p]})
+len(set([o, p]))
+len(dict([(o, 1), (p, 2)]))
+len(dict.fromkeys([o, p]))
+len(dict(table).setdefault(o, "new"))
+unique([o, p, q])
+unique([Key(o.n), Key(p.n), q])
+counted(o, p, q)
+{o} == {p}
+{o} <= {p, q}
+len({o} & {p})
+len({o} | {p})
+len({o} - {p})
+len({o} ^ {p})
+{o: 1} == {p: 1}
+{1: o} == {1: p}
+{1: o} != {1: p}
+(o,) == (p,)
+(o,) != (p,)
+[o] == [p]
+[[o], 1] == [[p], 1]
+[o, 1] < [p, 2]
+(o, 1) >= (p, 0)
+o != p
+o != 3
+[k.n for k in table if k != o]
+max((o, 1), (p, 0))
+sorted([(o, 1), (p, 0)])
+(o, 1) in [(p, 1)]
+slice(o, None) == slice(p, None)
+"%s" % o
+"%r" % o
+"%s %d" % (o, 3)
+"%d" % o
+"%5s|%%" % [o]
+"%(a)s" % {"a": o}
+str(Pair(o, p))
+[0] * o
+o * "ab"
+[1, 2, 3, 4, 5, 6][o]
+[1, 2, 3, 4, 5, 6][:o]
+"abcdef"[o:]
+stored([1, 2, 3, 4, 5, 6], o)
+stored([1, 2, 3, 4, 5, 6], slice(o, None))
+deleted([1, 2, 3, 4, 5, 6], o)
+popped([1, 2, 3, 4, 5, 6], o)
+list(range(o))
+list(enumerate("ab", o))
+list(itertools.islice("abcdef", o))
+list(itertools.combinations("abc", o))
+bytearray([o])
+[p, q].index(o)
+[p, q].count(o)
+collections.deque([p, q]).index(o)
+removed([p, q, o], o)
+removed(collections.deque([p, q]), o)
+operator.contains({p}, o)
+operator.index(o)
+object.__eq__(o, p)
+""".strip().splitlines()
+
+
+@pytest.mark.parametrize("asked", ASKED)
+def test_the_answer_follows_the_object(asked):
+    def run(wrap):
+        names = {}
+        exec(f"def ask(t, o, p, q, table):\n    u = t + 1\n    answer = {asked}\n    return u * 2, answer", globals(), names)
+        ask, told = wrap(names["ask"]), []
+        o, p, q = Key(1), Key(1), Key(2)
+        table = {p: "p", q: "q"}
+
+        def tell():
+            try:
+                told.append(repr(ask(ones(), o, p, q, table)))
+            except Exception as error:
+                told.append(repr(error))
+
+        for n in (1, 1, 2, 5, 3, 1):
+            o.n = n
+            tell()
+        p.n, table = 3, {Key(3): "p", q: "q"}
+        tell()
+        return told
+
+    assert run(lambda ask: _oxytorch.capture(ask, settings=[("recompile_limit", 100)])) == run(lambda ask: ask)
+
+
+class Mode(enum.Enum):
+    LEFT = 1
+    RIGHT = 2
+
+
+@dataclasses.dataclass(frozen=True)
+class Settings:
+    n: int
+
+
+class Plain:
+    pass
+
+
+def test_what_tells_itself_breaks_nothing():
+    def ask(t, mode, sizes, settings, other, module):
+        seen = set()
+        for parameter in module.parameters():
+            seen.add(parameter)
+        kept = {Mode.LEFT: 1, Mode.RIGHT: 2}[mode], mode in {Mode.LEFT}, sizes in {(1, 2)}, {sizes: 1}.get((1, 2))
+        compared = settings == other, [settings] != [other], settings != Settings(3), (t.shape, 1) == (t.shape, 1)
+        made = Settings(1) in {Settings(1): 2}, len({Settings(n) for n in (1, 2, 1)}), len({t, t + 1}), {type(settings): 3}[Settings]
+        return t + len(seen), kept, compared, made, f"{mode} {sizes}" + "%s %d" % ("a", 3)
+
+    def arguments():
+        return ones(), Mode.LEFT, (1, 2), Settings(3), Settings(4), torch.nn.Linear(2, 2)
+
+    captured = _oxytorch.capture(ask)
+    for _ in range(3):
+        given = arguments()
+        assert captured(*given)[1:] == ask(*given)[1:]
+    stats = captured.stats()
+    assert not stats["breaks"] and stats["traced"] == 1
+
+
+def test_objects_that_are_told_by_their_addresses_may_become_one():
+    def ask(t, p, q):
+        return len({p, q}), p in {q}, {p: 1}.get(q), len({p: 1, q: 2}), len({(p, 1), (q, 1)}), t + 1
+
+    captured = _oxytorch.capture(ask)
+    for make in (Plain, ones):
+        p, q = make(), make()
+        for given in ((p, q), (p, p), (q, p), (q, q), (make(), make())):
+            assert captured(ones(), *given)[:-1] == ask(ones(), *given)[:-1]
+
+
+def test_weights_that_are_tied_behind_the_first_call():
+    class Model(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.one, self.other = torch.nn.Linear(2, 2), torch.nn.Linear(2, 2)
+
+        def forward(self, t):
+            return t + sum(1 for _ in self.parameters()), sum(1 for _ in self.modules())
+
+    model = Model()
+    captured = _oxytorch.capture(model.forward)
+
+    def check():
+        for _ in range(2):
+            got, want = captured(ones()), model.forward(ones())
+            assert torch.equal(got[0], want[0]) and got[1] == want[1]
+
+    check()
+    model.other.weight = model.one.weight
+    check()
+    model.other = model.one
+    check()
+
+
+def test_a_class_that_gets_a_hash_later():
+    class Late:
+        def __init__(self, n):
+            self.n = n
+
+    def ask(t, p, q):
+        return t + 1, p in {q}
+
+    captured = _oxytorch.capture(ask)
+    p, q = Late(1), Late(1)
+    assert captured(ones(), p, q)[1] is False
+    Late.__eq__, Late.__hash__ = (lambda self, other: self.n == other.n), (lambda self: self.n)
+    assert captured(ones(), p, q)[1] is True
+    p.n = 2
+    assert captured(ones(), p, q)[1] is False
+
+
+def test_what_is_not_in_a_list_is_told_anew():
+    def ask(t):
+        try:
+            return [1, 2].index(t.shape[0])
+        except ValueError as error:
+            return str(error), t + 1
+
+    captured = _oxytorch.capture(ask)
+    for n in (5, 6, 7, 8, 9):
+        assert captured(torch.ones(n))[0] == ask(torch.ones(n))[0]
