@@ -294,6 +294,9 @@ def test_a_signature_that_changes():
     for name, value in (
         ("__defaults__", (5,)),
         ("__kwdefaults__", {"c": 4}),
+        ("__annotations__", {"a": int}),
+        ("__annotations__", {"a": list[int]}),
+        ("__annotations__", {"a": list[str]}),
         ("__signature__", inspect.signature(lambda q: q)),
         ("__signature__", None),
         ("__wrapped__", lambda z: z),
@@ -303,6 +306,10 @@ def test_a_signature_that_changes():
         for _ in range(2):
             t = torch.randn(3)
             assert_same(captured(t), (t + 1, str(inspect.signature(signed))))
+    del signed.__wrapped__, signed.__signature__
+    for hint in (float, list[int]):
+        signed.__annotations__["a"] = hint
+        assert_same(captured(t), (t + 1, str(inspect.signature(signed))))
 
 
 def test_a_signature_without_defaults_is_one_trace():

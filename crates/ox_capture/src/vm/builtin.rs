@@ -174,6 +174,11 @@ impl Vm {
         for name in ["__defaults__", "__kwdefaults__"] {
             parts.push(self.member(&function.obj, name)?);
         }
+        let hints = self.member(&function.obj, "__annotations__")?;
+        self.know_all(&hints.obj);
+        for (name, _) in crate::obj::entries_of(&hints.obj) {
+            parts.extend(self.dict_value(&hints.obj, &name));
+        }
         let wrapped = self.try_attr(&function, &Obj::str("__wrapped__"))?;
         parts.extend(self.try_attr(&function, &Obj::str("__signature__"))?);
         for part in &parts {
