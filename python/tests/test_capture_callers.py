@@ -172,3 +172,64 @@ def test_parts_and_sums_of_named_tuples():
     for _ in range(3):
         pair, a = Pair(torch.randn(3)), torch.randn(3)
         assert_same(captured(pair, a), step(pair, a))
+
+
+ELSEWHERE = """
+import collections, enum, inspect, sys, traceback, types, typing
+import torch
+
+def asked():
+    frame = sys._getframe(1)
+    return frame.f_code.co_name, frame.f_globals["__name__"], frame.f_lineno
+
+def asked_by_another():
+    return sys._getframe(2).f_code.co_name
+
+def other():
+    return asked_by_another()
+"""
+
+
+@pytest.mark.parametrize(
+    "found",
+    [
+        "asked()",
+        "other()",
+        "(lambda: sys._getframe(1).f_code.co_name)()",
+        "inspect.stack()[0].function",
+        "traceback.extract_stack()[-1].name",
+        "sys._getframe().f_globals['__name__']",
+        "collections.namedtuple('Made', 'a b').__module__",
+        "typing.NamedTuple('Made', [('a', int)]).__module__",
+        "typing.NewType('Made', int).__module__",
+        "typing.TypeVar('Made').__module__",
+        "enum.Enum('Made', 'A B').__module__",
+        "type('Made', (), {}).__module__",
+        "types.new_class('Made').__module__",
+    ],
+)
+def test_the_caller_is_the_function_that_calls(found):
+    names = {"__name__": "elsewhere"}
+    exec(ELSEWHERE + f"def finding(a):\n    b = a + 1\n    found = {found}\n    return b * 2, found\n", names)
+    captured = _oxytorch.capture(names["finding"])
+    for _ in range(3):
+        a = torch.randn(3)
+        assert_same(captured(a), names["finding"](a))
+
+
+class Unbound(type):
+    __call__ = dict
+
+
+class Made(metaclass=Unbound):
+    pass
+
+
+def test_what_a_metaclass_calls_is_not_always_bound():
+    def step(a):
+        return Made(p=a), Made([("q", 1)])
+
+    captured = _oxytorch.capture(step, fullgraph=True)
+    for _ in range(2):
+        a = torch.randn(3)
+        assert_same(captured(a), step(a))

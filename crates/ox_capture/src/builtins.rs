@@ -182,6 +182,7 @@ const KNOWN: &[(&str, &str, Known)] = &[
     ("_warnings", "_filters_mutated", Known::SetMode),
     ("warnings", "warn", Known::OfCallers),
     ("sys", "_getframe", Known::OfCallers),
+    ("sys", "_getframemodulename", Known::OfCallers),
     ("copy", "copy", Known::Copy),
     ("copy", "deepcopy", Known::Copy),
     ("torch._C", "_cuda_isCurrentStreamCapturing", Known::State),
@@ -528,7 +529,8 @@ pub fn not_inlined(function: &Obj) -> Option<String> {
 
 /// Whether it looks at the frames of its callers, for a line to tell.
 pub fn looks_at_callers(function: &Obj) -> bool {
-    known(function) == Some(Known::OfCallers) || function.class_is(types().function) && module_of(function) == "logging"
+    let in_python = || matches!(module_of(function).as_str(), "logging" | "traceback") || crate::vm::asks_for_frames(function);
+    known(function) == Some(Known::OfCallers) || function.class_is(types().function) && in_python()
 }
 
 /// The name of a function that does a transformation of torch.func's: under it tensors are wrapped, and what is recorded would not be theirs.

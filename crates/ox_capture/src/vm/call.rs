@@ -213,7 +213,11 @@ impl Vm {
             return self.opaque_call(callable, args, &why);
         }
         let Some(code) = code_info(&function.attr("__code__")?) else {
-            return self.opaque_call(callable, args, "a function of a kind that is not captured");
+            let why = "a function of a kind that is not captured";
+            return match builtins::looks_at_callers(function) {
+                true => self.call_from_here(callable, args, why),
+                false => self.opaque_call(callable, args, why),
+            };
         };
         if let Some(rec) = self.rec.as_mut().filter(|_| !code.hidden) {
             rec.rely_on_code(function, &code.object);

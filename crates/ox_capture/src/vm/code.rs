@@ -65,9 +65,7 @@ fn read(object: &Obj) -> PyResult<Option<CodeInfo>> {
         flags: number("co_flags")?,
         stack_size: number("co_stacksize")?,
     };
-    // The frame that these give must be the function's own.
-    let looks_at_frames = |name: &Obj| matches!(name.to_str().as_deref(), Some("_getframe" | "currentframe"));
-    if names.iter().any(looks_at_frames) {
+    if looks_at_frames(&names) {
         return Ok(None);
     }
     let Ok(code) = decode(&raw) else { return Ok(None) };
@@ -77,6 +75,18 @@ fn read(object: &Obj) -> PyResult<Option<CodeInfo>> {
     let (file, name): (String, String) = (bind.getattr("co_filename")?.extract()?, bind.getattr("co_name")?.extract()?);
     let hidden = file == super::library::FILE;
     Ok(Some(CodeInfo { object: object.clone(), code, consts, names, file, name, hidden }))
+}
+
+/// Whether code that has these names asks for frames: what it is given must be its own, and those of its callers.
+fn looks_at_frames(names: &[Obj]) -> bool {
+    let asks = |name: &Obj| matches!(name.to_str().as_deref(), Some("_getframe" | "currentframe" | "_getframemodulename"));
+    names.iter().any(asks)
+}
+
+/// The same of a function.
+pub fn asks_for_frames(function: &Obj) -> bool {
+    let names = function.attr("__code__").and_then(|code| code.attr("co_names"));
+    names.is_ok_and(|names| looks_at_frames(&items_of(&names)))
 }
 
 /// What stands in class bodies and modules, in coroutines and with type parameters is left to CPython.

@@ -92,10 +92,6 @@ impl Vm {
             }
             let made = callable.obj.call(&[list_of(&items)?], None)?;
             self.made(made)
-        } else if callable.obj.class_name() == "_TypedDictMeta" {
-            // SAFETY: the type lives for ever.
-            let dict = unsafe { Obj::borrowed(t.dict.cast()) };
-            return self.new_dict(&dict.into(), args).map(Some);
         } else if ptr == t.dict || ptr == t.ordered_dict {
             return self.new_dict(callable, args).map(Some);
         } else if ptr == t.bool && plain && positional.is_empty() {
@@ -358,19 +354,40 @@ impl Vm {
         let is_plain = matches!((&own_call, type_lookup(&plain_meta, &Obj::str("__call__"))), (Some(a), Some(b)) if a.is(&b));
         if !is_plain {
             if meta_is_enum(&class) && self.is_plain_data(&args) {
-                let objects: Vec<Obj> = args.positional.iter().map(|a| self.settled(a)).collect();
-                let member = class.call(&objects, None)?;
-                return Ok(Called::Value(self.pinned(member)));
+                return self.find_member(callable, args);
             }
-            return match own_call.filter(|f| f.class_is(t.function)) {
-                Some(function) => {
+            return match own_call {
+                Some(function) if function.class_is(t.function) => {
                     let function = self.pinned(function);
                     self.call(&function, args.with_self(callable.clone()))
                 }
-                None => self.opaque_call(callable, args, "a class with a metaclass of its own"),
+                // It is not bound: a class of `typing.TypedDict` makes what `dict` makes.
+                Some(other) if type_lookup(&other.class(), &Obj::str("__get__")).is_none() => {
+                    let other = self.pinned(other);
+                    self.call(&other, args)
+                }
+                _ => self.opaque_call(callable, args, "a class with a metaclass of its own"),
             };
         }
         self.instantiate(callable, args)
+    }
+
+    /// `Color(1)`, or a new class: `Enum("Color", "RED BLUE")`.
+    fn find_member(&mut self, callable: &Val, args: Args) -> R<Called> {
+        let class = callable.obj.clone();
+        let finds = class.attr("_member_map_").and_then(|members| Ok(members.bind().len()? > 0)).unwrap_or(false);
+        if !finds {
+            return self.call_from_here(callable, args, "a new enumeration");
+        }
+        let missing = class.attr("_missing_").and_then(|missing| missing.attr("__func__"));
+        if missing.is_ok_and(|missing| missing.attr("__module__").is_ok_and(|module| module.to_str().as_deref() != Some("enum")))
+        {
+            return self.opaque_call(callable, args, "an enumeration that finds members by code of the program's");
+        }
+        let objects: Vec<Obj> = args.positional.iter().map(|arg| self.settled(arg)).collect();
+        let names: Vec<(Obj, Val)> = args.keywords.iter().map(|(name, arg)| (name.clone(), self.settled(arg).into())).collect();
+        let member = class.call(&objects, super::native::keywords(&names)?.as_ref())?;
+        Ok(Called::Value(self.pinned(member)))
     }
 
     /// `type.__call__(class, ...)`
@@ -389,7 +406,13 @@ impl Vm {
         } else {
             match self.new_by_c(&class, &new, &args)? {
                 Some(object) => object,
-                None => return self.opaque_call(callable, args, "a class whose instances are made in C"),
+                None => {
+                    let why = "a class whose instances are made in C";
+                    return match names_its_module(&class) {
+                        true => self.call_from_here(callable, args, why),
+                        false => self.opaque_call(callable, args, why),
+                    };
+                }
             }
         };
         if !object.obj.is_instance_of(class.ptr().cast()) {
@@ -489,11 +512,21 @@ impl Vm {
         match self.new_by_c(&class.obj, &callable.obj, &args)? {
             Some(object) => Ok(Called::Value(object)),
             None => {
+                let (names_module, why) = (names_its_module(&class.obj), "instances that are made in C");
                 let args = args.with_self(class);
-                self.opaque_call(callable, args, "instances that are made in C")
+                match names_module {
+                    true => self.call_from_here(callable, args, why),
+                    false => self.opaque_call(callable, args, why),
+                }
             }
         }
     }
+}
+
+/// Whether what the class makes has the name of the module that asked for it: classes, and variables of types.
+fn names_its_module(class: &Obj) -> bool {
+    let is_of_typing = || class.attr("__module__").is_ok_and(|module| module.to_str().as_deref() == Some("typing"));
+    crate::recipe::is_subtype(class, types().type_) || is_of_typing()
 }
 
 fn weak_reference() -> R<crate::types::Type> {

@@ -54,7 +54,7 @@ mod text;
 
 pub use bind::Args;
 pub use break_::Refused;
-pub use code::{CodeInfo, code_info};
+pub use code::{CodeInfo, asks_for_frames, code_info};
 pub use escape::Escape;
 pub use exception::{Line, at_line, handled, lines_of, set_handled, with_lines};
 pub use generator::{State, VmGenerator};
