@@ -7,6 +7,8 @@ import sys
 import oxytorch
 import pytest
 import torch
+from compare import assert_same
+from oxytorch import _oxytorch
 
 
 def line_of(function, ahead=1):
@@ -189,3 +191,45 @@ def test_deterministic_algorithms_are_a_trace_of_their_own():
             assert fast.stats()["traced"] == traced
     finally:
         torch.use_deterministic_algorithms(False)
+
+
+class Counted(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.linear, self.calls, self.scale = torch.nn.Linear(3, 3), 0, 1.0
+
+    def forward(self, t):
+        self.calls += 1
+        self.scale *= 0.5
+        return self.linear(t)
+
+
+def walked(module, t, read):
+    y = module(t)
+    norm = sum(p.square().sum() for p in module.parameters())
+    seen = {module}, {module: 1}, {m for m in [module, module.linear]}
+    if read == "attribute":
+        return y + norm, module.calls, module.scale
+    if read == "dict":
+        return y + norm, vars(module)["calls"], dict(vars(module))["scale"]
+    if read == "members":
+        return y + norm, [m.calls for m in seen[0]], next(iter(seen[1])).scale
+    if read == "text":
+        return y + norm, f"{module.calls} {module.scale}", "%s" % module.calls
+    return y + norm, module in seen[0], module in seen[1], len(seen[2]), [name for name, _ in module.named_modules()]
+
+
+def test_a_module_that_counts_its_calls_is_looked_for():
+    plain, module = Counted(), Counted()
+    module.load_state_dict(plain.state_dict())
+    captured = _oxytorch.capture(walked, settings=[("recompile_limit", 100)])
+    with torch.no_grad():
+        for n in range(6):
+            t = torch.randn(2, 3)
+            assert_same(captured(module, t, ""), walked(plain, t, ""))
+            assert module.calls == plain.calls == n + 1 and module.scale == plain.scale
+        assert captured.stats()["traced"] <= 3
+        for read in ("attribute", "dict", "members", "text") * 3:
+            t = torch.randn(2, 3)
+            assert_same(captured(module, t, read), walked(plain, t, read))
+            assert module.calls == plain.calls and module.scale == plain.scale

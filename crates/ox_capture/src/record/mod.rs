@@ -40,6 +40,7 @@ pub use graph::{NotRecorded, Shadow, tensors_in};
 pub use inspect::{Inspection, is_machine, is_plain_instance, is_python_instance, members_of};
 pub use number::DEPTH;
 pub use places::{Place, Places};
+pub use relied::is_set;
 pub use segment::{Closing, forget_shadows};
 pub use special::DIVISIONS;
 pub use writes::{is_integer_type, plain};

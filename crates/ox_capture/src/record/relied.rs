@@ -318,6 +318,6 @@ impl Recording {
     }
 }
 
-pub(super) fn is_set(object: &Obj) -> bool {
+pub fn is_set(object: &Obj) -> bool {
     object.is_instance_of(types().set) || object.is_instance_of(types().frozenset)
 }

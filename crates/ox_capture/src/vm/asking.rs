@@ -38,7 +38,9 @@ impl Vm {
             return depth == 0 || parts.iter().any(|part| self.asks_for_hash(part, depth - 1));
         }
         // CPython has the words for what has none.
-        let has_none = type_lookup(&key.class(), &Obj::str("__hash__")).is_none_or(|hash| hash.is_none());
+        let class = key.class();
+        let has_none = type_lookup(&class, &Obj::str("__hash__")).is_none_or(|hash| hash.is_none());
+        self.recorded(|rec| Ok(rec.rely_on_class(&class)));
         !has_none && self.plain_part(key).is_none() && !self.is_own_data(key) && !self.answers_here(key)
     }
 
@@ -69,6 +71,11 @@ impl Vm {
             self.now(|vm| vm.compare(CompareOp::Equal, &other.into(), &key))?;
         }
         Ok(())
+    }
+
+    /// An object as a key. What is told by its address is not read: numbers in it stay free.
+    pub fn as_key(&mut self, value: &Val) -> Obj {
+        if is_by_identity(&value.obj) { value.obj.clone() } else { self.settled(value) }
     }
 
     /// The same of a key and what it is compared with. What is in a container of this call's was asked when it was put there.

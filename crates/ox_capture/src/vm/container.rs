@@ -248,7 +248,8 @@ impl Vm {
                 rec.mark_opaque(&owner.obj);
             }
         }
-        let objects: Vec<Obj> = values.iter().map(|v| self.settled(v)).collect();
+        let is_set = crate::record::is_set(&owner.obj);
+        let objects: Vec<Obj> = values.iter().map(|v| if is_set { self.as_key(v) } else { self.settled(v) }).collect();
         let result = callable.obj.call(&objects, keywords(&args.keywords)?.as_ref())?;
         Ok(Called::Value(self.made_or_known(result)))
     }

@@ -392,7 +392,7 @@ impl Vm {
             return self.contains_for_real(container, item, negated, "`in` of a tensor");
         }
         if this.is_instance_of(t.dict) && self.uses_slot(this, "__contains__", t.dict) {
-            let key = self.settled(item);
+            let key = self.as_key(item);
             if self.is_fixed_key(&key) {
                 return answer(self.dict_contains(this, &key)?);
             }
@@ -412,6 +412,9 @@ impl Vm {
         let is_hashed = [t.set, t.frozenset, t.dict].iter().any(|class| this.class_is(*class));
         if is_hashed && self.asks_to_find(this, &item.obj) {
             return self.contains_for_real(container, item, negated, ASKED);
+        }
+        if is_hashed && self.is_ours(this) && is_by_identity(&item.obj) {
+            return answer(this.bind().contains(item.obj.bind())?);
         }
         let is_data = self.is_data(this) || t.is_pinnable(this) || this.class_is(t.mapping_proxy);
         let compares = [t.list, t.tuple, t.size].iter().any(|class| this.class_is(*class));

@@ -30,7 +30,7 @@ impl Vm {
         if has_tensor(&this) {
             return self.torch_operator("getitem", &[object.clone(), key.clone()]);
         }
-        let index = self.settled(key);
+        let index = self.as_key(key);
         let plain = self.settled_number(object);
         if plain.is_instance_of(types.dict) && self.uses_slot(&plain, "__getitem__", types.dict) {
             if self.is_fixed_key(&index) {

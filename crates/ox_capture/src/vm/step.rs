@@ -166,13 +166,13 @@ impl Vm {
                 self.push(list);
             }
             BuildSet(n) => {
-                let items: Vec<Obj> = self.pop_settled(n as usize);
+                let items: Vec<Obj> = self.pop_many(n as usize).iter().map(|item| self.as_key(item)).collect();
                 let called = self.build_set(&items)?;
                 return self.take(called);
             }
             BuildMap(n) => {
                 let items = self.pop_many(2 * n as usize);
-                let entries: Vec<(Obj, Val)> = items.chunks(2).map(|pair| (self.settled(&pair[0]), pair[1].clone())).collect();
+                let entries: Vec<(Obj, Val)> = items.chunks(2).map(|pair| (self.as_key(&pair[0]), pair[1].clone())).collect();
                 let called = self.build_dict(&entries)?;
                 return self.take(called);
             }
@@ -195,12 +195,12 @@ impl Vm {
             }
             SetAdd(n) => {
                 let value = self.pop();
-                let (set, item) = (self.peek(n as usize), self.settled(&value));
+                let (set, item) = (self.peek(n as usize), self.as_key(&value));
                 self.add_members(&set, vec![item])?;
             }
             MapAdd(n) => {
                 let (value, key) = (self.pop(), self.pop());
-                let (key, dict) = (self.settled(&key), self.peek(n as usize));
+                let (key, dict) = (self.as_key(&key), self.peek(n as usize));
                 self.add_entries(&dict, &[(key, value)])?;
             }
             ListExtend(n) => {
@@ -221,7 +221,7 @@ impl Vm {
                 let iterable = self.pop();
                 let items = self.iterate_all(&iterable)?;
                 let set = self.peek(n as usize);
-                let items = items.iter().map(|item| self.settled(item)).collect();
+                let items = items.iter().map(|item| self.as_key(item)).collect();
                 self.add_members(&set, items)?;
             }
             DictUpdate(n) => {

@@ -305,7 +305,7 @@ impl Vm {
         if is_lazy(&this) || types.is_tensor(&this) {
             return self.store_tensor_item(object, key, value);
         }
-        let index = self.settled(key);
+        let index = self.as_key(key);
         let is_dict = this.is_instance_of(types.dict) && self.uses_slot(&this, "__setitem__", types.dict);
         let by_key = is_dict && (self.is_fixed_key(&index) || (self.is_ours(&this) && self.find_key(&this, &index).is_some()));
         if (this.class_is(types.list) || this.class_is(types.deque))
