@@ -87,7 +87,8 @@ impl Rest {
 
     fn describe_tensor(&self, tensor: &Obj) -> PyResult<Option<TensorSpec>> {
         let bound = tensor.bind();
-        if !is_plain(bound)? || !gives_plain_tensors(bound)? {
+        // A class of the program's may be told what is asked of its tensors.
+        if !gives_plain_tensors(bound)? || !is_plain(bound)? {
             return Ok(None);
         }
         let crossing = Crossing::get(bound.py())?;

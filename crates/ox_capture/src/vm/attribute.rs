@@ -276,7 +276,10 @@ impl Vm {
         let found = match generic_attr(this, name) {
             Some(found) => found,
             // An empty slot: CPython has the right words, which are others in each version.
-            None => this.get_attr(name)?,
+            None => {
+                self.know_unset(this, name)?;
+                this.get_attr(name)?
+            }
         };
         let value = match text.as_str() {
             "__class__" => self.pinned(found),
@@ -295,6 +298,22 @@ impl Vm {
             _ => self.found_at(this, name, found, |of| Source::Attr(of, Key(name.clone()))),
         };
         Ok(Found::Called(Called::Value(value)))
+    }
+
+    /// That nothing is in a slot is relied on, unless it was this call that emptied it.
+    fn know_unset(&mut self, object: &Obj, name: &Obj) -> R<()> {
+        let member = type_lookup(&object.class(), name).filter(|member| member.class_is(types().member));
+        let (Some(member), Origin::Outside(of)) = (member, self.origin(object)) else { return Ok(()) };
+        let is_unset = super::library::function("is_unset")?;
+        self.recorded(|rec| {
+            if !rec.is_written(object, name) {
+                let member = rec.source(Source::Pinned(Key(member)));
+                let answer = rec.source(Source::Compute(Key(is_unset), vec![member, of]));
+                rec.check_equal(answer, &Obj::bool(true));
+            }
+            Ok(())
+        });
+        Ok(())
     }
 
     /// `f.__name__`, `f.__code__` and their like.

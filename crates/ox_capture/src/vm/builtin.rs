@@ -16,16 +16,7 @@ impl Vm {
         let native = |vm: &mut Vm, why: &str| vm.opaque_call(callable, args.clone(), why);
         let value = match (known, &positional[..]) {
             (Known::Len, [object]) => return self.len(callable, object),
-            (Known::IsInstance | Known::IsSubclass, [object, class]) => {
-                let class = self.known_data(class)?;
-                let answer = callable.obj.call(&[object.obj.clone(), class], None)?;
-                if let Some(rec) = &mut self.rec
-                    && known == Known::IsSubclass
-                {
-                    rec.pin(&object.obj);
-                }
-                answer.into()
-            }
+            (Known::IsInstance | Known::IsSubclass, [object, class]) => return self.is_kind(known, callable, object, class),
             (Known::Callable, [object]) => callable.obj.call(std::slice::from_ref(&object.obj), None)?.into(),
             (Known::HasAttr, [object, name]) => {
                 let name = self.settled(name);

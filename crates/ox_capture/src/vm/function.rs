@@ -3,6 +3,7 @@
 use super::{Flow, R, Vm};
 use crate::obj::{Obj, py};
 use crate::record::Val;
+use crate::source::{Key, Source};
 use crate::types::types;
 use ox_bytecode::{Conversion, FunctionAttribute, Intrinsic1, Local, Name};
 use pyo3::exceptions::{PyNameError, PyRuntimeError};
@@ -98,8 +99,19 @@ impl Vm {
         let (names, level, name) = (self.pop(), self.pop(), self.name(n));
         let globals = self.frame().globals.clone();
         let import = Obj::from(self.frame().builtins.clone().bind().get_item("__import__")?);
-        let module = import.call(&[name, globals, Obj::none(), names.obj, level.obj], None)?;
-        let module = self.pinned(module);
+        let modules: Obj = py().import("sys")?.getattr("modules")?.into();
+        self.pinned(modules.clone());
+        let module = import.call(&[name.clone(), globals, Obj::none(), names.obj, level.obj], None).inspect_err(|_| {
+            if crate::obj::dict_get(&modules, &name).is_none() {
+                self.recorded(|rec| rec.check_no_key(&modules, &name));
+            }
+        })?;
+        // Another may be put there.
+        let own = module.attr("__name__").ok().filter(|own| crate::obj::dict_get(&modules, own).is_some_and(|at| at.is(&module)));
+        let module = match own {
+            Some(own) => self.found_at(&modules, &own, module, |of| Source::Value(of, Key(own.clone()))),
+            None => self.pinned(module),
+        };
         self.push(module);
         Ok(())
     }
@@ -109,12 +121,17 @@ impl Vm {
         let value = match self.now(|vm| vm.load_attr(&module.clone().into(), &name)) {
             Ok(value) => value,
             Err(_) => {
-                let full = format!("{}.{}", module.attr("__name__")?.bind(), name.bind());
-                match py().import("sys")?.getattr("modules")?.get_item(&full) {
-                    Ok(found) => self.pinned(found.into()),
-                    Err(_) => {
-                        let text = format!("cannot import name {} from '{}'", name.text(), module.attr("__name__")?.bind());
-                        return Err(pyo3::exceptions::PyImportError::new_err(text));
+                let full = Obj::str(&format!("{}.{}", module.attr("__name__")?.bind(), name.bind()));
+                let modules: Obj = py().import("sys")?.getattr("modules")?.into();
+                match crate::obj::dict_get(&modules, &full) {
+                    Some(found) => self.pinned(found),
+                    None => {
+                        self.pinned(modules.clone());
+                        self.recorded(|rec| rec.check_no_key(&modules, &full));
+                        // CPython's own words, which are others in each version.
+                        let import = super::library::function("import_from")?;
+                        let found = import.call(&[module, name], None).inspect_err(|error| error.set_traceback(py(), None))?;
+                        self.pinned(found)
                     }
                 }
             }

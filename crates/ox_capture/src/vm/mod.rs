@@ -33,6 +33,7 @@ mod frame_functions;
 mod function;
 mod generator;
 mod iterate;
+mod kinds;
 mod known_code;
 mod library;
 mod mark;

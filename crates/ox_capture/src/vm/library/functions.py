@@ -37,6 +37,20 @@ def is_empty(cell):
     return False
 
 
+def import_from(module, name):
+    names = {"__builtins__": {"__import__": lambda *args: module}}
+    exec(f"from module import {name} as found", names)
+    return names["found"]
+
+
+def is_unset(member, owner):
+    try:
+        member.__get__(owner)
+    except AttributeError:
+        return True
+    return False
+
+
 # Iteration.
 
 
@@ -501,6 +515,13 @@ def unlike(tries, left, right):
         if result is not NotImplemented:
             return not result if is_equality else result
     return left is not right
+
+
+def is_one_of(function, object, classes):
+    for one in classes:
+        if function(object, one):
+            return True
+    return False
 
 
 def asked(method, container, item):

@@ -1,0 +1,177 @@
+"""Programs whose surroundings change between calls, compared with CPython in results, exceptions and effects."""
+
+import textwrap
+
+import pytest
+import torch
+from oxytorch import _oxytorch
+
+# What the program is, and what is done to it between calls.
+PROGRAMS = {
+    "a metaclass says what is an instance": (
+        """
+        class Meta(type):
+            def __instancecheck__(cls, object):
+                return object in allowed
+            def __subclasscheck__(cls, other):
+                return answer
+        class Kind(metaclass=Meta):
+            pass
+        allowed, answer, value = [1], True, 1
+        def step(t):
+            return t + 1, isinstance(value, Kind), isinstance(value, (str, Kind)), issubclass(int, Kind)
+        """,
+        ["value = 2", "allowed.append(2)", "answer = False", "value = Kind()"],
+    ),
+    "a class is registered with an abstract one": (
+        """
+        import abc
+        class Base(abc.ABC):
+            pass
+        class Other:
+            pass
+        value = Other()
+        def step(t):
+            return t + 1, isinstance(value, Base), issubclass(Other, Base), isinstance(value, (int, Base))
+        """,
+        ["Base.register(Other)", "value = 3", "value = Other()"],
+    ),
+    "a protocol looks at attributes": (
+        """
+        import typing
+        @typing.runtime_checkable
+        class Counts(typing.Protocol):
+            n: int
+        class Plain:
+            pass
+        value = Plain()
+        value.n = 1
+        def step(t):
+            return t + 1, isinstance(value, Counts), isinstance(t, Counts)
+        """,
+        ["del value.n", "value.n = 3", "Plain.n = 1; del value.n"],
+    ),
+    "a slot is filled and emptied": (
+        """
+        class Slots:
+            __slots__ = ("a", "b")
+        slots = Slots()
+        slots.a = 1
+        def step(t):
+            try:
+                return t * slots.a + slots.b
+            except AttributeError as error:
+                return t * slots.a, str(error)
+        """,
+        ["slots.b = 3", "slots.a = 2", "del slots.b", "del slots.a"],
+    ),
+    "a slot is emptied by the program": (
+        """
+        class Slots:
+            __slots__ = ("a",)
+        slots = Slots()
+        def step(t):
+            had = hasattr(slots, "a")
+            slots.a = 1
+            del slots.a
+            return t + 1, had, hasattr(slots, "a")
+        """,
+        ["slots.a = 3", "slots = Slots()"],
+    ),
+    "another module has the name": (
+        """
+        import sys, types
+        def put(**names):
+            sys.modules["put_there"] = module = types.ModuleType("put_there")
+            vars(module).update(names)
+        put(k=1)
+        def step(t):
+            try:
+                import put_there
+                from put_there import k
+            except ImportError as error:
+                return t, str(error), error.name
+            return t * put_there.k + k
+        """,
+        ["put(k=7)", "put()", "del sys.modules['put_there']", "put(k=2)"],
+    ),
+    "members are found by code of the program's": (
+        """
+        import enum
+        class Color(enum.Enum):
+            RED = 1
+            BLUE = 2
+            @classmethod
+            def _missing_(cls, value):
+                return cls[default]
+        default, value = "RED", 7
+        def step(t):
+            return t + 1, Color(value).name, Color(2).name
+        """,
+        ["default = 'BLUE'", "value = 1"],
+    ),
+    "an enumeration is made in every call": (
+        """
+        import enum
+        kept = []
+        class Kept(list):
+            def __repr__(self):
+                kept.append(self[0])
+                return str(len(set(map(id, kept))))
+        def step(t):
+            return t + 1, Kept([enum.Enum("Color", "RED BLUE")])
+        """,
+        ["kept.clear()"],
+    ),
+    "a class gets a hash": (
+        """
+        class Late:
+            __hash__ = None
+            def __eq__(self, other):
+                return True
+        value = Late()
+        def step(t):
+            try:
+                return t + 1, len({value}), value in {1: 2}
+            except TypeError as error:
+                return t, str(error)
+        """,
+        ["Late.__hash__ = lambda self: 1", "value = 5", "value = []"],
+    ),
+    "tensors of a class of the program's are told what is asked": (
+        """
+        class Told(torch.Tensor):
+            @classmethod
+            def __torch_function__(cls, function, types, args=(), kwargs=None):
+                log.append(function.__name__)
+                return super().__torch_function__(function, types, args, kwargs or {})
+        log = []
+        told = torch.ones(2).as_subclass(Told)
+        def step(t):
+            y = (t + told).sum() * 2
+            asked = list(log)
+            log.clear()
+            return y.as_subclass(torch.Tensor), asked
+        """,
+        ["told = torch.zeros(2)", "told = torch.ones(2).as_subclass(Told)"],
+    ),
+}
+
+
+def outcomes(source, changes, wrap):
+    names, told = {"__name__": "program", "torch": torch}, []
+    exec(textwrap.dedent(source), names)
+    step = wrap(names["step"])
+    for change in ["", "", *(each for change in changes for each in (change, ""))]:
+        exec(change, names)
+        try:
+            told.append(repr(step(torch.ones(2))))
+        except Exception as error:
+            told.append(repr(error))
+    return told
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_a_program_goes_on_as_in_cpython(name):
+    captured = outcomes(*PROGRAMS[name], lambda step: _oxytorch.capture(step, settings=[("recompile_limit", 100)]))
+    assert captured == outcomes(*PROGRAMS[name], lambda step: step)
