@@ -143,6 +143,8 @@ deleted([1, 2, 3, 4, 5, 6], o)
 popped([1, 2, 3, 4, 5, 6], o)
 list(range(o))
 list(enumerate("ab", o))
+torch.Size([o, 2])
+slice(o).indices(5)
 list(itertools.islice("abcdef", o))
 list(itertools.combinations("abc", o))
 bytearray([o])
@@ -279,3 +281,32 @@ def test_what_is_not_in_a_list_is_told_anew():
     captured = _oxytorch.capture(ask)
     for n in (5, 6, 7, 8, 9):
         assert captured(torch.ones(n))[0] == ask(torch.ones(n))[0]
+
+
+def test_rows_are_repeated_where_methods_have_no_answer():
+    class Silent:
+        def __rmul__(self, other):
+            return NotImplemented
+
+        __mul__ = __rmul__
+
+    class Counting(Silent):
+        n = 2
+
+        def __index__(self):
+            return self.n
+
+    def ask(t, number):
+        told = []
+        for repeated in (lambda: [1] * number, lambda: number * "ab", lambda: 2 * number):
+            try:
+                told.append(repeated())
+            except TypeError as error:
+                told.append(str(error))
+        return told, t + 1
+
+    captured = _oxytorch.capture(ask)
+    for number in (Silent(), Counting()):
+        for n in (2, 2, 3):
+            number.n = n
+            assert captured(ones(), number)[0] == ask(ones(), number)[0]

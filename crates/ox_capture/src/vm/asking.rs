@@ -195,7 +195,7 @@ fn is_told_by_value(object: &Obj, depth: usize) -> bool {
     parts.iter().all(|part| is_told_by_value(part, depth - 1))
 }
 
-fn slice_parts(slice: &Obj) -> Vec<Obj> {
+pub fn slice_parts(slice: &Obj) -> Vec<Obj> {
     ["start", "stop", "step"].iter().filter_map(|part| slice.attr(part).ok()).collect()
 }
 

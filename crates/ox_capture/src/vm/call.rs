@@ -1,6 +1,6 @@
 //! Calls: which kind of callable it is decides who does it.
 
-use super::asking::ASKED;
+use super::asking::{ASKED, slice_parts};
 use super::native::keywords;
 use super::operators::is_tensor;
 use super::reading::Read;
@@ -399,6 +399,9 @@ impl Vm {
 
     pub(super) fn is_plain(&self, object: &Obj, depth: usize) -> bool {
         let t = types();
+        if object.class_is(t.slice) {
+            return slice_parts(object).iter().all(|part| self.is_plain(part, depth));
+        }
         if t.is_scalar(object) || t.is_pinnable(object) || t.is_enum(object) {
             return true;
         }

@@ -138,6 +138,10 @@ impl Vm {
             return self.combinations(callable, args).map(Some);
         } else if ptr == t.size {
             let values = self.values_of_first(positional)?;
+            if values.iter().any(|value| self.stands_for_number(&value.obj)) {
+                let values = self.list(&values)?;
+                return self.opaque_call(callable, Args::positional(vec![values]), "sizes that objects stand for").map(Some);
+            }
             let items = self.all_but_sizes(&values);
             let made = callable.obj.call(&[tuple_of(&items)?], None)?;
             self.made_of_sizes(made, &values)?

@@ -263,6 +263,12 @@ impl Vm {
         if name == "eq" {
             return self.call_library("compare", vec![tries, left.clone(), right.clone()]);
         }
+        let t = types();
+        let is_row = |side: &&Val| [t.list, t.tuple, t.str, t.bytes].iter().any(|class| side.obj.class_is(*class));
+        if let (true, Some(row)) = (forward == "__mul__", [left, right].into_iter().find(is_row)) {
+            let number = if std::ptr::eq(row, left) { right } else { left };
+            return self.call_library("operate_or_repeat", vec![tries, row.clone(), number.clone()]);
+        }
         let (mine, other) = (left.obj.class_name(), right.obj.class_name());
         let complaint = match name.as_str() {
             "lt" | "le" | "gt" | "ge" => {

@@ -501,6 +501,16 @@ def operate(tries, complaint):
     raise TypeError(complaint)
 
 
+def operate_or_repeat(tries, row, number):
+    for method, left, right in tries:
+        result = method(left, right)
+        if result is not NotImplemented:
+            return result
+    if not hasattr(number, "__index__"):
+        raise TypeError(f"can't multiply sequence by non-int of type '{type(number).__name__}'")
+    return row * operator.index(number)
+
+
 def compare(tries, left, right):
     for method, one, other in tries:
         result = method(one, other)
