@@ -138,6 +138,33 @@ PROGRAMS = {
         """,
         ["Late.__hash__ = lambda self: 1", "value = 5", "value = []"],
     ),
+    "a class is asked for an item": (
+        """
+        class Meta(type):
+            def __getitem__(cls, key):
+                return "meta", key, k
+        class ByMeta(metaclass=Meta):
+            pass
+        class Own:
+            def __class_getitem__(cls, key):
+                return cls.__name__, key, k
+        k = 1
+        def step(t):
+            return t + 1, ByMeta["a"], Own[int], list[int], dict[str, int]
+        """,
+        ["k = 2", "class Own(Own): pass"],
+    ),
+    "a name comes later": (
+        """
+        import builtins
+        def step(t):
+            try:
+                return t * late
+            except NameError as error:
+                return t, str(error), error.name
+        """,
+        ["late = 3", "del late", "builtins.late = 7", "del builtins.late"],
+    ),
     "tensors of a class of the program's are told what is asked": (
         """
         class Told(torch.Tensor):

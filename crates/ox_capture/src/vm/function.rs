@@ -141,6 +141,14 @@ impl Vm {
     }
 
     pub fn name_error(&self, name: &Obj) -> PyErr {
-        PyNameError::new_err(format!("name '{}' is not defined", name.bind()))
+        named_error(format!("name '{}' is not defined", name.bind()), name)
     }
+}
+
+/// A NameError that knows the name.
+pub(super) fn named_error(text: String, name: &Obj) -> PyErr {
+    let error = PyNameError::new_err(text);
+    // What cannot be told is left out, as CPython does it.
+    error.value(py()).setattr("name", name.bind()).ok();
+    error
 }

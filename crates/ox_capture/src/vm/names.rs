@@ -1,12 +1,13 @@
 //! Reading names: globals and cells.
 
+use super::function::named_error;
 use super::{R, Vm};
 use crate::obj::{Obj, dict_get, items_of};
 use crate::record::{Origin, Val};
 use crate::source::{Key, Source, cell_contents};
 use crate::types::types;
 use ox_bytecode::Local;
-use pyo3::exceptions::{PyNameError, PyUnboundLocalError};
+use pyo3::exceptions::PyUnboundLocalError;
 use pyo3::prelude::*;
 
 impl Vm {
@@ -25,7 +26,10 @@ impl Vm {
         self.pinned(builtins.clone());
         match dict_get(&builtins, name) {
             Some(found) => Ok(self.found_at(&builtins, name, found, |of| Source::Value(of, Key(name.clone())))),
-            None => Err(self.name_error(name)),
+            None => {
+                self.recorded(|rec| rec.check_no_key(&builtins, name));
+                Err(self.name_error(name))
+            }
         }
     }
 
@@ -84,9 +88,10 @@ impl Vm {
         let variable = self.frame().code.code.variables[n.index()].clone();
         let name = variable.name;
         match variable.kind {
-            ox_bytecode::VariableKind::Free => PyNameError::new_err(format!(
-                "cannot access free variable '{name}' where it is not associated with a value in enclosing scope"
-            )),
+            ox_bytecode::VariableKind::Free => named_error(
+                format!("cannot access free variable '{name}' where it is not associated with a value in enclosing scope"),
+                &Obj::str(&name),
+            ),
             _ => PyUnboundLocalError::new_err(format!(
                 "cannot access local variable '{name}' where it is not associated with a value"
             )),

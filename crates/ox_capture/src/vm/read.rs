@@ -69,6 +69,9 @@ impl Vm {
         }
         let class = plain.class();
         if plain.is_instance_of(types.type_) {
+            if let Some(called) = self.item_of_class(object, key)? {
+                return Ok(called);
+            }
             // `list[int]`
             let value = Obj::from(plain.bind().get_item(index.bind())?);
             return Ok(Called::Value(self.pinned(value)));
@@ -96,6 +99,25 @@ impl Vm {
                 self.opaque_call(&getitem.into(), args, &format!("an item of a {}", plain.class_name()))
             }
         }
+    }
+
+    /// `Class[key]` by code of the program's. What enum and typing have written is the same in every call.
+    fn item_of_class(&mut self, class: &Val, key: &Val) -> R<Option<Called>> {
+        let of_meta = self.python_method(&class.obj, "__getitem__");
+        let own = type_lookup(&class.obj, &Obj::str("__class_getitem__")).filter(|own| own.class_is(types().classmethod));
+        let method = match (of_meta, own) {
+            (None, Some(own)) => Some(self.pinned(own.attr("__func__")?)),
+            (method, _) => method,
+        };
+        let is_known = |method: &Val| {
+            let module = method.obj.attr("__module__").ok().and_then(|module| module.to_str()).unwrap_or_default();
+            matches!(module.as_str(), "enum" | "typing") || crate::builtins::is_of_torch(&method.obj)
+        };
+        let Some(method) = method.filter(|method| method.obj.class_is(types().function) && !is_known(method)) else {
+            return Ok(None);
+        };
+        self.recorded(|rec| Ok(rec.rely_on_class(&class.obj)));
+        self.call(&method, Args::positional(vec![class.clone(), key.clone()])).map(Some)
     }
 
     /// Whether the class leaves a special method to its base.
