@@ -1,6 +1,7 @@
 """What models do with sizes, at many of them: at most two traces where none is said to vary, one where all are."""
 
 import dataclasses
+import functools
 import math
 
 import oxytorch
@@ -380,3 +381,50 @@ def test_dicts_of_objects_with_sizes(function):
     for n in LENGTHS:
         x = rand(2, n, 8)
         assert_same(captured(x), function(x))
+
+
+def test_sizes_as_defaults_of_functions():
+    def function(x):
+        rows, columns = x.shape
+
+        def scaled(t, n=rows, *, m=columns):
+            return t.view(m, n) * n + m
+
+        return scaled(x), scaled(x, m=columns * 2 // 2), (lambda n=rows: x * n)()
+
+    check(function, [(rand(n, m),) for n, m in ((6, 4), (7, 4), (9, 5), (5, 5), (3, 9), (12, 2))])
+
+
+def test_sizes_in_partials():
+    def function(x):
+        rows, columns = x.shape
+        shaped = functools.partial(torch.reshape, shape=(columns, rows))
+        times = functools.partial(lambda n, m, t: t * n + m, rows)
+        return shaped(x), times(columns, x), functools.partial(torch.add, alpha=rows)(x, x)
+
+    check(function, [(rand(n, m),) for n, m in ((6, 4), (7, 4), (9, 5), (5, 5), (3, 9), (12, 2))])
+
+
+def test_sizes_in_a_partial_of_a_partial():
+    """What it has of the other is relied on."""
+
+    def function(x):
+        times = functools.partial(lambda n, m, t, k: t * n + m * k, x.shape[0], k=x.shape[1])
+        return functools.partial(times, x.shape[1])(x), functools.partial(times, 2, k=3)(x)
+
+    calls = [(rand(n, m),) for n, m in ((6, 4), (7, 4), (9, 5), (5, 5))]
+    check(function, calls, compiles=len(calls))
+
+
+def test_a_function_with_sizes_that_is_given_away():
+    def function(x, keep):
+        keep.append(functools.partial(lambda t, n, k: t * n + k, n=x.shape[0], k=x.shape[1]))
+        keep.append(lambda t, n=x.shape[0]: t * n)
+        return x + 1
+
+    captured = oxytorch._oxytorch.capture(function, dynamic=True)
+    for n, m in ((6, 4), (7, 4), (9, 5), (5, 5)):
+        ours, eagers = [], []
+        assert_same(captured(torch.ones(n, m), ours), function(torch.ones(n, m), eagers))
+        assert [f(torch.ones(2)).tolist() for f in ours] == [f(torch.ones(2)).tolist() for f in eagers]
+    assert captured.stats()["traced"] == 1, captured.show()

@@ -60,9 +60,16 @@ impl Recording {
 
     fn partial_shape(&self, partial: &Obj, found: &mut Inspection) -> Rec<Shape> {
         let part = |name: &str| partial.attr(name).map_err(lost);
-        let (names, named): (Vec<Obj>, Vec<Obj>) = entries_of(&part("keywords")?).into_iter().unzip();
-        let positional = [vec![part("func")?], items_of(&part("args")?), named].concat();
-        let args = positional.iter().map(|arg| self.recipe_of(arg, found)).collect::<Rec<_>>()?;
+        let (fixed, keywords) = (part("args")?, part("keywords")?);
+        let mut args = vec![self.recipe_of(&part("func")?, found)?];
+        for (n, arg) in items_of(&fixed).iter().enumerate() {
+            args.push(self.recipe_in(&fixed, &Obj::int(n as i64), arg, found)?);
+        }
+        let mut names = Vec::new();
+        for (name, arg) in entries_of(&keywords) {
+            args.push(self.recipe_in(&keywords, &name, &arg, found)?);
+            names.push(name);
+        }
         Ok(Shape::Made { by: Recipe::Const(partial.class()), args, names, rest: Rest::default() })
     }
 

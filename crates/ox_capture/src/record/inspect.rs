@@ -44,7 +44,7 @@ impl Recording {
     }
 
     /// Of what stands at a place of a container.
-    fn recipe_in(&self, container: &Obj, key: &Obj, item: &Obj, found: &mut Inspection) -> Rec<Recipe> {
+    pub(super) fn recipe_in(&self, container: &Obj, key: &Obj, item: &Obj, found: &mut Inspection) -> Rec<Recipe> {
         match self.stowed_at(container, key, item) {
             Some(source) => Ok(Recipe::Source(source)),
             None => self.recipe_of(item, found),

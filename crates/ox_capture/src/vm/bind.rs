@@ -3,7 +3,7 @@
 use super::{Frame, R, Vm};
 use crate::obj::{Obj, dict_get, entries_of, items_of, py, tuple_of};
 use crate::record::{Origin, Val};
-use crate::source::{Key, Source};
+use crate::source::{Key, Source, SourceId};
 use crate::vm::code::CodeInfo;
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
@@ -106,7 +106,10 @@ impl Vm {
         };
         for n in empty(locals, 0..positional) {
             match n.checked_sub(first).and_then(|k| items.get(k).cloned().map(|item| (k, item))) {
-                Some((k, item)) => locals[n] = Some(self.default(function, "__defaults__", Source::Item, k as u32, item)),
+                Some((k, item)) => {
+                    let at = |of| Source::Item(of, k as u32);
+                    locals[n] = Some(self.default(function, "__defaults__", at, (&defaults, &Obj::int(k as i64)), item));
+                }
                 None => missing.push(n),
             }
         }
@@ -117,8 +120,8 @@ impl Vm {
             let name = Obj::str(&code.code.variables[n].name);
             match if dict.is_none() { None } else { dict_get(&dict, &name) } {
                 Some(item) => {
-                    let at = |of, _| Source::Value(of, Key(name.clone()));
-                    locals[n] = Some(self.default(function, "__kwdefaults__", at, 0, item));
+                    let at = |of| Source::Value(of, Key(name.clone()));
+                    locals[n] = Some(self.default(function, "__kwdefaults__", at, (&dict, &name), item));
                 }
                 None => missing.push(n),
             }
@@ -141,29 +144,29 @@ impl Vm {
         Err(wrong(function, format!("missing {} required {kind} argument{plural}: {list}", names.len())))
     }
 
-    /// A default value, which may be replaced between two calls.
+    /// A default value, which may be replaced between two calls. A function that was made here has it at a place of a container.
     fn default(
         &mut self,
         function: &Obj,
         member: &'static str,
-        at: impl FnOnce(crate::source::SourceId, u32) -> Source,
-        n: u32,
+        at: impl FnOnce(SourceId) -> Source,
+        place: (&Obj, &Obj),
         item: Obj,
     ) -> Val {
         let Some(rec) = &mut self.rec else { return item.into() };
         match rec.origin(function) {
             Origin::Outside(id) => {
                 let tuple = rec.source(Source::Member(id, member));
-                let source = rec.source(at(tuple, n));
+                let source = rec.source(at(tuple));
                 rec.meet(item, source)
             }
             Origin::Const => {
                 let id = rec.pin(function);
                 let tuple = rec.source(Source::Member(id, member));
-                let source = rec.source(at(tuple, n));
+                let source = rec.source(at(tuple));
                 rec.meet(item, source)
             }
-            _ => item.into(),
+            _ => Val { free: rec.stowed_at(place.0, place.1, &item), obj: item },
         }
     }
 

@@ -6,7 +6,7 @@ use super::{After, Args, Called, R, Vm, VmIterator};
 use crate::attr::type_lookup;
 use crate::builtins;
 use crate::lazy::is_lazy;
-use crate::obj::{Obj, list_of, tuple_of};
+use crate::obj::{Obj, items_of, list_of, tuple_of};
 use crate::record::{Origin, Shadow, Val};
 use crate::types::types;
 use pyo3::ffi;
@@ -145,6 +145,8 @@ impl Vm {
             let items = self.all_but_sizes(&values);
             let made = callable.obj.call(&[tuple_of(&items)?], None)?;
             self.made_of_sizes(made, &values)?
+        } else if ptr == t.partial && !positional.is_empty() {
+            self.partial(callable, args)?
         } else if [t.super_, t.property, t.classmethod, t.staticmethod, t.method, t.partial].contains(&ptr) {
             let objects: Vec<Obj> = positional.iter().map(|a| self.settled(a)).collect();
             let made = callable.obj.call(&objects, super::native::keywords(&args.keywords)?.as_ref())?;
@@ -156,6 +158,25 @@ impl Vm {
             return Ok(None);
         };
         Ok(Some(Called::Value(value)))
+    }
+
+    /// A partial keeps the sizes among its arguments. One of a partial joins its arguments to those of the other, which are relied on.
+    fn partial(&mut self, callable: &Val, args: &Args) -> R<Val> {
+        let of = &args.positional[0].obj;
+        let before = if of.is_instance_of(types().partial) { items_of(&of.attr("args")?).len() } else { 0 };
+        for part in ["args", "keywords"].iter().filter(|_| of.is_instance_of(types().partial)) {
+            self.settled(&of.attr(part)?.into());
+        }
+        let positional = self.all_but_sizes(&args.positional);
+        let named: Vec<(Obj, Val)> =
+            args.keywords.iter().map(|(name, value)| (name.clone(), self.settled_but_sizes(value).into())).collect();
+        let made = callable.obj.call(&positional, super::native::keywords(&named)?.as_ref())?;
+        let (fixed, keywords) = (made.attr("args")?, made.attr("keywords")?);
+        self.keep_sizes(&fixed, before, &args.positional[1..]);
+        for (name, value) in args.keywords.iter().filter(|(_, value)| self.is_size(value)).cloned().collect::<Vec<_>>() {
+            self.stow(&keywords, name, &value);
+        }
+        Ok(self.made(made))
     }
 
     /// `itertools.product` and its like: all that they give, in their order.

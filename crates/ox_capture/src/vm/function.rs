@@ -58,8 +58,8 @@ impl Vm {
     pub(super) fn set_function_attribute(&mut self, attribute: FunctionAttribute) -> R<()> {
         let (function, value) = (self.pop(), self.pop());
         let object = match attribute {
-            FunctionAttribute::Closure => self.settled_but_sizes(&value),
-            _ => self.settled(&value),
+            FunctionAttribute::Annotations => self.settled(&value),
+            _ => self.settled_but_sizes(&value),
         };
         match attribute {
             FunctionAttribute::Defaults => crate::recipe::set_function_part(&function.obj, "__defaults__", &object)?,
