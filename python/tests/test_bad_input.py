@@ -453,6 +453,53 @@ def test_numbers_that_do_not_fit(entry, row):
             refused(wrapped, function, args)
 
 
+@pytest.mark.parametrize("dynamic", [None, True])
+@pytest.mark.parametrize("name", NUMBERS)
+def test_numbers_that_vary_and_do_not_fit(name, dynamic):
+    function, _, *bad = NUMBERS[name]
+    # Dynamo has words of its own for one, and eager computes the other by itself where its number varies.
+    bad = [args for args in bad if name not in ("tensor", "addcmul") or args[0].dtype == torch.float32]
+    for held, number in (args for args in bad if not isinstance(args[1], bool)):
+        kind = type(number)
+        for door in (oxytorch.compile, lambda f, **settings: torch.compile(f, backend="oxytorch", **settings)):
+            torch._dynamo.reset()
+            wrapped = door(function, dynamic=dynamic)
+            with torch.no_grad():
+                for fitting in (2, 3, 5):
+                    same_outcome(wrapped, function, (held, kind(fitting)))
+                for _ in range(2):
+                    refused(wrapped, function, (held, number))
+                same_outcome(wrapped, function, (held, kind(7)))
+
+
+def test_a_size_that_does_not_fit():
+    def function(x):
+        return x.to(torch.int8) * 0 + x.shape[0], torch.full((2,), x.shape[0], dtype=torch.int8)
+
+    wrapped = oxytorch.compile(function, dynamic=True)
+    for size in (5, 127, 128, 7, 300):
+        same_outcome(wrapped, function, (r(size),))
+
+
+def test_a_number_that_does_not_fit_comes_to_the_clause_for_it():
+    def function(x, number, seen):
+        x.add_(1)
+        try:
+            y = (x * 2).masked_fill(x > 0, number)
+        except RuntimeError as error:
+            seen.append(str(error))
+            y = x * 0
+        seen.append(number)
+        return y + 1
+
+    for numbers in ((1.5, 2.5, -1e9, 3.5, 7e4), (2, 3, 70000, 5, -70000)):
+        wrapped, ours, eagers = oxytorch.compile(function), halves.clone(), halves.clone()
+        for number in numbers:
+            seen, wanted = [], []
+            compare.assert_same(wrapped(ours, number, seen), function(eagers, number, wanted))
+            assert seen == wanted and torch.equal(ours, eagers)
+
+
 # Around the error.
 
 

@@ -13,7 +13,7 @@ pub mod recorder;
 pub mod surface;
 pub mod value;
 
-pub use builder::{Builder, is_seed};
+pub use builder::{Builder, Limit, Unknown, is_seed};
 pub use decide::{Fact, Hints, Noted, at_hints};
 pub use error::{ExceptionKind, OpError, OpResult};
 pub use functional::are_apart;

@@ -15,7 +15,7 @@ use crate::value::{Value, ValueOf};
 pub use layout::Layout;
 use overlap::Writing;
 use ox_ir::graph::{Alias, Graph, GraphInput, GraphOutput, Library, Mutation, NodeId, Op, Shape};
-use ox_ir::{DType, Sym, TensorType};
+use ox_ir::{Sym, TensorType};
 
 /// A tensor of the program being recorded.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -201,11 +201,8 @@ impl Recorder {
         {
             return Err(OpError::unsupported(format!("{name} of {}, which eager refuses", self.ty(first).dtype)));
         }
-        let dtypes: Vec<DType> = slots.iter().filter_map(|(_, value)| Some(self.ty(value.as_tensor()?).dtype)).collect();
-        if surface::overflows(target.row, &slots, &dtypes) {
-            return Err(OpError::unsupported(format!("{name} with a number that a type may not hold")));
-        }
         let mut bound = self.read_slots(&slots)?;
+        surface::check_numbers(&mut self.builder, target.row, &bound)?;
         // `n += x` of a number binds the name to something new.
         let on_number =
             matches!(slots.first(), Some((_, ValueOf::Int(_) | ValueOf::Float(_) | ValueOf::Bool(_) | ValueOf::Number(_))));

@@ -33,13 +33,14 @@ enum Varying {
     Ignored,
 }
 
-/// None for graphs that write inputs, take numbers, or were made for one memory: each of their calls is looked at as a whole. `sizes` are
+/// None for graphs that write inputs, take numbers, may not take all sizes, or were made for one memory: each of their calls is looked at as a whole. `sizes` are
 /// those of the present call, by argument.
 pub fn bind(callable: &Obj, known: Vec<Option<Obj>>, sizes: &[Option<i64>]) -> PyResult<Option<BoundCallable>> {
     let py = ox_capture::py();
     let Ok(bound) = callable.bind().cast::<NativeCallable>() else { return Ok(None) };
     let graph = bound.get();
-    if !graph.graph.mutations.is_empty() || !graph.pinned.is_empty() || known.len() != graph.slots.len() {
+    let is_particular = !graph.pinned.is_empty() || !graph.limits.is_empty();
+    if !graph.graph.mutations.is_empty() || is_particular || known.len() != graph.slots.len() {
         return Ok(None);
     }
     let crossing = Crossing::get(py)?;

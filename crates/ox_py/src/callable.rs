@@ -2,6 +2,7 @@
 
 use crate::error::{Verdict, at_location, judge, report_bug, warn_once};
 use crate::fx::{OutTree, Pinned, Slot};
+use crate::limits::Limits;
 use crate::rewind::Rewind;
 use crate::tensor::Crossing;
 use ox_capture::{GradMode, Obj, instead, take_offer, undone};
@@ -40,6 +41,7 @@ pub struct NativeCallable {
     /// A bug was found, or eager is faster: eager does it from now on.
     pub(crate) broken: AtomicBool,
     pub(crate) pinned: Vec<Pinned>,
+    pub(crate) limits: Limits,
     pub(crate) race: Race,
     /// Whether a run that fails may have drawn a seed before.
     pub(crate) rewinds: bool,
@@ -72,6 +74,9 @@ impl NativeCallable {
         let crossing = Crossing::get(py)?;
         let Some(numbers) = self.numbers(args)? else { return self.eager.bind(py).call1(args.clone()) };
         let (handles, sizes) = self.unpack(py, crossing, args, &numbers)?;
+        if let Some(done) = self.refused(args, &sizes, undoable)? {
+            return Ok(done);
+        }
         if !self.may_run(&handles) {
             return self.eager.bind(py).call1(args.clone());
         }

@@ -201,7 +201,7 @@ impl Job<'_> {
         if imported.gradients.outputs.contains(&true) {
             return self.training(gm, example_inputs, imported, import);
         }
-        let Imported { mut graph, slots, constants, outputs, host, python_calls, pinned, weights, seen, .. } = imported;
+        let Imported { mut graph, slots, constants, outputs, host, python_calls, pinned, limits, weights, seen, .. } = imported;
         graph.shrink();
         let host = Arc::new(host.into_host());
         let options = Options { overwrite_inputs: true, weights, usual: seen, ..self.options.clone() };
@@ -219,8 +219,21 @@ impl Job<'_> {
         let rewinds = rewinds(&graph, &compiled.program);
         let (program, on_cpu, text) = (compiled.program, is_on_cpu(&graph), Some(graph.to_string()));
         graph.nodes = Vec::new();
-        let callable =
-            NativeCallable { program, graph, text, on_cpu, slots, constants, outputs, eager, broken, pinned, race, rewinds };
+        let callable = NativeCallable {
+            program,
+            graph,
+            text,
+            on_cpu,
+            slots,
+            constants,
+            outputs,
+            eager,
+            broken,
+            pinned,
+            limits,
+            race,
+            rewinds,
+        };
         Ok(Bound::new(py, callable)?.into_any())
     }
 
@@ -281,7 +294,19 @@ impl Job<'_> {
     ) -> PyResult<Bound<'py, PyAny>> {
         let py = gm.py();
         let Imported {
-            mut graph, slots, constants, outputs, host, python_calls, pinned, weights, mut gradients, held, seen, ..
+            mut graph,
+            slots,
+            constants,
+            outputs,
+            host,
+            python_calls,
+            pinned,
+            limits,
+            weights,
+            mut gradients,
+            held,
+            seen,
+            ..
         } = imported;
         let Some(views) = Views::take(&mut graph, &gradients.inputs, &mut gradients.outputs) else {
             return self.refused(gm, Refusal::unsupported("results that share memory in part"));
@@ -331,8 +356,21 @@ impl Job<'_> {
         let (program, broken) = (forward.program, AtomicBool::new(false));
         let (race, rewinds) = (Race::new(&graph, false), rewinds(&graph, &program));
         let (text, on_cpu) = (None, is_on_cpu(&graph));
-        let native =
-            NativeCallable { program, graph, text, on_cpu, slots, constants, outputs, eager, broken, pinned, race, rewinds };
+        let native = NativeCallable {
+            program,
+            graph,
+            text,
+            on_cpu,
+            slots,
+            constants,
+            outputs,
+            eager,
+            broken,
+            pinned,
+            limits,
+            race,
+            rewinds,
+        };
         let (second, ways) = (PyOnceLock::new(), Ways::default());
         let callable = TrainingCallable { native, gradients, results, views, backward, ways, gates, again, copied, second };
         Ok(Bound::new(py, callable)?.into_any())

@@ -11,6 +11,7 @@ mod gauging;
 mod graphs;
 mod host;
 mod kernels;
+mod limits;
 mod padding;
 mod pieces;
 mod racing;

@@ -114,7 +114,7 @@ fn known(args: &Args, rec: &Recording, name: &str) -> Option<Args> {
 }
 
 /// With the values of tensors in their places.
-fn filled(object: &Obj, value: &dyn Fn(&Obj) -> Option<Obj>) -> Option<Obj> {
+pub(super) fn filled(object: &Obj, value: &dyn Fn(&Obj) -> Option<Obj>) -> Option<Obj> {
     let types = types();
     if is_lazy(object) || types.is_tensor(object) {
         return value(object);
@@ -129,7 +129,7 @@ fn filled(object: &Obj, value: &dyn Fn(&Obj) -> Option<Obj>) -> Option<Obj> {
     Some(object.clone())
 }
 
-fn tensors_of(args: &Args) -> impl Iterator<Item = Obj> + '_ {
+pub(super) fn tensors_of(args: &Args) -> impl Iterator<Item = Obj> + '_ {
     let named = args.keywords.iter().map(|(_, value)| value);
     args.positional.iter().chain(named).flat_map(|arg| tensors_in(&arg.obj))
 }

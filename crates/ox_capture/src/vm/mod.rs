@@ -42,6 +42,7 @@ mod moving;
 mod names;
 mod native;
 mod operators;
+mod overflow;
 mod own_derivative;
 mod question;
 mod read;

@@ -159,6 +159,7 @@ impl Vm {
         if DONE_FOR_REAL.contains(&name.as_str()) {
             return self.opaque_call(callable, args, &format!("{name} looks at a tensor's values or memory"));
         }
+        self.refuse_numbers(&name, &callable.obj, &args)?;
         let may_fail = self.may_fail(&callee, &args);
         if may_fail && self.must_be_seen(&callee, callable, &args)? {
             return self.opaque_call(callable, args, &format!("{name}, which fails for some values, in a try statement"));

@@ -375,6 +375,8 @@ impl Vm {
             return self.store_between_graphs(vec![object.clone(), key.clone(), value]);
         }
         let args = Args::positional(vec![object.clone(), key.clone(), value]);
+        let function = self.operator("setitem")?;
+        self.refuse_numbers("setitem", &function, &args)?;
         let may_fail = self.may_fail(&setitem, &args);
         match self.record_torch(&setitem, &args, may_fail)? {
             Ok(_) => nothing(),

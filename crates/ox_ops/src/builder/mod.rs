@@ -2,6 +2,7 @@
 
 mod broadcast;
 mod compute;
+mod limits;
 mod pointwise;
 mod random;
 mod view;
@@ -13,6 +14,7 @@ use ox_ir::{DType, Device, PointOp, Scalar, Sym, TensorType, Var};
 use rustc_hash::FxHashMap;
 
 pub use broadcast::broadcast_shapes;
+pub use limits::{Limit, Unknown};
 pub use random::{Draw, is_seed};
 
 pub struct Builder {
@@ -26,6 +28,7 @@ pub struct Builder {
     /// Random numbers are eager's very own: its functions are called for them.
     pub fallback_random: bool,
     draws: random::Draws,
+    limits: Vec<Limit>,
 }
 
 impl Default for Builder {
@@ -45,6 +48,7 @@ impl Builder {
             device: Device::Cpu,
             fallback_random: false,
             draws: random::Draws::default(),
+            limits: Vec::new(),
         }
     }
 

@@ -75,6 +75,11 @@ impl Bound {
         self.slots.iter().any(|(n, _)| *n == name)
     }
 
+    /// The arguments, in the order of the signature.
+    pub(crate) fn each(&self) -> impl Iterator<Item = &Value> {
+        self.slots.iter().map(|(_, value)| value)
+    }
+
     /// All tensors among the arguments, in the order of the signature.
     pub(crate) fn all_tensors(&self) -> impl Iterator<Item = NodeId> {
         self.slots.iter().flat_map(|(_, value)| value.tensors())

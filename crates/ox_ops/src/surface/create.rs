@@ -44,7 +44,9 @@ pub const ROWS: &[Surface] = &[
     fresh(&["scalar_tensor"], options!("data"), |b, a| {
         check_device(b, a, None)?;
         let dtype = a.opt_dtype("dtype")?.unwrap_or(b.default_dtype);
-        Ok(b.materialise(&a.operand("data")?, dtype).into())
+        let number = a.operand("data")?;
+        check_fits(b, &number, dtype)?;
+        Ok(b.materialise(&number, dtype).into())
     }),
     fresh(&["new_tensor"], options!("input, data"), |b, a| {
         let dtype = a.opt_dtype("dtype")?.unwrap_or(b.dtype(a.tensor("input")?));
@@ -97,9 +99,7 @@ fn filled_like(b: &mut Builder, a: &Bound, value: Operand) -> OpResult<Value> {
 }
 
 fn fill_shape(b: &mut Builder, value: &Operand, dtype: DType, shape: &[Sym]) -> OpResult<Value> {
-    if let Operand::Scalar(value) = value {
-        check_fits(*value, dtype)?;
-    }
+    check_fits(b, value, dtype)?;
     let value = b.materialise(value, dtype);
     if b.rank(value) > 0 {
         return Err(OpError::unsupported("a fill value that is not 0-dimensional"));
@@ -197,6 +197,7 @@ fn linspace(b: &mut Builder, a: &mut Bound) -> OpResult<Value> {
     if [&start, &end].iter().any(|at| matches!(at, Operand::Tensor(_) | Operand::Number(_))) {
         return Err(OpError::unsupported("a linspace between tensors"));
     }
+    [&start, &end].into_iter().try_for_each(|at| check_fits(b, at, dtype))?;
     if steps.bounds().1 < 2 {
         let start = b.materialise(&start, dtype);
         return Ok(b.broadcast_to(start, &[steps])?.into());
@@ -302,9 +303,7 @@ pub(super) fn literal(b: &mut Builder, data: &Value, dtype: Option<DType>) -> Op
         false => b.result_type(&numbers),
     });
     if dtype.is_int() {
-        numbers
-            .iter()
-            .try_for_each(|number| if let Operand::Scalar(value) = number { check_fits(*value, dtype) } else { Ok(()) })?;
+        numbers.iter().try_for_each(|number| check_fits(b, number, dtype))?;
     }
     let alike = numbers.windows(2).all(|pair| pair[0] == pair[1]);
     if numbers.len() > MAX_LITERAL && !alike {

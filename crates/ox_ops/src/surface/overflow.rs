@@ -1,9 +1,11 @@
 //! Numbers that eager's kernels convert to the type of a tensor, and refuse where it does not hold them. Such a call is left to torch, which
-//! refuses it in its own words, or has a wider type than the one that is looked at here.
+//! refuses it in its own words, or has a wider type than the one that is looked at here. What is only known when the graph runs is noted, and
+//! compared then.
 
-use super::Surface;
+use super::{Bound, Operand, Surface};
+use crate::builder::{Builder, Unknown};
 use crate::error::{OpError, OpResult};
-use crate::value::ValueOf;
+use ox_ir::graph::Op;
 use ox_ir::{DType, Scalar};
 
 /// By the first name of the row, and the names of the parameters.
@@ -15,43 +17,78 @@ const CONVERTED: &[(&[&str], &[&str])] = &[
     (&["hardtanh"], &["min_val", "max_val"]),
     (&["threshold"], &["threshold", "value"]),
     (&["leaky_relu"], &["negative_slope"]),
+    (&["softplus"], &["beta", "threshold"]),
     (&["lerp"], &["weight"]),
     (&["pow"], &["exponent"]),
     (&["where"], &["input", "other"]),
 ];
 
-/// Whether eager may refuse a number among the arguments, with tensors of these types.
-pub fn overflows<T>(row: &Surface, slots: &[(&'static str, ValueOf<T>)], dtypes: &[DType]) -> bool {
-    let listed = CONVERTED.iter().find(|(rows, _)| rows.contains(&row.names[0]));
-    let number = |name: &&str| slots.iter().find(|(slot, _)| slot == name).and_then(|(_, value)| value.as_scalar());
-    let refuses = |value: Scalar| {
-        let is_factor_for_another = matches!((value, row.names[0]), (Scalar::Bool(_), "add" | "sub" | "rsub"));
-        is_factor_for_another || dtypes.iter().any(|dtype| !fits(value, converted_to(row, value, *dtype)))
-    };
-    listed.is_some_and(|(_, names)| names.iter().filter_map(number).any(refuses))
+/// Functions that fill tensors of a type that they are told.
+const FILLING: &[&str] = &["full", "full_like", "new_full", "scalar_tensor", "linspace"];
+
+/// Whether eager's function of this name converts numbers, and refuses some.
+pub fn converts_numbers(name: &str) -> bool {
+    FILLING.contains(&name) || CONVERTED.iter().any(|(rows, _)| rows.contains(&name))
+}
+
+/// Refuses a call with a number among the arguments that eager may refuse.
+pub fn check_numbers(b: &mut Builder, row: &Surface, args: &Bound) -> OpResult<()> {
+    let name = row.names[0];
+    let Some((_, names)) = CONVERTED.iter().find(|(rows, _)| rows.contains(&name)) else { return Ok(()) };
+    let dtypes: Vec<DType> = args.each().filter_map(|value| value.as_tensor()).map(|node| b.dtype(node)).collect();
+    for number in names.iter().filter(|name| args.knows(name)).filter_map(|name| args.operand(name).ok()) {
+        if matches!((&number, name), (Operand::Scalar(Scalar::Bool(_)), "add" | "sub" | "rsub")) {
+            return Err(OpError::unsupported(format!("{name} with a bool as a factor")));
+        }
+        let is_fraction = is_fraction(b, &number);
+        dtypes.iter().try_for_each(|dtype| check_fits(b, &number, converted_to(name, is_fraction, *dtype)))?;
+    }
+    Ok(())
+}
+
+fn is_fraction(b: &Builder, number: &Operand) -> bool {
+    match number {
+        Operand::Scalar(value) => matches!(value, Scalar::Float(_)),
+        Operand::Number(node) => b.dtype(*node).is_float(),
+        Operand::Sym(_) | Operand::Tensor(_) => false,
+    }
 }
 
 /// The type that the number is converted to: whole numbers and fractions meet in a float type where types are promoted, and `where` makes
-/// tensors of its numbers, which are as wide as f32.
-fn converted_to(row: &Surface, value: Scalar, dtype: DType) -> DType {
-    match row.names[0] {
-        "pow" | "where" | "clamp" | "clamp_min" | "clamp_max" if matches!(value, Scalar::Float(_)) && !dtype.is_float() => {
-            DType::F32
-        }
-        "where" => dtype.compute(),
+/// tensors of its numbers, which are as wide as f32. A softplus is computed in f32, too.
+fn converted_to(row: &str, is_fraction: bool, dtype: DType) -> DType {
+    match row {
+        "pow" | "where" | "clamp" | "clamp_min" | "clamp_max" if is_fraction && !dtype.is_float() => DType::F32,
+        "where" | "softplus" => dtype.compute(),
         _ => dtype,
     }
 }
 
-/// Whether a number may be put into a tensor of this type.
-pub fn check_fits(value: Scalar, dtype: DType) -> OpResult<()> {
-    match fits(value, dtype) {
-        true => Ok(()),
-        false => Err(OpError::unsupported(format!("a number that {dtype} does not hold"))),
+/// Whether a number may be put into a tensor of this type. One that is not known yet is noted. A tensor is converted by its elements, which
+/// nobody refuses.
+pub fn check_fits(b: &mut Builder, number: &Operand, dtype: DType) -> OpResult<()> {
+    match number {
+        Operand::Scalar(value) if !fits(*value, dtype) => {
+            return Err(OpError::unsupported(format!("a number that {dtype} does not hold")));
+        }
+        Operand::Sym(sym) => {
+            let (low, high) = sym.bounds();
+            if !fits(Scalar::Int(low), dtype) || !fits(Scalar::Int(high), dtype) {
+                b.must_hold(dtype, Unknown::Size(sym.clone()));
+            }
+        }
+        Operand::Number(node) => {
+            if let Op::Input(place) = b.graph().node(*node).op {
+                b.must_hold(dtype, Unknown::Input(place));
+            }
+        }
+        Operand::Scalar(_) | Operand::Tensor(_) => {}
     }
+    Ok(())
 }
 
-fn fits(value: Scalar, dtype: DType) -> bool {
+/// Whether a type holds a number: whether torch converts it.
+pub fn fits(value: Scalar, dtype: DType) -> bool {
     let number = value.as_f64();
     let largest = match dtype {
         DType::U8 => return (0.0..=255.0).contains(&number),

@@ -12,6 +12,7 @@ use super::sizes::Known;
 use super::stale::Stale;
 use super::symint::Symbols;
 use crate::host::HostTable;
+use crate::limits::Limits;
 use crate::report::PythonCall;
 use crate::torch::Torch;
 use ox_driver::Held;
@@ -47,6 +48,7 @@ pub struct Imported {
     pub host: HostTable,
     pub python_calls: Vec<PythonCall>,
     pub pinned: Vec<Pinned>,
+    pub limits: Limits,
     /// By input: a parameter or buffer of a module.
     pub weights: Vec<bool>,
     pub gradients: Gradients,

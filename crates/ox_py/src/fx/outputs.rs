@@ -4,6 +4,7 @@ use super::fake::{lazy_bit, place};
 use super::grad::Apart;
 use super::importer::{Gradients, Imported, Importer, Slot};
 use super::refusal::{Import, Refusal};
+use crate::limits::Limits;
 use ox_driver::Held;
 use ox_ir::Sym;
 use ox_ir::graph::Alias;
@@ -66,6 +67,7 @@ impl<'py> Importer<'py> {
         let mut collected = Collected::default();
         let outputs = self.out_tree(&returned, &mut collected)?;
         self.rely_on_layouts(&collected.specs)?;
+        let limits = Limits::new(self.recorder.builder(), &self.slots);
         let mut graph = std::mem::take(&mut self.recorder).finish(&collected.specs).map_err(|error| match error {
             OpError::Bug(text) => Refusal::Bug(text),
             other => Refusal::unsupported(other.to_string()),
@@ -101,6 +103,7 @@ impl<'py> Importer<'py> {
             host,
             python_calls,
             pinned,
+            limits,
             weights,
             gradients,
             held,

@@ -90,6 +90,9 @@ impl TrainingCallable {
         let crossing = Crossing::get(py)?;
         let Some(numbers) = native.numbers(args)? else { return eager() };
         let (handles, sizes) = native.unpack(py, crossing, args, &numbers)?;
+        if let Some(done) = native.refused(args, &sizes, undoable)? {
+            return Ok(done);
+        }
         if !native.may_run(&handles) {
             return eager();
         }

@@ -5,6 +5,7 @@ use super::again::RandomState;
 use super::{Again, Backward, Place, Served, TrainingCallable, Views, Ways, reach};
 use crate::callable::NativeCallable;
 use crate::fx::{Gradients, OutTree};
+use crate::limits::Limits;
 use crate::rewind::rewinds;
 use ox_driver::{CompileError, Held, Joint, Race, Training, TrainingError, Wanted, compile_training, gradient_graph};
 use pyo3::exceptions::PyRuntimeError;
@@ -120,6 +121,7 @@ impl TrainingCallable {
             eager: py.None(),
             broken: AtomicBool::new(false),
             pinned: Vec::new(),
+            limits: Limits::default(),
         };
         let views = Views { places: (0..results).map(Place::Result).collect() };
         let (again, second, ways) = (Again::Natively, PyOnceLock::new(), Ways::default());
