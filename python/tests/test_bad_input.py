@@ -500,6 +500,20 @@ def test_a_number_that_does_not_fit_comes_to_the_clause_for_it():
             assert seen == wanted and torch.equal(ours, eagers)
 
 
+def test_nan_as_a_bound():
+    """Alone it is none for `clamp`, and the result for the functions of one bound."""
+
+    def function(x, number):
+        one = x.clamp(max=number), x.clamp(min=number), x.clamp(number, 2.0)
+        return *one, x.clamp_min(number), x.clamp_max(number)
+
+    for dynamic in (None, True):
+        wrapped = oxytorch.compile(function, dynamic=dynamic)
+        for number in (float("nan"), 1.5, 0.5, float("nan")):
+            for x in (r(3), halves, i(1, 2, 3)):
+                compare.assert_same(wrapped(x, number), function(x, number))
+
+
 # Around the error.
 
 

@@ -45,8 +45,8 @@ pub const ROWS: &[Surface] = &[
     fresh(&["clamp", "clip"], "input, min=None, max=None", |b, a| {
         clamp(b, a.tensor("input")?, a.opt_operand("min")?, a.opt_operand("max")?)
     }),
-    fresh(&["clamp_min"], "input, min", |b, a| clamp(b, a.tensor("input")?, Some(a.operand("min")?), None)),
-    fresh(&["clamp_max"], "input, max", |b, a| clamp(b, a.tensor("input")?, None, Some(a.operand("max")?))),
+    fresh(&["clamp_min"], "input, min", |b, a| bounded(b, a.tensor("input")?, Some(a.operand("min")?), None)),
+    fresh(&["clamp_max"], "input, max", |b, a| bounded(b, a.tensor("input")?, None, Some(a.operand("max")?))),
     fresh(&["isclose"], "input, other, rtol=1e-05, atol=1e-08, equal_nan=False", isclose),
 ];
 
@@ -111,19 +111,42 @@ fn masked_fill(b: &mut Builder, a: &mut Bound) -> OpResult<Value> {
     Ok(b.point(PointOp::Where, &args)?.into())
 }
 
-/// The lower bound first: where the bounds cross the upper one wins, and NaN stays.
+/// As a number, NaN is no bound if it is alone.
 pub(super) fn clamp(b: &mut Builder, x: NodeId, low: Option<Operand>, high: Option<Operand>) -> OpResult<Value> {
+    match (low, high) {
+        (Some(low), None) => {
+            let low = unless_nan(b, low, f64::NEG_INFINITY)?;
+            bounded(b, x, Some(low), None)
+        }
+        (None, Some(high)) => {
+            let high = unless_nan(b, high, f64::INFINITY)?;
+            bounded(b, x, None, Some(high))
+        }
+        (low, high) => bounded(b, x, low, high),
+    }
+}
+
+fn unless_nan(b: &mut Builder, number: Operand, otherwise: f64) -> OpResult<Operand> {
+    Ok(match number {
+        Operand::Scalar(value) if value.as_f64().is_nan() => otherwise.into(),
+        Operand::Number(node) if b.dtype(node).is_float() => {
+            let nan = b.unary(PointOp::IsNan, node)?;
+            let wide = b.dtype(node);
+            let otherwise = b.full(Scalar::Float(otherwise), wide, &[]);
+            Operand::Number(b.choose(nan, otherwise, node)?)
+        }
+        other => other,
+    })
+}
+
+/// The lower bound first: where the bounds cross the upper one wins, and NaN stays, be it a bound's.
+fn bounded(b: &mut Builder, x: NodeId, low: Option<Operand>, high: Option<Operand>) -> OpResult<Value> {
     let operands: Vec<Operand> = [Some(x.into()), low.clone(), high.clone()].into_iter().flatten().collect();
     if operands.len() == 1 {
         return Err(OpError::runtime("torch.clamp: At least one of 'min' or 'max' must not be None"));
     }
     let dtype = b.result_type(&operands);
     let mut value = b.cast(x, dtype);
-    // As a number, NaN is no bound if it is alone, and the result if there are two.
-    let is_nan = |bound: &Operand| matches!(bound, Operand::Scalar(s) if s.as_f64().is_nan());
-    if operands[1..].iter().any(is_nan) {
-        return Ok(if operands.len() == 2 { value.into() } else { b.full_like(Scalar::Float(f64::NAN), value).into() });
-    }
     let whole = value;
     if let Some(low) = &low {
         value = b.pointwise_in(PointOp::Maximum, dtype, &[value.into(), low.clone()])?;
