@@ -142,3 +142,26 @@ def test_attention_by_a_kernel_that_the_program_has_chosen():
     for backend in (SDPBackend.FLASH_ATTENTION, SDPBackend.MATH, SDPBackend.FLASH_ATTENTION):
         with sdpa_kernel(backend):
             compare.assert_same(attend(q, q, q), F.scaled_dot_product_attention(q, q, q), label=str(backend))
+
+
+LONE = {
+    "transposed": (lambda x: (x + 1).mT, (2, 1, 3)),
+    "moved": (lambda x: x.permute(1, 2, 3, 0).clone(), (1, 3, 4, 4)),
+    "narrowed": (lambda x: (x * 2).narrow(2, 0, 1), (4, 1, 3)),
+    "sliced": (lambda x: (x * 2).select(1, 0)[:1], (3, 4, 5)),
+    "windows": (lambda x: (x * 2).unfold(0, 1, 1), (5, 3)),
+    "inserted": (lambda x: (x + 1).unsqueeze(1).transpose(0, 1), (4, 3)),
+    "copied": (lambda x: x.t().clone(), (4, 1)),
+    "pooled": (lambda x: F.max_pool2d(x.to(memory_format=torch.channels_last), 2), (2, 1, 4, 4)),
+}
+
+
+@pytest.mark.parametrize("name", LONE)
+def test_strides_of_dimensions_of_one_element(entry, name):
+    function, shape = LONE[name]
+    wrapped, x = entry(function), torch.randn(shape)
+    for _ in range(2):
+        want, got = function(x), wrapped(x)
+        compare.assert_same(got, want)
+        assert got.stride() == want.stride()
+        assert got.untyped_storage().nbytes() == want.untyped_storage().nbytes()

@@ -3,14 +3,14 @@
 use crate::ScheduleError;
 use crate::emit::{CheckText, Context, Emitted, emit, emit_scatter};
 use crate::fuse::{Unit, UnitKind};
-use crate::layout::{resolve, view_base};
+use crate::layout::{resolve, same_strides, view_base};
 use crate::name::kernel_name;
 use crate::order::settle;
 use crate::prepare::project_strides;
 use crate::roots::Roots;
 use crate::space::Space;
 use indexmap::IndexMap;
-use ox_ir::graph::{Alias, Bounds, Library};
+use ox_ir::graph::{Alias, Bounds, GraphOutput, Library};
 use ox_ir::kernel::{BufRole, Kernel, Lanes};
 use ox_ir::plan::{BufId, Buffer, Call, Check, CheckKind, Place, Plan, PlanOutput, Step, View, WriteBack};
 use ox_ir::{DType, NodeId, Op, Sym};
@@ -252,12 +252,26 @@ impl<'a> Build<'a> {
                     view.offset = &view.offset + offset;
                     PlanOutput::View(View { shape, strides: output.strides.clone(), ..view })
                 }
-                None if !graph.node(output.value).op.is_view() => PlanOutput::Buffer(self.buffer(output.value)),
-                None => PlanOutput::View(self.view(output.value)?),
+                None => self.result(output)?,
             };
             self.plan.outputs.push(made);
         }
         Ok(())
+    }
+
+    /// A result of its own. The stride of a dimension of one element, which reaches nothing, is eager's, too.
+    fn result(&mut self, output: &GraphOutput) -> Result<PlanOutput, ScheduleError> {
+        let (graph, id) = (self.ctx.graph, output.value);
+        let is_whole = !graph.node(id).op.is_view();
+        if is_whole && (self.ctx.strides)(id) == output.strides {
+            return Ok(PlanOutput::Buffer(self.buffer(id)));
+        }
+        let view = self.view(id)?;
+        Ok(match same_strides(&view.shape, &view.strides, &output.strides) {
+            true => PlanOutput::View(View { strides: output.strides.clone(), ..view }),
+            false if is_whole => PlanOutput::Buffer(self.buffer(id)),
+            false => PlanOutput::View(view),
+        })
     }
 
     fn write_backs(&mut self) -> Result<(), ScheduleError> {
