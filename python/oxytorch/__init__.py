@@ -80,7 +80,7 @@ def compile(
     check_options(mode, _split(options)[1])
     if backend != "oxytorch":
         raise ValueError(f"oxytorch.compile has one backend, 'oxytorch', not {backend!r}; torch.compile takes others")
-    if dynamic not in (None, True, False):
+    if not (dynamic is None or isinstance(dynamic, bool)):
         raise TypeError(f"dynamic is True, False or None, not {dynamic!r}")
     arguments = dict(fullgraph=fullgraph, dynamic=dynamic, mode=mode, options=options, disable=disable, shapes=shapes)
     if model is None:

@@ -86,6 +86,7 @@ WRONG = {
     "no dict": ({"x": (1, 2)}, TypeError, "x needs a dict of its dimensions"),
     "no range": ({"x": {0: "all"}}, TypeError, "x, dimension 0: a range is"),
     "no dimension": ({"x": {"rows": (1, 2)}}, TypeError, "x needs a dict of its dimensions"),
+    "no dict of names": ([("x", {0: (1, 2)})], TypeError, "a dict of parameters' names, as in"),
     "no name": ({0: {0: (1, 2)}}, TypeError, "parameters' names"),
 }
 
@@ -94,6 +95,17 @@ WRONG = {
 def test_what_cannot_be_meant(shapes, kind, text):
     with pytest.raises(kind, match=text):
         oxytorch.compile(scaled, shapes=shapes)
+
+
+def test_a_function_without_names():
+    with pytest.raises(ValueError, match="no parameter \"x\"; none has a name of its own"):
+        oxytorch.compile(lambda *args, **kwargs: args, shapes={"x": {0: None}})
+
+
+@pytest.mark.parametrize("dynamic", [1, 0])
+def test_dynamic_is_no_number(dynamic):
+    with pytest.raises(TypeError, match="dynamic is True, False or None, not "):
+        oxytorch.compile(scaled, dynamic=dynamic)
 
 
 def test_contradictions():

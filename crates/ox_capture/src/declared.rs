@@ -54,17 +54,19 @@ pub struct Varying {
 
 impl Declared {
     /// Raises TypeError or ValueError for what cannot be meant.
-    pub fn new(function: &Obj, shapes: &Bound<'_, PyDict>) -> PyResult<Declared> {
+    pub fn new(function: &Obj, shapes: &Bound<'_, PyAny>) -> PyResult<Declared> {
         let (parameters, by_place) = parameters_of(function)?;
         let mut list = Vec::new();
-        for (name, dims) in shapes.iter() {
-            let parameter: String =
-                name.extract().map_err(|_| PyTypeError::new_err("oxytorch: shapes= is a dict of parameters' names"))?;
+        let no_names =
+            || PyTypeError::new_err("oxytorch: shapes= is a dict of parameters' names, as in {\"input_ids\": {1: (1, 512)}}");
+        for (name, dims) in shapes.cast::<PyDict>().map_err(|_| no_names())?.iter() {
+            let parameter: String = name.extract().map_err(|_| no_names())?;
             if !parameters.contains(&parameter) {
-                let all = parameters.join(", ");
-                return Err(PyValueError::new_err(format!(
-                    "oxytorch: shapes=: there is no parameter {parameter:?}; there are {all}"
-                )));
+                let others = match parameters.is_empty() {
+                    true => "none has a name of its own (not *args or **kwargs)".to_string(),
+                    false => format!("there are {}", parameters.join(", ")),
+                };
+                return Err(PyValueError::new_err(format!("oxytorch: shapes=: there is no parameter {parameter:?}; {others}")));
             }
             let wrong = || {
                 PyTypeError::new_err(format!(

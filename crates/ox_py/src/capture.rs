@@ -36,7 +36,7 @@ pub fn capture(
     options: Option<&Bound<'_, PyDict>>,
     settings: Option<Vec<(String, i64)>>,
     dynamic: Option<bool>,
-    shapes: Option<&Bound<'_, PyDict>>,
+    shapes: Option<&Bound<'_, PyAny>>,
 ) -> PyResult<Captured> {
     let options = parse_options(mode, options)?;
     if uses_gpu(function.py()).unwrap_or(false) {

@@ -22,7 +22,6 @@ use crate::vm::with_lines;
 use counts::Counts;
 use pyo3::exceptions::{PyRuntimeError, PyTypeError, PyValueError};
 use pyo3::prelude::*;
-use pyo3::types::PyDict;
 use std::cell::RefCell;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -66,7 +65,7 @@ impl Captured {
         function: Obj,
         backend: Arc<dyn Backend>,
         settings: Settings,
-        shapes: Option<&Bound<'_, PyDict>>,
+        shapes: Option<&Bound<'_, PyAny>>,
     ) -> PyResult<Captured> {
         let py = py();
         if !function.bind().is_callable() {
