@@ -4,6 +4,7 @@ import dataclasses
 import functools
 import math
 
+import numpy as np
 import oxytorch
 import pytest
 import torch
@@ -428,3 +429,25 @@ def test_a_function_with_sizes_that_is_given_away():
         assert_same(captured(torch.ones(n, m), ours), function(torch.ones(n, m), eagers))
         assert [f(torch.ones(2)).tolist() for f in ours] == [f(torch.ones(2)).tolist() for f in eagers]
     assert captured.stats()["traced"] == 1, captured.show()
+
+
+def test_sizes_that_numpy_computes_with():
+    def function(x):
+        rows, columns = x.shape
+        count, length = int(np.prod(x.shape)), int(np.sum([rows, columns]))
+        half, root = int(np.ceil(rows / 2)), float(np.sqrt(columns))
+        return x.reshape(count), x.new_zeros(length), x[:half] * root, x[: int(np.floor(rows / 2))], float(np.prod([rows, 2])) * x
+
+    check(function, [(rand(n, m),) for n, m in ((6, 4), (7, 4), (9, 5), (5, 5), (3, 9), (12, 2))])
+
+
+def test_a_number_of_numpys_has_its_class():
+    def function(x):
+        return np.prod(x.shape), np.sqrt(x.shape[0]), x * int(np.prod(x.shape))
+
+    captured = oxytorch._oxytorch.capture(function, dynamic=True)
+    for n in (6, 7, 9):
+        x = rand(n, 4)
+        (count, root, y), (wanted, its_root, z) = captured(x), function(x)
+        assert type(count) is type(wanted) and type(root) is type(its_root) and (count, root) == (wanted, its_root)
+        assert_same(y, z)

@@ -3,9 +3,10 @@
 use super::native::keywords;
 use super::{Args, Called, R, Vm};
 use crate::numpy;
-use crate::obj::{Obj, items_of};
+use crate::obj::{Obj, items_of, py};
 use crate::record::{Origin, Val};
 use crate::types::types;
+use ox_bytecode::{BinaryOp, Instruction};
 use pyo3::prelude::*;
 
 impl Vm {
@@ -17,6 +18,9 @@ impl Vm {
     /// A function of NumPy's on data. None if it is another one, or if something in its arguments is not known.
     pub fn call_numpy(&mut self, callable: &Val, args: &Args) -> R<Option<Called>> {
         let this = &callable.obj;
+        if let Some(number) = self.number_of_sizes(this, args)? {
+            return Ok(Some(Called::Value(number)));
+        }
         if numpy::is_pure(this) && self.is_plain_data(args) {
             return self.on_arrays(this, args).map(|value| Some(Called::Value(value)));
         }
@@ -29,6 +33,39 @@ impl Vm {
             return Ok(Some(Called::Value(nothing.into())));
         }
         Ok(None)
+    }
+
+    /// `int(np.prod(shape))`, `float(np.sqrt(n))`: as the arithmetic of Python's that it is, so that sizes stay expressions. A number of NumPy's
+    /// that the program keeps has a class of its own, and is relied on.
+    fn number_of_sizes(&mut self, function: &Obj, args: &Args) -> R<Option<Val>> {
+        let ([of], [], true) = (&args.positional[..], &args.keywords[..], self.is_converted_at_once()) else { return Ok(None) };
+        if !numpy::is_pure(function) {
+            return Ok(None);
+        }
+        let name = function.attr("__name__").ok().and_then(|name| name.to_str()).unwrap_or_default();
+        let items = if self.holds_sizes(&of.obj) { self.items_made_here(&of.obj) } else { Vec::new() };
+        let are_whole = !items.is_empty() && items.iter().all(|item| item.obj.class_is(types().int));
+        match name.as_str() {
+            "prod" if are_whole => self.product(&items).map(Some),
+            "sum" if are_whole => {
+                let add = |all: Val, item: &Val| self.now(|vm| vm.binary(BinaryOp::Add, false, &all, item));
+                items[1..].iter().try_fold(items[0].clone(), add).map(Some)
+            }
+            "ceil" | "floor" | "sqrt" if of.free.is_some() && of.obj.bind().gt(0)? => {
+                let same = py().import("math")?.getattr(name.as_str())?.into();
+                self.pure(&same, std::slice::from_ref(of), &[]).map(Some)
+            }
+            _ => Ok(None),
+        }
+    }
+
+    /// Whether what is called now is given to `int` or `float` alone.
+    fn is_converted_at_once(&self) -> bool {
+        let Some(frame) = self.frames.last() else { return false };
+        let (next, types) = (frame.code.code.instructions.get(frame.pc), types());
+        let is_alone = matches!(next, Some(Instruction::Call { arguments: 1, keywords: None }));
+        let converts = |class: &Obj| class.ptr() == types.int.cast() || class.ptr() == types.float.cast();
+        is_alone && matches!(&frame.stack[..], [.., None, Some(class)] if converts(&class.obj))
     }
 
     /// A method of an array that this segment made, on data.
