@@ -355,6 +355,11 @@ def test_small_integers(entry, name, dtype):
     check(entry, OF_SMALL_INTEGERS[name], torch.randint(0, 50, (4, 5)).to(dtype))
 
 
+@pytest.mark.parametrize("eps", [0.1, 0.5, 0.6, 1.0, -0.1])
+def test_logit_with_bounds_that_cross(entry, eps):
+    check(entry, lambda x: torch.logit(x, eps), torch.tensor([0.05, 0.3, 0.5, 0.6, 0.9, 1.2, -0.2, float("nan")]))
+
+
 MOVED = {
     "cat": lambda z, w: torch.cat([z, w]).abs(),
     "pad": lambda z, w: F.pad(z, (1, 1)),

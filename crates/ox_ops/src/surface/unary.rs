@@ -235,9 +235,11 @@ fn logit(b: &mut Builder, a: &mut Bound) -> OpResult<Value> {
     let x = a.tensor("input")?;
     let whole = b.cast(x, b.float_type(b.dtype(x)));
     let (mut x, eps) = (whole, a.opt_float("eps")?);
+    // Where the bounds cross, each holds on its own side.
     if let Some(eps) = eps {
-        let low = b.binary(PointOp::Maximum, x, eps)?;
-        x = b.binary(PointOp::Minimum, low, 1.0 - eps)?;
+        let (below, above) = (b.binary(PointOp::Lt, x, eps)?, b.binary(PointOp::Gt, x, 1.0 - eps)?);
+        let capped = b.choose(above, 1.0 - eps, x)?;
+        x = b.choose(below, eps, capped)?;
     }
     let rest = b.binary(PointOp::Sub, 1.0, x)?;
     let odds = b.binary(PointOp::Div, x, rest)?;
