@@ -451,3 +451,11 @@ def test_a_number_of_numpys_has_its_class():
         (count, root, y), (wanted, its_root, z) = captured(x), function(x)
         assert type(count) is type(wanted) and type(root) is type(its_root) and (count, root) == (wanted, its_root)
         assert_same(y, z)
+
+
+def test_tensors_of_numbers_that_are_made_of_sizes():
+    def function(x):
+        n = x.shape[0]
+        return x * torch.tensor(float(n)), x / torch.tensor(n**0.5, dtype=torch.float64), torch.scalar_tensor(n / 3) + x
+
+    check(function, [(rand(n),) for n in (5, 6, 7, 9, 12)])

@@ -155,3 +155,22 @@ def test_numbers_beyond_64_bits():
     captured = _oxytorch.capture(function)
     for n in (3, 1 << 40, 1 << 63, 4):
         assert_same(captured(torch.arange(4.0), n), function(torch.arange(4.0), n))
+
+
+def test_tensors_of_fractions():
+    def function(x, t):
+        return torch.tensor(t), torch.tensor(t, dtype=torch.float16) * x, torch.tensor(data=t * 2) + x, torch.scalar_tensor(t)
+
+    check(function, (1.5, 2.5, -3.5, 7e4, float("inf")))
+
+
+def test_a_fraction_that_is_no_whole_number():
+    captured = _oxytorch.capture(lambda t: torch.tensor(t, dtype=torch.int32) + 1)
+    for number in (1.5, 2.5, -3.5):
+        assert_same(captured(number), torch.tensor(number, dtype=torch.int32) + 1)
+    for number in (float("inf"), float("nan"), 1e10):
+        with pytest.raises(Exception) as wanted:
+            torch.tensor(number, dtype=torch.int32)
+        with pytest.raises(type(wanted.value), match=str(wanted.value)):
+            captured(number)
+    assert captured.stats()["traced"] == 2

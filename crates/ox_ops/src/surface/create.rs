@@ -328,6 +328,7 @@ fn flatten(data: &Value, numbers: &mut Vec<Operand>) -> OpResult<Shape> {
     let Some(items) = data.items() else {
         numbers.push(match data {
             ValueOf::Int(sym) if sym.as_const().is_none() => Operand::Sym(sym.clone()),
+            ValueOf::Number(node) => Operand::Number(*node),
             other => {
                 Operand::Scalar(other.as_scalar().ok_or_else(|| OpError::unsupported("a tensor of other things than numbers"))?)
             }

@@ -21,6 +21,8 @@ const ROWS: &[Row] = &[
     ("masked_fill", &[2], &["value"]),
     ("clamp", &[1, 2], &["min", "max"]),
     ("batch_norm", &[6], &["momentum"]),
+    ("tensor", &[0], &["data"]),
+    ("scalar_tensor", &[0], &["s"]),
     ("where", &[1, 2], &["input", "other"]),
 ];
 
