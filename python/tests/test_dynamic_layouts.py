@@ -127,3 +127,12 @@ def test_small_images_need_no_code_of_their_own():
     function = lambda x: F.linear(norm(F.conv2d(x, weight, stride=4, padding=1)).relu().mean((2, 3)), weight.reshape(8, -1)[:, :8])
     with torch.no_grad():
         assert lie_alike(function, [(torch.randn(2, 3, h, w),) for h, w in ((4, 16), (8, 4), (12, 20))]) == 1
+
+
+def test_rolled_by_whole_turns_at_some_sizes():
+    """What is rolled by nothing lies row by row, whatever lay before; a dimension of one element is."""
+    calls = [(torch.randn(2, 3, h, w).to(memory_format=torch.channels_last),) for h, w in ((8, 9), (6, 10), (1, 4), (5, 7), (4, 1))]
+    captured = oxytorch._oxytorch.capture(lambda x: x.roll((1, -1), (2, 3)), dynamic=True)
+    for (x,) in calls:
+        assert_same(captured(x), x.roll((1, -1), (2, 3)))
+    assert captured.stats()["traced"] == 3, captured.show()

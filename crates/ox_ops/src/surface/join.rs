@@ -4,7 +4,7 @@ use super::{Bound, Operand, Surface, each, fresh, wrap_dim, wrap_dims};
 use crate::builder::Builder;
 use crate::decide::undecided;
 use crate::error::{OpError, OpResult};
-use crate::infer::{same_shape, shape_text};
+use crate::infer::{are_different, same_shape, shape_text};
 use crate::value::{Value, ValueOf};
 use ox_ir::Sym;
 use ox_ir::graph::{NodeId, Shape, SliceDim};
@@ -247,7 +247,12 @@ fn roll(b: &mut Builder, a: &mut Bound) -> OpResult<Value> {
     }
     let mut value = x;
     for (shift, dim) in shifts.iter().zip(dims) {
-        value = roll_dim(b, value, wrap_dim(dim, shape.len())?, shift)?;
+        let dim = wrap_dim(dim, shape.len())?;
+        // By whole turns (of one element, by anything) eager gives another memory order: that it is none is noted.
+        if shape.len() > 3 && !shape[dim].is_zero() {
+            are_different(&shift.rem(&shape[dim]), &Sym::ZERO);
+        }
+        value = roll_dim(b, value, dim, shift)?;
     }
     Ok(value.into())
 }
