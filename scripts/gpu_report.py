@@ -5,7 +5,7 @@
 
 Writes gpu.md and gpu.json into `--out` (docs/, unless told otherwise). Parts: `cases` (programs against eager), `ops` (torch's OpInfo database on CUDA),
 `gradients` (small training programs against eager: `gpu_training.py`),
-`bandwidth` (kernels over 1 GB against a copy), `models` and `train` (the workloads of benches/ in bf16: inference; forward, backward, AdamW),
+`bandwidth` (kernels over 1 GB against a copy), `reductions` (sums for one size and for any), `models` and `train` (the workloads of benches/ in bf16: inference; forward, backward, AdamW),
 `modes` (inference with recorded graphs, next to torch.compile's). A run is `who` or `who:mode`; `who:dynamic` is compiled for any sizes. With `--together` all runs of a part compile at
 the same time and are measured one by one when all are ready: minutes become one, but the times of first calls say nothing.
 """
@@ -316,6 +316,62 @@ def run_bandwidth(result):
     result["bandwidth"] = rows
 
 
+# Sums, compiled for one size and for any.
+
+
+def reduction_cases():
+    """Name, function, and its arguments at a size: 4 is what is measured, others come first where sizes vary."""
+    x = lambda *shape: torch.randn(*shape, device="cuda").to(torch.bfloat16)
+    last = lambda a: a.contiguous(memory_format=torch.channels_last)
+    numbers = lambda *shape: torch.randn(*shape, device="cuda")
+    of_norm = lambda a, g, mean, inverse: (g.float().sum((0, 1)), (g.float() * ((a.float() - mean) * inverse)).sum((0, 1)))
+    moments = lambda a: (a.float().mean((0, 2, 3)), a.float().square().mean((0, 2, 3)))
+    norm = lambda a: F.group_norm(a, 32)
+    yield "gradient of a bias, 32 x 512 x 768", lambda g: g.sum((0, 1)), lambda n: (x(8 * n, 512, 768),)
+    yield "gradient of a bias, 4096 x 3072", lambda g: g.sum(0), lambda n: (x(1024 * n, 3072),)
+    for length in (512, 128):
+        rows = lambda n, length=length: (x(8 * n, length, 768), x(8 * n, length, 768), numbers(8 * n, length, 1), numbers(8 * n, length, 1))
+        yield f"gradients of a layer norm, 32 x {length} x 768", of_norm, rows
+    yield "statistics of images, 64 x 256 x 56 x 56", moments, lambda n: (x(16 * n, 256, 56, 56),)
+    yield "the same in channels-last order", moments, lambda n: (last(x(16 * n, 256, 56, 56)),)
+    yield "mean of squares, 64 x 1000 x 1000", lambda a: a.float().square().mean((1, 2)), lambda n: (x(16 * n, 1000, 1000),)
+    yield "mean of 14 x 14, 64 x 2048 of them", lambda a: a.mean((2, 3)), lambda n: (x(16 * n, 2048, 14, 14),)
+    yield "group norm, 4 x 128 x 64 x 64", norm, lambda n: (x(n, 128, 64, 64),)
+    yield "the same in channels-last order", norm, lambda n: (last(x(n, 128, 64, 64)),)
+    yield "8 columns of a million", lambda a: a.float().sum(0), lambda n: (x((1 << 18) * n, 8),)
+
+
+def kernel_us(call, times=10):
+    """What a call takes of the GPU's time."""
+    from torch.profiler import ProfilerActivity, profile
+
+    for _ in range(4):
+        call()
+    torch.cuda.synchronize()
+    with profile(activities=[ProfilerActivity.CUDA]) as profiler:
+        for _ in range(times):
+            call()
+        torch.cuda.synchronize()
+    return sum(event.device_time for event in profiler.events() if event.device_type == torch.autograd.DeviceType.CUDA) / times
+
+
+def run_reductions(result):
+    compilers = {"ours": captured, "inductor": torch.compile}
+    rows = result["reductions"] = []
+    for name, function, make in reduction_cases():
+        row, given = dict(name=name), make(4)
+        with torch.no_grad():
+            row["eager"] = kernel_us(lambda: function(*given))
+            for (who, compiler), dynamic in itertools.product(compilers.items(), (False, True)):
+                torch._dynamo.reset()
+                fast = compiler(function, dynamic=dynamic)
+                for size in (2, 3) if dynamic else ():
+                    fast(*make(size))
+                row[f"{who}, any sizes" if dynamic else who] = kernel_us(lambda: fast(*given))
+        rows.append(row)
+        print("  " + "  ".join(f"{k} {v:.0f}" if isinstance(v, float) else f"{v:44}" for k, v in row.items()), flush=True)
+
+
 # The workloads.
 
 
@@ -515,6 +571,11 @@ def write(result, out):
         for r in result["bandwidth"]:
             lines.append(f"| {r['name']} | {speed(r, 'eager')} | {speed(r, 'inductor')} | {speed(r, 'ours')} | {r['of_copy']:.0%} |")
         lines.append("")
+    if "reductions" in result:
+        names = [key for key in result["reductions"][0] if key != "name"]
+        lines += [f"| us | {' | '.join(names)} |", "|---" * (len(names) + 1) + "|"]
+        lines += [f"| {r['name']} | {' | '.join(f'{r[name]:.0f}' for name in names)} |" for r in result["reductions"]]
+        lines.append("")
     for part in [part for part in MODEL_PARTS if part in result]:
         lines += ["", f"| {MODEL_PARTS[part]} (bf16) | run | first call s | ms | CPU ms | peak MB | reserved MB | error (eager's) |", "|---|---|---|---|---|---|---|---|"]
         for r in result[part]:
@@ -526,7 +587,7 @@ def write(result, out):
 
 def arguments():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--parts", default="cases,gradients,ops,bandwidth,models,train,modes")
+    parser.add_argument("--parts", default="cases,gradients,ops,bandwidth,reductions,models,train,modes")
     parser.add_argument("--models", default=",".join(GPU_SIZES))
     parser.add_argument("--runs", default="eager,inductor,inductor:reduce-overhead,oxyfx,oxytorch")
     parser.add_argument("--iters", type=int, default=30)
@@ -553,7 +614,7 @@ def main():
     if not torch.cuda.is_available():
         return print("there is no GPU here")
     result = dict(gpu=torch.cuda.get_device_name(), command=["python", *sys.argv])
-    parts = dict(cases=lambda: run_cases(result), gradients=lambda: run_gradients(result), ops=lambda: run_ops(result, given), bandwidth=lambda: run_bandwidth(result))
+    parts = dict(cases=lambda: run_cases(result), gradients=lambda: run_gradients(result), ops=lambda: run_ops(result, given), bandwidth=lambda: run_bandwidth(result), reductions=lambda: run_reductions(result))
     parts |= {part: functools.partial(run_models, result, given, part) for part in MODEL_PARTS}
     for part in given.parts.split(","):
         start = time.perf_counter()

@@ -298,6 +298,39 @@ fn indices_are_narrow_where_sizes_allow_it() {
     assert!(careful.narrow.is_empty() && careful.text.contains("using idx = long long;"), "{}", careful.text);
 }
 
+const FILLED: &str =
+    "sizes s0 in 1..\nkernel filled(b0: bf16 in, b1: f32 out, b2: f32 out, i0 < 6, i1 < 64) lanes=outer parallel {
+  pass i2 < (s0 + 5)//6 {
+    v0 = index i0*((s0 + 5)//6) + i2 v1 = index s0 v2 = lt v0 v1
+    v3 = load b0[64*i0*((s0 + 5)//6) + 64*i2 + i1] if v2 else 0 v4 = cast v3 : f32
+    v5 = const 0 : f32 v6 = where v2 v4 v5 v7 = reduce sum v6
+    v8 = const -inf : f32 v9 = where v2 v4 v8 v10 = reduce max v9
+  }
+  pass { store b1[64*i0 + i1] v7 store b2[64*i0 + i1] v10 }
+}";
+
+/// Parts that were filled up end where the filling begins: the last one may have fewer rounds than others, or none. Where a round of the filling counts
+/// (here 1 is added in each) all are done.
+#[test]
+fn parts_that_were_filled_up_end_before_that() {
+    if !emulate::is_possible() {
+        return eprintln!("skipped: there is no g++");
+    }
+    let counted = FILLED.replace("v5 = const 0", "v5 = const 1");
+    // Over groups of four of what the columns were.
+    let groups = FILLED.replace("i1 < 64", "i1 < 16").replace("pass i2 < (s0 + 5)//6", "pass i2 < (s0 + 5)//6, i3 < 4");
+    let groups = groups.replace("+ i1] if", "+ 4*i1 + i3] if").replace("64*i0 + i1]", "16*i0 + i1]");
+    for (text, ends, name) in [(FILLED, true, "filled"), (&counted, false, "counted"), (&groups, true, "groups")] {
+        let kernel = Kernel::parse(text).unwrap_or_else(|e| panic!("{e:?}"));
+        let source = emit(&kernel, "k", &OPTIONS).unwrap();
+        assert_eq!(source.text.contains("v2 = true"), ends, "{}", source.text);
+        let emulator = Emulator::new(name, std::slice::from_ref(&source));
+        for size in [1, 5, 6, 7, 300, 301] {
+            check(&emulator, &kernel, &source, filled(&kernel, &[64 * size, 384, 384]), &[size as i64]);
+        }
+    }
+}
+
 /// A size without a bound is a wide number in a careful kernel, and what it is divided by a narrow one.
 #[test]
 fn sizes_are_divided() {

@@ -108,6 +108,7 @@ impl Emitter<'_> {
         let typed = kernel.inst(val);
         let dtype = typed.dtype;
         let text = match &typed.inst {
+            _ if self.sure == Some(val) => "true".into(),
             Inst::Const(scalar) => ctype::constant(*scalar, dtype),
             Inst::Index(sym) => ctype::convert(&format!("(long long)({})", index::text(sym)), DType::I64, dtype),
             Inst::Load { buf, index, mask } => self.load(val, *buf, index, mask.as_ref(), dtype, item)?,

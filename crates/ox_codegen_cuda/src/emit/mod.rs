@@ -7,6 +7,7 @@ mod body;
 mod cache;
 mod carried;
 mod ctype;
+mod filled;
 mod index;
 mod memory;
 mod outline;
@@ -76,6 +77,8 @@ pub(crate) struct Emitter<'k> {
     dirty: FxHashSet<u32>,
     /// Whether the code under construction is inside of a pass's loop.
     in_loop: bool,
+    /// What is true in every round of the loop under construction.
+    sure: Option<Val>,
     /// The axis that the lanes of the loop under construction run along.
     lane: Option<Var>,
     /// Loads and stores of the body under construction that move whole vectors.
@@ -134,6 +137,7 @@ impl<'k> Emitter<'k> {
             guards: Vec::new(),
             dirty: FxHashSet::default(),
             in_loop: false,
+            sure: None,
             lane: None,
             packs: FxHashSet::default(),
             moved_whole: FxHashSet::default(),

@@ -1,5 +1,6 @@
 //! One pass: a loop over its inner axes that the threads of a point share, or straight code.
 
+use super::filled::filled;
 use super::outline::is_even;
 use super::{Emitter, index, reduce};
 use crate::CodegenError;
@@ -88,6 +89,9 @@ impl Emitter<'_> {
         let (y, lanes, count) = (self.g.y, if columns { 1 } else { self.g.lanes }, length(&pass.axes));
         let limit = index::factor(&count);
         let known = if self.g.spread == Spread::Rows { self.g.items } else { None };
+        // A vector lies in one round.
+        let is_whole = length(&pass.axes[1..]).is_multiple_of(lanes);
+        let filled = if is_whole && known.is_none() { filled(self.kernel, pass) } else { None };
         let mut guarded = false;
         match known {
             Some(items) => {
@@ -108,6 +112,14 @@ impl Emitter<'_> {
                     Spread::Rows if pass.body.len() <= SHORT_BODY => self.line("#pragma unroll 4"),
                     _ => {}
                 }
+                let limit = match &filled {
+                    Some(filled) => {
+                        let (first, rest) = (index::text(&pass.axes[0].extent), length(&pass.axes[1..]));
+                        let rounds = format!("least(idx({first}), idx({}))", index::text(&filled.rounds));
+                        if rest.is_one() { rounds } else { format!("{rounds} * {}", index::factor(&rest)) }
+                    }
+                    None => limit,
+                };
                 self.open(format!("for (idx r = {start}; r < {limit}; r += {}) {{", y * lanes));
             }
         }
@@ -115,7 +127,9 @@ impl Emitter<'_> {
         self.in_loop = true;
         let lane = if columns { self.kernel.axes.last() } else { pass.axes.last() };
         self.lane = lane.map(|axis| axis.var.clone());
+        self.sure = filled.map(|filled| filled.mask);
         self.body(&pass.body, known.map(|_| "k"))?;
+        self.sure = None;
         self.lane = None;
         self.in_loop = false;
         if guarded {
