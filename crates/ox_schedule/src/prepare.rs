@@ -23,10 +23,12 @@ const FAR: usize = 64;
 pub struct Prepared {
     pub graph: Graph,
     strides: Vec<Shape>,
+    /// Copies of values for convolutions, by the order they are in: weights that many share are copied once.
+    copies: FxHashMap<(NodeId, bool), NodeId>,
 }
 
 pub fn prepare(graph: &Graph, options: &ScheduleOptions) -> Result<Prepared, ScheduleError> {
-    let mut out = Prepared { graph: Graph { nodes: Vec::new(), ..graph.clone() }, strides: Vec::new() };
+    let mut out = Prepared::empty(Graph { nodes: Vec::new(), ..graph.clone() });
     let wishes = Wishes::of(graph, options);
     let mut renamed: Vec<NodeId> = Vec::with_capacity(graph.nodes.len());
     for id in graph.ids() {
@@ -51,7 +53,7 @@ pub fn natural_layouts(graph: &Graph, n: usize, options: &ScheduleOptions) -> Ve
     let mut free = graph.clone();
     let asked = free.outputs.split_off(n);
     let wishes = Wishes::of(&free, options);
-    let mut out = Prepared { graph: Graph { nodes: Vec::new(), ..free }, strides: Vec::new() };
+    let mut out = Prepared::empty(Graph { nodes: Vec::new(), ..free });
     let mut renamed: Vec<NodeId> = Vec::with_capacity(graph.nodes.len());
     for id in graph.ids() {
         let mut node = graph.node(id).clone();
@@ -171,7 +173,7 @@ fn is_made_of_reduction(graph: &Graph, id: NodeId) -> bool {
 impl Prepared {
     /// For nodes to be pushed to.
     pub fn empty(graph: Graph) -> Prepared {
-        Prepared { graph, strides: Vec::new() }
+        Prepared { graph, strides: Vec::new(), copies: FxHashMap::default() }
     }
 
     pub fn strides(&self, id: NodeId) -> Shape {
@@ -237,7 +239,14 @@ impl Prepared {
         let wanted = if last { channels_last(&shape) } else { None }.unwrap_or_else(|| contiguous_strides(&shape));
         match self.resolved(id) {
             Some(has) if same_strides(&shape, &has, &wanted) => id,
-            _ => self.push_copy(id, wanted),
+            _ => match self.copies.get(&(id, last)) {
+                Some(copy) => *copy,
+                None => {
+                    let copy = self.push_copy(id, wanted);
+                    self.copies.insert((id, last), copy);
+                    copy
+                }
+            },
         }
     }
 
@@ -370,7 +379,7 @@ impl Prepared {
                 node.args.iter().for_each(|a| live[a.index()] = true);
             }
         }
-        let mut out = Prepared { graph: Graph { nodes: Vec::new(), ..graph.clone() }, strides: Vec::new() };
+        let mut out = Prepared::empty(Graph { nodes: Vec::new(), ..graph.clone() });
         let mut renamed = vec![NodeId(u32::MAX); graph.nodes.len()];
         for id in graph.ids().filter(|id| live[id.index()]) {
             let mut node = graph.node(id).clone();

@@ -56,3 +56,24 @@ fn so_are_those_of_derivatives() {
     );
     assert_eq!(lasts(&plan, |call| matches!(call, Call::Library(_))), [true, true, true]);
 }
+
+/// A head over several planes, or one that is applied again and again.
+#[test]
+fn weights_that_many_share_are_copied_once() {
+    let order = "strides [25088, 1, 896, 32]";
+    let window = "stride=[1, 1], padding=[1, 1], dilation=[1, 1], output_padding=[0, 0], groups=1";
+    let plan = plan(&format!(
+        r#"graph(%0: bf16[4, 32, 28, 28]@cuda0 {order} "x", %1: bf16[32, 32, 3, 3]@cuda0 "w", %2: bf16[4, 32, 28, 28]@cuda0 {order} "y") {{
+  %3 = conv(%0, %1, {window}) : bf16[4, 32, 28, 28]@cuda0
+  %4 = conv(%2, %1, {window}) : bf16[4, 32, 28, 28]@cuda0
+  %5 = conv(%3, %1, {window}) : bf16[4, 32, 28, 28]@cuda0
+  return %4 {order}, %5 {order}
+}}"#
+    ));
+    let weights = plan.steps.iter().filter_map(|step| match step {
+        Step::Call { call: Call::Conv(_), ins, .. } => Some(ins[1].buf),
+        _ => None,
+    });
+    let weights: Vec<_> = weights.collect();
+    assert!(weights.len() == 3 && weights.iter().all(|buf| *buf == weights[0]), "{plan}");
+}
