@@ -331,6 +331,26 @@ fn parts_that_were_filled_up_end_before_that() {
     }
 }
 
+/// The parts of a sum together are as long as the whole: they do not make indices wide.
+#[test]
+fn parts_of_any_size_are_narrow() {
+    let kernel = Kernel::parse(
+        "sizes s0 in 1..\nkernel sums(b0: f32 in, b1: f32 out, i0 < 32, i1 < 768) lanes=outer parallel length=128 {
+          pass i2 < (s0 + 31)//32 {
+            v0 = index i0*((s0 + 31)//32) + i2 v1 = index s0 v2 = lt v0 v1
+            v3 = load b0[768*i0*((s0 + 31)//32) + i1 + 768*i2] if v2 else 0 v4 = reduce sum v3
+          }
+          pass { store b1[768*i0 + i1] v4 }
+        }",
+    )
+    .unwrap();
+    let source = emit(&kernel, "k", &OPTIONS).unwrap();
+    assert!(source.text.contains("using idx = int;"), "{}", source.text);
+    let fits = |n: i64| source.narrow.iter().all(|limit| limit.eval(&|_| Some(n)).is_some_and(|most| most < ox_ir::abi::NARROW));
+    // Half of 2^31 elements and more than that.
+    assert!(fits((1 << 30) / 768) && !fits((1 << 31) / 768), "{:?}", source.narrow);
+}
+
 /// A size without a bound is a wide number in a careful kernel, and what it is divided by a narrow one.
 #[test]
 fn sizes_are_divided() {

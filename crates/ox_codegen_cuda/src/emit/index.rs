@@ -97,7 +97,12 @@ fn reach_of(atom: &Atom, limits: &mut Vec<Sym>) -> Option<Sym> {
     match atom {
         Atom::Var(var) if var.kind() == VarKind::Size => (var.lo() >= 0).then(|| Sym::var(var)),
         Atom::Var(var) => reach(var.extent()?, limits),
-        Atom::Div(p) => reach(&p.1, limits).and_then(|_| reach(&p.0, limits)),
+        Atom::Div(p) => {
+            let (_, whole) = (reach(&p.1, limits)?, reach(&p.0, limits)?);
+            let is_of_sizes = p.1.vars().iter().all(|var| var.kind() == VarKind::Size);
+            // One part of many: taken for the whole, all of them together would be far too much.
+            Some(if is_plain(p) && is_of_sizes { whole.div(&p.1) } else { whole })
+        }
         Atom::Mod(p) => reach(&p.0, limits).and_then(|_| reach(&p.1, limits)),
         Atom::Min(p) | Atom::Max(p) => Some(&reach(&p.0, limits)? + &reach(&p.1, limits)?),
     }
