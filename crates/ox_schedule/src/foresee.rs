@@ -47,7 +47,7 @@ impl Prepared {
             _ => return,
         };
         for (out, arg) in library.outs.iter_mut().zip(&node.args[like]) {
-            out.strides = self.packed_like(*arg).unwrap_or_else(|| out.strides.clone());
+            out.strides = self.packed_like(*arg, &out.ty.shape).unwrap_or_else(|| out.strides.clone());
         }
     }
 
@@ -60,11 +60,12 @@ impl Prepared {
             CUDNN_BACKWARD => (1, Some(4)),
             _ => return,
         };
-        let shape = self.graph.ty(node.args[query]).shape.clone();
-        let like = self.packed_like(node.args[query]).unwrap_or_else(|| {
-            let dense = contiguous_strides(&shape);
-            node.args[query] = self.push_copy(node.args[query], dense.clone());
-            dense
+        // The result's rows are as wide as those of the values, which may not be as wide as the queries'.
+        let shape = self.graph.ty(node.args[result.unwrap_or(query)]).shape.clone();
+        let like = self.packed_like(node.args[query], &shape).unwrap_or_else(|| {
+            let dense = contiguous_strides(&self.graph.ty(node.args[query]).shape);
+            node.args[query] = self.push_copy(node.args[query], dense);
+            contiguous_strides(&shape)
         });
         let lies_so = |id: NodeId| self.resolved(id).is_some_and(|strides| same_strides(&shape, &strides, &like));
         if let Some(n) = result.filter(|n| !lies_so(node.args[*n])) {
@@ -72,9 +73,9 @@ impl Prepared {
         }
     }
 
-    /// The strides of a tensor that torch makes like this one.
-    fn packed_like(&self, id: NodeId) -> Option<Shape> {
-        self.resolved(id).and_then(|strides| packed(&self.graph.ty(id).shape, &strides))
+    /// The strides that torch gives a tensor of this shape in the order of another one.
+    fn packed_like(&self, id: NodeId, shape: &Shape) -> Option<Shape> {
+        self.resolved(id).and_then(|strides| packed(shape, &strides))
     }
 }
 

@@ -44,3 +44,28 @@ fn the_result_lies_as_the_queries() {
 fn queries_in_no_known_order_are_copied() {
     assert_eq!(strides("[256*s1, 100000, 256, 1]", ROWS), ["256*s1, 64*s1, 64, 1"; 2]);
 }
+
+/// torch's own operators take values of another width than queries.
+#[test]
+fn the_result_is_as_wide_as_the_values() {
+    let (q, v) = ("bf16[2, 4, 128, 64]@cuda0", "bf16[2, 4, 128, 32]@cuda0");
+    let text = format!(
+        r#"graph(%0: {v} "g", %1: {q} strides [32768, 64, 256, 1] "q", %2: {q} "k", %3: {v} "v", %4: f32[2, 4, 128, 1]@cuda0 "l") {{
+  %5 = library(%1, %2, %3, callee="aten::_scaled_dot_product_cudnn_attention" "", args=[$0, $1, $2, none, true, 0.0, false, false], kwargs=[], outs=[{v}]) : {v}
+  %6 = project(%5, 0) : {v}
+  %7 = library(%0, %1, %2, %3, %6, %4, callee="aten::_scaled_dot_product_cudnn_attention_backward" "", args=[$0, $1, $2, $3, $4, $5], kwargs=[], outs=[{q}, {q}, {v}]) : {q}
+  %8 = project(%7, 0) : {q}
+  return %8
+}}"#
+    );
+    let graph = Graph::parse(&text).unwrap();
+    graph.verify().unwrap();
+    let plan = schedule(&graph, &ScheduleOptions { target: Target::Gpu, ..Default::default() }).unwrap();
+    plan.verify().unwrap();
+    let given = plan.steps.iter().rev().find_map(|step| match step {
+        Step::Call { call: Call::Library(_), ins, .. } => Some(ins),
+        _ => None,
+    });
+    let strides: Vec<i64> = given.unwrap()[4].strides.iter().filter_map(|s| s.as_const()).collect();
+    assert_eq!(strides, [16384, 32, 128, 1], "{plan}");
+}
