@@ -194,6 +194,8 @@ fn to_bytes(tensor: &TensorData) -> Vec<u8> {
     let element = |x: &Scalar| match tensor.dtype {
         DType::BF16 => half::bf16::from_f64(x.as_f64()).to_le_bytes().to_vec(),
         DType::F32 => (x.as_f64() as f32).to_le_bytes().to_vec(),
+        DType::F64 => x.as_f64().to_le_bytes().to_vec(),
+        DType::I32 => (x.as_i64() as i32).to_le_bytes().to_vec(),
         _ => x.as_i64().to_le_bytes().to_vec(),
     };
     tensor.data.iter().flat_map(element).collect()
@@ -203,6 +205,8 @@ fn from_bytes(like: &TensorData, bytes: &[u8]) -> TensorData {
     let element = |b: &[u8]| match like.dtype {
         DType::BF16 => Scalar::Float(half::bf16::from_le_bytes([b[0], b[1]]).to_f64()),
         DType::F32 => Scalar::Float(f32::from_le_bytes(b.try_into().unwrap()) as f64),
+        DType::F64 => Scalar::Float(f64::from_le_bytes(b.try_into().unwrap())),
+        DType::I32 => Scalar::Int(i32::from_le_bytes(b.try_into().unwrap()) as i64),
         _ => Scalar::Int(i64::from_le_bytes(b.try_into().unwrap())),
     };
     TensorData::new(like.dtype, &like.shape, bytes.chunks(like.dtype.size()).map(element))
@@ -275,6 +279,43 @@ fn logsumexp_of_infinities() {
     let x = TensorData::floats(DType::BF16, &[5 * LENGTH], &(0..5 * LENGTH).map(number).collect::<Vec<_>>());
     let out = TensorData::floats(DType::F32, &[5], &[0.0; 5]);
     check(&Emulator::new("infinities", std::slice::from_ref(&source)), &kernel, &source, vec![x, out], &[]);
+}
+
+/// What the threads of neighbouring columns have found, of all widths, by many threads and in a block that is not full: numbers of 16 bytes take turns.
+#[test]
+fn neighbours_of_all_types_are_put_together() {
+    if !emulate::is_possible() {
+        return eprintln!("skipped: there is no g++");
+    }
+    // What is read, what is made of it, and what comes of that.
+    let reductions = [
+        ("f32", "reduce sum v1", "f32", "f32"),
+        ("bf16", "reduce sum v1", "f32", "f32"),
+        ("bf16", "reduce sum v1", "f64", "f64"),
+        ("f64", "reduce sum v1", "f64", "f64"),
+        ("i32", "reduce max v1", "i32", "i32"),
+        ("i32", "reduce sum v1", "i64", "i64"),
+        ("f32", "reduce argmax v1 at i1", "f32", "i64"),
+        ("bf16", "reduce argmin v1 at i1", "f64", "i64"),
+    ];
+    let kernel = |(of, reduction, made, result): (&str, &str, &str, &str)| {
+        let text = format!(
+            "kernel columns(b0: {of} in, b1: {result} out, i0 < 328) lanes=outer parallel {{
+              pass i1 < 300 {{ v0 = load b0[328*i1 + i0] v1 = cast v0 : {made} v2 = {reduction} }}
+              pass {{ store b1[i0] v2 }}
+            }}"
+        );
+        Kernel::parse(&text).unwrap_or_else(|e| panic!("{e:?}\n{text}"))
+    };
+    let kernels = reductions.map(kernel);
+    let options = Options { multiprocessors: 1, ..OPTIONS };
+    let sources: Vec<Source> =
+        kernels.iter().enumerate().map(|(n, kernel)| emit(kernel, &format!("k{n}"), &options).unwrap()).collect();
+    let emulator = Emulator::new("neighbours", &sources);
+    for (kernel, source) in kernels.iter().zip(&sources) {
+        assert!(source.text.contains("reduce_neighbours<32, "), "{}", source.text);
+        check(&emulator, kernel, source, filled(kernel, &[328 * 300, 328]), &[]);
+    }
 }
 
 /// Of sizes without a bound indices are computed in 32 bits, for those with which they fit; a careful kernel takes all.
