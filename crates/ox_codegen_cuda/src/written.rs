@@ -21,7 +21,8 @@ pub fn in_order_of_writing(kernel: &Kernel) -> Option<Kernel> {
         return None;
     }
     let mut axes: Vec<(i64, Axis)> = steps.into_iter().zip(kernel.axes.iter().cloned()).collect();
-    axes.sort_by_key(|(step, _)| Reverse(*step));
+    // Where points of an axis are written is looked up if that takes no steps: far apart.
+    axes.sort_by_key(|(step, _)| (*step != 0, Reverse(*step)));
     Some(Kernel { axes: axes.into_iter().map(|(_, axis)| axis).collect(), ..kernel.clone() })
 }
 

@@ -318,6 +318,22 @@ fn neighbours_of_all_types_are_put_together() {
     }
 }
 
+/// Where each point of an axis is written is looked up: neighbours along it lie far apart.
+#[test]
+fn rows_that_are_looked_up_stay_outside() {
+    let kernel = Kernel::parse(
+        "kernel scatter(b0: i64 in, b1: f32 in, b2: f32 inout, i0 < 9, i1 < 32) lanes=outer parallel {
+          pass i2 < 64 {
+            v0 = load b0[i2] v1 = check_index v0 j0 < 100 wrap check 0 v2 = load b1[288*i2 + 32*i0 + i1]
+            store sum b2[288*j0 + 9*i1 + i0] v2
+          }
+        }",
+    )
+    .unwrap_or_else(|e| panic!("{e:?}"));
+    let text = emit(&kernel, "k", &OPTIONS).unwrap().text;
+    assert!(text.contains("const idx i0 = rem(p, idx(9));") && text.contains("const idx i2 = p"), "{text}");
+}
+
 /// Of sizes without a bound indices are computed in 32 bits, for those with which they fit; a careful kernel takes all.
 #[test]
 fn indices_are_narrow_where_sizes_allow_it() {
