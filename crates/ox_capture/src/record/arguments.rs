@@ -31,8 +31,8 @@ impl Recording {
             let entry = &self.graph.inputs[*n];
             return Ok((entry.shadow.clone(), entry.node.clone()));
         }
-        self.refuse_written_elsewhere(tensor)?;
         self.rely_on_tensor(tensor, source)?;
+        self.refuse_written_elsewhere(tensor)?;
         self.join_device(&tensor.attr("device")?)?;
         let bind = tensor.bind();
         let kwargs = PyDict::new(py());

@@ -14,9 +14,12 @@ impl Recording {
         self.state.grad || self.graph.grad.is_some_and(|(first, now)| first || now)
     }
 
-    /// To be called before a tensor becomes an input.
+    /// To be called before a tensor becomes an input, and when it is known to be a plain one: others hear what is asked of them.
     pub(super) fn refuse_written_elsewhere(&self, tensor: &Obj) -> Recorded<()> {
-        let Some(kin) = self.graph.by_base.get(&base_of(tensor).id()).filter(|_| self.knows_grad()) else { return Ok(()) };
+        if !self.knows_grad() {
+            return Ok(());
+        }
+        let Some(kin) = self.graph.by_base.get(&base_of(tensor).id()) else { return Ok(()) };
         match kin.iter().any(|n| is_written(&self.graph.inputs[*n])) {
             true => Err(NotRecorded::Shared),
             false => Ok(()),
