@@ -492,3 +492,19 @@ def test_what_a_checkpoint_around_saves(door):
         stack += [parent for parent, _ in node.next_functions]
     assert held == 0
     out.sum().backward()
+
+
+@both
+@pytest.mark.filterwarnings("ignore:oxytorch")
+def test_a_graph_that_only_eager_runs_keeps_its_checkpoints(door):
+    """A write by way of .data to what is computed again: the gradient is that of what was written."""
+
+    def scaled(t, w):
+        y = (t * w).sin()
+        w.data.mul_(0.5)
+        return y
+
+    def f(t, w):
+        return checkpoint(scaled, t, w, use_reentrant=False) * 2
+
+    check(f, x(), torch.full((8,), 1.5, requires_grad=True), door=door)

@@ -175,7 +175,8 @@ impl Job<'_> {
     fn as_it_was<'py>(self, gm: &Bound<'py, PyAny>, eager: Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
         match self.recomputed {
             Some(region) => pieces::checkpointed(&pieces::by_eager(gm, 1)?, region),
-            None => Ok(eager),
+            None if self.covered => Ok(eager),
+            None => pieces::by_eager(gm, 0),
         }
     }
 
