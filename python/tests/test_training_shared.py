@@ -1,5 +1,7 @@
 """Tensors from outside of a graph that share memory with one another: a write to one of them gives all a gradient, as in eager."""
 
+import sys
+
 import compare
 import oxytorch
 import pytest
@@ -150,6 +152,40 @@ def test_a_write_to_what_another_argument_shares_is_no_break():
             b, x, w = tensors(call)
             found.append(trained(called, (b, b.t(), x, w)))
         compare.assert_same(*found)
+
+
+def adds_up(a, b, x, w):
+    a.add_(b)
+    return a.sin() * x.detach()
+
+
+def keeps_statistics(a, b, x, w):
+    h = x * w
+    with torch.no_grad():
+        a.lerp_(h.mean(0), 0.1)
+        b.lerp_(h.var(0), 0.1)
+    return h, (h - a) / (b + 2).sqrt()
+
+
+@pytest.mark.parametrize("function", [adds_up, keeps_statistics], ids=lambda function: function.__name__)
+def test_what_is_written_without_a_gradient_tells_the_others_nothing(function):
+    """It is one graph, and the graph is for arguments that share memory as well as for others."""
+    compiled, run = oxytorch.compile(function), []
+    for call in range(3):
+        found = []
+        for called in (compiled, function):
+            _, x, w = tensors(call)
+            rows = torch.ones(2, 4, dtype=torch.float64)
+            outputs = called(*rows, x, w)
+            loss = sum(out.sin().sum() for out in outputs)
+            found.append((outputs, rows, torch.autograd.grad(loss, [x, w], allow_unused=True) if loss.requires_grad else None))
+        compare.assert_same(*found)
+    sys.setprofile(lambda frame, event, arg: run.append(frame.f_code))
+    compiled(*rows, x, w)
+    sys.setprofile(None)
+    assert function.__code__ not in run
+    explained = oxytorch.explain(function)(*rows, x, w)
+    assert len(explained.graphs) == 1 and not explained.reads
 
 
 class Rows(nn.Module):

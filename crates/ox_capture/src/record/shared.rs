@@ -2,8 +2,8 @@
 //! one, and the shadows of the others would not tell. So no graph writes what another of its inputs shares, nor takes such an input behind the write:
 //! torch does that call between two graphs, on the tensors themselves.
 
-use super::Recording;
 use super::graph::{InputEntry, NotRecorded, Recorded};
+use super::{Recording, grad};
 use crate::obj::Obj;
 use crate::types::types;
 use pyo3::prelude::*;
@@ -20,7 +20,7 @@ impl Recording {
             return Ok(());
         }
         let Some(kin) = self.graph.by_base.get(&base_of(tensor).id()) else { return Ok(()) };
-        match kin.iter().any(|n| is_written(&self.graph.inputs[*n])) {
+        match kin.iter().any(|n| has_new_gradient(&self.graph.inputs[*n])) {
             true => Err(NotRecorded::Shared),
             false => Ok(()),
         }
@@ -32,7 +32,7 @@ impl Recording {
             return Ok(());
         }
         let mut shared = self.graph.by_base.values().filter(|kin| kin.len() > 1).flatten();
-        match shared.any(|n| is_written(&self.graph.inputs[*n])) {
+        match shared.any(|n| has_new_gradient(&self.graph.inputs[*n])) {
             true => Err(NotRecorded::Shared),
             false => Ok(()),
         }
@@ -58,7 +58,8 @@ pub(super) fn version_of(shadow: &Obj) -> Option<u64> {
     shadow.attr("_version").ok()?.bind().extract().ok()
 }
 
-/// Whether the graph writes it so far.
-fn is_written(input: &InputEntry) -> bool {
-    types().is_tensor(&input.shadow) && version_of(&input.shadow) != input.version
+/// Whether the graph writes it so far, and it has a gradient with that. What is written without one tells the others nothing.
+fn has_new_gradient(input: &InputEntry) -> bool {
+    let is_written = || version_of(&input.shadow) != input.version;
+    types().is_tensor(&input.shadow) && is_written() && grad::requires_grad(&input.shadow).unwrap_or(true)
 }

@@ -21,7 +21,7 @@ pub struct Cut<'py> {
     pub pieces: Vec<Piece<'py>>,
     pub values: usize,
     pub result: Tree,
-    /// The arguments of the whole that lie in memory which pieces may write.
+    /// The arguments of the whole that lie in memory which pieces may write with a gradient.
     pub written: Vec<usize>,
 }
 
@@ -158,7 +158,8 @@ impl<'py> Cutter<'py> {
     fn written_arguments(&self) -> PyResult<Vec<usize>> {
         let mut found = Vec::new();
         for place in (0..self.nodes.len()).filter(|place| self.kinds[*place] == Kind::Argument) {
-            if self.memory_of(place)?.iter().any(|memory| self.written.contains(memory)) {
+            let has_grad = example(&self.nodes[place])?.is_some_and(|example| requires_grad(&example).unwrap_or(false));
+            if has_grad && self.memory_of(place)?.iter().any(|memory| self.written.contains(memory)) {
                 found.push(self.values[&place]);
             }
         }
