@@ -130,3 +130,14 @@ def test_what_is_normalised_beside_a_detached_view_is_compiled():
 
     oxytorch.compile(function, fullgraph=True)(torch.ones(3, 4, requires_grad=True), torch.zeros(4), torch.ones(4))
     assert oxytorch.last_compile()["outcome"] == "compiled"
+
+
+def test_weights_of_a_normalisation_beside_a_detached_view_of_them_are_compiled():
+    def function(x, mean, var, weight):
+        detached = weight.detach()
+        return torch.nn.functional.batch_norm(x, mean, var, weight, training=True) * detached
+
+    oxytorch.compile(function, fullgraph=True)(
+        torch.ones(3, 4, requires_grad=True), torch.zeros(4), torch.ones(4), torch.ones(4, requires_grad=True)
+    )
+    assert oxytorch.last_compile()["outcome"] == "compiled"

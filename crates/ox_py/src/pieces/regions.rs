@@ -119,8 +119,12 @@ pub fn may_be_written<'py>(node: &Node<'py>) -> PyResult<Vec<Node<'py>>> {
     let first = first.filter(|first| is_by_name && all.iter().any(|arg| arg.is(first)));
     match (first, writes_first(&name_of(&target)?)) {
         (Some(first), true) => Ok(vec![first]),
-        // Statistics stand behind what they are taken of.
-        (Some(first), false) => Ok(all.into_iter().filter(|arg| !arg.is(&first)).collect()),
+        // Statistics have no gradient, and stand behind what they are taken of.
+        (Some(first), false) => {
+            let is_weight = |arg: &Node<'py>| example(arg)?.map_or(Ok(false), |example| requires_grad(&example));
+            let others = all.into_iter().filter(|arg| !arg.is(&first));
+            others.filter_map(|arg| is_weight(&arg).map(|is_weight| (!is_weight).then_some(arg)).transpose()).collect()
+        }
         (None, _) => Ok(all),
     }
 }
