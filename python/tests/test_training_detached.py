@@ -141,3 +141,15 @@ def test_weights_of_a_normalisation_beside_a_detached_view_of_them_are_compiled(
         torch.ones(3, 4, requires_grad=True), torch.zeros(4), torch.ones(4), torch.ones(4, requires_grad=True)
     )
     assert oxytorch.last_compile()["outcome"] == "compiled"
+
+
+@pytest.mark.filterwarnings("ignore:oxytorch")
+def test_a_write_without_grad_beside_a_detached_view_is_compiled_around():
+    def function(x, w):
+        detached = w.detach()
+        with torch.no_grad():
+            w.mul_(2)
+        return (x * w).sum() * detached.sum()
+
+    oxytorch.compile(function, fullgraph=True)(torch.ones(4), torch.ones(4, requires_grad=True))
+    assert oxytorch.last_compile()["outcome"] == "compiled"

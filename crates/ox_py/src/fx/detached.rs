@@ -2,113 +2,140 @@
 //! gradient comes from: it has one word for both.
 
 use super::fake::storages;
+use super::grad::{Grad, grad_mode};
 use crate::pieces::{example, is_computed, may_be_written, requires_grad};
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
-use rustc_hash::FxHashSet;
+use rustc_hash::{FxHashMap, FxHashSet};
 
 type Node<'py> = Bound<'py, PyAny>;
 
-/// One such call: what shares its memory through it, and what does so beside it.
-struct Detached<'a, 'py> {
-    nodes: &'a [Node<'py>],
-    place: usize,
-    own: FxHashSet<usize>,
-    others: FxHashSet<usize>,
-    of_argument: bool,
-}
-
 /// The places of calls whose memory nobody else looks at afterwards: they may as well give a tensor of its own.
 pub fn detached_alone(nodes: &[Node<'_>]) -> PyResult<FxHashSet<usize>> {
-    let mut found = FxHashSet::default();
-    for detached in all(nodes)? {
-        if detached.is_alone()? {
-            found.insert(detached.place);
-        }
+    let places = all(nodes)?;
+    if places.is_empty() {
+        return Ok(FxHashSet::default());
     }
-    Ok(found)
+    let memory = Memory::of(nodes)?;
+    Ok(places.into_iter().filter(|place| memory.detached(*place).is_alone(&memory)).collect())
 }
 
 /// Whether a gradient is written to memory in which a tensor lies that has none of it, or another one, and both are seen.
 pub fn writes_beside_detached(nodes: &[Node<'_>]) -> PyResult<bool> {
-    for detached in all(nodes)? {
-        if !detached.is_alone()? && detached.is_parted()? {
-            return Ok(true);
-        }
+    let places = all(nodes)?;
+    if places.is_empty() {
+        return Ok(false);
     }
-    Ok(false)
+    let (memory, writes) = (Memory::of(nodes)?, writes_with_grad(nodes)?);
+    let is_parted = |place| {
+        let detached = memory.detached(place);
+        !detached.is_alone(&memory) && detached.is_parted(&memory, &writes)
+    };
+    Ok(!writes.is_empty() && places.into_iter().any(is_parted))
 }
 
-fn all<'a, 'py>(nodes: &'a [Node<'py>]) -> PyResult<Vec<Detached<'a, 'py>>> {
+fn all(nodes: &[Node<'_>]) -> PyResult<Vec<usize>> {
     let mut found = Vec::new();
     for (place, node) in nodes.iter().enumerate() {
         if is_detach(node)? {
-            found.push(Detached::at(nodes, place)?);
+            found.push(place);
         }
     }
     Ok(found)
 }
 
-impl<'a, 'py> Detached<'a, 'py> {
-    fn at(nodes: &'a [Node<'py>], place: usize) -> PyResult<Detached<'a, 'py>> {
-        let memory = memory(&nodes[place])?;
-        let (mut own, mut others, mut of_argument) = (FxHashSet::default(), FxHashSet::default(), false);
-        for (n, node) in nodes.iter().enumerate() {
-            if !self::memory(node)?.iter().any(|part| memory.contains(part)) {
-                continue;
-            }
-            let is_own = n == place || arguments(node)?.iter().any(|arg| own.contains(&address(arg)));
+/// What lies where in a graph, by the places of nodes.
+struct Memory {
+    arguments: Vec<Vec<usize>>,
+    is_computed: Vec<bool>,
+    /// The last place that has the node as an argument, its own if none.
+    last_use: Vec<usize>,
+    storages: Vec<Vec<usize>>,
+    /// By storage, those that lie in it.
+    members: FxHashMap<usize, Vec<usize>>,
+}
+
+impl Memory {
+    fn of(nodes: &[Node<'_>]) -> PyResult<Memory> {
+        let places: FxHashMap<usize, usize> = nodes.iter().enumerate().map(|(place, node)| (address(node), place)).collect();
+        let (mut arguments, mut is_computed, mut storages) = (Vec::new(), Vec::new(), Vec::new());
+        let mut members: FxHashMap<usize, Vec<usize>> = FxHashMap::default();
+        let mut last_use: Vec<usize> = (0..nodes.len()).collect();
+        for (place, node) in nodes.iter().enumerate() {
+            let used = node.getattr(intern!(node.py(), "all_input_nodes"))?.try_iter()?;
+            let used = used.map(|arg| Ok(places[&address(&arg?)])).collect::<PyResult<Vec<_>>>()?;
+            used.iter().for_each(|arg| last_use[*arg] = place);
+            let lies_in = example(node)?.map_or(Ok(Vec::new()), |example| self::storages(&example))?;
+            lies_in.iter().for_each(|storage| members.entry(*storage).or_default().push(place));
+            arguments.push(used);
+            storages.push(lies_in);
+            is_computed.push(self::is_computed(node)?);
+        }
+        Ok(Memory { arguments, is_computed, last_use, storages, members })
+    }
+
+    fn detached(&self, place: usize) -> Detached {
+        let (mut own, mut others) = (FxHashSet::default(), FxHashSet::default());
+        let mut members: Vec<usize> = self.storages[place].iter().flat_map(|storage| &self.members[storage]).copied().collect();
+        members.sort_unstable();
+        for member in members {
+            let is_own = member == place || self.arguments[member].iter().any(|arg| own.contains(arg));
             if is_own {
-                own.insert(address(node))
+                own.insert(member)
             } else {
-                others.insert(address(node))
+                others.insert(member)
             };
-            of_argument |= !is_computed(node)?;
         }
-        Ok(Detached { nodes, place, own, others, of_argument })
+        Detached { place, own, others }
     }
 
-    fn is_alone(&self) -> PyResult<bool> {
-        Ok(!self.of_argument && !uses(&self.nodes[self.place + 1..], &self.others)?)
-    }
-
-    /// Whether one side is written with what requires grad, and the other is seen afterwards.
-    fn is_parted(&self) -> PyResult<bool> {
-        for (place, node) in self.nodes.iter().enumerate().skip(self.place + 1) {
-            for written in may_be_written(node)? {
-                let has_grad = example(&written)?.is_some_and(|example| requires_grad(&example).unwrap_or(false));
-                let is_own = self.own.contains(&address(&written));
-                let is_seen = || uses(&self.nodes[place + 1..], &self.own);
-                if has_grad && (is_own || self.others.contains(&address(&written)) && is_seen()?) {
-                    return Ok(true);
-                }
-            }
-        }
-        Ok(false)
+    /// Whether one of these is an argument behind a place.
+    fn uses(&self, of: &FxHashSet<usize>, behind: usize) -> bool {
+        of.iter().any(|member| self.last_use[*member] > behind)
     }
 }
 
-/// Whether one of the nodes has one of these as an argument.
-fn uses(nodes: &[Node<'_>], of: &FxHashSet<usize>) -> PyResult<bool> {
-    for node in nodes {
-        if arguments(node)?.iter().any(|arg| of.contains(&address(arg))) {
-            return Ok(true);
+/// One such call: what shares its memory through it, and what does so beside it.
+struct Detached {
+    place: usize,
+    own: FxHashSet<usize>,
+    others: FxHashSet<usize>,
+}
+
+impl Detached {
+    fn is_alone(&self, memory: &Memory) -> bool {
+        let is_of_argument = self.own.iter().chain(&self.others).any(|member| !memory.is_computed[*member]);
+        !is_of_argument && !memory.uses(&self.others, self.place)
+    }
+
+    /// Whether one side is written, and the other is seen afterwards. `writes`: by what is written, where.
+    fn is_parted(&self, memory: &Memory, writes: &FxHashMap<usize, Vec<usize>>) -> bool {
+        let behind = |member: &usize| writes.get(member).into_iter().flatten().filter(|at| **at > self.place);
+        self.own.iter().any(|member| behind(member).next().is_some())
+            || self.others.iter().flat_map(behind).any(|at| memory.uses(&self.own, *at))
+    }
+}
+
+/// By what is written so that it may have a gradient of it: where. What is written without grad has the gradient that it had.
+fn writes_with_grad(nodes: &[Node<'_>]) -> PyResult<FxHashMap<usize, Vec<usize>>> {
+    let Some(first) = nodes.first() else { return Ok(FxHashMap::default()) };
+    let mut enabled = Grad::ambient(first.py())?.enabled;
+    let places: FxHashMap<usize, usize> = nodes.iter().enumerate().map(|(place, node)| (address(node), place)).collect();
+    let mut found: FxHashMap<usize, Vec<usize>> = FxHashMap::default();
+    for (place, node) in nodes.iter().enumerate() {
+        enabled = grad_mode(node)?.unwrap_or(enabled);
+        for written in if enabled { may_be_written(node)? } else { Vec::new() } {
+            if example(&written)?.is_some_and(|example| requires_grad(&example).unwrap_or(false)) {
+                found.entry(places[&address(&written)]).or_default().push(place);
+            }
         }
     }
-    Ok(false)
+    Ok(found)
 }
 
 fn address(node: &Node<'_>) -> usize {
     node.as_ptr() as usize
-}
-
-fn arguments<'py>(node: &Node<'py>) -> PyResult<Vec<Node<'py>>> {
-    node.getattr(intern!(node.py(), "all_input_nodes"))?.try_iter()?.collect()
-}
-
-fn memory(node: &Node<'_>) -> PyResult<Vec<usize>> {
-    example(node)?.map_or(Ok(Vec::new()), |example| storages(&example))
 }
 
 /// `x.detach()`, `x.data`

@@ -363,7 +363,7 @@ impl<'py> Importer<'py> {
                     requires |= self.meta(node)?.is_none_or(|e| e.hasattr(intern!(py, "requires_grad")).unwrap_or(true))
                 }
                 "output" => {}
-                _ => match self.grad_mode(node)? {
+                _ => match grad_mode(node)? {
                     Some(mode) => enabled = mode,
                     None => called |= enabled && self.may_require_grad(node)?,
                 },
@@ -378,22 +378,22 @@ impl<'py> Importer<'py> {
         Ok(!gives_tensor || self.noted_grad(node)?.unwrap_or(true))
     }
 
-    /// The mode that the node sets, if that is what it does.
-    fn grad_mode(&self, node: &Bound<'py, PyAny>) -> Import<Option<bool>> {
-        let py = self.py;
-        let target = node.getattr(intern!(py, "target"))?;
-        let name = target.getattr_opt(intern!(py, "__name__"))?;
-        if !name.is_some_and(|name| name.extract::<&str>().is_ok_and(|name| name == "_set_grad_enabled")) {
-            return Ok(None);
-        }
-        Ok(Some(node.getattr(intern!(py, "args"))?.get_item(0)?.is_truthy()?))
-    }
-
     /// Graph nodes that have come since the last call belong to this FX node.
     pub(super) fn note_origin(&mut self, place: usize) {
         let count = self.recorder.builder().graph().nodes.len();
         self.grad.origins.resize(count, place as u32);
     }
+}
+
+/// The mode that the node sets, if that is what it does.
+pub(super) fn grad_mode(node: &Bound<'_, PyAny>) -> PyResult<Option<bool>> {
+    let py = node.py();
+    let target = node.getattr(intern!(py, "target"))?;
+    let name = target.getattr_opt(intern!(py, "__name__"))?;
+    if !name.is_some_and(|name| name.extract::<&str>().is_ok_and(|name| name == "_set_grad_enabled")) {
+        return Ok(None);
+    }
+    Ok(Some(node.getattr(intern!(py, "args"))?.get_item(0)?.is_truthy()?))
 }
 
 /// Whether a value is computed of another.
