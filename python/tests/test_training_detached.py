@@ -84,6 +84,13 @@ def behind_a_cut(x, w):
     return (value * w).sum() + detached.square().sum() + more
 
 
+def by_an_overload_of_aten(x, w):
+    value = x * w
+    detached = torch.ops.aten.detach.default(value)
+    detached.mul_(w)
+    return (value * w).sum() + detached.sum()
+
+
 FUNCTIONS = [
     of_a_value,
     seen_by_its_own_view,
@@ -96,6 +103,7 @@ FUNCTIONS = [
     of_a_tensor_made_here,
     by_data,
     behind_a_cut,
+    by_an_overload_of_aten,
 ]
 
 

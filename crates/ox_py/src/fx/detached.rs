@@ -150,6 +150,9 @@ pub(super) fn called(node: &Node<'_>) -> PyResult<Option<String>> {
         return Ok(None);
     }
     let target = node.getattr(intern!(py, "target"))?;
+    let is_aten =
+        target.getattr_opt(intern!(py, "namespace"))?.is_some_and(|of| of.extract::<&str>().is_ok_and(|of| of == "aten"));
+    let target = if is_aten { target.getattr(intern!(py, "overloadpacket"))? } else { target };
     let name = target.getattr_opt(intern!(py, "__name__"))?.unwrap_or(target);
     let Ok(name) = name.extract::<String>() else { return Ok(None) };
     if name != "getattr" {
