@@ -313,10 +313,50 @@ def in_front_of_its_uses(x, w, b):
     return y.sin() * b
 
 
+def a_factor_of_what_was_written_since(x, w, b):
+    a = x.sin()
+    y = a * w
+    y.add_(1)
+    a.data.mul_(2)
+    return y
+
+
+def a_factor_of_a_part(x, w, b):
+    a, y = x.sin(), x * w
+    y[0].mul_(a[1])
+    a.data.mul_(2)
+    return y
+
+
+def by_a_flag(x, w, b):
+    y = x * w
+    z = y.sin()
+    F.relu(y.data, inplace=True)
+    return z + b
+
+
+def into_several(x, w, b):
+    y = x * w
+    z = y.sin()
+    top, rest = y.data.split([1, 3])
+    torch._foreach_mul_([top, rest], 2)
+    return z + b
+
+
 @pytest.mark.parametrize("dynamic", [None, True])
 @pytest.mark.parametrize(
     "function",
-    [a_factor, a_factor_s_row, a_result_that_was_saved, behind_its_uses, in_front_of_its_uses],
+    [
+        a_factor,
+        a_factor_s_row,
+        a_result_that_was_saved,
+        behind_its_uses,
+        in_front_of_its_uses,
+        a_factor_of_what_was_written_since,
+        a_factor_of_a_part,
+        by_a_flag,
+        into_several,
+    ],
     ids=lambda function: function.__name__,
 )
 @pytest.mark.filterwarnings("ignore:oxytorch")
@@ -337,3 +377,26 @@ def test_a_write_to_data_that_was_returned_is_not_told_to_what_it_shares_memory_
         y.sum().backward()
         found.append((w._version, w.grad))
     compare.assert_same(*found)
+
+
+def test_a_write_by_data_to_what_no_gradient_of_a_result_needs_is_compiled():
+    """The table of a quantiser: distances from it are differentiable, but only the nearest entry is taken."""
+
+    def function(x, table):
+        nearest = (x @ table).argmax(1)
+        found = table.t()[nearest]
+        table.data.mul_(0.9)
+        return x + (found - x).detach(), (found - x).square().mean()
+
+    compiled = oxytorch.compile(function, fullgraph=True)
+    for call in range(2):
+        generator = torch.Generator().manual_seed(call)
+        given = torch.randn(5, 4, generator=generator), torch.randn(4, 3, generator=generator)
+        found = []
+        for called in (compiled, function):
+            x, table = given[0].clone().requires_grad_(), given[1].clone()
+            result, loss = called(x, table)
+            (result.sum() + loss).backward()
+            found.append((result.detach(), loss.detach(), x.grad, table))
+        compare.assert_same(*found)
+    assert oxytorch.last_compile()["outcome"] == "compiled"

@@ -116,6 +116,12 @@ pub(super) fn each_node<'py>(example: &Bound<'py, PyAny>, see: &mut dyn FnMut(Bo
     Ok(())
 }
 
+/// The nodes that a node gives gradients to.
+pub(super) fn behind<'py>(node: &Bound<'py, PyAny>) -> PyResult<Vec<Bound<'py, PyAny>>> {
+    let next = node.getattr(intern!(node.py(), "next_functions"))?.try_iter()?.map(|next| next?.get_item(0));
+    next.filter(|next| !next.as_ref().is_ok_and(|next| next.is_none())).collect()
+}
+
 /// Through the nodes of eager's graph, each once.
 #[derive(Default)]
 struct Walk<'py> {
@@ -146,9 +152,7 @@ impl<'py> Walk<'py> {
             for tensor in saved {
                 storages.insert(tensor.call_method0(intern!(py, "untyped_storage"))?.getattr(intern!(py, "_cdata"))?.extract()?);
             }
-            for behind in node.getattr(intern!(py, "next_functions"))?.try_iter()? {
-                stack.extend(Some(behind?.get_item(0)?).filter(|behind| !behind.is_none()));
-            }
+            stack.extend(behind(&node)?);
         }
         Ok(Some(storages))
     }

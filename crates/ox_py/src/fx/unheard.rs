@@ -3,70 +3,121 @@
 
 use super::detached::called;
 use super::fake::storages;
-use super::held::{SavedBy, each_node};
-use crate::pieces::{example, is_computed, may_write};
+use super::held::{SavedBy, behind, each_node};
+use crate::pieces::{example, is_computed, may_be_written, requires_grad};
 use pyo3::intern;
 use pyo3::prelude::*;
-use pyo3::types::PyTuple;
-use rustc_hash::FxHashSet;
+use rustc_hash::{FxHashMap, FxHashSet};
 
 type Node<'py> = Bound<'py, PyAny>;
 
 /// Whether something is written so that a gradient of what stands before it needs.
 pub fn writes_saved_unheard(nodes: &[Node<'_>]) -> PyResult<bool> {
-    let (mut unheard, mut saved, mut saved_by) = (FxHashSet::default(), FxHashSet::default(), SavedBy::default());
+    let (mut unheard, mut saved) = (FxHashSet::default(), None);
     for (place, node) in nodes.iter().enumerate() {
-        if is_data(node)? {
-            if unheard.is_empty() {
-                nodes[..place].iter().try_for_each(|before| note_saved(before, &mut saved_by, &mut saved))?;
+        if is_called(node, "data")? {
+            unheard.insert(address(node));
+            if saved.is_none() {
+                saved = Some(Saved::in_front_of(nodes, place)?);
             }
+        }
+        let Some(saved) = saved.as_mut().filter(|_| is_computed(node).unwrap_or(false)) else { continue };
+        let is_unheard = |arg: &Node<'_>| unheard.contains(&address(arg));
+        for written in may_be_written(node)?.iter().filter(|written| is_unheard(written)) {
+            if memory(written)?.iter().any(|memory| saved.storages.contains(memory)) {
+                return Ok(true);
+            }
+        }
+        let given = arguments(node)?;
+        let shared = given.iter().filter(|arg| is_unheard(arg)).map(memory).collect::<PyResult<Vec<_>>>()?.concat();
+        if memory(node)?.iter().any(|memory| shared.contains(memory)) {
             unheard.insert(address(node));
         }
-        if unheard.is_empty() || !is_computed(node)? {
-            continue;
-        }
-        if let Some(first) = first_argument(node)?.filter(|first| unheard.contains(&address(first))) {
-            let memory = memory(&first)?;
-            match may_write(std::slice::from_ref(node))? {
-                true if memory.iter().any(|memory| saved.contains(memory)) => return Ok(true),
-                true => {}
-                false if memory == self::memory(node)? => drop(unheard.insert(address(node))),
-                false => {}
-            }
-        }
-        note_saved(node, &mut saved_by, &mut saved)?;
+        saved.note(node)?;
     }
     Ok(false)
+}
+
+/// What eager's graph has saved until a place for the gradients of what the whole gives and writes.
+struct Saved<'py> {
+    /// By address. They live until the end: another would get the address.
+    needed: FxHashMap<usize, Node<'py>>,
+    seen: FxHashSet<usize>,
+    saved_by: SavedBy,
+    storages: FxHashSet<usize>,
+}
+
+impl<'py> Saved<'py> {
+    fn in_front_of(nodes: &[Node<'py>], place: usize) -> PyResult<Saved<'py>> {
+        let mut begins = Vec::new();
+        for node in nodes {
+            let is_argument = !is_computed(node)?;
+            for seen in if is_argument { [vec![node.clone()], arguments(node)?].concat() } else { Vec::new() } {
+                makers(&seen, &mut begins)?;
+            }
+        }
+        let mut needed = FxHashMap::default();
+        while let Some(made_by) = begins.pop() {
+            if needed.insert(address(&made_by), made_by.clone()).is_none() {
+                begins.extend(behind(&made_by)?);
+            }
+        }
+        let (seen, saved_by, storages) = Default::default();
+        let mut saved = Saved { needed, seen, saved_by, storages };
+        nodes[..place].iter().try_for_each(|node| saved.note(node))?;
+        Ok(saved)
+    }
+
+    /// What was saved for the call. The example of what was written since was made by the last write, behind which the call's own node stands.
+    fn note(&mut self, node: &Node<'py>) -> PyResult<()> {
+        let mut stack = Vec::new();
+        if is_computed(node)? {
+            makers(node, &mut stack)?;
+        }
+        while let Some(made_by) = stack.pop() {
+            if !self.needed.contains_key(&address(&made_by)) || !self.seen.insert(address(&made_by)) {
+                continue;
+            }
+            // What was written since raises: nobody will compute this gradient.
+            for tensor in self.saved_by.tensors(&made_by).ok().flatten().unwrap_or_default() {
+                self.storages.extend(storages(&tensor)?);
+            }
+            stack.extend(behind(&made_by)?);
+        }
+        self.note_write(node)
+    }
+
+    /// A write through a view does not tell what it has saved; a store saves nothing.
+    fn note_write(&mut self, node: &Node<'py>) -> PyResult<()> {
+        for written in may_be_written(node)? {
+            let is_view = |example: &Node<'py>| example.getattr(intern!(node.py(), "_base")).is_ok_and(|base| !base.is_none());
+            let has_grad = |example: &Node<'py>| requires_grad(example).unwrap_or(false);
+            if example(&written)?.is_some_and(|example| is_view(&example) && has_grad(&example)) && !is_called(node, "setitem")? {
+                for arg in arguments(node)?.iter().filter(|arg| !arg.is(&written)) {
+                    self.storages.extend(memory(arg)?);
+                }
+            }
+        }
+        Ok(())
+    }
 }
 
 fn address(node: &Node<'_>) -> usize {
     node.as_ptr() as usize
 }
 
-/// `x.data`
-fn is_data(node: &Node<'_>) -> PyResult<bool> {
-    Ok(called(node)?.is_some_and(|name| name == "data"))
+fn is_called(node: &Node<'_>, what: &str) -> PyResult<bool> {
+    Ok(called(node)?.is_some_and(|name| name == what))
 }
 
-fn first_argument<'py>(node: &Node<'py>) -> PyResult<Option<Node<'py>>> {
-    let args = node.getattr(intern!(node.py(), "args"))?.cast_into::<PyTuple>()?;
-    Ok(args.iter().next())
+fn arguments<'py>(node: &Node<'py>) -> PyResult<Vec<Node<'py>>> {
+    node.getattr(intern!(node.py(), "all_input_nodes"))?.try_iter()?.collect()
 }
 
 fn memory(node: &Node<'_>) -> PyResult<Vec<usize>> {
     example(node)?.map_or(Ok(Vec::new()), |example| storages(&example))
 }
 
-/// What the call saves for its gradient.
-fn note_saved(node: &Node<'_>, saved_by: &mut SavedBy, saved: &mut FxHashSet<usize>) -> PyResult<()> {
-    let Some(example) = example(node)?.filter(|_| is_computed(node).unwrap_or(false)) else { return Ok(()) };
-    let mut makers = Vec::new();
-    each_node(&example, &mut |made_by| makers.push(made_by))?;
-    for made_by in makers {
-        // What was written since raises: nobody will compute this gradient.
-        for tensor in saved_by.tensors(&made_by).ok().flatten().unwrap_or_default() {
-            saved.extend(storages(&tensor)?);
-        }
-    }
-    Ok(())
+fn makers<'py>(node: &Node<'py>, found: &mut Vec<Node<'py>>) -> PyResult<()> {
+    example(node)?.map_or(Ok(()), |example| each_node(&example, &mut |made_by| found.push(made_by)))
 }

@@ -109,8 +109,11 @@ fn writes(node: &Node<'_>) -> PyResult<bool> {
 /// The arguments that a node may write, as far as can be told by its name.
 pub fn may_be_written<'py>(node: &Node<'py>) -> PyResult<Vec<Node<'py>>> {
     let py = node.py();
-    if !is_computed(node)? || !writes(node)? {
+    if !is_computed(node)? {
         return Ok(Vec::new());
+    }
+    if !writes(node)? {
+        return Ok(written_by_flag(node)?.into_iter().collect());
     }
     let all = node.getattr(intern!(py, "all_input_nodes"))?.try_iter()?.collect::<PyResult<Vec<_>>>()?;
     let target = node.getattr(intern!(py, "target"))?;
@@ -127,6 +130,22 @@ pub fn may_be_written<'py>(node: &Node<'py>) -> PyResult<Vec<Node<'py>>> {
         }
         (None, _) => Ok(all),
     }
+}
+
+/// The first argument of `relu(x, inplace=True)` and its like: it comes back as it is.
+fn written_by_flag<'py>(node: &Node<'py>) -> PyResult<Option<Node<'py>>> {
+    let py = node.py();
+    let is_true = |arg: &Bound<'py, PyAny>| arg.is(PyBool::new(py, true));
+    let (args, kwargs) = (node.getattr(intern!(py, "args"))?, node.getattr(intern!(py, "kwargs"))?);
+    let is_flagged = args.cast::<PyTuple>()?.iter().any(|arg| is_true(&arg))
+        || kwargs.cast::<PyDict>()?.get_item(intern!(py, "inplace"))?.is_some_and(|flag| is_true(&flag));
+    let Some(first) = args.get_item(0).ok().filter(|_| is_flagged) else { return Ok(None) };
+    let all = node.getattr(intern!(py, "all_input_nodes"))?.try_iter()?.collect::<PyResult<Vec<_>>>()?;
+    if !all.iter().any(|arg| arg.is(&first)) {
+        return Ok(None);
+    }
+    let is_same = example(node)?.zip(example(&first)?).is_some_and(|(result, given)| result.is(&given));
+    Ok(is_same.then_some(first))
 }
 
 fn name_of(target: &Bound<'_, PyAny>) -> PyResult<String> {
