@@ -91,6 +91,38 @@ def by_an_overload_of_aten(x, w):
     return (value * w).sum() + detached.sum()
 
 
+def the_value_itself_through_a_view(x, w):
+    value = x * 1
+    detached = value.detach()
+    row = detached[1]
+    value[1].mul_(w)
+    value.t()[0] = w[0]
+    return (detached * w).sum() + (row * w).sum() + value.square().sum(), detached
+
+
+def the_value_itself_by_a_flag(x, w):
+    value = x * w
+    detached = value.detach()
+    torch.nn.functional.relu(value, inplace=True)
+    return (detached * w).sum() + value.square().sum(), detached
+
+
+def the_value_itself_behind_a_cut(x, w):
+    value = x * w
+    detached, data = value.detach(), value.data
+    more = torch.linalg.svdvals(x * w).sum()
+    value.mul_(w)
+    return (value * w).sum() + (detached * data * w).square().sum() + more
+
+
+def the_value_itself_that_is_seen(x, w):
+    value = x * w
+    detached = value.detach()
+    seen = value * 2
+    value.mul_(w)
+    return (seen * seen * detached).sum() + value.sum(), seen, detached
+
+
 FUNCTIONS = [
     of_a_value,
     seen_by_its_own_view,
@@ -100,6 +132,10 @@ FUNCTIONS = [
     seen_by_another,
     the_value_itself,
     the_value_itself_behind_all,
+    the_value_itself_through_a_view,
+    the_value_itself_by_a_flag,
+    the_value_itself_behind_a_cut,
+    the_value_itself_that_is_seen,
     of_a_tensor_made_here,
     by_data,
     behind_a_cut,
@@ -119,9 +155,11 @@ def test_gradients_of_what_was_detached_and_written(door, function, needs_grad):
             generator = torch.Generator().manual_seed(call)
             x = torch.randn(3, 4, generator=generator, dtype=torch.float64).requires_grad_(needs_grad)
             w = torch.randn(4, generator=generator, dtype=torch.float64).requires_grad_()
-            loss = each(x, w)
+            outputs = each(x, w)
+            loss, *seen = outputs if isinstance(outputs, tuple) else (outputs,)
             loss.backward()
-            found.append((loss.detach(), w.grad.contiguous(), None if x.grad is None else x.grad.contiguous()))
+            flags = [(out.requires_grad, out.is_leaf) for out in seen]
+            found.append((loss.detach(), [out.detach() for out in seen], flags, w.grad.contiguous(), None if x.grad is None else x.grad.contiguous()))
         compare.assert_same(*found)
 
 
@@ -137,6 +175,17 @@ def test_what_is_normalised_beside_a_detached_view_is_compiled():
         return torch.nn.functional.batch_norm(value, mean, var, training=True) + detached
 
     oxytorch.compile(function, fullgraph=True)(torch.ones(3, 4, requires_grad=True), torch.zeros(4), torch.ones(4))
+    assert oxytorch.last_compile()["outcome"] == "compiled"
+
+
+@pytest.mark.parametrize("write", [torch.relu_, lambda t: torch.nn.functional.relu(t, inplace=True)])
+def test_what_is_written_beside_a_detached_view_that_is_only_read_is_compiled(write):
+    def function(x, w):
+        value = x @ w
+        detached = value.detach()
+        return write(value) * detached.mean()
+
+    oxytorch.compile(function, fullgraph=True)(torch.ones(4, 4), torch.ones(4, 4, requires_grad=True))
     assert oxytorch.last_compile()["outcome"] == "compiled"
 
 

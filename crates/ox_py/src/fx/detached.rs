@@ -11,28 +11,46 @@ use rustc_hash::{FxHashMap, FxHashSet};
 
 type Node<'py> = Bound<'py, PyAny>;
 
-/// The places of calls whose memory nobody else looks at afterwards: they may as well give a tensor of its own.
-pub fn detached_alone(nodes: &[Node<'_>]) -> PyResult<FxHashSet<usize>> {
-    let places = all(nodes)?;
-    if places.is_empty() {
-        return Ok(FxHashSet::default());
-    }
-    let memory = Memory::of(nodes)?;
-    Ok(places.into_iter().filter(|place| memory.detached(*place).is_alone(&memory)).collect())
+/// The places of calls that detach, as far as a Graph has to know.
+#[derive(Default)]
+pub struct Places {
+    /// Nobody else looks at the memory afterwards: they may as well give a tensor of its own.
+    pub alone: FxHashSet<usize>,
+    /// What they are detached from has a gradient written to it, and they are seen afterwards.
+    pub beside: FxHashSet<usize>,
 }
 
-/// Whether a gradient is written to memory in which a tensor lies that has none of it, or another one, and both are seen.
+impl Places {
+    pub fn of(nodes: &[Node<'_>]) -> PyResult<Places> {
+        let (mut places, all) = (Places::default(), all(nodes)?);
+        if all.is_empty() {
+            return Ok(places);
+        }
+        let (memory, writes) = (Memory::of(nodes)?, writes_with_grad(nodes)?);
+        for place in all {
+            let detached = memory.detached(place);
+            if detached.is_alone(&memory) {
+                places.alone.insert(place);
+            } else if detached.sees_writes(&memory, &writes) {
+                places.beside.insert(place);
+            }
+        }
+        Ok(places)
+    }
+}
+
+/// Whether a gradient is written to a detached tensor whose memory others look at, too: theirs is another one.
 pub fn writes_beside_detached(nodes: &[Node<'_>]) -> PyResult<bool> {
     let places = all(nodes)?;
     if places.is_empty() {
         return Ok(false);
     }
     let (memory, writes) = (Memory::of(nodes)?, writes_with_grad(nodes)?);
-    let is_parted = |place| {
+    let is_written = |place| {
         let detached = memory.detached(place);
-        !detached.is_alone(&memory) && detached.is_parted(&memory, &writes)
+        detached.is_written(&writes) && !detached.is_alone(&memory)
     };
-    Ok(!writes.is_empty() && places.into_iter().any(is_parted))
+    Ok(!writes.is_empty() && places.into_iter().any(is_written))
 }
 
 fn all(nodes: &[Node<'_>]) -> PyResult<Vec<usize>> {
@@ -109,20 +127,30 @@ impl Detached {
         !is_of_argument && !memory.uses(&self.others, self.place)
     }
 
-    /// Whether one side is written, and the other is seen afterwards. `writes`: by what is written, where.
-    fn is_parted(&self, memory: &Memory, writes: &FxHashMap<usize, Vec<usize>>) -> bool {
-        let behind = |member: &usize| writes.get(member).into_iter().flatten().filter(|at| **at > self.place);
-        self.own.iter().any(|member| behind(member).next().is_some())
-            || self.others.iter().flat_map(behind).any(|at| memory.uses(&self.own, *at))
+    /// `writes`: by what is written, where.
+    fn is_written(&self, writes: &Writes) -> bool {
+        self.own.iter().any(|member| self.behind(writes, *member).next().is_some())
+    }
+
+    /// Whether it is looked at when something else was written.
+    fn sees_writes(&self, memory: &Memory, writes: &Writes) -> bool {
+        self.others.iter().flat_map(|member| self.behind(writes, *member)).any(|at| memory.uses(&self.own, at))
+    }
+
+    fn behind<'a>(&self, writes: &'a Writes, member: usize) -> impl Iterator<Item = usize> + 'a {
+        let place = self.place;
+        writes.get(&member).into_iter().flatten().copied().filter(move |at| *at > place)
     }
 }
 
+type Writes = FxHashMap<usize, Vec<usize>>;
+
 /// By what is written so that it may have a gradient of it: where. What is written without grad has the gradient that it had.
-fn writes_with_grad(nodes: &[Node<'_>]) -> PyResult<FxHashMap<usize, Vec<usize>>> {
-    let Some(first) = nodes.first() else { return Ok(FxHashMap::default()) };
+fn writes_with_grad(nodes: &[Node<'_>]) -> PyResult<Writes> {
+    let Some(first) = nodes.first() else { return Ok(Writes::default()) };
     let mut enabled = Grad::ambient(first.py())?.enabled;
     let places: FxHashMap<usize, usize> = nodes.iter().enumerate().map(|(place, node)| (address(node), place)).collect();
-    let mut found: FxHashMap<usize, Vec<usize>> = FxHashMap::default();
+    let mut found = Writes::default();
     for (place, node) in nodes.iter().enumerate() {
         enabled = grad_mode(node)?.unwrap_or(enabled);
         for written in if enabled { may_be_written(node)? } else { Vec::new() } {

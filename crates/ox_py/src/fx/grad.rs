@@ -285,7 +285,9 @@ impl<'py> Importer<'py> {
                     Some(_) => false,
                     None => noted,
                 };
-                if requires || given.contains(&tensor) || !self.flows(tensor)? {
+                // What is written later may bring a gradient, which ends here, too.
+                let ends_any = self.detached.beside.contains(&self.grad.place);
+                if requires || given.contains(&tensor) || !(ends_any || self.flows(tensor)?) {
                     return Ok(ValueOf::Tensor(tensor));
                 }
                 Ok(ValueOf::Tensor(self.cut_tensor(tensor, given)?))
@@ -316,7 +318,7 @@ impl<'py> Importer<'py> {
         let node = self.recorder.read(tensor).map_err(unsupported)?;
         let cut = self.recorder.builder().detach(node).map_err(unsupported)?;
         let shares = given.iter().any(|arg| self.recorder.aliases(*arg, tensor));
-        match shares && !self.detached_alone.contains(&self.grad.place) {
+        match shares && !self.detached.alone.contains(&self.grad.place) {
             true => self.recorder.view_of(tensor, cut).map_err(unsupported),
             false => Ok(self.recorder.fresh(cut)),
         }

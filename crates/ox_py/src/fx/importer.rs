@@ -2,7 +2,7 @@
 
 use super::autocast::Autocast;
 use super::call::{Callee, Request};
-use super::detached::detached_alone;
+use super::detached::Places;
 use super::fake::{Fake, describe, lazy_bit, place};
 use super::grad::Grad;
 use super::names::{Name, Names};
@@ -22,7 +22,7 @@ use ox_ops::{FrontValue, Hints, Noted, Recorder, TensorRef, ValueOf};
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyFloat};
-use rustc_hash::{FxHashMap, FxHashSet};
+use rustc_hash::FxHashMap;
 use std::rc::Rc;
 
 /// What one argument of the compiled callable is to the Graph.
@@ -160,8 +160,8 @@ pub struct Importer<'py> {
     pub(super) grad: Grad,
     /// Whether gradients are followed.
     pub(super) training: bool,
-    /// The places of calls that detach what nobody else looks at afterwards.
-    pub(super) detached_alone: FxHashSet<usize>,
+    /// The calls that detach.
+    pub(super) detached: Places,
     /// Whether another piece of the graph may write what this one returns.
     pub(super) written: bool,
 }
@@ -227,7 +227,7 @@ impl<'py> Importer<'py> {
             stale: Stale::default(),
             grad: if how.looking { Grad::ignored() } else { Grad::ambient(py)? },
             training: false,
-            detached_alone: FxHashSet::default(),
+            detached: Places::default(),
             written: how.written,
         };
         importer.recorder.builder().fallback_random = how.fallback_random;
@@ -251,7 +251,7 @@ impl<'py> Importer<'py> {
         self.stale = self.find_stale(&nodes)?;
         self.training = self.is_training(&nodes, examples)?;
         if self.training {
-            self.detached_alone = detached_alone(&nodes)?;
+            self.detached = Places::of(&nodes)?;
         }
         for (place, node) in nodes.iter().enumerate() {
             if node.getattr(intern!(py, "op"))?.extract::<&str>()? == "output" {
