@@ -188,6 +188,22 @@ def test_what_is_written_without_a_gradient_tells_the_others_nothing(function):
     assert len(explained.graphs) == 1 and not explained.reads
 
 
+@sizes
+@pytest.mark.filterwarnings("ignore:oxytorch")
+def test_a_part_of_what_is_written_in_two_pieces_is_written_with_a_gradient_in_the_second(dynamic):
+    def function(b, x, w):
+        value = b.sin()
+        value.mul_(2)
+        seen = w * w
+        more = seen * x
+        value[0].mul_(w)
+        return value * 1, seen, more
+
+    compiled = oxytorch.compile(function, dynamic=dynamic)
+    for call in range(2):
+        compare.assert_same(trained(compiled, tensors(call)), trained(function, tensors(call)))
+
+
 class Rows(nn.Module):
     """Its buffers are a table and a row of it."""
 

@@ -331,7 +331,8 @@ impl<'py> Importer<'py> {
             return Ok(example);
         }
         let is_detached = matches!(self.grad.apart.get(&tensor), Some(Apart::Detached | Apart::Data));
-        Ok(example && !is_detached && self.noted_grad(node)?.unwrap_or(true))
+        // What an earlier piece has written is taken to require grad if it ever does, and its views with it: a view without would be none to autograd.
+        Ok(example && !is_detached && (self.is_of_argument(tensor) || self.noted_grad(node)?.unwrap_or(true)))
     }
 
     /// Whether an output requires grad, by eager's word and ours.
