@@ -255,6 +255,13 @@ def stored_through_detach(x, w, b):
     return b.sin() * x, apart * 2
 
 
+def without_grad(x, w, b):
+    apart = b * 2
+    with torch.no_grad():
+        apart.detach().mul_(w)
+    return apart * x, b * 1
+
+
 def through_data(x, w, b):
     b.data.mul_(w)
     return b.sin() * x
@@ -264,7 +271,7 @@ def through_data(x, w, b):
 @pytest.mark.parametrize("computed", [False, True])
 @pytest.mark.parametrize(
     "function",
-    [through_detach, through_a_row_of_detach, stored_through_detach, through_data],
+    [through_detach, through_a_row_of_detach, stored_through_detach, through_data, without_grad],
     ids=lambda function: function.__name__,
 )
 @pytest.mark.filterwarnings("ignore:oxytorch")

@@ -17,7 +17,12 @@ pub fn reach(graph: &Graph, gradients: &Gradients) -> Vec<Vec<bool>> {
 
 /// The inputs that a gradient reaches from this node.
 fn flowing(graph: &Graph, from: NodeId) -> Vec<bool> {
-    inputs_below(graph, from, &|id| passes(graph.node(id)))
+    inputs_below(graph, from, &|id| passes(graph.node(id)).then(|| ways(graph.node(id))))
+}
+
+/// The arguments that a gradient goes on to: what is grafted has that of its path alone.
+fn ways(node: &Node) -> &[NodeId] {
+    if node.op == Op::Graft { &node.args[1..] } else { &node.args }
 }
 
 /// Whether a gradient may pass through a node.
@@ -26,19 +31,17 @@ fn passes(node: &Node) -> bool {
     carries && node.op != Op::Detach
 }
 
-/// The inputs that are met on the way down from a node, going on only where `step` says so.
-fn inputs_below(graph: &Graph, from: NodeId, step: &dyn Fn(NodeId) -> bool) -> Vec<bool> {
+/// The inputs that are met on the way down from a node, going on to what `step` says.
+fn inputs_below<'a>(graph: &'a Graph, from: NodeId, step: &dyn Fn(NodeId) -> Option<&'a [NodeId]>) -> Vec<bool> {
     let mut seen = vec![false; graph.nodes.len()];
     let mut found = vec![false; graph.inputs.len()];
     seen[from.index()] = true;
     for id in graph.ids().rev().filter(|id| id.index() <= from.index()) {
-        if !seen[id.index()] || !step(id) {
-            continue;
-        }
+        let Some(below) = Some(id).filter(|id| seen[id.index()]).and_then(step) else { continue };
         if let Op::Input(n) = graph.node(id).op {
             found[n as usize] = true;
         }
-        graph.node(id).args.iter().for_each(|arg| seen[arg.index()] = true);
+        below.iter().for_each(|arg| seen[arg.index()] = true);
     }
     found
 }
@@ -85,7 +88,7 @@ pub fn read_and_written(graph: &Graph, gradients: &Gradients) -> Vec<bool> {
 pub fn read_by(graph: &Graph, results: impl Iterator<Item = bool>) -> Vec<bool> {
     let mut found = vec![false; graph.inputs.len()];
     for (output, _) in graph.outputs.iter().zip(results).filter(|(_, is_one)| *is_one) {
-        let read = inputs_below(graph, output.value, &|_| true);
+        let read = inputs_below(graph, output.value, &|id| Some(&graph.node(id).args));
         found.iter_mut().zip(read).for_each(|(found, read)| *found |= read);
     }
     found
