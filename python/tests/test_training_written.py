@@ -335,6 +335,13 @@ def a_factor_of_a_part(x, w, b):
     return y
 
 
+def a_part_that_was_saved(x, w, b):
+    y = x * w
+    y[0].sigmoid_()
+    y.data.mul_(2)
+    return y * 1
+
+
 def by_a_flag(x, w, b):
     y = x * w
     z = y.sin()
@@ -361,6 +368,7 @@ def into_several(x, w, b):
         in_front_of_its_uses,
         a_factor_of_what_was_written_since,
         a_factor_of_a_part,
+        a_part_that_was_saved,
         by_a_flag,
         into_several,
     ],

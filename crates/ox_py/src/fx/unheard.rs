@@ -87,13 +87,13 @@ impl<'py> Saved<'py> {
         self.note_write(node)
     }
 
-    /// A write through a view does not tell what it has saved; a store saves nothing.
+    /// A write through a view does not tell what it has saved, be it what it has written; a store saves nothing.
     fn note_write(&mut self, node: &Node<'py>) -> PyResult<()> {
         for written in may_be_written(node)? {
             let is_view = |example: &Node<'py>| example.getattr(intern!(node.py(), "_base")).is_ok_and(|base| !base.is_none());
             let has_grad = |example: &Node<'py>| requires_grad(example).unwrap_or(false);
             if example(&written)?.is_some_and(|example| is_view(&example) && has_grad(&example)) && !is_called(node, "setitem")? {
-                for arg in arguments(node)?.iter().filter(|arg| !arg.is(&written)) {
+                for arg in &arguments(node)? {
                     self.storages.extend(memory(arg)?);
                 }
             }
