@@ -310,3 +310,22 @@ def test_rows_are_repeated_where_methods_have_no_answer():
         for n in (2, 2, 3):
             number.n = n
             assert captured(ones(), number)[0] == ask(ones(), number)[0]
+
+
+class Word(str, enum.Enum):
+    A = "a"
+    B = "b"
+
+
+def test_a_text_and_an_equal_member_of_an_enumeration_are_one_key():
+    def ask(t, table):
+        table["a"] = table["a"] + 1
+        table[Word.A] = table[Word.A] + 10
+        table["b"], table[Word.B] = t.shape[0], t.shape[0] * 2
+        return t + table["a"], table["b"]
+
+    captured = _oxytorch.capture(ask)
+    table, other = {Word.A: 1, Word.B: 2}, {Word.A: 1, Word.B: 2}
+    for n in (2, 3, 4, 5):
+        got, want = captured(torch.ones(n), table), ask(torch.ones(n), other)
+        assert torch.equal(got[0], want[0]) and got[1] == want[1] and table == other

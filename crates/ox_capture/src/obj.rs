@@ -224,6 +224,21 @@ pub fn entries_of(dict: &Obj) -> Vec<(Obj, Obj)> {
     out
 }
 
+/// The keys of a dict that are no texts, in no order.
+pub fn keys_but_texts(dict: &Obj) -> Vec<Obj> {
+    let mut out = Vec::new();
+    let (mut at, mut key) = (0isize, std::ptr::null_mut());
+    // SAFETY: a dict that is not changed meanwhile; keys are borrowed.
+    unsafe {
+        while ffi::PyDict_Next(dict.ptr(), &mut at, &mut key, std::ptr::null_mut()) != 0 {
+            if ffi::PyUnicode_CheckExact(key) == 0 {
+                out.push(Obj::borrowed(key));
+            }
+        }
+    }
+    out
+}
+
 /// An OrderedDict keeps an order of its own beside the table's.
 fn ordered_entries(dict: &Obj) -> PyResult<Vec<(Obj, Obj)>> {
     // SAFETY: the type lives for ever.

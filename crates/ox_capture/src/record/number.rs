@@ -4,7 +4,7 @@
 //! kept of what it was, so that it is still free when it is unpacked.
 
 use super::{Origin, Recording, Val};
-use crate::obj::{Obj, entries_of, items_of};
+use crate::obj::{Obj, entries_of, items_of, keys_but_texts};
 use crate::source::{Key, Source, SourceId};
 use crate::state::TorchState;
 use crate::types::types;
@@ -182,13 +182,13 @@ impl Recording {
 /// The key under which a dict holds what it finds by an equal one: `d[True]` is the place of `d[1]`.
 pub(super) fn own_key(container: &Obj, key: &Obj) -> Key {
     let types = types();
-    // Nothing else that is plain is equal to a text.
-    if key.class_is(types.str) {
-        return Key(key.clone());
-    }
     let is_plain = |key: &Obj| types.is_scalar(key) || types.is_enum(key) || key.is_instance_of(types.tuple);
     let is_it = |own: &Obj| own.is(key) || (is_plain(own) && is_plain(key) && own.bind().eq(key.bind()).unwrap_or(false));
-    let keys = || entries_of(container).into_iter().map(|(own, _)| own);
-    let own = if container.is_instance_of(types.dict) { keys().find(is_it) } else { None };
+    // Equal texts are one key. Only members of enumerations may be equal to a text beside it, and most tables have none.
+    let keys = || match key.class_is(types.str) {
+        true => keys_but_texts(container),
+        false => entries_of(container).into_iter().map(|(own, _)| own).collect(),
+    };
+    let own = if container.is_instance_of(types.dict) { keys().into_iter().find(is_it) } else { None };
     Key(own.unwrap_or_else(|| key.clone()))
 }

@@ -1,9 +1,9 @@
 //! What the program has written in this segment, and what stood there before.
 
+use super::number::own_key;
 use super::relied::is_set;
-use super::{Origin, Original, REMEMBERED, Rec, Recording, inspect, number};
+use super::{Origin, Original, REMEMBERED, Rec, Recording, inspect};
 use crate::obj::{Obj, entries_of, items_of};
-use crate::source::Key;
 use crate::types::types;
 
 impl Recording {
@@ -21,7 +21,7 @@ impl Recording {
     // Locations.
 
     pub fn is_written(&self, object: &Obj, key: &Obj) -> bool {
-        self.written.contains(&(object.id(), written_key(object, key)))
+        self.written.contains(&(object.id(), own_key(object, key)))
     }
 
     /// Whether a later call finds other attributes or items first than the program sees now.
@@ -31,7 +31,7 @@ impl Recording {
     }
 
     pub fn mark_written(&mut self, object: &Obj, key: &Obj) {
-        self.written.insert((object.id(), written_key(object, key)));
+        self.written.insert((object.id(), own_key(object, key)));
     }
 
     pub fn is_opaque(&self, object: &Obj) -> bool {
@@ -80,9 +80,4 @@ impl Recording {
     pub fn is_resized(&self, object: &Obj) -> bool {
         self.resized.contains(&object.id()) || self.opaque.contains(&object.id())
     }
-}
-
-/// Names are most keys, and equal ones are one object or equal texts.
-fn written_key(object: &Obj, key: &Obj) -> Key {
-    if key.class_is(types().str) { Key(key.clone()) } else { number::own_key(object, key) }
 }
