@@ -329,3 +329,70 @@ def test_a_text_and_an_equal_member_of_an_enumeration_are_one_key():
     for n in (2, 3, 4, 5):
         got, want = captured(torch.ones(n), table), ask(torch.ones(n), other)
         assert torch.equal(got[0], want[0]) and got[1] == want[1] and table == other
+
+
+def test_repeated_in_place_it_stays_the_same_list():
+    class Counting:
+        def __init__(self, n):
+            self.n = n
+
+        def __index__(self):
+            return self.n
+
+    class Silent(Counting):
+        def __rmul__(self, other):
+            return NotImplemented
+
+    def ask(t, row, number):
+        before = row
+        row *= number
+        try:
+            number *= [1]
+        except TypeError as error:
+            number = str(error)
+        return row, row is before, number, t + 1
+
+    captured = _oxytorch.capture(ask)
+    for kind in (Counting, Silent):
+        for n in (1, 2, 3):
+            row, other = [1], [1]
+            assert captured(ones(), row, kind(n))[:-1] == ask(ones(), other, kind(n))[:-1]
+            assert row == other
+    assert not captured.stats()["breaks"]
+
+
+class Telling:
+    """Tells when it is asked which number it stands for."""
+
+    def __init__(self, name, n, told):
+        self.name, self.n, self.told = name, n, told
+
+    def __index__(self):
+        self.told.append(self.name)
+        if self.n is None:
+            raise RuntimeError(self.name)
+        return self.n
+
+
+def cut(items, *bounds):
+    items[slice(*bounds)] = []
+    return items
+
+
+@pytest.mark.parametrize("numbers", [(1, 5, 2), (1, 5, 0), (-1, 5, 1), (1, -1, 1), (None, 5, 1), (1, None, 1), (1, 5, None)])
+@pytest.mark.parametrize(
+    "asked", ["list(range(9))[a:b:c]", "'abcdefgh'[a:b:c]", "cut(list(range(9)), a, b)", "list(itertools.islice('abcdefgh', a, b, c))"]
+)
+def test_numbers_are_asked_for_in_the_order_of_c(asked, numbers):
+    def run(wrap):
+        names = {}
+        exec(f"def ask(t, a, b, c):\n    u = t + 1\n    answer = {asked}\n    return u, answer", globals(), names)
+        ask, told = wrap(names["ask"]), []
+        for _ in range(2):
+            try:
+                told.append(ask(ones(), *[Telling(name, n, told) for name, n in zip("abc", numbers)])[1])
+            except Exception as error:
+                told.append(repr(error))
+        return told
+
+    assert run(_oxytorch.capture) == run(lambda ask: ask)

@@ -360,10 +360,15 @@ impl Vm {
         {
             return Ok(Called::Value(Obj::bool(self.truth(value)?).into()));
         }
+        if let ([container, key, value], "setitem") = (&args.positional[..], name) {
+            let called = self.store_item(container, key, value.clone())?;
+            return Ok(self.as_none(called));
+        }
         let [left, right] = &args.positional[..] else {
             return self.opaque_call(callable, args, "an operator of the operator module");
         };
         let binary = match name {
+            "imul" => return self.binary(B::Multiply, true, left, right),
             "add" => B::Add,
             "sub" => B::Subtract,
             "mul" => B::Multiply,
@@ -381,6 +386,10 @@ impl Vm {
             "is_" => return Ok(Called::Value(Obj::bool(self.is_same(left, right)).into())),
             "is_not" => return Ok(Called::Value(Obj::bool(!self.is_same(left, right)).into())),
             "getitem" => return self.load_item(left, right),
+            "delitem" => {
+                let called = self.delete_item(left, right)?;
+                return Ok(self.as_none(called));
+            }
             "eq" => return self.compare(C::Equal, left, right),
             "ne" => return self.compare(C::NotEqual, left, right),
             "lt" => return self.compare(C::Less, left, right),

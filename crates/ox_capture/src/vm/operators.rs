@@ -205,6 +205,7 @@ impl Vm {
         {
             return Ok(called);
         }
+        let name = native.attr("__name__").ok().and_then(|n| n.to_str()).unwrap_or_default();
         let own = self.python_method(&left.obj, forward);
         let other = match left.obj.class_ptr() == right.obj.class_ptr() && reflected.starts_with("__r") {
             true => None,
@@ -230,7 +231,8 @@ impl Vm {
             }
             if forward == "__mul__" {
                 let args = [left.clone(), right.clone()];
-                for place in [1, 0] {
+                let places: &[usize] = if name == "imul" { &[1] } else { &[1, 0] };
+                for &place in places {
                     if let Some(called) = self.call_with_number(&native.clone().into(), &args, place)? {
                         return Ok(called);
                     }
@@ -259,15 +261,17 @@ impl Vm {
             }
         }
         let tries = self.tuple(list)?;
-        let name = native.attr("__name__").ok().and_then(|n| n.to_str()).unwrap_or_default();
         if name == "eq" {
             return self.call_library("compare", vec![tries, left.clone(), right.clone()]);
         }
         let t = types();
         let is_row = |side: &&Val| [t.list, t.tuple, t.str, t.bytes].iter().any(|class| side.obj.class_is(*class));
-        if let (true, Some(row)) = (forward == "__mul__", [left, right].into_iter().find(is_row)) {
+        // What stands on the left of `*=` is changed, or takes no number on its right.
+        let rows: &[&Val] = if name == "imul" { &[left] } else { &[left, right] };
+        if let (true, Some(row)) = (forward == "__mul__", rows.iter().copied().find(is_row)) {
             let number = if std::ptr::eq(row, left) { right } else { left };
-            return self.call_library("operate_or_repeat", vec![tries, row.clone(), number.clone()]);
+            let repeat = native.clone().into();
+            return self.call_library("operate_or_repeat", vec![tries, repeat, row.clone(), number.clone()]);
         }
         let (mine, other) = (left.obj.class_name(), right.obj.class_name());
         let complaint = match name.as_str() {

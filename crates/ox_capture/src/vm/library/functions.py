@@ -432,11 +432,16 @@ def number(value):
 
 def with_number(function, before, key, after):
     """What C asks an index for, or the parts of a slice."""
-    if isinstance(key, slice):
-        key = slice(number(key.start), number(key.stop), number(key.step))
-    else:
-        key = operator.index(key)
+    key = of_numbers(key) if isinstance(key, slice) else operator.index(key)
     return function(*before, key, *after)
+
+
+def of_numbers(bounds):
+    """The step is asked for first."""
+    step = number(bounds.step)
+    if isinstance(step, int) and step == 0:
+        raise ValueError("slice step cannot be zero")
+    return slice(number(bounds.start), number(bounds.stop), step)
 
 
 def fill_in(text, values, ways):
@@ -501,14 +506,14 @@ def operate(tries, complaint):
     raise TypeError(complaint)
 
 
-def operate_or_repeat(tries, row, number):
+def operate_or_repeat(tries, repeat, row, number):
     for method, left, right in tries:
         result = method(left, right)
         if result is not NotImplemented:
             return result
     if not hasattr(number, "__index__"):
         raise TypeError(f"can't multiply sequence by non-int of type '{type(number).__name__}'")
-    return row * operator.index(number)
+    return repeat(row, operator.index(number))
 
 
 def compare(tries, left, right):

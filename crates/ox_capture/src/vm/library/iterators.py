@@ -61,15 +61,24 @@ def chained(iterables):
 
 
 def islice(iterable, *limits):
-    limits = slice(*[number(limit) for limit in limits])
-    start = 0 if limits.start is None else limits.start
-    step = 1 if limits.step is None else limits.step
-    for limit in (start, 0 if limits.stop is None else limits.stop):
-        if not isinstance(limit, int) or limit < 0:
-            raise ValueError("Indices for islice() must be None or an integer: 0 <= x <= sys.maxsize.")
-    if not isinstance(step, int) or step < 1:
+    limits = slice(*limits)
+    start, stop = limit(limits.start, 0), limit(limits.stop, None)
+    if stop == -1:
+        raise ValueError("Stop argument for islice() must be None or an integer: 0 <= x <= sys.maxsize.")
+    if start < 0 or stop is not None and stop < 0:
+        raise ValueError("Indices for islice() must be None or an integer: 0 <= x <= sys.maxsize.")
+    step = limit(limits.step, 1)
+    if step < 1:
         raise ValueError("Step for islice() must be a positive integer or None.")
-    return sliced(iter(iterable), start, limits.stop, step)
+    return sliced(iter(iterable), start, stop, step)
+
+
+def limit(value, default):
+    """What is no number, or cannot say which, is refused as -1 is."""
+    try:
+        return default if value is None else operator.index(value)
+    except BaseException:
+        return -1
 
 
 def sliced(iterator, start, stop, step):
