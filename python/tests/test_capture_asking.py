@@ -396,3 +396,57 @@ def test_numbers_are_asked_for_in_the_order_of_c(asked, numbers):
         return told
 
     assert run(_oxytorch.capture) == run(lambda ask: ask)
+
+
+def test_what_a_hash_runs_is_run_once():
+    told = []
+
+    class Inner:
+        def __init__(self, n):
+            self.n = n
+
+        def __hash__(self):
+            told.append("hash")
+            return self.n
+
+        def __eq__(self, other):
+            told.append("eq")
+            return self.n == other.n
+
+    class ByProperty:
+        def __init__(self, n):
+            self.kept = n
+
+        @property
+        def n(self):
+            told.append("n")
+            return self.kept
+
+        def __hash__(self):
+            return hash(self.n)
+
+        def __eq__(self, other):
+            return self.n == other.n
+
+    class ByPart(ByProperty):
+        n = property(lambda self: None)
+
+        def __init__(self, n):
+            self.part = [Inner(n)]
+
+        def __hash__(self):
+            return hash(tuple(self.part))
+
+        def __eq__(self, other):
+            return self.part == other.part
+
+    def ask(t, kind, n):
+        return t + 1, len({kind(n), kind(1), kind(2)})
+
+    captured = _oxytorch.capture(ask)
+    for kind in (ByProperty, ByPart):
+        for n in (1, 1, 2, 3):
+            got, mine = captured(ones(), kind, n)[1], list(told)
+            told.clear()
+            assert (got, mine) == (ask(ones(), kind, n)[1], told)
+            told.clear()

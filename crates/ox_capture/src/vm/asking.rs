@@ -1,9 +1,10 @@
 //! What C asks objects in containers: their hashes, whether they are equal, which number they stand for.
 
 use super::{Args, Called, R, Vm};
-use crate::attr::type_lookup;
+use crate::attr::{is_as_of_object, type_lookup};
 use crate::obj::{Obj, dict_get, entries_of, items_of};
 use crate::record::{Val, members_of};
+use crate::source::generic_attr;
 use crate::types::types;
 use ox_bytecode::CompareOp;
 use pyo3::prelude::*;
@@ -52,7 +53,7 @@ impl Vm {
         }
         let methods = (self.python_method(key, "__hash__"), self.python_method(key, "__eq__"));
         let (Some(hash), Some(equal)) = methods else { return false };
-        if !only_looks(&hash.obj) || !only_looks(&equal.obj) {
+        if !is_quiet(key, &[&hash.obj, &equal.obj], DEPTH) {
             return false;
         }
         let depth = self.frames.len();
@@ -230,12 +231,53 @@ pub fn is_by_identity(object: &Obj) -> bool {
     super::operators::is_tensor(object) || (same("__eq__") && same("__hash__"))
 }
 
-/// Whether a method neither stores anything nor calls what may.
-fn only_looks(function: &Obj) -> bool {
+/// Whether these methods of an object only look, and run no code that may do more: neither to read attributes, nor as methods of what is there.
+fn is_quiet(object: &Obj, methods: &[&Obj], depth: usize) -> bool {
+    let class = object.class();
+    let asks_others = type_lookup(&class, &Obj::str("__getattr__")).is_some() || !is_as_of_object(&class, "__getattribute__");
+    if depth == 0 || asks_others {
+        return false;
+    }
+    let is_kept = |name: &Obj| {
+        let found = type_lookup(&class, name);
+        let is_plain = found.is_none_or(|found| {
+            let t = types();
+            [t.member, t.getset].iter().any(|kind| found.class_is(*kind))
+                || type_lookup(&found.class(), &Obj::str("__get__")).is_none()
+        });
+        is_plain && generic_attr(object, name).is_none_or(|kept| says_quietly(&kept, depth - 1))
+    };
+    methods.iter().all(|method| attributes_looked_at(method).is_some_and(|names| names.iter().all(is_kept)))
+}
+
+/// Whether hash and equality of an object are told by C alone, or by methods that only look.
+fn says_quietly(object: &Obj, depth: usize) -> bool {
+    let t = types();
+    if is_told_by_itself(object) || is_by_identity(object) {
+        return true;
+    }
+    let parts = match object {
+        _ if object.is_instance_of(t.list) => Some(items_of(object)),
+        _ if object.is_instance_of(t.dict) => {
+            Some(entries_of(object).into_iter().flat_map(|(key, value)| [key, value]).collect())
+        }
+        _ => hashed_parts(object),
+    };
+    if let Some(parts) = parts {
+        return depth > 0 && parts.iter().all(|part| says_quietly(part, depth - 1));
+    }
+    let methods: Vec<Obj> =
+        ["__hash__", "__eq__"].iter().filter_map(|name| type_lookup(&object.class(), &Obj::str(name))).collect();
+    let in_python: Vec<&Obj> = methods.iter().filter(|method| method.class_is(t.function)).collect();
+    in_python.is_empty() || is_quiet(object, &in_python, depth)
+}
+
+/// The attributes that a method reads. None if it stores anything or calls what may.
+fn attributes_looked_at(function: &Obj) -> Option<Vec<Obj>> {
     use ox_bytecode::Instruction as I;
     const LOOKING: &[&str] =
         &["abs", "all", "any", "hash", "id", "isinstance", "issubclass", "len", "max", "min", "round", "sum"];
-    let Some(code) = function.attr("__code__").ok().and_then(|code| super::code_info(&code)) else { return false };
+    let code = function.attr("__code__").ok().and_then(|code| super::code_info(&code))?;
     let found = |name: &Obj| {
         let of = |names: &str| dict_get(&function.attr(names).ok()?, name);
         of("__globals__").or_else(|| of("__builtins__"))
@@ -245,11 +287,16 @@ fn only_looks(function: &Obj) -> bool {
         Some(object) => types().is_scalar(&object) || object.is_instance_of(types().type_),
         None => false,
     };
-    code.code.instructions.iter().all(|instruction| match instruction {
+    let looks = code.code.instructions.iter().all(|instruction| match instruction {
         I::LoadGlobal(name) => only_looks(&code.names[name.index()]),
         I::LoadMethod(_) | I::LoadSuperAttr { .. } | I::LoadDeref(_) | I::CallFunctionEx { .. } | I::MakeFunction => false,
         I::StoreAttr(_) | I::StoreSubscr | I::StoreGlobal(_) | I::StoreDeref(_) | I::ImportName(_) | I::ReturnGenerator => false,
         I::DeleteAttr(_) | I::DeleteSubscr | I::DeleteGlobal(_) | I::DeleteDeref(_) => false,
         _ => true,
-    })
+    });
+    let attribute = |instruction: &I| match instruction {
+        I::LoadAttr(name) => Some(code.names[name.index()].clone()),
+        _ => None,
+    };
+    looks.then(|| code.code.instructions.iter().filter_map(attribute).collect())
 }
