@@ -5,6 +5,7 @@ import dataclasses
 import enum
 import itertools
 import operator
+import typing
 
 import pytest
 import torch
@@ -312,25 +313,6 @@ def test_rows_are_repeated_where_methods_have_no_answer():
             assert captured(ones(), number)[0] == ask(ones(), number)[0]
 
 
-class Word(str, enum.Enum):
-    A = "a"
-    B = "b"
-
-
-def test_a_text_and_an_equal_member_of_an_enumeration_are_one_key():
-    def ask(t, table):
-        table["a"] = table["a"] + 1
-        table[Word.A] = table[Word.A] + 10
-        table["b"], table[Word.B] = t.shape[0], t.shape[0] * 2
-        return t + table["a"], table["b"]
-
-    captured = _oxytorch.capture(ask)
-    table, other = {Word.A: 1, Word.B: 2}, {Word.A: 1, Word.B: 2}
-    for n in (2, 3, 4, 5):
-        got, want = captured(torch.ones(n), table), ask(torch.ones(n), other)
-        assert torch.equal(got[0], want[0]) and got[1] == want[1] and table == other
-
-
 def test_repeated_in_place_it_stays_the_same_list():
     class Counting:
         def __init__(self, n):
@@ -398,6 +380,25 @@ def test_numbers_are_asked_for_in_the_order_of_c(asked, numbers):
     assert run(_oxytorch.capture) == run(lambda ask: ask)
 
 
+class Word(str, enum.Enum):
+    A = "a"
+    B = "b"
+
+
+def test_a_text_and_an_equal_member_of_an_enumeration_are_one_key():
+    def ask(t, table):
+        table["a"] = table["a"] + 1
+        table[Word.A] = table[Word.A] + 10
+        table["b"], table[Word.B] = t.shape[0], t.shape[0] * 2
+        return t + table["a"], table["b"]
+
+    captured = _oxytorch.capture(ask)
+    table, other = {Word.A: 1, Word.B: 2}, {Word.A: 1, Word.B: 2}
+    for n in (2, 3, 4, 5):
+        got, want = captured(torch.ones(n), table), ask(torch.ones(n), other)
+        assert torch.equal(got[0], want[0]) and got[1] == want[1] and table == other
+
+
 def test_what_a_hash_runs_is_run_once():
     told = []
 
@@ -450,3 +451,39 @@ def test_what_a_hash_runs_is_run_once():
             told.clear()
             assert (got, mine) == (ask(ones(), kind, n)[1], told)
             told.clear()
+
+
+@typing.runtime_checkable
+class Runs(typing.Protocol):
+    def run(self): ...
+
+
+class Runner(Runs):
+    def run(self):
+        return 1
+
+
+class Other:
+    def run(self):
+        return 2
+
+
+class Way(enum.Enum):
+    UP = "up"
+    DOWN = "down"
+
+    @classmethod
+    def _missing_(cls, value):
+        return cls.DOWN
+
+
+def test_what_a_class_tells_breaks_nothing():
+    def ask(t, runner, other, way):
+        kinds = isinstance(runner, Runner), isinstance(other, Runner), isinstance(other, Runs), isinstance(other, (int, Runs))
+        return kinds, Way(way), Way(Way.UP), t + 1
+
+    captured = _oxytorch.capture(ask)
+    for way in ("up", "up", "down"):
+        assert captured(ones(), Runner(), Other(), way)[:-1] == ask(ones(), Runner(), Other(), way)[:-1]
+    assert not captured.stats()["breaks"]
+    assert captured(ones(), Runner(), Other(), "left")[1] is Way.DOWN

@@ -23,6 +23,19 @@ PROGRAMS = {
         """,
         ["value = 2", "allowed.append(2)", "answer = False", "value = Kind()"],
     ),
+    "a metaclass says what is of a union": (
+        """
+        class Meta(type):
+            def __instancecheck__(cls, object):
+                return answer
+        class Kind(metaclass=Meta):
+            pass
+        answer, value = True, "a"
+        def step(t):
+            return t + 1, isinstance(value, int | Kind)
+        """,
+        ["answer = False", "value = 1", "value = 'a'", "answer = True"],
+    ),
     "a class is registered with an abstract one": (
         """
         import abc
@@ -47,7 +60,7 @@ PROGRAMS = {
         value = Plain()
         value.n = 1
         def step(t):
-            return t + 1, isinstance(value, Counts), isinstance(t, Counts)
+            return t + 1, isinstance(value, Counts), isinstance(value, int | Counts), isinstance(t, Counts)
         """,
         ["del value.n", "value.n = 3", "Plain.n = 1; del value.n"],
     ),

@@ -6,7 +6,7 @@ use super::{After, Args, Called, R, Vm, VmIterator};
 use crate::attr::type_lookup;
 use crate::builtins;
 use crate::lazy::is_lazy;
-use crate::obj::{Obj, items_of, list_of, tuple_of};
+use crate::obj::{Obj, dict_get, items_of, list_of, tuple_of};
 use crate::record::{Origin, Shadow, Val};
 use crate::types::types;
 use pyo3::ffi;
@@ -404,9 +404,14 @@ impl Vm {
         if !finds {
             return self.call_from_here(callable, args, "a new enumeration");
         }
+        let is_there = |value: &Obj| {
+            let members = || class.attr("_value2member_map_");
+            value.class_ptr() == class.ptr().cast() || members().is_ok_and(|members| dict_get(&members, value).is_some())
+        };
+        let is_found = matches!(&args.positional[..], [value] if args.keywords.is_empty() && is_there(&value.obj));
         let missing = class.attr("_missing_").and_then(|missing| missing.attr("__func__"));
-        if missing.is_ok_and(|missing| missing.attr("__module__").is_ok_and(|module| module.to_str().as_deref() != Some("enum")))
-        {
+        let is_own = |missing: Obj| missing.attr("__module__").is_ok_and(|module| module.to_str().as_deref() != Some("enum"));
+        if !is_found && missing.is_ok_and(is_own) {
             return self.opaque_call(callable, args, "an enumeration that finds members by code of the program's");
         }
         let objects: Vec<Obj> = args.positional.iter().map(|arg| self.settled(arg)).collect();

@@ -2,6 +2,7 @@
 
 use super::operators::is_tensor;
 use super::{Args, Called, R, Vm};
+use crate::attr::type_lookup;
 use crate::builtins::{Known, is_of_torch};
 use crate::obj::{Obj, items_of, py};
 use crate::record::Val;
@@ -23,7 +24,7 @@ impl Vm {
                 }
             };
         }
-        if known == Known::IsInstance && self.is_asked_for_attributes(&object.obj, &classes) {
+        if known == Known::IsInstance && self.is_asked_for_attributes(&object.obj, &classes)? {
             let args = Args::positional(vec![object.clone(), class.clone()]);
             return self.opaque_call(callable, args, "isinstance() by a protocol, which looks at attributes");
         }
@@ -47,11 +48,19 @@ impl Vm {
         !matches!(module.as_str(), "abc" | "typing") && !is_of_torch(&method.obj) && object.class_ptr() != class.ptr().cast()
     }
 
-    /// Whether attributes of an object decide if it is one of these: what a class in C has stays what it is.
-    fn is_asked_for_attributes(&self, object: &Obj, classes: &[Obj]) -> bool {
-        let is_protocol = |class: &Obj| class.attr("_is_runtime_protocol").is_ok_and(|is_one| is_one.truth().unwrap_or(false));
+    /// Whether attributes of an object decide if it is one of these: what a class in C has stays what it is, and where the class has all
+    /// that is asked for, nobody looks at the object.
+    fn is_asked_for_attributes(&mut self, object: &Obj, classes: &[Obj]) -> R<bool> {
         let has_own = || !is_tensor(object) && !types().is_pinnable(object) && crate::source::instance_dict(object).is_some();
-        self.rec.is_some() && classes.iter().any(is_protocol) && has_own()
+        let protocols: Vec<&Obj> = classes.iter().filter(|class| is_protocol(class)).collect();
+        if self.rec.is_none() || protocols.is_empty() || !has_own() {
+            return Ok(false);
+        }
+        self.recorded(|rec| Ok(rec.rely_on_class(&object.class())));
+        let by_class: Obj = py().import("abc")?.getattr("ABCMeta")?.getattr("__instancecheck__")?.into();
+        let fits =
+            |class: &Obj| by_class.call(&[class.clone(), object.clone()], None).is_ok_and(|fits| fits.truth().unwrap_or(false));
+        Ok(!protocols.into_iter().all(fits))
     }
 
     /// A class of the program's may be registered with an abstract one later, which counts such changes. Those of C are registered when they are made.
@@ -73,9 +82,20 @@ impl Vm {
     }
 }
 
+/// A protocol that `isinstance` is asked about. A class that was made of one is like others.
+fn is_protocol(class: &Obj) -> bool {
+    let says = |name: &str| type_lookup(class, &Obj::str(name)).is_some_and(|answer| answer.truth().unwrap_or(false));
+    class.is_instance_of(types().type_) && says("_is_protocol") && says("_is_runtime_protocol")
+}
+
 fn flattened(classes: &Obj) -> Vec<Obj> {
-    match classes.class_is(types().tuple) {
-        true => items_of(classes).iter().flat_map(flattened).collect(),
-        false => vec![classes.clone()],
+    let parts = match classes {
+        _ if classes.class_is(types().tuple) => Some(classes.clone()),
+        _ if classes.class_is(types().union) => classes.attr("__args__").ok(),
+        _ => None,
+    };
+    match parts {
+        Some(parts) => items_of(&parts).iter().flat_map(flattened).collect(),
+        None => vec![classes.clone()],
     }
 }
