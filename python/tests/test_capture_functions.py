@@ -290,7 +290,8 @@ def test_a_signature_that_changes():
     def signed(a, b=2, *, c=3):
         return a
 
-    captured = _oxytorch.capture(lambda t: (t + 1, str(inspect.signature(signed))))
+    settings = [("recompile_limit", 100)]
+    captured = _oxytorch.capture(lambda t: (t + 1, str(inspect.signature(signed))), settings=settings)
     for name, value in (
         ("__defaults__", (5,)),
         ("__kwdefaults__", {"c": 4}),
