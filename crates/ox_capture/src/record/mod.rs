@@ -137,8 +137,8 @@ pub struct Recording {
     versions: FxHashSet<usize>,
     /// By address; the object is held, so that the address stays its own.
     ids: FxHashMap<usize, (Origin, Option<Obj>)>,
-    /// Locations that were written: what they hold is what was stored, not what a later call would find first.
-    written: FxHashSet<(usize, Key)>,
+    /// Locations that were written, by their objects: what they hold is what was stored, not what a later call would find first.
+    written: FxHashMap<usize, FxHashSet<Key>>,
     /// Containers that were changed although not all that is in them is known.
     opaque: FxHashSet<usize>,
     /// Containers that got items or keys, or lost some.
@@ -214,7 +214,7 @@ impl Recording {
             seen: FxHashSet::default(),
             versions: FxHashSet::default(),
             ids: FxHashMap::default(),
-            written: FxHashSet::default(),
+            written: FxHashMap::default(),
             opaque: FxHashSet::default(),
             resized: FxHashSet::default(),
             whole: FxHashSet::default(),

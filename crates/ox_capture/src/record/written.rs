@@ -21,17 +21,17 @@ impl Recording {
     // Locations.
 
     pub fn is_written(&self, object: &Obj, key: &Obj) -> bool {
-        self.written.contains(&(object.id(), own_key(object, key)))
+        self.written.get(&object.id()).is_some_and(|keys| keys.contains(&own_key(object, key)))
     }
 
     /// Whether a later call finds other attributes or items first than the program sees now.
     pub fn has_writes(&self, object: &Obj) -> bool {
         let is_outside = matches!(self.origin(object), Origin::Outside(_));
-        is_outside && self.written.iter().any(|(id, _)| *id == object.id())
+        is_outside && self.written.contains_key(&object.id())
     }
 
     pub fn mark_written(&mut self, object: &Obj, key: &Obj) {
-        self.written.insert((object.id(), own_key(object, key)));
+        self.written.entry(object.id()).or_default().insert(own_key(object, key));
     }
 
     pub fn is_opaque(&self, object: &Obj) -> bool {
