@@ -81,6 +81,7 @@ pub fn fuse(ctx: &Context, roots: &Roots, target: Target) -> Vec<Unit> {
     }
     if target == Target::Gpu {
         fusion.join_small();
+        fusion.delay_copies();
     }
     fusion.into_order()
 }
@@ -340,6 +341,27 @@ impl<'a> Fusion<'a> {
             let joined = before.is_some_and(|before| self.try_join(before, k));
             last.insert(space, if joined { before.unwrap_or(k) } else { k });
         }
+    }
+
+    /// What is made of inputs alone waits for whoever needs it. Kernels that were joined over a distance have sent it to the front, where it would hold its
+    /// memory all the while: the weights of all convolutions, brought into their order.
+    fn delay_copies(&mut self) {
+        let order: Vec<usize> = std::mem::take(&mut self.order).into_iter().flatten().collect();
+        let mut waiting: FxHashMap<usize, Vec<usize>> = FxHashMap::default();
+        for k in &order {
+            let needed = if self.needs_nothing(*k) { self.successors(*k) } else { Vec::new() };
+            if let Some(first) = needed.into_iter().min_by_key(|next| self.rank[*next]) {
+                waiting.entry(first).or_default().push(*k);
+            }
+        }
+        let late: IndexSet<usize> = waiting.values().flatten().copied().collect();
+        let ordered = order.into_iter().filter(|k| !late.contains(k));
+        self.order = ordered.flat_map(|k| waiting.remove(&k).unwrap_or_default().into_iter().chain([k])).map(Some).collect();
+    }
+
+    fn needs_nothing(&self, k: usize) -> bool {
+        let unit = self.unit(k);
+        unit.kind == UnitKind::Loop && unit.reads.iter().all(|id| matches!(self.ctx.graph.node(*id).op, Op::Input(_)))
     }
 
     fn into_order(mut self) -> Vec<Unit> {

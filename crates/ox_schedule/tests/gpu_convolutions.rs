@@ -1,6 +1,6 @@
 //! What a GPU's convolutions are given: all of it in channels-last order, the weights too, which the library would bring into it by itself in every call.
 
-use ox_ir::plan::{Call, Step};
+use ox_ir::plan::{BufId, Call, Step};
 use ox_ir::{Graph, Plan, Sym};
 use ox_schedule::{ScheduleOptions, Target, schedule};
 
@@ -76,4 +76,29 @@ fn weights_that_many_share_are_copied_once() {
     });
     let weights: Vec<_> = weights.collect();
     assert!(weights.len() == 3 && weights.iter().all(|buf| *buf == weights[0]), "{plan}");
+}
+
+/// Two small kernels become one, the first of which both convolutions need: what needs nothing stays where it was, in front of who needs it.
+#[test]
+fn weights_are_brought_into_order_when_they_are_needed() {
+    let plan = plan(
+        r#"graph(%0: bf16[4, 256, 8, 8]@cuda0 "x", %1: bf16[256, 256, 3, 3]@cuda0 "w", %2: bf16[256, 256, 3, 3]@cuda0 "v", %3: bf16[256]@cuda0 "s", %4: bf16[256]@cuda0 "t") {
+  %5 = exp(%3) : bf16[256]@cuda0
+  %6 = reshape(%5) : bf16[1, 256, 1, 1]@cuda0
+  %7 = expand(%6) : bf16[4, 256, 8, 8]@cuda0
+  %8 = add(%0, %7) : bf16[4, 256, 8, 8]@cuda0
+  %9 = conv(%8, %1, stride=[1, 1], padding=[1, 1], dilation=[1, 1], output_padding=[0, 0], groups=1) : bf16[4, 256, 8, 8]@cuda0
+  %10 = conv(%9, %2, stride=[1, 1], padding=[1, 1], dilation=[1, 1], output_padding=[0, 0], groups=1) : bf16[4, 256, 8, 8]@cuda0
+  %11 = exp(%4) : bf16[256]@cuda0
+  return %10, %11, %5
+}"#,
+    );
+    let writes = |step: &Step, buf: BufId| matches!(step, Step::Launch { bufs, .. } if bufs.last() == Some(&buf));
+    let convs = plan.steps.iter().enumerate().filter_map(|(at, step)| match step {
+        Step::Call { call: Call::Conv(_), ins, .. } => Some((at, ins[1].buf)),
+        _ => None,
+    });
+    let convs: Vec<(usize, BufId)> = convs.collect();
+    assert_eq!(convs.len(), 2);
+    convs.iter().for_each(|(at, weight)| assert!(writes(&plan.steps[at - 1], *weight), "{plan}"));
 }
