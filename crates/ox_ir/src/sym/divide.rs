@@ -124,7 +124,7 @@ impl Sym {
             let step = r.terms().iter().find_map(|(mono, c)| {
                 let rest = remove_factors(mono, lead).filter(|_| c % lead_coeff == 0)?;
                 let factor = c / lead_coeff;
-                Some(if rest.is_empty() { Sym::from(factor) } else { Sym::from_terms(vec![(rest, factor)], 0) })
+                Some(Sym::from_term(rest, factor))
             })?;
             r = &r - &(&step * by);
             q = &q + &step;
@@ -145,7 +145,7 @@ impl Sym {
         units.sort_by(|a, b| (b.0.len(), b.1, &b.0).cmp(&(a.0.len(), a.1, &a.0)));
         units.dedup();
         units.into_iter().find_map(|(mono, c)| {
-            let unit = if mono.is_empty() { Sym::from(c) } else { Sym::from_terms(vec![(mono, c)], 0) };
+            let unit = Sym::from_term(mono, c);
             if unit.is_one() || unit == *by {
                 return None;
             }
@@ -158,7 +158,7 @@ impl Sym {
     /// `(e, r)` with `self == e + r`, neither zero, where each term of `e` is known to be a multiple of the constant `by`.
     fn split_known_multiples(&self, by: &Sym) -> Option<(Sym, Sym)> {
         let b = by.as_const().filter(|b| *b != 0)?;
-        let term = |(mono, c): &(Monomial, i64)| Sym::from_terms(vec![(mono.clone(), *c)], 0);
+        let term = |(mono, c): &(Monomial, i64)| Sym::from_term(mono.clone(), *c);
         let exact: Sym = self.terms().iter().map(term).find(|t| t.is_multiple_of(b))?;
         let rest = self - &exact;
         (!rest.is_zero()).then_some((exact, rest))
@@ -184,7 +184,7 @@ impl Sym {
         self.terms().iter().find_map(|(mono, c)| {
             let (rest, atom) = split_at(mono, *c, |atom| matches!(atom, Atom::Mod(_)))?;
             let Atom::Mod(p) = atom else { return None };
-            let others = || self - &Sym::from_terms(vec![(mono.clone(), *c)], 0);
+            let others = || self - &Sym::from_term(mono.clone(), *c);
             (&rest * &p.1).split_by(by).1.is_zero().then(|| &others() + &(&rest * &p.0))
         })
     }
@@ -221,8 +221,7 @@ fn common(a: &Monomial, b: &Monomial) -> Monomial {
 pub(super) fn split_at(mono: &Monomial, c: i64, kind: impl Fn(&Atom) -> bool) -> Option<(Sym, &Atom)> {
     let at = mono.iter().position(kind)?;
     let others: Monomial = mono.iter().enumerate().filter(|(k, _)| *k != at).map(|(_, atom)| atom.clone()).collect();
-    let rest = if others.is_empty() { Sym::from(c) } else { Sym::from_terms(vec![(others, c)], 0) };
-    Some((rest, &mono[at]))
+    Some((Sym::from_term(others, c), &mono[at]))
 }
 
 /// The monomial without `factors`, if it has them all.

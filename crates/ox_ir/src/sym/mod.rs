@@ -11,6 +11,7 @@ mod atom;
 mod divide;
 mod prove;
 mod rejoin;
+mod terms;
 mod text;
 
 use smallvec::SmallVec;
@@ -19,38 +20,35 @@ use std::ops::{Add, Mul, Neg, Sub};
 use std::sync::Arc;
 
 pub use atom::{Atom, Var, VarKind};
+use terms::Terms;
 pub use text::parse_sym;
 pub(crate) use text::parse_sym_at;
 
 /// A product of atoms, sorted. Empty only inside arithmetic, never in a stored term.
 pub type Monomial = SmallVec<[Atom; 2]>;
 
+/// `constant`, and what is added to it; equal sums share what they are made of where one was made from the other.
 #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
-enum Repr {
-    Const(i64),
-    Poly(Arc<Poly>),
-}
-
-/// `terms` is sorted by monomial, without zero coefficients, and not empty.
-#[derive(PartialEq, Eq, Hash, PartialOrd, Ord)]
-struct Poly {
-    terms: Vec<(Monomial, i64)>,
+pub struct Sym {
+    terms: Option<Arc<Terms>>,
     constant: i64,
 }
 
-#[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct Sym(Repr);
-
 impl Sym {
-    pub const ZERO: Sym = Sym(Repr::Const(0));
-    pub const ONE: Sym = Sym(Repr::Const(1));
+    pub const ZERO: Sym = Sym { terms: None, constant: 0 };
+    pub const ONE: Sym = Sym { terms: None, constant: 1 };
 
     pub fn var(var: &Var) -> Sym {
         Sym::from_atom(Atom::Var(var.clone()))
     }
 
     fn from_atom(atom: Atom) -> Sym {
-        Sym(Repr::Poly(Arc::new(Poly { terms: vec![(Monomial::from_iter([atom]), 1)], constant: 0 })))
+        Sym::from_term(Monomial::from_iter([atom]), 1)
+    }
+
+    /// A product; of no atoms it is the factor.
+    fn from_term(mono: Monomial, factor: i64) -> Sym {
+        if mono.is_empty() { Sym::from(factor) } else { Sym::from_canonical(vec![(mono, factor)], 0) }
     }
 
     fn from_terms(mut terms: Vec<(Monomial, i64)>, constant: i64) -> Sym {
@@ -62,18 +60,17 @@ impl Sym {
                 _ => merged.push((mono, coeff)),
             }
         }
-        merged.retain(|(_, coeff)| *coeff != 0);
-        if merged.is_empty() {
-            return Sym(Repr::Const(constant));
-        }
-        Sym(Repr::Poly(Arc::new(Poly { terms: merged, constant })))
+        Sym::from_canonical(merged, constant)
+    }
+
+    /// Of terms in order, no two of the same atoms.
+    fn from_canonical(mut terms: Vec<(Monomial, i64)>, constant: i64) -> Sym {
+        terms.retain(|(_, coeff)| *coeff != 0);
+        Sym { terms: (!terms.is_empty()).then(|| Arc::new(Terms::new(terms))), constant }
     }
 
     pub fn as_const(&self) -> Option<i64> {
-        match &self.0 {
-            Repr::Const(c) => Some(*c),
-            Repr::Poly(_) => None,
-        }
+        self.terms.is_none().then_some(self.constant)
     }
 
     pub fn is_const(&self, value: i64) -> bool {
@@ -90,18 +87,12 @@ impl Sym {
 
     /// The terms that are not constant, each a monomial with its coefficient.
     pub fn terms(&self) -> &[(Monomial, i64)] {
-        match &self.0 {
-            Repr::Const(_) => &[],
-            Repr::Poly(p) => &p.terms,
-        }
+        self.terms.as_ref().map_or(&[], |terms| terms.as_slice())
     }
 
     /// The constant term.
     pub fn constant(&self) -> i64 {
-        match &self.0 {
-            Repr::Const(c) => *c,
-            Repr::Poly(p) => p.constant,
-        }
+        self.constant
     }
 
     /// The variable that this expression is, if it is nothing but one.
@@ -221,22 +212,26 @@ fn sorted(a: &Sym, b: &Sym) -> (Sym, Sym) {
 }
 
 impl From<i64> for Sym {
-    fn from(value: i64) -> Sym {
-        Sym(Repr::Const(value))
+    fn from(constant: i64) -> Sym {
+        Sym { terms: None, constant }
     }
 }
 
 impl From<usize> for Sym {
     fn from(value: usize) -> Sym {
-        Sym(Repr::Const(value as i64))
+        Sym::from(value as i64)
     }
 }
 
 impl<'a> Add<&'a Sym> for &'a Sym {
     type Output = Sym;
     fn add(self, other: &Sym) -> Sym {
-        let constant = self.constant().saturating_add(other.constant());
-        Sym::from_terms([self.terms(), other.terms()].concat(), constant).rejoined()
+        let constant = self.constant.saturating_add(other.constant);
+        // What stands apart from the constant does not depend on it: there is nothing to simplify.
+        match (&self.terms, &other.terms) {
+            (None, terms) | (terms, None) => Sym { terms: terms.clone(), constant },
+            (Some(a), Some(b)) => Sym::from_canonical(a.merged(b), constant).rejoined(),
+        }
     }
 }
 
@@ -250,29 +245,56 @@ impl<'a> Sub<&'a Sym> for &'a Sym {
 impl Neg for &Sym {
     type Output = Sym;
     fn neg(self) -> Sym {
-        self * &Sym::from(-1i64)
+        self.scaled(-1)
     }
 }
 
 impl<'a> Mul<&'a Sym> for &'a Sym {
     type Output = Sym;
     fn mul(self, other: &Sym) -> Sym {
-        if let (Some(a), Some(b)) = (self.as_const(), other.as_const()) {
-            return Sym::from(a.saturating_mul(b));
+        let (ca, cb) = (self.constant, other.constant);
+        let (a, b) = match (&self.terms, &other.terms) {
+            (None, None) => return Sym::from(ca.saturating_mul(cb)),
+            (None, Some(_)) => return other.times(ca),
+            (Some(_), None) => return self.times(cb),
+            (Some(a), Some(b)) => (a.as_slice(), b.as_slice()),
+        };
+        if let ([(ma, a)], [(mb, b)], 0, 0) = (a, b, ca, cb) {
+            return Sym::from_canonical(vec![(product(ma, mb), a.saturating_mul(*b))], 0).rejoined();
         }
-        let (ca, cb) = (self.constant(), other.constant());
-        let mut terms = Vec::with_capacity((self.terms().len() + 1) * (other.terms().len() + 1));
-        for (ma, a) in self.terms() {
+        let mut terms = Vec::with_capacity((a.len() + 1) * (b.len() + 1));
+        for (ma, a) in a {
             terms.push((ma.clone(), a.saturating_mul(cb)));
-            for (mb, b) in other.terms() {
-                let mut mono: Monomial = ma.iter().chain(mb).cloned().collect();
-                mono.sort();
-                terms.push((mono, a.saturating_mul(*b)));
-            }
+            terms.extend(b.iter().map(|(mb, b)| (product(ma, mb), a.saturating_mul(*b))));
         }
-        terms.extend(other.terms().iter().map(|(mb, b)| (mb.clone(), b.saturating_mul(ca))));
+        terms.extend(b.iter().map(|(mb, b)| (mb.clone(), b.saturating_mul(ca))));
         Sym::from_terms(terms, ca.saturating_mul(cb)).rejoined()
     }
+}
+
+impl Sym {
+    fn times(&self, factor: i64) -> Sym {
+        match factor {
+            0 => Sym::ZERO,
+            1 => self.clone(),
+            // Of a multiple, a division may be exact that was not.
+            _ => self.scaled(factor).rejoined(),
+        }
+    }
+
+    /// By a factor that is not zero.
+    fn scaled(&self, factor: i64) -> Sym {
+        let constant = self.constant.saturating_mul(factor);
+        let scaled = |terms: &Arc<Terms>| Arc::new(Terms::new(terms.scaled(factor)));
+        Sym { terms: self.terms.as_ref().map(scaled), constant }
+    }
+}
+
+/// All atoms of two monomials, in order.
+fn product(a: &Monomial, b: &Monomial) -> Monomial {
+    let mut atoms: Monomial = a.iter().chain(b).cloned().collect();
+    atoms.sort();
+    atoms
 }
 
 macro_rules! owned_operators {

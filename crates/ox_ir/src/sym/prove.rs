@@ -7,14 +7,9 @@ use super::{Monomial, Sym, Var};
 impl Sym {
     /// An interval that holds the value; i64::MIN / i64::MAX stand for "not known".
     pub fn bounds(&self) -> (i64, i64) {
-        let (mut lo, mut hi) = (self.constant() as i128, self.constant() as i128);
-        for (mono, c) in self.terms() {
-            let (a, b) = mono.iter().fold((1, 1), |acc, atom| mul_range(acc, atom.range()));
-            let (a, b) = mul_range((a, b), (*c as i128, *c as i128));
-            lo = lo.saturating_add(a);
-            hi = hi.saturating_add(b);
-        }
-        (clamp(lo), clamp(hi))
+        let (lo, hi) = self.terms.as_ref().map_or((0, 0), |terms| terms.range(range_of));
+        let constant = self.constant() as i128;
+        (clamp(lo.saturating_add(constant)), clamp(hi.saturating_add(constant)))
     }
 
     /// True only if `self >= 0` for every value of its variables.
@@ -103,6 +98,14 @@ impl Atom {
             },
         }
     }
+}
+
+fn range_of(terms: &[(Monomial, i64)]) -> (i128, i128) {
+    terms.iter().fold((0, 0), |(lo, hi), (mono, c)| {
+        let product = mono.iter().fold((1, 1), |acc, atom| mul_range(acc, atom.range()));
+        let (a, b) = mul_range(product, (*c as i128, *c as i128));
+        (lo.saturating_add(a), hi.saturating_add(b))
+    })
 }
 
 /// Products of interval ends, treating the i64 limits as infinities.

@@ -12,9 +12,12 @@ impl Sym {
         if !self.terms().iter().any(|(mono, _)| mono.iter().any(is_part)) {
             return self;
         }
+        // Halves are two terms at least.
+        let has_halves = self.terms().len() > 1;
         let joined = |(mono, c): &(Monomial, i64)| {
-            let whole = self.rejoin_term(mono, *c).or_else(|| self.undo_exact_division(mono, *c));
-            whole.or_else(|| self.third_of(mono, *c))
+            let whole = has_halves.then(|| self.rejoin_term(mono, *c)).flatten();
+            let whole = whole.or_else(|| self.undo_exact_division(mono, *c));
+            whole.or_else(|| has_halves.then(|| self.third_of(mono, *c)).flatten())
         };
         match self.terms().iter().find_map(joined) {
             Some(joined) => joined,
@@ -65,7 +68,7 @@ impl Sym {
             return None;
         }
         let third = if matches!(atom, Atom::Mod(_)) { &(&rest * n) * &x.div(n) } else { &rest * &x.rem(n) };
-        let others = || self - &Sym::from_terms(vec![(mono.clone(), c)], 0);
+        let others = || self - &Sym::from_term(mono.clone(), c);
         (third.terms().len() == 1).then(|| &(&others() + &whole) - &third)
     }
 }
