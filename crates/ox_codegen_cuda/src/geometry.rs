@@ -4,7 +4,7 @@
 //! bytes under way for each buffer, and the chip should have a few blocks for each of its multiprocessors.
 
 use crate::online;
-use ox_ir::kernel::{Axis, BufRole, Inst, Kernel, Lanes, Pass, Val};
+use ox_ir::kernel::{Axis, BufRole, Inst, Kernel, Lanes, Pass, Val, length};
 use ox_ir::{Sym, Var};
 
 /// Bytes of the widest access of one thread.
@@ -130,8 +130,9 @@ fn few_points(kernel: &Kernel, enough: i64) -> bool {
     kernel.points().as_const().is_some_and(|n| n < enough)
 }
 
+/// As far as is known; else those that were seen.
 fn many_points(kernel: &Kernel) -> bool {
-    kernel.points().bounds().0 >= 1024
+    kernel.usual.points.unwrap_or(0).max(kernel.points().bounds().0) >= 1024
 }
 
 fn points(kernel: &Kernel, enough: i64) -> Geometry {
@@ -181,7 +182,7 @@ fn rows(kernel: &Kernel, inner: &[Axis], enough: i64) -> Geometry {
     let lanes = widest(kernel, last, body);
     let Some(length) = length(inner).as_const() else {
         // A few rows may be much longer than those that were seen.
-        let usual = kernel.usual_length.filter(|_| many_points(kernel));
+        let usual = kernel.usual.length.filter(|_| many_points(kernel));
         let packs = usual.map_or(BLOCK * MOST_ITEMS, |length| length / lanes);
         let y = (packs / MOST_ITEMS).clamp(FEWEST_OF_A_ROW, BLOCK);
         return Geometry { spread: Spread::Rows, x: rows_of_a_block(y), y, lanes, items: None };
@@ -213,8 +214,8 @@ fn rows_of_a_block(y: i64) -> i64 {
 fn columns(kernel: &Kernel, inner: &[Axis], enough: i64) -> Geometry {
     let length = length(inner)
         .as_const()
-        .unwrap_or_else(|| kernel.usual_length.map_or(1024, |usual| usual.max(FEWEST_EACH * FEWEST_EACH)));
-    let points = kernel.points().as_const().unwrap_or(1 << 20);
+        .unwrap_or_else(|| kernel.usual.length.map_or(1024, |usual| usual.max(FEWEST_EACH * FEWEST_EACH)));
+    let points = kernel.points().as_const().or(kernel.usual.points).unwrap_or(1 << 20);
     if length <= SHORT_COLUMN {
         let mut lanes = neighbours(kernel, MOST_LANES);
         while lanes > 1 && points / lanes < enough * BLOCK {
@@ -245,10 +246,6 @@ fn neighbours(kernel: &Kernel, most: i64) -> i64 {
         Some(last) if !has_scratch && !looks_up => widest(kernel, last, body).min(most),
         _ => 1,
     }
-}
-
-pub fn length(axes: &[Axis]) -> Sym {
-    axes.iter().map(|axis| &axis.extent).product()
 }
 
 /// The most lanes along `axis` for which most bytes move in whole vectors.

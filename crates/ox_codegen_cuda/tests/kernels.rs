@@ -408,6 +408,25 @@ fn parts_of_any_size_are_narrow() {
     assert!(fits((1 << 30) / 768) && !fits((1 << 31) / 768), "{:?}", source.narrow);
 }
 
+/// Many short rows of any number and length share a block; of a few, which may be much longer, each has its own.
+#[test]
+fn rows_of_any_number_are_spread_as_they_usually_are() {
+    let rows_of_a_block = |usual: &str| {
+        let text = format!(
+            "sizes s0 in 1.., s1 in 1..\nkernel sums(b0: f32 in, b1: f32 out, i0 < s0) lanes=none parallel{usual} {{
+              pass i1 < s1 {{ v0 = load b0[s1*i0 + i1] v1 = reduce sum v0 }}
+              pass {{ store b1[i0] v1 }}
+            }}"
+        );
+        let kernel = Kernel::parse(&text).unwrap_or_else(|e| panic!("{e:?}"));
+        let source = emit(&kernel, "k", &OPTIONS).unwrap();
+        (source.threads, source.points_per_block)
+    };
+    assert_eq!(rows_of_a_block(" length=256 points=131072"), (256, 4));
+    assert_eq!(rows_of_a_block(" length=256 points=64"), (256, 1));
+    assert_eq!(rows_of_a_block(" length=65536 points=131072"), (256, 1));
+}
+
 /// A size without a bound is a wide number in a careful kernel, and what it is divided by a narrow one.
 #[test]
 fn sizes_are_divided() {

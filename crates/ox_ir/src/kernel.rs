@@ -170,8 +170,16 @@ pub struct Kernel {
     pub lanes: Lanes,
     /// Outer points may run on several threads: no two of them write to the same element, combining or not.
     pub parallel: bool,
-    /// Where the length of the inner loops varies: about how long they are. A GPU spreads them over as many threads.
-    pub usual_length: Option<i64>,
+    pub usual: Usual,
+}
+
+/// About how large is what varies of a kernel with inner loops: a GPU spreads it over as many threads.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+pub struct Usual {
+    /// Of the inner loops.
+    pub length: Option<i64>,
+    /// Outer points.
+    pub points: Option<i64>,
 }
 
 impl Kernel {
@@ -181,6 +189,11 @@ impl Kernel {
 
     /// The number of outer points.
     pub fn points(&self) -> Sym {
-        self.axes.iter().map(|a| &a.extent).product()
+        length(&self.axes)
     }
+}
+
+/// The number of points that a loop over these axes has.
+pub fn length(axes: &[Axis]) -> Sym {
+    axes.iter().map(|axis| &axis.extent).product()
 }

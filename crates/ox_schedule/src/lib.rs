@@ -98,7 +98,7 @@ pub fn schedule(graph: &Graph, options: &ScheduleOptions) -> Result<Plan, Schedu
     front::numbers_first(&mut plan);
     reuse::reuse(&mut plan, options.overwrite_inputs);
     if options.target == Target::Gpu {
-        plan.kernels.iter_mut().for_each(|kernel| kernel.usual_length = usual.length(kernel));
+        plan.kernels.iter_mut().for_each(|kernel| kernel.usual = usual.of(kernel));
     }
     build::share_kernels(&mut plan);
     memory::place(&mut plan, options);

@@ -1,6 +1,6 @@
 //! Sizes that are not known, as they may be.
 
-use ox_ir::{Kernel, Sym, Var};
+use ox_ir::{Kernel, Sym, Var, kernel};
 
 /// A size of which nothing was seen.
 const USUAL: i64 = 64;
@@ -29,11 +29,16 @@ impl Usual {
         size.eval(&|var| Some(of(var))).unwrap_or(0)
     }
 
-    /// Of the inner loops, if it varies: a power of two, so that kernels for nearly the same length are one.
-    pub fn length(&self, kernel: &Kernel) -> Option<i64> {
-        let longest = kernel.passes.iter().map(|pass| pass.axes.iter().map(|axis| &axis.extent).product::<Sym>());
-        let varying = longest.filter(|length| length.as_const().is_none());
-        varying.map(|length| self.value(&length)).max().map(|length| (length.clamp(1, 1 << 30) as u64).next_power_of_two() as i64)
+    /// Powers of two, so that kernels for nearly the same sizes are one.
+    pub fn of(&self, kernel: &Kernel) -> kernel::Usual {
+        let rounded = |size: &Sym| (self.value(size).clamp(1, 1 << 30) as u64).next_power_of_two() as i64;
+        let lengths = kernel.passes.iter().filter(|pass| !pass.axes.is_empty()).map(|pass| kernel::length(&pass.axes));
+        let varying = lengths.clone().filter(|length| length.as_const().is_none());
+        let points = kernel.points();
+        kernel::Usual {
+            length: varying.map(|length| rounded(&length)).max(),
+            points: (lengths.count() > 0 && points.as_const().is_none()).then(|| rounded(&points)),
+        }
     }
 }
 

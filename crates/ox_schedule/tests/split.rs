@@ -1,6 +1,7 @@
 //! Reductions that are cut, by how what they read lies in memory.
 
 use ox_ir::Graph;
+use ox_ir::kernel::Usual;
 use ox_schedule::{ScheduleOptions, Target, schedule};
 
 /// The points of the kernel that reads the input.
@@ -71,9 +72,10 @@ fn dimensions_of_any_size_that_lie_as_one_are_cut_as_one() {
     );
 }
 
-/// Rows of any length are spread over as many threads as they usually have elements for: the kernel says how long they usually are.
+/// Rows of any length and number are spread over as many threads as they usually have elements for: the kernel says how long they usually
+/// are, and how many.
 #[test]
-fn a_kernel_for_a_gpu_knows_about_how_long_its_rows_are() {
+fn a_kernel_for_a_gpu_knows_about_how_large_it_is() {
     let text = r#"sizes s0 in 1.., s1 in 1..
 graph(%0: f32[s0, 2048, s1]@cuda0 "x") {
   %1 = reduce(%0, op=max, dims=[2]) : f32[s0, 2048, 1]@cuda0
@@ -83,9 +85,12 @@ graph(%0: f32[s0, 2048, s1]@cuda0 "x") {
     let usual = vec![(graph.sizes[0].clone(), 60), (graph.sizes[1].clone(), 150)];
     for target in [Target::Gpu, Target::Cpu] {
         let plan = schedule(&graph, &ScheduleOptions { target, usual: usual.clone(), ..Default::default() }).unwrap();
-        let expected = (target == Target::Gpu).then_some(256);
-        assert_eq!(plan.kernels[0].usual_length, expected, "{plan}");
+        let expected = match target {
+            Target::Gpu => Usual { length: Some(256), points: Some(1 << 17) },
+            _ => Usual::default(),
+        };
+        assert_eq!(plan.kernels[0].usual, expected, "{plan}");
         let again = ox_ir::Kernel::parse(&plan.kernels[0].to_string()).unwrap();
-        assert_eq!(again.usual_length, expected);
+        assert_eq!(again.usual, expected);
     }
 }

@@ -37,7 +37,7 @@ pub fn case(seed: u64) -> Case {
         passes: vec![],
         lanes: [Lanes::Outer, Lanes::Inner, Lanes::None][seed as usize % 3],
         parallel: false,
-        usual_length: None,
+        usual: Default::default(),
     };
     let state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
     let mut maker = Maker { state, kernel, lengths: vec![], sizes: vec![], next_axis: 0, lasting: vec![] };

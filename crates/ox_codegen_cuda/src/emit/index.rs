@@ -110,7 +110,7 @@ fn reach_of(atom: &Atom, limits: &mut Vec<Sym>) -> Option<Sym> {
 
 /// All that is computed of places.
 fn expressions(kernel: &Kernel) -> Vec<Sym> {
-    let lengths = kernel.passes.iter().map(|pass| crate::geometry::length(&pass.axes));
+    let lengths = kernel.passes.iter().map(|pass| ox_ir::kernel::length(&pass.axes));
     let mut exprs: Vec<Sym> = lengths.chain([kernel.points()]).collect();
     for inst in &kernel.insts {
         match &inst.inst {

@@ -4,10 +4,10 @@ use super::filled::filled;
 use super::outline::is_even;
 use super::{Emitter, index, reduce};
 use crate::CodegenError;
-use crate::geometry::{Spread, length};
+use crate::geometry::Spread;
 use ox_ir::DType;
 use ox_ir::graph::ReduceOp;
-use ox_ir::kernel::{Inst, Pass, Val};
+use ox_ir::kernel::{Inst, Pass, Val, length};
 
 /// Loops around bodies this short are unrolled: several loads of a thread are then under way at once. The threads of a column read
 /// single elements, so that more of them are needed.

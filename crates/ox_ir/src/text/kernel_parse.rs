@@ -5,7 +5,7 @@ use super::cursor::{ParseError, Parsed};
 use super::kernel_print::usual_dtype;
 use super::parser::Parser;
 use crate::graph::{Combine, ReduceOp};
-use crate::kernel::{Axis, BufParam, BufRole, Inst, Kernel, Lanes, Pass, TypedInst, Val};
+use crate::kernel::{Axis, BufParam, BufRole, Inst, Kernel, Lanes, Pass, TypedInst, Usual, Val};
 use crate::point::PointOp;
 use crate::sym::{Sym, Var};
 use rustc_hash::FxHashMap;
@@ -33,14 +33,14 @@ impl KernelParser<'_, '_> {
         let axes = self.params()?;
         let lanes = self.lanes()?;
         let parallel = self.p.cursor.eat_word("parallel");
-        let usual_length = if self.p.cursor.eat_word("length") { Some(self.length()?) } else { None };
+        let usual = Usual { length: self.usual("length")?, points: self.usual("points")? };
         self.p.cursor.expect("{")?;
         let mut passes = Vec::new();
         while self.p.cursor.eat_word("pass") {
             passes.push(self.pass()?);
         }
         self.p.cursor.expect("}")?;
-        Ok(Kernel { name, sizes, bufs: self.bufs, axes, insts: self.insts, passes, lanes, parallel, usual_length })
+        Ok(Kernel { name, sizes, bufs: self.bufs, axes, insts: self.insts, passes, lanes, parallel, usual })
     }
 
     /// Buffers first, then the outer axes.
@@ -94,9 +94,12 @@ impl KernelParser<'_, '_> {
         known.map(|(lanes, _)| lanes).ok_or_else(|| self.p.cursor.error(format!("unknown lanes `{word}`")))
     }
 
-    fn length(&mut self) -> Parsed<i64> {
+    fn usual(&mut self, word: &str) -> Parsed<Option<i64>> {
+        if !self.p.cursor.eat_word(word) {
+            return Ok(None);
+        }
         self.p.cursor.expect("=")?;
-        self.p.cursor.int()
+        self.p.cursor.int().map(Some)
     }
 
     /// The variables of a pass with inner axes end with it; those of a pass without are seen by the later passes.

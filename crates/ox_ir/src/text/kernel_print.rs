@@ -64,7 +64,9 @@ impl fmt::Display for Kernel {
         }
         list(f, &self.axes, |f, axis| write!(f, "{axis}"))?;
         write!(f, ") lanes={}{}", self.lanes.name(), if self.parallel { " parallel" } else { "" })?;
-        self.usual_length.map_or(Ok(()), |length| write!(f, " length={length}"))?;
+        for (word, number) in [("length", self.usual.length), ("points", self.usual.points)] {
+            number.map_or(Ok(()), |number| write!(f, " {word}={number}"))?;
+        }
         f.write_str(" {\n")?;
         for pass in &self.passes {
             self.print_pass(f, pass)?;

@@ -120,7 +120,7 @@ impl Builder {
             passes: Vec::new(),
             lanes: Lanes::Outer,
             parallel: true,
-            usual_length: None,
+            usual: Default::default(),
         });
         self.functions.push(LoadedFn { function, sizes: None, keep: Arc::new(()) });
         self.plan.steps.push(Step::Launch { kernel: self.functions.len() as u32 - 1, bufs: bufs.to_vec(), checks: 0 });

@@ -274,7 +274,7 @@ impl<'a> Emitter<'a> {
             insts: std::mem::take(&mut self.insts),
             lanes: Lanes::None,
             parallel: true,
-            usual_length: None,
+            usual: Default::default(),
         };
         let nodes = self.params.iter().filter_map(|p| match p {
             Param::Node(id, _) => Some(*id),
