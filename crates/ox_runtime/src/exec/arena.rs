@@ -5,7 +5,7 @@
 //! program.
 
 use super::kept::give_back_kept;
-use super::pages::{HUGE_PAGE, advise};
+use super::pages::advise;
 use crate::error::RunError;
 use crate::tensor::Tensor;
 use ox_ir::{DType, Device};
@@ -42,7 +42,7 @@ impl Arena {
         let size = i64::try_from(rounded).map_err(|_| out_of_memory(bytes))?;
         let tensor = Tensor::empty_strided(&[size], &[1], DType::U8, device)?;
         let (start, bytes, pooled) = (tensor.as_ref().data_ptr()?, rounded, device == Device::Cpu);
-        if pooled && bytes >= 2 * HUGE_PAGE {
+        if pooled {
             advise(start, bytes);
         }
         Ok(Arena { start, bytes, pooled, _memory: Memory::Tensor(tensor) })

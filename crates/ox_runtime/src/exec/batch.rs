@@ -77,7 +77,7 @@ impl Memory {
 /// The bytes of the arena that a buffer takes.
 fn range(buffer: &Buffer) -> Option<(usize, usize)> {
     let Home::Arena(offset) = buffer.home else { return None };
-    Some((offset, offset + buffer.layout.span() as usize * buffer.layout.dtype.size()))
+    Some((offset, offset + buffer.layout.bytes()))
 }
 
 #[derive(Default)]

@@ -104,7 +104,7 @@ impl Keeper {
     /// A new tensor on the CPU, perhaps in memory that was kept, for a run that makes so many bytes of large results.
     pub fn empty_strided(&self, layout: &Layout, of_run: usize) -> Result<Tensor, RunError> {
         let Layout { dtype, sizes, strides } = layout;
-        let bytes = layout.span() as usize * dtype.size();
+        let bytes = layout.bytes();
         // Memory that nobody has written to is no more than an address yet, so that it costs little where there is other.
         let make = || Tensor::empty_strided(sizes, strides, *dtype, Device::Cpu);
         let Some(Some(torch)) = TORCH.get().filter(|_| bytes >= LARGE) else { return make() };

@@ -31,6 +31,11 @@ impl Layout {
         1 + self.sizes.iter().zip(&self.strides).map(|(n, s)| (n - 1) * s).sum::<i64>()
     }
 
+    /// Those of the span.
+    pub fn bytes(&self) -> usize {
+        self.span() as usize * self.dtype.size()
+    }
+
     /// One element behind the other, the last dimension the fastest.
     pub fn is_dense(&self) -> bool {
         let mut dense: Dims = self.sizes.iter().rev().scan(1, |stride, n| Some(std::mem::replace(stride, *stride * n))).collect();

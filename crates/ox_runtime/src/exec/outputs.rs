@@ -2,6 +2,7 @@
 
 use super::frame::Run;
 use super::layout::Layout;
+use super::pages::advise;
 use super::prepare::{Buffer, Home, Output, Window};
 use crate::abi::Handle;
 use crate::calls::dispatch;
@@ -17,6 +18,9 @@ impl Run<'_> {
             Some(keeper) => keeper.empty_strided(layout, self.prepared.keepable_bytes)?,
             None => Tensor::empty_strided(sizes, strides, *dtype, self.device)?,
         };
+        if self.keeper.is_none() && self.device == Device::Cpu {
+            advise(tensor.as_ref().data_ptr()?, layout.bytes());
+        }
         self.adopt(buf, tensor)
     }
 
@@ -80,7 +84,7 @@ impl Run<'_> {
             return true;
         }
         let within = |(start, buffer): (&*mut u8, &super::prepare::Buffer)| {
-            let bytes = buffer.layout.span() as usize * buffer.layout.dtype.size();
+            let bytes = buffer.layout.bytes();
             (*start as usize..*start as usize + bytes).contains(&(data as usize))
         };
         self.frame.data.iter().zip(&self.prepared.buffers).any(within)

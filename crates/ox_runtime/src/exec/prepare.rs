@@ -375,7 +375,7 @@ fn arena_bytes(plan: &Plan, env: Env<'_>, buffers: &[Buffer]) -> Result<usize, R
     let bytes = plan.arena_bytes.as_ref().map_or(Ok(0), |sym| env.eval(sym))?.max(0) as usize;
     for (at, buffer) in buffers.iter().enumerate() {
         if let Home::Arena(offset) = buffer.home {
-            let end = offset.saturating_add(buffer.layout.span() as usize * buffer.layout.dtype.size());
+            let end = offset.saturating_add(buffer.layout.bytes());
             if end > bytes {
                 return Err(RunError::bug(format!("buffer {at} ends at byte {end} of an arena of {bytes}")));
             }

@@ -124,7 +124,7 @@ impl Loan {
     }
 
     fn bytes(&self) -> usize {
-        self.layout.span() as usize * self.layout.dtype.size()
+        self.layout.bytes()
     }
 }
 
