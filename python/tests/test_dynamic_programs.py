@@ -255,3 +255,112 @@ def test_what_lies_in_order_at_all_sizes_needs_no_code_for_one():
     for n in (4, 1, 7):
         assert_same(compiled(torch.ones(n, 3)), torch.ones(n, 3).mul(2).reshape(-1))
     assert compiled.stats()["traced"] == 1
+
+
+class Kept:
+    def __init__(self):
+        self.shape = None
+        self.shapes = []
+        self.counts = [0, 0]
+        self.by_name = {}
+
+
+def kept_as_attribute(x, kept):
+    kept.shape = x.shape[:-1]
+    return x * len(kept.shape) * kept.shape[0]
+
+
+def kept_in_a_list(x, kept):
+    kept.shapes.append(x.shape)
+    kept.shapes.append(x.shape[0])
+    return x * kept.shapes[-2][1] + kept.shapes[-1]
+
+
+def kept_by_name(x, kept):
+    kept.by_name["shape"] = [x.shape[0], 2]
+    kept.by_name["rows"] = x.shape[0]
+    return x * kept.by_name["shape"][0]
+
+
+def put_in_a_place(x, kept):
+    kept.counts[0] = x.shape[0]
+    kept.counts[1] = x.shape[0] * x.shape[1]
+    return x * kept.counts[0] + kept.counts[1]
+
+
+def put_twice(x, kept):
+    kept.counts[0] = x.shape[0]
+    kept.counts[0] += 1
+    kept.counts[-1] = 3
+    return x * kept.counts[0]
+
+
+@pytest.mark.parametrize("function", [kept_as_attribute, kept_in_a_list, kept_by_name, put_in_a_place, put_twice])
+def test_sizes_that_are_kept_where_others_see_them(function):
+    ours, eagers = Kept(), Kept()
+    captured = oxytorch._oxytorch.capture(function, dynamic=True)
+    for n, m in ((6, 4), (7, 4), (9, 5), (5, 3), (3, 9)):
+        x = rand(n, m)
+        if function is kept_in_a_list:
+            # Whoever looks for an item relies on those before it.
+            ours.shapes.clear(), eagers.shapes.clear()
+        assert_same(captured(x, ours), function(x, eagers))
+        assert vars(ours) == vars(eagers)
+        assert [type(shape) for shape in ours.shapes] == [type(shape) for shape in eagers.shapes]
+    assert captured.stats()["traced"] == 1, captured.show()
+    assert captured.stats()["breaks"] == []
+
+
+def moved_by_what_is_put_before(x, counts):
+    counts[0] = x.shape[0]
+    counts.insert(0, 7)
+    return x * counts[1]
+
+
+def taken_out_again(x, counts):
+    counts.append(x.shape[0])
+    return x * counts.pop()
+
+
+def put_from_the_end(x, counts):
+    counts[-2] = x.shape[0]
+    return x * counts[0] + counts[1]
+
+
+def put_by_slices(x, counts):
+    counts[0] = x.shape[0]
+    counts[:1] = [5, 6]
+    return x * counts[0] + counts[1]
+
+
+@pytest.mark.parametrize("function", [moved_by_what_is_put_before, taken_out_again, put_from_the_end, put_by_slices])
+def test_sizes_that_are_moved_where_others_see_them(function):
+    captured = oxytorch._oxytorch.capture(function, dynamic=True)
+    for n in (6, 7, 6, 9, 7):
+        x, ours, eagers = rand(n, 4), [1, 2], [1, 2]
+        assert_same(captured(x, ours), function(x, eagers))
+        assert ours == eagers
+
+
+def test_a_cache_that_is_filled_up_to_a_place():
+    def cache():
+        keys, filled = torch.zeros(2, 96, 8), [0]
+
+        def function(x):
+            n = x.shape[1]
+            if filled[0] + n > keys.shape[1]:
+                filled[0] = 0
+            keys[:, filled[0] : filled[0] + n] = x
+            filled[0] += n
+            known = keys[:, : filled[0]]
+            return (x @ known.mT).softmax(-1) @ known
+
+        return function
+
+    function, captured = cache(), oxytorch._oxytorch.capture(cache())
+    with torch.no_grad():
+        for n in (5, 12, 33, 8, 17, 9, 21):
+            x = rand(2, n, 8)
+            assert_same(captured(x), function(x))
+    # Both the length and what is filled change from the second call on, and once the cache begins anew.
+    assert captured.stats()["traced"] <= 4, captured.show()

@@ -9,6 +9,9 @@ use ox_ops::{Fact, Sym};
 use pyo3::ffi;
 use pyo3::prelude::*;
 
+/// The kind of checks of lengths.
+const LEN: u8 = 6;
+
 impl Recording {
     pub fn check_equal(&mut self, source: SourceId, object: &Obj) {
         if let (Some(size), Ok(value)) = (self.expr_of(source), object.bind().extract::<i64>()) {
@@ -190,7 +193,8 @@ impl Recording {
         }
         if self.is_opaque(parent) {
             self.recover(parent)?;
-            return Ok(object.into());
+            let free = self.stowed_at(parent, key, &object);
+            return Ok(Val { obj: object, free });
         }
         let source = self.source(source(id));
         Ok(self.meet(object, source))
@@ -237,7 +241,7 @@ impl Recording {
                 _ => items_of(object),
             };
             self.spend(budget, items.len())?;
-            self.check_once(6, id, 0, || Check::Len(id, items.len()));
+            self.rely_on_len(id, items.len());
             for (n, item) in items.into_iter().enumerate() {
                 let source = self.source(Source::Item(id, n as u32));
                 let item = self.meet(item, source);
@@ -274,6 +278,16 @@ impl Recording {
         self.resized.remove(&object.id());
         self.whole.insert(object.id());
         Ok(())
+    }
+
+    /// How long a container was when the segment began.
+    pub fn rely_on_len(&mut self, container: SourceId, len: usize) {
+        self.check_once(LEN, container, 0, || Check::Len(container, len));
+    }
+
+    /// Whether that is relied on: what the program has added and taken away since is known.
+    pub fn relies_on_len(&self, container: SourceId) -> bool {
+        self.seen.contains(&(LEN, container.0, 0))
     }
 
     fn spend(&self, budget: &mut usize, items: usize) -> Rec<()> {

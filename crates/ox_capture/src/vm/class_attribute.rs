@@ -59,9 +59,7 @@ impl Vm {
         }
         self.begin_class_write(&this, name)?;
         self.note("setattr", vec![class.clone(), name.clone().into(), value.clone()])?;
-        if value.free.is_none() {
-            self.settled(&value);
-        }
+        self.settle_for_others(&value);
         this.bind().setattr(name_of(name)?, value.obj.bind())?;
         if let Some(rec) = &mut self.rec {
             rec.mark_written(&this, name);

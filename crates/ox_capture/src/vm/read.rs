@@ -192,15 +192,13 @@ impl Vm {
     pub fn know_len(&mut self, object: &Obj) {
         let Origin::Outside(id) = self.origin(object) else { return };
         let Some(len) = crate::guard::length(object) else { return };
-        self.recorded(|rec| {
-            if rec.is_whole(object) {
-                return Ok(());
+        self.recorded(|rec| match rec.is_whole(object) || rec.relies_on_len(id) {
+            true => Ok(()),
+            false if rec.is_resized(object) => rec.recover(object),
+            false => {
+                rec.rely_on_len(id, len);
+                Ok(())
             }
-            if rec.is_resized(object) {
-                return rec.recover(object);
-            }
-            rec.checks.push(crate::guard::Check::Len(id, len));
-            Ok(())
         });
     }
 

@@ -140,10 +140,10 @@ impl Vm {
         let keeps = |rec: &Recording| instance_dict(this).is_none_or(|dict| !rec.is_dict_of_made(&dict));
         let keeps_sizes = self.is_ours(this) && is_python_instance(this) && self.rec.as_deref().is_some_and(keeps);
         let is_size = keeps_sizes && self.is_size(&value);
-        if keeps_sizes {
-            self.settled_but_sizes(&value);
-        } else if !is_seen || value.free.is_none() {
-            self.settled(&value);
+        match keeps_sizes {
+            true => drop(self.settled_but_sizes(&value)),
+            false if is_seen => self.settle_for_others(&value),
+            false => drop(self.settled(&value)),
         }
         // The same place by another way.
         let dict = instance_dict(this).filter(|_| is_seen);
@@ -167,6 +167,13 @@ impl Vm {
         Ok(())
     }
 
+    /// What is put where others see it. The store is done again with what a later call has: numbers stay free, and so do sizes inside.
+    pub(super) fn settle_for_others(&mut self, value: &Val) {
+        if value.free.is_none() {
+            self.settled_but_sizes(value);
+        }
+    }
+
     /// Modules and classes.
     fn store_attr_anyhow(&mut self, object: &Val, name: &Obj, value: Val) -> R<()> {
         let this = object.obj.clone();
@@ -174,9 +181,7 @@ impl Vm {
             return self.store_class_attr(object, name, value);
         }
         self.note("setattr", vec![object.clone(), name.clone().into(), value.clone()])?;
-        if value.free.is_none() {
-            self.settled(&value);
-        }
+        self.settle_for_others(&value);
         if let (Some(rec), Some(dict)) = (&mut self.rec, instance_dict(&this)) {
             rec.mark_keys_changed(&dict);
             rec.mark_written(&dict, name);
@@ -324,13 +329,23 @@ impl Vm {
             if self.is_seen_by_others(&this) {
                 self.note("operator.setitem", vec![object.clone(), key.clone(), value.clone()])?;
             }
-            let in_own_dict = self.is_ours(&this) && self.is_size(&value);
-            let stays_free = is_dict && value.free.is_some() && (in_own_dict || self.is_seen_by_others(&this));
-            let value: Val = if stays_free { value } else { self.settled(&value).into() };
-            if let Some(rec) = self.mark_place(&this, &index, is_dict) {
-                match is_dict {
-                    true => rec.stow_outside(&this, &index, &value),
-                    false => rec.forget_place(&this, &index),
+            let is_seen = self.is_seen_by_others(&this);
+            let place = if is_dict { Some(index.clone()) } else { place_in(&this, &index) };
+            let is_named = place.is_some();
+            let in_own_dict = is_dict && self.is_ours(&this) && self.is_size(&value);
+            let value: Val = match (is_seen && is_named, value.free) {
+                (true, _) => {
+                    self.settle_for_others(&value);
+                    value
+                }
+                (false, Some(_)) if in_own_dict => value,
+                _ => self.settled(&value).into(),
+            };
+            let place = place.unwrap_or_else(|| index.clone());
+            if let Some(rec) = self.mark_place(&this, &place, is_dict) {
+                rec.forget_place(&this, &place);
+                if is_named {
+                    rec.stow_outside(&this, &place, &value);
                 }
             }
             this.bind().set_item(index.bind(), value.obj.bind())?;
@@ -460,10 +475,9 @@ impl Vm {
             self.note("cell.set", vec![cell.clone(), value.clone()])?;
         }
         let is_size = !is_seen && self.is_size(&value);
-        if !is_seen {
-            self.settled_but_sizes(&value);
-        } else if value.free.is_none() {
-            self.settled(&value);
+        match is_seen {
+            true => self.settle_for_others(&value),
+            false => drop(self.settled_but_sizes(&value)),
         }
         // SAFETY: a cell.
         crate::recipe::check(unsafe { ffi::PyCell_Set(cell.obj.ptr(), value.obj.ptr()) })?;
@@ -495,6 +509,14 @@ impl Vm {
         // SAFETY: a cell; null empties it.
         crate::recipe::check(unsafe { ffi::PyCell_Set(cell.obj.ptr(), std::ptr::null_mut()) })
     }
+}
+
+/// The place of a list that a number names, counted from the start. None of others: slices, and what is not there.
+fn place_in(list: &Obj, index: &Obj) -> Option<Obj> {
+    let is_number = list.class_is(types().list) && index.class_is(types().int);
+    let (at, len) = (index.bind().extract::<i64>().ok().filter(|_| is_number)?, crate::guard::length(list)? as i64);
+    let place = if at < 0 { at + len } else { at };
+    (0..len).contains(&place).then(|| Obj::int(place))
 }
 
 /// `__delattr__` of a class in Python.
