@@ -136,3 +136,30 @@ def test_rolled_by_whole_turns_at_some_sizes():
     for (x,) in calls:
         assert_same(captured(x), x.roll((1, -1), (2, 3)))
     assert captured.stats()["traced"] == 3, captured.show()
+
+
+ONE_ELEMENT = {
+    "a number": lambda x: x[::2] * 2,
+    "itself": lambda x: x[::2] + x[::2],
+    "a function": lambda x: x[::2].exp(),
+    "a tensor without dimensions": lambda x: x[::2] + x.sum(),
+    "another": lambda x: x[::2] + x[:1],
+    "columns": lambda x: x.t() + x.t(),
+    "columns and a number": lambda x: x.t() * 2,
+    "integers": lambda x: x[::2].long() * 0.5,
+    "a norm": lambda x: torch.nn.functional.layer_norm(x[::2], x.shape[1:]),
+}
+
+
+@pytest.mark.parametrize("name", ONE_ELEMENT)
+def test_strides_of_dimensions_of_one_element(name):
+    function = ONE_ELEMENT[name]
+    for shape in ((1, 6), (2, 6), (1, 1), (6, 1)):
+        x = torch.randn(shape)
+        captured = oxytorch._oxytorch.capture(function, dynamic=False)
+        try:
+            wanted = function(x)
+        except RuntimeError:
+            continue
+        ours = captured(x)
+        assert ours.stride() == wanted.stride(), (shape, ours.stride(), wanted.stride())

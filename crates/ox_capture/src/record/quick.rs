@@ -103,12 +103,36 @@ impl Tensor {
     pub(super) fn strides_of_another(&self) -> Option<Vec<i64>> {
         match self.is_dense() {
             true => Some(self.strides.clone()),
-            false => (self.has_elements() && !self.strides.contains(&0)).then(|| self.strides_in_its_order()),
+            false => self.has_steps().then(|| self.strides_in_its_order()),
         }
+    }
+
+    /// Row by row, and dimensions of one element have the strides that a new tensor has there.
+    fn is_usual(&self) -> bool {
+        self.has_elements() && self.strides == contiguous_strides(&self.shape)
+    }
+
+    /// Whether a new tensor that is computed of it element by element has its strides. Where it has them of its order alone, the stride of a
+    /// dimension of one element is that of another order sometimes: torch is asked then.
+    fn gives_its_strides(&self) -> bool {
+        let is_of_another_order = || self.is_dense() && (!self.shape.contains(&1) || self.is_new_channels_last());
+        self.is_usual() || is_of_another_order()
+    }
+
+    /// Channels last with the strides of a new tensor, and not row by row as well.
+    fn is_new_channels_last(&self) -> bool {
+        let [n, c, h, w] = self.shape[..] else { return false };
+        let of_rows = contiguous_strides(&[n, h, w, c]);
+        !self.is_contiguous() && self.strides == [of_rows[0], of_rows[3], of_rows[1], of_rows[2]]
     }
 
     fn has_elements(&self) -> bool {
         self.shape.iter().all(|n| *n > 0)
+    }
+
+    /// Whether all of its dimensions have an order: no element stands for many.
+    fn has_steps(&self) -> bool {
+        self.has_elements() && !self.strides.contains(&0)
     }
 
     /// Whether no two of its dimensions could as well lie in the other order.
@@ -191,7 +215,9 @@ pub fn shadow(name: &str, args: &[Obj], kwargs: &Bound<'_, PyDict>, grad: bool) 
     let like = |tensor: &Tensor| made(&tensor.shape, &tensor.strides, &tensor.object);
     match name {
         "linear" => linear(&first, args, kwargs),
-        "layer_norm" if is_layer_norm(&first, args, kwargs)? => like(&first),
+        "layer_norm" if is_layer_norm(&first, args, kwargs)? => {
+            made(&first.shape, &contiguous_strides(&first.shape), &first.object)
+        }
         "batch_norm" if is_batch_norm(&first, args, kwargs)? => first.in_its_format(),
         "group_norm" if is_group_norm(&first, args, kwargs)? => first.in_its_format(),
         "scaled_dot_product_attention" if is_attention(&first, args, kwargs)? => {
@@ -201,7 +227,7 @@ pub fn shadow(name: &str, args: &[Obj], kwargs: &Bound<'_, PyDict>, grad: bool) 
         "interpolate" => grow::interpolate(&first, args, kwargs),
         "grid_sample" => grid_sample(&first, args, kwargs),
         _ if BINARY.contains(&name) => binary(name, args, kwargs),
-        _ if !first.is_dense() => Ok(None),
+        _ if !first.gives_its_strides() => Ok(None),
         _ if OF_THREE.contains(&name) => written::of_three(name, &first, args, kwargs),
         _ if is_in_place(args, kwargs)? && FLAGGED.contains(&name) => written::written(&first).map(Some),
         _ if !are_numbers(&args[1..], kwargs)? => Ok(None),
@@ -383,8 +409,8 @@ fn integers_and_number(name: &str, tensor: &Obj, number: &Obj, kwargs: &Bound<'_
     let options = PyDict::new(py());
     options.set_item("dtype", torch.call_method0("get_default_dtype")?)?;
     options.set_item("device", "meta")?;
-    let made = || torch.getattr("empty_strided")?.call((&integers.shape, &integers.strides), Some(&options));
-    if integers.is_dense() { made().map(|made| Some(made.into())) } else { Ok(None) }
+    let made = || torch.getattr("empty_strided")?.call((&integers.shape, integers.strides_in_its_order()), Some(&options));
+    if integers.has_steps() { made().map(|made| Some(made.into())) } else { Ok(None) }
 }
 
 /// A number to the power of a tensor is laid out in the usual way, of which torch's meta kernel knows nothing.
@@ -402,18 +428,22 @@ fn binary(name: &str, args: &[Obj], kwargs: &Bound<'_, PyDict>) -> PyResult<Opti
     let (left, takes_number) = (&left, !matches!(name, "maximum" | "minimum"));
     let like = |tensor: &Tensor| made(&tensor.shape, &tensor.strides, &tensor.object);
     if is_number(right) {
-        return if takes_number && left.is_dense() { like(left) } else { Ok(None) };
+        return if takes_number && left.has_steps() { left.in_its_order() } else { Ok(None) };
     }
     let Some(right) = Tensor::of(right)? else { return Ok(None) };
     // A single number in a tensor decides neither about type nor about shape.
-    if right.shape.is_empty() && !left.shape.is_empty() && left.is_dense() {
-        return like(left);
+    if right.shape.is_empty() && !left.shape.is_empty() && left.has_steps() {
+        return left.in_its_order();
     }
     if right.dtype != left.dtype {
         return Ok(None);
     }
-    if left.shape == right.shape && left.strides == right.strides && left.is_dense() {
+    if left.shape == right.shape && left.strides == right.strides && left.gives_its_strides() {
         return like(left);
+    }
+    // Of dimensions of one element the order does not tell the strides.
+    if [left, &right].iter().any(|tensor| tensor.is_contiguous() && !tensor.is_usual()) {
+        return Ok(None);
     }
     // The first operand decides where it can.
     if right.fits_into(&left.shape) && left.is_ordered() && right.has_elements() {
