@@ -6,6 +6,7 @@ import torch.nn.functional as F
 
 import oxytorch
 from compare import assert_same
+from dynamic import check, rand
 
 LAST = torch.channels_last
 
@@ -163,3 +164,21 @@ def test_strides_of_dimensions_of_one_element(name):
             continue
         ours = captured(x)
         assert ours.stride() == wanted.stride(), (shape, ours.stride(), wanted.stride())
+
+
+STRIDES = {
+    "of one dimension": lambda x: x * x.stride(0),
+    "of all": lambda x: x * x.stride()[0] + x.stride()[-1],
+    "of a view": lambda x: x * x.t().stride(1),
+    "of what is computed": lambda x: x * (x * 2).stride(0),
+}
+
+
+@pytest.mark.parametrize("name", STRIDES)
+def test_strides_follow_from_sizes(name):
+    function = STRIDES[name]
+    check(function, [(rand(n, m),) for n, m in ((5, 7), (12, 3), (4, 4), (3, 9), (2, 5))])
+    captured = oxytorch._oxytorch.capture(function, dynamic=True)
+    with torch.no_grad():
+        for x in (rand(5, 7), rand(9, 3)[4:5], rand(1, 3), rand(9, 3)[::4], rand(4, 1), rand(4, 6)[:, :1], rand(4, 6)[:1, :1]):
+            assert_same(captured(x), function(x))

@@ -28,6 +28,9 @@ pub trait Sizes {
 
     /// How many elements in front of it lie in the same memory. None if that is not known for all sizes.
     fn offset(&self, node: &Obj) -> Option<Sym>;
+
+    /// Its strides, where no size that it is made of is 1. None if they are not known for all others.
+    fn strides(&self, node: &Obj) -> Option<Vec<Sym>>;
 }
 
 pub trait Backend: Send + Sync {

@@ -343,21 +343,11 @@ impl Recording {
             Err(_) => result.clone().into(),
         };
         match name {
-            "shape" | "size" if result.is_instance_of(types().tuple) => {
-                for (n, (item, sym)) in items_of(&result).into_iter().zip(sizes).enumerate() {
-                    let free = sym.as_const().is_none().then(|| self.source(Source::Expr(sym)));
-                    self.stow(&result, Obj::int(n as i64), &Val { obj: item, free });
-                }
-                result.into()
-            }
-            "size" => {
-                let dim: Option<i64> = args.get(1).and_then(|dim| dim.obj.bind().extract().ok());
-                let place = dim.map(|dim| if dim < 0 { dim + sizes.len() as i64 } else { dim });
-                match place.and_then(|place| sizes.get(place as usize)) {
-                    Some(sym) => number(self, sym.clone()),
-                    None => self.fixed_result(&result),
-                }
-            }
+            "shape" | "size" => self.of_dims(&sizes, args.get(1), &result),
+            "stride" => match self.varying_strides(&args[0].obj, &sizes).filter(|strides| self.are_now(strides, &args[0].obj)) {
+                Some(strides) => self.of_dims(&strides, args.get(1), &result),
+                None => self.fixed_result(&result),
+            },
             "__len__" => number(self, sizes[0].clone()),
             "numel" | "nelement" => number(self, sizes.iter().product()),
             // The strides of an input that lies densely are checked as products of its sizes. Else sizes decide.
@@ -372,6 +362,53 @@ impl Recording {
             _ if name.starts_with("is_") => result.into(),
             _ => self.fixed_result(&result),
         }
+    }
+
+    /// What a tensor says of all its dimensions, or of one.
+    fn of_dims(&mut self, all: &[Sym], dim: Option<&Val>, result: &Obj) -> Val {
+        if result.is_instance_of(types().tuple) {
+            for (n, (item, sym)) in items_of(result).into_iter().zip(all).enumerate() {
+                let free = sym.as_const().is_none().then(|| self.source(Source::Expr(sym.clone())));
+                self.stow(result, Obj::int(n as i64), &Val { obj: item, free });
+            }
+            return result.clone().into();
+        }
+        let dim: Option<i64> = dim.and_then(|dim| dim.obj.bind().extract().ok());
+        let place = dim.map(|dim| if dim < 0 { dim + all.len() as i64 } else { dim });
+        match (place.and_then(|place| all.get(place as usize)), result.bind().extract()) {
+            (Some(sym), Ok(value)) => self.number(value, sym.clone()),
+            _ => self.fixed_result(result),
+        }
+    }
+
+    /// The strides of a tensor by its sizes, as far as these decide about them.
+    fn varying_strides(&mut self, tensor: &Obj, sizes: &[Sym]) -> Option<Vec<Sym>> {
+        let strides = match self.origin(tensor) {
+            Origin::Outside(source) => self.sized(source)?.stride_syms(),
+            Origin::Lazy(n) => self.graph.follower.as_ref()?.strides(&self.graph.lazies[n].node)?,
+            _ => return None,
+        };
+        // No check asks for the stride of a dimension of size 1.
+        let line = self.sizing.line.clone();
+        for size in sizes.iter().filter(|size| !(*size - 1).is_positive() && size.as_const().is_none()) {
+            self.rely_on_fact(Fact::Unequal(size.clone(), Sym::ONE), &line);
+        }
+        Some(strides)
+    }
+
+    /// Whether these are the strides of a tensor in this call.
+    fn are_now(&self, strides: &[Sym], tensor: &Obj) -> bool {
+        let found: Option<Vec<i64>> = self.seen_as(tensor).bind().call_method0("stride").ok().and_then(|now| now.extract().ok());
+        let now = |sym: &Sym| sym.eval(&|var| self.sizing.hints.get(var).copied());
+        found.is_some_and(|found| strides.iter().map(now).eq(found.into_iter().map(Some)))
+    }
+
+    /// What the check of a tensor says of its sizes, if some are variables.
+    fn sized(&self, source: SourceId) -> Option<SizedSpec> {
+        self.checks.iter().find_map(|check| match check {
+            Check::Sized(of, sized) if *of == source => Some((**sized).clone()),
+            _ => None,
+        })
     }
 
     /// How far a lazy tensor begins behind the memory of this trace's that it lies in, where sizes vary: their expression, or relied on.
@@ -486,11 +523,7 @@ impl Recording {
 
     /// The graph's node of an input tensor says which of its sizes are variables.
     pub(super) fn note_shape(&mut self, tensor: &Obj, source: SourceId, node: &Obj) -> Recorded<()> {
-        let sized = self.checks.iter().find_map(|check| match check {
-            Check::Sized(of, sized) if *of == source => Some(sized.clone()),
-            _ => None,
-        });
-        let Some(sized) = sized.filter(|_| self.sizing.shapes.contains_key(&tensor.id())) else { return Ok(()) };
+        let Some(sized) = self.sized(source).filter(|_| self.sizing.shapes.contains_key(&tensor.id())) else { return Ok(()) };
         let meta = node.attr("meta")?;
         meta.bind().set_item("sizes", size_tuple(&sized.shape())?.bind())?;
         meta.bind().set_item("strides", size_tuple(&sized.stride_syms())?.bind())?;

@@ -103,7 +103,15 @@ impl Sizes for Follower {
     fn offset(&self, node: &Obj) -> Option<Sym> {
         let importer = self.importer.as_ref().filter(|_| !self.lost)?;
         match importer.value_of(node.id())? {
-            ValueOf::Tensor(tensor) => importer.offset_now(*tensor),
+            ValueOf::Tensor(tensor) => Some(importer.layout_now(*tensor)?.offset),
+            _ => None,
+        }
+    }
+
+    fn strides(&self, node: &Obj) -> Option<Vec<Sym>> {
+        let importer = self.importer.as_ref().filter(|_| !self.lost)?;
+        match importer.value_of(node.id())? {
+            ValueOf::Tensor(tensor) => Some(importer.layout_now(*tensor)?.strides.to_vec()),
             _ => None,
         }
     }

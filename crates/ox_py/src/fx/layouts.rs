@@ -124,11 +124,10 @@ impl<'py> Importer<'py> {
         (sizes, strides.and_then(|strides| self.recorder.layout(tensor, &strides)))
     }
 
-    /// Where a tensor begins in its memory. None where sizes decide how that lies.
-    pub(super) fn offset_now(&self, tensor: TensorRef) -> Option<Sym> {
+    /// Where a tensor lies in its memory. None where sizes decide how that lies.
+    pub(super) fn layout_now(&self, tensor: TensorRef) -> Option<Layout> {
         let (_, shape, _) = self.recorder.memory(tensor);
-        let layout = self.layout_of(tensor).1.filter(|_| !shape.iter().any(|size| self.is_single(size)));
-        Some(layout?.offset)
+        self.layout_of(tensor).1.filter(|_| !shape.iter().any(|size| self.is_single(size)))
     }
 
     /// After a call: its results are as large as they are now, or larger than nothing; and how they lie in memory.
