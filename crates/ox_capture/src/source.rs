@@ -207,6 +207,7 @@ impl Sources {
             Source::Root => "root".into(),
             Source::Arg(n) => format!("arg{n}"),
             Source::Kwarg(name) => format!("kwarg[{}]", name.0.text()),
+            Source::Pinned(object) if types().is_scalar(&object.0) => short(&object.0),
             Source::Pinned(object) => format!("<{}>", short(&object.0)),
             Source::Attr(of, name) => format!("{}.{}", inner(of), name.0.bind()),
             Source::Item(of, n) => format!("{}[{n}]", inner(of)),
@@ -215,8 +216,11 @@ impl Sources {
             Source::Cell(of) => format!("{}.cell_contents", inner(of)),
             Source::Member(of, name) => format!("{}.{name}", inner(of)),
             Source::Compute(function, args) => {
-                let args: Vec<String> = args.iter().map(inner).collect();
-                format!("{}({})", short(&function.0), args.join(", "))
+                let name = short(&function.0);
+                match (sign_of(&name), &args[..]) {
+                    (Some(sign), [left, right]) => format!("{} {sign} {}", self.operand(*left), self.operand(*right)),
+                    _ => format!("{name}({})", args.iter().map(inner).collect::<Vec<_>>().join(", ")),
+                }
             }
             Source::Expr(sym) => sym.to_string(),
             Source::Output(segment, n) => format!("s{segment}.out{n}"),
@@ -224,9 +228,44 @@ impl Sources {
             Source::Result(segment) => format!("s{segment}.result"),
         }
     }
+
+    /// Beside a sign.
+    fn operand(&self, id: SourceId) -> String {
+        let is_plain = match self.get(id) {
+            Source::Compute(function, _) => sign_of(&short(&function.0)).is_none(),
+            Source::Expr(sym) => sym.as_var().is_some(),
+            _ => true,
+        };
+        if is_plain { self.show(id) } else { format!("({})", self.show(id)) }
+    }
 }
 
+/// The sign of a function of the operator module.
+fn sign_of(name: &str) -> Option<&'static str> {
+    const SIGNS: &[(&str, &str)] = &[
+        ("lt", "<"),
+        ("le", "<="),
+        ("gt", ">"),
+        ("ge", ">="),
+        ("eq", "=="),
+        ("ne", "!="),
+        ("add", "+"),
+        ("sub", "-"),
+        ("mul", "*"),
+        ("truediv", "/"),
+        ("floordiv", "//"),
+        ("mod", "%"),
+        ("pow", "**"),
+    ];
+    SIGNS.iter().find(|(known, _)| *known == name).map(|(_, sign)| *sign)
+}
+
+/// What people call an object: its name, its text where that is short, or its class.
 pub fn short(object: &Obj) -> String {
+    if let (true, Ok(name), Ok(line)) = (object.class_is(types().code), object.attr("co_qualname"), object.attr("co_firstlineno"))
+    {
+        return format!("the code of {} at line {}", name.bind(), line.bind());
+    }
     if let Ok(name) = object.attr("__qualname__").or_else(|_| object.attr("__name__")) {
         return name.to_str().unwrap_or_else(|| object.class_name());
     }

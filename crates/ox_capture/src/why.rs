@@ -3,7 +3,8 @@
 
 use crate::guard::{Check, Context, length};
 use crate::obj::{Obj, entries_of};
-use crate::source::{SourceId, Sources, Values, key_text, short};
+use crate::record::members_of;
+use crate::source::{Source, SourceId, Sources, Values, key_text, short};
 use crate::state::TorchState;
 use crate::tree::Segment;
 use crate::types::types;
@@ -72,13 +73,15 @@ fn difference(check: &Check, context: &Context<'_>, values: &mut Values<'_>, dyn
     if let Check::Tensor(id, _) | Check::Sized(id, _) = check {
         return tensor_difference(check, *id, context, values, dynamic);
     }
+    if let Check::Equal(id, old) | Check::Is(id, old) = check {
+        let (found, made_of) = (values.get(sources, *id), operands(*id, sources, values));
+        let text = |value: &Obj| if matches!(check, Check::Equal(..)) { value.text() } else { short(value) };
+        let is_number = old.class_is(types().int) || old.class_is(types().float);
+        let what = changed(&of(id), &text(old), found.as_ref().map(text));
+        return (format!("{what}{made_of}"), if is_number { NUMBER } else { VALUE });
+    }
     let mut now = |id: &SourceId| values.get(sources, *id);
     match check {
-        Check::Equal(id, old) => {
-            let is_number = old.class_is(types().int) || old.class_is(types().float);
-            (changed(&of(id), &old.text(), now(id).map(|v| v.text())), if is_number { NUMBER } else { VALUE })
-        }
-        Check::Is(id, old) => (changed(&of(id), &short(old), now(id).map(|v| short(&v))), VALUE),
         Check::Type(id, class) => {
             (changed(&format!("type({})", of(id)), &short(class), now(id).map(|v| short(&v.class()))), OBJECT)
         }
@@ -89,6 +92,13 @@ fn difference(check: &Check, context: &Context<'_>, values: &mut Values<'_>, dyn
         Check::Keys(id, keys) => {
             let found = now(id).map(|dict| entries_of(&dict).into_iter().map(|(key, _)| key).collect::<Vec<_>>());
             (changed(&format!("list({})", of(id)), &list_text(keys), found.map(|keys| list_text(&keys))), OBJECT)
+        }
+        Check::NoKey(id, key) => (changed(&format!("{} in {}", key_text(key), of(id)), "False", Some("True".into())), VALUE),
+        Check::HasKey(id, key) => (changed(&format!("{} in {}", key_text(key), of(id)), "True", Some("False".into())), VALUE),
+        Check::NoAttr(id, name) => (format!("{} had no attribute {} of its own and has one", of(id), name.bind()), VALUE),
+        Check::Members(id, old) => {
+            let found = now(id).map(|set| members_of(&set)).map(|members| list_text(&members));
+            (changed(&format!("list({})", of(id)), &list_text(old), found), VALUE)
         }
         Check::RequiresGrad(id, wanted) => {
             (changed(&format!("{}.requires_grad", of(id)), &wanted.to_string(), Some((!wanted).to_string())), MODE)
@@ -103,6 +113,17 @@ fn difference(check: &Check, context: &Context<'_>, values: &mut Values<'_>, dyn
         Check::Same(..) | Check::Different(..) | Check::Apart(..) => (not(check, sources), SHARING),
         _ => (not(check, sources), OBJECT),
     }
+}
+
+/// What a value that is computed is computed of, as it is now: `(arg1.v > 1)` of `arg1.v`.
+fn operands(id: SourceId, sources: &Sources, values: &mut Values<'_>) -> String {
+    let Source::Compute(_, args) = sources.get(id) else { return String::new() };
+    let mut told = Vec::new();
+    for arg in args.iter().filter(|arg| !matches!(sources.get(**arg), Source::Pinned(_))) {
+        let found = values.get(sources, *arg).filter(|found| types().is_scalar(found));
+        told.extend(found.map(|found| format!("{} is {}", sources.tell(*arg), found.text())));
+    }
+    if told.is_empty() { String::new() } else { format!(": {}", told.join(" and ")) }
 }
 
 fn list_text(items: &[Obj]) -> String {

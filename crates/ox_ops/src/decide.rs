@@ -142,12 +142,35 @@ fn multiples_of(factor: i64, sizes: &[Var], gap: &Sym, hints: &Hints) -> Option<
     rest.is_zero().then_some(known)
 }
 
+/// `a >= least` with what is taken away on the other side, and the number beside what is not: `4 - n >= 0` as `4` and `n`.
+fn apart(a: &Sym, least: i64) -> (Sym, Sym) {
+    let atoms = |factors: &[Atom]| factors.iter().fold(Sym::ONE, |all, factor| &all * &factor.sym());
+    let (mut larger, mut smaller) = (Sym::ZERO, Sym::ZERO);
+    for (factors, times) in a.terms() {
+        match *times > 0 {
+            true => larger = &larger + &(&atoms(factors) * *times),
+            false => smaller = &smaller + &(&atoms(factors) * times.saturating_neg()),
+        }
+    }
+    let rest = least.saturating_sub(a.constant());
+    match larger.is_zero() {
+        true => (Sym::from(rest.saturating_neg()), smaller),
+        false => (larger, &smaller + rest),
+    }
+}
+
 impl fmt::Display for Fact {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Fact::Equal(a, b) => write!(f, "{a} == {b}"),
             Fact::Unequal(a, b) => write!(f, "{a} != {b}"),
-            Fact::AtLeast(a, least) => write!(f, "{a} >= {least}"),
+            Fact::AtLeast(a, least) => {
+                let (larger, smaller) = apart(a, *least);
+                match larger.as_const() {
+                    Some(most) => write!(f, "{smaller} <= {most}"),
+                    None => write!(f, "{larger} >= {smaller}"),
+                }
+            }
         }
     }
 }
@@ -365,6 +388,17 @@ mod tests {
         assert_eq!(least(&x + &y, 3), None);
         assert_eq!(least(&x * 2, 3), None);
         assert_eq!(Fact::Unequal(x, Sym::ONE).least(), None);
+    }
+
+    #[test]
+    fn how_large_sizes_are_is_told_without_signs() {
+        let (a, b) = sizes();
+        let (x, y) = (Sym::var(&a), Sym::var(&b));
+        let told = |sum: Sym, least: i64| Fact::AtLeast(sum, least).to_string();
+        assert_eq!(told(&-&x + 4, 0), "s0 <= 4");
+        assert_eq!(told(&x - 4, 1), "s0 >= 5");
+        assert_eq!(told(&(&y * 2) - &x, 1), "2*s1 >= s0 + 1");
+        assert_eq!(told(&-&(&x * &y) + 9, 2), "s0*s1 <= 7");
     }
 
     #[test]

@@ -3,6 +3,7 @@
 use crate::obj::{Obj, items_of, py};
 use ox_bytecode::{Arguments, Code, Instruction, Intrinsic1, Intrinsic2, RawCode, Version, decode, variables};
 use pyo3::prelude::*;
+use pyo3::sync::PyOnceLock;
 use rustc_hash::FxHashMap;
 use std::cell::RefCell;
 use std::mem::ManuallyDrop;
@@ -18,6 +19,8 @@ pub struct CodeInfo {
     pub name: String,
     /// Of the machine's library: no code of the user's.
     pub hidden: bool,
+    /// Of torch or of Python's own library: who calls it says more.
+    pub foreign: bool,
 }
 
 thread_local! {
@@ -74,7 +77,21 @@ fn read(object: &Obj) -> PyResult<Option<CodeInfo>> {
     }
     let (file, name): (String, String) = (bind.getattr("co_filename")?.extract()?, bind.getattr("co_name")?.extract()?);
     let hidden = file == super::library::FILE;
-    Ok(Some(CodeInfo { object: object.clone(), code, consts, names, file, name, hidden }))
+    let foreign = is_foreign(&file);
+    Ok(Some(CodeInfo { object: object.clone(), code, consts, names, file, name, hidden, foreign }))
+}
+
+/// Whether a file belongs to torch or to Python's own library.
+fn is_foreign(file: &str) -> bool {
+    static FOLDERS: PyOnceLock<Vec<String>> = PyOnceLock::new();
+    let folder = |module: &str| -> PyResult<String> {
+        let file: String = py().import("sys")?.getattr("modules")?.get_item(module)?.getattr("__file__")?.extract()?;
+        Ok(file.rsplit_once('/').map(|(folder, _)| format!("{folder}/")).unwrap_or(file))
+    };
+    let folders = FOLDERS.get_or_init(py(), || ["torch", "os"].into_iter().filter_map(|module| folder(module).ok()).collect());
+    let lies_there =
+        folders.iter().any(|folder| file.strip_prefix(folder.as_str()).is_some_and(|rest| !rest.contains("-packages/")));
+    file.starts_with("<frozen ") || lies_there
 }
 
 /// Whether code that has these names asks for frames: what it is given must be its own, and those of its callers.

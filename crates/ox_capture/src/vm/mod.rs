@@ -114,6 +114,12 @@ pub struct Frame {
     pub scope: Option<Obj>,
 }
 
+/// The innermost frame of the program's own code, with its number; of torch's or Python's where there is none.
+fn users_frame(frames: &[Frame]) -> Option<(usize, &Frame)> {
+    let seen = || frames.iter().enumerate().rev().filter(|(_, frame)| !frame.code.hidden);
+    seen().find(|(_, frame)| !frame.code.foreign).or_else(|| seen().next())
+}
+
 impl Frame {
     pub fn new(code: Rc<CodeInfo>, function: &Obj, locals: Vec<Option<Val>>) -> R<Frame> {
         let globals = function.attr("__globals__")?;
@@ -288,7 +294,7 @@ impl Vm {
     /// Whoever relies on a size is named.
     pub fn note_line(&mut self) {
         if self.rec.as_ref().is_some_and(|rec| rec.sizing.is_in_use()) {
-            let line = self.location();
+            let line = users_frame(&self.frames).map(|(_, frame)| frame.location()).unwrap_or_default();
             if let Some(rec) = &mut self.rec {
                 rec.sizing.line = line;
             }
@@ -442,12 +448,11 @@ impl Vm {
     /// What an instruction relied on, it relied on at the user's line. `depth` and `at`: where the machine stood before it.
     fn place_checks(&mut self, depth: usize, at: usize) {
         let Some(rec) = self.rec.as_mut().filter(|rec| rec.has_new_checks()) else { return };
-        let frames = self.frames[..depth.min(self.frames.len())].iter().enumerate().rev();
-        let mut places = frames.filter(|(_, frame)| !frame.code.hidden).map(|(n, frame)| {
+        let place = users_frame(&self.frames[..depth.min(self.frames.len())]).map(|(n, frame)| {
             let pc = if n + 1 == depth { at } else { frame.pc.saturating_sub(1) };
             Place::new(&frame.code, pc)
         });
-        rec.place_checks(places.next());
+        rec.place_checks(place);
     }
 
     fn notice_taint(&mut self) {

@@ -236,7 +236,7 @@ impl Vm {
 
     /// As FX writes it.
     fn torch_location(&self) -> String {
-        self.frames.last().map_or(String::new(), |frame| {
+        super::users_frame(&self.frames).map_or(String::new(), |(_, frame)| {
             let at = frame.pc.saturating_sub(1);
             format!("  File \"{}\", line {}, in {}\n", frame.code.file, frame.code.line(at), frame.code.name)
         })
