@@ -459,3 +459,8 @@ def test_tensors_of_numbers_that_are_made_of_sizes():
         return x * torch.tensor(float(n)), x / torch.tensor(n**0.5, dtype=torch.float64), torch.scalar_tensor(n / 3) + x
 
     check(function, [(rand(n),) for n in (5, 6, 7, 9, 12)])
+
+
+def test_the_rest_is_seen_by_a_part_of_a_size():
+    in_two(lambda x: x.view(-1, x.shape[0] // 2) * 2, [(rand(n, 6),) for n in (10, 24, 66, 16, 34, 12)])
+    in_two(lambda x: x.reshape(x.shape[0] // 4, -1) + 1, [(rand(n, 3),) for n in (8, 24, 64, 16, 36, 12)])

@@ -136,6 +136,17 @@ fn linear_factors() {
 
 /// An image that is halved twice has strides `max(1, s // 4)`, where no size is taken for 1: from 1 on, by 4, it is no 1, 2 or 3.
 #[test]
+fn a_part_of_a_multiple_divides_it() {
+    let (by4, any) = (Sym::var(&Var::size(0, 4, 1 << 20, 4)), Sym::var(&Var::size(1, 1, 1 << 20, 1)));
+    let quarter = by4.div(&int(4));
+    assert_eq!((&by4 * 3).div(&quarter), int(12));
+    assert_eq!((&by4 * 3).rem(&quarter), Sym::ZERO);
+    assert_eq!((&by4 * &any).div(&(&quarter * 2)), &any * 2);
+    let half = any.div(&int(2));
+    assert_ne!((&any * 6).div(&half), int(12));
+}
+
+#[test]
 fn bounds_of_multiples_are_multiples() {
     let by4 = Var::size(0, 1, 1023, 4);
     assert_eq!((by4.lo(), by4.hi()), (4, 1020));

@@ -36,6 +36,9 @@ impl Sym {
         if let Some(parts) = r.exact_parts(by) {
             return &q + &parts;
         }
+        if let Some((whole, parts)) = by.as_exact_part() {
+            return &q + &(&r * parts).div(&whole);
+        }
         if let Some((mirrored, _)) = r.mirrored(by) {
             return &q - &mirrored.div(by);
         }
@@ -49,6 +52,15 @@ impl Sym {
         let is_exact = divisor > by && divisor % by == 0;
         let parts = || Sym::from_atom(Atom::Div(Arc::new((self.clone(), Sym::from(divisor)))));
         is_exact.then(|| &parts() * (divisor / by))
+    }
+
+    /// `3 * (s // 4)` as `3 * s` and 4, where s is a multiple of 4.
+    fn as_exact_part(&self) -> Option<(Sym, i64)> {
+        let [(mono, times)] = self.terms() else { return None };
+        let [Atom::Div(part)] = mono.as_slice() else { return None };
+        let (var, by) = (part.0.as_var()?, part.1.as_const().filter(|by| *by > 0)?);
+        let is_exact = self.constant() == 0 && var.divisor() % by == 0;
+        is_exact.then(|| (&part.0 * *times, by))
     }
 
     /// `self - by * floor(self / by)`.
@@ -79,6 +91,11 @@ impl Sym {
         }
         if let Some((mirrored, most)) = r.mirrored(by) {
             return &Sym::from(most) - &mirrored.rem(by);
+        }
+        if let Some((whole, parts)) = by.as_exact_part()
+            && (&r * parts).rem(&whole).is_zero()
+        {
+            return Sym::ZERO;
         }
         Sym::from_atom(Atom::Mod(Arc::new((r, by.clone()))))
     }
