@@ -461,6 +461,63 @@ def test_tensors_of_numbers_that_are_made_of_sizes():
     check(function, [(rand(n),) for n in (5, 6, 7, 9, 12)])
 
 
+# Bounded by numbers: what is said of them is said of the expression, not of which one it is.
+
+
+def at_most_a_number(x):
+    return x[: min(x.shape[0], 8)] * 2
+
+
+def between_two_numbers(x):
+    n = max(1, min(x.shape[0] - 2, 10))
+    return x[:n] * n, x.new_zeros(n) + 1
+
+
+def what_is_left(x):
+    return F.pad(x, (0, 0, 0, max(0, 8 - x.shape[0]))) * 2, x[max(x.shape[0] - 4, 0) :] + 1
+
+
+def largest_of_a_shape(x):
+    return x * max(x.shape[0], 3) + min(x.shape[0], 9)
+
+
+def as_many_as_there_are(x):
+    return x.topk(min(3, x.shape[0]), 0).values, x.sort(0).values[: max(1, x.shape[0] // 4)]
+
+
+BOUNDED = [at_most_a_number, between_two_numbers, what_is_left, largest_of_a_shape, as_many_as_there_are]
+
+
+@pytest.mark.parametrize("function", BOUNDED)
+def test_sizes_that_are_bounded_by_numbers(function):
+    in_two(function, [(rand(n, 4),) for n in (5, 12, 33, 8, 17, 9, 6, 2, 3)])
+
+
+def cut_to_its_own_size(x):
+    n = min(x.shape[0], 16)
+    return x + x[:n]
+
+
+def seen_in_the_bounded_size(x):
+    n = max(x.shape[0], 4)
+    return x.view(n, 2, 2) * 2
+
+
+@pytest.mark.parametrize("function", [cut_to_its_own_size, seen_in_the_bounded_size])
+def test_a_bound_that_has_to_be_one_of_the_two(function):
+    check(function, [(rand(n, 4),) for n in (5, 12, 7, 9)])
+    captured = oxytorch._oxytorch.capture(function, dynamic=True)
+    for n in (5, 12, 20, 3, 40):
+        x = rand(n, 4)
+        try:
+            wanted = function(x)
+        except RuntimeError:
+            with pytest.raises(RuntimeError):
+                captured(x)
+        else:
+            assert_same(captured(x), wanted)
+
+
 def test_the_rest_is_seen_by_a_part_of_a_size():
     in_two(lambda x: x.view(-1, x.shape[0] // 2) * 2, [(rand(n, 6),) for n in (10, 24, 66, 16, 34, 12)])
     in_two(lambda x: x.reshape(x.shape[0] // 4, -1) + 1, [(rand(n, 3),) for n in (8, 24, 64, 16, 36, 12)])

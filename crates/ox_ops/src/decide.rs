@@ -61,6 +61,29 @@ impl Fact {
         Some(Var::size(var.id(), var.lo().max(least - rest), var.hi(), var.divisor()))
     }
 
+    /// The variable of which it is said how large it is at most, and nothing else, as it is known then.
+    pub fn most(&self) -> Option<Var> {
+        let Fact::AtLeast(sum, least) = self else { return None };
+        let var = sum.vars().into_iter().next()?;
+        let rest = (sum + &Sym::var(&var)).as_const()?;
+        Some(Var::size(var.id(), var.lo(), var.hi().min(rest.saturating_sub(*least)), var.divisor()))
+    }
+
+    /// Which of a size and a number is the lesser, as it is now, where an equation cannot be solved for a minimum or maximum of them.
+    pub fn order(&self, hints: &Hints) -> Option<Fact> {
+        let gap = self.gap()?;
+        let pairs = gap.terms().iter().flat_map(|(factors, _)| factors).filter_map(|atom| match atom {
+            Atom::Min(pair) | Atom::Max(pair) => Some(pair),
+            _ => None,
+        });
+        let order = |pair: &std::sync::Arc<(Sym, Sym)>| {
+            let gap = &pair.1 - &pair.0;
+            let ordered = if gap.eval(&|var| hints.get(var).copied())? >= 0 { gap } else { -&gap };
+            Some(Fact::AtLeast(ordered, 0)).filter(|fact| fact.least().or_else(|| fact.most()).is_some())
+        };
+        pairs.into_iter().find_map(order)
+    }
+
     /// What sizes must be multiples of for an equation to hold, where that is all that it says: `2 * (n // 2) == n`. Each size comes back as it
     /// is known then.
     pub fn multiples(&self, hints: &Hints) -> Option<Vec<Var>> {
@@ -399,6 +422,18 @@ mod tests {
         assert_eq!(told(&x - 4, 1), "s0 >= 5");
         assert_eq!(told(&(&y * 2) - &x, 1), "2*s1 >= s0 + 1");
         assert_eq!(told(&-&(&x * &y) + 9, 2), "s0*s1 <= 7");
+    }
+
+    #[test]
+    fn a_minimum_is_one_of_two() {
+        let (a, _) = sizes();
+        let (x, eight) = (Sym::var(&a), Sym::from(8i64));
+        let order = |fact: Fact, now: i64| fact.order(&Hints::from_iter([(a.clone(), now)])).map(|order| order.to_string());
+        assert_eq!(order(Fact::Equal(x.lesser(&eight), x.clone()), 5).as_deref(), Some("s0 <= 8"));
+        assert_eq!(order(Fact::Equal(&(&x - 3).greater(&eight) * 2, &x * 2), 20).as_deref(), Some("s0 >= 11"));
+        assert_eq!(order(Fact::Equal(&x * 2, eight.clone()), 4), None);
+        assert_eq!(Fact::AtLeast(&-&x + 8, 0).most().map(|var| (var.lo(), var.hi())), Some((2, 8)));
+        assert_eq!(Fact::AtLeast(&x - 8, 0).most(), None);
     }
 
     #[test]

@@ -602,6 +602,20 @@ impl Recording {
         Some(self.number(result.bind().extract().ok()?, value))
     }
 
+    /// `max(n, 4)` of a size and a number, as an expression. None of anything else: which of two sizes is the larger is a question.
+    pub fn extreme_size(&mut self, is_larger: bool, a: &Val, b: &Val) -> Option<Val> {
+        let is_number = |value: &Val| value.free.is_none() && value.obj.class_is(types().int);
+        if is_number(a) == is_number(b) {
+            return None;
+        }
+        let sizes = [a, b].into_iter().find(|value| !is_number(value))?;
+        self.expr_of(sizes.free?)?;
+        let (left, right) = (self.integer(a)?, self.integer(b)?);
+        let sym = if is_larger { left.greater(&right) } else { left.lesser(&right) };
+        let value = sym.eval(&|var| self.sizing.hints.get(var).copied())?;
+        Some(self.number(value, sym))
+    }
+
     /// An int that is an expression of sizes, or a constant. Numbers from elsewhere are relied on: a size that is divided by one of them would
     /// be no expression otherwise.
     fn integer(&mut self, arg: &Val) -> Option<Sym> {

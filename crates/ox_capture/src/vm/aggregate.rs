@@ -102,17 +102,21 @@ impl Vm {
         }
         let is_number = |v: &Val| v.obj.class_is(types().int) || v.obj.class_is(types().float);
         let op = if known == Known::Max { CompareOp::Greater } else { CompareOp::Less };
-        if let [first, rest @ ..] = &args.positional[..]
+        let compared = match &args.positional[..] {
+            [sizes] if args.keywords.is_empty() && self.holds_sizes(&sizes.obj) => self.items_made_here(&sizes.obj),
+            [_] => Vec::new(),
+            many => many.to_vec(),
+        };
+        if let [first, rest @ ..] = &compared[..]
             && key.is_none()
-            && !rest.is_empty()
-            && args.positional.iter().all(is_number)
+            && compared.iter().all(is_number)
         {
             let mut best = first.clone();
             for item in rest {
-                let answer = self.now(|vm| vm.compare(op, item, &best))?;
-                if self.truth(&answer)? {
-                    best = item.clone();
-                }
+                best = match self.rec.as_mut().and_then(|rec| rec.extreme_size(known == Known::Max, item, &best)) {
+                    Some(extreme) => extreme,
+                    None => self.better(op, item, best)?,
+                };
             }
             return Ok(Called::Value(best));
         }
@@ -125,6 +129,11 @@ impl Vm {
         let greater: Val = Obj::bool(known == Known::Max).into();
         let key = key.unwrap_or_else(|| Obj::none().into());
         self.call_library("extreme", vec![iterable, key, greater, name.into(), default])
+    }
+
+    fn better(&mut self, op: CompareOp, item: &Val, best: Val) -> R<Val> {
+        let answer = self.now(|vm| vm.compare(op, item, &best))?;
+        Ok(if self.truth(&answer)? { item.clone() } else { best })
     }
 
     pub(super) fn sorted(&mut self, callable: &Val, iterable: &Val, args: &Args) -> R<Called> {

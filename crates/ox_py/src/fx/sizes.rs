@@ -49,14 +49,15 @@ impl Known {
             self.facts.push((fact, at));
             return self.set(var, value);
         }
-        if let Some(var) = fact.least() {
+        if let Some(var) = fact.least().or_else(|| fact.most()) {
             self.facts.push((fact, at));
             let size = Sym::var(&var);
             return self.set(var, size);
         }
-        match fact.multiples(&self.hints) {
-            Some(sizes) => sizes.into_iter().for_each(|var| self.take_as_multiple(var, &at)),
-            None => fact.knots(&self.hints).into_iter().for_each(|var| self.fix(var, &at)),
+        match (fact.multiples(&self.hints), fact.order(&self.hints)) {
+            (Some(sizes), _) => sizes.into_iter().for_each(|var| self.take_as_multiple(var, &at)),
+            (None, Some(order)) => self.learn((order, at)),
+            (None, None) => fact.knots(&self.hints).into_iter().for_each(|var| self.fix(var, &at)),
         }
     }
 
