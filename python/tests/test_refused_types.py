@@ -67,3 +67,26 @@ def test_types_that_eager_refuses(info, name, labels):
             assert isinstance(got, type(want)), f"{name} of {label}: {got!r} instead of {want!r}"
     if not looked_at:
         pytest.skip("eager refuses none of them")
+
+
+UNUSED = {
+    "median": lambda x: x.median(),
+    "median of rows": lambda x: x.median(1),
+    "nanmedian": lambda x: x.nanmedian(1),
+    "kthvalue": lambda x: x.kthvalue(1),
+    "topk": lambda x: x.topk(1),
+    "searchsorted": lambda x: torch.searchsorted(x[0], x[0]),
+    "bucketize": lambda x: torch.bucketize(x, x[0]),
+    "logcumsumexp": lambda x: x.logcumsumexp(0),
+}
+
+
+@pytest.mark.parametrize("name", UNUSED)
+def test_what_nobody_uses_is_refused_all_the_same(name):
+    def function(x):
+        UNUSED[name](x > 0)
+        return x * 2
+
+    want = raised(function, ((torch.randn(3, 4),), {}))
+    ours = raised(oxytorch.compile(function), ((torch.randn(3, 4),), {}))
+    assert want is not None and type(ours) is type(want) and str(ours) == str(want), ours
