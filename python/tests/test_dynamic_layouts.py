@@ -182,3 +182,9 @@ def test_strides_follow_from_sizes(name):
     with torch.no_grad():
         for x in (rand(5, 7), rand(9, 3)[4:5], rand(1, 3), rand(9, 3)[::4], rand(4, 1), rand(4, 6)[:, :1], rand(4, 6)[:1, :1]):
             assert_same(captured(x), function(x))
+
+
+def test_places_in_memory_that_is_computed():
+    """`as_strided` of what is computed had the sizes of the first call."""
+    for function in (lambda x: (x * 2).as_strided((x.shape[0], 1), (1, 1)).exp(), lambda x: (x + 1).as_strided((x.shape[0] - 1, 2), (2, 1)) * 2):
+        lie_alike(function, [(rand(n, m),) for n, m in ((5, 7), (9, 4), (3, 3), (9, 4))])

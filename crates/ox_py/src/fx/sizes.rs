@@ -212,7 +212,7 @@ impl<'py> Importer<'py> {
     }
 
     /// Sizes that the arguments of a call depend on.
-    fn sizes_in(&self, request: &Request<'py>) -> BTreeSet<Var> {
+    pub(super) fn sizes_in(&self, request: &Request<'py>) -> BTreeSet<Var> {
         let mut found = BTreeSet::new();
         let values = request.args.iter().chain(request.kwargs.iter().map(|(_, value)| value));
         values.for_each(|value| self.collect_sizes(value, &mut found));
