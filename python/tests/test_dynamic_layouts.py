@@ -184,6 +184,16 @@ def test_strides_follow_from_sizes(name):
             assert_same(captured(x), function(x))
 
 
+def test_what_is_padded_by_nothing_lies_as_before():
+    """Eager copies it as it is, and lays out anew what it pads; to multiples of four there is nothing to pad at some sizes."""
+    function = lambda x: F.pad(x, (0, -x.shape[1] % 4))
+    turned = [(rand(m, n).t(),) for n, m in ((4, 5), (3, 7), (6, 8), (5, 6), (2, 4))]
+    rows = [(rand(n, m),) for n, m in ((4, 5), (3, 7), (6, 8), (5, 6), (2, 4))]
+    assert (lie_alike(function, turned), lie_alike(function, rows)) == (2, 1)
+    image = lambda x: F.pad(x, (0, -x.shape[3] % 4, 0, -x.shape[2] % 4))
+    assert lie_alike(image, [(rand(2, 3, h, w).to(memory_format=LAST),) for h, w in ((5, 6), (8, 7), (7, 8), (8, 12))]) == 1
+
+
 def test_places_in_memory_that_is_computed():
     """`as_strided` of what is computed had the sizes of the first call."""
     for function in (lambda x: (x * 2).as_strided((x.shape[0], 1), (1, 1)).exp(), lambda x: (x + 1).as_strided((x.shape[0] - 1, 2), (2, 1)) * 2):

@@ -60,11 +60,15 @@ impl Layout {
         (0..shape.len()).all(|d| self.strides[d] == shape[d + 1..].iter().product())
     }
 
-    /// Whether the elements of a tensor of this shape lie side by side, with its dimensions in this order. What decides it is relied on.
-    pub fn is_dense_in(&self, shape: &[Sym], order: &[usize]) -> bool {
+    /// Whether the elements of a tensor of this shape lie side by side, with its dimensions in this order, whatever the sizes are, 1 among them.
+    pub fn is_always_dense_in(&self, shape: &[Sym], order: &[usize]) -> bool {
         let behind = |n: usize| -> Sym { order[n + 1..].iter().map(|d| &shape[*d]).product() };
-        // Whatever the sizes are, 1 among them.
-        if (0..order.len()).all(|n| self.strides[order[n]] == behind(n)) {
+        (0..order.len()).all(|n| self.strides[order[n]] == behind(n))
+    }
+
+    /// The same at the hints. What decides it is relied on.
+    pub fn is_dense_in(&self, shape: &[Sym], order: &[usize]) -> bool {
+        if self.is_always_dense_in(shape, order) {
             return true;
         }
         let mut next = Sym::ONE;

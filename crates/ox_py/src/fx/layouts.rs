@@ -9,7 +9,7 @@ use super::importer::Importer;
 use super::refusal::{Import, Refusal};
 use ox_ir::graph::Shape;
 use ox_ir::{Sym, Var};
-use ox_ops::decide::{is_one, rely_on_shape};
+use ox_ops::decide::{are_different, is_one, rely_on_shape};
 use ox_ops::{FrontValue, Layout, OutputSpec, TensorRef, ValueOf};
 use pyo3::intern;
 use pyo3::prelude::*;
@@ -157,7 +157,28 @@ impl<'py> Importer<'py> {
         }
     }
 
+    /// Padded by nothing, a tensor is copied as it lies; otherwise the result lies row by row or with its channels last.
+    fn rely_on_padding(&self, request: &Request<'py>) {
+        let named = || request.kwargs.iter().find(|(key, _)| key == "pad").map(|(_, value)| value);
+        let (Some(ValueOf::Tensor(of)), Some(pads)) = (request.args.first(), request.args.get(1).or_else(named)) else { return };
+        let shape = &self.recorder.ty(*of).shape;
+        let orders: Vec<_> =
+            [ROW_BY_ROW, CHANNELS_LAST, CHANNELS_LAST_3D].iter().filter_map(|f| order_of(*f, shape.len())).collect();
+        let layout = self.layout_of(*of).1;
+        if layout.is_some_and(|layout| orders.iter().any(|order| layout.is_always_dense_in(shape, order))) {
+            return;
+        }
+        for pad in pads.items().unwrap_or_default() {
+            if let ValueOf::Int(size) = pad {
+                are_different(size, &Sym::ZERO);
+            }
+        }
+    }
+
     fn note_making(&mut self, request: &Request<'py>, memory: usize) {
+        if request.name.name == "pad" {
+            self.rely_on_padding(request);
+        }
         if PLAIN.contains(&request.name.name.as_str()) {
             return;
         }
