@@ -9,7 +9,7 @@ use super::importer::Importer;
 use super::refusal::{Import, Refusal};
 use ox_ir::graph::Shape;
 use ox_ir::{Sym, Var};
-use ox_ops::decide::{are_different, is_one, rely_on_shape};
+use ox_ops::decide::{are_different, assured, is_one, rely_on_shape};
 use ox_ops::{FrontValue, Layout, OutputSpec, TensorRef, ValueOf};
 use pyo3::intern;
 use pyo3::prelude::*;
@@ -157,6 +157,22 @@ impl<'py> Importer<'py> {
         }
     }
 
+    /// Of dimensions with one stride (what `unfold` makes) the shorter one lies inside.
+    fn rely_on_ties(&self, tensor: TensorRef) {
+        let Some(layout) = self.layout_of(tensor).1 else { return };
+        let shape = &self.recorder.ty(tensor).shape;
+        let is_tie = |a: usize, b: usize| {
+            let is_long = |d: usize| !shape[d].is_one() && !layout.strides[d].is_zero();
+            layout.strides[a] == layout.strides[b] && is_long(a) && is_long(b)
+        };
+        for b in 1..shape.len() {
+            for a in (0..b).filter(|a| is_tie(*a, b)) {
+                let gap = &shape[a] - &shape[b];
+                let _ = assured(&gap) || assured(&(&-&gap - 1));
+            }
+        }
+    }
+
     /// Padded by nothing, a tensor is copied as it lies; otherwise the result lies row by row or with its channels last.
     fn rely_on_padding(&self, request: &Request<'py>) {
         let named = || request.kwargs.iter().find(|(key, _)| key == "pad").map(|(_, value)| value);
@@ -183,6 +199,7 @@ impl<'py> Importer<'py> {
             return;
         }
         let from: Vec<TensorRef> = request.tensors();
+        from.iter().for_each(|tensor| self.rely_on_ties(*tensor));
         let is_open = from.iter().any(|tensor| self.recorder.ty(*tensor).shape.iter().any(|size| self.is_single(size)));
         self.making.push(Making { memory, from, is_open });
     }
