@@ -441,6 +441,14 @@ def test_sizes_that_numpy_computes_with():
     check(function, [(rand(n, m),) for n, m in ((6, 4), (7, 4), (9, 5), (5, 5), (3, 9), (12, 2))])
 
 
+def test_tensors_are_computed_with_numbers_of_numpys():
+    def function(x):
+        whole = x.to(torch.int32)
+        return x / np.sqrt(x.shape[0]), x * np.prod(x.shape), whole + np.sum([x.shape[0], 2]), whole // np.prod(x.shape[:1]), whole * np.sqrt(4 + x.shape[0])
+
+    check(function, [(rand(n, m) * 9,) for n, m in ((6, 4), (7, 4), (9, 5), (5, 5), (3, 9), (12, 2))])
+
+
 def test_a_number_of_numpys_has_its_class():
     def function(x):
         return np.prod(x.shape), np.sqrt(x.shape[0]), x * int(np.prod(x.shape))

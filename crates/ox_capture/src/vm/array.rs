@@ -1,6 +1,7 @@
 //! NumPy's arrays that the program makes from what it knows.
 
 use super::native::keywords;
+use super::operators::is_tensor;
 use super::{Args, Called, R, Vm};
 use crate::numpy;
 use crate::obj::{Obj, items_of, py};
@@ -59,13 +60,16 @@ impl Vm {
         }
     }
 
-    /// Whether what is called now is given to `int` or `float` alone.
+    /// Whether what is called now is given to `int` or `float` alone, or stands behind a tensor and a sign, where its class makes no difference.
     fn is_converted_at_once(&self) -> bool {
         let Some(frame) = self.frames.last() else { return false };
-        let (next, types) = (frame.code.code.instructions.get(frame.pc), types());
-        let is_alone = matches!(next, Some(Instruction::Call { arguments: 1, keywords: None }));
+        let types = types();
         let converts = |class: &Obj| class.ptr() == types.int.cast() || class.ptr() == types.float.cast();
-        is_alone && matches!(&frame.stack[..], [.., None, Some(class)] if converts(&class.obj))
+        match (frame.code.code.instructions.get(frame.pc), &frame.stack[..]) {
+            (Some(Instruction::Call { arguments: 1, keywords: None }), [.., None, Some(class)]) => converts(&class.obj),
+            (Some(Instruction::Binary { .. }), [.., Some(left)]) => is_tensor(&left.obj),
+            _ => false,
+        }
     }
 
     /// A method of an array that this segment made, on data.
