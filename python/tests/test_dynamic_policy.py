@@ -165,10 +165,10 @@ def test_recompiles_are_explained():
 
 
 def test_marks_of_dimensions_that_are_not_there():
-    for dim in (3, -3):
+    for dim in (3, -3, -7):
         x = rand(3, 4)
         torch._dynamo.mark_dynamic(x, dim)
-        with pytest.raises(ValueError, match="argument 0: dimension .* is marked, but it has 2 dimensions" + CALLED):
+        with pytest.raises(ValueError, match=f"argument 0: dimension {dim} is marked, but it has 2 dimensions" + CALLED):
             oxytorch.compile(lambda x: x * 2)(x)
 
 

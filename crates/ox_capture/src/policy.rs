@@ -115,7 +115,9 @@ impl Marks {
         }
         let marked = self.dynamic.iter().chain(&self.fixed);
         if let Some(dim) = marked.copied().find(|dim| *dim >= sizes.len()) {
-            return Some(format!("dimension {} is marked, but it has {} dimensions", dim as i64, sizes.len()));
+            // As it was given.
+            let given = if dim as i64 >= 0 { dim as i64 } else { dim as i64 - sizes.len() as i64 };
+            return Some(format!("dimension {given} is marked, but it has {} dimensions", sizes.len()));
         }
         self.ranges.iter().find_map(|(dim, lo, hi)| {
             let (lo, hi, size) = (lo.unwrap_or(0), hi.unwrap_or(i64::MAX), *sizes.get(*dim)?);
