@@ -82,3 +82,19 @@ def test_interpolation_to_the_size_of_another(mode, align):
 
 def test_columns_back_to_an_image():
     check_images(lambda x: F.fold(F.unfold(x * 2, 3, padding=1), x.shape[-2:], 3, padding=1) + 1)
+
+
+@pytest.mark.parametrize("dynamic", [None, True])
+def test_an_empty_image_has_no_windows(dynamic):
+    function = lambda x: F.adaptive_avg_pool2d(x, (None, 4)) * 2
+    captured = oxytorch._oxytorch.capture(function, dynamic=dynamic)
+    for h in (5, 0, 6, 0):
+        x = torch.randn(2, 3, h, 8)
+        if h:
+            assert_same(captured(x), function(x))
+            continue
+        with pytest.raises(RuntimeError) as eagers:
+            function(x)
+        with pytest.raises(RuntimeError) as ours:
+            captured(x)
+        assert str(ours.value) == str(eagers.value)

@@ -28,6 +28,10 @@ fn targets(b: &Builder, args: &Bound, x: NodeId, n: usize) -> OpResult<Vec<Sym>>
         return Err(OpError::runtime(format!("Expected {}D or {}D tensor, but got {rank}D", n + 1, n + 2)));
     }
     let own = &b.shape(x)[rank - n..];
+    // Eager refuses it in its own words, though nothing comes out.
+    if own.iter().any(Sym::is_zero) {
+        return Err(OpError::unsupported("an adaptive pool of an empty image"));
+    }
     let one = |value: &Value, own: &Sym| match value {
         ValueOf::None => Ok(own.clone()),
         other => other.as_int().ok_or_else(|| OpError::unsupported("output_size of an adaptive pool")),
