@@ -357,10 +357,27 @@ def into_several(x, w, b):
     return z + b
 
 
+def what_data_was_taken_of(x, w, b):
+    a = w.sin()
+    y = x * a.data
+    with torch.no_grad():
+        a[0].copy_(y[1, 0])
+    return y + b * a
+
+
+def one_data_beside_another(x, w, b):
+    a = w.sin()
+    y = x * a.data
+    a.data.mul_(2)
+    return y + b
+
+
 @pytest.mark.parametrize("dynamic", [None, True])
 @pytest.mark.parametrize(
     "function",
     [
+        what_data_was_taken_of,
+        one_data_beside_another,
         a_factor,
         a_factor_s_row,
         a_result_that_was_saved,

@@ -1,5 +1,5 @@
-//! Writes by way of `.data`, which autograd does not count. Eager's gradients are then computed of what was written, as far as they were saved in that
-//! memory: which that is, only eager knows.
+//! Writes that autograd does not count for what eager's graph has saved: by way of `.data`, or to what `.data` was taken of while that is saved. Eager's
+//! gradients are then computed of what was written, as far as they were saved in that memory: which that is, only eager knows.
 
 use super::detached::called;
 use super::fake::storages;
@@ -11,27 +11,22 @@ use rustc_hash::{FxHashMap, FxHashSet};
 
 type Node<'py> = Bound<'py, PyAny>;
 
-/// Whether something is written so that a gradient of what stands before it needs.
+/// Whether something is written so that a gradient of what stands before it needs. A tensor and its `.data` have versions of their own: where both lie in
+/// what was saved, each write is unheard by one of them.
 pub fn writes_saved_unheard(nodes: &[Node<'_>]) -> PyResult<bool> {
     let (mut unheard, mut saved) = (FxHashSet::default(), None);
     for (place, node) in nodes.iter().enumerate() {
         if is_called(node, "data")? {
-            unheard.insert(address(node));
+            unheard.extend(memory(node)?);
             if saved.is_none() {
                 saved = Some(Saved::in_front_of(nodes, place)?);
             }
         }
         let Some(saved) = saved.as_mut().filter(|_| is_computed(node).unwrap_or(false)) else { continue };
-        let is_unheard = |arg: &Node<'_>| unheard.contains(&address(arg));
-        for written in may_be_written(node)?.iter().filter(|written| is_unheard(written)) {
-            if memory(written)?.iter().any(|memory| saved.storages.contains(memory)) {
+        for written in &may_be_written(node)? {
+            if memory(written)?.iter().any(|memory| unheard.contains(memory) && saved.storages.contains(memory)) {
                 return Ok(true);
             }
-        }
-        let given = arguments(node)?;
-        let shared = given.iter().filter(|arg| is_unheard(arg)).map(memory).collect::<PyResult<Vec<_>>>()?.concat();
-        if memory(node)?.iter().any(|memory| shared.contains(memory)) {
-            unheard.insert(address(node));
         }
         saved.note(node)?;
     }
