@@ -123,7 +123,25 @@ def the_value_itself_that_is_seen(x, w):
     return (seen * seen * detached).sum() + value.sum(), seen, detached
 
 
+def in_place_behind_its_uses(x, w):
+    value = x * 1
+    detached = value.detach()
+    value.mul_(w)
+    loss, seen = (detached * w).sum(), value * 1
+    value.detach_()
+    return loss + seen.sum(), seen
+
+
+def in_place_behind_a_use_of_its_view(x, w):
+    value = x * w
+    row = value[0] * w
+    value.detach_()
+    return (row * value * w).sum(), row
+
+
 FUNCTIONS = [
+    in_place_behind_its_uses,
+    in_place_behind_a_use_of_its_view,
     of_a_value,
     seen_by_its_own_view,
     seen_by_an_argument_s_view,
@@ -165,6 +183,15 @@ def test_gradients_of_what_was_detached_and_written(door, function, needs_grad):
 
 def test_what_was_detached_and_is_seen_alone_is_compiled():
     oxytorch.compile(through_its_view, fullgraph=True)(torch.ones(3, 4), torch.ones(4, requires_grad=True))
+    assert oxytorch.last_compile()["outcome"] == "compiled"
+
+
+def test_what_is_detached_in_place_at_once_is_compiled():
+    def function(x, w):
+        value = (x * w).detach_()
+        return value * w
+
+    torch.compile(function, backend="oxytorch")(torch.ones(3, 4), torch.ones(4, requires_grad=True))
     assert oxytorch.last_compile()["outcome"] == "compiled"
 
 

@@ -397,6 +397,24 @@ def test_gradients_are_those_of_what_was_written_by_way_of_data(function, dynami
     check(function, *inputs, dynamic=dynamic)
 
 
+def other_memory(x, w, b):
+    w.data = w.data * 0.5
+    return x * w + b
+
+
+def other_memory_behind_a_use(x, w, b):
+    y = x * w
+    w.data = w.data.clone().mul_(0.5)
+    return y * w + b
+
+
+@both
+@pytest.mark.parametrize("function", [other_memory, other_memory_behind_a_use], ids=lambda function: function.__name__)
+@pytest.mark.filterwarnings("ignore:oxytorch")
+def test_a_tensor_that_gets_other_memory(door, function):
+    check(function, torch.randn(4, 3, requires_grad=True), torch.randn(3, requires_grad=True), torch.randn(4, 3), door=door)
+
+
 def test_a_write_to_data_that_was_returned_is_not_told_to_what_it_shares_memory_with():
     def function(w):
         return w * w, w.data

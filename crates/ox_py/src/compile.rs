@@ -4,7 +4,7 @@ use crate::anatomy::Anatomy;
 use crate::callable::NativeCallable;
 use crate::error::{options_error, report_bug, warn_once};
 use crate::fx::{
-    How, IN_EAGER, IN_PIECES, Imported, Layout, Refusal, fixed_sizes, hints_of, import, writes_beside_detached,
+    How, IN_EAGER, IN_PIECES, Imported, Layout, Refusal, fixed_sizes, hints_of, import, restated, writes_beside_detached,
     writes_saved_unheard,
 };
 use crate::kernels::log_kernels;
@@ -61,10 +61,13 @@ pub fn compile_graph<'py>(
     let job =
         Job { options, device, fixed: None, recomputed: None, covered: false, written: false, facts: &facts, layouts: &layouts };
     let nodes = pieces::ordered(gm)?;
-    let only_eager = match () {
-        () if writes_saved_unheard(&nodes)? => Some("a write by way of .data to what a gradient needs"),
-        () if writes_beside_detached(&nodes)? => Some("a write of what requires grad beside a detached view of the same memory"),
-        () => None,
+    let only_eager = match restated(&nodes)? {
+        Some(what) => Some(what),
+        None if writes_saved_unheard(&nodes)? => Some("a write by way of .data to what a gradient needs"),
+        None if writes_beside_detached(&nodes)? => {
+            Some("a write of what requires grad beside a detached view of the same memory")
+        }
+        None => None,
     };
     if let Some(what) = only_eager {
         return Ok((job.left(gm, Refusal::unsupported(what))?, facts.take()));

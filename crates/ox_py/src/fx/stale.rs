@@ -1,9 +1,14 @@
 //! `unsqueeze_` and its like change the shape of a tensor that there is already, and with it the example that the tensor's node has
 //! carried all along. Until the last such call the example shows what the tensor is not yet.
+//!
+//! So it is with calls that change more than a shape: `set_` (`x.data = y` is one behind Dynamo) gives a tensor other memory, and `detach_` takes its
+//! history. What lay where in front of them, or had a gradient, no example tells.
 
+use super::detached::called;
 use super::importer::Importer;
 use super::names::Name;
 use super::refusal::Import;
+use crate::pieces::{example, is_computed};
 use ox_ops::surface::{Sharing, lookup};
 use pyo3::intern;
 use pyo3::prelude::*;
@@ -23,6 +28,38 @@ impl Stale {
     pub fn contains(&self, example: &Bound<'_, PyAny>) -> bool {
         self.0.contains_key(&(example.as_ptr() as usize))
     }
+}
+
+/// The call behind which the examples are of no use for what stands before it, in words. Our own capture does such calls for real.
+pub fn restated(nodes: &[Bound<'_, PyAny>]) -> PyResult<Option<&'static str>> {
+    for (place, node) in nodes.iter().enumerate() {
+        match called(node)?.as_deref() {
+            Some("set_") => return Ok(Some("a tensor that gets other memory")),
+            Some("detach_") if !is_first_use(node, &nodes[..place])? => {
+                return Ok(Some("detach_ of a tensor that was used before"));
+            }
+            _ => {}
+        }
+    }
+    Ok(None)
+}
+
+/// Whether what a call is made of is a value that nobody has used before.
+fn is_first_use(node: &Bound<'_, PyAny>, before: &[Bound<'_, PyAny>]) -> PyResult<bool> {
+    let py = node.py();
+    let argument = node.getattr(intern!(py, "args"))?.get_item(0)?;
+    let is_view =
+        example(&argument)?.is_some_and(|example| example.getattr(intern!(py, "_base")).is_ok_and(|base| !base.is_none()));
+    if is_view || !is_computed(&argument)? {
+        return Ok(false);
+    }
+    let users = argument.getattr(intern!(py, "users"))?;
+    for user in before {
+        if users.contains(user)? {
+            return Ok(false);
+        }
+    }
+    Ok(true)
 }
 
 impl<'py> Importer<'py> {
