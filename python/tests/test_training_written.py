@@ -397,6 +397,46 @@ def test_gradients_are_those_of_what_was_written_by_way_of_data(function, dynami
     check(function, *inputs, dynamic=dynamic)
 
 
+def by_data_behind_a_break(x, w, b):
+    y = x * w * b
+    print(end="")
+    w.data.mul_(0.5)
+    return y
+
+
+def by_data_in_a_graph_with_gradients(x, w, b):
+    y = x * b
+    print(end="")
+    b.data[0].mul_(0.5)
+    return y + w.sin()
+
+
+@both
+@pytest.mark.parametrize(
+    "function", [by_data_behind_a_break, by_data_in_a_graph_with_gradients], ids=lambda function: function.__name__
+)
+@pytest.mark.filterwarnings("ignore:oxytorch")
+def test_a_write_by_way_of_data_is_not_counted(door, function):
+    check(function, torch.randn(4, 3, requires_grad=True), torch.randn(3, requires_grad=True), torch.randn(4, 3), door=door)
+
+
+@both
+@pytest.mark.parametrize("write", [lambda b: b.mul_(2), lambda b: F.relu(b, True)])
+@pytest.mark.filterwarnings("ignore:oxytorch")
+def test_a_write_beside_one_by_way_of_data_is_counted(door, write):
+    def function(x, b):
+        y = x * b
+        print(end="")
+        b.data.mul_(0.5)
+        write(b)
+        return y
+
+    for _ in range(2):
+        y = DOORS[door](function)(torch.ones(4, requires_grad=True), torch.ones(4))
+        with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+            y.sum().backward()
+
+
 def other_memory(x, w, b):
     w.data = w.data * 0.5
     return x * w + b

@@ -45,6 +45,8 @@ pub struct NativeCallable {
     pub(crate) race: Race,
     /// Whether a run that fails may have drawn a seed before.
     pub(crate) rewinds: bool,
+    /// The arguments that it writes without autograd's counting it.
+    pub(crate) unheard: Vec<usize>,
 }
 
 #[pymethods]
@@ -73,14 +75,15 @@ impl NativeCallable {
         }
         let crossing = Crossing::get(py)?;
         let Some(numbers) = self.numbers(args)? else { return self.eager.bind(py).call1(args.clone()) };
-        let (handles, sizes) = self.unpack(py, crossing, args, &numbers)?;
+        let operands = self.operands(args)?;
+        let (handles, sizes) = self.unpack(py, crossing, &operands, &numbers)?;
         if let Some(done) = self.refused(args, &sizes, undoable)? {
             return Ok(done);
         }
         if !self.may_run(&handles) {
             return self.eager.bind(py).call1(args.clone());
         }
-        self.tell_of_writes(py, args)?;
+        self.tell_of_writes(py, &operands)?;
         let rewind = Rewind::new(py, self.rewinds)?;
         match py.detach(|| self.program.run(&handles, &sizes)) {
             Ok(tensors) => {
@@ -89,6 +92,18 @@ impl NativeCallable {
             }
             Err(error) => self.recover(py, rewind.undo(error)?, args, undoable),
         }
+    }
+
+    /// What the program is called with: the `.data` of arguments whose versions stay, which has a version of its own.
+    pub(crate) fn operands<'py>(&self, args: &Bound<'py, PyTuple>) -> PyResult<Bound<'py, PyTuple>> {
+        if self.unheard.is_empty() {
+            return Ok(args.clone());
+        }
+        let mut operands: Vec<Bound<'py, PyAny>> = args.iter().collect();
+        for place in &self.unheard {
+            operands[*place] = operands[*place].getattr(intern!(args.py(), "data"))?;
+        }
+        PyTuple::new(args.py(), operands)
     }
 
     /// Whether the program cannot serve a call: a bug was found in it, or forward derivatives are taken, which it does not know.

@@ -205,7 +205,8 @@ impl Job<'_> {
         if imported.gradients.outputs.contains(&true) {
             return self.training(gm, example_inputs, imported, import);
         }
-        let Imported { mut graph, slots, constants, outputs, host, python_calls, pinned, limits, weights, seen, .. } = imported;
+        let Imported { mut graph, slots, constants, outputs, host, python_calls, pinned, limits, weights, unheard, seen, .. } =
+            imported;
         graph.shrink();
         let host = Arc::new(host.into_host());
         let options = Options { overwrite_inputs: true, weights, usual: seen, ..self.options.clone() };
@@ -237,6 +238,7 @@ impl Job<'_> {
             limits,
             race,
             rewinds,
+            unheard,
         };
         Ok(Bound::new(py, callable)?.into_any())
     }
@@ -309,6 +311,7 @@ impl Job<'_> {
             weights,
             mut gradients,
             held,
+            unheard,
             seen,
             ..
         } = imported;
@@ -374,6 +377,7 @@ impl Job<'_> {
             limits,
             race,
             rewinds,
+            unheard,
         };
         let (second, ways) = (PyOnceLock::new(), Ways::default());
         let callable = TrainingCallable { native, gradients, results, views, backward, ways, gates, again, copied, second };

@@ -47,7 +47,11 @@ impl Request<'_> {
 impl<'py> Importer<'py> {
     pub(super) fn call(&mut self, request: Request<'py>) -> Import<FrontValue> {
         let (name, given) = (request.name.clone(), request.tensors());
+        let (writes, declared) = (self.recorder.writes(), self.written_args(&request)?);
         let value = self.call_with_gradients(request)?;
+        if self.recorder.writes() != writes {
+            self.note_heard(if declared.is_empty() { &given } else { &declared });
+        }
         self.note_apart(&name.name, &given, &value);
         Ok(value)
     }

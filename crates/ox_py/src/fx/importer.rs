@@ -11,6 +11,7 @@ use super::refusal::{Import, Refusal};
 use super::sizes::Known;
 use super::stale::Stale;
 use super::symint::Symbols;
+use super::unheard::Heard;
 use crate::host::HostTable;
 use crate::limits::Limits;
 use crate::report::PythonCall;
@@ -53,6 +54,8 @@ pub struct Imported {
     pub weights: Vec<bool>,
     pub gradients: Gradients,
     pub held: Held,
+    /// The arguments that are written, but so that autograd does not count it.
+    pub unheard: Vec<usize>,
     /// Whether a result is a view that was made without grad, of what was written since. torch refuses to compute with it, which it knows by when the
     /// view was made.
     pub outdated: bool,
@@ -158,6 +161,7 @@ pub struct Importer<'py> {
     pub(super) autocast: Autocast,
     pub(super) stale: Stale,
     pub(super) grad: Grad,
+    pub(super) heard: Heard,
     /// Whether gradients are followed.
     pub(super) training: bool,
     /// The calls that detach.
@@ -226,6 +230,7 @@ impl<'py> Importer<'py> {
             autocast: Autocast::ambient(py)?,
             stale: Stale::default(),
             grad: if how.looking { Grad::ignored() } else { Grad::ambient(py)? },
+            heard: Heard::default(),
             training: false,
             detached: Places::default(),
             written: how.written,

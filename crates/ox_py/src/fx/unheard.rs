@@ -3,8 +3,12 @@
 
 use super::detached::called;
 use super::fake::storages;
+use super::grad::Apart;
 use super::held::{SavedBy, behind, each_node};
+use super::importer::{Importer, Slot};
 use crate::pieces::{example, is_computed, may_be_written, requires_grad};
+use ox_ir::graph::{Alias, Graph};
+use ox_ops::TensorRef;
 use pyo3::intern;
 use pyo3::prelude::*;
 use rustc_hash::{FxHashMap, FxHashSet};
@@ -94,6 +98,39 @@ impl<'py> Saved<'py> {
             }
         }
         Ok(())
+    }
+}
+
+/// Writes to inputs, as far as autograd counts them.
+#[derive(Default)]
+pub(super) struct Heard {
+    /// By input.
+    counted: FxHashSet<usize>,
+    /// By way of `.data`.
+    uncounted: FxHashSet<usize>,
+}
+
+impl Importer<'_> {
+    pub(super) fn note_heard(&mut self, written: &[TensorRef]) {
+        for tensor in written {
+            let inputs = (0..self.inputs.len()).filter(|n| self.recorder.aliases(self.inputs[*n].tensor, *tensor));
+            match self.grad.apart.get(tensor) {
+                Some(Apart::Data) => self.heard.uncounted.extend(inputs),
+                _ => self.heard.counted.extend(inputs),
+            }
+        }
+    }
+
+    /// The arguments that are written by way of `.data` alone: their versions stay. Views of them that are returned have the versions of what the
+    /// program is called with.
+    pub(super) fn unheard_arguments(&self, graph: &Graph) -> Vec<usize> {
+        let is_shown = |input: usize| {
+            graph.outputs.iter().any(|output| matches!(&output.alias, Some(Alias::Input(n, _)) if *n as usize == input))
+        };
+        let is_unheard =
+            |input: usize| self.heard.uncounted.contains(&input) && !self.heard.counted.contains(&input) && !is_shown(input);
+        let passed = self.slots.iter().enumerate().filter(|(_, slot)| matches!(slot, Slot::Tensor | Slot::Number(_)));
+        passed.enumerate().filter(|(input, _)| is_unheard(*input)).map(|(_, (place, _))| place).collect()
     }
 }
 

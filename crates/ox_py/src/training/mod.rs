@@ -89,7 +89,8 @@ impl TrainingCallable {
         }
         let crossing = Crossing::get(py)?;
         let Some(numbers) = native.numbers(args)? else { return eager() };
-        let (handles, sizes) = native.unpack(py, crossing, args, &numbers)?;
+        let operands = native.operands(args)?;
+        let (handles, sizes) = native.unpack(py, crossing, &operands, &numbers)?;
         if let Some(done) = native.refused(args, &sizes, undoable)? {
             return Ok(done);
         }
@@ -99,7 +100,7 @@ impl TrainingCallable {
         let mut numbers = numbers.iter();
         let mut inputs: Vec<Bound<'py, PyAny>> = Vec::with_capacity(args.len());
         let mut others = Vec::new();
-        for (slot, arg) in native.slots.iter().zip(args.iter()) {
+        for (slot, arg) in native.slots.iter().zip(operands.iter()) {
             match slot {
                 Slot::Tensor => inputs.push(arg),
                 Slot::Number(_) => {

@@ -122,6 +122,7 @@ impl TrainingCallable {
             broken: AtomicBool::new(false),
             pinned: Vec::new(),
             limits: Limits::default(),
+            unheard: Vec::new(),
         };
         let views = Views { places: (0..results).map(Place::Result).collect() };
         let (again, second, ways) = (Again::Natively, PyOnceLock::new(), Ways::default());
