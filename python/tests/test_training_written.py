@@ -372,6 +372,7 @@ def one_data_beside_another(x, w, b):
     return y + b
 
 
+@both
 @pytest.mark.parametrize("dynamic", [None, True])
 @pytest.mark.parametrize(
     "function",
@@ -392,9 +393,28 @@ def one_data_beside_another(x, w, b):
     ids=lambda function: function.__name__,
 )
 @pytest.mark.filterwarnings("ignore:oxytorch")
-def test_gradients_are_those_of_what_was_written_by_way_of_data(function, dynamic):
+def test_gradients_are_those_of_what_was_written_by_way_of_data(function, dynamic, door):
     inputs = torch.randn(4, 3, requires_grad=True), torch.randn(3, requires_grad=True), torch.randn(4, 3, requires_grad=True)
-    check(function, *inputs, dynamic=dynamic)
+    check(function, *inputs, dynamic=dynamic, door=door)
+
+
+@both
+@pytest.mark.filterwarnings("ignore:oxytorch")
+def test_data_has_no_gradient_of_what_is_written_beside_it(door):
+    def function(x, w, b):
+        data = b.data
+        b[...] = w
+        data -= data.cos()
+        return b, data
+
+    found = []
+    for called in (DOORS[door](function), function):
+        for _ in range(2):
+            x, w, b = (torch.arange(1.0, 5).requires_grad_() for _ in range(3))
+            b_written, data = called(x, w, b * 1)
+            b_written.sum().backward()
+            found.append((data.requires_grad, data.detach(), w.grad, b.grad))
+    compare.assert_same(found[:2], found[2:])
 
 
 def by_data_behind_a_break(x, w, b):

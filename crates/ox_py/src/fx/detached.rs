@@ -3,6 +3,7 @@
 
 use super::fake::storages;
 use super::grad::{Grad, grad_mode};
+use super::names::DATA;
 use crate::pieces::{example, is_computed, may_be_written, requires_grad};
 use pyo3::intern;
 use pyo3::prelude::*;
@@ -183,8 +184,10 @@ pub(super) fn called(node: &Node<'_>) -> PyResult<Option<String>> {
     let target = if is_aten { target.getattr(intern!(py, "overloadpacket"))? } else { target };
     let name = target.getattr_opt(intern!(py, "__name__"))?.unwrap_or(target);
     let Ok(name) = name.extract::<String>() else { return Ok(None) };
-    if name != "getattr" {
-        return Ok(Some(name));
+    match name.as_str() {
+        DATA => return Ok(Some("data".to_string())),
+        "getattr" => {}
+        _ => return Ok(Some(name)),
     }
     let args = node.getattr(intern!(py, "args"))?.cast_into::<PyTuple>()?;
     Ok(args.get_item(1).ok().and_then(|asked| asked.extract().ok()))

@@ -7,6 +7,9 @@ use pyo3::types::PyString;
 use rustc_hash::FxHashMap;
 use std::rc::Rc;
 
+/// What TorchDynamo calls for `x.data`.
+pub const DATA: &str = "_get_data_attr";
+
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Name {
     pub namespace: String,
@@ -68,6 +71,9 @@ fn name_of(torch: &Torch, target: &Bound<'_, PyAny>) -> PyResult<Name> {
     let name = text(intern!(py, "__name__")).unwrap_or_else(|| target.get_type().to_string());
     if target.hasattr(intern!(py, "__objclass__"))? {
         return Ok(Name::method(&name));
+    }
+    if name == DATA {
+        return Ok(Name::method("data"));
     }
     let module = text(intern!(py, "__module__")).unwrap_or_default();
     Ok(match module.as_str() {
