@@ -237,6 +237,21 @@ def test_a_view_of_an_argument_without_a_gradient_is_one_behind_the_call(door):
     compare.assert_same(*found)
 
 
+@both
+@pytest.mark.parametrize(
+    "write", [lambda t: F.relu(t, inplace=True), lambda t: F.relu(t, True), lambda t: F.leaky_relu(t, 0.1, True)]
+)
+@pytest.mark.filterwarnings("ignore:oxytorch")
+def test_what_was_written_by_a_flag_without_grad_has_the_gradient_of_what_stood_there(door, write):
+    def function(x, w):
+        value = x * 2
+        with torch.no_grad():
+            write(value)
+        return value * w
+
+    check(function, torch.randn(4, 3, requires_grad=True), torch.randn(3, requires_grad=True), door=door)
+
+
 def through_detach(x, w, b):
     apart = b.detach()
     apart.mul_(w)

@@ -7,6 +7,7 @@ use super::dispatch::Operator;
 use super::importer::Importer;
 use super::refusal::{Import, Refusal};
 use super::undeclared;
+use crate::pieces::written_by_flag;
 use crate::report::PythonCall;
 use ox_ir::graph::{Arg, Library, LibraryOut};
 use ox_ir::{Scalar, Sym};
@@ -133,7 +134,7 @@ impl<'py> Importer<'py> {
         let mut written: Vec<TensorRef> = outs.flat_map(|(_, value)| value.tensors()).collect();
         if let Some(overload) = self.overload(&request.callee)? {
             written.extend(self.written_by_schema(&overload, request)?);
-        } else if request.is_in_place() {
+        } else if request.is_in_place() || written_by_flag(&request.node)?.is_some() {
             written.extend(request.args.first().into_iter().flat_map(|first| first.tensors()));
         }
         written.extend(undeclared::written(request));

@@ -18,7 +18,9 @@ pub use cut::{cut, ordered};
 pub use inline::inline_checkpoints;
 pub use itself::merge_selves;
 pub use places::{computed, example, is_computed, requires_grad, visible_cuts};
-pub use regions::{Region, by_eager, checkpointed, has_several_results, may_be_written, may_write, region_cuts, spare_writing};
+pub use regions::{
+    Region, by_eager, checkpointed, has_several_results, may_be_written, may_write, region_cuts, spare_writing, written_by_flag,
+};
 pub use shared::Written;
 
 use ox_capture::{is_kept, take_offer, undone};

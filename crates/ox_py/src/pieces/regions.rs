@@ -133,7 +133,7 @@ pub fn may_be_written<'py>(node: &Node<'py>) -> PyResult<Vec<Node<'py>>> {
 }
 
 /// The first argument of `relu(x, inplace=True)` and its like: it comes back as it is.
-fn written_by_flag<'py>(node: &Node<'py>) -> PyResult<Option<Node<'py>>> {
+pub fn written_by_flag<'py>(node: &Node<'py>) -> PyResult<Option<Node<'py>>> {
     let py = node.py();
     let is_true = |arg: &Bound<'py, PyAny>| arg.is(PyBool::new(py, true));
     let (args, kwargs) = (node.getattr(intern!(py, "args"))?, node.getattr(intern!(py, "kwargs"))?);
