@@ -144,6 +144,12 @@ class Counting(nn.Module):
         self.count.add_(1)
         return y + 1
 
+    def counted_first(self, x):
+        """The graph begins without grad."""
+        with torch.no_grad():
+            self.count.add_(1)
+        return self.linear(x * self.count).sin()
+
     def counted_only(self, x):
         self.count.add_(1)
         return x * 2
@@ -178,6 +184,8 @@ WRITING = {
     "behind the last save": lambda m, x: checkpoint(m.counted_last, x, use_reentrant=False),
     "behind the last save, reentrant": lambda m, x: checkpoint(m.counted_last, x, use_reentrant=True),
     "behind the last save, to the end": lambda m, x: checkpoint(m.counted_last, x, use_reentrant=False, early_stop=False),
+    "without grad": lambda m, x: checkpoint(m.counted_first, x, use_reentrant=False),
+    "without grad, reentrant": lambda m, x: checkpoint(m.counted_first, x, use_reentrant=True),
     "nothing saved": lambda m, x: checkpoint(m.counted_only, x, use_reentrant=False),
     "nothing saved, reentrant": lambda m, x: checkpoint(m.counted_only, x, use_reentrant=True),
     "nested": lambda m, x: nested(m, x, False),

@@ -3,6 +3,7 @@
 use super::cut::{Piece, cut, ordered};
 use super::places::{example, is_computed, requires_grad};
 use super::{Pieces, Step};
+use ox_capture::GradMode;
 use ox_ops::surface::writes_first;
 use pyo3::intern;
 use pyo3::prelude::*;
@@ -171,7 +172,7 @@ pub fn by_eager<'py>(gm: &Bound<'py, PyAny>, depth: usize) -> PyResult<Bound<'py
     Ok(Bound::new(py, Pieces::new(parts.values, steps, parts.result, None))?.into_any())
 }
 
-/// The function under torch's own checkpoint.
+/// The function under torch's own checkpoint. The program called that with grad, without which torch computes nothing again; the graph may begin without.
 pub fn checkpointed<'py>(function: &Bound<'py, PyAny>, region: Region) -> PyResult<Bound<'py, PyAny>> {
     let (py, function) = (function.py(), function.clone().unbind());
     let call = move |args: &Bound<'_, PyTuple>, _: Option<&Bound<'_, PyDict>>| -> PyResult<Py<PyAny>> {
@@ -184,13 +185,14 @@ pub fn checkpointed<'py>(function: &Bound<'py, PyAny>, region: Region) -> PyResu
             kwargs.set_item("early_stop", region.early_stop)?;
         }
         let (whole, given) = closed_over(function.bind(py), args, region.reentrant)?;
+        let _mode = GradMode::set(true)?;
         let all: Vec<_> = std::iter::once(whole).chain(given).collect();
         Ok(checkpoint.call(PyTuple::new(py, all)?, Some(&kwargs))?.unbind())
     };
     Ok(PyCFunction::new_closure(py, None, None, call)?.into_any())
 }
 
-/// The function of those arguments that the checkpoint must see: arguments would be saved, and must not be written then. The reentrant variant
+/// The function, in the grad mode of now, of those arguments that the checkpoint must see: arguments would be saved, and must not be written then. The reentrant variant
 /// gives gradients to nothing but its arguments; parameters, which its function holds, it finds in the backward pass of its own.
 fn closed_over<'py>(
     function: &Bound<'py, PyAny>,
@@ -207,11 +209,12 @@ fn closed_over<'py>(
         }
     }
     let given = shown.iter().map(|place| args.get_item(*place)).collect::<PyResult<Vec<_>>>()?;
-    let (function, args) = (function.clone().unbind(), args.clone().unbind());
+    let (function, args, grad) = (function.clone().unbind(), args.clone().unbind(), GradMode::is_on()?);
     let call = move |given: &Bound<'_, PyTuple>, _: Option<&Bound<'_, PyDict>>| -> PyResult<Py<PyAny>> {
         let py = given.py();
         let mut all: Vec<Bound<'_, PyAny>> = args.bind(py).iter().collect();
         shown.iter().zip(given).for_each(|(place, arg)| all[*place] = arg);
+        let _mode = GradMode::set(grad)?;
         Ok(function.bind(py).call1(PyTuple::new(py, all)?)?.unbind())
     };
     Ok((PyCFunction::new_closure(py, None, None, call)?.into_any(), given))
