@@ -154,6 +154,18 @@ def test_writes_are_copied_back(inference):
             assert got[0] is x
 
 
+def test_writes_by_way_of_data_are_copied_back():
+    def function(x):
+        x.data.add_(1)
+        return x * 2
+
+    padded = compiled(function, x={0: 4})
+    for n in (3, 4, 2):
+        ours, eagers = torch.zeros(n), torch.zeros(n)
+        assert_same(padded(ours), function(eagers), strides=False)
+        assert torch.equal(ours, eagers)
+
+
 def test_writes_to_what_requires_grad():
     padded = compiled(write, x={0: 8})
     leaf = torch.ones(5, requires_grad=True)

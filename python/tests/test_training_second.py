@@ -44,6 +44,21 @@ def test_second_derivatives_behind_another_pass(door):
     compare.assert_same(*results)
 
 
+def test_second_derivatives_of_inputs_that_a_graph_has_written_by_way_of_data():
+    """Refused: autograd does not count it, but what is computed again would be computed of what was written."""
+    function, clamp = lambda x, y: (x * x * y.sin()).sum(), DOORS["capture"](lambda y: y.data.clamp_(0, 1).sum())
+    for called in (DOORS["capture"](function), function):
+        x, y = torch.ones(3, requires_grad=True), torch.full((3,), 2.0)
+        result = called(x, y)
+        clamp(y)
+        assert y._version == 0
+        if called is function:
+            torch.autograd.grad(result, x, create_graph=True)
+        else:
+            with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+                torch.autograd.grad(result, x, create_graph=True)
+
+
 def test_second_derivatives_of_inputs_that_were_written():
     """Refused, whether they were computed or not; those of others go on."""
     function = lambda x, y: (x * x * y).sum()

@@ -5,6 +5,7 @@ use crate::fx::{OutTree, Pinned, Slot};
 use crate::limits::Limits;
 use crate::rewind::Rewind;
 use crate::tensor::Crossing;
+use crate::unheard;
 use ox_capture::{GradMode, Obj, instead, take_offer, undone};
 use ox_driver::{Program, Race};
 use ox_ir::plan::{Place, WriteBack};
@@ -101,6 +102,7 @@ impl NativeCallable {
         }
         let mut operands: Vec<Bound<'py, PyAny>> = args.iter().collect();
         for place in &self.unheard {
+            unheard::note(&operands[*place])?;
             operands[*place] = operands[*place].getattr(intern!(args.py(), "data"))?;
         }
         PyTuple::new(args.py(), operands)

@@ -22,6 +22,7 @@ mod settings;
 mod tensor;
 mod torch;
 mod training;
+mod unheard;
 mod watched;
 
 use pyo3::prelude::*;

@@ -2,6 +2,7 @@
 
 use super::bucket::Bucket;
 use super::{Arguments, rank_of, shape_of, tensors_in};
+use crate::unheard;
 use pyo3::exceptions::PyValueError;
 use pyo3::intern;
 use pyo3::prelude::*;
@@ -143,12 +144,12 @@ impl<'py> Copied<'py> {
     }
 }
 
-/// The writes that torch has counted.
+/// The writes that torch has counted, and to the copy those by way of `.data`, too.
 fn versions(given: &Bound<'_, PyAny>, padded: &Bound<'_, PyAny>) -> PyResult<(i64, i64)> {
     let py = given.py();
     let version = |tensor: &Bound<'_, PyAny>| tensor.getattr(intern!(py, "_version"))?.extract();
     let uncounted = given.call_method0(intern!(py, "is_inference"))?.is_truthy()?;
-    Ok((if uncounted { 0 } else { version(given)? }, version(padded)?))
+    Ok((if uncounted { 0 } else { version(given)? }, version(padded)? + unheard::count(padded)?))
 }
 
 fn layout_of(tensor: &Bound<'_, PyAny>) -> PyResult<Layout> {

@@ -4,6 +4,7 @@ use super::chosen::Choice;
 use super::reach::read_by;
 use super::spent::{Pass, changed, version_of};
 use super::{Again, TrainingCallable};
+use crate::unheard;
 use ox_capture::GradMode;
 use ox_driver::SMALL;
 use pyo3::exceptions::PyRuntimeError;
@@ -47,6 +48,11 @@ pub fn is_batched(grads: &Bound<'_, PyTuple>) -> PyResult<bool> {
         }
     }
     Ok(false)
+}
+
+/// How often a tensor was written; None where torch does not count. What is computed again of it sees what autograd does not count, too.
+pub fn writes_to(tensor: &Bound<'_, PyAny>) -> PyResult<Option<i64>> {
+    version_of(tensor)?.map(|version| Ok(version + unheard::count(tensor)?)).transpose()
 }
 
 /// The same tensor by a node of its own, no view: what is written to the tensor later is nothing to it.
@@ -156,7 +162,7 @@ impl TrainingCallable {
         let versions: Vec<Option<i64>> = ctx.getattr(intern!(py, "versions"))?.extract()?;
         let read = read_by(&self.native.graph, grads.iter().map(|grad| !grad.is_none()));
         for (place, tensor) in seen.iter().enumerate().filter(|(place, _)| read[*place] && !self.is_written(*place)) {
-            if let (Some(now), Some(then)) = (version_of(&tensor)?, versions[place])
+            if let (Some(now), Some(then)) = (writes_to(&tensor)?, versions[place])
                 && now != then
             {
                 return Err(changed("an input of a compiled graph", now, then));
