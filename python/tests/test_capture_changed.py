@@ -167,6 +167,96 @@ PROGRAMS = {
         """,
         ["k = 2", "class Own(Own): pass"],
     ),
+    "a module gets a name that was not there": (
+        """
+        import types
+        module = types.ModuleType("module")
+        def step(t):
+            try:
+                found = module.late
+            except AttributeError as error:
+                found = str(error)
+            return t + 1, found, hasattr(module, "late"), getattr(module, "late", "none")
+        """,
+        ["module.late = 3", "del module.late", "module.__getattr__ = str.upper", "del module.__getattr__"],
+    ),
+    "a module computes its attributes": (
+        """
+        import types
+        module = types.ModuleType("module")
+        value, asked = 1, []
+        def compute(name):
+            asked.append(name)
+            if name == "found":
+                return value
+            raise AttributeError("not " + name)
+        module.__getattr__ = compute
+        def step(t):
+            return t * module.found, hasattr(module, "other"), len(asked)
+        """,
+        ["value = 2", "module.found = 5", "del module.found", "module.__getattr__ = lambda name: 7"],
+    ),
+    "a module is of a class with properties": (
+        """
+        import types
+        class Module(types.ModuleType):
+            fast = property(lambda self: self.speed > 1, lambda self, value: vars(self).update(speed=value))
+            def __getattr__(self, name):
+                return name * self.speed
+        module = Module("module")
+        module.speed = 1
+        def step(t):
+            return t + 1, module.fast, module.other, module.speed
+        """,
+        ["module.speed = 2", "module.other = 3", "Module.fast = 5", "del module.other", "module.fast = 1"],
+    ),
+    "torch's flags are read": (
+        """
+        flags = torch.backends
+        def step(t):
+            return t + 1, flags.cudnn.benchmark, flags.cudnn.deterministic, flags.mkldnn.enabled, flags.cuda.matmul.allow_tf32
+        """,
+        [
+            "before = flags.cudnn.benchmark; flags.cudnn.benchmark = not before",
+            "flags.cudnn.benchmark = before; flags.cudnn.deterministic = not flags.cudnn.deterministic",
+            "flags.cudnn.deterministic = not flags.cudnn.deterministic",
+        ],
+    ),
+    "a module is asked for what is imported of it": (
+        """
+        import sys, types
+        module = sys.modules["asked_module"] = types.ModuleType("asked_module")
+        value, asked = 1, []
+        def compute(name):
+            asked.append(name)
+            if name == "found":
+                return value
+            raise AttributeError("not " + name)
+        module.__getattr__ = compute
+        def step(t):
+            from asked_module import found
+            try:
+                from asked_module import other
+            except ImportError as error:
+                other = str(error), error.name, error.path
+            return t * found, other, list(asked)
+        """,
+        ["value = 2", "module.__path__ = []", "module.other = 3", "del module.other, module.__path__"],
+    ),
+    "a metaclass computes attributes of its classes": (
+        """
+        class Meta(type):
+            def __getattr__(cls, name):
+                asked.append(name)
+                return cls.__name__ + name * k
+        class Kind(metaclass=Meta):
+            pass
+        k, asked = 1, []
+        def step(t):
+            return t + 1, Kind.a, len(asked)
+        """,
+        ["k = 2", "Kind.a = 3", "del Kind.a", "Meta.__getattr__ = lambda cls, name: name"],
+    ),
     "a name comes later": (
         """
         import builtins

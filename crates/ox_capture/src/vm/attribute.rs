@@ -94,7 +94,7 @@ impl Vm {
             return self.class_attr(object, name);
         }
         if this.is_instance_of(types.module) {
-            return self.module_attr(object, name).map(Found::Called);
+            return self.module_attr(object, name);
         }
         if this.class_is(types.method) {
             return self.method_attr(object, name);
@@ -131,7 +131,7 @@ impl Vm {
     }
 
     /// A class with its own `__getattribute__`.
-    fn attr_by_hook(&mut self, object: &Val, class: &Obj, name: &Obj) -> R<Found> {
+    pub(super) fn attr_by_hook(&mut self, object: &Val, class: &Obj, name: &Obj) -> R<Found> {
         self.recorded(|rec| Ok(rec.rely_on_class(class)));
         let hook = type_lookup(class, &Obj::str("__getattribute__")).filter(|hook| hook.class_is(types().function));
         let Some(hook) = hook else {
@@ -161,7 +161,7 @@ impl Vm {
         }
     }
 
-    fn generic_instance_attr(&mut self, object: &Val, name: &Obj, fall_back: bool) -> R<Found> {
+    pub(super) fn generic_instance_attr(&mut self, object: &Val, name: &Obj, fall_back: bool) -> R<Found> {
         let this = self.settled_number(object);
         let class = this.class();
         let relied = self.recorded(|rec| Ok(rec.rely_on_class(&class)));
@@ -340,8 +340,6 @@ impl Vm {
         if !hook.class_is(types().function) {
             return self.opaque_attr(object, name, "a __getattr__ written in C");
         }
-        let hook = self.pinned(hook);
-        let args = Args::positional(vec![object.clone(), name.clone().into()]);
-        Ok(Found::Called(self.call(&hook, args)?))
+        self.call_hook(hook, vec![object.clone(), name.clone().into()])
     }
 }

@@ -8,7 +8,7 @@ use crate::obj::{Obj, dict_get};
 use crate::record::Val;
 use crate::source::{Key, Source, instance_dict};
 use crate::types::types;
-use ox_bytecode::Name;
+use ox_bytecode::{Instruction, Name};
 use pyo3::exceptions::PyAttributeError;
 
 impl Vm {
@@ -48,10 +48,14 @@ impl Vm {
                 None => found,
             },
             (Some(found), None) => return self.bind_found(object, &meta, found.clone(), None),
-            (None, None) => match this.get_attr(name) {
-                Ok(value) => return Ok(Found::Called(Called::Value(self.pinned(value)))),
-                Err(error) => return Err(error),
-            },
+            (None, None) => {
+                let hook = type_lookup(&meta, &Obj::str("__getattr__"));
+                if let Some(hook) = hook.filter(|hook| hook.class_is(types().function)) {
+                    return self.call_hook(hook, vec![object.clone(), name.clone().into()]);
+                }
+                let value = this.get_attr(name)?;
+                return Ok(Found::Called(Called::Value(self.pinned(value))));
+            }
         };
         let types = types();
         if found.class_is(types.classmethod) {
@@ -69,20 +73,63 @@ impl Vm {
         Ok(Found::Called(Called::Value(self.pinned(value))))
     }
 
-    pub(super) fn module_attr(&mut self, object: &Val, name: &Obj) -> R<Called> {
+    /// Of a module in `sys.modules`, or of another. Properties of its class come first, then its dict, then what computes attributes that are not there.
+    pub(super) fn module_attr(&mut self, object: &Val, name: &Obj) -> R<Found> {
         let this = &object.obj;
         self.pinned(this.clone());
+        let class = this.class();
+        if own_of_class(&class, &Obj::str("__getattribute__")).is_some() {
+            return self.attr_by_hook(object, &class, name);
+        }
+        if own_of_class(&class, name).is_some() {
+            return self.generic_instance_attr(object, name, true);
+        }
         let dict = instance_dict(this).expect("modules have a dict");
+        self.pinned(dict.clone());
         if dict_get(&dict, name).is_none() {
+            if let Some(hook) = hook_of(this) {
+                self.recorded(|rec| rec.check_no_key(&dict, name));
+                return self.ask_module(object, hook, name);
+            }
             // A lazy module fills its dict when it is first asked.
-            let value = this.get_attr(name)?;
+            let value = this.get_attr(name);
             if dict_get(&dict, name).is_none() {
-                return Ok(Called::Value(self.pinned(value)));
+                self.recorded(|rec| rec.check_no_key(&dict, name));
+                self.recorded(|rec| Ok(rec.rely_on_class(&class)));
+                self.hook_in(&dict);
+                return Ok(Found::Called(Called::Value(self.pinned(value?))));
             }
         }
         let found = dict_get(&dict, name).expect("it is there now");
-        self.pinned(dict.clone());
-        Ok(Called::Value(self.found_at(&dict, name, found, |of| Source::Value(of, Key(name.clone())))))
+        Ok(Found::Called(Called::Value(self.found_at(&dict, name, found, |of| Source::Value(of, Key(name.clone()))))))
+    }
+
+    fn ask_module(&mut self, object: &Val, hook: Hook, name: &Obj) -> R<Found> {
+        let class = object.obj.class();
+        self.recorded(|rec| Ok(rec.rely_on_class(&class)));
+        match hook {
+            Hook::OfClass(hook) => self.call_hook(hook, vec![object.clone(), name.clone().into()]),
+            Hook::OfModule(hook) => {
+                let found = instance_dict(&object.obj).and_then(|dict| self.hook_in(&dict)).unwrap_or(hook.into());
+                Ok(Found::Called(self.call(&found, Args::positional(vec![name.clone().into()]))?))
+            }
+        }
+    }
+
+    /// The `__getattr__` in the dict of a module. That there is none is relied on.
+    fn hook_in(&mut self, dict: &Obj) -> Option<Val> {
+        let name = Obj::str("__getattr__");
+        let Some(hook) = dict_get(dict, &name) else {
+            self.recorded(|rec| rec.check_no_key(dict, &name));
+            return None;
+        };
+        Some(self.found_at(dict, &name, hook, |of| Source::Value(of, Key(name.clone()))))
+    }
+
+    /// A method of Python's of the object's class, which says what an attribute is.
+    pub(super) fn call_hook(&mut self, hook: Obj, args: Vec<Val>) -> R<Found> {
+        let hook = self.pinned(hook);
+        Ok(Found::Called(self.call(&hook, Args::positional(args))?))
     }
 
     pub(super) fn tensor_attr(&mut self, object: &Val, name: &Obj) -> R<Found> {
@@ -208,6 +255,38 @@ impl Vm {
         }
         Ok(Flow::Next)
     }
+}
+
+/// What says which attributes a module has that are not in its dict.
+pub(super) enum Hook {
+    OfClass(Obj),
+    OfModule(Obj),
+}
+
+/// That of a module, if it is code of the program's.
+pub(super) fn hook_of(module: &Obj) -> Option<Hook> {
+    let name = Obj::str("__getattr__");
+    let (found, hook): (Obj, fn(Obj) -> Hook) = match own_of_class(&module.class(), &name) {
+        Some(found) => (found, Hook::OfClass),
+        None => (instance_dict(module).and_then(|dict| dict_get(&dict, &name))?, Hook::OfModule),
+    };
+    (found.class_is(types().function) && !fills_its_module(&found)).then(|| hook(found))
+}
+
+/// What a class of modules has besides what all of them have.
+fn own_of_class(class: &Obj, name: &Obj) -> Option<Obj> {
+    // SAFETY: the type lives for ever.
+    let plain = unsafe { Obj::borrowed(types().module.cast()) };
+    type_lookup(class, name).filter(|own| !type_lookup(&plain, name).is_some_and(|of| of.is(own)))
+}
+
+/// Whether a `__getattr__` of a module's looks for what is to stand there from now on: it imports, or writes into the module. That is no part of what the
+/// program does, and done once.
+fn fills_its_module(hook: &Obj) -> bool {
+    const FILLING: &[&str] = &["import_module", "__import__", "setattr", "globals", "__dict__"];
+    let Some(code) = hook.attr("__code__").ok().and_then(|code| super::code_info(&code)) else { return true };
+    let is_filling = |name: &Obj| FILLING.contains(&name.to_str().unwrap_or_default().as_str());
+    code.names.iter().any(is_filling) || code.code.instructions.iter().any(|at| matches!(at, Instruction::ImportName(_)))
 }
 
 /// Fields of `list[int]` and `int | str`; the other attributes of the first are those of its class.

@@ -1,12 +1,14 @@
 //! Instructions that make functions, and those on names: cells, imports, text.
 
+use super::attribute_of::hook_of;
 use super::{Flow, R, Vm};
-use crate::obj::{Obj, py};
+use crate::guard::whole;
+use crate::obj::{Obj, items_of, py};
 use crate::record::Val;
 use crate::source::{Key, Source};
 use crate::types::types;
 use ox_bytecode::{Conversion, FunctionAttribute, Intrinsic1, Local, Name};
-use pyo3::exceptions::{PyNameError, PyRuntimeError};
+use pyo3::exceptions::{PyModuleNotFoundError, PyNameError, PyRuntimeError};
 use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
@@ -101,11 +103,21 @@ impl Vm {
         let import = Obj::from(self.frame().builtins.clone().bind().get_item("__import__")?);
         let modules: Obj = py().import("sys")?.getattr("modules")?.into();
         self.pinned(modules.clone());
-        let module = import.call(&[name.clone(), globals, Obj::none(), names.obj, level.obj], None).inspect_err(|_| {
-            if crate::obj::dict_get(&modules, &name).is_none() {
-                self.recorded(|rec| rec.check_no_key(&modules, &name));
+        let answering = match whole(&level.obj) {
+            Some(0) if names.obj.class_is(types().tuple) => self.answering_module(&modules, &name),
+            _ => None,
+        };
+        let module = match answering {
+            Some(module) => {
+                self.ask_for_names(&module, &names, &import)?;
+                module
             }
-        })?;
+            None => import.call(&[name.clone(), globals, Obj::none(), names.obj, level.obj], None).inspect_err(|_| {
+                if crate::obj::dict_get(&modules, &name).is_none() {
+                    self.recorded(|rec| rec.check_no_key(&modules, &name));
+                }
+            })?,
+        };
         // Another may be put there.
         let own = module.attr("__name__").ok().filter(|own| crate::obj::dict_get(&modules, own).is_some_and(|at| at.is(&module)));
         let module = match own {
@@ -113,6 +125,27 @@ impl Vm {
             None => self.pinned(module),
         };
         self.push(module);
+        Ok(())
+    }
+
+    /// A module that is there already, and whose own code says which names it has.
+    fn answering_module(&self, modules: &Obj, name: &Obj) -> Option<Obj> {
+        let module = crate::obj::dict_get(modules, name).filter(|module| module.is_instance_of(types().module))?;
+        self.rec.is_some().then(|| hook_of(&module)).flatten().map(|_| module)
+    }
+
+    /// What an import asks a module for the names that are to be read: done by the machine, since its code is the program's. What a package does not have is imported.
+    fn ask_for_names(&mut self, module: &Obj, names: &Val, import: &Obj) -> R<()> {
+        let lacking = self.now(|vm| vm.call_library("names_lacking", vec![module.clone().into(), names.clone()]))?;
+        for name in items_of(&lacking.obj) {
+            let full = format!("{}.{}", module.attr("__name__")?.bind(), name.bind());
+            if let Err(error) = import.call(&[Obj::str(&full)], None) {
+                let is_it = |of: Bound<'_, PyAny>| of.extract::<String>().is_ok_and(|of| of == full);
+                if !error.is_instance_of::<PyModuleNotFoundError>(py()) || !error.value(py()).getattr("name").is_ok_and(is_it) {
+                    return Err(error);
+                }
+            }
+        }
         Ok(())
     }
 
@@ -129,8 +162,8 @@ impl Vm {
                         self.pinned(modules.clone());
                         self.recorded(|rec| rec.check_no_key(&modules, &full));
                         // CPython's own words, which are others in each version.
-                        let import = super::library::function("import_from")?;
-                        let found = import.call(&[module, name], None).inspect_err(|error| error.set_traceback(py(), None))?;
+                        let refuse = super::library::function("refused_import")?;
+                        let found = refuse.call(&[module, name], None).inspect_err(|error| error.set_traceback(py(), None))?;
                         self.pinned(found)
                     }
                 }

@@ -37,8 +37,20 @@ def is_empty(cell):
     return False
 
 
-def import_from(module, name):
-    names = {"__builtins__": {"__import__": lambda *args: module}}
+def names_lacking(module, names):
+    try:
+        module.__path__
+    except AttributeError:
+        return ()
+    return [name for name in names if name != "*" and not hasattr(module, name)]
+
+
+def refused_import(module, name):
+    """The error alone: a module without the name, in the place of one that was asked for it."""
+    known = vars(module)
+    like = type(sys)(known["__name__"])
+    vars(like).update({key: known[key] for key in ("__spec__", "__file__") if key in known})
+    names = {"__builtins__": {"__import__": lambda *args: like}}
     exec(f"from module import {name} as found", names)
     return names["found"]
 
