@@ -187,6 +187,13 @@ def asked_by_another():
 
 def other():
     return asked_by_another()
+
+def variables(depth=1):
+    return {name: str(value) for name, value in sys._getframe(depth).f_locals.items()}
+
+def behind(a, c):
+    d = a + c
+    return variables(2), variables()
 """
 
 
@@ -195,6 +202,9 @@ def other():
     [
         "asked()",
         "other()",
+        "variables()",
+        "behind(b, 3)",
+        "[variables(), b.sum() > 0]",
         "(lambda: sys._getframe(1).f_code.co_name)()",
         "inspect.stack()[0].function",
         "traceback.extract_stack()[-1].name",

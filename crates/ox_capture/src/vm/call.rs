@@ -100,11 +100,12 @@ impl Vm {
     }
 
     fn call_plainly(&mut self, callable: &Val, args: &Args) -> R<Val> {
-        let mut positional: Vec<Obj> = args.positional.iter().map(|a| a.obj.clone()).collect();
         if builtins::looks_at_callers(&callable.obj) {
-            positional.insert(0, callable.obj.clone());
-            return Ok(self.calling_from_here()?.call(&positional, keywords(&args.keywords)?.as_ref())?.into());
+            let (from_here, args) = self.calling_from_here(callable, args.clone())?;
+            let positional: Vec<Obj> = args.positional.iter().map(|a| a.obj.clone()).collect();
+            return Ok(from_here.call(&positional, keywords(&args.keywords)?.as_ref())?.into());
         }
+        let positional: Vec<Obj> = args.positional.iter().map(|a| a.obj.clone()).collect();
         Ok(callable.obj.call(&positional, keywords(&args.keywords)?.as_ref())?.into())
     }
 

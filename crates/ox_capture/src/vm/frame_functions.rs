@@ -6,7 +6,7 @@ use crate::obj::{Obj, py, tuple_of};
 use crate::record::{Origin, Val};
 use crate::types::types;
 use pyo3::prelude::*;
-use pyo3::types::{PyCFunction, PyDict};
+use pyo3::types::{IntoPyDict, PyCFunction, PyDict};
 
 impl Vm {
     /// None for all other functions.
@@ -48,17 +48,27 @@ impl Vm {
         })
     }
 
-    /// A call for real of what looks at the frames of its callers: functions with the names, lines and globals of the machine's stand there.
+    /// A call for real of what looks at the frames of its callers: functions with the names, lines and globals of the machine's stand there. They have its variables,
+    /// too, where the code that is called may ask for them.
     pub(super) fn call_from_here(&mut self, callable: &Val, args: Args, why: &str) -> R<Called> {
-        let from_here = self.calling_from_here()?;
+        let (from_here, args) = self.calling_from_here(callable, args)?;
         let from_here = self.pinned(from_here);
-        self.opaque_call(&from_here, args.with_self(callable.clone()), why)
+        self.opaque_call(&from_here, args, why)
     }
 
-    /// What calls its first argument with the others, from here.
-    pub(super) fn calling_from_here(&self) -> R<Obj> {
-        let frames = self.frames.iter().filter(|frame| !frame.code.hidden);
-        calling_from(frames.map(caller).collect::<R<Vec<Obj>>>()?)
+    /// What makes a call from here, and what it is to be given.
+    pub(super) fn calling_from_here(&mut self, callable: &Val, args: Args) -> R<(Obj, Args)> {
+        let args = args.with_self(callable.clone());
+        let shown: Vec<usize> = (0..self.frames.len()).filter(|n| !self.frames[*n].code.hidden).collect();
+        if !callable.obj.class_is(types().function) || !super::asks_for_frames(&callable.obj) {
+            let callers = shown.iter().map(|n| caller(&self.frames[*n])).collect::<R<Vec<Obj>>>()?;
+            return Ok((calling_from(callers)?, args));
+        }
+        let scopes = shown.iter().map(|n| Scope::of(&self.frames[*n])).collect::<R<Vec<Scope>>>()?;
+        let variables = shown.iter().map(|n| self.variables_of(*n)).collect::<R<Vec<Obj>>>()?;
+        let variables = variables.into_iter().map(|dict| self.made(dict)).collect();
+        let variables = self.tuple(variables)?;
+        Ok((calling_in(scopes)?, args.with_self(variables)))
     }
 
     /// `eval` and `exec` of code that does not say where: here.
@@ -109,9 +119,14 @@ impl Vm {
     }
 
     fn locals_dict(&mut self) -> R<Obj> {
+        self.variables_of(self.frames.len() - 1)
+    }
+
+    /// Of the frame at this depth.
+    fn variables_of(&mut self, depth: usize) -> R<Obj> {
         let dict = pyo3::types::PyDict::new(py());
         let mut settled: Vec<Val> = Vec::new();
-        let frame = self.frame();
+        let frame = &self.frames[depth];
         for (variable, value) in frame.code.code.variables.iter().zip(&frame.locals) {
             let Some(value) = value else { continue };
             let content = match crate::source::cell_contents(&value.obj) {
@@ -153,20 +168,61 @@ fn shares_scope() -> bool {
 /// A function that calls what it is given, with the name of the frame's function, at its line.
 fn caller(frame: &Frame) -> R<Obj> {
     let template = library::function("called_from")?.attr("__code__")?;
+    // The call stands in the line behind the first one.
+    let code = named_as(&template, frame, 1)?;
+    // SAFETY: the type lives for ever.
+    unsafe { Obj::borrowed(types().function.cast()) }.call(&[code, frame.globals.clone()], None)
+}
+
+/// Code with the name of the frame's function, whose line `below` its first one is the frame's.
+fn named_as(template: &Obj, frame: &Frame, below: u32) -> R<Obj> {
     let line = frame.code.line(frame.pc.saturating_sub(1));
     let names = PyDict::new(py());
     for name in ["co_name", "co_qualname", "co_filename"] {
         names.set_item(name, frame.code.object.attr(name)?.bind())?;
     }
-    // The call stands in the line behind the first one.
-    names.set_item("co_firstlineno", line.saturating_sub(1))?;
-    let code = Obj::from(template.bind().call_method("replace", (), Some(&names))?);
-    // SAFETY: the type lives for ever.
-    unsafe { Obj::borrowed(types().function.cast()) }.call(&[code, frame.globals.clone()], None)
+    names.set_item("co_firstlineno", line.saturating_sub(below))?;
+    Ok(Obj::from(template.bind().call_method("replace", (), Some(&names))?))
 }
 
-/// Calls its first argument with the others, from the innermost of these, which the one before it has called. They are no part of a traceback:
-/// the machine's frames are.
+/// Where code of a frame's name is evaluated, with variables in a dict: CPython shows that dict to whoever asks for the frame's.
+struct Scope {
+    /// Calls its only constant.
+    code: Obj,
+    globals: Obj,
+}
+
+impl Scope {
+    fn of(frame: &Frame) -> R<Scope> {
+        let template = library::function("code_of_a_call")?.call(&[], None)?;
+        Ok(Scope { code: named_as(&template, frame, 0)?, globals: frame.globals.clone() })
+    }
+
+    /// What calls `next` from here.
+    fn calling(&self, next: &Bound<'_, PyAny>, variables: &Bound<'_, PyAny>) -> PyResult<Py<PyAny>> {
+        let constants = [("co_consts", (next,))].into_py_dict(py())?;
+        let code = self.code.bind().call_method("replace", (), Some(&constants))?;
+        let eval = py().import("builtins")?.getattr("eval")?;
+        let partial = py().import("functools")?.getattr("partial")?;
+        Ok(partial.call1((eval, code, self.globals.bind(), variables))?.unbind())
+    }
+}
+
+/// Calls its second argument with the others, from the innermost of these, with the variables that the first one gives for each.
+fn calling_in(scopes: Vec<Scope>) -> R<Obj> {
+    let function = PyCFunction::new_closure(py(), Some(c"call_in"), None, move |args, names| -> PyResult<Py<PyAny>> {
+        let partial = py().import("functools")?.getattr("partial")?;
+        let variables = args.get_item(0)?;
+        let mut next = partial.call(args.get_slice(1, args.len()), names)?;
+        for (n, scope) in scopes.iter().enumerate().rev() {
+            next = scope.calling(&next, &variables.get_item(n)?)?.into_bound(py());
+        }
+        next.call0().map(Bound::unbind).inspect_err(|error| without_first(error, scopes.len()))
+    })?;
+    Ok(function.into())
+}
+
+/// Calls its first argument with the others, from the innermost of these, which the one before it has called.
 fn calling_from(callers: Vec<Obj>) -> R<Obj> {
     let function = PyCFunction::new_closure(py(), Some(c"call_from_here"), None, move |args, names| -> PyResult<Py<PyAny>> {
         let given = args.iter().map(Obj::from);
@@ -174,13 +230,16 @@ fn calling_from(callers: Vec<Obj>) -> R<Obj> {
         // There is one at least: what is called.
         let names = names.map(|names| Obj::from(names.clone().into_any()));
         let called = all[0].call(&all[1..], names.as_ref());
-        called.map(|result| result.bind().clone().unbind()).inspect_err(|error| {
-            let mut traceback = error.traceback(py()).map(|traceback| traceback.into_any());
-            for _ in &callers {
-                traceback = traceback.and_then(|at| at.getattr("tb_next").ok()).filter(|next| !next.is_none());
-            }
-            error.set_traceback(py(), traceback.and_then(|at| at.cast_into().ok()));
-        })
+        called.map(|result| result.bind().clone().unbind()).inspect_err(|error| without_first(error, callers.len()))
     })?;
     Ok(function.into())
+}
+
+/// Those that stand for the machine's frames are no part of a traceback: the machine's frames are.
+fn without_first(error: &PyErr, count: usize) {
+    let mut traceback = error.traceback(py()).map(|traceback| traceback.into_any());
+    for _ in 0..count {
+        traceback = traceback.and_then(|at| at.getattr("tb_next").ok()).filter(|next| !next.is_none());
+    }
+    error.set_traceback(py(), traceback.and_then(|at| at.cast_into().ok()));
 }

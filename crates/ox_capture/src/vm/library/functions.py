@@ -29,6 +29,10 @@ def called_from(function, /, *args, **names):
     return function(*args, **names)
 
 
+def code_of_a_call():
+    return compile("(0).__call__()", "", "eval")
+
+
 def is_empty(cell):
     try:
         cell.cell_contents
