@@ -2,11 +2,13 @@
 
 import collections
 import dataclasses
+import decimal
 import enum
 import itertools
 import operator
 import typing
 
+import numpy as np
 import pytest
 import torch
 from oxytorch import _oxytorch
@@ -487,3 +489,77 @@ def test_what_a_class_tells_breaks_nothing():
         assert captured(ones(), Runner(), Other(), way)[:-1] == ask(ones(), Runner(), Other(), way)[:-1]
     assert not captured.stats()["breaks"]
     assert captured(ones(), Runner(), Other(), "left")[1] is Way.DOWN
+
+
+def declining(base):
+    """A class that leaves every operator to the other side."""
+    names = "eq ne lt gt add or".split()
+    body = {f"__{name}__": lambda self, other: NotImplemented for name in names}
+    return type(base.__name__.title(), (base,), {**body, "__hash__": None})
+
+
+class Answering:
+    def __radd__(self, other):
+        return "radd", type(other).__name__
+
+    def __eq__(self, other):
+        return "eq"
+
+    def __gt__(self, other):
+        return "gt"
+
+
+class Adding(int):
+    def __radd__(self, other):
+        return "radd"
+
+
+class Unlike:
+    def __ne__(self, other):
+        return "unlike"
+
+
+class UnlikeRow(list):
+    def __ne__(self, other):
+        return "unlike"
+
+
+SIDES = {
+    "row": declining(list)([1]),
+    "number": declining(int)(2),
+    "text": declining(str)("a"),
+    "table": declining(dict)(a=1),
+    "answering": Answering(),
+    "adding": Adding(2),
+    "unlike": Unlike(),
+    "unlike_row": UnlikeRow([1]),
+    "array": np.ones(2),
+    "scalar": np.float64(1),
+    "decimal": decimal.Decimal(1),
+}
+
+
+@pytest.mark.parametrize(
+    "expression",
+    """
+    [1] == row; row == [1]; [1] != row; row != [1]; [2] == row; (1,) == row; row + [1]; [1] + row
+    number + 1; number + 1.5; number < 3; 3 > number; 3 < number; number == 2; 2.0 == number; number != 2; 2 in [number]; [number] == [2]; max(1, number)
+    text == "a"; "a" == text; "b" + text; table == {"a": 1}; {"a": 1} == table; table | {"b": 1}
+    1.5 + adding; 1 + adding; decimal + adding; decimal + number; number + decimal
+    1 != unlike; unlike != 1; "a" != unlike; unlike != unlike; None != unlike; [1] != unlike_row; unlike_row != [1]
+    array + answering; array == answering; array < answering; scalar + answering; array != unlike_row; unlike_row != array; row + array
+    """.replace("\n", ";").split(";")[1:-1],
+)
+def test_a_class_of_c_knows_what_a_class_of_the_program_is_made_of(expression):
+    step = eval(f"lambda t: (t + 1, {expression})", SIDES)
+    captured = _oxytorch.capture(step)
+    for _ in range(3):
+        assert outcome(captured) == outcome(step)
+
+
+def outcome(step):
+    try:
+        found = step(torch.ones(2))[1]
+    except TypeError as error:
+        return str(error)
+    return type(found), str(found)

@@ -8,6 +8,7 @@ use rustc_hash::FxHashSet;
 
 struct Numpy {
     array: Obj,
+    scalar: Obj,
     dtype: Obj,
     pure: FxHashSet<usize>,
     _keep: Vec<Obj>,
@@ -47,13 +48,19 @@ impl Numpy {
             }
         }
         let class = |name: &str| -> PyResult<Obj> { Ok(module.getattr(name)?.into()) };
-        Ok(Numpy { array: class("ndarray")?, dtype: class("dtype")?, pure, _keep: keep })
+        Ok(Numpy { array: class("ndarray")?, scalar: class("generic")?, dtype: class("dtype")?, pure, _keep: keep })
     }
 }
 
 /// An array that is no subclass's.
 pub fn is_array(object: &Obj) -> bool {
     numpy().is_some_and(|numpy| object.class_is(numpy.array.ptr().cast()))
+}
+
+/// An array or a number of NumPy's: its operators take whatever comes for an array of objects.
+pub fn takes_objects(object: &Obj) -> bool {
+    let is = |class: &Obj| object.is_instance_of(class.ptr().cast());
+    numpy().is_some_and(|numpy| is(&numpy.array) || is(&numpy.scalar))
 }
 
 /// The class of arrays.

@@ -223,7 +223,7 @@ fn is_heap_type(class: &Obj) -> bool {
 }
 
 /// The class in C that an instance of the class is laid out by.
-pub(super) fn built_in_base(class: &Obj) -> Option<Obj> {
+pub fn built_in_base(class: &Obj) -> Option<Obj> {
     items_of(&class.attr("__mro__").ok()?).into_iter().find(|base| !is_heap_type(base))
 }
 

@@ -37,7 +37,7 @@ mod written;
 pub use calls::DONE_FOR_REAL;
 pub use describe::referents;
 pub use graph::{NotRecorded, Shadow, tensors_in};
-pub use inspect::{Inspection, is_machine, is_plain_instance, is_python_instance, members_of};
+pub use inspect::{Inspection, built_in_base, is_machine, is_plain_instance, is_python_instance, members_of};
 pub use number::DEPTH;
 pub use places::{Place, Places};
 pub use relied::is_set;

@@ -2,7 +2,7 @@
 
 use super::asking::{ASKED, is_by_identity};
 use super::{Args, Called, Flow, R, Vm};
-use crate::attr::type_lookup;
+use crate::attr::{is_as_of_object, type_lookup};
 use crate::lazy::is_lazy;
 use crate::obj::Obj;
 use crate::record::{Origin, Val};
@@ -248,7 +248,11 @@ impl Vm {
             }
             return self.opaque_call(&native.clone().into(), args, "an operator of a class in C");
         }
-        // A built-in type on one side knows nothing of the other's class, so that only methods in Python count.
+        let own = own.or_else(|| self.c_method(&left.obj, forward, &right.obj));
+        let other = match left.obj.class_ptr() == right.obj.class_ptr() {
+            true => other,
+            false => other.or_else(|| self.c_method(&right.obj, reflected, &left.obj)),
+        };
         let other_first = other.is_some() && is_of_subclass(&right.obj, &left.obj);
         let mut tries = vec![(own, [left.clone(), right.clone()]), (other, [right.clone(), left.clone()])];
         if other_first {
@@ -283,17 +287,35 @@ impl Vm {
         self.call_library("operate", vec![tries, Obj::str(&complaint).into()])
     }
 
+    /// The operator of a class in C that knows what to do with the other side: it is an array, or the other is of a class of the program's that has a base in C.
+    /// What joins or repeats sequences comes behind all others, which know nothing of those that are no such sequence.
+    fn c_method(&mut self, object: &Obj, name: &str, other: &Obj) -> Option<Val> {
+        let class = object.class();
+        let found = type_lookup(&class, &Obj::str(name)).filter(|method| method.class_is(types().wrapper_descriptor))?;
+        let is_of_sequences = matches!(name, "__add__" | "__mul__" | "__rmul__") && is_sequence(object);
+        let knows = match is_of_sequences {
+            true => name == "__add__" && other.is_instance_of(object.class_ptr()),
+            false => crate::numpy::takes_objects(object) || has_base_in_c(other),
+        };
+        if !knows || is_as_of_object(&class, name) {
+            return None;
+        }
+        self.recorded(|rec| Ok(rec.rely_on_class(&class)));
+        Some(self.pinned(found))
+    }
+
     /// `left != right`, by methods of the program's. Where a class has none for this, `object` asks whether they are equal.
     fn unlike(&mut self, left: &Val, right: &Val) -> R<Option<Called>> {
-        let mut tries = Vec::new();
+        let (mut tries, mut is_asked) = (Vec::new(), false);
         for (one, other) in [(left, right), (right, left)] {
-            let is_left_out = crate::attr::is_as_of_object(&one.obj.class(), "__ne__");
+            let is_left_out = is_as_of_object(&one.obj.class(), "__ne__");
             let method = self.python_method(&one.obj, if is_left_out { "__eq__" } else { "__ne__" });
-            if let Some(method) = method {
+            is_asked |= method.is_some();
+            if let Some(method) = method.or_else(|| self.c_method(&one.obj, "__ne__", &other.obj)) {
                 tries.push(self.tuple(vec![method, one.clone(), other.clone(), Obj::bool(is_left_out).into()])?);
             }
         }
-        if tries.is_empty() {
+        if !is_asked {
             return Ok(None);
         }
         if is_of_subclass(&right.obj, &left.obj) {
@@ -370,7 +392,9 @@ impl Vm {
             let eq = Obj::str("__eq__");
             t.is_scalar(o) || matches!((type_lookup(&o.class(), &eq), type_lookup(&object, &eq)), (Some(a), Some(b)) if a.is(&b))
         };
-        if matches!(op, CompareOp::Equal | CompareOp::NotEqual) && plain_eq(&left.obj) && plain_eq(&right.obj) {
+        let is_left_out = |o: &Obj| t.is_scalar(o) || op == CompareOp::Equal || is_as_of_object(&o.class(), "__ne__");
+        let is_plain = |o: &Obj| plain_eq(o) && is_left_out(o);
+        if matches!(op, CompareOp::Equal | CompareOp::NotEqual) && is_plain(&left.obj) && is_plain(&right.obj) {
             let same = self.is_same(left, right);
             return Ok(Called::Value(Obj::bool(same == (op == CompareOp::Equal)).into()));
         }
@@ -562,6 +586,16 @@ fn is_hint(object: &Obj) -> bool {
 /// A mapping, to whoever asks.
 fn has_keys(object: &Obj) -> bool {
     type_lookup(&object.class(), &Obj::str("keys")).is_some()
+}
+
+/// Whether it has the parts of a type of C's other than `object`.
+fn has_base_in_c(object: &Obj) -> bool {
+    crate::record::built_in_base(&object.class()).is_some_and(|base| base.ptr() != types().object.cast())
+}
+
+fn is_sequence(object: &Obj) -> bool {
+    let t = types();
+    [t.list, t.tuple, t.str, t.bytes, t.deque].iter().any(|class| object.is_instance_of(*class))
 }
 
 fn is_of_subclass(object: &Obj, base: &Obj) -> bool {
