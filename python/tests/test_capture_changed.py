@@ -257,6 +257,24 @@ PROGRAMS = {
         """,
         ["k = 2", "Kind.a = 3", "del Kind.a", "Meta.__getattr__ = lambda cls, name: name"],
     ),
+    "a property that was computed is forgotten": (
+        """
+        import functools
+        class Owner:
+            n = 0
+            @functools.cached_property
+            def kept(self):
+                self.n += 1
+                return self.n
+            def count(self):
+                self.n += 1
+                return self.n
+        owner = Owner()
+        def step(t):
+            return t + 1, owner.count(), owner.kept, owner.n
+        """,
+        ["del owner.kept", "owner = Owner()", "owner.kept = 7"],
+    ),
     "a name comes later": (
         """
         import builtins

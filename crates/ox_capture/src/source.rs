@@ -1,5 +1,6 @@
 //! `Source`: how a later call finds an object again that this call read.
 
+use crate::attr::{has_get, is_c_descriptor, is_data_descriptor, type_lookup};
 use crate::obj::{Obj, dict_get, items_of, py};
 use crate::types::types;
 use crate::warm::Warm;
@@ -409,7 +410,7 @@ impl<'a> Values<'a> {
             Source::Arg(n) => self.args.get(*n as usize).cloned(),
             Source::Kwarg(name) => dict_get(self.kwargs?, &name.0),
             Source::Pinned(object) => Some(object.0.clone()),
-            Source::Attr(of, name) => generic_attr(&self.get(sources, *of)?, &name.0),
+            Source::Attr(of, name) => kept_attr(&self.get(sources, *of)?, &name.0),
             Source::Item(of, n) => item(&self.get(sources, *of)?, *n as usize),
             Source::Value(of, key) => {
                 let of = self.get(sources, *of)?;
@@ -469,6 +470,15 @@ pub fn item_of(of: &Obj, n: usize) -> Option<Obj> {
         }
         let found = if is_list { ffi::PyList_GetItem(of.ptr(), n as isize) } else { ffi::PyTuple_GetItem(of.ptr(), n as isize) };
         Obj::borrowed_opt(found)
+    }
+}
+
+/// An attribute that an object keeps. Where it keeps none, code of the program's that would compute one is not run: a check looks, and changes nothing.
+fn kept_attr(of: &Obj, name: &Obj) -> Option<Obj> {
+    let on_class = type_lookup(&of.class(), name);
+    match on_class.is_some_and(|found| !is_data_descriptor(&found) && has_get(&found) && !is_c_descriptor(&found)) {
+        true => instance_dict(of).and_then(|dict| dict_get(&dict, name)),
+        false => generic_attr(of, name),
     }
 }
 
