@@ -275,6 +275,23 @@ PROGRAMS = {
         """,
         ["del owner.kept", "owner = Owner()", "owner.kept = 7"],
     ),
+    "counts are kept in a list": (
+        """
+        class Owner:
+            n, kept = 0, []
+        owner = Owner()
+        owner.kept = []
+        def step(t):
+            owner.n += 1
+            owner.kept.append(owner.n)
+            owner.kept.append(owner.n * 2)
+            if read:
+                return t + owner.kept[-1], owner.kept[-2:], len(owner.kept), owner.n in owner.kept, sum(owner.kept)
+            return t + 1, owner.kept
+        read = False
+        """,
+        ["owner.n = 10", "read = True", "owner.n = 20", "owner.kept.clear()", "read = False", "owner.kept = [0]"],
+    ),
     "a name comes later": (
         """
         import builtins

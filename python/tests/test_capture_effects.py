@@ -54,6 +54,27 @@ def test_effects_on_globals_and_cells():
         assert total == n + 1 and FACTOR2 == 2 * total and LOG == list(range(1, n + 2))
 
 
+def test_a_count_that_is_added_to_a_list_is_no_other_trace():
+    class Counting(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.calls, self.kept = 0, []
+
+        def forward(self, t):
+            self.calls += 1
+            self.kept.append(self.calls)
+            self.kept.append(t)
+            return t + 1
+
+    module = Counting()
+    captured = _oxytorch.capture(module)
+    given = [x() for _ in range(5)]
+    for t in given:
+        assert_same(captured(t), t + 1)
+    assert module.kept[::2] == [1, 2, 3, 4, 5] and all(kept is t for kept, t in zip(module.kept[1::2], given, strict=True))
+    assert captured.stats()["traced"] == 1, captured.show()
+
+
 def test_buffers_are_written():
     class Running(nn.Module):
         def __init__(self):

@@ -252,7 +252,12 @@ impl Vm {
             return self.append_for_others(callable, &values).map(Called::Value);
         }
         let is_set = crate::record::is_set(&owner.obj);
-        let objects: Vec<Obj> = values.iter().map(|v| if is_set { self.as_key(v) } else { self.settled(v) }).collect();
+        let given = |vm: &mut Vm, n: usize, v: &Val| match n {
+            0 if is_outside && blind => v.obj.clone(),
+            _ if is_set => vm.as_key(v),
+            _ => vm.settled(v),
+        };
+        let objects: Vec<Obj> = values.iter().enumerate().map(|(n, v)| given(self, n, v)).collect();
         let result = callable.obj.call(&objects, keywords(&args.keywords)?.as_ref())?;
         Ok(Called::Value(self.made_or_known(result)))
     }
