@@ -89,6 +89,13 @@ class Pair:
 Point = collections.namedtuple("Point", "x y")
 
 
+def test_tuples_with_names_are_compared_as_tuples():
+    def f(t, p, q):
+        return t + 1, p == (1, 2), (1, 2) == p, p != q, p < q, p >= (1,), p == Point(None, 1), t.shape == Point(3, 4), (1, 2) in [q, p]
+
+    check(f, (x(), Point(1, 2), Point(1, 3)), (x(), Point(2, 2), Point(2, 2)))
+
+
 class Colour(enum.Enum):
     RED = 1
     BLUE = 2

@@ -356,6 +356,23 @@ impl Vm {
             || (crate::record::is_python_instance(object) && !is_tensor(object) && !self.runs_code(object) && !has_keys(object))
     }
 
+    /// A tuple with names, or of another class of the program's that leaves comparisons to its base.
+    fn is_compared_as_tuple(&self, object: &Obj) -> bool {
+        let names = ["__eq__", "__ne__", "__lt__", "__le__", "__gt__", "__ge__", "__iter__", "__len__"];
+        let is_plain = object.class_is(types().tuple) || object.class_is(types().size);
+        object.is_instance_of(types().tuple) && !is_plain && names.iter().all(|name| self.uses_slot(object, name, types().tuple))
+    }
+
+    fn as_tuple(&mut self, value: &Val) -> R<Val> {
+        if !self.is_compared_as_tuple(&value.obj) {
+            return Ok(value.clone());
+        }
+        let class = value.obj.class();
+        self.recorded(|rec| Ok(rec.rely_on_class(&class)));
+        let items = self.iterate_all(value)?;
+        self.tuple(items)
+    }
+
     fn know_viewed(&mut self, object: &Obj) {
         if let Some(dict) = self.rec.as_ref().and_then(|rec| rec.viewed(object)) {
             self.know_all(&dict);
@@ -378,6 +395,12 @@ impl Vm {
         }
         if let Some(answer) = self.compare_sizes(op, &left.obj, &right.obj)? {
             return Ok(Called::Value(Obj::bool(answer).into()));
+        }
+        let named = [left, right].map(|side| self.is_compared_as_tuple(&side.obj));
+        let is_tuple = |n: usize, side: &Val| named[n] || side.obj.class_is(t.tuple) || side.obj.class_is(t.size);
+        if named.contains(&true) && is_tuple(0, left) && is_tuple(1, right) {
+            let (left, right) = (self.as_tuple(left)?, self.as_tuple(right)?);
+            return self.compare(op, &left, &right);
         }
         let is_fixed = |vm: &Vm, o: &Obj| t.is_pinnable(o) || t.is_enum(o) || vm.is_data(o);
         if is_fixed(self, &left.obj) && is_fixed(self, &right.obj) {
