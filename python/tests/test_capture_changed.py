@@ -257,6 +257,27 @@ PROGRAMS = {
         """,
         ["k = 2", "Kind.a = 3", "del Kind.a", "Meta.__getattr__ = lambda cls, name: name"],
     ),
+    "a metaclass has properties": (
+        """
+        class Meta(type):
+            @property
+            def both(cls):
+                asked.append(cls.__name__)
+                return k
+            def __getattribute__(cls, name):
+                return k if name == "hooked" else super().__getattribute__(name)
+        class Plain(type):
+            alone = property(lambda cls: k)
+        class Kind(metaclass=Meta):
+            both, hooked = 5, 6
+        class Other(metaclass=Plain):
+            pass
+        k, asked = 1, []
+        def step(t):
+            return t + 1, Kind.both, Kind.hooked, Kind().both, Other.alone, len(asked)
+        """,
+        ["k = 2", "Plain.alone = 3", "del Meta.both", "Kind.both = 9"],
+    ),
     "a property that was computed is forgotten": (
         """
         import functools

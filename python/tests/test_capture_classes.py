@@ -89,6 +89,28 @@ class Pair:
 Point = collections.namedtuple("Point", "x y")
 
 
+class Named(dict):
+    """Its entries are attributes: as configurations are kept."""
+
+    def __getattr__(self, name):
+        try:
+            return self[name]
+        except KeyError:
+            raise AttributeError(name) from None
+
+    def __setattr__(self, name, value):
+        self[name] = value
+
+
+def test_a_dict_whose_entries_are_attributes():
+    def f(t, config):
+        config.seen = config.size + config.inner.size
+        return t * config.seen, config.inner.kind, hasattr(config, "other"), getattr(config, "kind", None), sorted(config)
+
+    inner = Named(size=2, kind="a")
+    check(f, (x(), Named(size=3, inner=inner)), (x(), Named(size=3, inner=inner, other=1)))
+
+
 def test_tuples_with_names_are_compared_as_tuples():
     def f(t, p, q):
         return t + 1, p == (1, 2), (1, 2) == p, p != q, p < q, p >= (1,), p == Point(None, 1), t.shape == Point(3, 4), (1, 2) in [q, p]

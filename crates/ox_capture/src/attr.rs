@@ -28,22 +28,28 @@ pub fn super_lookup(class: &Obj, after: &Obj, name: &Obj) -> Option<Obj> {
 
 /// Whether instances' attributes are found by the generic rules, `__getattr__` aside.
 pub fn is_generic(class: &Obj) -> bool {
-    // SAFETY: a type.
-    let slot = unsafe { (*class.ptr().cast::<ffi::PyTypeObject>()).tp_getattro };
-    if slot.is_some_and(|slot| slot as usize == ffi::PyObject_GenericGetAttr as *const () as usize) {
-        return true;
-    }
-    is_as_of_object(class, "__getattribute__")
+    let is_slot = |class: &Obj| {
+        // SAFETY: a type.
+        let slot = unsafe { (*class.ptr().cast::<ffi::PyTypeObject>()).tp_getattro };
+        slot.is_some_and(|slot| slot as usize == ffi::PyObject_GenericGetAttr as *const () as usize)
+    };
+    is_slot(class) || is_by_slot(class, "__getattribute__", is_slot)
 }
 
 /// Whether stores go by the generic rules.
 pub fn is_generic_store(class: &Obj) -> bool {
-    // SAFETY: a type.
-    let slot = unsafe { (*class.ptr().cast::<ffi::PyTypeObject>()).tp_setattro };
-    if slot.is_some_and(|slot| slot as usize == ffi::PyObject_GenericSetAttr as *const () as usize) {
-        return true;
-    }
-    is_as_of_object(class, "__setattr__")
+    let is_slot = |class: &Obj| {
+        // SAFETY: a type.
+        let slot = unsafe { (*class.ptr().cast::<ffi::PyTypeObject>()).tp_setattro };
+        slot.is_some_and(|slot| slot as usize == ffi::PyObject_GenericSetAttr as *const () as usize)
+    };
+    is_slot(class) || is_by_slot(class, "__setattr__", is_slot)
+}
+
+/// Whether the method of this name is that of a class in C which has such a slot: `object`, or another that shows `object`'s as its own.
+fn is_by_slot(class: &Obj, name: &str, is_slot: impl Fn(&Obj) -> bool) -> bool {
+    let Some(found) = type_lookup(class, &Obj::str(name)) else { return true };
+    found.class_is(types().wrapper_descriptor) && found.attr("__objclass__").is_ok_and(|owner| is_slot(&owner))
 }
 
 /// Whether a class has `object`'s own method of this name, or none.

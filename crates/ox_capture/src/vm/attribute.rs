@@ -246,7 +246,14 @@ impl Vm {
         }
     }
 
-    fn data_descriptor(&mut self, object: &Val, this: &Obj, name: &Obj, descriptor: &Obj, fall_back: bool) -> R<Found> {
+    pub(super) fn data_descriptor(
+        &mut self,
+        object: &Val,
+        this: &Obj,
+        name: &Obj,
+        descriptor: &Obj,
+        fall_back: bool,
+    ) -> R<Found> {
         let (types, asked) = (types(), fall_back.then_some(name));
         if descriptor.class_is(types.property) {
             let getter = descriptor.attr("fget")?;

@@ -37,9 +37,16 @@ impl Vm {
             self.give_up("a class whose changes are not counted");
             return Ok(Found::Called(Called::Value(this.get_attr(name)?.into())));
         }
+        if type_lookup(&meta, &Obj::str("__getattribute__")).is_some_and(|hook| hook.class_is(types().function)) {
+            return self.attr_by_hook(object, &meta, name);
+        }
         let on_meta = type_lookup(&meta, name);
+        let is_property = |descriptor: &Obj| descriptor.class_is(types().property);
         let found = match (&on_meta, type_lookup(this, name)) {
-            (Some(descriptor), _) if is_data_descriptor(descriptor) && is_c_descriptor(descriptor) => {
+            (Some(descriptor), _) if is_data_descriptor(descriptor) => {
+                if is_property(descriptor) || !is_c_descriptor(descriptor) {
+                    return self.data_descriptor(object, this, name, descriptor, true);
+                }
                 let value = this.get_attr(name)?;
                 return Ok(Found::Called(Called::Value(self.pinned(value))));
             }
