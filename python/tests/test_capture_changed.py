@@ -278,6 +278,36 @@ PROGRAMS = {
         """,
         ["k = 2", "Plain.alone = 3", "del Meta.both", "Kind.both = 9"],
     ),
+    "a slot and a cell are empty": (
+        """
+        class Base:
+            __slots__ = ("x",)
+        class Kept(Base):
+            __slots__ = ("y", "__dict__")
+        def made():
+            def read():
+                return late
+            def change(*given):
+                nonlocal late
+                if given:
+                    late, = given
+                else:
+                    del late
+            late = 0
+            del late
+            return read, change
+        kept, (read, change) = Kept(), made()
+        def step(t):
+            told = []
+            for find in (lambda: kept.x, lambda: kept.y, read):
+                try:
+                    told.append(find())
+                except (AttributeError, NameError) as error:
+                    told.append(str(error))
+            return t + 1, told
+        """,
+        ["kept.x = 1", "kept.y = 2", "change(3)", "del kept.x", "change()", "kept = Kept()", "kept.__class__ = type('Other', (Kept,), {'__slots__': ()})"],
+    ),
     "a property that was computed is forgotten": (
         """
         import functools

@@ -41,6 +41,8 @@ pub enum Check {
     Unmoved(SourceId),
     /// A cell is empty.
     EmptyCell(SourceId),
+    /// Nothing is in the slot that this member of a class stands for.
+    EmptySlot(SourceId, Obj),
     /// Nobody has changed the class or its bases.
     Version(Obj, u32),
     /// The same of a class that the trace itself changes.
@@ -105,7 +107,10 @@ impl Check {
                 values.get(sources, *id).is_some_and(|v| instance_dict(&v).is_none_or(|dict| dict_get(&dict, name).is_none()))
             }
             Check::Unmoved(id) => values.get(sources, *id).is_some_and(|v| !crate::vm::is_moved(&v)),
-            Check::EmptyCell(id) => values.get(sources, *id).is_some_and(|v| crate::source::cell_contents(&v).is_none()),
+            Check::EmptyCell(id) => {
+                values.get(sources, *id).is_some_and(|v| v.class_is(types().cell) && crate::source::cell_contents(&v).is_none())
+            }
+            Check::EmptySlot(id, member) => values.get(sources, *id).is_some_and(|v| is_unset(member, &v)),
             Check::Version(class, version) => version_of(class) == *version,
             Check::Class(portrait) => portrait.fits(),
             // SAFETY: a function; the code is borrowed.
@@ -143,7 +148,8 @@ impl Check {
             Check::Len(id, _) | Check::Keys(id, _) | Check::Members(id, _) | Check::NoKey(id, _) | Check::HasKey(id, _) => {
                 Some(*id)
             }
-            Check::NoAttr(id, _) | Check::EmptyCell(id) | Check::Tensor(id, _) | Check::RequiresGrad(id, _) => Some(*id),
+            Check::NoAttr(id, _) | Check::EmptyCell(id) | Check::EmptySlot(id, _) => Some(*id),
+            Check::Tensor(id, _) | Check::RequiresGrad(id, _) => Some(*id),
             Check::Sized(id, _) | Check::Integer(id, _) | Check::Unmoved(id) => Some(*id),
             Check::Call(..) | Check::State(_) | Check::Version(..) | Check::Code(..) | Check::Returned(_) => None,
             Check::Fact(..) | Check::Class(_) => None,
@@ -179,6 +185,7 @@ impl Check {
             Check::NoAttr(id, name) => format!("{} has no own {}", of(id), name.bind()),
             Check::Unmoved(id) => format!("{} is where the traces have left it", of(id)),
             Check::EmptyCell(id) => format!("{} is empty", of(id)),
+            Check::EmptySlot(id, member) => format!("{}.{} is not set", of(id), short(member)),
             Check::Class(portrait) => format!("class {} is as it was, but for what is written here", short(&portrait.class)),
             Check::Version(class, version) => format!("class {} is at version {version}", short(class)),
             Check::Code(function, _) => format!("{} has its code", short(function)),
@@ -191,6 +198,22 @@ impl Check {
             Check::Returned(returned) => (if *returned { "it returned" } else { "it raised" }).into(),
         }
     }
+}
+
+/// Where an object keeps what a member of its class, made by `__slots__`, stands for. None for other members and objects.
+pub fn slot_of(member: &Obj, object: &Obj) -> Option<*const usize> {
+    // SAFETY: the form of such a descriptor is public; objects of its class, which are looked for first, have the slot.
+    unsafe {
+        let descriptor = member.ptr().cast::<ffi::PyMemberDescrObject>();
+        let is_slot = member.class_is(types().member) && (*(*descriptor).d_member).type_code == ffi::Py_T_OBJECT_EX;
+        let is_its = is_slot && object.is_instance_of((*descriptor).d_common.d_type);
+        is_its.then(|| object.ptr().cast::<u8>().offset((*(*descriptor).d_member).offset).cast::<usize>().cast_const())
+    }
+}
+
+fn is_unset(member: &Obj, object: &Obj) -> bool {
+    // SAFETY: a slot of a live object.
+    slot_of(member, object).is_some_and(|slot| unsafe { *slot } == 0)
 }
 
 /// The value of an int that is not too large.

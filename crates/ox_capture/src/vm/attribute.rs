@@ -3,6 +3,7 @@
 use super::attribute_of::alias_field;
 use super::{Args, Called, Flow, R, Vm};
 use crate::attr::{has_get, is_c_descriptor, is_data_descriptor, is_generic, type_lookup};
+use crate::guard::Check;
 use crate::lazy::is_lazy;
 use crate::obj::{Obj, dict_get};
 use crate::record::{Origin, Val};
@@ -311,12 +312,9 @@ impl Vm {
     fn know_unset(&mut self, object: &Obj, name: &Obj) -> R<()> {
         let member = type_lookup(&object.class(), name).filter(|member| member.class_is(types().member));
         let (Some(member), Origin::Outside(of)) = (member, self.origin(object)) else { return Ok(()) };
-        let is_unset = super::library::function("is_unset")?;
         self.recorded(|rec| {
             if !rec.is_written(object, name) {
-                let member = rec.source(Source::Pinned(Key(member)));
-                let answer = rec.source(Source::Compute(Key(is_unset), vec![member, of]));
-                rec.check_equal(answer, &Obj::bool(true));
+                rec.checks.push(Check::EmptySlot(of, member));
             }
             Ok(())
         });

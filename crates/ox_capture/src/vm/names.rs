@@ -2,6 +2,7 @@
 
 use super::function::named_error;
 use super::{R, Vm};
+use crate::guard::Check;
 use crate::obj::{Obj, dict_get, items_of};
 use crate::record::{Origin, Val};
 use crate::source::{Key, Source, cell_contents};
@@ -73,11 +74,9 @@ impl Vm {
     /// That nothing is in a cell is relied on, unless it was this call that emptied it.
     fn know_empty(&mut self, cell: &Obj) -> R<()> {
         let Origin::Outside(of) = self.origin(cell) else { return Ok(()) };
-        let is_empty = super::library::function("is_empty")?;
         self.recorded(|rec| {
             if !rec.is_written(cell, &Obj::str("cell_contents")) {
-                let answer = rec.source(Source::Compute(Key(is_empty), vec![of]));
-                rec.check_equal(answer, &Obj::bool(true));
+                rec.checks.push(Check::EmptyCell(of));
             }
             Ok(())
         });

@@ -6,7 +6,7 @@ use super::slot::Anchor;
 use super::watch::Watches;
 use crate::backend::Backend;
 use crate::builtins;
-use crate::guard::{Check, Context};
+use crate::guard::{Check, Context, slot_of};
 use crate::obj::{Obj, dict_get, entries_of};
 use crate::recipe::Recipe;
 use crate::source::{Key, Source, SourceId, Sources, Values, instance_dict};
@@ -98,6 +98,7 @@ impl Study<'_, '_> {
                 self.is_stable(*id) && self.value(*id).is_some_and(|d| d.class_is(types().dict)) && self.watch_dict(*id, None)
             }
             Check::NoAttr(id, name) => self.is_stable(*id) && self.watch_attr(*id, name),
+            Check::EmptySlot(id, member) => self.is_stable(*id) && self.hold_slot(*id, member),
             Check::Tensor(id, _) => self.is_stable(*id) && self.portray(*id),
             _ => false,
         }
@@ -249,6 +250,16 @@ impl Study<'_, '_> {
                 true
             }
         }
+    }
+
+    /// What is in a slot, or that nothing is.
+    fn hold_slot(&mut self, of: SourceId, member: &Obj) -> bool {
+        let slot = self.value(of).and_then(|owner| slot_of(member, &owner));
+        // SAFETY: a part of an object that is kept alive, or is in the call's hands.
+        slot.is_some_and(|slot| {
+            unsafe { self.words.add(Depth::Object, slot, 1) };
+            true
+        })
     }
 
     /// Parts of functions and methods that cannot be set. An entry of a cache leaves it before it gets another result.

@@ -33,14 +33,6 @@ def code_of_a_call():
     return compile("(0).__call__()", "", "eval")
 
 
-def is_empty(cell):
-    try:
-        cell.cell_contents
-    except ValueError:
-        return True
-    return False
-
-
 def names_lacking(module, names):
     try:
         module.__path__
@@ -57,14 +49,6 @@ def refused_import(module, name):
     names = {"__builtins__": {"__import__": lambda *args: like}}
     exec(f"from module import {name} as found", names)
     return names["found"]
-
-
-def is_unset(member, owner):
-    try:
-        member.__get__(owner)
-    except AttributeError:
-        return True
-    return False
 
 
 # Iteration.
