@@ -41,7 +41,8 @@ impl Vm {
             return self.attr_by_hook(object, &meta, name);
         }
         let on_meta = type_lookup(&meta, name);
-        let is_property = |descriptor: &Obj| descriptor.class_is(types().property);
+        // The members of an enumeration stay what they are.
+        let is_property = |descriptor: &Obj| descriptor.class_is(types().property) && !is_of_enumerations(descriptor);
         let found = match (&on_meta, type_lookup(this, name)) {
             (Some(descriptor), _) if is_data_descriptor(descriptor) => {
                 if is_property(descriptor) || !is_c_descriptor(descriptor) {
@@ -262,6 +263,12 @@ impl Vm {
         }
         Ok(Flow::Next)
     }
+}
+
+/// A property that the standard library gives all enumerations.
+fn is_of_enumerations(property: &Obj) -> bool {
+    let module = property.attr("fget").and_then(|getter| getter.attr("__module__"));
+    module.is_ok_and(|module| module.to_str().as_deref() == Some("enum"))
 }
 
 /// What says which attributes a module has that are not in its dict.
