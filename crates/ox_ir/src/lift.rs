@@ -89,7 +89,7 @@ impl Lifter {
             *factor = &*factor + &part;
         }
         factors.iter().fold(Sym::ZERO, |sum, (moving, factor)| {
-            let along_lanes = moving.iter().any(|atom| atom.sym().vars().iter().any(|var| self.lanes.contains(var)));
+            let along_lanes = moving.iter().any(|atom| atom.any_var(&mut |var| self.lanes.contains(var)));
             let stays = self.how == Lift::Sizes || inside || along_lanes;
             let factor = self.size(factor, stays);
             &sum + &moving.iter().fold(factor, |product, atom| &product * &self.atom(atom))
@@ -143,7 +143,7 @@ impl Lifter {
 
 /// Whether it has loop indices in it, or loaded ones.
 fn moves(atom: &Atom) -> bool {
-    atom.sym().vars().iter().any(|var| var.kind() != VarKind::Size)
+    atom.any_var(&mut |var| var.kind() != VarKind::Size)
 }
 
 fn product(mono: &Monomial, number: i64) -> Sym {

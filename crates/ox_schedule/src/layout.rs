@@ -50,7 +50,7 @@ fn strides_of(index: &Sym, vars: &[Var], shape: &[Sym]) -> Option<(Shape, Sym)> 
     let mut offset = index.clone();
     for (v, s) in vars.iter().zip(&strides) {
         // torch has no strides that lead backwards.
-        if s.vars().iter().any(|u| vars.contains(u)) || (-s - 1).is_nonneg() {
+        if s.any_var(&mut |u| vars.contains(u)) || (-s - 1).is_nonneg() {
             return None;
         }
         offset = &offset - &(s * &Sym::var(v));

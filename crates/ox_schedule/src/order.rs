@@ -65,7 +65,7 @@ fn has_sequential_pass(kernel: &Kernel) -> bool {
     kernel.insts.iter().any(|i| match &i.inst {
         Inst::Scan { .. } => true,
         Inst::Store { index, .. } => {
-            let loaded = index.vars().iter().any(|v| v.kind() == VarKind::Loaded);
+            let loaded = index.any_var(&mut |v| v.kind() == VarKind::Loaded);
             loaded && !inner.is_empty()
         }
         _ => false,

@@ -197,7 +197,7 @@ fn may_overwrite(kernel: &Kernel, from: u32, out: u32) -> bool {
     }
     let Some((last, target)) = written else { return false };
     let told_apart = kernel.axes.iter().chain(&last.axes).all(|axis| target.contains(&axis.var));
-    let from_memory = target.vars().iter().any(|v| v.kind() == VarKind::Loaded);
+    let from_memory = target.any_var(&mut |v| v.kind() == VarKind::Loaded);
     told_apart && !from_memory && reads.iter().all(|(pass, index)| *index == target && pass.axes == last.axes)
 }
 

@@ -46,7 +46,7 @@ impl<'a> Emitter<'a> {
     }
 
     fn is_wide(&self, sym: &Sym) -> bool {
-        sym.vars().iter().any(|v| self.is_wide_var(v))
+        sym.any_var(&mut |v| self.is_wide_var(v))
     }
 
     pub fn depth_of(&self, mono: &Monomial) -> u32 {

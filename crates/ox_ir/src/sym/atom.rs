@@ -119,16 +119,21 @@ pub enum Atom {
 }
 
 impl Atom {
-    pub fn mentions(&self, var: &Var) -> bool {
+    /// See `Sym::any_var`.
+    pub fn any_var(&self, f: &mut dyn FnMut(&Var) -> bool) -> bool {
         match self {
-            Atom::Var(v) => v == var,
-            Atom::Div(p) | Atom::Mod(p) | Atom::Min(p) | Atom::Max(p) => p.0.contains(var) || p.1.contains(var),
+            Atom::Var(v) => f(v),
+            Atom::Div(p) | Atom::Mod(p) | Atom::Min(p) | Atom::Max(p) => p.0.any_var(f) || p.1.any_var(f),
         }
     }
 
-    /// The expression that is this atom. The simplifying constructors leave a canonical atom as it is.
+    pub fn mentions(&self, var: &Var) -> bool {
+        self.any_var(&mut |other| other == var)
+    }
+
+    /// The expression that is this atom.
     pub fn sym(&self) -> Sym {
-        self.subst(&|_| None)
+        Sym::from_atom(self.clone())
     }
 
     pub(super) fn subst(&self, f: &dyn Fn(&Var) -> Option<Sym>) -> Sym {

@@ -211,7 +211,7 @@ impl Sym {
     fn mirrored(&self, by: &Sym) -> Option<(Sym, i64)> {
         let most = by.as_const().filter(|by| *by > 1)? - 1;
         let begins_negative = self.terms().first().is_some_and(|(_, c)| *c < 0);
-        let is_of_sizes = begins_negative && self.vars().iter().all(|var| var.extent().is_none());
+        let is_of_sizes = begins_negative && !self.any_var(&mut |var| var.extent().is_some());
         is_of_sizes.then(|| (&Sym::from(most) - self, most))
     }
 }

@@ -136,29 +136,20 @@ impl Sym {
     /// All variables, in order, without repetition.
     pub fn vars(&self) -> BTreeSet<Var> {
         let mut out = BTreeSet::new();
-        self.collect_vars(&mut out);
+        self.any_var(&mut |var| {
+            out.insert(var.clone());
+            false
+        });
         out
     }
 
-    fn collect_vars(&self, out: &mut BTreeSet<Var>) {
-        for atom in self.terms().iter().flat_map(|(mono, _)| mono) {
-            match atom {
-                Atom::Var(v) => {
-                    out.insert(v.clone());
-                }
-                Atom::Div(p) | Atom::Mod(p) | Atom::Min(p) | Atom::Max(p) => {
-                    p.0.collect_vars(out);
-                    p.1.collect_vars(out);
-                }
-            }
-        }
+    /// Whether something is true of one of its variables. They are asked until it is.
+    pub fn any_var(&self, f: &mut dyn FnMut(&Var) -> bool) -> bool {
+        self.terms().iter().flat_map(|(mono, _)| mono).any(|atom| atom.any_var(f))
     }
 
     pub fn contains(&self, var: &Var) -> bool {
-        self.terms().iter().flat_map(|(mono, _)| mono).any(|atom| match atom {
-            Atom::Var(v) => v == var,
-            Atom::Div(p) | Atom::Mod(p) | Atom::Min(p) | Atom::Max(p) => p.0.contains(var) || p.1.contains(var),
-        })
+        self.any_var(&mut |other| other == var)
     }
 
     /// The factor of `var` if the expression is linear in it (zero if it does not occur), else None.

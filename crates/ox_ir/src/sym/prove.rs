@@ -17,8 +17,19 @@ impl Sym {
         if self.bounds().0 >= 0 {
             return true;
         }
-        let Some(var) = self.vars().into_iter().rev().find(|v| v.extent().is_some()) else { return false };
-        self.at_minimum_over(&var).is_some_and(|s| s.is_nonneg())
+        self.innermost().and_then(|var| self.at_minimum_over(&var)).is_some_and(|s| s.is_nonneg())
+    }
+
+    /// The last of the variables that run up to an extent.
+    fn innermost(&self) -> Option<Var> {
+        let mut last: Option<Var> = None;
+        self.any_var(&mut |var| {
+            if var.extent().is_some() && last.as_ref().is_none_or(|last| last < var) {
+                last = Some(var.clone());
+            }
+            false
+        });
+        last
     }
 
     pub fn is_positive(&self) -> bool {

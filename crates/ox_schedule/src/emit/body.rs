@@ -32,7 +32,7 @@ impl Emitter<'_> {
 
     /// The row, if nothing about the value changes inside the reduction loop; else the current loop.
     fn pass_for(&mut self, id: NodeId, coords: &[Sym], mask: Option<Val>) -> PassId {
-        let inner = |s: &Sym| s.vars().iter().any(|v| self.inner_vars.contains(v));
+        let inner = |s: &Sym| s.any_var(&mut |v| self.inner_vars.contains(v));
         let full = coords.iter().any(inner) || mask.is_some_and(|m| self.home[m.index()].full);
         if full {
             return PassId { level: self.current, full: true };

@@ -14,7 +14,7 @@ pub(super) enum Condition {
 impl Emitter<'_> {
     /// The pass in which a condition on these expressions is computed.
     fn pass_of(&self, exprs: &[Sym]) -> PassId {
-        let inner = exprs.iter().any(|e| e.vars().iter().any(|v| self.inner_vars.contains(v)));
+        let inner = exprs.iter().any(|e| e.any_var(&mut |v| self.inner_vars.contains(v)));
         let level = if inner { self.current } else { self.loaded_level(exprs) };
         PassId { level, full: inner }
     }
