@@ -134,7 +134,6 @@ fn linear_factors() {
     assert_eq!(s.coeff(&i), Some(Sym::ZERO));
 }
 
-/// An image that is halved twice has strides `max(1, s // 4)`, where no size is taken for 1: from 1 on, by 4, it is no 1, 2 or 3.
 #[test]
 fn a_part_of_a_multiple_divides_it() {
     let (by4, any) = (Sym::var(&Var::size(0, 4, 1 << 20, 4)), Sym::var(&Var::size(1, 1, 1 << 20, 1)));
@@ -146,6 +145,7 @@ fn a_part_of_a_multiple_divides_it() {
     assert_ne!((&any * 6).div(&half), int(12));
 }
 
+/// An image that is halved twice has strides `max(1, s // 4)`, where no size is taken for 1: from 1 on, by 4, it is no 1, 2 or 3.
 #[test]
 fn bounds_of_multiples_are_multiples() {
     let by4 = Var::size(0, 1, 1023, 4);
