@@ -150,6 +150,11 @@ class Counting(nn.Module):
             self.count.add_(1)
         return self.linear(x * self.count).sin()
 
+    def counted_with_grad(self, x):
+        self.count.add_(1)
+        with torch.enable_grad():
+            return self.linear(x * self.count).sin()
+
     def counted_only(self, x):
         self.count.add_(1)
         return x * 2
@@ -177,6 +182,13 @@ def nested(model, x, reentrant):
     return checkpoint(lambda t: checkpoint(inner, t * 2, use_reentrant=reentrant).cos(), x, use_reentrant=reentrant)
 
 
+def called_without_grad(model, x, reentrant):
+    """torch's checkpoint does nothing then, or all of it without a gradient."""
+    with torch.no_grad():
+        y = checkpoint(model.counted_with_grad, x, use_reentrant=reentrant)
+    return y * x
+
+
 WRITING = {
     "statistics": lambda m, x: checkpoint(m.normed, x, use_reentrant=False),
     "statistics, reentrant": lambda m, x: checkpoint(m.normed, x, use_reentrant=True),
@@ -186,6 +198,8 @@ WRITING = {
     "behind the last save, to the end": lambda m, x: checkpoint(m.counted_last, x, use_reentrant=False, early_stop=False),
     "without grad": lambda m, x: checkpoint(m.counted_first, x, use_reentrant=False),
     "without grad, reentrant": lambda m, x: checkpoint(m.counted_first, x, use_reentrant=True),
+    "called without grad": lambda m, x: called_without_grad(m, x, False),
+    "called without grad, reentrant": lambda m, x: called_without_grad(m, x, True),
     "nothing saved": lambda m, x: checkpoint(m.counted_only, x, use_reentrant=False),
     "nothing saved, reentrant": lambda m, x: checkpoint(m.counted_only, x, use_reentrant=True),
     "nested": lambda m, x: nested(m, x, False),

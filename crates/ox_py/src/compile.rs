@@ -15,7 +15,7 @@ use crate::training::{
     Again, Backward, TrainingCallable, Views, Ways, fused_attention, gates, has_effects, reach, read_and_written,
 };
 use crate::watched::watched;
-use ox_capture::{forget_shadows, is_interrupt};
+use ox_capture::{GradMode, forget_shadows, is_interrupt};
 use ox_driver::{CompileError, Held, OptionValue, Options, Panic, Race, Training, TrainingError, Wanted, guarded};
 use ox_ir::failure::{fault, inject};
 use ox_ir::{Device, Graph};
@@ -42,7 +42,7 @@ pub fn compile_fx<'py>(
     options: Option<&Bound<'py, PyDict>>,
 ) -> PyResult<Bound<'py, PyAny>> {
     let options = parse_options(mode, options)?;
-    pieces::inline_checkpoints(gm)?;
+    pieces::inline_checkpoints(gm, GradMode::is_on()?)?;
     pieces::merge_selves(gm)?;
     watched(gm, example_inputs, compile_graph(gm, example_inputs, &options, None)?.0)
 }

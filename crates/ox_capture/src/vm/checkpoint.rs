@@ -50,7 +50,8 @@ impl Vm {
         let early_stop = early_stop.map(|value| self.settled(&value));
         let preserves = preserves.map_or(Ok(true), |value| self.settled(&value).truth())?;
         let id = Obj::int(REGIONS.fetch_add(1, Ordering::Relaxed));
-        let region = self.pinned(tuple_of(&[id, reentrant, Obj::bool(stops_early(early_stop)?), Obj::bool(preserves)])?);
+        let flags = [stops_early(early_stop)?, preserves, GradMode::is_on()?].map(Obj::bool);
+        let region = self.pinned(tuple_of(&[&[id, reentrant], &flags[..]].concat())?);
         let positional = [region, function.clone()].into_iter().chain(rest.iter().cloned()).collect();
         let stand_in = self.pinned(super::library::function(FRAME)?);
         self.call_function(&stand_in, Args { positional, keywords: names }).map(Some)

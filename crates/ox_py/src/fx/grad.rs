@@ -389,7 +389,7 @@ impl<'py> Importer<'py> {
 }
 
 /// The mode that the node sets, if that is what it does.
-pub(super) fn grad_mode(node: &Bound<'_, PyAny>) -> PyResult<Option<bool>> {
+pub fn grad_mode(node: &Bound<'_, PyAny>) -> PyResult<Option<bool>> {
     let py = node.py();
     let target = node.getattr(intern!(py, "target"))?;
     let name = target.getattr_opt(intern!(py, "__name__"))?;

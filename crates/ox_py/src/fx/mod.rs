@@ -42,6 +42,7 @@ pub use call::Callee;
 pub use detached::writes_beside_detached;
 pub use fake::{move_examples, storages};
 pub use follow::Follower;
+pub use grad::grad_mode;
 pub use held::SavedBy;
 pub use importer::{Gradients, How, Imported, Layout, Pinned, Slot};
 pub use outputs::OutTree;

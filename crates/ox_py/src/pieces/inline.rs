@@ -2,20 +2,22 @@
 //! computed again.
 
 use super::ordered;
+use crate::fx::grad_mode;
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyCFunction, PyDict, PyTuple};
 
 type Node<'py> = Bound<'py, PyAny>;
 
-/// Changes the graph module in place.
-pub fn inline_checkpoints(gm: &Bound<'_, PyAny>) -> PyResult<()> {
+/// Changes the graph module in place. `grad`: the mode in which it is called.
+pub fn inline_checkpoints(gm: &Bound<'_, PyAny>, mut grad: bool) -> PyResult<()> {
     let py = gm.py();
     let mut changed = false;
     for (region, node) in ordered(gm)?.iter().enumerate() {
+        grad = grad_mode(node)?.unwrap_or(grad);
         if let Some(module) = module_of(gm, node)? {
-            inline_checkpoints(&module)?;
-            inline(gm, node, &module, region)?;
+            inline_checkpoints(&module, grad)?;
+            inline(gm, node, &module, region, grad)?;
             changed = true;
         }
     }
@@ -41,14 +43,14 @@ fn arguments<'py>(node: &Node<'py>) -> PyResult<Bound<'py, PyTuple>> {
     Ok(node.getattr(intern!(node.py(), "args"))?.cast_into::<PyTuple>()?)
 }
 
-fn inline<'py>(gm: &Bound<'py, PyAny>, node: &Node<'py>, module: &Bound<'py, PyAny>, region: usize) -> PyResult<()> {
+fn inline<'py>(gm: &Bound<'py, PyAny>, node: &Node<'py>, module: &Bound<'py, PyAny>, region: usize, grad: bool) -> PyResult<()> {
     let py = gm.py();
     let graph = gm.getattr(intern!(py, "graph"))?;
     let place = graph.call_method1(intern!(py, "inserting_before"), (node,))?;
     place.call_method0(intern!(py, "__enter__"))?;
     let mut given = arguments(node)?.iter().skip(1);
     let map = PyDict::new(py);
-    let around = described(node, region)?;
+    let around = described(node, region, grad)?;
     for part in &ordered(module)? {
         match part.getattr(intern!(py, "op"))?.extract::<&str>()? {
             "placeholder" => map.set_item(part, given.next())?,
@@ -68,10 +70,10 @@ fn inline<'py>(gm: &Bound<'py, PyAny>, node: &Node<'py>, module: &Bound<'py, PyA
 }
 
 /// As `regions` reads it.
-fn described<'py>(node: &Node<'py>, region: usize) -> PyResult<(usize, bool, bool, bool)> {
+fn described<'py>(node: &Node<'py>, region: usize, grad: bool) -> PyResult<(usize, bool, bool, bool, bool)> {
     let kwargs = node.getattr(intern!(node.py(), "kwargs"))?.cast_into::<PyDict>()?;
     let flag = |name: &str, default: bool| kwargs.get_item(name)?.map_or(Ok(default), |value| value.is_truthy());
-    Ok((region, flag("use_reentrant", false)?, flag("early_stop", true)?, flag("preserve_rng_state", true)?))
+    Ok((region, flag("use_reentrant", false)?, flag("early_stop", true)?, flag("preserve_rng_state", true)?, grad))
 }
 
 /// What hangs on the function (the two halves of an `autograd.Function`) hangs on the whole, by a name that nothing else has.

@@ -20,14 +20,16 @@ pub struct Region {
     pub early_stop: bool,
     /// What is done again draws the same random numbers.
     pub preserves: bool,
+    /// The grad mode in which the program called the checkpoint. Without grad torch's does nothing, whatever the mode of what it runs.
+    pub grad: bool,
 }
 
 /// The parts that the node belongs to, the outermost first. What ends a graph belongs to those that go on behind it.
 pub fn regions(node: &Node<'_>) -> PyResult<Vec<Region>> {
     let py = node.py();
     let found = node.getattr(intern!(py, "meta"))?.cast::<PyDict>()?.get_item(intern!(py, "checkpoint"))?;
-    let regions: Vec<(i64, bool, bool, bool)> = found.map_or(Ok(Vec::new()), |found| found.extract())?;
-    let region = |(id, reentrant, early_stop, preserves)| Region { id, reentrant, early_stop, preserves };
+    let regions: Vec<(i64, bool, bool, bool, bool)> = found.map_or(Ok(Vec::new()), |found| found.extract())?;
+    let region = |(id, reentrant, early_stop, preserves, grad)| Region { id, reentrant, early_stop, preserves, grad };
     Ok(regions.into_iter().map(region).collect())
 }
 
@@ -172,7 +174,7 @@ pub fn by_eager<'py>(gm: &Bound<'py, PyAny>, depth: usize) -> PyResult<Bound<'py
     Ok(Bound::new(py, Pieces::new(parts.values, steps, parts.result, None))?.into_any())
 }
 
-/// The function under torch's own checkpoint. The program called that with grad, without which torch computes nothing again; the graph may begin without.
+/// The function under torch's own checkpoint, which is called in the grad mode in which the program called it; the graph may begin in another.
 pub fn checkpointed<'py>(function: &Bound<'py, PyAny>, region: Region) -> PyResult<Bound<'py, PyAny>> {
     let (py, function) = (function.py(), function.clone().unbind());
     let call = move |args: &Bound<'_, PyTuple>, _: Option<&Bound<'_, PyDict>>| -> PyResult<Py<PyAny>> {
@@ -185,15 +187,15 @@ pub fn checkpointed<'py>(function: &Bound<'py, PyAny>, region: Region) -> PyResu
             kwargs.set_item("early_stop", region.early_stop)?;
         }
         let (whole, given) = closed_over(function.bind(py), args, region.reentrant)?;
-        let _mode = GradMode::set(true)?;
+        let _mode = GradMode::set(region.grad)?;
         let all: Vec<_> = std::iter::once(whole).chain(given).collect();
         Ok(checkpoint.call(PyTuple::new(py, all)?, Some(&kwargs))?.unbind())
     };
     Ok(PyCFunction::new_closure(py, None, None, call)?.into_any())
 }
 
-/// The function, in the grad mode of now, of those arguments that the checkpoint must see: arguments would be saved, and must not be written then. The reentrant variant
-/// gives gradients to nothing but its arguments; parameters, which its function holds, it finds in the backward pass of its own.
+/// The function, in the grad mode of now, of those arguments that the checkpoint must see: arguments would be saved, and must not be written then.
+/// The reentrant variant gives gradients to nothing but its arguments; parameters, which its function holds, it finds in the backward pass of its own.
 fn closed_over<'py>(
     function: &Bound<'py, PyAny>,
     args: &Bound<'py, PyTuple>,
