@@ -446,10 +446,31 @@ def by_data_in_a_graph_with_gradients(x, w, b):
     return y + w.sin()
 
 
+def by_data_that_is_returned(x, w, b):
+    y = x * w * b
+    print(end="")
+    data = b.data
+    data.mul_(0.5)
+    return y, data
+
+
+def by_data_that_was_detached(x, w, b):
+    y = x * w * b
+    print(end="")
+    b.data.detach().mul_(0.5)
+    return y
+
+
+UNCOUNTED = [
+    by_data_behind_a_break,
+    by_data_in_a_graph_with_gradients,
+    by_data_that_is_returned,
+    by_data_that_was_detached,
+]
+
+
 @both
-@pytest.mark.parametrize(
-    "function", [by_data_behind_a_break, by_data_in_a_graph_with_gradients], ids=lambda function: function.__name__
-)
+@pytest.mark.parametrize("function", UNCOUNTED, ids=lambda function: function.__name__)
 @pytest.mark.filterwarnings("ignore:oxytorch")
 def test_a_write_by_way_of_data_is_not_counted(door, function):
     check(function, torch.randn(4, 3, requires_grad=True), torch.randn(3, requires_grad=True), torch.randn(4, 3), door=door)

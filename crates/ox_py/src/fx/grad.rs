@@ -227,7 +227,8 @@ impl<'py> Importer<'py> {
             let known = self.grad.apart.get(from).copied();
             let apart = match name {
                 "data" => Some(Apart::Data),
-                "detach" => Some(Apart::Detached),
+                // It shares the count of what it was made of.
+                "detach" => known.filter(|known| *known == Apart::Data).or(Some(Apart::Detached)),
                 _ => known.filter(|known| *known != Apart::Tracked).or(self.made_now()),
             };
             if let Some(apart) = apart {

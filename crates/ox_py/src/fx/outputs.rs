@@ -92,7 +92,7 @@ impl<'py> Importer<'py> {
             true => self.held(&graph, &collected.storages)?,
             false => Held::all_inputs(&graph),
         };
-        let unheard = self.unheard_arguments(&graph);
+        let unheard = self.unheard_arguments(&graph, &collected.apart);
         let constants = self.constants.into_iter().map(|(object, _)| object).collect();
         let Importer { slots, host, python_calls, pinned, weights, grad, .. } = self;
         let gradients = Gradients { inputs: grad.inputs, outputs: collected.grads, origins: grad.origins, ambient: grad.ambient };

@@ -122,11 +122,11 @@ impl Importer<'_> {
     }
 
     /// The arguments that are written by way of `.data` alone: their versions stay. Views of them that are returned have the versions of what the
-    /// program is called with.
-    pub(super) fn unheard_arguments(&self, graph: &Graph) -> Vec<usize> {
-        let is_shown = |input: usize| {
-            graph.outputs.iter().any(|output| matches!(&output.alias, Some(Alias::Input(n, _)) if *n as usize == input))
-        };
+    /// program is called with, but for those that are returned as a `.data`. `apart`: by result.
+    pub(super) fn unheard_arguments(&self, graph: &Graph, apart: &[Option<Apart>]) -> Vec<usize> {
+        let views = graph.outputs.iter().zip(apart).filter(|(_, apart)| **apart != Some(Apart::Data)).map(|(output, _)| output);
+        let is_shown =
+            |input: usize| views.clone().any(|output| matches!(&output.alias, Some(Alias::Input(n, _)) if *n as usize == input));
         let is_unheard =
             |input: usize| self.heard.uncounted.contains(&input) && !self.heard.counted.contains(&input) && !is_shown(input);
         let passed = self.slots.iter().enumerate().filter(|(_, slot)| matches!(slot, Slot::Tensor | Slot::Number(_)));
