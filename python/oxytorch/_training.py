@@ -32,7 +32,7 @@ class CompiledFunction(torch.autograd.Function):
         ctx.others = others if kept else None
         results, saved, plain = graph.forward(sizes, inputs)
         # An input may be a part of the memory of one that the graph has written.
-        ctx.versions = None if ctx.seen is None else graph.versions(ctx.seen)
+        ctx.versions, ctx.moment = None if ctx.seen is None else graph.versions(ctx.seen), graph.moment
         ctx.save_for_backward(*saved)
         ctx.mark_non_differentiable(*plain)
         ctx.set_materialize_grads(False)

@@ -476,6 +476,20 @@ def test_a_write_by_way_of_data_is_not_counted(door, function):
     check(function, torch.randn(4, 3, requires_grad=True), torch.randn(3, requires_grad=True), torch.randn(4, 3), door=door)
 
 
+def test_what_was_written_by_way_of_data_before_a_call_is_as_it_was_saved():
+    """Another tensor that the call has saved is written, which the pass does not need: each is looked at by itself."""
+    clamp = DOORS["capture"](lambda y: y.data.clamp_(0, 1).sum())
+    found = []
+    for called in (DOORS["capture"](lambda x, y, z: (x * y, x * z)), lambda x, y, z: (x * y, x * z)):
+        x, y, z = torch.ones(3, requires_grad=True), torch.full((3,), 2.0), torch.ones(3)
+        clamp(y)
+        first, _ = called(x, y, z)
+        z.add_(1)
+        first.sum().backward()
+        found.append(x.grad)
+    compare.assert_same(*found)
+
+
 @both
 @pytest.mark.parametrize("write", [lambda b: b.mul_(2), lambda b: F.relu(b, True)])
 @pytest.mark.filterwarnings("ignore:oxytorch")

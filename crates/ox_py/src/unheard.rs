@@ -4,28 +4,34 @@
 use pyo3::intern;
 use pyo3::prelude::*;
 use rustc_hash::FxHashMap;
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::atomic::{AtomicI64, Ordering::Relaxed};
 use std::sync::{LazyLock, Mutex, PoisonError};
 
-/// By where the memory begins. It goes on counting if other tensors come to lie there: asked is how much was added while one of them did.
-static COUNTS: LazyLock<Mutex<FxHashMap<usize, i64>>> = LazyLock::new(Mutex::default);
-static ANY: AtomicBool = AtomicBool::new(false);
+/// All of them until now.
+static WRITES: AtomicI64 = AtomicI64::new(0);
+/// By where the memory begins, which of them was the last. Others may have lain there then: asked is for those since a moment when one was there already.
+static LAST: LazyLock<Mutex<FxHashMap<usize, i64>>> = LazyLock::new(Mutex::default);
 
 /// The tensor is about to be written.
 pub fn note(tensor: &Bound<'_, PyAny>) -> PyResult<()> {
     let memory = memory_of(tensor)?;
-    ANY.store(true, Relaxed);
-    *COUNTS.lock().unwrap_or_else(PoisonError::into_inner).entry(memory).or_default() += 1;
+    let mut last = LAST.lock().unwrap_or_else(PoisonError::into_inner);
+    last.insert(memory, WRITES.fetch_add(1, Relaxed) + 1);
     Ok(())
 }
 
-/// How often what lies in its memory was written so.
-pub fn count(tensor: &Bound<'_, PyAny>) -> PyResult<i64> {
-    if !ANY.load(Relaxed) {
-        return Ok(0);
+/// This moment, for `is_written_since`.
+pub fn now() -> i64 {
+    WRITES.load(Relaxed)
+}
+
+/// Whether what lies in the tensor's memory was written so since then.
+pub fn is_written_since(tensor: &Bound<'_, PyAny>, then: i64) -> PyResult<bool> {
+    if now() == then {
+        return Ok(false);
     }
     let memory = memory_of(tensor)?;
-    Ok(COUNTS.lock().unwrap_or_else(PoisonError::into_inner).get(&memory).copied().unwrap_or_default())
+    Ok(LAST.lock().unwrap_or_else(PoisonError::into_inner).get(&memory).is_some_and(|last| *last > then))
 }
 
 fn memory_of(tensor: &Bound<'_, PyAny>) -> PyResult<usize> {

@@ -14,6 +14,8 @@ pub struct Copied<'py> {
     pub given: Bound<'py, PyAny>,
     pub padded: Bound<'py, PyAny>,
     versions: (i64, i64),
+    /// When that was, among the writes that torch does not count.
+    moment: i64,
     /// Of the copy: its shape and strides, and where it begins.
     layout: Layout,
 }
@@ -103,7 +105,8 @@ fn replaced<'a, 'py>(given: &Arguments<'a, 'py>, copies: &[Copied<'py>]) -> PyRe
 impl<'py> Copied<'py> {
     fn new(name: &str, given: &Bound<'py, PyAny>, padded: &Bound<'py, PyAny>) -> PyResult<Copied<'py>> {
         let (given, padded) = (given.clone(), padded.clone());
-        Ok(Copied { name: name.to_string(), versions: versions(&given, &padded)?, layout: layout_of(&padded)?, given, padded })
+        let (versions, layout) = (versions(&given, &padded)?, layout_of(&padded)?);
+        Ok(Copied { name: name.to_string(), versions, moment: unheard::now(), layout, given, padded })
     }
 
     /// Whether the function has written to the copy. Raises where that cannot be done to the argument: all that share memory would have to see
@@ -115,7 +118,7 @@ impl<'py> Copied<'py> {
         if given != self.versions.0 {
             return refused(", and its memory is written to under another name");
         }
-        if padded == self.versions.1 {
+        if padded == self.versions.1 && !unheard::is_written_since(&self.padded, self.moment)? {
             return Ok(false);
         }
         let memory = memory_of(&self.given)?;
@@ -144,12 +147,12 @@ impl<'py> Copied<'py> {
     }
 }
 
-/// The writes that torch has counted, and to the copy those by way of `.data`, too.
+/// The writes that torch has counted.
 fn versions(given: &Bound<'_, PyAny>, padded: &Bound<'_, PyAny>) -> PyResult<(i64, i64)> {
     let py = given.py();
     let version = |tensor: &Bound<'_, PyAny>| tensor.getattr(intern!(py, "_version"))?.extract();
     let uncounted = given.call_method0(intern!(py, "is_inference"))?.is_truthy()?;
-    Ok((if uncounted { 0 } else { version(given)? }, version(padded)? + unheard::count(padded)?))
+    Ok((if uncounted { 0 } else { version(given)? }, version(padded)?))
 }
 
 fn layout_of(tensor: &Bound<'_, PyAny>) -> PyResult<Layout> {

@@ -2,7 +2,7 @@
 
 use super::chosen::Choice;
 use super::reach::read_by;
-use super::spent::{Pass, changed, version_of};
+use super::spent::{Pass, changed, modified, version_of};
 use super::{Again, TrainingCallable};
 use crate::unheard;
 use ox_capture::GradMode;
@@ -48,11 +48,6 @@ pub fn is_batched(grads: &Bound<'_, PyTuple>) -> PyResult<bool> {
         }
     }
     Ok(false)
-}
-
-/// How often a tensor was written; None where torch does not count. What is computed again of it sees what autograd does not count, too.
-pub fn writes_to(tensor: &Bound<'_, PyAny>) -> PyResult<Option<i64>> {
-    version_of(tensor)?.map(|version| Ok(version + unheard::count(tensor)?)).transpose()
 }
 
 /// The same tensor by a node of its own, no view: what is written to the tensor later is nothing to it.
@@ -160,12 +155,17 @@ impl TrainingCallable {
     fn ensure_unchanged(&self, ctx: &Bound<'_, PyAny>, seen: &Bound<'_, PyTuple>, grads: &Bound<'_, PyTuple>) -> PyResult<()> {
         let py = ctx.py();
         let versions: Vec<Option<i64>> = ctx.getattr(intern!(py, "versions"))?.extract()?;
+        let moment: i64 = ctx.getattr(intern!(py, "moment"))?.extract()?;
         let read = read_by(&self.native.graph, grads.iter().map(|grad| !grad.is_none()));
         for (place, tensor) in seen.iter().enumerate().filter(|(place, _)| read[*place] && !self.is_written(*place)) {
-            if let (Some(now), Some(then)) = (writes_to(&tensor)?, versions[place])
+            if let (Some(now), Some(then)) = (version_of(&tensor)?, versions[place])
                 && now != then
             {
                 return Err(changed("an input of a compiled graph", now, then));
+            }
+            // What is computed again sees what autograd does not count, too.
+            if unheard::is_written_since(&tensor, moment)? {
+                return Err(modified("an input of a compiled graph was written by way of .data"));
             }
         }
         Ok(())

@@ -23,14 +23,14 @@ mod spent;
 mod unseen;
 mod views;
 
-use again::{Kept, is_batched, writes_to};
+use again::{Kept, is_batched};
 pub use attention::fused_attention;
 pub use backward::Backward;
 pub use parts::{Gate, gates};
 pub use reach::{Again, draws_seeds_only, has_effects, reach, read_and_written};
 pub use second::Second;
-use spent::Pass;
 pub use spent::Ways;
+use spent::{Pass, version_of};
 use views::Whole;
 pub use views::{Place, Views};
 
@@ -39,6 +39,7 @@ use crate::error::{Verdict, judge};
 use crate::fx::{Gradients, OutTree, Slot};
 use crate::rewind::Rewind;
 use crate::tensor::Crossing;
+use crate::unheard;
 use ox_capture::{GradMode, Obj, instead, take_offer, undone};
 use ox_driver::Source;
 use ox_runtime::TensorRef;
@@ -196,7 +197,13 @@ impl TrainingCallable {
 
     /// How often they were written until now.
     fn versions(&self, seen: &Bound<'_, PyTuple>) -> PyResult<Vec<Option<i64>>> {
-        seen.iter().map(|tensor| writes_to(&tensor)).collect()
+        seen.iter().map(|tensor| version_of(&tensor)).collect()
+    }
+
+    /// The moment of now among the writes that torch does not count.
+    #[getter]
+    fn moment(&self) -> i64 {
+        unheard::now()
     }
 
     /// A gradient has come to a result that is a node by itself. `ctx` is the call's.

@@ -88,9 +88,12 @@ pub fn version_of(tensor: &Bound<'_, PyAny>) -> PyResult<Option<i64>> {
 }
 
 pub fn changed(what: &str, now: i64, then: i64) -> PyErr {
+    modified(&format!("{what} is at version {now}; expected version {then} instead"))
+}
+
+pub fn modified(how: &str) -> PyErr {
     PyRuntimeError::new_err(format!(
-        "one of the variables needed for gradient computation has been modified by an inplace operation: \
-         {what} is at version {now}; expected version {then} instead"
+        "one of the variables needed for gradient computation has been modified by an inplace operation: {how}"
     ))
 }
 
