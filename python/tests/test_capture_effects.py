@@ -75,6 +75,49 @@ def test_a_count_that_is_added_to_a_list_is_no_other_trace():
     assert captured.stats()["traced"] == 1, captured.show()
 
 
+def test_a_count_that_is_added_to_a_list_is_read_there():
+    class Owner:
+        n, kept = 0, []
+
+    owner = Owner()
+
+    def step(t):
+        owner.n += 1
+        owner.kept.append(owner.n)
+        owner.kept.append((owner.n, t.shape[0]))
+        return t * owner.kept[-2] + owner.kept[1][0], owner.kept[0]
+
+    captured = _oxytorch.capture(step)
+    for n in range(1, 9):
+        owner.kept.clear()
+        t = x()
+        assert_same(captured(t), (t * n + n, n))
+        assert owner.kept == [n, (n, t.shape[0])]
+    assert captured.stats()["traced"] <= 3, captured.show()
+
+
+def test_append_takes_one_argument_and_no_names():
+    kept = []
+
+    def step(t):
+        told = []
+        for names in ({}, {"x": 2}):
+            for given in ((), (1,), (1, 2)):
+                if given != (1,) or names:
+                    try:
+                        kept.append(*given, **names)
+                    except TypeError as error:
+                        told.append(str(error))
+        return t + len(kept), told
+
+    t = x()
+    expected = step(t)
+    captured = _oxytorch.capture(step)
+    for _ in range(3):
+        assert_same(captured(t), expected)
+    assert kept == []
+
+
 def test_buffers_are_written():
     class Running(nn.Module):
         def __init__(self):

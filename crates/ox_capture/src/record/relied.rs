@@ -1,6 +1,5 @@
 //! What is relied on of objects from outside: the checks of the trace.
 
-use super::number::DEPTH;
 use super::{Origin, Original, Rec, Recording, Val, abandon, inspect};
 use crate::guard::{Check, version_of};
 use crate::obj::{Obj, entries_of, items_of};
@@ -231,8 +230,6 @@ impl Recording {
         if self.whole.contains(&object.id()) {
             return Ok(());
         }
-        // Numbers that were added to it.
-        self.settle_inside(object, DEPTH);
         let original = self.originals.remove(&object.id());
         if self.is_resized(object) && original.is_none() {
             return abandon("reading a large container that was changed before");

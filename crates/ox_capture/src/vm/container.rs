@@ -248,8 +248,10 @@ impl Vm {
                 rec.mark_opaque(&owner.obj);
             }
         }
-        if name == "append" && is_outside && owner.obj.class_is(types().list) {
-            return self.append_for_others(callable, &values).map(Called::Value);
+        if let ("append", true, [list, item], []) = (name, is_outside, &values[..], &args.keywords[..])
+            && list.obj.class_is(types().list)
+        {
+            return self.append_for_others(callable, list, item).map(Called::Value);
         }
         let is_set = crate::record::is_set(&owner.obj);
         let given = |vm: &mut Vm, n: usize, v: &Val| match n {
@@ -263,17 +265,13 @@ impl Vm {
     }
 
     /// `append` to a list that others see: the item stands behind those that were there, and whoever looks for it relies on these.
-    fn append_for_others(&mut self, callable: &Val, values: &[Val]) -> R<Val> {
-        let list = values[0].obj.clone();
-        let place = Obj::int(list.bind().len()? as i64);
-        if let Some(item) = values.get(1) {
-            self.settle_for_others(item);
-            if let Some(rec) = &mut self.rec {
-                rec.stow_outside(&list, &place, item);
-            }
+    fn append_for_others(&mut self, callable: &Val, list: &Val, item: &Val) -> R<Val> {
+        let place = Obj::int(list.obj.bind().len()? as i64);
+        self.settle_for_others(item);
+        if let Some(rec) = &mut self.rec {
+            rec.stow_outside(&list.obj, &place, item);
         }
-        let objects: Vec<Obj> = values.iter().map(|value| value.obj.clone()).collect();
-        callable.obj.call(&objects, None).map(Val::from)
+        callable.obj.call(&[list.obj.clone(), item.obj.clone()], None).map(Val::from)
     }
 
     /// Whether a method of a set or dict asks for hashes that only the program knows.
