@@ -278,6 +278,21 @@ PROGRAMS = {
         """,
         ["k = 2", "Plain.alone = 3", "del Meta.both", "Kind.both = 9"],
     ),
+    "entries of a dict are stored by its own method": (
+        """
+        class Config(dict):
+            __getattr__, __setattr__, __delattr__ = dict.get, dict.__setitem__, dict.__delitem__
+        config = Config(n=1)
+        def step(t):
+            config.n = config.n + 1
+            config.last = t.shape[0]
+            made = Config()
+            made.size = config.n
+            del config.last
+            return t * made.size, list(config.items()), vars(config), list(made.items()), vars(made)
+        """,
+        ["config.n = 7", "config = Config(n=2)"],
+    ),
     "a slot and a cell are empty": (
         """
         class Base:

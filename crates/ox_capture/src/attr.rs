@@ -47,9 +47,12 @@ pub fn is_generic_store(class: &Obj) -> bool {
 }
 
 /// Whether the method of this name is that of a class in C which has such a slot: `object`, or another that shows `object`'s as its own.
+/// It may be another of its methods: `__setattr__ = dict.__setitem__`.
 fn is_by_slot(class: &Obj, name: &str, is_slot: impl Fn(&Obj) -> bool) -> bool {
     let Some(found) = type_lookup(class, &Obj::str(name)) else { return true };
-    found.class_is(types().wrapper_descriptor) && found.attr("__objclass__").is_ok_and(|owner| is_slot(&owner))
+    found.class_is(types().wrapper_descriptor)
+        && found.attr("__name__").is_ok_and(|own| own.to_str().as_deref() == Some(name))
+        && found.attr("__objclass__").is_ok_and(|owner| is_slot(&owner))
 }
 
 /// Whether a class has `object`'s own method of this name, or none.
