@@ -278,6 +278,23 @@ PROGRAMS = {
         """,
         ["k = 2", "Plain.alone = 3", "del Meta.both", "Kind.both = 9"],
     ),
+    "an object with a hook is told of in the reason for a trace": (
+        """
+        asked = []
+        class Owner:
+            def __getattr__(self, name):
+                asked.append(name)
+                return k
+            @property
+            def __name__(self):
+                asked.append("its name")
+        owner = Owner()
+        k, table = 1, {owner: 1}
+        def step(t):
+            return t + k, owner in table, list(table.values()), list(asked)
+        """,
+        ["table[Owner()] = 2", "k = 2", "del table[owner]"],
+    ),
     "entries of a dict are stored by its own method": (
         """
         class Config(dict):

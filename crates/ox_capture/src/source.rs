@@ -261,14 +261,15 @@ fn sign_of(name: &str) -> Option<&'static str> {
     SIGNS.iter().find(|(known, _)| *known == name).map(|(_, sign)| *sign)
 }
 
-/// What people call an object: its name, its text where that is short, or its class.
+/// What people call an object: its name, its text where that is short, or its class. No code of the program's is asked.
 pub fn short(object: &Obj) -> String {
-    if let (true, Ok(name), Ok(line)) = (object.class_is(types().code), object.attr("co_qualname"), object.attr("co_firstlineno"))
+    if object.class_is(types().code)
+        && let (Ok(name), Ok(line)) = (object.attr("co_qualname"), object.attr("co_firstlineno"))
     {
         return format!("the code of {} at line {}", name.bind(), line.bind());
     }
-    if let Ok(name) = object.attr("__qualname__").or_else(|_| object.attr("__name__")) {
-        return name.to_str().unwrap_or_else(|| object.class_name());
+    if let Some(name) = own_name(object) {
+        return name;
     }
     let is_scope = |dict: &&Obj| dict.class_is(types().dict);
     if let Some(module) = Some(object).filter(is_scope).and_then(|dict| dict_get(dict, &Obj::str("__name__"))?.to_str()) {
@@ -276,6 +277,21 @@ pub fn short(object: &Obj) -> String {
     }
     let text = if has_plain_text(object) { object.text() } else { String::new() };
     if (1..=40).contains(&text.len()) { text } else { format!("a {}", object.class_name()) }
+}
+
+/// The name that a class, a function, a method or a module has.
+fn own_name(object: &Obj) -> Option<String> {
+    if object.class_is(types().method) {
+        return own_name(&object.attr("__func__").ok()?);
+    }
+    ["__qualname__", "__name__"].into_iter().find_map(|name| {
+        let name = Obj::str(name);
+        let found = type_lookup(&object.class(), &name);
+        let is_computed =
+            found.is_some_and(|found| has_get(&found) && ![types().getset, types().member].contains(&found.class_ptr()));
+        let kept = (!is_computed).then(|| generic_attr(object, &name)).flatten()?;
+        Some(kept.to_str().unwrap_or_else(|| object.class_name()))
+    })
 }
 
 /// A key of a dict as people read it, different for different keys.
