@@ -40,6 +40,31 @@ def test_a_changed_container_is_read_again():
         assert a.items == b.items and a.table == b.table
 
 
+def test_what_is_empty_is_relied_on_once():
+    class Owner:
+        __slots__ = ("kept",)
+
+    def made():
+        def f(t, owner):
+            for _ in range(9):
+                if not hasattr(owner, "kept"):
+                    t = t + 1
+                try:
+                    t = t + late
+                except NameError:
+                    pass
+            return t
+
+        if not made:
+            late = 0
+        return f
+
+    captured = _oxytorch.capture(made())
+    t = x()
+    assert_same(captured(t, Owner()), made()(t, Owner()))
+    assert captured.show().count(".kept is not set") == 1 and captured.show().count("is empty") == 1, captured.show()
+
+
 def test_the_order_of_an_ordered_dict():
     def ordered(a):
         table = collections.OrderedDict(p=a, q=1)

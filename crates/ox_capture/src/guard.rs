@@ -185,7 +185,10 @@ impl Check {
             Check::NoAttr(id, name) => format!("{} has no own {}", of(id), name.bind()),
             Check::Unmoved(id) => format!("{} is where the traces have left it", of(id)),
             Check::EmptyCell(id) => format!("{} is empty", of(id)),
-            Check::EmptySlot(id, member) => format!("{}.{} is not set", of(id), short(member)),
+            Check::EmptySlot(id, member) => {
+                let name = member.attr("__name__").ok().and_then(|name| name.to_str()).unwrap_or_default();
+                format!("{}.{name} is not set", of(id))
+            }
             Check::Class(portrait) => format!("class {} is as it was, but for what is written here", short(&portrait.class)),
             Check::Version(class, version) => format!("class {} is at version {version}", short(class)),
             Check::Code(function, _) => format!("{} has its code", short(function)),

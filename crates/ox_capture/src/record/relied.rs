@@ -290,6 +290,17 @@ impl Recording {
         self.seen.contains(&(LEN, container.0, 0))
     }
 
+    /// That nothing is in the slot of an object that a member of its class stands for.
+    pub fn rely_on_unset(&mut self, object: SourceId, member: &Obj) {
+        let member_id = self.source(Source::Pinned(Key(member.clone())));
+        self.check_once(11, object, member_id.0, || Check::EmptySlot(object, member.clone()));
+    }
+
+    /// That nothing is in a cell.
+    pub fn rely_on_empty(&mut self, cell: SourceId) {
+        self.check_once(12, cell, 0, || Check::EmptyCell(cell));
+    }
+
     fn spend(&self, budget: &mut usize, items: usize) -> Rec<()> {
         *budget = match budget.checked_sub(items + 1) {
             Some(left) => left,

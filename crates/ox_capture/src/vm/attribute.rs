@@ -3,7 +3,6 @@
 use super::attribute_of::alias_field;
 use super::{Args, Called, Flow, R, Vm};
 use crate::attr::{has_get, is_c_descriptor, is_data_descriptor, is_generic, type_lookup};
-use crate::guard::Check;
 use crate::lazy::is_lazy;
 use crate::obj::{Obj, dict_get};
 use crate::record::{Origin, Val};
@@ -314,7 +313,7 @@ impl Vm {
         let (Some(member), Origin::Outside(of)) = (member, self.origin(object)) else { return Ok(()) };
         self.recorded(|rec| {
             if !rec.is_written(object, name) {
-                rec.checks.push(Check::EmptySlot(of, member));
+                rec.rely_on_unset(of, &member);
             }
             Ok(())
         });

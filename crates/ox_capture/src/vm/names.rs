@@ -2,7 +2,6 @@
 
 use super::function::named_error;
 use super::{R, Vm};
-use crate::guard::Check;
 use crate::obj::{Obj, dict_get, items_of};
 use crate::record::{Origin, Val};
 use crate::source::{Key, Source, cell_contents};
@@ -76,7 +75,7 @@ impl Vm {
         let Origin::Outside(of) = self.origin(cell) else { return Ok(()) };
         self.recorded(|rec| {
             if !rec.is_written(cell, &Obj::str("cell_contents")) {
-                rec.checks.push(Check::EmptyCell(of));
+                rec.rely_on_empty(of);
             }
             Ok(())
         });
