@@ -310,6 +310,40 @@ PROGRAMS = {
         """,
         ["config.n = 7", "config = Config(n=2)"],
     ),
+    "a metaclass says what is set on its classes": (
+        """
+        class Kept:
+            def __get__(self, cls, meta):
+                return cls._kept, meta.__name__
+            def __set__(self, cls, value):
+                cls._kept = value
+        class Meta(type):
+            kept = Kept()
+            fixed = property(lambda cls: 1)
+            @property
+            def twice(cls):
+                return cls._n
+            @twice.setter
+            def twice(cls, value):
+                cls._n = 2 * value
+            @twice.deleter
+            def twice(cls):
+                cls._n = 0
+        class Kind(metaclass=Meta):
+            _n, _kept = 1, 0
+        def step(t):
+            Kind.twice = Kind.twice + 1
+            Kind.kept = Kind._n + 1
+            try:
+                Kind.fixed = 2
+            except AttributeError as error:
+                told = str(error)
+            if Kind._n > 40:
+                del Kind.twice
+            return t + Kind._n, Kind.twice, Kind.kept, told
+        """,
+        ["Kind._n = 30", "Kind.twice = 3"],
+    ),
     "a slot and a cell are empty": (
         """
         class Base:

@@ -2,7 +2,7 @@
 
 use super::store::name_of;
 use super::{R, Vm};
-use crate::attr::{has_get, type_lookup};
+use crate::attr::{has_get, is_data_descriptor, type_lookup};
 use crate::class_portrait::{entry_reader, own_entry, owner_of};
 use crate::obj::Obj;
 use crate::record::Val;
@@ -38,16 +38,21 @@ impl Vm {
 
     /// Whether later calls can write the attribute again: nothing but the class's dict changes by it.
     pub(super) fn is_plain_class_place(&self, class: &Obj, name: &Obj) -> bool {
-        // SAFETY: types.
-        let (fixed, plain) = unsafe {
-            let fixed = ffi::PyType_HasFeature(class.ptr().cast(), ffi::Py_TPFLAGS_IMMUTABLETYPE) != 0;
-            (fixed, Obj::borrowed(types().type_.cast()))
-        };
-        let setter = Obj::str("__setattr__");
-        let is_plain = type_lookup(&class.class(), &setter).zip(type_lookup(&plain, &setter)).is_some_and(|(a, b)| a.is(&b));
+        // SAFETY: a type.
+        let fixed = unsafe { ffi::PyType_HasFeature(class.ptr().cast(), ffi::Py_TPFLAGS_IMMUTABLETYPE) != 0 };
+        let is_plain = is_as_of_type(&class.class(), "__setattr__");
         let is_special = name.to_str().is_none_or(|name| name.starts_with("__"));
         let holds_descriptor = own_entry(class, name).is_some_and(|entry| has_get(&entry));
         !fixed && is_plain && !is_special && !holds_descriptor && self.rec.is_some()
+    }
+
+    /// Whether code of a metaclass, a property or another descriptor, stands for what is set or deleted on a class.
+    pub(super) fn is_set_by_metaclass(&self, object: &Obj, name: &Obj) -> bool {
+        let (meta, t) = (object.class(), types());
+        let is_code = |found: &Obj| is_data_descriptor(found) && !found.class_is(t.getset) && !found.class_is(t.member);
+        object.is_instance_of(t.type_)
+            && ["__setattr__", "__delattr__"].iter().all(|hook| is_as_of_type(&meta, hook))
+            && type_lookup(&meta, name).is_some_and(|found| is_code(&found))
     }
 
     pub(super) fn store_class_attr(&mut self, class: &Val, name: &Obj, value: Val) -> R<()> {
@@ -99,6 +104,14 @@ impl Vm {
         rec.tree.note_class_write(class, name);
         Ok(())
     }
+}
+
+/// Whether a metaclass has `type`'s own method of this name.
+fn is_as_of_type(meta: &Obj, name: &str) -> bool {
+    let name = Obj::str(name);
+    // SAFETY: the type lives for ever.
+    let plain = unsafe { Obj::borrowed(types().type_.cast()) };
+    type_lookup(meta, &name).zip(type_lookup(&plain, &name)).is_some_and(|(a, b)| a.is(&b))
 }
 
 impl crate::record::Recording {

@@ -50,6 +50,9 @@ impl Vm {
         }
         let class = this.class();
         self.recorded(|rec| Ok(rec.rely_on_class(&class)));
+        if self.is_set_by_metaclass(&this, name) {
+            return self.store_generic_attr(object, name, value);
+        }
         if this.is_instance_of(types().type_) || this.is_instance_of(types().module) {
             self.store_attr_anyhow(object, name, value)?;
             return nothing();
@@ -231,6 +234,9 @@ impl Vm {
         let this = &object.obj;
         if self.rec.is_none() {
             return this.bind().delattr(name_of(name)?).and_then(|()| nothing());
+        }
+        if self.is_set_by_metaclass(this, name) {
+            return self.delete_generic_attr(object, name);
         }
         if this.is_instance_of(types().type_) {
             return self.delete_class_attr(object, name).and_then(|()| nothing());
