@@ -344,6 +344,20 @@ PROGRAMS = {
         """,
         ["Kind._n = 30", "Kind.twice = 3"],
     ),
+    "a module that computes attributes has what all modules have": (
+        """
+        import types
+        class Own(types.ModuleType):
+            def __getattr__(self, name):
+                raise AttributeError(name)
+        own, plain = Own("own"), types.ModuleType("plain")
+        exec("def __getattr__(name): raise AttributeError(name)", vars(plain))
+        own.k = plain.k = 1
+        def step(t):
+            return t + 1, [(m.__dict__["k"], m.__class__.__name__, m.__getattribute__("k"), hasattr(m, "none")) for m in (own, plain)]
+        """,
+        ["own.k = plain.k = 2", "own.none = 1"],
+    ),
     "a slot and a cell are empty": (
         """
         class Base:

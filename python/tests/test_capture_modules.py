@@ -149,3 +149,11 @@ def test_identity_is_guarded():
     a, b = x(), x()
     for args in ((a, a), (a, b), (b, a), (b, b)):
         assert_same(captured(*args), f(*args))
+
+
+def test_a_module_that_asks_another_for_its_attributes():
+    def f(t):
+        cudnn = torch.backends.cudnn
+        return t + 1 if cudnn.is_available() else t - 1, cudnn.CUDNN_TENSOR_DTYPES is torch.backends.cudnn.CUDNN_TENSOR_DTYPES
+
+    check(f, (x(),))

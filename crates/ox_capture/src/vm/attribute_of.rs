@@ -95,7 +95,7 @@ impl Vm {
         let dict = instance_dict(this).expect("modules have a dict");
         self.pinned(dict.clone());
         if dict_get(&dict, name).is_none() {
-            if let Some(hook) = hook_of(this) {
+            if let Some(hook) = hook_of(this).filter(|_| of_all_modules(name).is_none()) {
                 self.recorded(|rec| rec.check_no_key(&dict, name));
                 return self.ask_module(object, hook, name);
             }
@@ -289,9 +289,14 @@ pub(super) fn hook_of(module: &Obj) -> Option<Hook> {
 
 /// What a class of modules has besides what all of them have.
 fn own_of_class(class: &Obj, name: &Obj) -> Option<Obj> {
+    let of_all = of_all_modules(name);
+    type_lookup(class, name).filter(|own| !of_all.is_some_and(|of| of.is(own)))
+}
+
+/// `__dict__`, `__class__` and their like.
+fn of_all_modules(name: &Obj) -> Option<Obj> {
     // SAFETY: the type lives for ever.
-    let plain = unsafe { Obj::borrowed(types().module.cast()) };
-    type_lookup(class, name).filter(|own| !type_lookup(&plain, name).is_some_and(|of| of.is(own)))
+    type_lookup(&unsafe { Obj::borrowed(types().module.cast()) }, name)
 }
 
 /// Whether a `__getattr__` of a module's looks for what is to stand there from now on: it imports, or writes into the module. That is no part of what the

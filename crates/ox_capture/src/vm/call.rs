@@ -255,7 +255,8 @@ impl Vm {
             return self.torch_call(Shadow::Function(this), callable, args);
         }
         let (owner, name) = (this.attr("__self__")?, this.attr("__name__")?);
-        if owner.is_instance_of(types().module) || owner.is_none() {
+        let is_function = this.class_is(types().builtin) && owner.is_instance_of(types().module);
+        if is_function || owner.is_none() {
             return self.call_c_function(callable, args);
         }
         if owner.is_instance_of(types().type_) {

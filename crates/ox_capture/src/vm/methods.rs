@@ -4,7 +4,7 @@ use super::container::is_reader;
 use super::native::keywords;
 use super::operators::is_tensor;
 use super::{Args, Called, R, Vm};
-use crate::attr::type_lookup;
+use crate::attr::{is_generic, type_lookup};
 use crate::obj::{Obj, py};
 use crate::record::{Origin, Val};
 use crate::types::types;
@@ -190,9 +190,14 @@ impl Vm {
                 let called = self.store_generic_attr(owner, &attribute, value.clone())?;
                 return Ok(Some(self.as_none(called)));
             }
-            ("__getattribute__", [attribute]) if is_object => {
+            // Dicts and lists show the generic one as their own.
+            ("__getattribute__", [attribute]) if is_generic(class) && owner.obj.is_instance_of(class.ptr().cast()) => {
                 let attribute = self.settled(attribute);
                 return self.plain_attr(owner, &attribute).map(Some);
+            }
+            ("__getattribute__", [attribute]) if class.ptr() == t.module.cast() && owner.obj.class_is(t.module) => {
+                let attribute = self.settled(attribute);
+                return self.now(|vm| vm.load_attr(owner, &attribute)).map(|found| Some(Called::Value(found)));
             }
             ("__delattr__", [attribute]) if is_object => {
                 let attribute = self.settled(attribute);
