@@ -249,7 +249,8 @@ impl Vm {
             return self.opaque_call(&native.clone().into(), args, "an operator of a class in C");
         }
         let own = own.or_else(|| self.c_method(&left.obj, forward, &right.obj));
-        let other = match left.obj.class_ptr() == right.obj.class_ptr() {
+        // Of one class only comparisons are asked of both sides.
+        let other = match left.obj.class_ptr() == right.obj.class_ptr() && reflected.starts_with("__r") {
             true => other,
             false => other.or_else(|| self.c_method(&right.obj, reflected, &left.obj)),
         };
