@@ -271,3 +271,24 @@ def test_own_exceptions_are_filled_by_their_base():
             return error.args, error.code, error.more
 
     check(caught, (x(),))
+
+
+class Kinds(set):
+    pass
+
+
+class Counted(set):
+    def __init__(self, items=()):
+        super().__init__(items)
+        self.given = len(self)
+
+
+def test_sets_of_a_class_of_the_program_hold_what_they_are_given():
+    def f(t, kinds):
+        made = Kinds([1, kinds.size if hasattr(kinds, "size") else 2])
+        made.add(len(kinds))
+        counted = Counted({1, 2})
+        counted.discard(1)
+        return t + len(made), made, sorted(kinds), counted, counted.given, Kinds(), list(Kinds("aa"))
+
+    check(f, (x(), Kinds()), (x(), Kinds({3, 4})), (x(), frozenset({1})), (x(), Counted({5})))

@@ -468,7 +468,7 @@ impl Vm {
             };
         }
         let t = types();
-        let is_container = object.obj.is_instance_of(t.dict) || object.obj.is_instance_of(t.list);
+        let is_container = [t.dict, t.list, t.set].iter().any(|base| object.obj.is_instance_of(*base));
         // SAFETY: a type.
         let plain = unsafe { Obj::borrowed(t.object.cast()) };
         let is_plain = type_lookup(&plain, &Obj::str("__init__")).is_some_and(|own| own.is(&init));

@@ -303,7 +303,7 @@ impl Vm {
             let items: Vec<Val> = this.bind().try_iter()?.map(|i| i.map(|i| Obj::from(i).into())).collect::<R<_>>()?;
             return Ok(Some(Kind::Items { items, at: 0, of: None }));
         }
-        if this.class_is(t.set) || this.class_is(t.frozenset) || this.class_is(t.deque) {
+        if this.is_instance_of(t.set) || this.is_instance_of(t.frozenset) || this.class_is(t.deque) {
             self.know_all(this);
             let items: Vec<Val> = this.bind().try_iter()?.map(|i| i.map(|i| Obj::from(i).into())).collect::<R<_>>()?;
             let len = items.len();
