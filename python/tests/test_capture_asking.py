@@ -11,6 +11,7 @@ import typing
 import numpy as np
 import pytest
 import torch
+from compare import assert_same
 from oxytorch import _oxytorch
 
 
@@ -563,3 +564,30 @@ def outcome(step):
     except TypeError as error:
         return str(error)
     return type(found), str(found)
+
+
+class Unordered(list):
+    def __lt__(self, other):
+        return NotImplemented
+
+
+def test_comparisons_of_one_class_are_asked_of_both_sides():
+    def f(t):
+        return t + 1, Unordered([1]) < Unordered([2]), Unordered([2]) < Unordered([1]), Unordered([1]) < [2], [0] < Unordered([1])
+
+    captured, t = _oxytorch.capture(f), torch.ones(2)
+    for _ in range(2):
+        assert_same(captured(t), f(t))
+
+
+@pytest.mark.parametrize("kind", ["bool_", "complex64", "float16", "int8", "complex128"])
+@pytest.mark.filterwarnings("ignore:Casting complex values")
+def test_numbers_of_numpy_are_what_torch_takes_them_for(kind):
+    one = getattr(np, kind)(1)
+
+    def f(t):
+        return t * one, torch.add(t > 0, one), torch.full((2,), one)
+
+    captured, t = _oxytorch.capture(f), torch.arange(3)
+    for _ in range(2):
+        assert_same(captured(t), f(t))

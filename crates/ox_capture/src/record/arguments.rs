@@ -103,6 +103,10 @@ impl Recording {
         }
         if types.is_numpy_scalar(object) {
             let number: Obj = object.bind().call_method0("item")?.into();
+            // Torch takes what is neither Python's nor a whole number for a float: numpy.bool_ among them.
+            if number.class_is(types.bool) || number.class_is(types.complex) && !object.is_instance_of(types.complex) {
+                return Err(NotRecorded::Break(format!("a number of NumPy's type {}", object.class_name())));
+            }
             return Ok((number.clone(), number));
         }
         if types.is_scalar(object) && !object.class_is(types.slice) {
