@@ -157,3 +157,17 @@ fn bounds_of_multiples_are_multiples() {
     assert_eq!((Var::size(2, -5, -1, 3).lo(), Var::size(2, -5, -1, 3).hi()), (-3, -3));
     assert_eq!(Var::size(3, 0, 0, 8).hi(), 0);
 }
+
+/// Pixels that are taken twice, as images grow: halves of an index lie in half the image.
+#[test]
+fn halves_of_an_index_lie_in_half_of_its_extent() {
+    let s = Sym::var(&Var::size(0, 4, i64::MAX, 4));
+    let x = axis(0, s.clone());
+    let (half, two) = (x.div(&int(2)), int(2));
+    assert_eq!(half.rem(&s.div(&two)), half);
+    assert!((&half * 2).div(&s).is_zero());
+    // Not where the last one may have no other half.
+    let odd = Sym::var(&Var::size(1, 1, i64::MAX, 1));
+    let y = axis(1, odd.clone());
+    assert_ne!(y.div(&two).rem(&odd.div(&two)), y.div(&two));
+}

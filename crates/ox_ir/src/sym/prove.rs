@@ -51,15 +51,31 @@ impl Sym {
         self.terms().iter().map(written).fold(Sym::from(self.constant()), |sum, (product, factor)| &sum + &(&product * factor))
     }
 
-    /// The least value over one bounded variable, if the expression is linear in it with a factor of known sign.
+    /// The least value over one bounded variable, where the expression never falls or never rises with it.
     fn at_minimum_over(&self, var: &Var) -> Option<Sym> {
-        let factor = self.coeff(var)?;
-        let extent = var.extent()?;
+        let last = var.extent()? - 1;
+        let Some(factor) = self.coeff(var) else {
+            let at = if self.direction(var)? == Direction::Rising { Sym::ZERO } else { last };
+            return Some(self.subst(&|other| (other == var).then(|| at.clone())));
+        };
         let rest = self - &(&factor * &Sym::var(var));
         if factor.bounds().0 >= 0 {
             return Some(rest);
         }
-        (factor.bounds().1 <= 0).then(|| &rest + &(&factor * &(extent - 1)))
+        (factor.bounds().1 <= 0).then(|| &rest + &(&factor * &last))
+    }
+
+    /// How it changes with a variable that is in it, if that is known.
+    fn direction(&self, var: &Var) -> Option<Direction> {
+        let moving = self.terms().iter().filter(|(mono, _)| mono.iter().any(|atom| atom.mentions(var)));
+        one_direction(moving.map(|(mono, c)| {
+            let at = mono.iter().position(|atom| atom.mentions(var))?;
+            let others: Monomial = mono.iter().enumerate().filter(|(k, _)| *k != at).map(|(_, atom)| atom.clone()).collect();
+            if others.iter().any(|atom| atom.mentions(var)) {
+                return None;
+            }
+            mono[at].direction(var)?.times(Sym::from_term(others, *c).bounds())
+        }))
     }
 
     /// The largest known integer that divides every value (0 for the constant 0).
@@ -76,7 +92,43 @@ impl Sym {
     }
 }
 
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Direction {
+    Rising,
+    Falling,
+}
+
+impl Direction {
+    /// Of a product with a factor in an interval.
+    fn times(self, (lo, hi): (i64, i64)) -> Option<Direction> {
+        match self {
+            _ if lo >= 0 => Some(self),
+            Direction::Rising if hi <= 0 => Some(Direction::Falling),
+            Direction::Falling if hi <= 0 => Some(Direction::Rising),
+            _ => None,
+        }
+    }
+}
+
+/// That of a sum, if all of its parts agree.
+fn one_direction(mut parts: impl Iterator<Item = Option<Direction>>) -> Option<Direction> {
+    let first = parts.next()??;
+    parts.all(|part| part == Some(first)).then_some(first)
+}
+
 impl Atom {
+    /// How it changes with a variable that is in it, if that is known.
+    fn direction(&self, var: &Var) -> Option<Direction> {
+        match self {
+            Atom::Var(_) => Some(Direction::Rising),
+            Atom::Div(p) if !p.1.contains(var) && p.1.bounds().0 > 0 => p.0.direction(var),
+            Atom::Min(p) | Atom::Max(p) => {
+                one_direction([&p.0, &p.1].into_iter().filter(|s| s.contains(var)).map(|s| s.direction(var)))
+            }
+            Atom::Div(_) | Atom::Mod(_) => None,
+        }
+    }
+
     fn divisor(&self) -> i64 {
         match self {
             Atom::Var(v) => v.divisor().max(1),
