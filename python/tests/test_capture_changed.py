@@ -217,9 +217,10 @@ PROGRAMS = {
             return t + 1, flags.cudnn.benchmark, flags.cudnn.deterministic, flags.mkldnn.enabled, flags.cuda.matmul.allow_tf32
         """,
         [
-            "before = flags.cudnn.benchmark; flags.cudnn.benchmark = not before",
-            "flags.cudnn.benchmark = before; flags.cudnn.deterministic = not flags.cudnn.deterministic",
-            "flags.cudnn.deterministic = not flags.cudnn.deterministic",
+            # Not by assignment, which torch's own tests forbid to the whole process.
+            "before = flags.cudnn.benchmark; torch._C._set_cudnn_benchmark(not before)",
+            "torch._C._set_cudnn_benchmark(before); torch._C._set_cudnn_deterministic(not flags.cudnn.deterministic)",
+            "torch._C._set_cudnn_deterministic(not flags.cudnn.deterministic)",
         ],
     ),
     "a module is asked for what is imported of it": (

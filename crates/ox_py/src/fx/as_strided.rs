@@ -38,11 +38,10 @@ impl<'py> Importer<'py> {
         if name != "as_strided" {
             return Err(Refusal::unsupported(format!("{name} of memory that eager has laid out")));
         }
-        // What is known of memory that eager has laid out is known of the sizes that it had.
-        let sizes = self.sizes_in(request);
-        if !sizes.is_empty() {
+        // Of a shadow, what is known of memory that eager has laid out is known of the sizes that it had.
+        if self.has_sizes(request) {
             let why = format!("as_strided of what is computed ({})", self.location);
-            return Err(Refusal::Fixed { sizes: sizes.into_iter().collect(), why });
+            return Err(Refusal::Fixed { sizes: self.sizes_in(request).into_iter().collect(), why });
         }
         let order = self.dense_order(&of)?.ok_or_else(unknown)?;
         self.note_opaque_view(request)?;
