@@ -43,6 +43,9 @@ def background_variants() -> tuple[int, int]:
 def idle_arena_bytes() -> int:
     """The bytes that this process keeps for intermediates between calls of compiled functions."""
 
+def launched_rows() -> int:
+    """How often launches that stand side by side were put on a GPU's stream in a row, in this process."""
+
 def kept_result_bytes() -> int:
     """The bytes of large results that torch has freed and this process keeps for the next ones."""
 

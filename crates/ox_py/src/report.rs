@@ -91,6 +91,12 @@ pub fn idle_arena_bytes() -> usize {
     ox_runtime::idle_arena_bytes()
 }
 
+/// How often launches that stand side by side were put on a GPU's stream in a row, in this process.
+#[pyfunction]
+pub fn launched_rows() -> u64 {
+    ox_runtime::launched_rows()
+}
+
 /// The bytes of large results that torch has freed and this process keeps for the next ones.
 #[pyfunction]
 pub fn kept_result_bytes() -> usize {

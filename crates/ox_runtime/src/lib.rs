@@ -23,7 +23,7 @@ pub use background::Gate;
 pub use calls::library::{HostCalls, NoHost, Reserved};
 pub use calls::pack::{Packable, packable};
 pub use calls::schema::{Schema, supports};
-pub use cuda::{Careful, CompileJob, GpuFunction, Image, Maker, Properties, properties, submit};
+pub use cuda::{Careful, CompileJob, GpuFunction, Image, Maker, Properties, launched_rows, properties, submit};
 pub use error::{Exception, RunError};
 pub use exec::known::Known;
 pub use exec::{

@@ -6,6 +6,7 @@ use crate::error::RunError;
 use crate::exec::frame::Run;
 use crate::exec::layout::Layout;
 use crate::exec::prepare::Operand;
+use crate::exec::rows::Hears;
 use crate::tensor::Tensor;
 use ox_ir::Device;
 use std::sync::{Mutex, PoisonError};
@@ -34,17 +35,33 @@ impl DirectProduct {
 
     /// Whether it is done; torch does what the library refuses, and what lies at odd addresses.
     pub fn run(&self, run: &Run<'_>, a: Operand, b: Operand, out: Operand, bias: Option<Operand>) -> Result<bool, RunError> {
-        let at = Addresses {
-            a: run.address_of(a),
-            b: run.address_of(b),
-            out: run.address_of(out),
-            bias: bias.map(|bias| run.address_of(bias).cast_const()),
-        };
+        let at = addresses(run, a, b, out, bias);
         match self {
             DirectProduct::Whole(part) => part.run(run, at),
             DirectProduct::Ragged(ragged) => ragged.run(run, at),
         }
     }
+
+    /// Whether `hears` has heard of all that it puts on the stream.
+    pub fn tell(
+        &self,
+        run: &Run<'_>,
+        a: Operand,
+        b: Operand,
+        out: Operand,
+        bias: Option<Operand>,
+        hears: &mut Hears<'_>,
+    ) -> Result<bool, RunError> {
+        match self {
+            DirectProduct::Whole(part) => part.tell(run, addresses(run, a, b, out, bias), hears),
+            DirectProduct::Ragged(_) => Ok(false),
+        }
+    }
+}
+
+fn addresses(run: &Run<'_>, a: Operand, b: Operand, out: Operand, bias: Option<Operand>) -> Addresses {
+    let bias = bias.map(|bias| run.address_of(bias).cast_const());
+    Addresses { a: run.address_of(a), b: run.address_of(b), out: run.address_of(out), bias }
 }
 
 /// One call of the library.
@@ -69,6 +86,15 @@ impl Part {
 
     fn shaped(shape: Shape, alpha: f64) -> Part {
         Part { shape, alpha: alpha as f32, state: Mutex::new(State::New) }
+    }
+
+    /// What the library has done once or twice is known (see `Planned`).
+    fn tell(&self, run: &Run<'_>, at: Addresses, hears: &mut Hears<'_>) -> Result<bool, RunError> {
+        let Some(stream) = run.stream.filter(|_| self.shape.fits(&at)) else { return Ok(false) };
+        match &mut *self.state.lock().unwrap_or_else(PoisonError::into_inner) {
+            State::Planned(planned) => planned.tell(at, stream, run.device, hears),
+            State::New | State::Refused => Ok(false),
+        }
     }
 
     fn run(&self, run: &Run<'_>, at: Addresses) -> Result<bool, RunError> {

@@ -8,6 +8,7 @@ use crate::error::RunError;
 use crate::exec::frame::Run;
 use crate::exec::layout::Layout;
 use crate::exec::prepare::{Operand, Preparing, Window};
+use crate::exec::rows::Hears;
 use crate::tensor::{TensorRef, check, make};
 use ox_ir::Device;
 use ox_ir::graph::Post;
@@ -188,6 +189,11 @@ impl CallStep for MatmulStep {
             self.run_one(run, product)?;
         }
         Ok(())
+    }
+
+    fn tell(&self, run: &mut Run<'_>, hears: &mut Hears<'_>) -> Result<bool, RunError> {
+        let [Product { a, b, out, bias, direct: Some(direct), .. }] = &self.products[..] else { return Ok(false) };
+        direct.tell(run, *a, *b, *out, *bias, hears)
     }
 }
 

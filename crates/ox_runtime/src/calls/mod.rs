@@ -16,11 +16,17 @@ mod stable_ivalue;
 use crate::error::RunError;
 use crate::exec::frame::Run;
 use crate::exec::prepare::Preparing;
+use crate::exec::rows::Hears;
 use ox_ir::plan::{Call, View};
 
 /// A library call with all sizes known.
 pub trait CallStep: Send + Sync {
     fn run(&self, run: &mut Run<'_>) -> Result<(), RunError>;
+
+    /// Whether `hears` has heard of all that it puts on a GPU's stream, which is left to it then.
+    fn tell(&self, _run: &mut Run<'_>, _hears: &mut Hears<'_>) -> Result<bool, RunError> {
+        Ok(false)
+    }
 
     /// Whether doing it again would show: it draws random numbers, or nobody knows what it does.
     fn is_once(&self) -> bool {

@@ -2,12 +2,15 @@
 //! algorithm) is worked out in the first one.
 
 use super::driver::{Stream, driver};
+use super::repeat::Repeat;
 use crate::abi::{mapped_library, open};
 use crate::error::RunError;
 use crate::exec::layout::Layout;
+use crate::exec::rows::Hears;
 use crate::tensor::Tensor;
 use libloading::os::unix::Library;
 use ox_ir::{DType, Device};
+use smallvec::SmallVec;
 use std::ffi::{c_int, c_void};
 use std::ptr::{from_ref, null_mut};
 use std::sync::{Mutex, OnceLock, PoisonError};
@@ -239,18 +242,49 @@ pub struct Planned {
     bias: *const u8,
     /// The last call's workspace, and the stream that it belongs to: most are a few bytes, which cost more to ask for than to keep.
     small: Option<(Stream, Tensor)>,
+    repeated: Repeated,
+}
+
+/// How a product is done when it comes again: the library takes longer to say what is to be launched than to launch it.
+enum Repeated {
+    /// It was never done: the library may have to load what it needs, which cannot be watched.
+    Unknown,
+    /// The library did it.
+    Once,
+    Known(Repeat),
+    /// By the library.
+    Never,
 }
 
 // SAFETY: descriptors of the library may be used from any thread, one at a time.
 unsafe impl Send for Planned {}
 
 /// Where the operands of a call lie.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Addresses {
     pub a: *const u8,
     pub b: *const u8,
     pub out: *mut u8,
     pub bias: Option<*const u8>,
+}
+
+impl Addresses {
+    /// With that of the workspace, as words. `Addresses::from_words` is the way back.
+    fn words(&self, space: *mut u8) -> SmallVec<[u64; 5]> {
+        let bias = self.bias.map(|bias| bias as u64);
+        [self.a as u64, self.b as u64, self.out as u64]
+            .into_iter()
+            .chain(bias)
+            .chain((!space.is_null()).then_some(space as u64))
+            .collect()
+    }
+
+    fn from_words(words: &[u64], has_bias: bool) -> (Addresses, *mut u8) {
+        let word = |at: usize| words.get(at).map_or(null_mut(), |word| *word as *mut u8);
+        let bias = has_bias.then(|| word(3).cast_const());
+        let at = Addresses { a: word(0), b: word(1), out: word(2), bias };
+        (at, word(3 + usize::from(has_bias)))
+    }
 }
 
 impl Planned {
@@ -278,23 +312,94 @@ impl Planned {
             )
         };
         (status == 0 && count == 1 && found.state == 0).then_some(())?;
-        Some(Planned { lt, handle, product, left, right, out, found, bias: std::ptr::null(), small: None })
+        Some(Planned {
+            lt,
+            handle,
+            product,
+            left,
+            right,
+            out,
+            found,
+            bias: std::ptr::null(),
+            small: None,
+            repeated: Repeated::Unknown,
+        })
     }
 
-    /// Whether the library took it: `out = alpha * a @ b + bias`.
+    /// Whether the library took it: `out = alpha * a @ b + bias`. The device must be current.
     ///
     /// # Safety
     /// The operands must have the layouts of the shape, and live until the stream has done it.
     pub unsafe fn run(&mut self, at: Addresses, alpha: f32, stream: Stream, device: Device) -> Result<bool, RunError> {
+        let workspace = self.workspace(stream, device)?;
+        let space = workspace.as_ref().map_or(Ok(null_mut()), |tensor| tensor.as_ref().data_ptr())?;
+        self.learn(&at, space, alpha, stream, device);
+        // SAFETY: the caller's promise.
+        let done = unsafe { self.again(&at, space, stream) || self.multiply(&at, space, alpha, stream) };
+        self.keep(stream, workspace);
+        Ok(done)
+    }
+
+    /// Whether `hears` has heard of all that a call puts on the stream: of one that is known, and whose workspace stays.
+    pub fn tell(&mut self, at: Addresses, stream: Stream, device: Device, hears: &mut Hears<'_>) -> Result<bool, RunError> {
+        if !matches!(self.repeated, Repeated::Known(_)) || self.found.workspace > SMALL_WORKSPACE {
+            return Ok(false);
+        }
+        let workspace = self.workspace(stream, device)?;
+        let space = workspace.as_ref().map_or(Ok(null_mut()), |tensor| tensor.as_ref().data_ptr())?;
+        let words = at.words(space);
+        let told = match &mut self.repeated {
+            Repeated::Known(repeat) if repeat.takes(&words) => {
+                repeat.at(&words).iter().all(|launched| hears(&launched.what, &launched.words))
+            }
+            _ => false,
+        };
+        self.keep(stream, workspace);
+        Ok(told)
+    }
+
+    /// Watches the second call, unless somebody records it: what the first has loaded is there.
+    fn learn(&mut self, at: &Addresses, space: *mut u8, alpha: f32, stream: Stream, device: Device) {
+        let (Repeated::Unknown | Repeated::Once, Device::Cuda(device)) = (&self.repeated, device) else { return };
+        if let Repeated::Unknown = self.repeated {
+            self.repeated = Repeated::Once;
+        } else if !is_recorded(stream) {
+            let call = |words: &[u64], stream: Stream| {
+                let (at, space) = Addresses::from_words(words, at.bias.is_some());
+                // SAFETY: nothing runs on a stream that is watched.
+                unsafe { self.multiply(&at, space, alpha, stream) }
+            };
+            self.repeated = Repeat::of(device, &at.words(space), call).map_or(Repeated::Never, Repeated::Known);
+        }
+    }
+
+    /// Whether it is done, without the library.
+    ///
+    /// SAFETY: as for `run`.
+    unsafe fn again(&mut self, at: &Addresses, space: *mut u8, stream: Stream) -> bool {
+        let Repeated::Known(repeat) = &mut self.repeated else { return false };
+        let words = at.words(space);
+        if !repeat.takes(&words) {
+            return false;
+        }
+        // SAFETY: the caller's promise.
+        let done = unsafe { repeat.run(&words, stream) };
+        if !done {
+            self.repeated = Repeated::Never;
+        }
+        done
+    }
+
+    /// Whether the library took it.
+    ///
+    /// SAFETY: as for `run`.
+    unsafe fn multiply(&mut self, at: &Addresses, space: *mut u8, alpha: f32, stream: Stream) -> bool {
         if let Some(bias) = at.bias.filter(|bias| *bias != self.bias) {
             if self.product.set(DESC_BIAS, bias).is_none() {
-                return Ok(false);
+                return false;
             }
             self.bias = bias;
         }
-        let bytes = self.found.workspace;
-        let workspace = self.workspace(stream, device)?;
-        let space = workspace.as_ref().map_or(Ok(null_mut()), |tensor| tensor.as_ref().data_ptr())?;
         let beta = 0f32;
         // SAFETY: the caller's promise; nothing is read of C where beta is 0.
         let status = unsafe {
@@ -313,12 +418,11 @@ impl Planned {
                 self.out.handle,
                 from_ref(&self.found.algorithm).cast(),
                 space.cast(),
-                bytes,
+                self.found.workspace,
                 stream.0,
             )
         };
-        self.keep(stream, workspace);
-        Ok(status == 0)
+        status == 0
     }
 
     fn workspace(&mut self, stream: Stream, device: Device) -> Result<Option<Tensor>, RunError> {
@@ -403,6 +507,16 @@ mod tests {
         assert_eq!(shape.right, Matrix { rows: 64, columns: 32, step: 64, batch_step: 0, flipped: false });
         assert_eq!(shape.out, Matrix { rows: 48, columns: 32, step: 48, batch_step: 0, flipped: false });
         assert!(shape.bias && shape.batch == 1);
+    }
+
+    #[test]
+    fn addresses_are_words_and_back() {
+        let places: Vec<*mut u8> = (1..6).map(|n| (n << 8) as *mut u8).collect();
+        for (bias, space) in [(true, true), (true, false), (false, true), (false, false)] {
+            let space = if space { places[4] } else { null_mut() };
+            let at = Addresses { a: places[0], b: places[1], out: places[2], bias: bias.then(|| places[3].cast_const()) };
+            assert_eq!(Addresses::from_words(&at.words(space), bias), (at, space));
+        }
     }
 
     #[test]

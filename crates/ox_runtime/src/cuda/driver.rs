@@ -162,6 +162,12 @@ pub(crate) struct Library(Handle);
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Function(Handle);
 
+impl Function {
+    pub fn as_word(self) -> usize {
+        self.0 as usize
+    }
+}
+
 // SAFETY: handles of the driver may be used from any thread.
 unsafe impl Send for Library {}
 unsafe impl Send for Function {}
@@ -328,7 +334,7 @@ impl Driver {
     }
 
     /// An error of the device is one of the program that runs there: it is raised, and names where it showed.
-    fn check(&self, code: Code, what: &str) -> Result<(), RunError> {
+    pub(super) fn check(&self, code: Code, what: &str) -> Result<(), RunError> {
         if code == 0 {
             return Ok(());
         }

@@ -2,18 +2,20 @@
 
 use super::driver::driver;
 use super::function::GpuFunction;
+use super::launched::{Geometry, What};
 use super::report::Slot;
 use crate::error::RunError;
 use crate::exec::frame::Run;
 use crate::exec::prepare::{Home, Preparing};
 use crate::exec::range_name;
-use ox_ir::abi::NARROW;
+use crate::exec::rows::Hears;
+use ox_ir::abi::{GpuKernel, NARROW};
 use ox_ir::kernel::{BufRole, Inst, Kernel};
 use ox_ir::plan::BufId;
 use smallvec::SmallVec;
 use std::ffi::CString;
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::sync::{Arc, OnceLock};
 
 /// The most blocks in the first dimension of a grid.
 const MOST_BLOCKS: i64 = i32::MAX as i64;
@@ -35,6 +37,8 @@ pub struct GpuLaunch {
     report: Option<Slot>,
     /// The place of the kernel's check 0 in the Plan.
     first_check: i64,
+    /// What is launched, when it is known.
+    what: OnceLock<What>,
 }
 
 // SAFETY: the pointers are plain numbers, and the address of memory that is never freed.
@@ -78,6 +82,7 @@ impl GpuLaunch {
             range: range_name(kernel),
             report,
             first_check: checks as i64,
+            what: OnceLock::new(),
         })
     }
 
@@ -97,6 +102,31 @@ impl GpuLaunch {
         let launched = unsafe { function.launch(driver()?, self.grid, stream, &mut arguments) };
         run.frame.arguments[self.number] = arguments;
         launched
+    }
+
+    /// Whether `hears` has heard of the launch. Arguments for which there is another kernel are left to `run`.
+    pub fn tell(&self, run: &mut Run<'_>, hears: &mut Hears<'_>) -> Result<bool, RunError> {
+        if self.grid == 0 {
+            return Ok(true);
+        }
+        let arguments = run.arguments(self.number, &self.bufs, &self.rest);
+        let told = match (self.function.other_for(&arguments, self.wide)?, self.what(arguments.len())?) {
+            // SAFETY: addresses are words.
+            (None, what) => hears(what, unsafe { std::slice::from_raw_parts(arguments.as_ptr().cast(), arguments.len()) }),
+            (Some(_), _) => false,
+        };
+        run.frame.arguments[self.number] = arguments;
+        Ok(told)
+    }
+
+    fn what(&self, words: usize) -> Result<&What, RunError> {
+        if let Some(known) = self.what.get() {
+            return Ok(known);
+        }
+        let GpuKernel { threads, shared_bytes, .. } = self.function.kernel;
+        let geometry = Geometry { blocks: [self.grid, 1, 1], threads: [threads, 1, 1], shared_bytes };
+        let function = self.function.function()?.as_word();
+        Ok(self.what.get_or_init(|| What::Kernel { function, geometry, attributes: Vec::new(), bytes: 8 * words }))
     }
 
     /// A check that failed in this launch, now or in an earlier run: number, value, extent. It is told once.

@@ -2,16 +2,24 @@
 //! machine without one, everything else still works.
 
 pub(crate) mod blas;
+mod chain;
 mod driver;
 mod function;
 mod launch;
+mod launched;
 mod pool;
+mod repeat;
 mod report;
+mod row;
 mod torch;
+mod watch;
 
+pub(crate) use chain::Chain;
+pub use chain::launched_rows;
 pub(crate) use driver::{Driver, Event, Rows, Stream, driver};
 pub use driver::{Properties, properties};
 pub use function::{Careful, GpuFunction, Image, Maker};
 pub(crate) use launch::GpuLaunch;
+pub(crate) use launched::{Launched, What, launch_each};
 pub use pool::{Job as CompileJob, submit};
 pub(crate) use torch::{CudaGuard, cuda};

@@ -18,6 +18,7 @@ mod pages;
 pub(crate) mod prepare;
 mod profile;
 mod range;
+pub(crate) mod rows;
 
 use crate::abi::{Abi, abi};
 use crate::calls::library::HostCalls;
@@ -269,7 +270,7 @@ fn execute(run: &mut Run<'_>, profile: Option<&Profile>) -> Result<Vec<Tensor>, 
     run.report_failures()?;
     run.place_buffers()?;
     match profile {
-        None => run.prepared.actions.iter().try_for_each(|action| perform(run, action))?,
+        None => rows::perform_all(run)?,
         Some(profile) => perform_timed(run, profile)?,
     }
     let results = match run.prepared.outputs.iter().any(Output::is_view) {

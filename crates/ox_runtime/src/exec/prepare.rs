@@ -9,6 +9,7 @@ use super::late::{Late, late_arena};
 use super::launch::Launch;
 use super::layout::{Env, Layout};
 use super::pack::pack;
+use super::rows::Rows;
 use crate::calls::library::HostCalls;
 use crate::calls::{CallStep, InGraphs, fresh_result, prepare_call};
 use crate::cuda::GpuLaunch;
@@ -120,6 +121,8 @@ pub struct WriteBack {
 }
 
 pub struct Prepared {
+    /// Goes before the kernels that it launches.
+    pub rows: Rows,
     pub inputs: Vec<Option<Layout>>,
     pub buffers: Vec<Buffer>,
     pub windows: Vec<Window>,
@@ -281,6 +284,7 @@ pub fn prepare(plan: &Plan, kernels: &Kernels, device: Device, env: Env<'_>, hos
         launches: p.launches,
         graphable,
         frames: Idle::default(),
+        rows: Rows::default(),
         recurring: p.recurring,
         is_complete: AtomicBool::new(false),
     })

@@ -1,0 +1,90 @@
+//! What lies on a stream, as data.
+
+use super::driver::{Stream, driver};
+use super::watch::{END, Handle, LENGTH, MEMORY, functions};
+use crate::error::RunError;
+use std::ffi::{c_uint, c_void};
+use std::ptr::null_mut;
+
+/// `CUlaunchAttribute`.
+#[repr(C)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Attribute {
+    pub id: u32,
+    pub pad: u32,
+    pub value: [u64; 8],
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct Geometry {
+    pub blocks: [u32; 3],
+    pub threads: [u32; 3],
+    pub shared_bytes: u32,
+}
+
+/// One thing on a stream.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Launched {
+    pub what: What,
+    /// The kernel's parameters; where the memory lies that is filled.
+    pub words: Vec<u64>,
+}
+
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum What {
+    Kernel { function: usize, geometry: Geometry, attributes: Vec<Attribute>, bytes: usize },
+    Fill { value: u32, element: u32, count: usize },
+}
+
+/// `CUlaunchConfig`.
+#[repr(C)]
+pub(super) struct Config {
+    blocks: [c_uint; 3],
+    threads: [c_uint; 3],
+    shared_bytes: c_uint,
+    stream: Handle,
+    attributes: *const Attribute,
+    count: c_uint,
+}
+
+/// All parameters of a kernel in one piece, as the driver takes them.
+pub(super) fn extra(words: &mut [u64], bytes: &mut usize) -> [*mut c_void; 5] {
+    let bytes: *mut usize = bytes;
+    [MEMORY as _, words.as_mut_ptr().cast(), LENGTH as _, bytes.cast(), END as _]
+}
+
+/// Puts it on a stream.
+///
+/// SAFETY: the words must be what the kernel expects, and the memory that they name must live until the stream has done it.
+pub(super) unsafe fn launch(launched: &mut Launched, stream: Stream) -> Result<(), RunError> {
+    let functions = functions().ok_or_else(|| RunError::bug("this driver does not tell what is launched"))?;
+    let Launched { what, words } = launched;
+    // SAFETY: the caller's promise.
+    let code = unsafe {
+        match what {
+            What::Fill { value, element: 1, count } => (functions.fill_bytes)(words[0], *value as u8, *count, stream.0),
+            What::Fill { value, count, .. } => (functions.fill_words)(words[0], *value, *count, stream.0),
+            What::Kernel { function, geometry, attributes, bytes } => {
+                let config = Config {
+                    blocks: geometry.blocks,
+                    threads: geometry.threads,
+                    shared_bytes: geometry.shared_bytes,
+                    stream: stream.0,
+                    attributes: attributes.as_ptr(),
+                    count: attributes.len() as c_uint,
+                };
+                let mut extra = extra(words, bytes);
+                (functions.launch)(&config, *function as Handle, null_mut(), extra.as_mut_ptr())
+            }
+        }
+    };
+    driver()?.check(code, "a kernel that was launched before")
+}
+
+/// One after the other.
+///
+/// SAFETY: as for `launch`.
+pub unsafe fn launch_each(launches: &mut [Launched], stream: Stream) -> Result<(), RunError> {
+    // SAFETY: the caller's promise.
+    launches.iter_mut().try_for_each(|launched| unsafe { launch(launched, stream) })
+}

@@ -1,0 +1,175 @@
+"""Launches in rows, in the default mode on a GPU: from the fifth call on, launches that stand side by side are one. Whatever has moved by then must be seen."""
+
+import threading
+
+import oxytorch
+import pytest
+import torch
+from oxytorch import _oxytorch
+from torch import nn
+
+pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU")
+
+# Calls before rows are launched.
+BEFORE = 4
+
+
+@pytest.fixture(autouse=True)
+def fresh():
+    oxytorch.reset()
+
+
+def network(dtype=torch.bfloat16):
+    torch.manual_seed(0)
+    layers = [nn.Linear(256, 512), nn.GELU(), nn.LayerNorm(512), nn.Linear(512, 512), nn.SiLU(), nn.LayerNorm(512), nn.Linear(512, 256), nn.Softmax(-1), nn.LayerNorm(256)]
+    return nn.Sequential(*layers).to("cuda", dtype)
+
+
+def batch(rows=64, dtype=torch.bfloat16):
+    return torch.randn(rows, 256, device="cuda", dtype=dtype)
+
+
+def same(fast, plain, *args):
+    """Equal to eager as far as bfloat16 goes: errors are compared with those of eager, in float32."""
+    with torch.no_grad():
+        ours, eagers = fast(*args).float(), plain(*args).float()
+    torch.testing.assert_close(ours, eagers, rtol=3e-2, atol=3e-2)
+    return ours
+
+
+def warm(fast, x):
+    with torch.no_grad():
+        for _ in range(BEFORE):
+            fast(x)
+
+
+def rows_of(call):
+    before = _oxytorch.launched_rows()
+    call()
+    return _oxytorch.launched_rows() - before
+
+
+def test_rows_are_launched_in_the_end():
+    plain = network()
+    fast, x = oxytorch.compile(network()), batch()
+    assert rows_of(lambda: warm(fast, x)) == 1, "the one in which it is made"
+    assert rows_of(lambda: same(fast, plain, x)) == 1
+
+
+def test_other_inputs_and_results_that_are_held():
+    plain, fast = network(), oxytorch.compile(network())
+    inputs = [batch() for _ in range(12)]
+    with torch.no_grad():
+        results = [fast(x) for x in inputs]
+        expected = [plain(x) for x in inputs]
+    for ours, eagers in zip(results, expected):
+        torch.testing.assert_close(ours, eagers, rtol=3e-2, atol=3e-2)
+    assert len({r.data_ptr() for r in results}) == len(results)
+
+
+def test_weights_that_are_written_and_exchanged():
+    plain, fast, x = network(), oxytorch.compile(network()), batch()
+    warm(fast, x)
+    for change in (lambda m: m[0].weight.data.mul_(1.5), lambda m: setattr(m[3], "weight", nn.Parameter(m[3].weight.detach().flip(0))), lambda m: m[6].bias.data.add_(1)):
+        with torch.no_grad():
+            change(plain), change(fast)
+        same(fast, plain, x)
+        same(fast, plain, x)
+
+
+def test_arguments_at_odd_places():
+    plain, fast = network(), oxytorch.compile(network())
+    room = torch.randn(64 * 256 + 8, device="cuda", dtype=torch.bfloat16)
+    for offset in [0] * (BEFORE + 2) + [1, 0, 3, 8, 0]:
+        same(fast, plain, room[offset : offset + 64 * 256].view(64, 256))
+
+
+def test_sizes_that_vary():
+    plain, fast = network(), oxytorch.compile(network(), dynamic=True)
+    for rows in [7, 64, 7, 64, 7, 64, 7, 64, 7, 64, 7, 64, 9, 7, 64]:
+        same(fast, plain, batch(rows))
+
+
+def test_other_streams():
+    plain, fast, x = network(), oxytorch.compile(network()), batch()
+    warm(fast, x)
+    streams = [torch.cuda.Stream() for _ in range(2)]
+    for _ in range(3):
+        for stream in streams:
+            stream.wait_stream(torch.cuda.current_stream())
+            with torch.cuda.stream(stream):
+                same(fast, plain, x)
+    torch.cuda.synchronize()
+
+
+def test_threads():
+    plain, fast = network(), oxytorch.compile(network())
+    warm(fast, batch())
+    wrong = []
+
+    def work():
+        try:
+            for _ in range(20):
+                same(fast, plain, batch())
+        except BaseException as error:
+            wrong.append(error)
+
+    threads = [threading.Thread(target=work) for _ in range(4)]
+    [thread.start() for thread in threads]
+    [thread.join() for thread in threads]
+    assert not wrong, wrong[0]
+
+
+def test_inside_of_a_graph_of_the_users():
+    plain, fast, x = network(), oxytorch.compile(network()), batch()
+    warm(fast, x)
+    graph = torch.cuda.CUDAGraph()
+    with torch.no_grad(), torch.cuda.graph(graph):
+        out = fast(x)
+    with torch.no_grad():
+        x.copy_(batch())
+        graph.replay()
+        torch.testing.assert_close(out, plain(x), rtol=3e-2, atol=3e-2)
+
+
+def test_a_failed_check_is_told_and_the_next_call_is_right():
+    table = torch.randn(10, 64, device="cuda")
+
+    def look_up(n):
+        return (table[n].sin() * 2).softmax(-1).cumsum(-1).exp().sum(-1)
+
+    fast = oxytorch.compile(look_up)
+    good, bad = torch.randint(0, 10, (32,), device="cuda"), torch.full((32,), 11, device="cuda")
+    for _ in range(BEFORE + 2):
+        torch.testing.assert_close(fast(good), look_up(good))
+    with pytest.raises(IndexError):
+        fast(bad)
+        torch.cuda.synchronize()
+        fast(good)
+    torch.testing.assert_close(fast(good), look_up(good))
+
+
+def test_training():
+    plain, compiled = network(torch.float32), network(torch.float32)
+    fast = oxytorch.compile(compiled)
+    steps = [torch.optim.AdamW(model.parameters(), lr=1e-3) for model in (plain, compiled)]
+    for n in range(12):
+        x = batch(48, torch.float32)
+        losses = []
+        for model, step in zip((plain, fast), steps):
+            step.zero_grad(set_to_none=True)
+            loss = (model(x) * x).pow(2).mean()
+            loss.backward()
+            step.step()
+            losses.append(loss.detach())
+        torch.testing.assert_close(*losses, rtol=1e-3, atol=1e-5)
+    for a, b in zip(plain.parameters(), compiled.parameters()):
+        torch.testing.assert_close(a, b, rtol=1e-3, atol=1e-3)
+
+
+def test_a_profiler_sees_each_kernel():
+    fast, x = oxytorch.compile(network()), batch()
+    warm(fast, x)
+    with torch.profiler.profile() as profiler, torch.no_grad():
+        fast(x)
+    assert any(event.key.startswith("oxytorch::") for event in profiler.key_averages())
