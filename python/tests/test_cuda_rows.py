@@ -90,27 +90,85 @@ def test_sizes_that_vary():
         same(fast, plain, batch(rows))
 
 
+class Sees(nn.Module):
+    """Convolutions and attention, which libraries do, between kernels of ours."""
+
+    def __init__(self):
+        super().__init__()
+        torch.manual_seed(0)
+        self.first = nn.Conv2d(8, 32, 3, padding=1)
+        self.second = nn.Conv2d(32, 64, 3, stride=2, padding=1, bias=False)
+        self.norm = nn.GroupNorm(8, 64)
+        self.mix = nn.Linear(64, 192)
+
+    def forward(self, x):
+        x = self.norm(self.second(torch.nn.functional.silu(self.first(x)))).flatten(2).transpose(1, 2)
+        q, k, v = self.mix(x).view(*x.shape[:2], 3, 2, 32).permute(2, 0, 3, 1, 4)
+        x = x + torch.nn.functional.scaled_dot_product_attention(q, k, v).transpose(1, 2).reshape(x.shape)
+        q, k, v = self.mix(x.tanh()).view(*x.shape[:2], 3, 2, 32).permute(2, 0, 3, 1, 4)
+        return torch.nn.functional.scaled_dot_product_attention(q, k, v, is_causal=True).transpose(1, 2).reshape(x.shape).softmax(-1)
+
+
+def sees(dtype=torch.bfloat16):
+    return Sees().to("cuda", dtype, memory_format=torch.channels_last)
+
+
+def images(n=4, dtype=torch.bfloat16):
+    return torch.randn(n, 8, 32, 32, device="cuda", dtype=dtype).to(memory_format=torch.channels_last)
+
+
+def test_convolutions_and_attention_are_part_of_rows():
+    plain, fast = sees(), oxytorch.compile(sees())
+    inputs = [images() for _ in range(12)]
+    with torch.no_grad():
+        results = [fast(x) for x in inputs]
+        many = rows_of(lambda: fast(inputs[0]))
+        for x, ours in zip(inputs, results):
+            torch.testing.assert_close(ours, plain(x), rtol=3e-2, atol=3e-2)
+            torch.testing.assert_close(fast(x), ours, rtol=0, atol=0)
+    assert 1 <= many <= 6, many
+
+
+def test_settings_that_decide_how_libraries_do_it():
+    plain, fast, x = sees(), oxytorch.compile(sees()), images()
+    warm(fast, x)
+    same(fast, plain, x)
+    before = torch.backends.cudnn.flags(enabled=True, benchmark=False, deterministic=True)
+    with before:
+        same(fast, plain, x)
+    with torch.backends.cudnn.flags(enabled=False):
+        same(fast, plain, x)
+    with torch.nn.attention.sdpa_kernel(torch.nn.attention.SDPBackend.MATH):
+        same(fast, plain, x)
+    for _ in range(4):
+        same(fast, plain, x)
+
+
 def test_other_streams():
     plain, fast, x = network(), oxytorch.compile(network()), batch()
     warm(fast, x)
     streams = [torch.cuda.Stream() for _ in range(2)]
+    seer, fast_seer, image = sees(), oxytorch.compile(sees()), images()
+    warm(fast_seer, image)
     for _ in range(3):
         for stream in streams:
             stream.wait_stream(torch.cuda.current_stream())
             with torch.cuda.stream(stream):
                 same(fast, plain, x)
+                same(fast_seer, seer, image)
     torch.cuda.synchronize()
 
 
-def test_threads():
-    plain, fast = network(), oxytorch.compile(network())
-    warm(fast, batch())
+@pytest.mark.parametrize("made, drawn", [(network, batch), (sees, images)])
+def test_threads(made, drawn):
+    plain, fast = made(), oxytorch.compile(made())
+    warm(fast, drawn())
     wrong = []
 
     def work():
         try:
             for _ in range(20):
-                same(fast, plain, batch())
+                same(fast, plain, drawn())
         except BaseException as error:
             wrong.append(error)
 
@@ -147,6 +205,18 @@ def test_a_failed_check_is_told_and_the_next_call_is_right():
         torch.cuda.synchronize()
         fast(good)
     torch.testing.assert_close(fast(good), look_up(good))
+
+
+def test_convolutions_in_training():
+    plain, compiled = sees(), sees()
+    fast = oxytorch.compile(compiled)
+    for n in range(10):
+        x = images(3)
+        for model in (plain, fast):
+            model.zero_grad(set_to_none=True)
+            model(x).float().pow(2).sum().backward()
+        for a, b in zip(plain.parameters(), compiled.parameters()):
+            torch.testing.assert_close(a.grad.float(), b.grad.float(), rtol=5e-2, atol=5e-2 * float(a.grad.abs().max()))
 
 
 def test_training():

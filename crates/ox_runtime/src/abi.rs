@@ -278,6 +278,14 @@ impl Abi {
         }
     }
 
+    /// Those that decide how a convolution is done in 16 bits; likewise.
+    pub(crate) fn convolution_settings(&self) -> Option<u64> {
+        let context = self.cpp.context.as_ref()?;
+        // SAFETY: as above.
+        let bit = |flag: &Flag| unsafe { u64::from(flag((context.global)())) };
+        Some(context.convolution.iter().fold(0, |bits, flag| 2 * bits + bit(flag)))
+    }
+
     /// Memory that C++ code in libtorch will `delete`.
     pub(crate) fn new_boxed(&self, value: StableIValue) -> Option<*mut StableIValue> {
         // SAFETY: operator new gives memory aligned for any scalar.
@@ -350,14 +358,18 @@ struct Cpp {
     context: Option<Context>,
 }
 
-/// What `at::Context` says of attention.
+/// A member of `at::Context` without arguments.
+type Flag = unsafe extern "C" fn(*const c_void) -> bool;
+
+/// What `at::Context` says of attention and convolutions.
 struct Context {
     /// `at::Context& at::globalContext()`.
     global: unsafe extern "C" fn() -> *mut c_void,
     /// `std::array<at::SDPBackend, n> at::Context::sDPPriorityOrder()`.
     order: unsafe extern "C" fn(*mut c_void) -> Order,
-    /// Its members without arguments that return a `bool`.
-    flags: [unsafe extern "C" fn(*const c_void) -> bool; 6],
+    /// Of attention.
+    flags: [Flag; 6],
+    convolution: [Flag; 4],
 }
 
 /// As long as any of its arrays: both are returned by way of memory of the caller's.
@@ -379,6 +391,12 @@ impl Context {
                     flag(b"_ZNK2at7Context26userEnabledMemEfficientSDPEv\0")?,
                     flag(b"_ZNK2at7Context18userEnabledMathSDPEv\0")?,
                     flag(b"_ZNK2at7Context26userEnabledOverrideableSDPEv\0")?,
+                    flag(b"_ZNK2at7Context23deterministicAlgorithmsEv\0")?,
+                ],
+                convolution: [
+                    flag(b"_ZNK2at7Context16userEnabledCuDNNEv\0")?,
+                    flag(b"_ZNK2at7Context14benchmarkCuDNNEv\0")?,
+                    flag(b"_ZNK2at7Context18deterministicCuDNNEv\0")?,
                     flag(b"_ZNK2at7Context23deterministicAlgorithmsEv\0")?,
                 ],
             })

@@ -2,6 +2,7 @@
 
 use super::dispatch::{self, call_for_tensor};
 use super::fused_attention::FusedAttention;
+use super::learned::Learned;
 use super::stable_ivalue::Value;
 use super::{CallStep, arguments, single};
 use crate::abi::Handle;
@@ -10,10 +11,12 @@ use crate::error::RunError;
 use crate::exec::frame::Run;
 use crate::exec::layout::{Dims, Layout};
 use crate::exec::prepare::{Operand, Preparing, Window};
+use crate::exec::rows::Hears;
 use crate::tensor::{Tensor, make};
 use ox_ir::graph::AttentionAttrs;
 use ox_ir::plan::View;
 use ox_ir::{DType, Device};
+use smallvec::SmallVec;
 use std::ptr::{null, null_mut};
 use std::sync::{Mutex, PoisonError};
 
@@ -29,6 +32,7 @@ pub struct AttentionStep {
     grouped: bool,
     /// On a GPU: under which of the user's settings it was asked what eager takes, and whether that is cuDNN.
     choice: Option<Mutex<Option<(u64, bool)>>>,
+    learned: Learned,
     /// The result has other dimensions in front than the call's: its leading sizes.
     front: Option<Dims>,
     out: usize,
@@ -47,7 +51,7 @@ impl AttentionStep {
         let windows = [p.window(&fixed[0])?, p.window(&fixed[1])?, p.window(&fixed[2])?];
         let mask = mask.map(|v| p.window(v)).transpose()?;
         let planned = &p.buffers[out].layout;
-        let (empty, rank) = (planned.numel() == 0, planned.rank());
+        let (empty, rank, result_bytes) = (planned.numel() == 0, planned.rank(), planned.bytes());
         let shaped = four_dims(&windows, &mask).map(|(windows, mask)| match p.device {
             Device::Cpu => (windows, mask.map(unrepeated)),
             _ => (windows, mask),
@@ -73,6 +77,7 @@ impl AttentionStep {
             flash,
             grouped,
             choice: by_cudnn.then(Mutex::default),
+            learned: Learned::new(result_bytes),
             front,
             out,
             empty,
@@ -93,26 +98,37 @@ impl AttentionStep {
     }
 
     /// Where eager takes cuDNN's kernels: these at once, without the operator that looks for one.
-    fn by_cudnn(&self, run: &Run<'_>, qkv: [Handle; 3], mask: Option<Handle>) -> Option<Result<Tensor, RunError>> {
-        let (choice, settings) = (self.choice.as_ref()?, run.abi.attention_settings()?);
-        let mut choice = choice.lock().unwrap_or_else(PoisonError::into_inner);
-        let takes = match *choice {
-            Some((known, takes)) if known == settings => takes,
-            _ => {
-                let takes = self.eager_takes(run, qkv, mask).ok()? == CUDNN;
-                *choice = Some((settings, takes));
-                takes
-            }
-        };
-        drop(choice);
+    fn by_cudnn(&self, run: &mut Run<'_>) -> Option<Result<Tensor, RunError>> {
+        let settings = run.abi.attention_settings().filter(|_| self.choice.is_some())?;
+        if !self.takes_cudnn(run, settings)? {
+            return None;
+        }
         let call = FusedAttention { cudnn: true, causal: self.causal, scale: self.scale, sums: false };
-        let tensors: Vec<Handle> = qkv.into_iter().chain(mask).collect();
         let first = |made: Vec<Tensor>| made.into_iter().next().ok_or_else(|| RunError::bug("attention returned nothing"));
-        takes.then(|| call.call(&tensors).and_then(first))
+        Some(self.learned.run(run, &self.operands(), settings, |tensors| call.call(tensors).and_then(first)))
     }
 
-    fn eager_takes(&self, run: &Run<'_>, qkv: [Handle; 3], mask: Option<Handle>) -> Result<u64, RunError> {
-        let tensors: Vec<Handle> = qkv.into_iter().chain(mask).collect();
+    /// Whether eager takes cuDNN's kernels under these settings; None where it does not say.
+    fn takes_cudnn(&self, run: &mut Run<'_>, settings: u64) -> Option<bool> {
+        let mut choice = self.choice.as_ref()?.lock().unwrap_or_else(PoisonError::into_inner);
+        match *choice {
+            Some((known, takes)) if known == settings => Some(takes),
+            _ => {
+                let takes = self.eager_takes(run).ok()? == CUDNN;
+                *choice = Some((settings, takes));
+                Some(takes)
+            }
+        }
+    }
+
+    /// q, k, v and the mask.
+    fn operands(&self) -> SmallVec<[Operand; 4]> {
+        [self.q, self.k, self.v].into_iter().chain(self.mask).collect()
+    }
+
+    fn eager_takes(&self, run: &mut Run<'_>) -> Result<u64, RunError> {
+        let tensors: Vec<Handle> = self.operands().into_iter().map(|operand| run.operand(operand)).collect::<Result<_, _>>()?;
+        let mask = tensors.get(3).copied();
         // SAFETY: _fused_sdp_choice has the arguments of scaled_dot_product_attention, and returns an int.
         unsafe { Ok(dispatch::call(run.abi, c"aten::_fused_sdp_choice", c"", &self.values(mask), &tensors, 1)?[0]) }
     }
@@ -151,7 +167,7 @@ impl CallStep for AttentionStep {
         let mask_ptr = mask.as_ref().map_or(null(), |m| m as *const Handle);
         let result = match self.by_flash(run, qkv, mask_ptr) {
             Some(result) => result?,
-            None => match self.by_cudnn(run, qkv, mask) {
+            None => match self.by_cudnn(run) {
                 Some(result) => result?,
                 None => self.by_operator(run, qkv, mask)?,
             },
@@ -161,6 +177,19 @@ impl CallStep for AttentionStep {
             None => result,
         };
         run.deliver(self.out, result)
+    }
+
+    fn tell(&self, run: &mut Run<'_>, hears: &mut Hears<'_>) -> Result<bool, RunError> {
+        let known = self.choice.as_ref().and_then(|choice| *choice.lock().unwrap_or_else(PoisonError::into_inner));
+        // Other settings than at the last call are left to `run`.
+        let settings = match (known, run.abi.attention_settings()) {
+            (Some((known, true)), Some(settings)) if known == settings && !self.empty && self.front.is_none() => settings,
+            _ => return Ok(false),
+        };
+        match self.learned.tell(run, &self.operands(), settings, self.out, hears)? {
+            Some(result) => run.deliver(self.out, result).map(|()| true),
+            None => Ok(false),
+        }
     }
 }
 

@@ -1,14 +1,16 @@
 //! Convolutions. torch returns a new tensor; the buffer takes it as it is if it has the planned strides.
 
 use super::dispatch::call_for_tensor;
+use super::learned::Learned;
 use super::post::{PostStep, onednn_name};
 use super::stable_ivalue::Value;
 use super::{CallStep, arguments, single};
-use crate::abi::{Handle, abi};
+use crate::abi::{Handle, Ops, abi};
 use crate::error::RunError;
 use crate::exec::frame::Run;
 use crate::exec::layout::{Dims, Layout};
 use crate::exec::prepare::{Operand, Preparing};
+use crate::exec::rows::Hears;
 use crate::tensor::{Tensor, make};
 use ox_ir::graph::{ConvAttrs, Post};
 use ox_ir::plan::View;
@@ -47,6 +49,8 @@ pub struct ConvStep {
     /// By torch's own way (`ConvAttrs::is_by_columns`): the shape of the window.
     window: Option<Dims>,
     post: PostStep,
+    /// On a GPU, in 16 bits (in f32 there are modes): what is known of it, and x, weight and bias.
+    learned: Option<(Learned, SmallVec<[Operand; 3]>)>,
 }
 
 impl ConvStep {
@@ -55,19 +59,30 @@ impl ConvStep {
         let out = single(outs)?;
         let layout = &p.buffers[out].layout;
         let dtype = layout.dtype;
-        let is_empty = layout.numel() == 0;
+        let (is_empty, result_bytes) = (layout.numel() == 0, layout.bytes());
         let packed = p.packed(&fixed[1]);
         let fused = (packed.is_some() || p.device == Device::Cpu && can_fuse(attrs, dtype, layout.rank(), is_empty)).then(|| {
             let (name, numbers, algorithm) = onednn_name(&attrs.post);
             Fused { name, numbers, algorithm }
         });
         let window = if packed.is_none() && fused.is_none() { window_of_columns(p, attrs, fixed, out)? } else { None };
+        let x = p.operand_of(&fixed[0])?;
+        let weight = packed.map_or_else(|| p.operand_of(&fixed[1]).map(Weight::Plain), |buf| Ok(Weight::Packed(buf)))?;
+        let bias = bias.map(|v| p.operand_of(v)).transpose()?;
+        let is_alone = !is_empty && dtype.size() == 2 && !attrs.add && attrs.post == Post::None;
+        let learned = match weight {
+            Weight::Plain(weight) if p.device != Device::Cpu && is_alone => {
+                Some((Learned::new(result_bytes), [x, weight].into_iter().chain(bias).collect()))
+            }
+            _ => None,
+        };
         Ok(ConvStep {
             window,
-            x: p.operand_of(&fixed[0])?,
-            weight: packed.map_or_else(|| p.operand_of(&fixed[1]).map(Weight::Plain), |buf| Ok(Weight::Packed(buf)))?,
+            x,
+            weight,
             is_empty,
-            bias: bias.map(|v| p.operand_of(v)).transpose()?,
+            bias,
+            learned,
             add: add.map(|v| p.operand_of(v)).transpose()?,
             out,
             stride: p.env.eval_all(&attrs.stride)?,
@@ -150,25 +165,29 @@ impl ConvStep {
     }
 
     fn plain(&self, run: &Run<'_>, x: Handle, w: Handle, bias: *const Handle, add: Option<Handle>) -> Result<Tensor, RunError> {
-        let abi = run.abi;
-        let n = self.stride.len() as i64;
-        let (stride, padding, dilation) = (self.stride.as_ptr(), self.padding.as_ptr(), self.dilation.as_ptr());
-        let (more, more_len) = (self.output_padding.as_ptr(), self.output_padding.len() as i64);
         if let Some(window) = &self.window {
             return self.by_columns(run, window, x, w, bias);
         }
-        // SAFETY: valid handles; the arrays have the lengths given.
-        let mut result = make("a convolution", |out| unsafe {
-            let transposed = self.transposed as i32;
-            (run.ops.convolution)(x, w, bias, stride, n, padding, n, dilation, n, transposed, more, more_len, self.groups, out)
-        })?;
+        let mut result = self.convolve(run.ops, x, w, bias)?;
         if let Some(add) = add {
             let before = result.as_ref().handle();
+            // SAFETY: valid handles.
             result = make("add", |out| unsafe { (run.ops.add)(before, add, 1.0, out) })?;
         }
         // SAFETY: a valid handle.
-        unsafe { self.post.apply(abi, result.as_ref().handle())? };
+        unsafe { self.post.apply(run.abi, result.as_ref().handle())? };
         Ok(result)
+    }
+
+    fn convolve(&self, ops: &Ops, x: Handle, w: Handle, bias: *const Handle) -> Result<Tensor, RunError> {
+        let n = self.stride.len() as i64;
+        let (stride, padding, dilation) = (self.stride.as_ptr(), self.padding.as_ptr(), self.dilation.as_ptr());
+        let (more, more_len) = (self.output_padding.as_ptr(), self.output_padding.len() as i64);
+        // SAFETY: valid handles; the arrays have the lengths given.
+        make("a convolution", |out| unsafe {
+            let transposed = self.transposed as i32;
+            (ops.convolution)(x, w, bias, stride, n, padding, n, dilation, n, transposed, more, more_len, self.groups, out)
+        })
     }
 }
 
@@ -204,8 +223,25 @@ impl CallStep for ConvStep {
         let fused = self.fused.as_ref().and_then(|f| self.fused(run, f, x, weight, bias_ptr, add));
         let result = match fused {
             Some(result) => result?,
-            None => self.plain(run, x, weight, bias_ptr, add)?,
+            None => match (&self.learned, run.abi.convolution_settings()) {
+                (Some((learned, operands)), Some(settings)) => {
+                    let ops = run.ops;
+                    let bias = |tensors: &[Handle]| tensors.get(2).map_or(null(), |bias| bias as *const Handle);
+                    learned.run(run, operands, settings, |tensors| self.convolve(ops, tensors[0], tensors[1], bias(tensors)))?
+                }
+                _ => self.plain(run, x, weight, bias_ptr, add)?,
+            },
         };
         run.deliver(self.out, result)
+    }
+
+    fn tell(&self, run: &mut Run<'_>, hears: &mut Hears<'_>) -> Result<bool, RunError> {
+        let (Some((learned, operands)), Some(settings)) = (&self.learned, run.abi.convolution_settings()) else {
+            return Ok(false);
+        };
+        match learned.tell(run, operands, settings, self.out, hears)? {
+            Some(result) => run.deliver(self.out, result).map(|()| true),
+            None => Ok(false),
+        }
     }
 }

@@ -5,6 +5,7 @@ mod conv;
 mod direct_matmul;
 pub(crate) mod dispatch;
 pub(crate) mod fused_attention;
+mod learned;
 pub(crate) mod library;
 mod matmul;
 pub(crate) mod pack;

@@ -2,7 +2,7 @@
 //! algorithm) is worked out in the first one.
 
 use super::driver::{Stream, driver};
-use super::repeat::Repeat;
+use super::repeat::{Extent, Repeat};
 use crate::abi::{mapped_library, open};
 use crate::error::RunError;
 use crate::exec::layout::Layout;
@@ -25,6 +25,9 @@ const WORKSPACE: usize = 32 << 20;
 
 /// From so many rows and columns on it counts where the rows of a result begin.
 pub const LARGE: i64 = 512;
+
+/// As far behind its start as a part of an operand may begin.
+const ANYWHERE: u64 = 1 << 40;
 
 /// What is kept from call to call.
 const SMALL_WORKSPACE: usize = 4096;
@@ -364,12 +367,17 @@ impl Planned {
         if let Repeated::Unknown = self.repeated {
             self.repeated = Repeated::Once;
         } else if !is_recorded(stream) {
-            let call = |words: &[u64], stream: Stream| {
-                let (at, space) = Addresses::from_words(words, at.bias.is_some());
+            let call = |moved: &[Extent], stream: Stream| {
+                let words: SmallVec<[u64; 5]> = moved.iter().map(|extent| extent.start).collect();
+                let (at, space) = Addresses::from_words(&words, at.bias.is_some());
                 // SAFETY: nothing runs on a stream that is watched.
-                unsafe { self.multiply(&at, space, alpha, stream) }
+                unsafe { self.multiply(&at, space, alpha, stream) }.then(Vec::new)
             };
-            self.repeated = Repeat::of(device, &at.words(space), call).map_or(Repeated::Never, Repeated::Known);
+            // Parts of matrices are found wherever they begin.
+            let given: SmallVec<[Extent; 5]> =
+                at.words(space).into_iter().map(|start| Extent { start, bytes: ANYWHERE }).collect();
+            let repeat = Repeat::of(device, &given, call).filter(|repeat| repeat.scratch == 0);
+            self.repeated = repeat.map_or(Repeated::Never, Repeated::Known);
         }
     }
 

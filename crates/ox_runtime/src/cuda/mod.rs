@@ -22,4 +22,5 @@ pub use function::{Careful, GpuFunction, Image, Maker};
 pub(crate) use launch::GpuLaunch;
 pub(crate) use launched::{Launched, What, launch_each};
 pub use pool::{Job as CompileJob, submit};
-pub(crate) use torch::{CudaGuard, cuda};
+pub(crate) use repeat::{Extent, Repeat};
+pub(crate) use torch::{CudaGuard, StreamGuard, cuda};

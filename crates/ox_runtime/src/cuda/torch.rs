@@ -15,6 +15,8 @@ pub(crate) struct Cuda {
     stream: unsafe extern "C" fn(i32, *mut *mut c_void) -> Code,
     new_guard: unsafe extern "C" fn(i32, *mut *mut c_void) -> Code,
     delete_guard: unsafe extern "C" fn(*mut c_void) -> Code,
+    new_stream_guard: unsafe extern "C" fn(*mut c_void, i32, *mut *mut c_void) -> Code,
+    delete_stream_guard: unsafe extern "C" fn(*mut c_void) -> Code,
 }
 
 /// The functions, if this torch was built with CUDA.
@@ -35,6 +37,8 @@ fn find() -> Result<Cuda, String> {
             stream: *library.get(b"aoti_torch_get_current_cuda_stream\0").map_err(missing)?,
             new_guard: *library.get(b"aoti_torch_create_cuda_guard\0").map_err(missing)?,
             delete_guard: *library.get(b"aoti_torch_delete_cuda_guard\0").map_err(missing)?,
+            new_stream_guard: *library.get(b"aoti_torch_create_cuda_stream_guard\0").map_err(missing)?,
+            delete_stream_guard: *library.get(b"aoti_torch_delete_cuda_stream_guard\0").map_err(missing)?,
         }
     };
     // The functions are used until the process ends.
@@ -74,6 +78,28 @@ impl Drop for CudaGuard {
         if let Ok(cuda) = cuda() {
             // SAFETY: made by `new_guard`, deleted once.
             unsafe { (cuda.delete_guard)(self.0) };
+        }
+    }
+}
+
+/// While it lives, the stream is torch's current one on this thread.
+pub(crate) struct StreamGuard(*mut c_void);
+
+impl StreamGuard {
+    pub fn new(stream: Stream, device: u8) -> Result<StreamGuard, RunError> {
+        let mut guard = null_mut();
+        // SAFETY: a live stream of that device; one pointer is written.
+        let code = unsafe { (cuda()?.new_stream_guard)(stream.0, device as i32, &mut guard) };
+        crate::tensor::check(code, "a stream guard")?;
+        Ok(StreamGuard(guard))
+    }
+}
+
+impl Drop for StreamGuard {
+    fn drop(&mut self) {
+        if let Ok(cuda) = cuda() {
+            // SAFETY: made by `new_stream_guard`, deleted once.
+            unsafe { (cuda.delete_stream_guard)(self.0) };
         }
     }
 }

@@ -2,6 +2,7 @@
 
 use super::driver::{Stream, driver};
 use super::launched::{Attribute, Config, Geometry, Launched, What};
+use super::repeat::Extent;
 use libloading::os::unix::Library;
 use std::ffi::{c_int, c_uint, c_void};
 use std::ptr::{null, null_mut};
@@ -43,6 +44,7 @@ functions! {
     set_kernel "cuGraphExecKernelNodeSetParams_v2" (Handle, Handle, *const KernelNode);
     set_fill "cuGraphExecMemsetNodeSetParams" (Handle, Handle, *const FillNode, Handle);
     context "cuCtxGetCurrent" (*mut Handle);
+    pointer "cuPointerGetAttribute" (*mut c_void, c_int, u64);
     launch "cuLaunchKernelEx" (*const Config, Handle, *mut *mut c_void, *mut *mut c_void);
     fill_bytes "cuMemsetD8Async" (u64, u8, usize, Handle);
     fill_words "cuMemsetD32Async" (u64, c_uint, usize, Handle);
@@ -74,6 +76,10 @@ pub(super) struct FillNode {
     pub(super) height: usize,
 }
 
+const MEMORY_TYPE: c_int = 2;
+const RANGE_START: c_int = 11;
+const RANGE_BYTES: c_int = 12;
+const ON_DEVICE: u64 = 2;
 const NON_BLOCKING: c_uint = 1;
 const RELAXED: c_int = 2;
 const KERNEL: c_int = 0;
@@ -107,14 +113,22 @@ pub(super) fn functions() -> Option<&'static Functions> {
 /// By device. Whoever records on one holds the lock.
 static STREAMS: Mutex<Vec<(u8, Stream)>> = Mutex::new(Vec::new());
 
-/// What calls put on a stream of the current device, one after the other; nothing of it runs. None where one of them fails, or does what cannot be repeated.
-pub fn watch<const N: usize>(device: u8, mut call: impl FnMut(usize, Stream) -> bool) -> Option<[Vec<Launched>; N]> {
-    let mut seen = std::array::from_fn(|_| Vec::new());
-    for (n, seen) in seen.iter_mut().enumerate() {
-        let graph = Graph::of(device, |stream| call(n, stream))?;
-        *seen = graph.nodes()?.into_iter().map(|node| graph.0.launched(node)).collect::<Option<_>>()?;
-    }
-    Some(seen)
+/// What `call` puts on a stream of the current device; nothing of it runs. None where it fails, or does what cannot be repeated.
+pub fn watch(device: u8, call: impl FnOnce(Stream) -> bool) -> Option<Vec<Launched>> {
+    let graph = Graph::of(device, call)?;
+    graph.nodes()?.into_iter().map(|node| graph.0.launched(node)).collect()
+}
+
+/// The memory of a device that a word points into, as the driver allocated it. None for other words.
+pub fn allocation(word: u64) -> Option<Extent> {
+    let functions = functions()?;
+    let get = |attribute: c_int| {
+        let mut value = 0u64;
+        // SAFETY: at most eight bytes are written; the driver looks the word up, whatever it is.
+        (unsafe { (functions.pointer)((&raw mut value).cast(), attribute, word) } == 0).then_some(value)
+    };
+    (get(MEMORY_TYPE)? == ON_DEVICE).then_some(())?;
+    Some(Extent { start: get(RANGE_START)?, bytes: get(RANGE_BYTES)? })
 }
 
 /// A recording.

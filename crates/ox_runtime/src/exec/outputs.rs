@@ -62,6 +62,13 @@ impl Run<'_> {
         target.as_ref().copy_from(result.as_ref())
     }
 
+    /// Whether a result that lies so is taken as it is.
+    pub fn adopts(&self, buf: usize, result: &Layout) -> bool {
+        let buffer = &self.prepared.buffers[buf];
+        let is_free = buffer.home == Home::Owned && self.frame.owned[buf].is_none();
+        is_free && buffer.layout.dtype == result.dtype && buffer.layout.is_like(&result.sizes, &result.strides)
+    }
+
     /// Keeps a packed weight; there is nothing to be known of its memory.
     pub fn deliver_packed(&mut self, buf: usize, packed: Tensor) {
         self.frame.owned[buf] = Some(packed);
