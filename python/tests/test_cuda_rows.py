@@ -10,7 +10,7 @@ from torch import nn
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU")
 
-# Calls before rows are launched.
+# Calls up to the one in which rows are made.
 BEFORE = 4
 
 
@@ -235,6 +235,18 @@ def test_training():
         torch.testing.assert_close(*losses, rtol=1e-3, atol=1e-5)
     for a, b in zip(plain.parameters(), compiled.parameters()):
         torch.testing.assert_close(a, b, rtol=1e-3, atol=1e-3)
+
+
+@pytest.mark.parametrize("made, drawn", [(lambda: network(torch.float32), lambda: batch(4096, torch.float32)), (sees, lambda: images(64))])
+def test_a_step_in_rows_holds_no_more(made, drawn):
+    fast, x, peaks = oxytorch.compile(made()), drawn(), []
+    for _ in range(10):
+        fast.zero_grad(set_to_none=True)
+        torch.cuda.reset_peak_memory_stats()
+        fast(x).float().pow(2).sum().backward()
+        peaks.append(torch.cuda.max_memory_allocated())
+    # What learned calls work in stays.
+    assert max(peaks[5:]) <= max(peaks[:2]) + (4 << 20), peaks
 
 
 def test_a_profiler_sees_each_kernel():

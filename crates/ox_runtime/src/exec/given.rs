@@ -1,7 +1,8 @@
 //! Inputs that the caller gives away: the run holds the last reference to them, and drops it where the Plan says so.
 
+use super::arena::Arena;
 use super::frame::{Inputs, Run};
-use super::prepare::Home;
+use super::prepare::{Buffer, Home};
 use super::{Executable, check_inputs};
 use crate::error::RunError;
 use crate::tensor::{Tensor, TensorRef};
@@ -38,5 +39,16 @@ impl Run<'_> {
             return;
         }
         self.frame.forget(buf);
+    }
+
+    /// What the run holds now, in bytes: what it has made, and what it was given for good.
+    pub fn held_bytes(&self) -> usize {
+        let is_held = |(at, buffer): &(usize, &Buffer)| match buffer.home {
+            Home::Owned => self.frame.owned[*at].is_some(),
+            Home::Input(n) => self.held.get(n).is_some_and(Option::is_some),
+            Home::Arena(_) => false,
+        };
+        let buffers = self.prepared.buffers.iter().enumerate().filter(is_held);
+        buffers.map(|(_, buffer)| buffer.layout.bytes()).sum::<usize>() + self.arena.as_ref().map_or(0, Arena::bytes)
     }
 }

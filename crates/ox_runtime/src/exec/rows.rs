@@ -13,8 +13,8 @@ use std::sync::{Mutex, MutexGuard, TryLockError};
 /// What hears of launches: of what is launched, and of the words that it is called with. Whether that is as it expected.
 pub type Hears<'a> = dyn FnMut(&What, &[u64]) -> bool + 'a;
 
-/// Runs before rows are made: what libraries launch is learned in the second.
-const BEFORE: u32 = 3;
+/// Runs before the one in which it is seen what a run holds, behind which rows are made: what libraries launch is learned in the second.
+const BEFORE: u32 = 2;
 /// Launches that are worth a row.
 const FEWEST: usize = 3;
 
@@ -25,6 +25,8 @@ pub struct Rows(Mutex<State>);
 enum State {
     /// So many runs have been done.
     New(u32),
+    /// The last of them held so many bytes at its beginning and behind each of its actions.
+    Measured(Vec<usize>),
     /// In order.
     Made(Vec<Row>),
 }
@@ -67,7 +69,18 @@ pub fn perform_all(run: &mut Run<'_>) -> Result<(), RunError> {
             one_by_one(run, all)
         }
         Some(state @ State::New(_)) => {
-            let mut making = Making { device, stream, begin: 0, pending: Vec::new(), rows: Vec::new() };
+            let mut held = vec![run.held_bytes()];
+            prepared.actions.iter().try_for_each(|action| {
+                let done = perform(run, action);
+                held.push(run.held_bytes());
+                done
+            })?;
+            *state = State::Measured(held);
+            Ok(())
+        }
+        Some(state @ State::Measured(_)) => {
+            let State::Measured(held) = std::mem::take(state) else { unreachable!("it was looked at") };
+            let mut making = Making::new(device, stream, held);
             let done = making.perform_all(run);
             *state = State::Made(making.rows);
             done
@@ -87,6 +100,17 @@ fn makes_memory(action: &Action) -> bool {
     matches!(action, Action::Allocate(_) | Action::Acquire)
 }
 
+/// Whether it is done behind the row that it stands in.
+fn lets_go(action: &Action) -> bool {
+    matches!(action, Action::Drop(_))
+}
+
+/// What stands in a row that has been launched, and was left until then.
+fn let_go(run: &mut Run<'_>, actions: Range<usize>) -> Result<(), RunError> {
+    let prepared = run.prepared;
+    prepared.actions[actions].iter().filter(|action| lets_go(action)).try_for_each(|action| perform(run, action))
+}
+
 /// Whether `hears` has heard of all that the action puts on the stream, which is left to it then.
 fn tells(run: &mut Run<'_>, action: &Action, hears: &mut Hears<'_>) -> Result<bool, RunError> {
     match action {
@@ -103,48 +127,73 @@ fn tells(run: &mut Run<'_>, action: &Action, hears: &mut Hears<'_>) -> Result<bo
 struct Making {
     device: u8,
     stream: Stream,
+    /// What a run holds at its beginning and behind each action, and at most.
+    held: Vec<usize>,
+    most: usize,
     /// The first action behind the last row.
     begin: usize,
-    /// What was told of since.
+    /// What was told of since, and the bytes that are let go when it is launched.
     pending: Vec<Launched>,
+    late: usize,
     rows: Vec<Row>,
 }
 
 impl Making {
+    fn new(device: u8, stream: Stream, held: Vec<usize>) -> Making {
+        let most = held.iter().copied().max().unwrap_or(0);
+        Making { device, stream, held, most, begin: 0, pending: Vec::new(), late: 0, rows: Vec::new() }
+    }
+
     fn perform_all(&mut self, run: &mut Run<'_>) -> Result<(), RunError> {
         let actions = &run.prepared.actions;
         for (n, action) in actions.iter().enumerate() {
-            let mut hear = |what: &What, words: &[u64]| {
-                self.pending.push(Launched { what: what.clone(), words: words.to_vec() });
-                true
-            };
-            if makes_memory(action) {
-                perform(run, action)?;
-            } else if !tells(run, action, &mut hear)? {
-                self.launch(n)?;
+            // With what is still there the run would hold more than it ever does.
+            if self.held[n + 1] + self.late > self.most && !lets_go(action) {
+                self.launch(run, n)?;
+            }
+            if !self.joins(run, n, action)? {
+                self.launch(run, n)?;
                 self.begin = n + 1;
                 perform(run, action)?;
             }
         }
-        self.launch(actions.len())
+        self.launch(run, actions.len())
     }
 
-    /// What is pending ends before this action.
-    fn launch(&mut self, end: usize) -> Result<(), RunError> {
-        let mut launches = std::mem::take(&mut self.pending);
-        if launches.len() >= FEWEST {
-            match Chain::of(self.device, launches) {
-                Ok(mut chain) => {
-                    // SAFETY: memory that this run holds, or gives to what comes later on the stream.
-                    unsafe { chain.launch(self.stream)? };
-                    self.rows.push(Row { actions: self.begin..end, chain });
-                    return Ok(());
-                }
-                Err(single) => launches = single,
-            }
+    /// Whether the action is part of the row.
+    fn joins(&mut self, run: &mut Run<'_>, n: usize, action: &Action) -> Result<bool, RunError> {
+        if makes_memory(action) {
+            return perform(run, action).map(|()| true);
         }
-        // SAFETY: as above.
-        unsafe { launch_each(&mut launches, self.stream) }
+        if lets_go(action) {
+            self.late += self.held[n].saturating_sub(self.held[n + 1]);
+            return Ok(!self.pending.is_empty());
+        }
+        let mut hear = |what: &What, words: &[u64]| {
+            self.pending.push(Launched { what: what.clone(), words: words.to_vec() });
+            true
+        };
+        tells(run, action, &mut hear)
+    }
+
+    /// The row ends before action number `end`.
+    fn launch(&mut self, run: &mut Run<'_>, end: usize) -> Result<(), RunError> {
+        let mut launches = std::mem::take(&mut self.pending);
+        let actions = std::mem::replace(&mut self.begin, end)..end;
+        self.late = 0;
+        if launches.len() < FEWEST {
+            // SAFETY: memory that this run holds, or gives to what comes later on the stream (likewise below).
+            unsafe { launch_each(&mut launches, self.stream)? };
+            return let_go(run, actions);
+        }
+        match Chain::of(self.device, launches) {
+            Ok(mut chain) => {
+                unsafe { chain.launch(self.stream)? };
+                self.rows.push(Row { actions: actions.clone(), chain });
+            }
+            Err(mut single) => unsafe { launch_each(&mut single, self.stream)? },
+        }
+        let_go(run, actions)
     }
 }
 
@@ -172,14 +221,16 @@ impl Row {
             let action = &prepared.actions[n];
             if makes_memory(action) {
                 perform(run, action)?;
-            } else if !tells(run, action, &mut |_, words| self.chain.tell(words))? {
+            } else if !lets_go(action) && !tells(run, action, &mut |_, words| self.chain.tell(words))? {
                 // SAFETY: memory that this run holds, or gives to what comes later on the stream (likewise below).
                 unsafe { self.chain.launch(stream)? };
+                let_go(run, self.actions.start..n)?;
                 one_by_one(run, n..self.actions.end)?;
                 return Ok(false);
             }
         }
         unsafe { self.chain.launch(stream)? };
+        let_go(run, self.actions.clone())?;
         Ok(true)
     }
 }
