@@ -132,15 +132,28 @@ def test_convolutions_and_attention_are_part_of_rows():
 def test_settings_that_decide_how_libraries_do_it():
     plain, fast, x = sees(), oxytorch.compile(sees()), images()
     warm(fast, x)
-    same(fast, plain, x)
-    before = torch.backends.cudnn.flags(enabled=True, benchmark=False, deterministic=True)
-    with before:
+    math = torch.nn.attention.sdpa_kernel
+    others = [
+        lambda: torch.backends.cudnn.flags(enabled=True, benchmark=False, deterministic=True),
+        lambda: torch.backends.cudnn.flags(enabled=False),
+        lambda: math(torch.nn.attention.SDPBackend.MATH),
+        lambda: torch.profiler.profile(),
+    ]
+    for other in others:
         same(fast, plain, x)
-    with torch.backends.cudnn.flags(enabled=False):
-        same(fast, plain, x)
-    with torch.nn.attention.sdpa_kernel(torch.nn.attention.SDPBackend.MATH):
-        same(fast, plain, x)
-    for _ in range(4):
+        with other():
+            for _ in range(4):
+                same(fast, plain, x)
+        for _ in range(3):
+            same(fast, plain, x)
+
+
+def test_what_a_thread_has_begun_goes_on_without_it():
+    plain, fast, x = sees(), oxytorch.compile(sees()), images()
+    worker = threading.Thread(target=warm, args=(fast, x))
+    worker.start()
+    worker.join()
+    for _ in range(8):
         same(fast, plain, x)
 
 

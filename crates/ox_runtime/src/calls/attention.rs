@@ -186,10 +186,7 @@ impl CallStep for AttentionStep {
             (Some((known, true)), Some(settings)) if known == settings && !self.empty && self.front.is_none() => settings,
             _ => return Ok(false),
         };
-        match self.learned.tell(run, &self.operands(), settings, self.out, hears)? {
-            Some(result) => run.deliver(self.out, result).map(|()| true),
-            None => Ok(false),
-        }
+        self.learned.tell(run, &self.operands(), settings, self.out, hears)
     }
 }
 

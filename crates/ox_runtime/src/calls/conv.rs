@@ -239,9 +239,6 @@ impl CallStep for ConvStep {
         let (Some((learned, operands)), Some(settings)) = (&self.learned, run.abi.convolution_settings()) else {
             return Ok(false);
         };
-        match learned.tell(run, operands, settings, self.out, hears)? {
-            Some(result) => run.deliver(self.out, result).map(|()| true),
-            None => Ok(false),
-        }
+        learned.tell(run, operands, settings, self.out, hears)
     }
 }

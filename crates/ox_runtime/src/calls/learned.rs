@@ -1,4 +1,4 @@
-//! Calls of torch's on a GPU that give one new tensor, launched by ourselves from the third time on: torch and cuDNN work out the same launch in every call, which
+//! Calls of torch's on a GPU that give one new tensor, launched by ourselves from the second time on: torch and cuDNN work out the same launch in every call, which
 //! takes the processor longer than many a kernel runs.
 
 use crate::abi::Handle;
@@ -59,6 +59,7 @@ impl Learned {
         }
         let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         match &*state {
+            State::Once(known) if *known == settings && !is_main_thread() => {}
             State::Once(known) if *known == settings => *state = learn(run, operands, device, settings, &call),
             State::Unknown | State::Once(_) => *state = State::Once(settings),
             State::Known(known, _) if *known != settings => *state = State::Once(settings),
@@ -77,25 +78,32 @@ impl Learned {
         by_torch(run, operands, &call)
     }
 
-    /// The result, of which `hears` has heard all that computes it; None where that is not known.
+    /// Whether `hears` has heard of all that computes the result, which is buffer `out` then.
     pub fn tell(
         &self,
-        run: &Run<'_>,
+        run: &mut Run<'_>,
         operands: &[Operand],
         settings: u64,
         out: usize,
         hears: &mut Hears<'_>,
-    ) -> Result<Option<Tensor>, RunError> {
+    ) -> Result<bool, RunError> {
         let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let (State::Known(of, known), Some(stream)) = (&mut *state, run.stream) else { return Ok(None) };
+        let (State::Known(of, known), Some(stream)) = (&mut *state, run.stream) else { return Ok(false) };
         // A result that must be copied would be copied before it is there.
         if *of != settings || !run.adopts(out, &known.result) {
-            return Ok(None);
+            return Ok(false);
         }
-        let Some(made) = known.make(run, operands, stream)? else { return Ok(None) };
+        let Some(made) = known.make(run, operands, stream)? else { return Ok(false) };
         let told = known.repeat.at(&made.addresses).iter().all(|launched| hears(&launched.what, &launched.words));
-        Ok(told.then_some(made.result))
+        drop(state);
+        if told { run.deliver(out, made.result).map(|()| true) } else { Ok(false) }
     }
+}
+
+/// torch keeps cuDNN's plans, whose kernels are learned, as long as the thread that has made them.
+fn is_main_thread() -> bool {
+    // SAFETY: both ask for numbers.
+    unsafe { libc::gettid() == libc::getpid() }
 }
 
 fn by_torch(

@@ -2,6 +2,7 @@
 //! algorithm) is worked out in the first one.
 
 use super::driver::{Stream, driver};
+use super::launched::alone;
 use super::repeat::{Extent, Repeat};
 use crate::abi::{mapped_library, open};
 use crate::error::RunError;
@@ -31,6 +32,8 @@ const ANYWHERE: u64 = 1 << 40;
 
 /// What is kept from call to call.
 const SMALL_WORKSPACE: usize = 4096;
+/// For so many streams at most.
+const MOST_STREAMS: usize = 64;
 
 const COMPUTE_F32: c_int = 68;
 const R_32F: c_int = 0;
@@ -243,8 +246,8 @@ pub struct Planned {
     found: Found,
     /// The bias that the descriptor names.
     bias: *const u8,
-    /// The last call's workspace, and the stream that it belongs to: most are a few bytes, which cost more to ask for than to keep.
-    small: Option<(Stream, Tensor)>,
+    /// Workspaces, and the streams that they belong to: most are a few bytes, which cost more to ask for than to keep. They stay: a call may not be on its stream yet.
+    small: Vec<(Stream, Tensor)>,
     repeated: Repeated,
 }
 
@@ -324,7 +327,7 @@ impl Planned {
             out,
             found,
             bias: std::ptr::null(),
-            small: None,
+            small: Vec::new(),
             repeated: Repeated::Unknown,
         })
     }
@@ -334,31 +337,25 @@ impl Planned {
     /// # Safety
     /// The operands must have the layouts of the shape, and live until the stream has done it.
     pub unsafe fn run(&mut self, at: Addresses, alpha: f32, stream: Stream, device: Device) -> Result<bool, RunError> {
-        let workspace = self.workspace(stream, device)?;
-        let space = workspace.as_ref().map_or(Ok(null_mut()), |tensor| tensor.as_ref().data_ptr())?;
+        let (space, _held) = self.workspace(stream, device)?;
         self.learn(&at, space, alpha, stream, device);
-        // SAFETY: the caller's promise.
-        let done = unsafe { self.again(&at, space, stream) || self.multiply(&at, space, alpha, stream) };
-        self.keep(stream, workspace);
-        Ok(done)
+        // SAFETY: the caller's promise (likewise below).
+        if unsafe { self.again(&at, space, stream) } {
+            return Ok(true);
+        }
+        let _alone = alone();
+        Ok(unsafe { self.multiply(&at, space, alpha, stream) })
     }
 
     /// Whether `hears` has heard of all that a call puts on the stream: of one that is known, and whose workspace stays.
     pub fn tell(&mut self, at: Addresses, stream: Stream, device: Device, hears: &mut Hears<'_>) -> Result<bool, RunError> {
-        if !matches!(self.repeated, Repeated::Known(_)) || self.found.workspace > SMALL_WORKSPACE {
-            return Ok(false);
-        }
-        let workspace = self.workspace(stream, device)?;
-        let space = workspace.as_ref().map_or(Ok(null_mut()), |tensor| tensor.as_ref().data_ptr())?;
-        let words = at.words(space);
-        let told = match &mut self.repeated {
-            Repeated::Known(repeat) if repeat.takes(&words) => {
-                repeat.at(&words).iter().all(|launched| hears(&launched.what, &launched.words))
-            }
-            _ => false,
+        let space = match self.found.workspace {
+            0 => Some(null_mut()),
+            _ => self.kept_workspace(stream, device)?,
         };
-        self.keep(stream, workspace);
-        Ok(told)
+        let (Some(space), Repeated::Known(repeat)) = (space, &mut self.repeated) else { return Ok(false) };
+        let words = at.words(space);
+        Ok(repeat.takes(&words) && repeat.at(&words).iter().all(|launched| hears(&launched.what, &launched.words)))
     }
 
     /// Watches the second call, unless somebody records it: what the first has loaded is there.
@@ -433,19 +430,38 @@ impl Planned {
         status == 0
     }
 
-    fn workspace(&mut self, stream: Stream, device: Device) -> Result<Option<Tensor>, RunError> {
-        match self.small.take() {
-            _ if self.found.workspace == 0 => Ok(None),
-            Some((known, tensor)) if known == stream && !is_recorded(stream) => Ok(Some(tensor)),
-            _ => Tensor::empty_strided(&[self.found.workspace as i64], &[1], DType::U8, device).map(Some),
+    /// For a call on the stream, and what must be held until the call is on it. What is not kept is given back then: whoever gets it next on the stream runs behind
+    /// this call. What a graph is recorded with belongs to the graph, which may run when other calls do.
+    fn workspace(&mut self, stream: Stream, device: Device) -> Result<(*mut u8, Option<Tensor>), RunError> {
+        if self.found.workspace == 0 {
+            return Ok((null_mut(), None));
         }
+        if let Some(kept) = self.kept_workspace(stream, device)? {
+            return Ok((kept, None));
+        }
+        let fresh = self.new_workspace(device)?;
+        Ok((fresh.as_ref().data_ptr()?, Some(fresh)))
     }
 
-    /// What is not kept is given back at once: whoever gets it next on the stream runs behind this call. What a graph is recorded with belongs to
-    /// the graph, which may run when other calls do.
-    fn keep(&mut self, stream: Stream, workspace: Option<Tensor>) {
-        let is_small = self.found.workspace <= SMALL_WORKSPACE;
-        self.small = workspace.filter(|_| is_small && !is_recorded(stream)).map(|tensor| (stream, tensor));
+    /// One that stays, if it is small.
+    fn kept_workspace(&mut self, stream: Stream, device: Device) -> Result<Option<*mut u8>, RunError> {
+        if self.found.workspace > SMALL_WORKSPACE || is_recorded(stream) {
+            return Ok(None);
+        }
+        if let Some((_, known)) = self.small.iter().find(|(of, _)| *of == stream) {
+            return known.as_ref().data_ptr().map(Some);
+        }
+        if self.small.len() == MOST_STREAMS {
+            return Ok(None);
+        }
+        let fresh = self.new_workspace(device)?;
+        let start = fresh.as_ref().data_ptr()?;
+        self.small.push((stream, fresh));
+        Ok(Some(start))
+    }
+
+    fn new_workspace(&self, device: Device) -> Result<Tensor, RunError> {
+        Tensor::empty_strided(&[self.found.workspace as i64], &[1], DType::U8, device)
     }
 }
 

@@ -2,7 +2,7 @@
 //! them at once.
 
 use super::driver::Stream;
-use super::launched::{Launched, launch};
+use super::launched::{Launched, What, alone, launch};
 use super::row::Row;
 use crate::error::RunError;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -41,7 +41,7 @@ pub trait InRow {
 }
 
 impl Chain {
-    /// The device must be current. None where the driver does not do them in a row.
+    /// The device must be current. What the driver does not do in a row is given back.
     pub fn of(device: u8, mut launches: Vec<Launched>) -> Result<Chain, Vec<Launched>> {
         match Row::of(device, &mut launches) {
             Some(row) => Ok(Chain::new(row, launches)),
@@ -62,18 +62,29 @@ impl<R: InRow> Chain<R> {
         (self.told, self.changed) = (0, 0);
     }
 
-    /// Whether the next launch may have these words: it is one more of the same kernel as ever.
-    pub fn tell(&mut self, words: &[u64]) -> bool {
-        let Some(node) = self.nodes.get_mut(self.told).filter(|node| node.launched.words.len() == words.len()) else {
+    /// Whether the next launch is what it was in the runs before, but for its words.
+    pub fn tell(&mut self, what: &What, words: &[u64]) -> bool {
+        let Some(Node { launched, stale }) = self.nodes.get_mut(self.told) else { return false };
+        if launched.what != *what || launched.words.len() != words.len() {
             return false;
-        };
-        if node.launched.words != words {
-            node.launched.words.copy_from_slice(words);
-            node.stale = true;
+        }
+        if launched.words != words {
+            launched.words.copy_from_slice(words);
+            *stale = true;
             self.changed += 1;
         }
         self.told += 1;
         true
+    }
+
+    /// How many launches this run has told of.
+    pub fn told(&self) -> usize {
+        self.told
+    }
+
+    /// The last of them are not made after all.
+    pub fn take_back(&mut self, told: usize) {
+        self.told = told;
     }
 
     /// Puts on the stream what was told of.
@@ -83,6 +94,7 @@ impl<R: InRow> Chain<R> {
         let told = std::mem::take(&mut self.told);
         // To exchange the words of a launch takes about half as long as the launch.
         let in_row = told == self.nodes.len() && 2 * self.changed <= told && self.refresh();
+        let _alone = alone();
         // SAFETY: the caller's promise.
         if in_row && unsafe { self.row.launch(stream) } {
             ROWS.fetch_add(1, Ordering::Relaxed);
@@ -105,7 +117,7 @@ impl<R: InRow> Chain<R> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cuda::launched::{Geometry, What};
+    use crate::cuda::launched::Geometry;
     use std::cell::Cell;
     use std::ptr::null_mut;
 
@@ -130,9 +142,12 @@ mod tests {
         }
     }
 
+    fn kernel(function: usize) -> What {
+        What::Kernel { function, geometry: Geometry::default(), attributes: Vec::new(), bytes: 8 }
+    }
+
     fn chain(words: &[u64]) -> Chain<Fake> {
-        let what = What::Kernel { function: 7, geometry: Geometry::default(), attributes: Vec::new(), bytes: 8 };
-        let launches = words.iter().map(|word| Launched { what: what.clone(), words: vec![*word] }).collect();
+        let launches = words.iter().map(|word| Launched { what: kernel(7), words: vec![*word] }).collect();
         Chain::new(Fake { words: words.to_vec(), ..Fake::default() }, launches)
     }
 
@@ -140,7 +155,7 @@ mod tests {
     fn run(chain: &mut Chain<Fake>, words: &[u64]) -> (bool, usize) {
         let before = (chain.row.launched.get(), chain.row.exchanged);
         chain.begin();
-        assert!(words.iter().all(|word| chain.tell(&[*word])));
+        assert!(words.iter().all(|word| chain.tell(&kernel(7), &[*word])));
         // SAFETY: nothing is launched: without a driver launches one by one are errors.
         let _ = unsafe { chain.launch(Stream(null_mut())) };
         let in_row = chain.row.launched.get() > before.0;
@@ -170,7 +185,7 @@ mod tests {
         let mut chain = chain(&[1, 2, 3, 4]);
         assert_eq!(run(&mut chain, &[1, 2]), (false, 0));
         chain.begin();
-        assert!(!chain.tell(&[1, 2]));
-        assert!([1, 2, 3, 4].iter().all(|word| chain.tell(&[*word])) && !chain.tell(&[5]));
+        assert!(!chain.tell(&kernel(7), &[1, 2]) && !chain.tell(&kernel(8), &[1]));
+        assert!([1, 2, 3, 4].iter().all(|word| chain.tell(&kernel(7), &[*word])) && !chain.tell(&kernel(7), &[5]));
     }
 }

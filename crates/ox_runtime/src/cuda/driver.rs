@@ -193,7 +193,7 @@ impl Driver {
     }
 
     /// Does what has nothing to do with any stream: a capture that somebody has begun in the mode "global", torch's default, goes on.
-    fn beside_captures<T>(&self, f: impl FnOnce() -> T) -> T {
+    pub(super) fn beside_captures<T>(&self, f: impl FnOnce() -> T) -> T {
         let mut mode = RELAXED;
         // SAFETY: one int is exchanged, of this thread alone.
         unsafe { (self.exchange_mode)(&mut mode) };
@@ -321,9 +321,15 @@ impl Driver {
 
     /// Whether this thread has ever used CUDA.
     pub fn has_context(&self) -> bool {
+        !self.context().is_null()
+    }
+
+    /// The current one of this thread; null where there is none.
+    pub fn context(&self) -> Handle {
         let mut context = null_mut();
         // SAFETY: one pointer is written.
-        unsafe { (self.current_context)(&mut context) == 0 && !context.is_null() }
+        unsafe { (self.current_context)(&mut context) };
+        context
     }
 
     pub fn count(&self) -> c_int {

@@ -5,6 +5,7 @@ use super::watch::{END, Handle, LENGTH, MEMORY, functions};
 use crate::error::RunError;
 use std::ffi::{c_uint, c_void};
 use std::ptr::null_mut;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// `CUlaunchAttribute`.
 #[repr(C)]
@@ -81,10 +82,17 @@ pub(super) unsafe fn launch(launched: &mut Launched, stream: Stream) -> Result<(
     driver()?.check(code, "a kernel that was launched before")
 }
 
+/// While it lives nobody else launches what is learned. Calls of several launches work in memory that other calls on the stream work in, too: none may come in between.
+pub(super) fn alone() -> MutexGuard<'static, ()> {
+    static LAUNCHING: Mutex<()> = Mutex::new(());
+    LAUNCHING.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
 /// One after the other.
 ///
 /// SAFETY: as for `launch`.
 pub unsafe fn launch_each(launches: &mut [Launched], stream: Stream) -> Result<(), RunError> {
+    let _alone = alone();
     // SAFETY: the caller's promise.
     launches.iter_mut().try_for_each(|launched| unsafe { launch(launched, stream) })
 }

@@ -3,7 +3,7 @@
 //! kernel runs.
 
 use super::driver::Stream;
-use super::launched::{Launched, launch};
+use super::launched::{Launched, launch_each};
 use super::watch::{allocation, watch};
 
 /// Memory on a device.
@@ -82,6 +82,9 @@ impl Repeat {
                 let values: Vec<u64> = seen.iter().map(|seen| seen.launches[launched].words[word]).collect();
                 if let Some((operand, behind)) = operand_of(seen, &values) {
                     places.push(Place { launched, word, operand, behind });
+                } else if moves_as_given(seen, given, &values) {
+                    // In front of an operand, or behind its end.
+                    return None;
                 } else if values.iter().any(|value| *value != values[0]) {
                     let extents = values.iter().map(|value| allocation(*value)).collect::<Option<Vec<_>>>()?;
                     inner.add((launched, word), values, &extents);
@@ -119,7 +122,7 @@ impl Repeat {
     pub unsafe fn run(&mut self, addresses: &[u64], stream: Stream) -> bool {
         self.set(addresses);
         // SAFETY: the caller's promise.
-        self.all.iter_mut().all(|launched| unsafe { launch(launched, stream) }.is_ok())
+        unsafe { launch_each(&mut self.all, stream) }.is_ok()
     }
 }
 
@@ -141,6 +144,16 @@ fn operand_of(seen: &[Seen], values: &[u64]) -> Option<(usize, u64)> {
     })
 }
 
+/// Whether a word moves as one of the operands that were given: nothing that torch allocates does.
+fn moves_as_given(seen: &[Seen], given: usize, values: &[u64]) -> bool {
+    let moves = |n: usize| {
+        let distance = |(seen, value): (&Seen, &u64)| value.wrapping_sub(seen.operands[n].start);
+        let first = distance((&seen[0], &values[0]));
+        seen.iter().zip(values).all(|pair| distance(pair) == first)
+    };
+    (0..given).any(moves)
+}
+
 /// Memory that a library asked for and gave back. Of each piece the first word that points into it is known, and how much may lie around that at most.
 #[derive(Default)]
 struct Inner(Vec<Piece>);
@@ -157,7 +170,7 @@ struct Piece {
 impl Inner {
     fn add(&mut self, (launched, word): (usize, usize), values: Vec<u64>, extents: &[Extent]) {
         let moved: Vec<u64> = values.iter().map(|value| value.wrapping_sub(values[0])).collect();
-        match self.0.iter_mut().find(|piece| piece.moved == moved) {
+        match self.0.iter_mut().find(|piece| piece.moved == moved && piece.extents == extents) {
             Some(piece) => {
                 piece.words.push((launched, word, values[0]));
                 piece.lowest.iter_mut().zip(&values).for_each(|(lowest, value)| *lowest = (*lowest).min(*value));
@@ -227,9 +240,10 @@ mod tests {
             Repeat::found(&[seen(&[0x1000], vec![kernel(words[0])]), seen(&[0x1100], vec![kernel(words[1])])], 1, allocation)
         };
         assert!(of([&[0x1000], &[0x1100]]).is_some());
-        // Half of an address; behind the end; another number of words.
+        // Half of an address; behind the end, in front of it, and of memory that the driver knows; another number of words.
         assert!(of([&[0x10], &[0x11]]).is_none());
-        assert!(of([&[0x2000], &[0x2100]]).is_none());
+        assert!(of([&[0x2000], &[0x2100]]).is_none() && of([&[0xff0], &[0x10f0]]).is_none());
+        assert!(of([&[0x30_1000], &[0x30_1100]]).is_none());
         assert!(of([&[0x1000], &[0x1100, 1]]).is_none());
     }
 

@@ -1,7 +1,7 @@
 //! Launches in a row that the driver does at once: to launch one kernel takes the processor longer than many a kernel runs.
 
 use super::chain::InRow;
-use super::driver::{Stream, driver};
+use super::driver::{Driver, Stream, driver};
 use super::launched::{Launched, What, extra, launch};
 use super::watch::{FillNode, Graph, Handle, KernelNode};
 use std::ptr::null_mut;
@@ -26,8 +26,8 @@ impl Row {
         (nodes.len() == launches.len()).then_some(())?;
         let mut exec = null_mut();
         // SAFETY: a live graph; one pointer is written.
-        let made = unsafe { (graph.0.instantiate)(&mut exec, graph.1, 0) } == 0;
-        made.then_some(Row { exec, nodes, graph })
+        let made = driver().ok()?.beside_captures(|| unsafe { (graph.0.instantiate)(&mut exec, graph.1, 0) });
+        (made == 0).then_some(Row { exec, nodes, graph })
     }
 }
 
@@ -41,9 +41,7 @@ impl InRow for Row {
                 What::Fill { value, element, count } => {
                     let (value, element) = (*value, *element);
                     let fill = FillNode { to: words[0], pitch: 0, value, element, width: *count, height: 1 };
-                    let mut context = null_mut();
-                    (functions.context)(&mut context);
-                    (functions.set_fill)(self.exec, node, &fill, context)
+                    (functions.set_fill)(self.exec, node, &fill, driver().map_or(null_mut(), Driver::context))
                 }
                 What::Kernel { geometry, bytes, .. } => {
                     let extra = extra(words, bytes);
@@ -64,7 +62,10 @@ impl InRow for Row {
 
 impl Drop for Row {
     fn drop(&mut self) {
-        // SAFETY: made by `of`, destroyed once; the driver waits for launches of it.
-        unsafe { (self.graph.0.drop_exec)(self.exec) };
+        // SAFETY: made by `of`, destroyed once; the driver frees it when it has run.
+        let destroy = || unsafe { (self.graph.0.drop_exec)(self.exec) };
+        if let Ok(driver) = driver() {
+            driver.beside_captures(destroy);
+        }
     }
 }

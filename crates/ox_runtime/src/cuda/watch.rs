@@ -43,7 +43,6 @@ functions! {
     drop_exec "cuGraphExecDestroy" (Handle);
     set_kernel "cuGraphExecKernelNodeSetParams_v2" (Handle, Handle, *const KernelNode);
     set_fill "cuGraphExecMemsetNodeSetParams" (Handle, Handle, *const FillNode, Handle);
-    context "cuCtxGetCurrent" (*mut Handle);
     pointer "cuPointerGetAttribute" (*mut c_void, c_int, u64);
     launch "cuLaunchKernelEx" (*const Config, Handle, *mut *mut c_void, *mut *mut c_void);
     fill_bytes "cuMemsetD8Async" (u64, u8, usize, Handle);
@@ -89,8 +88,8 @@ pub(super) const END: usize = 0;
 pub(super) const MEMORY: usize = 1;
 pub(super) const LENGTH: usize = 2;
 
-/// Of a launch: whether its blocks may wait for one another, how many of them are a cluster, and how clusters are spread.
-const HANDED_ON: [u32; 3] = [2, 4, 5];
+/// Of a launch: whether its blocks may wait for one another, how many of them are a cluster, or best are, and how clusters are spread.
+const HANDED_ON: [u32; 4] = [2, 4, 5, 11];
 /// A window of the cache, a priority, a domain of memory, updates from the device: nobody asks for them here, and who did is not followed.
 const UNHEARD_OF: [c_int; 4] = [1, 8, 10, 13];
 
@@ -217,7 +216,8 @@ impl Functions {
     fn new_stream(&self) -> Option<Stream> {
         let mut stream = null_mut();
         // SAFETY: one pointer is written.
-        (unsafe { (self.new_stream)(&mut stream, NON_BLOCKING) } == 0).then_some(Stream(stream))
+        let made = driver().ok()?.beside_captures(|| unsafe { (self.new_stream)(&mut stream, NON_BLOCKING) });
+        (made == 0).then_some(Stream(stream))
     }
 
     fn launched(&self, node: Handle) -> Option<Launched> {

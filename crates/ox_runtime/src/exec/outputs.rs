@@ -65,7 +65,7 @@ impl Run<'_> {
     /// Whether a result that lies so is taken as it is.
     pub fn adopts(&self, buf: usize, result: &Layout) -> bool {
         let buffer = &self.prepared.buffers[buf];
-        let is_free = buffer.home == Home::Owned && self.frame.owned[buf].is_none();
+        let is_free = buffer.read && buffer.home == Home::Owned && self.frame.owned[buf].is_none();
         is_free && buffer.layout.dtype == result.dtype && buffer.layout.is_like(&result.sizes, &result.strides)
     }
 

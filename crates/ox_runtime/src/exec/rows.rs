@@ -40,6 +40,8 @@ impl Default for State {
 struct Row {
     actions: Range<usize>,
     chain: Chain,
+    /// A run did other things: it is not made any more.
+    is_lost: bool,
 }
 
 impl Rows {
@@ -118,7 +120,7 @@ fn tells(run: &mut Run<'_>, action: &Action, hears: &mut Hears<'_>) -> Result<bo
             run.spend(launch.writes_input)?;
             launch.tell(run, hears)
         }
-        Action::Call { call, .. } if !call.is_once() => call.tell(run, hears),
+        Action::Call { call, location, .. } if !call.is_once() => call.tell(run, hears).map_err(|e| e.at(run.line(*location))),
         _ => Ok(false),
     }
 }
@@ -189,7 +191,7 @@ impl Making {
         match Chain::of(self.device, launches) {
             Ok(mut chain) => {
                 unsafe { chain.launch(self.stream)? };
-                self.rows.push(Row { actions: actions.clone(), chain });
+                self.rows.push(Row { actions: actions.clone(), chain, is_lost: false });
             }
             Err(mut single) => unsafe { launch_each(&mut single, self.stream)? },
         }
@@ -198,17 +200,13 @@ impl Making {
 }
 
 fn go_through(run: &mut Run<'_>, rows: &mut Vec<Row>, stream: Stream) -> Result<(), RunError> {
-    let (mut at, mut lost) = (0, None);
-    for (n, row) in rows.iter_mut().enumerate() {
+    let mut at = 0;
+    for row in rows.iter_mut() {
         one_by_one(run, at..row.actions.start)?;
-        if !row.perform(run, stream)? {
-            lost = Some(n);
-        }
+        row.is_lost |= !row.perform(run, stream)?;
         at = row.actions.end;
     }
-    if let Some(lost) = lost {
-        rows.remove(lost);
-    }
+    rows.retain(|row| !row.is_lost);
     one_by_one(run, at..run.prepared.actions.len())
 }
 
@@ -218,10 +216,11 @@ impl Row {
         let prepared = run.prepared;
         self.chain.begin();
         for n in self.actions.clone() {
-            let action = &prepared.actions[n];
+            let (action, told) = (&prepared.actions[n], self.chain.told());
             if makes_memory(action) {
                 perform(run, action)?;
-            } else if !lets_go(action) && !tells(run, action, &mut |_, words| self.chain.tell(words))? {
+            } else if !lets_go(action) && !tells(run, action, &mut |what, words| self.chain.tell(what, words))? {
+                self.chain.take_back(told);
                 // SAFETY: memory that this run holds, or gives to what comes later on the stream (likewise below).
                 unsafe { self.chain.launch(stream)? };
                 let_go(run, self.actions.start..n)?;
