@@ -59,6 +59,11 @@ fn served(why: &str, location: &str, own: Option<PyErr>) -> PyErr {
     Served::new_err((why.to_string(), location.to_string(), own))
 }
 
+/// In anomaly mode torch names the operation whose gradient failed, and where the program did it: eager's do.
+fn is_watched(py: Python<'_>) -> PyResult<bool> {
+    py.import(intern!(py, "torch._C"))?.call_method0(intern!(py, "is_anomaly_enabled"))?.is_truthy()
+}
+
 #[pyclass(frozen, module = "oxytorch._oxytorch")]
 pub struct TrainingCallable {
     /// Its program is the forward one, its graph has the results that the autograd function returns.
@@ -85,7 +90,7 @@ impl TrainingCallable {
         let (py, this) = (slf.py(), slf.get());
         let (native, undoable) = (&this.native, take_offer());
         let eager = || native.eager.bind(py).call1(args.clone());
-        if native.is_for_eager(py)? {
+        if native.is_for_eager(py)? || is_watched(py)? {
             return eager();
         }
         let crossing = Crossing::get(py)?;
