@@ -11,6 +11,7 @@
 //! - here: the callable, and its forward.
 
 mod again;
+mod apart;
 mod attention;
 mod backward;
 mod chosen;
