@@ -62,7 +62,9 @@ fn served(why: &str, location: &str, own: Option<PyErr>) -> PyErr {
 
 /// In anomaly mode torch names the operation whose gradient failed, and where the program did it: eager's do.
 fn is_watched(py: Python<'_>) -> PyResult<bool> {
-    py.import(intern!(py, "torch._C"))?.call_method0(intern!(py, "is_anomaly_enabled"))?.is_truthy()
+    static ASK: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
+    let find = || Ok::<_, PyErr>(py.import("torch._C")?.getattr("is_anomaly_enabled")?.unbind());
+    ASK.get_or_try_init(py, find)?.bind(py).call0()?.is_truthy()
 }
 
 #[pyclass(frozen, module = "oxytorch._oxytorch")]
