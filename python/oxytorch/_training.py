@@ -3,10 +3,18 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from typing import Any
+from typing import Any, Callable
 
 import torch
 from torch._C import _autograd
+from torch._C._dynamo import eval_frame
+
+
+def _untraced(function: Callable[..., Any]) -> Callable[..., Any]:
+    """A pass that begins inside of what Dynamo compiles would have it compile this, too, and what this calls: for every node of autograd's anew."""
+    skip = eval_frame._FrameAction.SKIP
+    eval_frame.set_code_exec_strategy(function.__code__, eval_frame._FrameExecStrategy(skip, skip))
+    return function
 
 
 class CompiledFunction(torch.autograd.Function):
@@ -42,6 +50,7 @@ class CompiledFunction(torch.autograd.Function):
         return results
 
     @staticmethod
+    @_untraced
     def backward(ctx: Any, *grads: torch.Tensor | None) -> tuple[Any, ...]:
         graph, following = ctx.graph, ctx.next_functions
         gradients = graph.again if torch.is_grad_enabled() else graph.backward
@@ -113,6 +122,7 @@ class End(torch.autograd.Function):
         return result[0]
 
     @staticmethod
+    @_untraced
     def backward(ctx: Any, grad: torch.Tensor | None) -> tuple[None, ...]:
         call = ctx.edge.node
         call.graph.arrive(call, ctx.place, grad)
@@ -130,6 +140,7 @@ class Gate(torch.autograd.Function):
         return torch.empty(0, device=device)
 
     @staticmethod
+    @_untraced
     def backward(ctx: Any, _: None) -> tuple[Any, ...]:
         call = ctx.edge.node
         return None, None, None, *call.graph.leave(call, ctx.number)

@@ -314,3 +314,96 @@ def test_numbers_of_sizes_are_no_tensors(name):
         tensors = [torch.linspace(1, 2, n).double().requires_grad_(), torch.linspace(2, 3, n).double()]
         others, divisors = ([tensor.detach() + k for tensor in tensors] for k in (1, 2))
         torch.testing.assert_close(compiled(tensors, others, divisors), f(tensors, others, divisors))
+
+
+lr = torch.optim.lr_scheduler
+SCHEDULES = {
+    "step": lambda o: lr.StepLR(o, 3),
+    "multi_step": lambda o: lr.MultiStepLR(o, [2, 5]),
+    "exponential": lambda o: lr.ExponentialLR(o, 0.9),
+    "cosine": lambda o: lr.CosineAnnealingLR(o, 30),
+    "restarts": lambda o: lr.CosineAnnealingWarmRestarts(o, 4),
+    "lambda": lambda o: lr.LambdaLR(o, lambda n: min(1.0, (n + 1) / 5)),
+    "multiplicative": lambda o: lr.MultiplicativeLR(o, lambda n: 0.95),
+    "linear": lambda o: lr.LinearLR(o, total_iters=5),
+    "polynomial": lambda o: lr.PolynomialLR(o, 40, 2.0),
+    "one_cycle": lambda o: lr.OneCycleLR(o, 0.1, total_steps=40),
+    "cyclic": lambda o: lr.CyclicLR(o, 0.001, 0.1, step_size_up=3),
+    "sequence": lambda o: lr.SequentialLR(o, [lr.ConstantLR(o, 0.1, 3), lr.ExponentialLR(o, 0.9)], [4]),
+}
+
+
+@pytest.mark.parametrize("name", SCHEDULES)
+def test_a_schedule_inside_of_a_step(name):
+    """Its numbers stay numbers in the lists and tuples that it makes of them: it ceases to be traced when it has been everywhere."""
+
+    def trained(compiler):
+        torch.manual_seed(0)
+        model = nn.Linear(4, 2).double()
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
+        schedule = SCHEDULES[name](optimizer)
+
+        def step(x):
+            optimizer.zero_grad()
+            loss = model(x).square().mean()
+            loss.backward()
+            optimizer.step()
+            schedule.step()
+            return loss
+
+        step, found, traced = compiler(step), [], []
+        for n in range(36):
+            found.append(step(torch.full((3, 4), 0.1 + n % 3, dtype=torch.float64)).detach())
+            found.append(torch.tensor([*schedule.get_last_lr(), optimizer.param_groups[0]["lr"], optimizer.param_groups[0]["momentum"]]))
+            traced.append(len(step.report()["recompiles"]) if compiler is oxytorch.compile else 0)
+        return [*found, *model.parameters()], traced
+
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "oxytorch: .* is traced again and again|The epoch parameter", UserWarning)
+        got, traced = trained(oxytorch.compile)
+    torch.testing.assert_close(got, trained(lambda step: step)[0])
+    # The cosine has come to its end then.
+    assert traced[15] == traced[30 if name != "cosine" else 29] and traced[-1] <= 5, traced
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_a_schedule_beside_a_whole_step_is_no_reason_to_trace_again(name):
+    """Nor in the trace that begins where the optimizer has got its state: behind the backward pass."""
+    kind, options = CASES[name]
+    torch.manual_seed(0)
+    model = nn.Linear(4, 2)
+    optimizer = kind(model.parameters(), **options)
+    schedule = lr.ExponentialLR(optimizer, 0.9)
+
+    def step(x):
+        optimizer.zero_grad()
+        loss = model(x).square().mean()
+        loss.backward()
+        optimizer.step()
+        return loss
+
+    compiled, traced = oxytorch.compile(step), []
+    for _ in range(6):
+        compiled(torch.ones(3, 4))
+        schedule.step()
+        traced.append(len(compiled.report()["recompiles"]))
+    assert traced[1] == traced[-1], compiled.report()["recompiles"]
+
+
+def test_clearing_gradients_is_no_reason_to_trace_again():
+    """torch keeps what it loads for that in the function: a trace does not look there."""
+    parameter = nn.Parameter(torch.ones(3))
+    optimizer = torch.optim.SGD([parameter], lr=0.1)
+    wrapped = torch.optim.Optimizer.zero_grad.__wrapped__
+    vars(wrapped).pop("__dynamo_disable", None)
+
+    def step(x):
+        optimizer.zero_grad()
+        loss = (parameter * x).sum()
+        loss.backward()
+        return loss
+
+    compiled = oxytorch.compile(step, options={"error_on_recompile": True})
+    for _ in range(3):
+        compiled(torch.ones(3))
+        torch.testing.assert_close(parameter.grad, torch.ones(3))

@@ -163,6 +163,25 @@ def test_a_parameter_changed_in_place_before_the_backward(door):
 
 
 @both
+@pytest.mark.parametrize("made_by, create_graph", [(lambda w: w, False), (lambda w: w, True), (lambda w: w * 1, False)])
+def test_what_was_changed_in_place_is_named_in_torchs_words(door, made_by, create_graph):
+    def f(t, w):
+        return (t * w).sin().sum()
+
+    def error(called):
+        t = x()
+        w = made_by(torch.full((4, 8), 2.0, requires_grad=True))
+        loss = called(t, w)
+        with torch.no_grad():
+            w.add_(1)
+        with pytest.raises(RuntimeError) as error:
+            torch.autograd.grad(loss, t, create_graph=create_graph)
+        return str(error.value)
+
+    assert error(DOORS[door](f)) == error(f)
+
+
+@both
 def test_a_loss_that_is_no_number(door):
     net, plain = Net(), Net()
     plain.load_state_dict(net.state_dict())

@@ -237,3 +237,22 @@ def test_a_write_without_grad_beside_a_detached_view_is_compiled_around():
 
     oxytorch.compile(function, fullgraph=True)(torch.ones(4), torch.ones(4, requires_grad=True))
     assert oxytorch.last_compile()["outcome"] == "compiled"
+
+
+@pytest.mark.parametrize("view", [lambda t: t[0], lambda t: t.view(-1), lambda t: t.T], ids=["part", "flat", "turned"])
+def test_a_view_is_not_detached_in_place(view):
+    """Neither where it is computed alone, as a tensor of its own."""
+
+    def f(x, w):
+        part = view(x * w)
+        part.detach_()
+        return part.sum()
+
+    def error(called):
+        with pytest.raises(RuntimeError, match="Can't detach views in-place") as error:
+            called(torch.ones(4, 3, requires_grad=True), torch.ones(3, requires_grad=True))
+        return str(error.value)
+
+    called = oxytorch.compile(f)
+    for _ in range(2):
+        assert error(called) == error(f)

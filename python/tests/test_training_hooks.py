@@ -89,16 +89,36 @@ def test_hooks(door):
 
 
 @both
-def test_anomaly_mode(door):
+@pytest.mark.parametrize("inside", [False, True], ids=["around", "inside"])
+def test_anomaly_mode(door, inside):
+    """Names the operation of the program's, and its line, in a call that was compiled before, too."""
+
     def f(t):
         return (t * 0).sqrt().sum()
 
-    called = DOORS[door](f)
-    with warnings.catch_warnings(), torch.autograd.detect_anomaly():
-        warnings.simplefilter("ignore")
-        loss = called(x())
-        with pytest.raises(RuntimeError, match="returned nan values"):
-            loss.backward()
+    def step(t):
+        with torch.autograd.detect_anomaly():
+            f(t).backward()
+
+    def watched(called):
+        with warnings.catch_warnings(record=True) as told:
+            warnings.simplefilter("always")
+            with pytest.raises(RuntimeError, match="returned nan values") as error:
+                if inside:
+                    called(x())
+                else:
+                    with torch.autograd.detect_anomaly():
+                        called(x()).backward()
+        return str(error.value), [str(warning.message) for warning in told]
+
+    called = DOORS[door](step if inside else f)
+    if not inside:
+        called(x()).backward()
+    for _ in range(2):
+        (error, told), (expected, _) = watched(called), watched(step if inside else f)
+        assert error == expected == "Function 'MulBackward0' returned nan values in its 0th output."
+        if door == "capture" and not inside:
+            assert any("return (t * 0).sqrt().sum()" in line for line in told), told
 
 
 @both

@@ -8,6 +8,8 @@ import pytest
 import torch
 import torch.nn as nn
 import torch.nn.functional as F
+from oxytorch._training import CompiledFunction, End, Gate
+from torch._C._dynamo import eval_frame
 from training import BEFORE, DOORS, outcome, x_of
 
 both = pytest.mark.parametrize("door", DOORS)
@@ -266,3 +268,20 @@ def test_something_large_that_the_graph_reads_and_writes_is_not_copied_for_a_sec
             assert (y.grad_fn.inputs is not None) == is_kept
             ours = outcome(lambda: torch.autograd.grad(y, w, create_graph=True))
             assert isinstance(ours, tuple) if is_kept else "changes something large" in ours
+
+
+def test_dynamo_compiles_nothing_of_ours_where_gradients_are_taken_inside():
+    """It had compiled our own functions up to its limit, and the calls that they make: half a minute."""
+
+    def f(t):
+        (first,) = torch.autograd.grad(t.sin().exp().sum(), t, create_graph=True)
+        first.square().sum().backward()
+        return first
+
+    called, codes = DOORS["dynamo"](f), [function.backward.__code__ for function in (CompiledFunction, End, Gate)]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        for rows in (3, 4, 5):
+            ours, theirs = (torch.linspace(0, 1, rows).requires_grad_() for _ in range(2))
+            compare.assert_same([called(ours).detach(), ours.grad], [f(theirs).detach(), theirs.grad])
+    assert [eval_frame._debug_get_cache_entry_list(code) for code in codes] == [[], [], []]

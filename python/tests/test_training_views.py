@@ -1,5 +1,7 @@
 """Results and arguments that share memory, and writes to them: autograd knows of both as it does in eager."""
 
+import warnings
+
 import compare
 import pytest
 import torch
@@ -239,3 +241,34 @@ def test_a_view_that_is_made_with_grad_in_a_graph_that_begins_without(door):
                 quiet.mul_(w[:2])
             found.append((a.detach(), count, torch.autograd.grad(a.square().sum(), w)))
         compare.assert_same(*found)
+
+
+def columns(t, w):
+    a, b = (t @ w).chunk(2, -1)
+    return a, b, a.expand(a.shape)
+
+
+def layers(t, w):
+    a, b = (t @ w).unflatten(1, (2, -1)).transpose(0, 1).contiguous().unbind(0)
+    return a, b, b.view(b.shape)
+
+
+@both
+@pytest.mark.parametrize("function", [columns, layers])
+def test_parts_of_one_memory_with_sizes_that_vary_are_compiled(door, function):
+    """As the mean and the deviation of a distribution are in front of its checks; a part and what shows the same elements, too."""
+
+    def f(t, w):
+        return function(t, w)
+
+    def run(called, rows):
+        t, w = (torch.linspace(-1, 1, n * 4).reshape(n, 4).requires_grad_() for n in (rows, 4))
+        first, second, third = called(t, w)
+        (first * second.exp() + third).sum().backward()
+        return [first.detach(), second.detach(), third.detach(), t.grad, w.grad]
+
+    called = DOORS[door](f)
+    with warnings.catch_warnings():
+        warnings.filterwarnings("error", "oxytorch: this graph runs in eager")
+        for rows in (4, 6, 3, 4):
+            compare.assert_same(run(called, rows), run(f, rows))

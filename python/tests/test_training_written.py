@@ -560,3 +560,63 @@ def test_a_write_by_data_to_what_no_gradient_of_a_result_needs_is_compiled():
             found.append((result.detach(), loss.detach(), x.grad, table))
         compare.assert_same(*found)
     assert oxytorch.last_compile()["outcome"] == "compiled"
+
+
+def in_between(x, w):
+    y = x.exp()
+    loss = y.sum()
+    y.add_(1)
+    return loss
+
+
+def a_buffer(x, w):
+    loss = (x * w.detach()).sum()
+    w.detach().add_(1)
+    return loss
+
+
+def a_parameter(x, w):
+    loss = (x @ w).sum()
+    with torch.no_grad():
+        w.add_(0.1)
+    return loss
+
+
+def one_of_two(x, w):
+    """Only the second loss needs what was written."""
+    y = x.exp()
+    loss = x.sin().sum()
+    other = (y * w).sum()
+    with torch.no_grad():
+        y.add_(1)
+    return loss, other
+
+
+@both
+@pytest.mark.parametrize("inside", [False, True], ids=["behind", "inside"])
+@pytest.mark.parametrize("function", [in_between, a_buffer, a_parameter, one_of_two])
+def test_what_a_gradient_needs_is_written_by_the_same_graph(door, function, inside):
+    """A Graph knows of no writes: its gradients would be computed where eager's raise."""
+
+    def step(x, w):
+        losses = function(x, w)
+        for loss in losses if isinstance(losses, tuple) else [losses]:
+            loss.backward()
+
+    def run(called, rows):
+        x, w = torch.ones(rows, 3, requires_grad=True), torch.full((3 if function is a_parameter else rows, 3), 2.0, requires_grad=True)
+        try:
+            result = called(x, w)
+            for loss in () if inside else result if isinstance(result, tuple) else [result]:
+                loss.backward()
+            outcome = "no error"
+        except RuntimeError as error:
+            outcome = str(error)
+        return outcome, x.grad, w.grad, w.detach()
+
+    compiled = DOORS[door](step if inside else function)
+    for rows in (4, 4, 5):
+        got, want = run(compiled, rows), run(step if inside else function, rows)
+        assert "modified by an inplace operation" in want[0]
+        assert got[0] == want[0]
+        compare.assert_same(got[1:], want[1:])

@@ -16,7 +16,8 @@ pub struct TorchState {
     pub default_dtype: Obj,
     /// Where tensors are made, if the program has said so: `torch.set_default_device`, `with torch.device(...)`.
     pub default_device: Option<Obj>,
-    /// Other function modes, dispatch modes, functorch's transforms and levels of forward derivatives that are active.
+    /// Other function modes, dispatch modes, functorch's transforms and levels of forward derivatives that are active, and anomaly mode, which
+    /// tells of operations of the program's.
     pub modes: usize,
 }
 
@@ -76,6 +77,7 @@ struct Functions {
     dispatch_modes: Obj,
     functorch: Obj,
     forward: Obj,
+    anomaly: Obj,
 }
 
 static FUNCTIONS: PyOnceLock<Functions> = PyOnceLock::new();
@@ -97,6 +99,7 @@ fn functions() -> PyResult<&'static Functions> {
             dispatch_modes: core.attr("_len_torch_dispatch_stack")?,
             functorch: core.attr("_functorch")?.attr("maybe_current_level")?,
             forward: py.import("torch.autograd.forward_ad")?.into(),
+            anomaly: core.attr("is_anomaly_enabled")?,
         })
     })
 }
@@ -149,7 +152,11 @@ impl TorchState {
             autocast: Autocast::now(f)?,
             default_dtype: f.default_dtype.call(&[], None)?,
             default_device,
-            modes: function_modes - devices + count(&f.dispatch_modes)? + transforms + usize::from(levels >= 0),
+            modes: function_modes - devices
+                + count(&f.dispatch_modes)?
+                + transforms
+                + usize::from(levels >= 0)
+                + usize::from(truth(&f.anomaly)?),
         })
     }
 

@@ -39,6 +39,12 @@ impl Recording {
         Ok(is_settled.then_some(shadow))
     }
 
+    /// Of a tensor that is not computed yet.
+    pub fn shadow_of(&self, tensor: &Obj) -> Option<Obj> {
+        let Origin::Lazy(n) = self.origin(tensor) else { return None };
+        Some(self.graph.lazies[n].shadow.clone())
+    }
+
     pub(super) fn shadow_beside_inputs(&self, tensor: &Obj) -> PyResult<Option<Obj>> {
         let Origin::Lazy(n) = self.origin(tensor) else { return Ok(None) };
         let shadow = &self.graph.lazies[n].shadow;

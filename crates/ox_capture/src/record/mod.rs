@@ -288,15 +288,17 @@ impl Recording {
     }
 
     pub fn register(&mut self, object: &Obj, origin: Origin) {
-        self.note_module(object, origin);
+        self.note_kind(object, origin);
         self.ids.insert(object.id(), (origin, Some(object.clone())));
     }
 
-    fn note_module(&mut self, object: &Obj, origin: Origin) {
-        if let Origin::Outside(source) = origin
-            && object.is_instance_of(types().nn_module)
-        {
+    /// Of what attributes mean more.
+    fn note_kind(&mut self, object: &Obj, origin: Origin) {
+        let Origin::Outside(source) = origin else { return };
+        if object.is_instance_of(types().nn_module) {
             self.modules.insert(source);
+        } else if object.is_instance_of(types().optimizer) {
+            self.optimizers.insert(source);
         }
     }
 
@@ -421,9 +423,6 @@ impl Recording {
             let class = object.class();
             self.check_once(2, source, 0, || Check::Type(source, class));
             self.register(object, Origin::Outside(source));
-            if object.is_instance_of(types.optimizer) {
-                self.optimizers.insert(source);
-            }
         }
     }
 

@@ -72,6 +72,18 @@ impl Recording {
 
     /// The same for all but expressions of sizes, which stay free.
     pub fn settle_but_sizes(&mut self, container: &Obj, depth: usize) {
+        self.settle_but(container, depth, |rec, _, source| rec.expr_of(source).is_some());
+    }
+
+    /// The same where what a graph takes as an input is as free.
+    pub fn settle_but_free(&mut self, container: &Obj, depth: usize) {
+        let is_given = |rec: &Recording, value: &Obj, source| {
+            value.class_is(types().float) && rec.is_run_time(&Val { obj: value.clone(), free: Some(source) }).is_some()
+        };
+        self.settle_but(container, depth, |rec, value, source| rec.expr_of(source).is_some() || is_given(rec, value, source));
+    }
+
+    fn settle_but(&mut self, container: &Obj, depth: usize, stays: impl Fn(&Recording, &Obj, SourceId) -> bool + Copy) {
         if self.stowed.0.is_empty() || depth == 0 {
             return;
         }
@@ -80,16 +92,16 @@ impl Recording {
             return self.settle_inside(container, 1);
         }
         let places = self.stowed.0.remove(&container.id()).unwrap_or_default();
-        let (sizes, others): (Vec<_>, Vec<_>) = places.into_iter().partition(|(.., source)| self.expr_of(*source).is_some());
+        let (free, others): (Vec<_>, Vec<_>) = places.into_iter().partition(|(_, value, source)| stays(self, value, *source));
         others.iter().for_each(|(_, value, source)| self.check_equal(*source, value));
-        if !sizes.is_empty() {
-            self.stowed.0.insert(container.id(), sizes);
+        if !free.is_empty() {
+            self.stowed.0.insert(container.id(), free);
         }
         let types = types();
         if container.is_instance_of(types.list) || container.is_instance_of(types.tuple) {
-            items_of(container).iter().for_each(|item| self.settle_but_sizes(item, depth - 1));
+            items_of(container).iter().for_each(|item| self.settle_but(item, depth - 1, stays));
         } else if container.is_instance_of(types.dict) {
-            entries_of(container).iter().for_each(|(_, value)| self.settle_but_sizes(value, depth - 1));
+            entries_of(container).iter().for_each(|(_, value)| self.settle_but(value, depth - 1, stays));
         }
     }
 

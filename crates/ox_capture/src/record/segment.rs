@@ -277,7 +277,7 @@ impl Recording {
                 if origin == Origin::Made {
                     self.machines.entry(object.id()).or_insert(source);
                 }
-                self.note_module(object, origin);
+                self.note_kind(object, origin);
                 self.ids.entry(object.id()).or_insert((origin, Some(object.clone())));
             }
         }

@@ -171,10 +171,10 @@ impl Vm {
     }
 
     pub fn tuple(&mut self, values: Vec<Val>) -> R<Val> {
-        let items = self.all_but_sizes(&values);
+        let items: Vec<Obj> = values.iter().map(|value| self.settled_but_free(value)).collect();
         let tuple = tuple_of(&items)?;
         let made = self.made(tuple.clone());
-        self.keep_sizes(&tuple, 0, &values);
+        self.keep_free(&tuple, 0, &values);
         Ok(made)
     }
 

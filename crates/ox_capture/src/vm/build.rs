@@ -14,21 +14,21 @@ impl Vm {
     /// A container that this code is filling gets something. If it lived through a break, later calls find it as it was there, and do this
     /// again.
     pub fn list(&mut self, values: &[Val]) -> R<Val> {
-        let items = self.all_but_sizes(values);
+        let items: Vec<Obj> = values.iter().map(|value| self.settled_but_free(value)).collect();
         let list = list_of(&items)?;
         let made = self.made(list.clone());
-        self.keep_sizes(&list, 0, values);
+        self.keep_free(&list, 0, values);
         Ok(made)
     }
 
     /// `list.append`. What others see is given the number itself.
     pub(super) fn append(&mut self, list: &Obj, value: &Val) -> R<()> {
         let is_ours = self.is_ours(list);
-        let item = if is_ours { self.settled_but_sizes(value) } else { self.settled(value) };
+        let item = if is_ours { self.settled_but_free(value) } else { self.settled(value) };
         let at = list.bind().len()?;
         self.grow(list, "append", &[item])?;
         if is_ours {
-            self.keep_sizes(list, at, std::slice::from_ref(value));
+            self.keep_free(list, at, std::slice::from_ref(value));
         }
         Ok(())
     }

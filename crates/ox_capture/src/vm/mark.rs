@@ -1,12 +1,13 @@
 //! Functions that their authors marked with the words of `torch.compiler`.
 
 use super::{Args, Called, R, Vm};
-use crate::obj::{Obj, dict_get, py};
+use crate::obj::{Obj, dict_get, items_of, py};
 use crate::record::{Shadow, Val};
 use crate::source::{instance_dict, short};
 use crate::vm::native::keywords;
 use pyo3::ffi;
 use pyo3::prelude::*;
+use std::sync::OnceLock;
 
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Mark {
@@ -25,6 +26,9 @@ impl Mark {
         if has("_torchdynamo_disable").is_some_and(|mark| mark.truth().unwrap_or(false)) {
             let reason = has("_torchdynamo_disable_msg").filter(|m| !m.is_none());
             return Some(Mark::Disabled(reason.map(|m| m.bind().to_string())));
+        }
+        if is_kept_from_dynamo(function) {
+            return Some(Mark::Disabled(None));
         }
         if has("_dynamo_marked_constant").is_some() {
             return Some(Mark::Constant);
@@ -45,6 +49,22 @@ fn is_allowed(function: &Obj) -> PyResult<bool> {
         return Ok(false);
     }
     ids.bind().contains((function.ptr() as usize).into_pyobject(py())?)
+}
+
+/// Whether torch has wrapped one of its own functions (`zero_grad`) so that TorchDynamo, which the first call loads for that, does not trace it. What
+/// the wrapper keeps from then on is its own business: a trace that had looked at it would have to be made once more.
+fn is_kept_from_dynamo(function: &Obj) -> bool {
+    static WRAPPER: OnceLock<usize> = OnceLock::new();
+    let wrapper = *WRAPPER.get_or_init(|| wrapping_code().unwrap_or(0));
+    function.attr("__code__").is_ok_and(|code| code.id() == wrapper)
+}
+
+/// The code of the wrappers that torch's decorator makes.
+fn wrapping_code() -> PyResult<usize> {
+    let decorator: Obj = py().import("torch._compile")?.getattr("_disable_dynamo")?.into();
+    let constants = items_of(&decorator.attr("__code__")?.attr("co_consts")?);
+    let is_code = |constant: &&Obj| constant.attr("co_name").is_ok_and(|name| name.to_str().as_deref() == Some("inner"));
+    Ok(constants.iter().find(is_code).map_or(0, Obj::id))
 }
 
 /// Once TorchDynamo is loaded it marks parts of torch's optimizers that it cannot trace itself. No author asked for that.

@@ -156,6 +156,9 @@ impl Vm {
         if let Some(read) = self.rec.as_ref().and_then(|rec| Read::by(rec, &name, &args)) {
             return self.read(callable, args, read, &format!("{name}, of which the values of a tensor decide the result"));
         }
+        if name == "detach_" {
+            self.refuse_view(&args)?;
+        }
         if DONE_FOR_REAL.contains(&name.as_str()) {
             return self.opaque_call(callable, args, &format!("{name} looks at a tensor's values or memory"));
         }

@@ -42,6 +42,26 @@ impl Vm {
         }
     }
 
+    /// Whether a container of ours may hold the number as what it is: an expression of sizes, or what a graph takes as an input.
+    fn stays_free(&self, value: &Val) -> bool {
+        let is_given = || self.rec.as_ref().is_some_and(|rec| rec.is_run_time(value).is_some());
+        self.is_size(value) || value.obj.class_is(types().float) && is_given()
+    }
+
+    /// The same, where numbers that graphs take as inputs are as free as sizes.
+    pub fn settled_but_free(&mut self, value: &Val) -> Obj {
+        if self.stays_free(value) {
+            return value.obj.clone();
+        }
+        match (&mut self.rec, value.free) {
+            (Some(rec), None) => {
+                rec.settle_but_free(&value.obj, DEPTH);
+                value.obj.clone()
+            }
+            _ => self.settled(value),
+        }
+    }
+
     pub fn all_but_sizes(&mut self, values: &[Val]) -> Vec<Obj> {
         values.iter().map(|value| self.settled_but_sizes(value)).collect()
     }
@@ -55,17 +75,27 @@ impl Vm {
         }
     }
 
+    /// The same with numbers that graphs take as inputs.
+    pub fn keep_free(&mut self, container: &Obj, first: usize, values: &[Val]) {
+        for (n, value) in values.iter().enumerate() {
+            if self.stays_free(value) {
+                self.stow(container, Obj::int((first + n) as i64), value);
+            }
+        }
+    }
+
     /// Whether a list of ours has sizes in it, or is given some.
     pub fn is_list_of_sizes(&self, list: &Obj, given: &[Val]) -> bool {
         let is_ours = list.class_is(types().list) && self.is_ours(list);
-        is_ours && (self.holds_sizes(list) || given.iter().any(|item| self.is_size(item)))
+        is_ours && (self.holds_sizes(list) || given.iter().any(|item| self.stays_free(item)))
     }
 
     /// Changes a list of ours that is given these items, and says which item came out. The change is made once more on a list of numbers: these
     /// tell where each item stands then.
     pub fn rearrange(&mut self, list: &Obj, given: &[Val], change: impl Fn(&Obj, &[Obj]) -> R<Obj>) -> R<Val> {
         let values = [self.items_made_here(list), given.to_vec()].concat();
-        let (objects, len) = (self.all_but_sizes(given), values.len() - given.len());
+        let objects: Vec<Obj> = given.iter().map(|value| self.settled_but_free(value)).collect();
+        let len = values.len() - given.len();
         let numbers: Vec<Obj> = (0..values.len()).map(|n| Obj::int(n as i64)).collect();
         let moved = list_of(&numbers[..len])?;
         let nothing = change(list, &objects)?;

@@ -170,10 +170,10 @@ impl Vm {
         Ok(())
     }
 
-    /// What is put where others see it. The store is done again with what a later call has: numbers stay free, and so do sizes inside.
+    /// What is put where others see it. The store is done again with what a later call has: numbers stay free, inside of it, too.
     pub(super) fn settle_for_others(&mut self, value: &Val) {
         if value.free.is_none() {
-            self.settled_but_sizes(value);
+            self.settled_but_free(value);
         }
     }
 

@@ -142,6 +142,16 @@ impl Vm {
         shadow.map(|shadow| Ok(question.call(&[shadow], None)?.into())).transpose()
     }
 
+    /// A view may not be detached in place. One that the trace has made is a tensor of its own once it is computed: its shadow refuses.
+    pub fn refuse_view(&self, args: &Args) -> R<()> {
+        let is_view = |tensor: &Obj| tensor.attr("_is_view")?.call(&[], None)?.truth();
+        let shadow = self.rec.as_ref().zip(args.positional.first()).and_then(|(rec, tensor)| rec.shadow_of(&tensor.obj));
+        match shadow {
+            Some(shadow) if is_view(&shadow)? => shadow.attr("detach_")?.call(&[], None).map(drop),
+            _ => Ok(()),
+        }
+    }
+
     /// Relied on.
     pub fn requires_grad(&mut self, tensor: &Val) -> R<bool> {
         self.now(|vm| vm.tensor_field(tensor, &Obj::str("requires_grad")))?.obj.truth()

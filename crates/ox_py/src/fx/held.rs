@@ -2,7 +2,7 @@
 //! written before gradients are computed, and eager's gradients do not change by that. The examples tell: they have gone through autograd.
 
 use super::importer::{Importer, InputInfo};
-use super::refusal::Import;
+use super::refusal::{Import, Refusal};
 use ox_driver::{Held, is_small};
 use ox_ir::graph::Graph;
 use pyo3::intern;
@@ -90,7 +90,7 @@ impl<'py> Importer<'py> {
                 _ => {}
             }
         }
-        Ok(walk.go(begins)?)
+        walk.go(begins)
     }
 
     /// The nodes of autograd's that a value was made by.
@@ -100,6 +100,16 @@ impl<'py> Importer<'py> {
             None => Ok(()),
         }
     }
+}
+
+/// Whether torch says of what was saved that somebody has written to it.
+fn is_written_since(error: &PyErr) -> bool {
+    error.to_string().contains("modified by an inplace operation")
+}
+
+/// A Graph has values, which nobody writes: its gradients would be computed where eager's raise.
+fn spoiled() -> Refusal {
+    Refusal::unsupported("a write to what a gradient of the same graph needs as it was: its backward pass raises")
 }
 
 /// The nodes that tensors were made by.
@@ -140,15 +150,20 @@ impl<'py> Walk<'py> {
         is_new
     }
 
-    fn go(&mut self, mut stack: Vec<Bound<'py, PyAny>>) -> PyResult<Option<FxHashSet<usize>>> {
+    fn go(&mut self, mut stack: Vec<Bound<'py, PyAny>>) -> Import<Option<FxHashSet<usize>>> {
         let mut storages = FxHashSet::default();
         while let Some(node) = stack.pop() {
             if !self.is_new(&node) {
                 continue;
             }
             let py = node.py();
-            // What was written since it was saved raises: nobody will compute this gradient.
-            let Some(saved) = self.saved_by.tensors(&node).unwrap_or_else(|_| Some(Vec::new())) else { return Ok(None) };
+            let saved = match self.saved_by.tensors(&node) {
+                Ok(saved) => saved,
+                Err(error) if is_written_since(&error) => return Err(spoiled()),
+                // Nobody will compute this gradient.
+                Err(_) => Some(Vec::new()),
+            };
+            let Some(saved) = saved else { return Ok(None) };
             for tensor in saved {
                 storages.insert(tensor.call_method0(intern!(py, "untyped_storage"))?.getattr(intern!(py, "_cdata"))?.extract()?);
             }

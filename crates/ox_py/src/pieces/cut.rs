@@ -393,7 +393,9 @@ fn kind_of(node: &Node<'_>) -> PyResult<Kind> {
     if example.is_instance(Torch::get(py)?.tensor.bind(py))? {
         return Ok(Kind::Tensor);
     }
-    let is_group = example.is_instance_of::<PyTuple>() || example.is_instance_of::<PyList>();
+    // A shape is numbers.
+    let is_shape = example.get_type().is(&py.import(intern!(py, "torch"))?.getattr(intern!(py, "Size"))?);
+    let is_group = !is_shape && (example.is_instance_of::<PyTuple>() || example.is_instance_of::<PyList>());
     Ok(if is_group { Kind::Group } else { Kind::Plain })
 }
 

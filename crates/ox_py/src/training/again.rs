@@ -161,7 +161,7 @@ impl TrainingCallable {
             if let (Some(now), Some(then)) = (version_of(&tensor)?, versions[place])
                 && now != then
             {
-                return Err(changed("an input of a compiled graph", now, then));
+                return Err(changed(&tensor, now, then)?);
             }
             // What is computed again sees what autograd does not count, too.
             if unheard::is_written_since(&tensor, moment)? {

@@ -11,6 +11,7 @@
 //! - here: the callable, and its forward.
 
 mod again;
+mod apart;
 mod attention;
 mod backward;
 mod chosen;
@@ -59,6 +60,13 @@ fn served(why: &str, location: &str, own: Option<PyErr>) -> PyErr {
     Served::new_err((why.to_string(), location.to_string(), own))
 }
 
+/// In anomaly mode torch names the operation whose gradient failed, and where the program did it: eager's do.
+fn is_watched(py: Python<'_>) -> PyResult<bool> {
+    static ASK: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
+    let find = || Ok::<_, PyErr>(py.import("torch._C")?.getattr("is_anomaly_enabled")?.unbind());
+    ASK.get_or_try_init(py, find)?.bind(py).call0()?.is_truthy()
+}
+
 #[pyclass(frozen, module = "oxytorch._oxytorch")]
 pub struct TrainingCallable {
     /// Its program is the forward one, its graph has the results that the autograd function returns.
@@ -85,7 +93,7 @@ impl TrainingCallable {
         let (py, this) = (slf.py(), slf.get());
         let (native, undoable) = (&this.native, take_offer());
         let eager = || native.eager.bind(py).call1(args.clone());
-        if native.is_for_eager(py)? {
+        if native.is_for_eager(py)? || is_watched(py)? {
             return eager();
         }
         let crossing = Crossing::get(py)?;

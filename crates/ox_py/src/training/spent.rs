@@ -58,6 +58,11 @@ impl Left {
     }
 }
 
+const ENABLE: &str = "enable anomaly detection to find the operation that failed to compute its gradient, with \
+    torch.autograd.set_detect_anomaly(True, check_nan=False).";
+const SHOWN: &str = "the backtrace further above shows the operation that failed to compute its gradient. The variable in question was \
+    changed in there or anywhere later. Good luck!";
+
 /// A saved tensor.
 pub struct Saved<'py> {
     tensor: Bound<'py, PyAny>,
@@ -71,7 +76,7 @@ impl<'py> Saved<'py> {
         // torch has looked at the others.
         let Some(then) = self.version else { return Ok(self.tensor) };
         match version_of(&self.tensor)? {
-            Some(now) if now != then => Err(changed("a saved tensor of a compiled graph", now, then)),
+            Some(now) if now != then => Err(changed(&self.tensor, now, then)?),
             _ => Ok(self.tensor),
         }
     }
@@ -87,8 +92,21 @@ pub fn version_of(tensor: &Bound<'_, PyAny>) -> PyResult<Option<i64>> {
     }
 }
 
-pub fn changed(what: &str, now: i64, then: i64) -> PyErr {
-    modified(&format!("{what} is at version {now}; expected version {then} instead"))
+/// In torch's words for it.
+pub fn changed(tensor: &Bound<'_, PyAny>, now: i64, then: i64) -> PyResult<PyErr> {
+    let py = tensor.py();
+    let (kind, shape) = (tensor.call_method0(intern!(py, "type"))?, tensor.getattr(intern!(py, "shape"))?);
+    let shape: Vec<i64> = shape.extract()?;
+    let made_by = tensor.getattr(intern!(py, "grad_fn"))?;
+    let which = match made_by.is_none() {
+        true => String::new(),
+        false => {
+            let (place, name) = (tensor.getattr(intern!(py, "output_nr"))?, made_by.call_method0(intern!(py, "name"))?);
+            format!(", which is output {place} of {name},")
+        }
+    };
+    let hint = if super::is_watched(py)? { SHOWN } else { ENABLE };
+    Ok(modified(&format!("[{kind} {shape:?}]{which} is at version {now}; expected version {then} instead. Hint: {hint}")))
 }
 
 pub fn modified(how: &str) -> PyErr {

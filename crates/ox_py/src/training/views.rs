@@ -1,6 +1,7 @@
 //! Results that share memory with an argument or with another result. An autograd function must not return those: torch would not know of
 //! the sharing, and a write to one would leave the gradient of the other wrong. So they are made of what it returns, by torch.
 
+use super::apart::{self, Part};
 use ox_capture::GradMode;
 use ox_driver::Held;
 use ox_ir::Sym;
@@ -33,9 +34,6 @@ pub struct View {
 pub struct Views {
     pub places: Vec<Place>,
 }
-
-/// Results with more elements between their first and last are not looked at one by one.
-const LARGEST: i64 = 1 << 22;
 
 impl Views {
     /// Takes out of the graph's outputs those that are views, and of `grads` what belonged to them. None if eager must run the graph.
@@ -104,7 +102,10 @@ fn is_part(outputs: &[GraphOutput], output: &GraphOutput, graph: &Graph) -> bool
         let (first, last) = extent(&constants(&graph.ty(output.value).shape)?, &constants(&output.strides)?, offset.as_const()?);
         Some(dense && first >= 0 && last < all.iter().product())
     };
-    graph.ty(output.value).dtype != graph.ty(holder.value).dtype || !inside().unwrap_or(false)
+    // The same elements: what is not dense has a view of itself, too (`expand` to its own size).
+    let is_all =
+        offset.is_zero() && output.strides == holder.strides && graph.ty(output.value).shape == graph.ty(holder.value).shape;
+    graph.ty(output.value).dtype != graph.ty(holder.value).dtype || !(is_all || inside().unwrap_or(false))
 }
 
 /// Whether results that lie in one storage in eager have no element in common: then they may as well lie apart.
@@ -112,44 +113,23 @@ fn parts_are_apart(graph: &Graph, outputs: &[GraphOutput], parts: &[bool]) -> bo
     for (holder, _) in outputs.iter().enumerate() {
         let of_holder = |n: &usize| parts[*n] && matches!(outputs[*n].alias, Some(Alias::Output(of, _)) if of as usize == holder);
         let members: Vec<usize> = (0..outputs.len()).filter(of_holder).collect();
-        if !members.is_empty() && !are_apart(graph, outputs, holder, &members).unwrap_or(false) {
+        if !members.is_empty() && !are_apart(graph, outputs, holder, &members) {
             return false;
         }
     }
     true
 }
 
-fn are_apart(graph: &Graph, outputs: &[GraphOutput], holder: usize, members: &[usize]) -> Option<bool> {
-    let mut seen = rustc_hash::FxHashSet::default();
-    for n in std::iter::once(&holder).chain(members) {
+fn are_apart(graph: &Graph, outputs: &[GraphOutput], holder: usize, members: &[usize]) -> bool {
+    let part = |n: &usize| {
         let output = &outputs[*n];
         let offset = match &output.alias {
-            Some(Alias::Output(_, offset)) => offset.as_const()?,
-            _ => 0,
+            Some(Alias::Output(_, offset)) => offset.clone(),
+            _ => Sym::from(0i64),
         };
-        let (shape, strides) = (constants(&graph.ty(output.value).shape)?, constants(&output.strides)?);
-        if shape.iter().product::<i64>() > LARGEST {
-            return None;
-        }
-        if !places(&shape, &strides, offset).all(|place| seen.insert(place)) {
-            return Some(false);
-        }
-    }
-    Some(true)
-}
-
-/// The places of all elements.
-fn places(shape: &[i64], strides: &[i64], offset: i64) -> impl Iterator<Item = i64> {
-    let count: i64 = shape.iter().product();
-    let (shape, strides) = (shape.to_vec(), strides.to_vec());
-    (0..count).map(move |mut n| {
-        let mut place = offset;
-        for (size, stride) in shape.iter().zip(&strides).rev() {
-            place += n % size * stride;
-            n /= size;
-        }
-        place
-    })
+        Part::new(&graph.ty(output.value).shape, &output.strides, offset)
+    };
+    apart::are_apart(&std::iter::once(&holder).chain(members).map(part).collect::<Vec<_>>())
 }
 
 fn constants(sizes: &Shape) -> Option<Vec<i64>> {
