@@ -15,7 +15,7 @@ use crate::source::{Key, Source, Values};
 use crate::state::TorchState;
 use crate::tree::{Action, End, Segment, Tree};
 use crate::undone::{instead, is_undone};
-use crate::vm::{Args, Attach, Called, Escape, Refused, Vm, lines_of};
+use crate::vm::{Args, Attach, Called, Escape, Refused, Vm, exception_of, lines_of};
 use pyo3::exceptions::{PyException, PyMemoryError, PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -54,7 +54,7 @@ impl Inner {
             rec.checks.push(Check::State(state.into()));
             match &outcome {
                 Ok(object) => pushed = Some(rec.meet(object.clone(), action.result)),
-                Err(error) => drop(rec.meet(error.value(py()).clone().into(), action.result)),
+                Err(error) => drop(rec.meet(exception_of(error), action.result)),
             }
         }
         drop(sources_values);
@@ -190,7 +190,7 @@ impl Inner {
         let (value, error) = match result {
             Ok(value) => (value, None),
             Err(error) => {
-                let value: Obj = error.value(py()).clone().into();
+                let value = exception_of(&error);
                 rec.made_exception(&value);
                 (value.into(), Some(error))
             }

@@ -58,7 +58,7 @@ pub use bind::Args;
 pub use break_::Refused;
 pub use code::{CodeInfo, asks_for_frames, code_info};
 pub use escape::Escape;
-pub use exception::{Line, at_line, handled, lines_of, set_handled, with_lines};
+pub use exception::{Line, at_line, exception_of, handled, lines_of, set_handled, with_lines};
 pub use generator::{State, VmGenerator};
 pub use iterate::{Kind, VmIterator};
 pub use library::load as load_library;
