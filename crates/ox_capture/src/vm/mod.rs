@@ -28,6 +28,7 @@ mod crumbs;
 mod escape;
 mod exception;
 mod failing;
+mod finalised;
 mod flow;
 mod frame_functions;
 mod function;
@@ -59,6 +60,7 @@ pub use break_::Refused;
 pub use code::{CodeInfo, asks_for_frames, code_info};
 pub use escape::Escape;
 pub use exception::{Line, at_line, exception_of, handled, lines_of, set_handled, with_lines};
+pub use finalised::{finaliser, is_spent, spender};
 pub use generator::{State, VmGenerator};
 pub use iterate::{Kind, VmIterator};
 pub use library::load as load_library;
@@ -428,6 +430,7 @@ impl Vm {
             self.notice_taint();
             let result = match flow {
                 Ok(Flow::Next) => continue,
+                Ok(Flow::Return(value)) if self.lets_go_first(&value) => continue,
                 Ok(Flow::Return(value)) => self.leave(base, value),
                 Ok(Flow::Yield(value)) => self.suspend(base, value),
                 Err(error) => self.unwind(base, error),

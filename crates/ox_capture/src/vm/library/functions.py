@@ -98,12 +98,15 @@ def close(generator):
     raise RuntimeError("generator ignored GeneratorExit")
 
 
-def abandon(*generators):
-    for generator in generators:
+def abandon(finalisers, *gone):
+    for finalise, one in zip(finalisers, gone):
         try:
-            close(generator)
+            if finalise is None:
+                close(one)
+            else:
+                finalise(one)
         except BaseException as error:
-            write_unraisable(error)
+            write_unraisable(error, finalise)
 
 
 def refreshed(scope, now, gone):
