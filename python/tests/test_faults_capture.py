@@ -1,6 +1,7 @@
 """Programs that captured functions once did otherwise than CPython and eager: each is run plain and captured, call after call."""
 
 import copy
+import gc
 import sys
 
 import oxytorch
@@ -269,6 +270,21 @@ def test_an_object_that_is_told_when_it_goes_is_no_break():
     for calls in range(1, 4):
         assert torch.equal(captured(x()), x() * 4)
         assert log == ["gone"] * calls
+
+
+def test_objects_in_a_circle_are_told_by_the_collector_of_garbage():
+    log = []
+
+    def function(tensor):
+        one, other = Told(log, "one"), Told(log, "other")
+        one.inner, other.inner = other, one
+        return tensor * 2
+
+    captured = oxytorch.compile(function)
+    for calls in range(1, 4):
+        assert torch.equal(captured(x()), x() * 2)
+        gc.collect()
+        assert sorted(log) == ["one"] * calls + ["other"] * calls
 
 
 # Names that exec and eval leave behind.

@@ -196,6 +196,7 @@ impl Inner {
             }
         };
         let graph = vm.compute(&mut rec)?;
+        vm.keep_told();
         vm.forget_suspended();
         if let Some(error) = rec.broken_mark() {
             return Err(PyValueError::new_err(error));
@@ -238,6 +239,7 @@ impl Inner {
         let recipes = |rec: &mut Recording, found: &mut Inspection| -> Rec<_> {
             let (value, effects) = (rec.recipe(value, found)?, rec.effects(found)?);
             rec.inspect_machines(found)?;
+            vm.told.iter().try_for_each(|object| rec.recipe_of(object, found).map(drop))?;
             Ok((value, effects))
         };
         let segment = match recipes(rec, &mut found) {

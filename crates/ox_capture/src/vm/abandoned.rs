@@ -117,6 +117,11 @@ impl Suspended {
         &self.list
     }
 
+    /// Objects that are to be told when they go, by whomever they are held: in a circle it is the collector of garbage that finds them.
+    pub fn told(&self) -> impl Iterator<Item = &Obj> {
+        self.list.iter().filter(|object| !object.bind().is_instance_of::<VmGenerator>())
+    }
+
     pub fn expect(&mut self, generator: Obj) {
         self.expected.push(generator);
     }
@@ -318,6 +323,11 @@ impl Vm {
     /// What this machine did never happened: nothing is closed.
     pub fn undo_suspended(&self) {
         spend(&self.suspended.list);
+    }
+
+    /// What is not told yet is made by later calls, too: the collector of garbage may find it.
+    pub fn keep_told(&mut self) {
+        self.told = self.suspended.told().cloned().collect();
     }
 
     /// Nothing is recorded any more, so that all references are the program's: each goes when the last of them does.

@@ -193,6 +193,7 @@ impl Vm {
         if !handled.is_none() && !handled.is(&self.entered) {
             rec.recipe_of(&handled, found)?;
         }
+        self.suspended.told().try_for_each(|object| rec.recipe_of(object, found).map(drop))?;
         self.frames.iter().try_for_each(|frame| inspect_frame(frame, rec, found))
     }
 

@@ -203,6 +203,8 @@ pub struct Vm {
     pub entered: Obj,
     /// The exception in flight is not for the program's handlers.
     pub fatal: bool,
+    /// What a `__del__` is still to be called of when the call ends: later calls make it, too.
+    pub told: Vec<Obj>,
     /// The exception in flight has its line already.
     pub reraising: bool,
     pub settings: Settings,
@@ -234,6 +236,7 @@ impl Vm {
             waiting: 0,
             entered,
             fatal: false,
+            told: Vec::new(),
             reraising: false,
             settings: Settings::default(),
             verbose: false,
