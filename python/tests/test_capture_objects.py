@@ -4,6 +4,8 @@ import collections
 import copy
 import dataclasses
 import functools
+import os
+import pathlib
 import threading
 import warnings
 
@@ -588,3 +590,30 @@ def test_an_object_that_is_found_by_a_number_in_it():
     plain, captured = made(), _oxytorch.capture(made())
     for _ in range(6):
         assert_same(captured(torch.ones(2)), plain(torch.ones(2)))
+
+
+class Named:
+    def __fspath__(self):
+        return "of/a/class"
+
+
+class Misnamed:
+    def __fspath__(self):
+        return 3
+
+
+def test_paths_are_no_break():
+    def function(x):
+        found = [os.fspath("a"), os.fspath(b"a"), os.fspath(Named()), str(pathlib.PurePosixPath("a") / "b" / Named())]
+        for other in (3, Misnamed()):
+            try:
+                os.fspath(other)
+            except TypeError as error:
+                found.append(str(error))
+        return x * len(pathlib.PurePosixPath("a/b").parts), found
+
+    captured = oxytorch.compile(function, fullgraph=True)
+    for _ in range(3):
+        result, found = captured(torch.ones(2))
+        expected, wanted = function(torch.ones(2))
+        assert torch.equal(result, expected) and found == wanted

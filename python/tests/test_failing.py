@@ -570,3 +570,45 @@ def test_a_mask_with_more_places_than_there_are_elements(name, counts):
         logs = [], []
         got, want = (g(torch.arange(5.0), MASK, torch.ones(count), log) for g, log in zip((compiled, f), logs))
         assert same((got, logs[0]), (want, logs[1])), f"{got} {logs[0]} instead of {want} {logs[1]}"
+
+
+# Shadows hold no data: torch.tensor of them refuses nothing.
+ODD_DATA = {
+    "a list beside a number": lambda x: torch.tensor([1, [2]]),
+    "by name": lambda x: torch.tensor(data=[1, [2]]),
+    "rows of two lengths": lambda x: torch.tensor([[1, 2], [3]]),
+    "a text": lambda x: x.new_tensor([1, "a"]),
+    "tensors of many elements": lambda x: torch.tensor([x, x]),
+    "a list beside a tensor": lambda x: torch.tensor([x.sum(), [2.0]]),
+    "a list beside a size": lambda x: torch.tensor([x.shape[0], [1]]),
+    "an array": lambda x: torch.asarray([1, [2]]),
+    "as a tensor": lambda x: torch.as_tensor([x, [x]]),
+    "an int beyond all": lambda x: torch.tensor([2**70]),
+    "an int beyond its type": lambda x: torch.tensor([300], dtype=torch.uint8),
+    "a complex number": lambda x: torch.tensor([1j], dtype=torch.float32),
+    "no number": lambda x: torch.tensor([float("nan")], dtype=torch.int32),
+}
+
+
+@pytest.mark.parametrize("make", ODD_DATA.values(), ids=ODD_DATA)
+def test_data_that_is_no_tensor(make):
+    def function(x):
+        try:
+            return make(x)
+        except Exception as error:
+            return type(error), str(error)
+        finally:
+            x.add_(1)
+
+    captured = oxytorch.compile(function)
+    for _ in range(3):
+        ours, theirs = torch.ones(4), torch.ones(4)
+        assert captured(ours) == function(theirs)
+        assert torch.equal(ours, theirs)
+
+
+@pytest.mark.parametrize("make", [lambda x: torch.tensor([[x[0], 1.0], (2, True)]), lambda x: x.new_tensor([x.shape[0], 2])])
+def test_data_that_is_a_tensor_is_no_break(make):
+    captured = oxytorch.compile(lambda x: make(x) * 2, fullgraph=True)
+    for _ in range(3):
+        assert torch.equal(captured(torch.ones(4)), make(torch.ones(4)) * 2)

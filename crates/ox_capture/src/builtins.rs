@@ -220,6 +220,7 @@ const PURE: &[(&str, &str)] = &[
     ("_operator", ""),
     ("torch", "is_same_size result_type promote_types can_cast"),
     ("posixpath", ""),
+    ("sys", "intern"),
 ];
 
 /// Classes in C whose objects keep what they are given and ask it nothing, and that `__reduce_ex__` describes.

@@ -18,7 +18,7 @@ use crate::policy::Stance;
 use crate::source::Values;
 use crate::tree::{Action, Branches, End, Segment, Tree};
 use crate::undone::{instead, is_undone};
-use crate::vm::with_lines;
+use crate::vm::{exception_of, with_lines};
 use counts::Counts;
 use pyo3::exceptions::{PyRuntimeError, PyTypeError, PyValueError};
 use pyo3::prelude::*;
@@ -160,7 +160,7 @@ impl Inner {
                     let returned = outcome.is_ok();
                     let object = match &outcome {
                         Ok(object) => object.clone(),
-                        Err(error) => error.value(py()).clone().into(),
+                        Err(error) => exception_of(error),
                     };
                     values.set(action.result, object);
                     match self.choose(tree, &action.branches, values, returned) {

@@ -15,7 +15,7 @@ use crate::source::{Key, Source, Values};
 use crate::state::TorchState;
 use crate::tree::{Action, End, Segment, Tree};
 use crate::undone::{instead, is_undone};
-use crate::vm::{Args, Attach, Called, Escape, Refused, Vm, lines_of};
+use crate::vm::{Args, Attach, Called, Escape, Refused, Vm, exception_of, lines_of};
 use pyo3::exceptions::{PyException, PyMemoryError, PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -54,7 +54,7 @@ impl Inner {
             rec.checks.push(Check::State(state.into()));
             match &outcome {
                 Ok(object) => pushed = Some(rec.meet(object.clone(), action.result)),
-                Err(error) => drop(rec.meet(error.value(py()).clone().into(), action.result)),
+                Err(error) => drop(rec.meet(exception_of(error), action.result)),
             }
         }
         drop(sources_values);
@@ -190,12 +190,13 @@ impl Inner {
         let (value, error) = match result {
             Ok(value) => (value, None),
             Err(error) => {
-                let value: Obj = error.value(py()).clone().into();
+                let value = exception_of(&error);
                 rec.made_exception(&value);
                 (value.into(), Some(error))
             }
         };
         let graph = vm.compute(&mut rec)?;
+        vm.keep_told();
         vm.forget_suspended();
         if let Some(error) = rec.broken_mark() {
             return Err(PyValueError::new_err(error));
@@ -238,6 +239,7 @@ impl Inner {
         let recipes = |rec: &mut Recording, found: &mut Inspection| -> Rec<_> {
             let (value, effects) = (rec.recipe(value, found)?, rec.effects(found)?);
             rec.inspect_machines(found)?;
+            vm.told.iter().try_for_each(|object| rec.recipe_of(object, found).map(drop))?;
             Ok((value, effects))
         };
         let segment = match recipes(rec, &mut found) {

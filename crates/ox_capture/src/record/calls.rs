@@ -155,6 +155,7 @@ impl Recording {
         if let Some(value) = self.special_call(callee, args, kwargs, location, state)? {
             return Ok(value);
         }
+        self.refuse_odd_data(&name, args, kwargs)?;
         let reshapes = RESHAPING.contains(&name.as_str());
         if reshapes && !args.first().is_some_and(|arg| is_lazy(&arg.obj)) {
             return Err(NotRecorded::Break(format!("{name} gives a tensor from outside another shape")));

@@ -6,6 +6,7 @@ mod attention;
 pub mod autocast;
 mod calls;
 mod conv;
+mod data;
 mod describe;
 mod device;
 mod factory;

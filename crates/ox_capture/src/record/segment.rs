@@ -165,7 +165,8 @@ impl Recording {
 
     /// The finished segment. What it built is known by a source from now on.
     pub fn segment(&mut self, closing: Closing, end: End) -> Segment {
-        let Closing { graph, found, effects } = closing;
+        let Closing { graph, found, mut effects } = closing;
+        effects.extend(spent_effects(&found));
         let mut built = Vec::with_capacity(found.builds.len());
         for (n, object) in found.objects.iter().enumerate() {
             let source = self.source(Source::Built(self.segment, n as u32));
@@ -327,6 +328,14 @@ fn graph_lines(fx: &Obj, place: &str) -> String {
     let nodes =
         fx.attr("nodes").and_then(|nodes| nodes.bind().try_iter()?.map(|node| line(&node?.into())).collect::<PyResult<Vec<_>>>());
     nodes.map_or_else(|_| fx.text(), |lines| lines.join("\n"))
+}
+
+/// What was told here that it goes, and is built all the same, is not told again by CPython.
+fn spent_effects(found: &Inspection) -> impl Iterator<Item = Effect> {
+    let is_spent = |object: &Obj| crate::vm::finaliser(&object.class()).is_some() && crate::vm::is_spent(object);
+    let spent = (0..found.objects.len()).filter(move |n| is_spent(&found.objects[*n]));
+    let spender = crate::vm::spender().ok();
+    spent.filter_map(move |n| Some(Effect { function: spender.clone()?, args: vec![Recipe::Built(n as u32)] }))
 }
 
 /// Of an entry of a traceback: `File "a.py", line 3, in f`.

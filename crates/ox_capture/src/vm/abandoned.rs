@@ -1,7 +1,9 @@
-//! Generators that nobody holds any more: CPython closes them at once, which runs their `finally` clauses and leaves their contexts.
+//! Generators that nobody holds any more: CPython closes them at once, which runs their `finally` clauses and leaves their contexts. So are objects
+//! told that have a `__del__` (`finalised`).
 
+use super::finalised::{finaliser, is_spent, spend_object};
 use super::{Args, Frame, R, Val, Vm, VmGenerator, VmIterator};
-use crate::obj::Obj;
+use crate::obj::{Obj, tuple_of};
 use crate::record::is_machine;
 use ox_bytecode::Instruction;
 use pyo3::ffi;
@@ -13,7 +15,7 @@ use std::ffi::{c_int, c_void};
 /// So many objects are counted again and again, instruction by instruction.
 const MANY: usize = 64;
 
-/// Generators that stand inside of a clause or a context.
+/// Generators that stand inside of a clause or a context, and objects that are told when they go.
 #[derive(Default)]
 pub struct Suspended {
     list: Vec<Obj>,
@@ -23,8 +25,8 @@ pub struct Suspended {
     dead: Vec<Obj>,
     /// By address: the references that dead carriers hold.
     by_dead: FxHashMap<usize, usize>,
-    /// By address: how many references there were, and how many of them nothing explained.
-    counted: FxHashMap<usize, (usize, usize)>,
+    /// By address: how many references there were, those of frames apart, and how many of them nothing explained.
+    counted: FxHashMap<usize, ((usize, usize), usize)>,
     /// Those that the earlier part of the call left open, until they are found.
     expected: Vec<Obj>,
     /// Those that were closed: one that gives out values even then is left alone.
@@ -49,6 +51,14 @@ impl Suspended {
             if values_of(frame).any(is_known) {
                 self.carry(generator.clone());
             }
+        }
+    }
+
+    /// A new object that is told when it goes.
+    pub fn watch(&mut self, object: &Obj) {
+        if !contains(&self.list, object) {
+            self.admit(object);
+            self.list.push(object.clone());
         }
     }
 
@@ -107,6 +117,11 @@ impl Suspended {
         &self.list
     }
 
+    /// Objects that are to be told when they go, by whomever they are held: in a circle it is the collector of garbage that finds them.
+    pub fn told(&self) -> impl Iterator<Item = &Obj> {
+        self.list.iter().filter(|object| !object.bind().is_instance_of::<VmGenerator>())
+    }
+
     pub fn expect(&mut self, generator: Obj) {
         self.expected.push(generator);
     }
@@ -125,6 +140,8 @@ impl Suspended {
         for object in std::mem::take(&mut self.expected) {
             if let Ok(generator) = object.bind().cast::<VmGenerator>() {
                 generator.borrow().with_frame(|frame| frame.into_iter().for_each(|frame| self.note(&object, frame)));
+            } else if !is_spent(&object) {
+                self.watch(&object);
             }
         }
     }
@@ -163,11 +180,13 @@ fn last_items_first(mut generators: Vec<Obj>, just_dead: &[Obj]) -> Vec<Obj> {
 }
 
 /// Nothing more is done when they go.
-fn spend(generators: &[Obj]) {
-    generators
-        .iter()
-        .filter_map(|generator| generator.bind().cast::<VmGenerator>().ok())
-        .for_each(|generator| generator.borrow().spend());
+fn spend(gone: &[Obj]) {
+    for object in gone {
+        match object.bind().cast::<VmGenerator>() {
+            Ok(generator) => generator.borrow().spend(),
+            Err(_) => drop(spend_object(object)),
+        }
+    }
 }
 
 fn is_row(object: &Obj) -> bool {
@@ -306,10 +325,35 @@ impl Vm {
         spend(&self.suspended.list);
     }
 
+    /// What is not told yet is made by later calls, too: the collector of garbage may find it.
+    pub fn keep_told(&mut self) {
+        self.told = self.suspended.told().cloned().collect();
+    }
+
     /// Nothing is recorded any more, so that all references are the program's: each goes when the last of them does.
     pub fn forget_suspended(&mut self) {
         let kept = std::mem::take(&mut self.suspended.kept);
         self.suspended = Suspended { kept, ..Suspended::default() };
+    }
+
+    /// The outermost frame returns, and holds objects that are told when they go: its variables go first, so that what they do then is done as in any
+    /// other place. The frame returns again behind that.
+    pub fn lets_go_first(&mut self, value: &Val) -> bool {
+        let [frame] = &mut self.frames[..] else { return false };
+        let is_watched = |value: &Val| {
+            self.suspended.list.iter().any(|object| !object.bind().is_instance_of::<VmGenerator>() && !object.is(&value.obj))
+        };
+        if self.rec.is_none() || frame.generator.is_some() || !is_watched(value) || frame.locals.iter().all(Option::is_none) {
+            return false;
+        }
+        let frame = self.frames.pop().expect("there is one");
+        self.leave_suspended(&frame);
+        self.frames.push(frame);
+        let frame = self.frame();
+        frame.locals.iter_mut().for_each(|local| *local = None);
+        frame.stack.push(Some(value.clone()));
+        frame.pc -= 1;
+        true
     }
 
     /// A frame is left.
@@ -356,7 +400,11 @@ impl Vm {
             return Ok(());
         }
         if self.rec.is_some() && self.waiting == 0 {
-            let called = self.call_library("abandon", generators.into_iter().map(Val::from).collect())?;
+            let finalisers: Vec<Obj> =
+                generators.iter().map(|object| finaliser(&object.class()).unwrap_or_else(Obj::none)).collect();
+            let finalisers = self.pinned(tuple_of(&finalisers)?);
+            let called =
+                self.call_library("abandon", std::iter::once(finalisers).chain(generators.into_iter().map(Val::from)).collect())?;
             self.drop_result(called);
         } else {
             generators.iter().for_each(|generator| self.close_now(generator));
@@ -382,10 +430,16 @@ impl Vm {
 
     /// What it raises then has nowhere to go.
     fn close_now(&mut self, generator: &Obj) {
-        if let Ok(bound) = generator.bind().cast::<VmGenerator>()
-            && let Err(error) = self.generator_method(&bound.clone(), "close", Args::default())
-        {
-            error.write_unraisable(crate::obj::py(), Some(generator.bind()));
+        let (source, done) = match (generator.bind().cast::<VmGenerator>(), finaliser(&generator.class())) {
+            (Ok(bound), _) => (generator.clone(), self.generator_method(&bound.clone(), "close", Args::default()).map(drop)),
+            (_, Some(finaliser)) => {
+                let method = self.pinned(finaliser.clone());
+                (finaliser, self.call_now(&method, Args::positional(vec![generator.clone().into()])).map(drop))
+            }
+            _ => return,
+        };
+        if let Err(error) = done {
+            error.write_unraisable(crate::obj::py(), Some(source.bind()));
         }
     }
 
@@ -402,7 +456,17 @@ impl Vm {
         let (gone, alive): (Vec<Obj>, Vec<Obj>) = list.into_iter().partition(|generator| self.is_abandoned(generator));
         let gone = innermost_first(last_items_first(gone, &self.suspended.dead[buried..]));
         self.suspended.list = alive.into_iter().filter(|generator| !contains(&gone, generator)).collect();
-        self.suspended.closed.extend(gone.iter().cloned());
+        let (generators, objects): (Vec<&Obj>, Vec<&Obj>) =
+            gone.iter().partition(|object| object.bind().is_instance_of::<VmGenerator>());
+        self.suspended.closed.extend(generators.into_iter().cloned());
+        for object in objects {
+            self.spend_gone(object);
+            self.suspended.forget(object);
+            // What it holds goes when its method has returned.
+            if !self.suspended.list.is_empty() {
+                self.suspended.carry(object.clone());
+            }
+        }
         spend(&gone);
         gone
     }
@@ -413,12 +477,13 @@ impl Vm {
         references(generator) <= 1 + recorded + self.suspended.by_dead(generator)
     }
 
-    /// Whether something new holds one of them that is neither a frame nor a carrier.
+    /// Whether something new holds one of them that is neither a frame nor a carrier. A frame may have handed one over to it, so that there are as many
+    /// references as before.
     fn has_unknown_holders(&mut self) -> bool {
         let mut is_any = false;
         for n in 0..self.suspended.list.len() + self.suspended.carriers.len() {
             let object = self.suspended.list.iter().chain(&self.suspended.carriers).nth(n).expect("counted");
-            let (id, count) = (object.id(), references(object));
+            let (id, count) = (object.id(), (references(object), self.held_by_frames(object)));
             let (before, unknown) = self.suspended.counted.get(&id).copied().unwrap_or_default();
             if before != count {
                 let now = self.unknown_holders(object);
@@ -429,13 +494,17 @@ impl Vm {
         is_any
     }
 
+    fn held_by_frames(&self, object: &Obj) -> usize {
+        self.frames.iter().flat_map(values_of).filter(|value| value.obj.is(object)).count()
+    }
+
     fn unknown_holders(&self, object: &Obj) -> usize {
         let alone = FxHashSet::from_iter([object.id()]);
         let by_carriers: usize = self.suspended.carriers.iter().map(|carrier| held_by(carrier, &alone).len()).sum();
-        let by_frames = self.frames.iter().flat_map(values_of).filter(|value| value.obj.is(object)).count();
         let by_rec = self.rec.as_ref().map_or(0, |rec| rec.holding(object));
+        let by_dead = self.suspended.by_dead(object);
         // One reference is the list's.
-        references(object).saturating_sub(1 + by_rec + self.suspended.by_dead(object) + by_carriers + by_frames)
+        references(object).saturating_sub(1 + by_rec + by_dead + by_carriers + self.held_by_frames(object))
     }
 
     /// What holds them, by whatever way, of all that the recording keeps alive.

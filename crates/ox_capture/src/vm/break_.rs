@@ -1,5 +1,6 @@
 //! Breaks in place: what was recorded is computed, one call is made for real, and recording goes on right behind it.
 
+use super::exception::exception_of;
 use super::native::keywords;
 use super::reading::{Read, Reading};
 use super::{Args, Attach, Break, Called, Frame, R, Vm};
@@ -180,8 +181,7 @@ impl Vm {
         match outcome {
             Ok(object) => Ok(rec.meet(object, source)),
             Err(error) => {
-                let value: Obj = error.value(crate::obj::py()).clone().into();
-                rec.meet(value, source);
+                rec.meet(exception_of(&error), source);
                 Err(error)
             }
         }
@@ -193,6 +193,7 @@ impl Vm {
         if !handled.is_none() && !handled.is(&self.entered) {
             rec.recipe_of(&handled, found)?;
         }
+        self.suspended.told().try_for_each(|object| rec.recipe_of(object, found).map(drop))?;
         self.frames.iter().try_for_each(|frame| inspect_frame(frame, rec, found))
     }
 

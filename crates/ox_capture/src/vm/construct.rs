@@ -1,6 +1,7 @@
 //! Calls of classes.
 
 use super::asking::ASKED;
+use super::finalised::finaliser;
 use super::reading::Read;
 use super::{After, Args, Called, R, Vm, VmIterator};
 use crate::attr::type_lookup;
@@ -427,7 +428,8 @@ impl Vm {
             return self.opaque_call(callable, args, "a class without __new__");
         };
         // What nobody holds is not made in later calls, but this would be noticed.
-        if type_lookup(&class, &Obj::str("__del__")).is_some() {
+        let is_told = type_lookup(&class, &Obj::str("__del__")).is_some();
+        if is_told && (self.rec.is_none() || finaliser(&class).is_none()) {
             return self.opaque_call(callable, args, "an object that is told when it goes");
         }
         let object = if new.class_is(t.staticmethod) {
@@ -527,6 +529,9 @@ impl Vm {
             rec.made(&made);
             if rec.origin(&made) == Origin::Unknown {
                 rec.register(&made, Origin::Made);
+            }
+            if finaliser(class).is_some() {
+                self.suspended.watch(&made);
             }
         }
         self.keep_sizes(&made, 0, &sizes);

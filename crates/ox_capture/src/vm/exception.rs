@@ -31,6 +31,14 @@ fn value_of(error: PyErr) -> Obj {
     error.into_value(py()).into()
 }
 
+/// The exception itself, with its traceback: before 3.12 that lies beside it until somebody catches it.
+pub fn exception_of(error: &PyErr) -> Obj {
+    let value: Obj = error.value(py()).clone().into();
+    // Nothing but a traceback or None is set.
+    drop(value.bind().setattr("__traceback__", error.traceback(py())));
+    value
+}
+
 impl Vm {
     /// Looks for the handler of an exception, frame by frame. The exception itself if nobody up to `base` has one.
     pub fn unwind(&mut self, base: usize, error: PyErr) -> R<Option<Val>> {

@@ -36,9 +36,10 @@ fn library() -> R<&'static Library> {
     })
 }
 
-/// An exception that has nowhere to go, as CPython reports it.
+/// An exception that has nowhere to go, as CPython reports it: with the method that raised it, if that was one.
 fn write_unraisable(args: &Bound<'_, PyTuple>, _: Option<&Bound<'_, PyDict>>) -> R<()> {
-    PyErr::from_value(args.get_item(0)?).write_unraisable(args.py(), None);
+    let method = args.get_item(1)?;
+    PyErr::from_value(args.get_item(0)?).write_unraisable(args.py(), Some(&method).filter(|method| !method.is_none()));
     Ok(())
 }
 

@@ -28,6 +28,7 @@ mod crumbs;
 mod escape;
 mod exception;
 mod failing;
+mod finalised;
 mod flow;
 mod frame_functions;
 mod function;
@@ -58,7 +59,8 @@ pub use bind::Args;
 pub use break_::Refused;
 pub use code::{CodeInfo, asks_for_frames, code_info};
 pub use escape::Escape;
-pub use exception::{Line, at_line, handled, lines_of, set_handled, with_lines};
+pub use exception::{Line, at_line, exception_of, handled, lines_of, set_handled, with_lines};
+pub use finalised::{finaliser, is_spent, spender};
 pub use generator::{State, VmGenerator};
 pub use iterate::{Kind, VmIterator};
 pub use library::load as load_library;
@@ -201,6 +203,8 @@ pub struct Vm {
     pub entered: Obj,
     /// The exception in flight is not for the program's handlers.
     pub fatal: bool,
+    /// What a `__del__` is still to be called of when the call ends: later calls make it, too.
+    pub told: Vec<Obj>,
     /// The exception in flight has its line already.
     pub reraising: bool,
     pub settings: Settings,
@@ -232,6 +236,7 @@ impl Vm {
             waiting: 0,
             entered,
             fatal: false,
+            told: Vec::new(),
             reraising: false,
             settings: Settings::default(),
             verbose: false,
@@ -428,6 +433,7 @@ impl Vm {
             self.notice_taint();
             let result = match flow {
                 Ok(Flow::Next) => continue,
+                Ok(Flow::Return(value)) if self.lets_go_first(&value) => continue,
                 Ok(Flow::Return(value)) => self.leave(base, value),
                 Ok(Flow::Yield(value)) => self.suspend(base, value),
                 Err(error) => self.unwind(base, error),

@@ -98,12 +98,27 @@ def close(generator):
     raise RuntimeError("generator ignored GeneratorExit")
 
 
-def abandon(*generators):
-    for generator in generators:
+def abandon(finalisers, *gone):
+    for finalise, one in zip(finalisers, gone):
         try:
-            close(generator)
+            if finalise is None:
+                close(one)
+            else:
+                finalise(one)
         except BaseException as error:
-            write_unraisable(error)
+            write_unraisable(error, finalise)
+
+
+def fspath(path):
+    if isinstance(path, (str, bytes)):
+        return path
+    kind = type(path)
+    if not hasattr(kind, "__fspath__"):
+        raise TypeError(f"expected str, bytes or os.PathLike object, not {kind.__name__}")
+    found = kind.__fspath__(path)
+    if isinstance(found, (str, bytes)):
+        return found
+    raise TypeError(f"expected {kind.__name__}.__fspath__() to return str or bytes, not {type(found).__name__}")
 
 
 def refreshed(scope, now, gone):

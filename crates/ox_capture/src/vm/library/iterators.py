@@ -3,6 +3,7 @@
 import collections
 import functools
 import itertools
+import os
 import sys
 import types
 
@@ -303,6 +304,7 @@ def teed(iterator, link):
 STANDS_FOR = {
     functools.reduce: reduce,
     functools.cmp_to_key: cmp_to_key,
+    os.fspath: fspath,
     collections._count_elements: count_elements,
     itertools.chain: chain,
     itertools.chain.from_iterable: chain_from_iterable,
