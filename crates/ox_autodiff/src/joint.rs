@@ -253,7 +253,7 @@ impl Work<'_> {
             let value = grads[id.index()].unwrap_or_else(|| b.full_like(Scalar::Float(0.0), renamed[id.index()]));
             gradients[n] = Some(outputs.len() as u32);
             let input = &old.inputs[n];
-            outputs.push(GraphOutput { value, strides: of_gradient(&input.ty.shape, &input.strides), alias: None });
+            outputs.push(GraphOutput { value, strides: of_gradient(&input.ty.shape, &input.strides), alias: None, part: false });
         }
         let mut mutations = old.mutations.clone();
         mutations.iter_mut().for_each(|m| m.value = renamed[m.value.index()]);

@@ -180,7 +180,7 @@ impl<'a> Work<'a> {
         graph.outputs.truncate(self.joint.outputs);
         for id in kept {
             let strides = contiguous_strides(&self.graph.ty(*id).shape);
-            graph.outputs.push(GraphOutput { value: *id, strides, alias: None });
+            graph.outputs.push(GraphOutput { value: *id, strides, alias: None, part: false });
         }
         retain(graph, |node| match &node.op {
             Op::Input(n) => (*n as usize) < self.joint.inputs,

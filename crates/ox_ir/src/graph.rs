@@ -386,6 +386,8 @@ pub struct GraphOutput {
     pub strides: Shape,
     /// The result shares memory with an input or with another output.
     pub alias: Option<Alias>,
+    /// The result is a part of memory that eager makes as a whole, and has that memory below it.
+    pub part: bool,
 }
 
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]

@@ -347,9 +347,13 @@ impl Prepared {
     /// The output as a view of memory that is larger than it: others lie there as well, or elements share their places, or may do so.
     fn push_view(&mut self, output: &GraphOutput, is_held: bool) -> Result<Option<NodeId>, ScheduleError> {
         let (value, strides) = (output.value, &output.strides);
-        if is_held && !is_whole(&self.graph, value, strides) {
+        if (is_held || output.part) && !is_whole(&self.graph, value, strides) {
             let unknown = || ScheduleError::Unsupported("results in one memory of which the order is not known".into());
-            return self.push_part(value, view_base(&self.graph, value), strides).ok_or_else(unknown).map(Some);
+            match self.push_part(value, view_base(&self.graph, value), strides) {
+                Some(part) => return Ok(Some(part)),
+                None if is_held => return Err(unknown()),
+                None => {}
+            }
         }
         let shape = &self.graph.ty(value).shape;
         if same_strides(shape, strides, &contiguous_strides(shape)) || is_spread(shape, strides) {

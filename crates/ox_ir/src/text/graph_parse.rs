@@ -110,7 +110,8 @@ impl GraphParser<'_, '_> {
         let value = self.node_ref()?;
         let strides = self.p.strides(&self.graph.ty(value).shape)?;
         let alias = if self.p.cursor.eat_word("alias") { Some(self.alias()?) } else { None };
-        Ok(GraphOutput { value, strides, alias })
+        let part = self.p.cursor.eat_word("part");
+        Ok(GraphOutput { value, strides, alias, part })
     }
 
     fn alias(&mut self) -> Parsed<Alias> {

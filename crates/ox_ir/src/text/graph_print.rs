@@ -79,10 +79,11 @@ impl Graph {
             None => f.write_str(" (no such node)")?,
         }
         match &output.alias {
-            None => Ok(()),
-            Some(Alias::Input(n, offset)) => write!(f, " alias input {n} at {offset}"),
-            Some(Alias::Output(n, offset)) => write!(f, " alias output {n} at {offset}"),
+            None => {}
+            Some(Alias::Input(n, offset)) => write!(f, " alias input {n} at {offset}")?,
+            Some(Alias::Output(n, offset)) => write!(f, " alias output {n} at {offset}")?,
         }
+        f.write_str(if output.part { " part" } else { "" })
     }
 }
 

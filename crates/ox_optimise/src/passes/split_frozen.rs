@@ -70,7 +70,7 @@ fn below_views(graph: &Graph, mut id: NodeId) -> NodeId {
 }
 
 fn result(graph: &Graph, id: NodeId) -> GraphOutput {
-    GraphOutput { value: id, strides: contiguous_strides(&graph.ty(id).shape), alias: None }
+    GraphOutput { value: id, strides: contiguous_strides(&graph.ty(id).shape), alias: None, part: false }
 }
 
 /// Numbers the inputs that have a node from 0 on; gives their old numbers.

@@ -113,12 +113,17 @@ impl Gen<'_> {
         let mutated = self.graph.mutations.iter().any(|m| m.input as usize == input);
         if input < self.graph.inputs.len() && !mutated && self.rng.percent(50) {
             let strides = self.graph.inputs[input].strides.clone();
-            self.graph.outputs.push(GraphOutput { value, strides, alias: Some(Alias::Input(input as u32, 0i64.into())) });
+            self.graph.outputs.push(GraphOutput {
+                value,
+                strides,
+                alias: Some(Alias::Input(input as u32, 0i64.into())),
+                part: false,
+            });
             return;
         }
         let shape = self.graph.ty(value).shape.clone();
         let strides = if self.rng.percent(80) { contiguous_strides(&shape) } else { self.permuted_strides(&shape) };
-        self.graph.outputs.push(GraphOutput { value, strides, alias: None });
+        self.graph.outputs.push(GraphOutput { value, strides, alias: None, part: false });
     }
 
     /// Dense, with the dimensions in another order.
