@@ -89,3 +89,24 @@ def test_what_lies_beside_a_part_is_eagers():
     x = torch.randn(6, 5)
     part = oxytorch.compile(lambda x: x.clone()[2:4])(x)
     assert torch.equal(part.as_strided((6, 5), (5, 1), 0), x)
+
+
+OWN = {
+    "rows": lambda x: x.sin()[2:4].clone(),
+    "columns": lambda x: x.sin()[:, 1:3].contiguous(),
+    "row": lambda x: x.cumsum(0)[-1].clone(),
+    "product": lambda x: (x @ x.T)[2:4].clone(),
+    "copied": lambda x: x.sin()[1:].to(x.dtype, copy=True),
+    "reshaped": lambda x: x.sin()[:, 1:].reshape(-1),
+}
+
+
+@pytest.mark.parametrize("compiler", COMPILERS)
+@pytest.mark.parametrize("own", OWN)
+def test_a_copy_of_a_part_does_not_hold_the_whole(own, compiler):
+    """It was a window on the memory that the part was copied from: `x[-1].clone()`, made to let go of x, kept all of it."""
+    torch._dynamo.reset()
+    x = torch.randn(6, 5)
+    ours, eagers = COMPILERS[compiler](OWN[own])(x), OWN[own](x)
+    assert_same(ours, eagers)
+    assert lies(ours) == lies(eagers)

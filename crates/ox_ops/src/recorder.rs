@@ -14,7 +14,7 @@ use crate::surface::{self, Bound, Sharing, Slots};
 use crate::value::{Value, ValueOf};
 pub use layout::Layout;
 use overlap::Writing;
-use ox_ir::graph::{Alias, Graph, GraphInput, GraphOutput, Library, Mutation, NodeId, Op, Shape};
+use ox_ir::graph::{Alias, Graph, GraphInput, GraphOutput, Library, Memory, Mutation, NodeId, Op, Shape};
 use ox_ir::{Sym, TensorType};
 
 /// A tensor of the program being recorded.
@@ -345,7 +345,12 @@ impl Recorder {
         for (n, spec) in outputs.iter().enumerate() {
             let part = aliases[n].is_none() && self.is_part(spec.tensor);
             let value = if part || holds(n) { self.read_in_place(spec.tensor)? } else { self.read(spec.tensor)? };
-            results.push(GraphOutput { value, strides: spec.strides.clone(), alias: aliases[n].clone(), part });
+            let memory = match () {
+                _ if part => Memory::Whole,
+                _ if aliases[n].is_none() && self.builder.graph().node(value).op.is_view() => Memory::Own,
+                _ => Memory::Any,
+            };
+            results.push(GraphOutput { value, strides: spec.strides.clone(), alias: aliases[n].clone(), memory });
         }
         let written = self.bases.iter().filter(|base| base.version > 0);
         let mutations = written.filter_map(|base| Some(Mutation { input: base.input?, value: base.value })).collect();

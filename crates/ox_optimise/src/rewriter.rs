@@ -5,7 +5,7 @@
 
 use crate::rules;
 use indexmap::IndexMap;
-use ox_ir::graph::{Alias, Args, Dims, Graph, Node, NodeId, Op, Shape, SliceDim};
+use ox_ir::graph::{Alias, Args, Dims, Graph, Memory, Node, NodeId, Op, Shape, SliceDim};
 use ox_ir::{DType, PointOp, Scalar, TensorType};
 use rustc_hash::{FxBuildHasher, FxHashMap, FxHasher};
 use smallvec::SmallVec;
@@ -205,7 +205,7 @@ fn shown_memory(graph: &Graph) -> Vec<bool> {
     for (n, output) in graph.outputs.iter().enumerate() {
         let holder = match &output.alias {
             Some(Alias::Output(holder, _)) => *holder as usize,
-            _ if output.part => n,
+            _ if output.memory == Memory::Whole => n,
             _ => continue,
         };
         let mut id = graph.outputs[holder].value;

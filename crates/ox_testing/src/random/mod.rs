@@ -18,7 +18,7 @@ pub use rng::Rng;
 
 use build::Gen;
 use ox_ir::DType;
-use ox_ir::graph::{Alias, Graph, GraphOutput, Mutation, NodeId, Shape, contiguous_strides};
+use ox_ir::graph::{Alias, Graph, GraphOutput, Memory, Mutation, NodeId, Shape, contiguous_strides};
 
 #[derive(Clone, Debug)]
 pub struct RandomConfig {
@@ -117,13 +117,13 @@ impl Gen<'_> {
                 value,
                 strides,
                 alias: Some(Alias::Input(input as u32, 0i64.into())),
-                part: false,
+                memory: Memory::Any,
             });
             return;
         }
         let shape = self.graph.ty(value).shape.clone();
         let strides = if self.rng.percent(80) { contiguous_strides(&shape) } else { self.permuted_strides(&shape) };
-        self.graph.outputs.push(GraphOutput { value, strides, alias: None, part: false });
+        self.graph.outputs.push(GraphOutput { value, strides, alias: None, memory: Memory::Any });
     }
 
     /// Dense, with the dimensions in another order.
