@@ -390,3 +390,20 @@ def test_powers_by_name_where_eager_runs_the_graph():
     with pytest.warns(UserWarning, match="runs in eager"):
         compare.assert_same(compiled(b, x), power(b, x))
     compare.assert_same(compiled(b, x), power(b, x))
+
+
+REFUSED_OF_COMPLEX = {
+    "max": lambda c: (c * 2).max(),
+    "min": lambda c: torch.min(c.mul(2), 0),
+    "sort": lambda c: (c + 1).sort(),
+    "topk": lambda c: (1 - c).topk(2)[0] * 2,
+    "argmax": lambda c: (c / 2).argmax(),
+    "maximum": lambda c: torch.maximum(-c, c),
+    "median": lambda c: (c**2).median(),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED_OF_COMPLEX)
+def test_what_torch_refuses_of_complex_numbers_is_refused_in_its_words(entry, name):
+    """Python computes what comes before. It may do so again, so that eager can say what is wrong."""
+    assert isinstance(check(entry, REFUSED_OF_COMPLEX[name], torch.randn(4, dtype=torch.complex64)), Exception)
