@@ -380,3 +380,30 @@ def test_complex_numbers_are_moved_by_torch(entry, name):
     """The graph around the call is compiled."""
     check(entry, MOVED[name], torch.randn(4, 6, dtype=torch.complex64), torch.randn(4, 6, dtype=torch.complex64))
     assert oxytorch.last_compile()["outcome"] == "compiled", oxytorch.last_compile()["reason"]
+
+
+def test_powers_by_name_where_eager_runs_the_graph():
+    """torch's function in front of the method of C says that it is `torch._tensor.pow`, which is not there: the text of a graph must not name it."""
+    power = lambda b, x: (b.pow(True), x.__pow__(2), torch.Tensor.__pow__(x, 3), x.clone().__ipow__(2))
+    b, x = torch.tensor([True, False]), torch.randn(4)
+    compiled = oxytorch.compile(power)
+    with pytest.warns(UserWarning, match="runs in eager"):
+        compare.assert_same(compiled(b, x), power(b, x))
+    compare.assert_same(compiled(b, x), power(b, x))
+
+
+REFUSED_OF_COMPLEX = {
+    "max": lambda c: (c * 2).max(),
+    "min": lambda c: torch.min(c.mul(2), 0),
+    "sort": lambda c: (c + 1).sort(),
+    "topk": lambda c: (1 - c).topk(2)[0] * 2,
+    "argmax": lambda c: (c / 2).argmax(),
+    "maximum": lambda c: torch.maximum(-c, c),
+    "median": lambda c: (c**2).median(),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED_OF_COMPLEX)
+def test_what_torch_refuses_of_complex_numbers_is_refused_in_its_words(entry, name):
+    """Python computes what comes before. It may do so again, so that eager can say what is wrong."""
+    assert isinstance(check(entry, REFUSED_OF_COMPLEX[name], torch.randn(4, dtype=torch.complex64)), Exception)

@@ -1,60 +1,112 @@
-"""Rows that are joined of parts, each computed in its own way, and what is summed up over them: many choices by the same conditions, one
-inside of the other, in one kernel. A code generator that is confused by them may not come to an end."""
+"""A result that is a part of what eager makes as a whole lies in such a whole: where it begins and how large its storage is can be asked."""
 
+import oxytorch
 import pytest
 import torch
 import torch.nn.functional as F
-from training import check
+from compare import assert_same
 
-WAYS = (torch.exp, torch.sin, torch.cos, lambda t: t * 2, torch.tanh, lambda t: t + 1)
+COMPILERS = {"own": oxytorch.compile, "dynamo": lambda f, **kw: torch.compile(f, backend="oxytorch", **kw)}
 
-OVER = {
-    "softmax": lambda y: y.softmax(1),
-    "mean": lambda y: y * y.mean(1, keepdim=True),
-    "variance": lambda y: y * y.var(1, keepdim=True),
-    "squares": lambda y: y * (y * y).sum(1, keepdim=True),
-    "normalize": lambda y: F.normalize(y, dim=1),
-    "layer_norm": lambda y: F.layer_norm(y.transpose(1, 2), (y.shape[1],)),
+WHOLES = {
+    "clone": lambda x: x.clone(),
+    "contiguous": lambda x: x.T.contiguous(),
+    "flip": lambda x: x.flip(0),
+    "cat": lambda x: torch.cat([x, x]),
+    "stack": lambda x: torch.stack([x, x], 1),
+    "repeat": lambda x: x.repeat(2, 1),
+    "roll": lambda x: x.roll(1, 0),
+    "pad": lambda x: F.pad(x, (1, 1)),
+    "copy": lambda x: torch.empty_like(x).copy_(x),
+    "to": lambda x: x.to(x.dtype, copy=True),
+    "constant": lambda x: torch.ones(x.shape),
+    "computed": lambda x: x.relu(),
+    "product": lambda x: x @ x.T,
+    "written": lambda x: x.clone().mul_(2),
+    "tile_of_scan": lambda x: x.cumsum(0),
+    "last": lambda x: x[None, :, :, None].contiguous(memory_format=torch.channels_last)[0, :, :, 0],
+}
+
+PARTS = {
+    "rows": lambda y: y[2:4],
+    "columns": lambda y: y[:, 1:3],
+    "step": lambda y: y[1::2],
+    "row": lambda y: y[-1],
+    "diagonal": lambda y: y.diagonal(1) if y.dim() == 2 else y[0].diagonal(1),
+    "transposed": lambda y: y.transpose(0, 1)[1:3],
+    "expanded": lambda y: y[2:3].expand(3, *y.shape[1:]),
+    "written": lambda y: y[2:4].add_(1),
+    "chunk": lambda y: y.chunk(2)[1],
 }
 
 
-def joined(over, count):
-    def function(x):
-        parts = x.chunk(count, 1)
-        return over(torch.cat([way(part) for way, part in zip(WAYS, parts)], 1))
-
-    return function
+def lies(t):
+    return t.shape, t.stride(), t.storage_offset(), t.untyped_storage().size()
 
 
-@pytest.mark.parametrize("count", [2, 3, 4, 6])
-@pytest.mark.parametrize("name", OVER)
-def test_parts_of_a_row(name, count):
-    for size in (1, 2, 5):
-        check(joined(OVER[name], count), torch.randn(2, count * size, 4, requires_grad=True), calls=1)
+@pytest.mark.parametrize("compiler", COMPILERS)
+@pytest.mark.parametrize("part", PARTS)
+@pytest.mark.parametrize("whole", WHOLES)
+def test_a_part_begins_where_eagers_does(whole, part, compiler):
+    function = lambda x: PARTS[part](WHOLES[whole](x))
+    torch._dynamo.reset()
+    compiled = COMPILERS[compiler](function)
+    x = torch.randn(6, 5)
+    for _ in range(2):
+        ours, eagers = compiled(x), function(x)
+        assert_same(ours, eagers)
+        assert lies(ours) == lies(eagers)
 
 
-@pytest.mark.parametrize("dtype", [torch.float64, torch.bfloat16])
-@pytest.mark.parametrize("shape", [(2, 3, 4), (3, 12, 17), (2, 96, 3)])
-def test_parts_of_other_types(dtype, shape):
-    function = joined(OVER["softmax"], 3)
-    check(function, torch.randn(shape).to(dtype).requires_grad_(), calls=1)
+@pytest.mark.parametrize("compiler", COMPILERS)
+@pytest.mark.parametrize("part", PARTS)
+@pytest.mark.parametrize("whole", ["clone", "cat", "repeat", "computed"])
+def test_a_part_begins_where_eagers_does_at_all_sizes(whole, part, compiler):
+    function = lambda x: PARTS[part](WHOLES[whole](x))
+    torch._dynamo.reset()
+    compiled = COMPILERS[compiler](function, dynamic=True)
+    for shape in ((6, 5), (8, 7), (12, 4)):
+        x = torch.randn(shape)
+        ours, eagers = compiled(x), function(x)
+        assert_same(ours, eagers)
+        assert lies(ours) == lies(eagers)
 
 
-@pytest.mark.parametrize("name", OVER)
-def test_parts_that_are_sums(name):
-    def function(x):
-        parts = [part.sum(1, keepdim=True) for part in x.chunk(3, 1)]
-        return OVER[name](torch.cat(parts, 1)), OVER[name](torch.stack([part[:, 0] for part in parts], 1))
+@pytest.mark.parametrize("whole", ["clone", "cat", "computed", "written"])
+def test_gradients_of_parts(whole):
+    function = lambda x: PARTS["rows"](WHOLES[whole](x))
+    x = torch.randn(6, 5, requires_grad=True)
+    y = x.detach().clone().requires_grad_()
+    ours, eagers = oxytorch.compile(function)(x), function(y)
+    ours.square().sum().backward()
+    eagers.square().sum().backward()
+    assert_same((ours.detach(), x.grad), (eagers.detach(), y.grad))
+    assert lies(ours) == lies(eagers)
 
-    check(function, torch.randn(2, 6, 4, requires_grad=True), calls=1)
+
+def test_what_lies_beside_a_part_is_eagers():
+    """The storage is not only as large: the rest of the whole is in it."""
+    x = torch.randn(6, 5)
+    part = oxytorch.compile(lambda x: x.clone()[2:4])(x)
+    assert torch.equal(part.as_strided((6, 5), (5, 1), 0), x)
 
 
-def test_choices_by_place():
-    def function(x):
-        place = torch.arange(x.shape[1])[None, :, None]
-        first, last = place < 1, place >= 2
-        y = torch.where(first, x.exp(), torch.where(last, x.cos(), x.sin()))
-        return torch.where(first | last, y, y * 2).softmax(1) * torch.where(last, y, torch.where(first, y, 0.0))
+OWN = {
+    "rows": lambda x: x.sin()[2:4].clone(),
+    "columns": lambda x: x.sin()[:, 1:3].contiguous(),
+    "row": lambda x: x.cumsum(0)[-1].clone(),
+    "product": lambda x: (x @ x.T)[2:4].clone(),
+    "copied": lambda x: x.sin()[1:].to(x.dtype, copy=True),
+    "reshaped": lambda x: x.sin()[:, 1:].reshape(-1),
+}
 
-    for size in (3, 5, 40):
-        check(function, torch.randn(2, size, 4, requires_grad=True), calls=1)
+
+@pytest.mark.parametrize("compiler", COMPILERS)
+@pytest.mark.parametrize("own", OWN)
+def test_a_copy_of_a_part_does_not_hold_the_whole(own, compiler):
+    """It was a window on the memory that the part was copied from: `x[-1].clone()`, made to let go of x, kept all of it."""
+    torch._dynamo.reset()
+    x = torch.randn(6, 5)
+    ours, eagers = COMPILERS[compiler](OWN[own])(x), OWN[own](x)
+    assert_same(ours, eagers)
+    assert lies(ours) == lies(eagers)

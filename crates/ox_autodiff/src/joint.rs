@@ -3,7 +3,7 @@
 use crate::active::{reached, requires_grad};
 use crate::prepare::prepare;
 use crate::strides::of_gradient;
-use ox_ir::graph::{Args, Combine, GraphInput, GraphOutput, Node, NodeId, Op, ReduceOp, contiguous_strides};
+use ox_ir::graph::{Args, Combine, GraphInput, GraphOutput, Memory, Node, NodeId, Op, ReduceOp, contiguous_strides};
 use ox_ir::{DType, Device, Graph, Scalar};
 use ox_ops::derive::{FusedAttention, Gradients, Site, derive};
 use ox_ops::{Builder, OpError, OpResult};
@@ -253,7 +253,12 @@ impl Work<'_> {
             let value = grads[id.index()].unwrap_or_else(|| b.full_like(Scalar::Float(0.0), renamed[id.index()]));
             gradients[n] = Some(outputs.len() as u32);
             let input = &old.inputs[n];
-            outputs.push(GraphOutput { value, strides: of_gradient(&input.ty.shape, &input.strides), alias: None });
+            outputs.push(GraphOutput {
+                value,
+                strides: of_gradient(&input.ty.shape, &input.strides),
+                alias: None,
+                memory: Memory::Any,
+            });
         }
         let mut mutations = old.mutations.clone();
         mutations.iter_mut().for_each(|m| m.value = renamed[m.value.index()]);

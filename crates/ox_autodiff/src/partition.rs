@@ -4,7 +4,7 @@ use crate::cost::{Fixed, Level, Standing, bytes, is_small, saving};
 use crate::flow::{INFINITE, Network};
 use crate::joint::{Held, Joint};
 use ox_ir::Graph;
-use ox_ir::graph::{GraphInput, GraphOutput, NodeId, Op, contiguous_strides};
+use ox_ir::graph::{GraphInput, GraphOutput, Memory, NodeId, Op, contiguous_strides};
 
 /// Where an input of the backward graph comes from.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -180,7 +180,7 @@ impl<'a> Work<'a> {
         graph.outputs.truncate(self.joint.outputs);
         for id in kept {
             let strides = contiguous_strides(&self.graph.ty(*id).shape);
-            graph.outputs.push(GraphOutput { value: *id, strides, alias: None });
+            graph.outputs.push(GraphOutput { value: *id, strides, alias: None, memory: Memory::Any });
         }
         retain(graph, |node| match &node.op {
             Op::Input(n) => (*n as usize) < self.joint.inputs,

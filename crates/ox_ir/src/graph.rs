@@ -386,6 +386,19 @@ pub struct GraphOutput {
     pub strides: Shape,
     /// The result shares memory with an input or with another output.
     pub alias: Option<Alias>,
+    pub memory: Memory,
+}
+
+/// What lies below a result that shares memory with nobody.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+pub enum Memory {
+    /// Nobody asks.
+    #[default]
+    Any,
+    /// Eager makes memory for the result alone: it must not hold what is larger.
+    Own,
+    /// The result is a part of memory that eager makes as a whole.
+    Whole,
 }
 
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]

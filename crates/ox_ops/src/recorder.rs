@@ -14,7 +14,7 @@ use crate::surface::{self, Bound, Sharing, Slots};
 use crate::value::{Value, ValueOf};
 pub use layout::Layout;
 use overlap::Writing;
-use ox_ir::graph::{Alias, Graph, GraphInput, GraphOutput, Library, Mutation, NodeId, Op, Shape};
+use ox_ir::graph::{Alias, Graph, GraphInput, GraphOutput, Library, Memory, Mutation, NodeId, Op, Shape};
 use ox_ir::{Sym, TensorType};
 
 /// A tensor of the program being recorded.
@@ -343,12 +343,31 @@ impl Recorder {
         let holds = |n: usize| aliases.iter().flatten().any(|alias| matches!(alias, Alias::Output(of, _) if *of as usize == n));
         let mut results = Vec::with_capacity(outputs.len());
         for (n, spec) in outputs.iter().enumerate() {
-            let value = if holds(n) { self.read_in_place(spec.tensor)? } else { self.read(spec.tensor)? };
-            results.push(GraphOutput { value, strides: spec.strides.clone(), alias: aliases[n].clone() });
+            let part = aliases[n].is_none() && self.is_part(spec.tensor);
+            let value = if part || holds(n) { self.read_in_place(spec.tensor)? } else { self.read(spec.tensor)? };
+            let memory = match () {
+                _ if part => Memory::Whole,
+                _ if aliases[n].is_none() && self.builder.graph().node(value).op.is_view() => Memory::Own,
+                _ => Memory::Any,
+            };
+            results.push(GraphOutput { value, strides: spec.strides.clone(), alias: aliases[n].clone(), memory });
         }
         let written = self.bases.iter().filter(|base| base.version > 0);
         let mutations = written.filter_map(|base| Some(Mutation { input: base.input?, value: base.value })).collect();
         Ok(self.builder.finish(results, mutations))
+    }
+
+    /// Whether every element of its base is one of the tensor, once.
+    fn is_whole(&self, tensor: TensorRef) -> bool {
+        let data = &self.refs[tensor.0 as usize];
+        let whole = self.builder.ty(self.bases[data.base].value).numel();
+        let repeats = |step: &ViewStep| matches!(step.op, Op::Expand | Op::Unfold { .. });
+        self.ty(tensor).numel() == whole && !data.chain.iter().any(repeats)
+    }
+
+    /// Whether others of the elements of its base are there besides those of the tensor. One without elements is not worth them.
+    fn is_part(&self, tensor: TensorRef) -> bool {
+        !self.is_whole(tensor) && !self.ty(tensor).numel().is_zero()
     }
 
     /// An output shares memory with the input that is its base, or with the output that holds the whole of its base; where none does,
@@ -359,11 +378,8 @@ impl Recorder {
         if let Some(input) = self.bases[own.base].input {
             return Some(Alias::Input(input, outputs[n].offset.clone()));
         }
-        let whole = self.builder.ty(self.bases[own.base].value).numel();
-        let repeats = |step: &ViewStep| matches!(step.op, Op::Expand | Op::Unfold { .. });
-        let is_whole = |spec: &OutputSpec| self.ty(spec.tensor).numel() == whole && !data(spec).chain.iter().any(repeats);
         let holds_part = |spec: &OutputSpec| data(spec).base == own.base && !self.ty(spec.tensor).numel().is_zero();
-        let holds_all = |spec: &OutputSpec| holds_part(spec) && is_whole(spec);
+        let holds_all = |spec: &OutputSpec| holds_part(spec) && self.is_whole(spec.tensor);
         let holder = outputs.iter().position(holds_all).or_else(|| outputs.iter().position(holds_part));
         let holder = holder.filter(|holder| *holder != n)?;
         Some(Alias::Output(holder as u32, &outputs[n].offset - &outputs[holder].offset))

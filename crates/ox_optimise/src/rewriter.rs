@@ -5,7 +5,7 @@
 
 use crate::rules;
 use indexmap::IndexMap;
-use ox_ir::graph::{Alias, Args, Dims, Graph, Node, NodeId, Op, Shape, SliceDim};
+use ox_ir::graph::{Alias, Args, Dims, Graph, Memory, Node, NodeId, Op, Shape, SliceDim};
 use ox_ir::{DType, PointOp, Scalar, TensorType};
 use rustc_hash::{FxBuildHasher, FxHashMap, FxHasher};
 use smallvec::SmallVec;
@@ -198,13 +198,17 @@ impl Rewriter {
     }
 }
 
-/// The memory that outputs share, and the views through which the output that holds it looks at it: rules must leave these alone, since
+/// The memory that outputs share or are parts of, and the views through which the output that holds it looks at it: rules must leave these alone, since
 /// a view of another making may look at less.
 fn shown_memory(graph: &Graph) -> Vec<bool> {
     let mut shown = vec![false; graph.nodes.len()];
-    for output in &graph.outputs {
-        let Some(Alias::Output(holder, _)) = &output.alias else { continue };
-        let mut id = graph.outputs[*holder as usize].value;
+    for (n, output) in graph.outputs.iter().enumerate() {
+        let holder = match &output.alias {
+            Some(Alias::Output(holder, _)) => *holder as usize,
+            _ if output.memory == Memory::Whole => n,
+            _ => continue,
+        };
+        let mut id = graph.outputs[holder].value;
         shown[id.index()] = true;
         while graph.node(id).op.is_view() {
             id = graph.node(id).args[0];

@@ -96,6 +96,25 @@ impl HostCalls for Host {
         .unwrap_or(true)
     }
 
+    /// Operators of Python's on tensors, and functions and methods of C that are torch's operators, none of whose forms draws.
+    fn only_computes(&self, object: u32) -> bool {
+        Python::attach(|py| -> PyResult<bool> {
+            let name = match self.0.get(object as usize) {
+                Some(Object::Method(name)) => name.bind(py).clone(),
+                Some(Object::Plain(function)) if is_of_c(function.bind(py)) => {
+                    let function = function.bind(py);
+                    if function.getattr(intern!(py, "__module__"))?.to_string() == "_operator" {
+                        return Ok(true);
+                    }
+                    function.getattr(intern!(py, "__name__"))?.cast_into()?
+                }
+                _ => return Ok(false),
+            };
+            computes_in_all_forms(&name)
+        })
+        .unwrap_or(false)
+    }
+
     fn waits(&self, name: &str, overload: &str) -> bool {
         Python::attach(|py| graphs::is_unsafe(&operator(py, name, overload)?)).unwrap_or(true)
     }
@@ -168,6 +187,24 @@ impl Host {
             _ => Err(PyRuntimeError::new_err("a call of something that is not there")),
         }
     }
+}
+
+fn is_of_c(function: &Bound<'_, PyAny>) -> bool {
+    function.get_type().name().is_ok_and(|name| name == "builtin_function_or_method")
+}
+
+fn computes_in_all_forms(name: &Bound<'_, PyString>) -> PyResult<bool> {
+    let py = name.py();
+    let torch = py.import(intern!(py, "torch"))?;
+    let tag = torch.getattr(intern!(py, "Tag"))?.getattr(intern!(py, "nondeterministic_seeded"))?;
+    let packet = torch.getattr(intern!(py, "ops"))?.getattr(intern!(py, "aten"))?.getattr(name)?;
+    for overload in packet.call_method0(intern!(py, "overloads"))?.try_iter()? {
+        let form = packet.getattr(overload?.cast::<PyString>()?)?;
+        if form.getattr(intern!(py, "tags"))?.contains(&tag)? {
+            return Ok(false);
+        }
+    }
+    Ok(true)
 }
 
 /// `torch.ops.aten.sort.stable` for `aten::sort`, `stable`.

@@ -13,7 +13,7 @@ use crate::layout::{
 };
 use crate::parts::{is_whole, whole_strides};
 use crate::{ScheduleError, ScheduleOptions, Target};
-use ox_ir::graph::{Alias, GraphOutput, Node, Shape, contiguous_strides};
+use ox_ir::graph::{Alias, GraphOutput, Memory, Node, Shape, contiguous_strides};
 use ox_ir::{DType, Device, Graph, NodeId, Op, Sym};
 use rustc_hash::{FxHashMap, FxHashSet};
 
@@ -347,9 +347,13 @@ impl Prepared {
     /// The output as a view of memory that is larger than it: others lie there as well, or elements share their places, or may do so.
     fn push_view(&mut self, output: &GraphOutput, is_held: bool) -> Result<Option<NodeId>, ScheduleError> {
         let (value, strides) = (output.value, &output.strides);
-        if is_held && !is_whole(&self.graph, value, strides) {
+        if (is_held || output.memory == Memory::Whole) && !is_whole(&self.graph, value, strides) {
             let unknown = || ScheduleError::Unsupported("results in one memory of which the order is not known".into());
-            return self.push_part(value, view_base(&self.graph, value), strides).ok_or_else(unknown).map(Some);
+            match self.push_part(value, view_base(&self.graph, value), strides) {
+                Some(part) => return Ok(Some(part)),
+                None if is_held => return Err(unknown()),
+                None => {}
+            }
         }
         let shape = &self.graph.ty(value).shape;
         if same_strides(shape, strides, &contiguous_strides(shape)) || is_spread(shape, strides) {
@@ -364,6 +368,7 @@ impl Prepared {
         let base = view_base(&self.graph, output.value);
         let shape = &self.graph.ty(output.value).shape;
         !matches!(self.graph.node(base).op, Op::Input(_))
+            && (output.memory != Memory::Own || is_whole(&self.graph, output.value, &output.strides))
             && self.resolved(output.value).is_some_and(|s| same_strides(shape, &s, &output.strides))
     }
 

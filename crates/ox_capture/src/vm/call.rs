@@ -199,7 +199,8 @@ impl Vm {
             return Ok(called);
         }
         if builtins::is_torch_leaf(function) && self.has_tensor(&args) {
-            return self.torch_call(Shadow::Function(function.clone()), callable, args);
+            let callee = wrapped_method(function).map_or_else(|| Shadow::Function(function.clone()), Shadow::Method);
+            return self.torch_call(callee, callable, args);
         }
         if builtins::does_nothing(function) {
             return Ok(Called::Value(Obj::none().into()));
@@ -523,4 +524,11 @@ fn unary_operator(name: &str) -> Option<ox_bytecode::UnaryOp> {
         "not_" => Some(Not),
         _ => None,
     }
+}
+
+/// The name of the method of C that a function of torch's stands in front of (`Tensor.__pow__`): the text of a graph, by which eager may have to run it, would
+/// name it as a part of the module, where it is not.
+fn wrapped_method(function: &Obj) -> Option<Obj> {
+    let method = function.attr("__wrapped__").ok().filter(|method| method.class_is(types().method_descriptor))?;
+    method.attr("__name__").ok()
 }

@@ -3,7 +3,7 @@
 use super::cursor::{ParseError, Parsed};
 use super::ops::{AttrParser, parse_attrs};
 use super::parser::Parser;
-use crate::graph::{Alias, Args, Graph, GraphInput, GraphOutput, Mutation, Node, NodeId, Op};
+use crate::graph::{Alias, Args, Graph, GraphInput, GraphOutput, Memory, Mutation, Node, NodeId, Op};
 use rustc_hash::FxHashMap;
 
 impl Graph {
@@ -110,7 +110,12 @@ impl GraphParser<'_, '_> {
         let value = self.node_ref()?;
         let strides = self.p.strides(&self.graph.ty(value).shape)?;
         let alias = if self.p.cursor.eat_word("alias") { Some(self.alias()?) } else { None };
-        Ok(GraphOutput { value, strides, alias })
+        let memory = match () {
+            _ if self.p.cursor.eat_word("own") => Memory::Own,
+            _ if self.p.cursor.eat_word("part") => Memory::Whole,
+            _ => Memory::Any,
+        };
+        Ok(GraphOutput { value, strides, alias, memory })
     }
 
     fn alias(&mut self) -> Parsed<Alias> {

@@ -14,7 +14,7 @@ use super::attr::print_strides;
 use super::cursor::quote;
 use super::ops::{AttrPrinter, op_name, print_attrs};
 use super::{list, print_sizes};
-use crate::graph::{Alias, Graph, GraphInput, GraphOutput, Node, NodeId, Op};
+use crate::graph::{Alias, Graph, GraphInput, GraphOutput, Memory, Node, NodeId, Op};
 use std::fmt;
 
 impl fmt::Display for NodeId {
@@ -79,10 +79,15 @@ impl Graph {
             None => f.write_str(" (no such node)")?,
         }
         match &output.alias {
-            None => Ok(()),
-            Some(Alias::Input(n, offset)) => write!(f, " alias input {n} at {offset}"),
-            Some(Alias::Output(n, offset)) => write!(f, " alias output {n} at {offset}"),
+            None => {}
+            Some(Alias::Input(n, offset)) => write!(f, " alias input {n} at {offset}")?,
+            Some(Alias::Output(n, offset)) => write!(f, " alias output {n} at {offset}")?,
         }
+        f.write_str(match output.memory {
+            Memory::Any => "",
+            Memory::Own => " own",
+            Memory::Whole => " part",
+        })
     }
 }
 

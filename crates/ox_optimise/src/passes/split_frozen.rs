@@ -2,7 +2,7 @@
 
 use super::frozen::{Changes, Frozen};
 use super::remove_dead::{keep_results, remove_dead};
-use ox_ir::graph::{Args, Graph, GraphInput, GraphOutput, Node, NodeId, Op, contiguous_strides};
+use ox_ir::graph::{Args, Graph, GraphInput, GraphOutput, Memory, Node, NodeId, Op, contiguous_strides};
 
 /// A graph in two parts.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -70,7 +70,7 @@ fn below_views(graph: &Graph, mut id: NodeId) -> NodeId {
 }
 
 fn result(graph: &Graph, id: NodeId) -> GraphOutput {
-    GraphOutput { value: id, strides: contiguous_strides(&graph.ty(id).shape), alias: None }
+    GraphOutput { value: id, strides: contiguous_strides(&graph.ty(id).shape), alias: None, memory: Memory::Any }
 }
 
 /// Numbers the inputs that have a node from 0 on; gives their old numbers.

@@ -36,6 +36,11 @@ pub trait HostCalls: Send + Sync {
         true
     }
 
+    /// Whether a callable of the host's only computes what it returns, as long as it is handed no memory to write: it may be called again.
+    fn only_computes(&self, _object: u32) -> bool {
+        false
+    }
+
     /// Whether one of torch's own operators may wait for a GPU, so that it cannot be recorded.
     fn waits(&self, _name: &str, _overload: &str) -> bool {
         true
@@ -245,7 +250,7 @@ fn in_graphs(p: &Preparing<'_>, library: &Library, native: bool, once: bool) -> 
 fn is_repeatable(host: &dyn HostCalls, library: &Library) -> bool {
     match &library.callee {
         Callee::Dispatcher { name, overload } => is_builtin(library) && !host.is_random(name, overload),
-        Callee::Python { .. } => false,
+        Callee::Python { object, .. } => library.mutates.is_empty() && host.only_computes(*object),
     }
 }
 

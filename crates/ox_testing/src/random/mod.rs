@@ -18,7 +18,7 @@ pub use rng::Rng;
 
 use build::Gen;
 use ox_ir::DType;
-use ox_ir::graph::{Alias, Graph, GraphOutput, Mutation, NodeId, Shape, contiguous_strides};
+use ox_ir::graph::{Alias, Graph, GraphOutput, Memory, Mutation, NodeId, Shape, contiguous_strides};
 
 #[derive(Clone, Debug)]
 pub struct RandomConfig {
@@ -113,12 +113,17 @@ impl Gen<'_> {
         let mutated = self.graph.mutations.iter().any(|m| m.input as usize == input);
         if input < self.graph.inputs.len() && !mutated && self.rng.percent(50) {
             let strides = self.graph.inputs[input].strides.clone();
-            self.graph.outputs.push(GraphOutput { value, strides, alias: Some(Alias::Input(input as u32, 0i64.into())) });
+            self.graph.outputs.push(GraphOutput {
+                value,
+                strides,
+                alias: Some(Alias::Input(input as u32, 0i64.into())),
+                memory: Memory::Any,
+            });
             return;
         }
         let shape = self.graph.ty(value).shape.clone();
         let strides = if self.rng.percent(80) { contiguous_strides(&shape) } else { self.permuted_strides(&shape) };
-        self.graph.outputs.push(GraphOutput { value, strides, alias: None });
+        self.graph.outputs.push(GraphOutput { value, strides, alias: None, memory: Memory::Any });
     }
 
     /// Dense, with the dimensions in another order.
