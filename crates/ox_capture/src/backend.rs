@@ -34,9 +34,6 @@ pub trait Sizes {
 }
 
 pub trait Backend: Send + Sync {
-    /// A function is traced: the process is about to grow.
-    fn begin(&self);
-
     /// None for what a graph does not take: subclasses, other devices, sparse tensors, lazy bits.
     fn describe(&self, tensor: &Obj) -> Option<TensorSpec>;
 

@@ -8,7 +8,7 @@ use crate::options::Options;
 use crate::program::{Prelude, Program};
 use crate::report::Report;
 use crate::variants::AtSizes;
-use ox_codegen_cpu::tidy::{forget_code, forget_start};
+use ox_codegen_cpu::tidy::forget_code;
 use ox_codegen_cpu::{Backend, LoadedKernel};
 use ox_ir::failure::{Panic, fault, guarded};
 use ox_ir::{CodegenError, Device, Graph, Kernel, Plan, Sym};
@@ -62,7 +62,6 @@ pub(crate) struct Draft {
 
 pub(crate) fn draft(graph: &Graph, options: &Options, dump: Dump) -> Result<Draft, CompileError> {
     let _waited_for = Foreground::enter();
-    forget_start();
     let mut report = Report { graph_nodes: graph.nodes.len(), ..Report::default() };
     dump.write("1-graph.txt", graph);
     let device = device_of(graph)?;

@@ -112,10 +112,6 @@ impl Rest {
 }
 
 impl Backend for Rest {
-    fn begin(&self) {
-        ox_driver::forget_start();
-    }
-
     fn describe(&self, tensor: &Obj) -> Option<TensorSpec> {
         self.describe_tensor(tensor).ok().flatten()
     }

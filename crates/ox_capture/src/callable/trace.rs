@@ -135,7 +135,6 @@ impl Inner {
     /// Runs the machine to its end and keeps what it recorded.
     pub(super) fn finish(&self, mut vm: Vm, run: impl FnOnce(&mut Vm) -> PyResult<Val>) -> PyResult<Obj> {
         let start = Moment::now();
-        self.backend.begin();
         let spent = vm.rec.as_ref().map(|rec| rec.spending.0.clone());
         self.counts.traced.set(self.counts.traced.get() + 1);
         let entered = vm.entered.clone();
