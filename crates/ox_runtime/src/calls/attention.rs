@@ -99,7 +99,8 @@ impl AttentionStep {
 
     /// Where eager takes cuDNN's kernels: these at once, without the operator that looks for one.
     fn by_cudnn(&self, run: &mut Run<'_>) -> Option<Result<Tensor, RunError>> {
-        let settings = run.abi.attention_settings().filter(|_| self.choice.is_some())?;
+        self.choice.as_ref()?;
+        let settings = run.abi.attention_settings()?;
         if !self.takes_cudnn(run, settings)? {
             return None;
         }

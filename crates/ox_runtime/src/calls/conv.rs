@@ -211,6 +211,15 @@ fn can_fuse(attrs: &ConvAttrs, dtype: DType, rank: usize, is_empty: bool) -> boo
 
 impl CallStep for ConvStep {
     fn run(&self, run: &mut Run<'_>) -> Result<(), RunError> {
+        if let Some((learned, operands)) = &self.learned
+            && let Some(settings) = run.abi.convolution_settings()
+        {
+            let ops = run.ops;
+            let bias = |tensors: &[Handle]| tensors.get(2).map_or(null(), |bias| bias as *const Handle);
+            let call = |tensors: &[Handle]| self.convolve(ops, tensors[0], tensors[1], bias(tensors));
+            let result = learned.run(run, operands, settings, call)?;
+            return run.deliver(self.out, result);
+        }
         let x = run.operand(self.x)?;
         let weight = match self.weight {
             Weight::Packed(_) if self.is_empty => return run.allocate_if_missing(self.out),
@@ -223,22 +232,14 @@ impl CallStep for ConvStep {
         let fused = self.fused.as_ref().and_then(|f| self.fused(run, f, x, weight, bias_ptr, add));
         let result = match fused {
             Some(result) => result?,
-            None => match (&self.learned, run.abi.convolution_settings()) {
-                (Some((learned, operands)), Some(settings)) => {
-                    let ops = run.ops;
-                    let bias = |tensors: &[Handle]| tensors.get(2).map_or(null(), |bias| bias as *const Handle);
-                    learned.run(run, operands, settings, |tensors| self.convolve(ops, tensors[0], tensors[1], bias(tensors)))?
-                }
-                _ => self.plain(run, x, weight, bias_ptr, add)?,
-            },
+            None => self.plain(run, x, weight, bias_ptr, add)?,
         };
         run.deliver(self.out, result)
     }
 
     fn tell(&self, run: &mut Run<'_>, hears: &mut Hears<'_>) -> Result<bool, RunError> {
-        let (Some((learned, operands)), Some(settings)) = (&self.learned, run.abi.convolution_settings()) else {
-            return Ok(false);
-        };
+        let Some((learned, operands)) = &self.learned else { return Ok(false) };
+        let Some(settings) = run.abi.convolution_settings() else { return Ok(false) };
         learned.tell(run, operands, settings, self.out, hears)
     }
 }
