@@ -612,3 +612,37 @@ def test_data_that_is_a_tensor_is_no_break(make):
     captured = oxytorch.compile(lambda x: make(x) * 2, fullgraph=True)
     for _ in range(3):
         assert torch.equal(captured(torch.ones(4)), make(torch.ones(4)) * 2)
+
+
+class Weighs:
+    def __init__(self):
+        self.asked = 0
+
+    def __float__(self):
+        self.asked += 1
+        return 1.5
+
+
+def test_data_that_is_tried_is_asked_once_and_kept_by_its_clause():
+    def of_tensors(x):
+        try:
+            return torch.tensor([x.sum(), 1.0], dtype=torch.int64)
+        except TypeError:
+            return "kept"
+
+    def without_end(x):
+        data = [1.0]
+        data.append(data)
+        try:
+            return torch.tensor(data)
+        except Exception as error:
+            return type(error).__name__
+
+    x = torch.ones(3)
+    for function in (of_tensors, without_end):
+        fast = oxytorch.compile(function)
+        assert [fast(x) for _ in range(3)] == [function(x)] * 3
+    fast, weighs = oxytorch.compile(lambda x, o: x + torch.tensor([o], dtype=torch.float32)), Weighs()
+    for calls in (1, 2, 3):
+        torch.testing.assert_close(fast(x, weighs), x + 1.5)
+        assert weighs.asked == calls

@@ -682,3 +682,25 @@ def test_data_is_written_behind_a_view_without_grad(function):
         for result, w in ((got, ours), (want, theirs)):
             (result[0] if isinstance(result, tuple) else result).sum().backward()
         assert_same(ours.grad, theirs.grad)
+
+
+def test_copies_are_told_that_nobody_holds_them():
+    log = []
+
+    class Told:
+        def __del__(self):
+            log.append("told")
+
+    def copies(x):
+        first = Told()
+        second = copy.copy(first)
+        del second
+        log.append("between")
+        del first
+        return x + 1
+
+    fast = oxytorch.compile(copies)
+    for _ in range(3):
+        fast(torch.ones(2))
+        assert log == ["told", "between", "told"]
+        log.clear()

@@ -110,3 +110,48 @@ def test_a_copy_of_a_part_does_not_hold_the_whole(own, compiler):
     ours, eagers = COMPILERS[compiler](OWN[own])(x), OWN[own](x)
     assert_same(ours, eagers)
     assert lies(ours) == lies(eagers)
+
+
+def image(x):
+    y = x.reshape(1, 2, 3, 5).permute(0, 3, 1, 2) / 255
+    return y[0, 0, 0, 0], y[:, 1]
+
+
+def several(make):
+    def made(x):
+        y = make(x)
+        return y, y.detach(), y[:1]
+
+    return made
+
+
+GROUPS = {
+    "an_element_and_a_row": lambda x: (lambda b: (b[0, 0], b[1]))(x.t() * 2),
+    "a_corner_and_the_rest": lambda x: (lambda b: (b[:1, :1], b[1:]))(x.t() * 2),
+    "an_element_and_a_channel": image,
+    "a_copied_row": several(lambda x: x[-1].clone()),
+    "a_copied_column": several(lambda x: x[:, 0].contiguous()),
+    "copied_rows": several(lambda x: x[-2:].clone()),
+}
+
+
+@pytest.mark.parametrize("compiler", COMPILERS)
+@pytest.mark.parametrize("dynamic", [None, True])
+@pytest.mark.parametrize("group", GROUPS)
+def test_results_of_one_memory_lie_where_eagers_do(group, dynamic, compiler):
+    """The first of them decided in which order the memory lies, and one element suits every order; a shared copy of a part held the whole."""
+    torch._dynamo.reset()
+    x = torch.randn(6, 5)
+    for ours, eagers in zip(COMPILERS[compiler](GROUPS[group], dynamic=dynamic)(x), GROUPS[group](x)):
+        assert_same(ours, eagers)
+        assert lies(ours) == lies(eagers)
+
+
+def test_parts_with_gaps_are_not_given_memory_of_their_own_each():
+    """In training: 1024 rows with eager's strides, each in a storage as large as all of them."""
+    x = torch.randn(16, 1024, 64, requires_grad=True)
+    with pytest.warns(UserWarning, match="results that share memory in part"):
+        parts = oxytorch.compile(lambda x: (x * 2).unbind(1))(x)
+    assert len({part.untyped_storage().data_ptr() for part in parts}) == 1
+    whole = oxytorch.compile(lambda x: (x * 2).unbind(0))(x)
+    assert sum(part.untyped_storage().nbytes() for part in whole) == 4 * x.numel()

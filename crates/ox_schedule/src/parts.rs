@@ -2,16 +2,16 @@
 
 use crate::layout::{is_dense, resolve_from, same_strides, view_base};
 use crate::prepare::Prepared;
-use ox_ir::graph::{Shape, contiguous_strides};
+use ox_ir::graph::{Alias, Shape, contiguous_strides};
 use ox_ir::{Graph, NodeId, Sym};
 
 /// Orders of more dimensions are not looked through.
 const MOST_DIMS: usize = 5;
 
 impl Prepared {
-    /// The value with these strides as a view of a copy of `whole`, which views lead from to it.
-    pub fn push_part(&mut self, value: NodeId, whole: NodeId, strides: &[Sym]) -> Option<NodeId> {
-        let order = whole_strides(&self.graph, value, whole, strides)?;
+    /// The value with these strides as a view of a copy of `whole`, which views lead from to it. `tenants` lie in it, too.
+    pub fn push_part(&mut self, value: NodeId, whole: NodeId, strides: &[Sym], tenants: &[Tenant]) -> Option<NodeId> {
+        let order = whole_strides(&self.graph, value, whole, strides, tenants)?;
         let mut views = vec![value];
         while views[views.len() - 1] != whole {
             views.push(self.graph.node(views[views.len() - 1]).args[0]);
@@ -30,7 +30,7 @@ impl Prepared {
         let mut whole = value;
         while self.graph.node(whole).op.is_view() {
             whole = self.graph.node(whole).args[0];
-            if let Some(part) = self.push_part(value, whole, strides) {
+            if let Some(part) = self.push_part(value, whole, strides, &[]) {
                 return Some(part);
             }
         }
@@ -38,14 +38,54 @@ impl Prepared {
     }
 }
 
-/// Strides of `whole`, without gaps, by which `value` has those that are wanted.
-pub fn whole_strides(graph: &Graph, value: NodeId, whole: NodeId, wanted: &[Sym]) -> Option<Shape> {
-    let (own, shape) = (&graph.ty(value).shape, &graph.ty(whole).shape);
-    let fits =
-        |strides: &Shape| resolve_from(graph, value, whole, strides).is_some_and(|part| same_strides(own, &part.strides, wanted));
+/// A result that lies in the memory of another one.
+pub struct Tenant {
+    value: NodeId,
+    strides: Shape,
+    /// From the first element of that one.
+    offset: Sym,
+}
+
+/// Those of output number `holder`.
+pub fn tenants(graph: &Graph, holder: usize) -> Vec<Tenant> {
+    let of_holder = graph.outputs.iter().filter_map(|output| match &output.alias {
+        Some(Alias::Output(of, offset)) if *of as usize == holder => {
+            Some(Tenant { value: output.value, strides: output.strides.clone(), offset: offset.clone() })
+        }
+        _ => None,
+    });
+    of_holder.collect()
+}
+
+/// Strides of `whole`, without gaps, by which `value` has those that are wanted, and all others lie where they should: one element, or a single row, would fit many orders.
+pub fn whole_strides(graph: &Graph, value: NodeId, whole: NodeId, wanted: &[Sym], tenants: &[Tenant]) -> Option<Shape> {
+    let shape = &graph.ty(whole).shape;
+    let fits = |strides: &Shape| suits(graph, value, whole, strides, wanted, tenants);
     let long: Vec<usize> = (0..shape.len()).filter(|d| !shape[*d].is_one()).collect();
     let plain = Some(contiguous_strides(shape)).filter(fits);
     plain.or_else(|| orders(&long).into_iter().map(|order| in_order(shape, &order)).find(fits))
+}
+
+/// Whether `value` and its tenants lie as they should where `whole` has these strides. Tenants that no views lead to from there are not known.
+pub fn suits(graph: &Graph, value: NodeId, whole: NodeId, strides: &[Sym], wanted: &[Sym], tenants: &[Tenant]) -> bool {
+    let lies = |id: NodeId, wanted: &[Sym]| {
+        resolve_from(graph, id, whole, strides).filter(|part| same_strides(&graph.ty(id).shape, &part.strides, wanted))
+    };
+    let Some(own) = lies(value, wanted) else { return false };
+    let is_seen =
+        |tenant: &&Tenant| view_base(graph, tenant.value) == view_base(graph, whole) && leads(graph, whole, tenant.value);
+    tenants
+        .iter()
+        .filter(is_seen)
+        .all(|tenant| lies(tenant.value, &tenant.strides).is_some_and(|part| part.offset - own.offset.clone() == tenant.offset))
+}
+
+/// Whether views lead from one to the other.
+fn leads(graph: &Graph, from: NodeId, mut to: NodeId) -> bool {
+    while to != from && graph.node(to).op.is_view() {
+        to = graph.node(to).args[0];
+    }
+    to == from
 }
 
 /// All of them, for a few dimensions.

@@ -11,7 +11,7 @@ use crate::foresee::{is_conv_backward, is_gpu_conv_backward};
 use crate::layout::{
     channels_last, is_channels_last, is_dense, is_folded, is_memory, is_spread, resolve, same_strides, view_base,
 };
-use crate::parts::{is_whole, whole_strides};
+use crate::parts::{is_whole, suits, tenants, whole_strides};
 use crate::{ScheduleError, ScheduleOptions, Target};
 use ox_ir::graph::{Alias, GraphOutput, Memory, Node, Shape, contiguous_strides};
 use ox_ir::{DType, Device, Graph, NodeId, Op, Sym};
@@ -81,10 +81,11 @@ impl Wishes {
                 strides[output.value.index()] = Some(output.strides.clone());
             }
         }
-        for output in held(graph).into_iter().map(|k| &graph.outputs[k]).filter(|o| graph.node(o.value).op.is_view()) {
+        for k in held(graph).into_iter().filter(|k| graph.node(graph.outputs[*k].value).op.is_view()) {
+            let output = &graph.outputs[k];
             let whole = view_base(graph, output.value);
             if is_computed(&graph.node(whole).op) && strides[whole.index()].is_none() {
-                strides[whole.index()] = whole_strides(graph, output.value, whole, &output.strides);
+                strides[whole.index()] = whole_strides(graph, output.value, whole, &output.strides, &tenants(graph, k));
             }
         }
         let mut last = FxHashMap::default();
@@ -320,7 +321,7 @@ impl Prepared {
             if self.can_return(k) && taken.insert(base) {
                 continue;
             }
-            if let Some(part) = self.push_view(&output, held.contains(&k))? {
+            if let Some(part) = self.push_view(k, &output, held.contains(&k))? {
                 self.graph.outputs[k].value = part;
                 taken.insert(view_base(&self.graph, part));
                 continue;
@@ -345,11 +346,12 @@ impl Prepared {
     }
 
     /// The output as a view of memory that is larger than it: others lie there as well, or elements share their places, or may do so.
-    fn push_view(&mut self, output: &GraphOutput, is_held: bool) -> Result<Option<NodeId>, ScheduleError> {
+    fn push_view(&mut self, k: usize, output: &GraphOutput, is_held: bool) -> Result<Option<NodeId>, ScheduleError> {
         let (value, strides) = (output.value, &output.strides);
-        if (is_held || output.memory == Memory::Whole) && !is_whole(&self.graph, value, strides) {
+        let in_whole = output.memory == Memory::Whole || is_held && output.memory != Memory::Own;
+        if in_whole && !is_whole(&self.graph, value, strides) {
             let unknown = || ScheduleError::Unsupported("results in one memory of which the order is not known".into());
-            match self.push_part(value, view_base(&self.graph, value), strides) {
+            match self.push_part(value, view_base(&self.graph, value), strides, &tenants(&self.graph, k)) {
                 Some(part) => return Ok(Some(part)),
                 None if is_held => return Err(unknown()),
                 None => {}
@@ -370,6 +372,13 @@ impl Prepared {
         !matches!(self.graph.node(base).op, Op::Input(_))
             && (output.memory != Memory::Own || is_whole(&self.graph, output.value, &output.strides))
             && self.resolved(output.value).is_some_and(|s| same_strides(shape, &s, &output.strides))
+            && self.suits_tenants(k, base)
+    }
+
+    /// Whether the results that lie in the memory of output `k` lie where they should in that of its base.
+    fn suits_tenants(&self, k: usize, base: NodeId) -> bool {
+        let (output, tenants) = (&self.graph.outputs[k], tenants(&self.graph, k));
+        tenants.is_empty() || suits(&self.graph, output.value, base, &self.strides(base), &output.strides, &tenants)
     }
 
     /// Keeps what outputs, write-backs and effects need; inputs stay, since their numbers are the caller's.

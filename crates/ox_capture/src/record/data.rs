@@ -1,11 +1,15 @@
 //! The data of `torch.tensor` and its like. Shadows hold none, so torch does not look at it there: what it refuses is found out by a trial.
 
 use super::graph::{NotRecorded, Recorded};
+use super::inspect::is_heap_type;
 use super::{Recording, Val};
 use crate::obj::{Obj, items_of, list_of, py};
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::IntoPyDict;
+
+/// Deeper lists are torch's: they may contain themselves.
+const MOST_NESTED: usize = 64;
 
 impl Recording {
     /// Lists that are no tensor are torch's to refuse, where the program may keep the exception.
@@ -25,7 +29,8 @@ impl Recording {
             None if name == "new_tensor" => self.shadow(&args[0].obj)?.0.attr("dtype")?,
             dtype => dtype.unwrap_or_else(Obj::none),
         };
-        let numbers = self.without_tensors(&data)?;
+        let is_whole = !dtype.is_none() && !(dtype.attr("is_floating_point")?.truth()? || dtype.attr("is_complex")?.truth()?);
+        let numbers = self.without_tensors(&data, is_whole, 0)?;
         let options = [("dtype", dtype.bind().clone()), ("device", intern!(py(), "cpu").clone().into_any())].into_py_dict(py())?;
         match py().import("torch")?.call_method("tensor", (numbers.bind(),), Some(&options)) {
             Ok(_) => Ok(()),
@@ -33,20 +38,31 @@ impl Recording {
         }
     }
 
-    /// With numbers in the place of tensors, which must be of one element.
-    fn without_tensors(&mut self, data: &Obj) -> Recorded<Obj> {
+    /// With numbers in the place of tensors, which must be of one element. `is_whole`: for a type of whole numbers, which tensors of others are not asked for.
+    fn without_tensors(&mut self, data: &Obj, is_whole: bool, depth: usize) -> Recorded<Obj> {
+        let by_python = |why: &str| Err(NotRecorded::Break(format!("{why} among the data of a tensor")));
         if self.is_tensor(data) {
             let shadow = self.shadow(data)?.0;
+            let kind = shadow.attr("dtype")?;
+            let is_fraction = kind.attr("is_floating_point")?.truth()? || kind.attr("is_complex")?.truth()?;
             return match shadow.bind().call_method0("numel")?.extract::<usize>() {
-                Ok(1) => Ok(Obj::int(0)),
-                _ => Err(NotRecorded::Break("a tensor of many elements among the data of another".to_string())),
+                Ok(1) if !(is_whole && is_fraction) => Ok(Obj::int(0)),
+                Ok(1) => by_python("a tensor of another type"),
+                _ => by_python("a tensor of many elements"),
             };
+        }
+        if depth == MOST_NESTED {
+            return by_python("lists in lists without end");
+        }
+        // Its methods would be asked twice.
+        if is_heap_type(&data.class()) && items_of(data).is_empty() {
+            return by_python("an object of the program's");
         }
         let items = items_of(data);
         if items.is_empty() {
             return Ok(data.clone());
         }
-        let items = items.iter().map(|item| self.without_tensors(item)).collect::<Recorded<Vec<Obj>>>()?;
+        let items = items.iter().map(|item| self.without_tensors(item, is_whole, depth + 1)).collect::<Recorded<Vec<Obj>>>()?;
         Ok(list_of(&items)?)
     }
 }

@@ -217,7 +217,7 @@ fn slots_of(class: &Obj) -> Vec<Obj> {
     fields.filter(|pair| pair[1].class_is(types().member)).map(|pair| pair[0].clone()).collect()
 }
 
-fn is_heap_type(class: &Obj) -> bool {
+pub(super) fn is_heap_type(class: &Obj) -> bool {
     // SAFETY: a type.
     unsafe { ffi::PyType_HasFeature(class.ptr().cast(), ffi::Py_TPFLAGS_HEAPTYPE) != 0 }
 }

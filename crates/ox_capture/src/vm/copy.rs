@@ -219,7 +219,8 @@ impl Vm {
 
 /// Whether the library copies instances by their dicts, without code of the class's.
 fn copies_by_dict(class: &Obj) -> R<bool> {
-    const HOOKS: &[&str] = &["__copy__", "__deepcopy__", "__setstate__", "__getnewargs__", "__getnewargs_ex__"];
+    // What is told when nobody holds it any more is watched where it is constructed.
+    const HOOKS: &[&str] = &["__copy__", "__deepcopy__", "__setstate__", "__getnewargs__", "__getnewargs_ex__", "__del__"];
     const OWN: &[&str] = &["__reduce__", "__reduce_ex__", "__getstate__", "__new__"];
     // SAFETY: the type lives for ever.
     let base = unsafe { Obj::borrowed(types().object.cast()) };

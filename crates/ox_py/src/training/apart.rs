@@ -20,7 +20,7 @@ impl Part {
     }
 
     /// Behind its last element.
-    fn end(&self) -> Sym {
+    pub fn end(&self) -> Sym {
         let span = |(size, stride): &(Sym, Sym)| (size - &Sym::from(1i64)) * stride.clone();
         self.dims.iter().map(span).fold(&self.offset + &Sym::from(1i64), |end, span| end + span)
     }

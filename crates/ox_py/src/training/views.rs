@@ -5,7 +5,7 @@ use super::apart::{self, Part};
 use ox_capture::GradMode;
 use ox_driver::Held;
 use ox_ir::Sym;
-use ox_ir::graph::{Alias, Graph, GraphInput, GraphOutput, Shape};
+use ox_ir::graph::{Alias, Graph, GraphInput, GraphOutput, Memory, Shape};
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
@@ -48,7 +48,9 @@ impl Views {
         let mut numbers = vec![0; outputs.len()];
         for n in (0..outputs.len()).filter(|n| !is_view(*n)) {
             numbers[n] = graph.outputs.len();
-            graph.outputs.push(GraphOutput { alias: None, ..outputs[n].clone() });
+            // One that is taken away from others has memory of its own.
+            let memory = if parts[n] || is_left(&outputs, &parts, n) { Memory::Own } else { outputs[n].memory };
+            graph.outputs.push(GraphOutput { alias: None, memory, ..outputs[n].clone() });
             grads.push(of_outputs[n]);
         }
         let mut places = Vec::with_capacity(outputs.len());
@@ -108,12 +110,31 @@ fn is_part(outputs: &[GraphOutput], output: &GraphOutput, graph: &Graph) -> bool
     graph.ty(output.value).dtype != graph.ty(holder.value).dtype || !(is_all || inside().unwrap_or(false))
 }
 
+/// Whether parts of its memory are taken away from this output.
+fn is_left(outputs: &[GraphOutput], parts: &[bool], n: usize) -> bool {
+    let of_it =
+        |(output, part): (&GraphOutput, &bool)| *part && matches!(output.alias, Some(Alias::Output(of, _)) if of as usize == n);
+    outputs.iter().zip(parts).any(of_it)
+}
+
+/// Parts with gaps that take more elements than this, each in memory of its own with eager's strides, are eager's.
+const MOST_SPREAD: i64 = 1 << 22;
+
+/// Whether outputs take little more memory apart than together.
+fn is_small_apart<'a>(graph: &Graph, outputs: impl Iterator<Item = &'a GraphOutput> + Clone) -> bool {
+    let span = |output: &GraphOutput| Part::new(&graph.ty(output.value).shape, &output.strides, Sym::ZERO).end();
+    let has_no_gaps = |output: &GraphOutput| span(output) == graph.ty(output.value).shape.iter().product::<Sym>();
+    let total = || outputs.clone().map(|output| span(output).as_const()).sum::<Option<i64>>();
+    outputs.clone().all(has_no_gaps) || total().is_some_and(|total| total <= MOST_SPREAD)
+}
+
 /// Whether results that lie in one storage in eager have no element in common: then they may as well lie apart.
 fn parts_are_apart(graph: &Graph, outputs: &[GraphOutput], parts: &[bool]) -> bool {
     for (holder, _) in outputs.iter().enumerate() {
         let of_holder = |n: &usize| parts[*n] && matches!(outputs[*n].alias, Some(Alias::Output(of, _)) if of as usize == holder);
         let members: Vec<usize> = (0..outputs.len()).filter(of_holder).collect();
-        if !members.is_empty() && !are_apart(graph, outputs, holder, &members) {
+        let all = members.iter().chain([&holder]).map(|n| &outputs[*n]);
+        if !members.is_empty() && !(is_small_apart(graph, all) && are_apart(graph, outputs, holder, &members)) {
             return false;
         }
     }

@@ -115,7 +115,7 @@ def fspath(path):
     kind = type(path)
     if not hasattr(kind, "__fspath__"):
         raise TypeError(f"expected str, bytes or os.PathLike object, not {kind.__name__}")
-    found = kind.__fspath__(path)
+    found = path.__fspath__()
     if isinstance(found, (str, bytes)):
         return found
     raise TypeError(f"expected {kind.__name__}.__fspath__() to return str or bytes, not {type(found).__name__}")
