@@ -1,5 +1,6 @@
 //! Torch calls: done on the shadows, and recorded as nodes.
 
+use super::data::refuse_endless;
 use super::device;
 use super::graph::{LazyEntry, NotRecorded, Recorded, Shadow, layout_of, tensors_in, tools};
 use super::memory::refuse_beyond_memory;
@@ -115,6 +116,7 @@ impl Recording {
     /// Records a torch call. Arguments are settled, but for numbers that become inputs.
     pub fn torch_call(&mut self, callee: &Shadow, args: &[Val], kwargs: &[(Obj, Val)], location: &str) -> Recorded<Val> {
         let name = callee.name();
+        refuse_endless(args, kwargs)?;
         let state = self.check_modes()?;
         if state.autocast.is_on() && name != "to" && !DONE_FOR_REAL.contains(&name.as_str()) {
             // No number is free here: `is_run_time` sees to that.

@@ -7,9 +7,7 @@ use crate::obj::{Obj, items_of, list_of, py};
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::IntoPyDict;
-
-/// Deeper lists are torch's: they may contain themselves.
-const MOST_NESTED: usize = 64;
+use rustc_hash::FxHashSet;
 
 impl Recording {
     /// Lists that are no tensor are torch's to refuse, where the program may keep the exception.
@@ -29,8 +27,8 @@ impl Recording {
             None if name == "new_tensor" => self.shadow(&args[0].obj)?.0.attr("dtype")?,
             dtype => dtype.unwrap_or_else(Obj::none),
         };
-        let is_whole = !dtype.is_none() && !(dtype.attr("is_floating_point")?.truth()? || dtype.attr("is_complex")?.truth()?);
-        let numbers = self.without_tensors(&data, is_whole, 0)?;
+        let is_whole = !(dtype.is_none() || dtype.attr("is_floating_point")?.truth()? || dtype.attr("is_complex")?.truth()?);
+        let numbers = self.without_tensors(&data, is_whole)?;
         let options = [("dtype", dtype.bind().clone()), ("device", intern!(py(), "cpu").clone().into_any())].into_py_dict(py())?;
         match py().import("torch")?.call_method("tensor", (numbers.bind(),), Some(&options)) {
             Ok(_) => Ok(()),
@@ -39,7 +37,7 @@ impl Recording {
     }
 
     /// With numbers in the place of tensors, which must be of one element. `is_whole`: for a type of whole numbers, which tensors of others are not asked for.
-    fn without_tensors(&mut self, data: &Obj, is_whole: bool, depth: usize) -> Recorded<Obj> {
+    fn without_tensors(&mut self, data: &Obj, is_whole: bool) -> Recorded<Obj> {
         let by_python = |why: &str| Err(NotRecorded::Break(format!("{why} among the data of a tensor")));
         if self.is_tensor(data) {
             let shadow = self.shadow(data)?.0;
@@ -51,9 +49,6 @@ impl Recording {
                 _ => by_python("a tensor of many elements"),
             };
         }
-        if depth == MOST_NESTED {
-            return by_python("lists in lists without end");
-        }
         // Its methods would be asked twice.
         if is_heap_type(&data.class()) && items_of(data).is_empty() {
             return by_python("an object of the program's");
@@ -62,7 +57,32 @@ impl Recording {
         if items.is_empty() {
             return Ok(data.clone());
         }
-        let items = items.iter().map(|item| self.without_tensors(item, is_whole, depth + 1)).collect::<Recorded<Vec<Obj>>>()?;
+        let items = items.iter().map(|item| self.without_tensors(item, is_whole)).collect::<Recorded<Vec<Obj>>>()?;
         Ok(list_of(&items)?)
     }
+}
+
+/// Lists that contain themselves are torch's to refuse: whoever walks through them here would not come back.
+pub(super) fn refuse_endless(args: &[Val], kwargs: &[(Obj, Val)]) -> Recorded<()> {
+    let mut values = args.iter().chain(kwargs.iter().map(|(_, value)| value));
+    match values.any(|value| is_endless(&value.obj, &mut Vec::new(), &mut FxHashSet::default())) {
+        true => Err(NotRecorded::Break("a list that contains itself among the arguments".to_string())),
+        false => Ok(()),
+    }
+}
+
+/// `path`: the lists that it lies in. `seen`: those that come to an end.
+fn is_endless(data: &Obj, path: &mut Vec<usize>, seen: &mut FxHashSet<usize>) -> bool {
+    let items = items_of(data);
+    if items.is_empty() || seen.contains(&data.id()) {
+        return false;
+    }
+    if path.contains(&data.id()) {
+        return true;
+    }
+    path.push(data.id());
+    let endless = items.iter().any(|item| is_endless(item, path, seen));
+    path.pop();
+    seen.insert(data.id());
+    endless
 }

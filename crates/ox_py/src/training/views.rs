@@ -134,7 +134,7 @@ fn parts_are_apart(graph: &Graph, outputs: &[GraphOutput], parts: &[bool]) -> bo
         let of_holder = |n: &usize| parts[*n] && matches!(outputs[*n].alias, Some(Alias::Output(of, _)) if of as usize == holder);
         let members: Vec<usize> = (0..outputs.len()).filter(of_holder).collect();
         let all = members.iter().chain([&holder]).map(|n| &outputs[*n]);
-        if !members.is_empty() && !(is_small_apart(graph, all) && are_apart(graph, outputs, holder, &members)) {
+        if !(members.is_empty() || is_small_apart(graph, all) && are_apart(graph, outputs, holder, &members)) {
             return false;
         }
     }
