@@ -2,7 +2,7 @@
 //! takes the processor longer than many a kernel runs.
 
 use crate::abi::Handle;
-use crate::cuda::{Extent, Repeat, Stream, StreamGuard, driver};
+use crate::cuda::{Extent, Repeat, StreamGuard, driver};
 use crate::error::RunError;
 use crate::exec::frame::Run;
 use crate::exec::layout::Layout;
@@ -36,6 +36,8 @@ struct Known {
 struct Made {
     addresses: SmallVec<[u64; 6]>,
     result: Tensor,
+    /// What it works in. It may go when the call is on the stream.
+    scratch: Option<Tensor>,
 }
 
 impl Learned {
@@ -53,7 +55,7 @@ impl Learned {
         call: impl Fn(&[Handle]) -> Result<Tensor, RunError>,
     ) -> Result<Tensor, RunError> {
         let (Device::Cuda(device), Some(stream)) = (run.device, run.stream) else { return by_torch(run, operands, &call) };
-        // The memory that calls work in is one stream's; what is recorded may run whenever others do.
+        // What is recorded belongs to whoever records.
         if driver()?.is_capturing(stream) {
             return by_torch(run, operands, &call);
         }
@@ -66,9 +68,9 @@ impl Learned {
             State::Known(..) | State::Never => {}
         }
         if let State::Known(_, known) = &mut *state
-            && let Some(made) = known.make(run, operands, stream)?
+            && let Some(made) = known.make(run, operands)?
         {
-            // SAFETY: the operands of this call, which the run holds; its result, and memory that stays.
+            // SAFETY: the operands of this call, which the run holds; its result, and memory that goes to what comes later on the stream.
             if unsafe { known.repeat.run(&made.addresses, stream) } {
                 return Ok(made.result);
             }
@@ -88,14 +90,15 @@ impl Learned {
         hears: &mut Hears<'_>,
     ) -> Result<bool, RunError> {
         let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let (State::Known(of, known), Some(stream)) = (&mut *state, run.stream) else { return Ok(false) };
+        let State::Known(of, known) = &mut *state else { return Ok(false) };
         // A result that must be copied would be copied before it is there.
         if *of != settings || !run.adopts(out, &known.result) {
             return Ok(false);
         }
-        let Some(made) = known.make(run, operands, stream)? else { return Ok(false) };
+        let Some(made) = known.make(run, operands)? else { return Ok(false) };
         let told = known.repeat.at(&made.addresses).iter().all(|launched| hears(&launched.what, &launched.words));
         drop(state);
+        run.late.extend(made.scratch);
         if told { run.deliver(out, made.result).map(|()| true) } else { Ok(false) }
     }
 }
@@ -155,7 +158,7 @@ fn learn(
 
 impl Known {
     /// None where the operands lie otherwise than those that were watched.
-    fn make(&self, run: &Run<'_>, operands: &[Operand], stream: Stream) -> Result<Option<Made>, RunError> {
+    fn make(&self, run: &Run<'_>, operands: &[Operand]) -> Result<Option<Made>, RunError> {
         let mut addresses: SmallVec<[u64; 6]> = operands.iter().map(|operand| run.address_of(*operand) as u64).collect();
         if !self.repeat.takes(&addresses) {
             return Ok(None);
@@ -163,23 +166,11 @@ impl Known {
         let Layout { dtype, sizes, strides } = &self.result;
         let result = Tensor::empty_strided(sizes, strides, *dtype, run.device)?;
         addresses.push(result.as_ref().data_ptr()? as u64);
-        if self.repeat.scratch > 0 {
-            addresses.push(scratch(self.repeat.scratch, stream, run.device)?);
+        let bytes = self.repeat.scratch as i64;
+        let scratch = (bytes > 0).then(|| Tensor::empty_strided(&[bytes], &[1], DType::U8, run.device)).transpose()?;
+        if let Some(scratch) = &scratch {
+            addresses.push(scratch.as_ref().data_ptr()? as u64);
         }
-        Ok(Some(Made { addresses, result }))
+        Ok(Some(Made { addresses, result, scratch }))
     }
-}
-
-/// Memory that the calls of one stream work in, one after the other. It stays: a call may not be on the stream yet when the next one asks.
-fn scratch(bytes: usize, stream: Stream, device: Device) -> Result<u64, RunError> {
-    static KNOWN: Mutex<Vec<(Stream, Device, usize, Tensor)>> = Mutex::new(Vec::new());
-    let mut known = KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
-    let fits = |(of, on, size, _): &&(Stream, Device, usize, Tensor)| *of == stream && *on == device && *size >= bytes;
-    if let Some((.., tensor)) = known.iter().find(fits) {
-        return Ok(tensor.as_ref().data_ptr()? as u64);
-    }
-    let tensor = Tensor::empty_strided(&[bytes as i64], &[1], DType::U8, device)?;
-    let start = tensor.as_ref().data_ptr()? as u64;
-    known.push((stream, device, bytes, tensor));
-    Ok(start)
 }

@@ -82,7 +82,8 @@ pub(super) unsafe fn launch(launched: &mut Launched, stream: Stream) -> Result<(
     driver()?.check(code, "a kernel that was launched before")
 }
 
-/// While it lives nobody else launches what is learned. Calls of several launches work in memory that other calls on the stream work in, too: none may come in between.
+/// While it lives nobody else launches what is learned. Products of several launches work in memory that the same product works in when another thread asks for it: none may come in
+/// between.
 pub(super) fn alone() -> MutexGuard<'static, ()> {
     static LAUNCHING: Mutex<()> = Mutex::new(());
     LAUNCHING.lock().unwrap_or_else(PoisonError::into_inner)

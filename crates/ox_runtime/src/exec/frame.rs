@@ -109,6 +109,8 @@ pub struct Run<'a> {
     pub frame: Frame,
     pub arena: Option<Arena>,
     pub keeper: Option<&'a Keeper>,
+    /// Memory of launches that are not on the stream yet.
+    pub late: Vec<Tensor>,
     /// Something was done that must not be done twice.
     pub spent: bool,
     /// A profiler is at work, and wants to know what is launched.

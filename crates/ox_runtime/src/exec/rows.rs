@@ -110,6 +110,7 @@ fn lets_go(action: &Action) -> bool {
 /// What stands in a row that has been launched, and was left until then.
 fn let_go(run: &mut Run<'_>, actions: Range<usize>) -> Result<(), RunError> {
     let prepared = run.prepared;
+    run.late.clear();
     prepared.actions[actions].iter().filter(|action| lets_go(action)).try_for_each(|action| perform(run, action))
 }
 
