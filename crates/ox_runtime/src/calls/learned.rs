@@ -36,8 +36,6 @@ struct Known {
 struct Made {
     addresses: SmallVec<[u64; 6]>,
     result: Tensor,
-    /// What it works in. It may go when the call is on the stream.
-    scratch: Option<Tensor>,
 }
 
 impl Learned {
@@ -71,7 +69,9 @@ impl Learned {
             && let Some(made) = known.make(run, operands)?
         {
             // SAFETY: the operands of this call, which the run holds; its result, and memory that goes to what comes later on the stream.
-            if unsafe { known.repeat.run(&made.addresses, stream) } {
+            let is_launched = unsafe { known.repeat.run(&made.addresses, stream) };
+            run.forget_scratch();
+            if is_launched {
                 return Ok(made.result);
             }
             *state = State::Never;
@@ -98,7 +98,6 @@ impl Learned {
         let Some(made) = known.make(run, operands)? else { return Ok(false) };
         let told = known.repeat.at(&made.addresses).iter().all(|launched| hears(&launched.what, &launched.words));
         drop(state);
-        run.late.extend(made.scratch);
         if told { run.deliver(out, made.result).map(|()| true) } else { Ok(false) }
     }
 }
@@ -158,7 +157,7 @@ fn learn(
 
 impl Known {
     /// None where the operands lie otherwise than those that were watched.
-    fn make(&self, run: &Run<'_>, operands: &[Operand]) -> Result<Option<Made>, RunError> {
+    fn make(&self, run: &mut Run<'_>, operands: &[Operand]) -> Result<Option<Made>, RunError> {
         let mut addresses: SmallVec<[u64; 6]> = operands.iter().map(|operand| run.address_of(*operand) as u64).collect();
         if !self.repeat.takes(&addresses) {
             return Ok(None);
@@ -166,11 +165,9 @@ impl Known {
         let Layout { dtype, sizes, strides } = &self.result;
         let result = Tensor::empty_strided(sizes, strides, *dtype, run.device)?;
         addresses.push(result.as_ref().data_ptr()? as u64);
-        let bytes = self.repeat.scratch as i64;
-        let scratch = (bytes > 0).then(|| Tensor::empty_strided(&[bytes], &[1], DType::U8, run.device)).transpose()?;
-        if let Some(scratch) = &scratch {
-            addresses.push(scratch.as_ref().data_ptr()? as u64);
+        if self.repeat.scratch > 0 {
+            addresses.push(run.scratch(self.repeat.scratch)?);
         }
-        Ok(Some(Made { addresses, result, scratch }))
+        Ok(Some(Made { addresses, result }))
     }
 }

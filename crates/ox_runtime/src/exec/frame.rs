@@ -10,7 +10,7 @@ use crate::calls::library::HostCalls;
 use crate::cuda::Stream;
 use crate::error::RunError;
 use crate::tensor::{Tensor, TensorRef};
-use ox_ir::{Device, Plan};
+use ox_ir::{DType, Device, Plan};
 use std::ptr::null_mut;
 use std::sync::{Mutex, PoisonError};
 
@@ -109,8 +109,8 @@ pub struct Run<'a> {
     pub frame: Frame,
     pub arena: Option<Arena>,
     pub keeper: Option<&'a Keeper>,
-    /// Memory of launches that are not on the stream yet.
-    pub late: Vec<Tensor>,
+    /// What launches that are not on the stream yet work in, one after the other, with its bytes.
+    pub scratch: Vec<(usize, Tensor)>,
     /// Something was done that must not be done twice.
     pub spent: bool,
     /// A profiler is at work, and wants to know what is launched.
@@ -120,6 +120,26 @@ pub struct Run<'a> {
 }
 
 impl Run<'_> {
+    /// Where a launch may work in so many bytes. Launches that have been put on the stream leave theirs: see `forget_scratch`.
+    pub fn scratch(&mut self, bytes: usize) -> Result<u64, RunError> {
+        if let Some((_, tensor)) = self.scratch.iter().find(|(size, _)| *size >= bytes) {
+            return Ok(tensor.as_ref().data_ptr()? as u64);
+        }
+        let tensor = Tensor::empty_strided(&[bytes as i64], &[1], DType::U8, self.device)?;
+        let start = tensor.as_ref().data_ptr()? as u64;
+        self.scratch.push((bytes, tensor));
+        Ok(start)
+    }
+
+    pub fn scratch_bytes(&self) -> usize {
+        self.scratch.iter().map(|(bytes, _)| bytes).sum()
+    }
+
+    /// All launches are on the stream: whoever gets the memory next comes later on it.
+    pub fn forget_scratch(&mut self) {
+        self.scratch.clear();
+    }
+
     pub fn place_buffer(&mut self, at: usize) -> Result<(), RunError> {
         let buffer = &self.prepared.buffers[at];
         self.frame.data[at] = match buffer.home {

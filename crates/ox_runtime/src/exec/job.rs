@@ -58,7 +58,7 @@ impl Job<'_> {
             arena: None,
             // Who watches torch's allocator sees results come and go.
             keeper: executable.keeper.as_ref().filter(|_| !profiled),
-            late: Vec::new(),
+            scratch: Vec::new(),
             spent: false,
             large: false,
             profiled,

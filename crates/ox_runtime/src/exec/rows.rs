@@ -110,7 +110,7 @@ fn lets_go(action: &Action) -> bool {
 /// What stands in a row that has been launched, and was left until then.
 fn let_go(run: &mut Run<'_>, actions: Range<usize>) -> Result<(), RunError> {
     let prepared = run.prepared;
-    run.late.clear();
+    run.forget_scratch();
     prepared.actions[actions].iter().filter(|action| lets_go(action)).try_for_each(|action| perform(run, action))
 }
 
@@ -151,7 +151,7 @@ impl Making {
         let actions = &run.prepared.actions;
         for (n, action) in actions.iter().enumerate() {
             // With what is still there the run would hold more than it ever does.
-            if self.held[n + 1] + self.late > self.most && !lets_go(action) {
+            if self.held[n + 1] + self.late + run.scratch_bytes() > self.most && !lets_go(action) {
                 self.launch(run, n)?;
             }
             if !self.joins(run, n, action)? {
