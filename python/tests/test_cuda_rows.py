@@ -1,5 +1,7 @@
 """Launches in rows, in the default mode on a GPU: from the fifth call on, launches that stand side by side are one. Whatever has moved by then must be seen."""
 
+import subprocess
+import sys
 import threading
 
 import oxytorch
@@ -268,3 +270,18 @@ def test_a_profiler_sees_each_kernel():
     with torch.profiler.profile() as profiler, torch.no_grad():
         fast(x)
     assert any(event.key.startswith("oxytorch::") for event in profiler.key_averages())
+
+
+ATTENTION = """
+import oxytorch, torch
+oxytorch.config.error_on_recompile = True
+q = torch.randn(2, 4, 64, 64, device="cuda", dtype=torch.bfloat16)
+fast = oxytorch.compile(lambda q: torch.nn.functional.scaled_dot_product_attention(q, q, q) * 2)
+for _ in range(3):
+    fast(q)
+"""
+
+
+def test_attention_is_traced_once_in_a_new_process():
+    # torch settles the order of its kernels in the first choice between them, which was a change to the second call.
+    subprocess.run([sys.executable, "-c", ATTENTION], check=True)

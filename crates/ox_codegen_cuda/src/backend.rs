@@ -76,29 +76,35 @@ fn symbol(kernel: &Kernel, n: usize) -> String {
     format!("oxytorch_{name}_{n}")
 }
 
-/// Units for each thread: fewer would leave threads idle in the end, and a unit costs time by itself.
+/// Units for each thread at most: fewer would leave threads idle in the end, and a unit costs time by itself.
 const UNITS_EACH: usize = 2;
+/// NVRTC reads one text at a time, whatever the number of threads; the rest of the way, by kernel, takes about so many times as long as that.
+const KERNEL_TO_READING: usize = 3;
 
 /// The sources in translation units of about the same length of text. They stay in order: what is launched first is compiled first.
 pub fn units(sources: Vec<Source>, threads: usize) -> Vec<Vec<Source>> {
     let all: usize = sources.iter().map(|source| source.text.len()).sum();
-    let wanted = all / (UNITS_EACH * threads.max(1));
+    let count = count_of_units(sources.len(), threads);
     let mut units: Vec<Vec<Source>> = Vec::new();
-    let mut room = 0;
+    let (mut before, mut last) = (0, None);
     for source in sources {
-        let length = source.text.len();
+        // By the middle of its text.
+        let unit = (2 * before + source.text.len()) * count / (2 * all).max(1);
+        before += source.text.len();
         match units.last_mut() {
-            Some(unit) if length <= room => {
-                room -= length;
-                unit.push(source);
-            }
-            _ => {
-                room = wanted.saturating_sub(length);
-                units.push(vec![source]);
-            }
+            Some(sources) if last == Some(unit) => sources.push(source),
+            _ => units.push(vec![source]),
         }
+        last = Some(unit);
     }
     units
+}
+
+/// All units are read one after the other, and then the last one is compiled: the number with which that is soonest.
+fn count_of_units(kernels: usize, threads: usize) -> usize {
+    let most = kernels.min(UNITS_EACH * threads.max(1));
+    let time = |units: &usize| units + kernels.div_ceil(*units) * KERNEL_TO_READING;
+    (1..=most).rev().min_by_key(time).unwrap_or(0)
 }
 
 #[cfg(test)]
@@ -129,6 +135,8 @@ mod tests {
     fn many_kernels_share_units_in_order() {
         assert_eq!(lengths(&[10; 8], 2), [[10, 10], [10, 10], [10, 10], [10, 10]]);
         assert_eq!(lengths(&[50, 10, 10, 10], 1), [vec![50], vec![10, 10, 10]]);
+        let made: Vec<usize> = lengths(&[10; 45], 16).iter().map(Vec::len).collect();
+        assert_eq!(made, [3; 15], "more would wait for their text to be read, fewer for the last of them");
     }
 
     #[test]

@@ -34,13 +34,15 @@ impl Recording {
     pub(super) fn attention_order(&mut self, args: &[Obj], kwargs: &Bound<'_, PyDict>, result: Obj) -> PyResult<Obj> {
         let Some(query) = args.first().cloned().or(kwargs.get_item("query")?.map(Obj::from)) else { return Ok(result) };
         let is_on_cpu = self.is_on_cpu()?;
+        // Before the settings are asked: in the first choice of a process torch sets the order of its kernels to what it prefers on the GPU at hand.
+        let chosen = choice(args, kwargs, &self.device()?)?;
         for setting in if is_on_cpu { &SETTINGS[..1] } else { SETTINGS } {
             let function = Obj::from(py().import("torch._C")?.getattr(setting)?);
             let state = function.call(&[], None)?;
             self.rely_on_state(&function, &[], &state);
         }
         let (sizes, _) = dims_of(&result)?;
-        let strides = match choice(args, kwargs, &self.device()?)? {
+        let strides = match chosen {
             MATH => return Ok(result),
             EFFICIENT => heads_inside(&sizes),
             _ if !is_on_cpu && (sizes != dims_of(&query)?.0 || sizes.last().is_some_and(|size| size % STEP != 0)) => {
