@@ -315,8 +315,7 @@ impl Recording {
         // Under autocast the versions of shadows count.
         if is_call
             && !state.autocast.is_on()
-            && self.is_on_cpu()?
-            && let Some(known) = super::quick::shadow(name, args, named, state.grad)?
+            && let Some(known) = super::quick::shadow(name, args, named, state.grad, self.is_on_cpu()?)?
         {
             return Ok(known);
         }

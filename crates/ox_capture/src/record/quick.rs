@@ -1,13 +1,15 @@
 //! Shadows of the calls that models are made of. For many of them torch's meta kernels are Python programs that decompose the call, which
-//! takes a hundred times as long as saying what comes out. What is said here is said of plain cases only: tensors of one floating type on
-//! the CPU that no gradient flows through, dense and in shapes that fit; everything else, all mistakes among it, is left to torch.
+//! takes a hundred times as long as saying what comes out. What is said here is said of plain cases only: tensors of one floating type,
+//! dense and in shapes that fit; everything else, all mistakes among it, is left to torch.
 
+mod computed;
 mod conv;
 mod grow;
 mod join;
 mod written;
 
 use super::grad;
+use super::graph::tensors_in;
 use crate::obj::{Obj, items_of, py};
 use crate::types::types;
 use pyo3::prelude::*;
@@ -173,31 +175,51 @@ impl Tensor {
     }
 }
 
+/// Calls of which more is known than that their result is laid out like an argument.
+const OTHERS: &[&str] = &[
+    "linear",
+    "layer_norm",
+    "batch_norm",
+    "group_norm",
+    "scaled_dot_product_attention",
+    "dropout",
+    "grid_sample",
+    "conv2d",
+    "interpolate",
+    "__rpow__",
+];
+
+/// Of those: where the CPU's kernels have ways of their own.
+const OF_THE_CPU: &[&str] = &["grid_sample", "interpolate", "__rpow__"];
+
 /// The shadow of a call's result. None where torch must be asked. `grad`: the grad mode.
-pub fn shadow(name: &str, args: &[Obj], kwargs: &Bound<'_, PyDict>, grad: bool) -> PyResult<Option<Obj>> {
-    if join::is_join(name) {
-        return join::join(args, kwargs, grad);
-    }
-    let known = match name {
-        "linear"
-        | "layer_norm"
-        | "batch_norm"
-        | "group_norm"
-        | "scaled_dot_product_attention"
-        | "grid_sample"
-        | "conv2d"
-        | "interpolate"
-        | "__rpow__" => true,
-        _ => [ALIKE, IN_PLACE, OF_THREE, BINARY].iter().any(|list| list.contains(&name)),
-    };
-    if !known || (grad && requires_grad(args, kwargs)?) {
+pub fn shadow(name: &str, args: &[Obj], kwargs: &Bound<'_, PyDict>, grad: bool, is_on_cpu: bool) -> PyResult<Option<Obj>> {
+    let writes = [IN_PLACE, OF_THREE].iter().any(|list| list.contains(&name));
+    let known = writes || join::is_join(name) || [ALIKE, BINARY, OTHERS].iter().any(|list| list.contains(&name));
+    if !known || (!is_on_cpu && (join::is_join(name) || OF_THE_CPU.contains(&name))) {
         return Ok(None);
+    }
+    let is_computed = grad && requires_grad(args, kwargs)?;
+    // What is written over gets another history, of which torch knows.
+    if is_computed && (writes || is_in_place(args, kwargs)?) {
+        return Ok(None);
+    }
+    match laid_out(name, args, kwargs, is_on_cpu)? {
+        Some(known) if is_computed && name == "linear" => computed::linear(args, kwargs, known),
+        Some(known) if is_computed => computed::computed(name, args, kwargs, known),
+        known => Ok(known),
+    }
+}
+
+fn laid_out(name: &str, args: &[Obj], kwargs: &Bound<'_, PyDict>, is_on_cpu: bool) -> PyResult<Option<Obj>> {
+    if join::is_join(name) {
+        return join::join(args, kwargs);
     }
     if let ("pow", [number, tensor]) | ("__rpow__", [tensor, number]) = (name, args)
         && is_number(number)
         && kwargs.is_empty()
     {
-        return number_to_the(tensor);
+        return if is_on_cpu { number_to_the(tensor) } else { Ok(None) };
     }
     // `1 - x`
     if let [number, tensor] = args
@@ -213,7 +235,10 @@ pub fn shadow(name: &str, args: &[Obj], kwargs: &Bound<'_, PyDict>, grad: bool) 
     }
     let Some(first) = args.first().map(Tensor::of).transpose()?.flatten() else { return Ok(None) };
     let like = |tensor: &Tensor| made(&tensor.shape, &tensor.strides, &tensor.object);
+    // What of the CPU's kernels keeps another order may not of a GPU's.
+    let is_kept = is_on_cpu || first.is_usual();
     match name {
+        "batch_norm" | "group_norm" if !is_kept => Ok(None),
         "linear" => linear(&first, args, kwargs),
         "layer_norm" if is_layer_norm(&first, args, kwargs)? => {
             made(&first.shape, &contiguous_strides(&first.shape), &first.object)
@@ -223,6 +248,7 @@ pub fn shadow(name: &str, args: &[Obj], kwargs: &Bound<'_, PyDict>, grad: bool) 
         "scaled_dot_product_attention" if is_attention(&first, args, kwargs)? => {
             made(&first.shape, &contiguous_strides(&first.shape), &first.object)
         }
+        "dropout" if drops(&first, args, kwargs)? => like(&first),
         "conv2d" => conv::conv2d(&first, args, kwargs),
         "interpolate" => grow::interpolate(&first, args, kwargs),
         "grid_sample" => grid_sample(&first, args, kwargs),
@@ -238,9 +264,12 @@ pub fn shadow(name: &str, args: &[Obj], kwargs: &Bound<'_, PyDict>, grad: bool) 
 }
 
 fn requires_grad(args: &[Obj], kwargs: &Bound<'_, PyDict>) -> PyResult<bool> {
-    let named = kwargs.values().iter().map(Obj::from).collect::<Vec<_>>();
-    let tensors = args.iter().chain(&named).filter(|arg| types().is_tensor(arg)).cloned().collect::<Vec<_>>();
-    grad::any_requires_grad(&tensors)
+    grad::any_requires_grad(&tensors(args, kwargs))
+}
+
+fn tensors(args: &[Obj], kwargs: &Bound<'_, PyDict>) -> Vec<Obj> {
+    let named: Vec<Obj> = kwargs.values().iter().map(Obj::from).collect();
+    args.iter().chain(&named).flat_map(tensors_in).collect()
 }
 
 fn made(shape: &[i64], strides: &[i64], like: &Obj) -> PyResult<Option<Obj>> {
@@ -328,12 +357,20 @@ fn is_layer_norm(x: &Tensor, args: &[Obj], kwargs: &Bound<'_, PyDict>) -> PyResu
     Ok(fits)
 }
 
-/// With the statistics that are given.
+/// With the statistics that are given, or those of more than one number of each channel.
 fn is_batch_norm(x: &Tensor, args: &[Obj], kwargs: &Bound<'_, PyDict>) -> PyResult<bool> {
     let trains = argument(args, kwargs, 5, "training")?.map_or(Ok(false), |training| training.truth())?;
     let channels = x.shape.get(1).copied().unwrap_or(0);
     let eps = argument(args, kwargs, 7, "eps")?.map_or(Ok(1e-5), |eps| eps.bind().extract::<f64>())?;
-    let mut fits = !trains && eps > 0.0 && x.is_dense() && argument(args, kwargs, 1, "running_mean")?.is_some();
+    let given = [argument(args, kwargs, 1, "running_mean")?, argument(args, kwargs, 2, "running_var")?];
+    let has_statistics = match &given {
+        [Some(mean), Some(var)] => !requires_grad(&[mean.clone(), var.clone()], &PyDict::new(py()))?,
+        [None, None] => trains,
+        _ => false,
+    };
+    let has_more = !trains || x.shape.iter().product::<i64>() > channels;
+    // `torch.batch_norm` has more, and another order of them.
+    let mut fits = args.len() + kwargs.len() <= 8 && has_statistics && has_more && eps > 0.0 && x.is_dense();
     for (place, name) in [(1, "running_mean"), (2, "running_var"), (3, "weight"), (4, "bias")] {
         fits &= is_vector(argument(args, kwargs, place, name)?, x, channels)?;
     }
@@ -351,6 +388,16 @@ fn is_group_norm(x: &Tensor, args: &[Obj], kwargs: &Bound<'_, PyDict>) -> PyResu
         fits &= is_vector(argument(args, kwargs, place, name)?, x, channels)?;
     }
     Ok(fits)
+}
+
+/// Whether some of it is set to zero: the result is new then.
+fn drops(x: &Tensor, args: &[Obj], kwargs: &Bound<'_, PyDict>) -> PyResult<bool> {
+    let given = |place, name| argument(args, kwargs, place, name);
+    // `torch.dropout` has another name for it.
+    let Some(p) = given(1, "p")?.filter(|p| is_number(p) && !kwargs.contains("train").unwrap_or(true)) else { return Ok(false) };
+    let p: f64 = p.bind().extract()?;
+    let flag = |value: Option<Obj>, default: bool| value.map_or(Ok(default), |value| value.truth());
+    Ok(x.gives_its_strides() && 0.0 < p && p < 1.0 && flag(given(2, "training")?, true)? && !flag(given(3, "inplace")?, false)?)
 }
 
 /// Of shapes that fit. In which order the result lies is said by `memory_order`, whoever made the shadow.

@@ -2,7 +2,6 @@
 
 use super::{Tensor, argument, contiguous_strides, made};
 use crate::obj::{Obj, items_of};
-use crate::record::grad;
 use crate::types::types;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
@@ -11,13 +10,13 @@ pub fn is_join(name: &str) -> bool {
     matches!(name, "cat" | "concat" | "concatenate")
 }
 
-/// The result's shadow. `grad`: the grad mode.
-pub fn join(args: &[Obj], kwargs: &Bound<'_, PyDict>, grad: bool) -> PyResult<Option<Obj>> {
+/// The result's shadow.
+pub fn join(args: &[Obj], kwargs: &Bound<'_, PyDict>) -> PyResult<Option<Obj>> {
     let Some(parts) = args.first().filter(|parts| parts.class_is(types().list) || parts.class_is(types().tuple)) else {
         return Ok(None);
     };
     let parts = items_of(parts);
-    if (grad && grad::any_requires_grad(&parts)?) || kwargs.len() + args.len() > 2 || kwargs.contains("out")? {
+    if kwargs.len() + args.len() > 2 || kwargs.contains("out")? {
         return Ok(None);
     }
     let Some(tensors) = parts.iter().map(Tensor::of).collect::<PyResult<Option<Vec<Tensor>>>>()? else { return Ok(None) };
