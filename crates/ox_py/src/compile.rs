@@ -67,16 +67,18 @@ pub fn compile_graph<'py>(
         None if writes_beside_detached(&nodes)? => {
             Some("a write of what requires grad beside a detached view of the same memory")
         }
+        None if pieces::shows_outdated_parts(&nodes)? => Some("a part of a split of what was written behind it"),
         None => None,
     };
     if let Some(what) = only_eager {
         return Ok((job.left(gm, Refusal::unsupported(what))?, facts.take()));
     }
-    let (mut cuts, regions) = (pieces::visible_cuts(&nodes)?, pieces::region_cuts(&nodes, 0)?);
+    let views = pieces::visible_views(&nodes)?;
+    let (mut cuts, regions) = (pieces::visible_cuts(&nodes, &views)?, pieces::region_cuts(&nodes, 0)?);
     let by_eager = pieces::spare_writing(&nodes, &regions, &mut cuts)?;
     cuts.extend(regions);
     cuts.sort_unstable();
-    let compiled = match cuts.is_empty() {
+    let compiled = match cuts.is_empty() && views.is_empty() {
         true => job.whole(gm, example_inputs)?,
         false => job.in_pieces(gm, example_inputs, &cuts, &by_eager)?,
     };
@@ -109,7 +111,7 @@ struct Job<'a> {
 }
 
 impl Job<'_> {
-    /// One piece behind the other. Eager runs those that begin at `by_eager`.
+    /// One piece behind the other. Eager runs those that begin at `by_eager`, and makes views.
     fn in_pieces<'py>(
         self,
         gm: &Bound<'py, PyAny>,
@@ -124,7 +126,7 @@ impl Job<'_> {
         };
         let mut job = self;
         let mut layouts = FxHashMap::default();
-        let cut = pieces::cut(gm, examples, cuts)?;
+        let cut = pieces::cut_with_views(gm, examples, cuts)?;
         let mut steps = Vec::with_capacity(cut.pieces.len());
         let writing = cut.pieces.iter().map(|piece| pieces::may_write(&pieces::ordered(&piece.module)?));
         let writing = writing.collect::<PyResult<Vec<bool>>>()?;
@@ -133,7 +135,7 @@ impl Job<'_> {
             piece.describe(&layouts)?;
             self.layouts.take();
             let within = job.within(piece.regions.first().copied());
-            let callable = match by_eager.contains(&piece.start) {
+            let callable = match piece.views || by_eager.contains(&piece.start) {
                 true => {
                     if job.fixed.is_none() && !hints.is_empty() {
                         within.look_at(&piece.module, piece.examples.as_any());

@@ -173,7 +173,7 @@ pub(super) fn is_detach(node: &Node<'_>) -> PyResult<bool> {
 }
 
 /// The name of the method, function or attribute that a node calls.
-pub(super) fn called(node: &Node<'_>) -> PyResult<Option<String>> {
+pub fn called(node: &Node<'_>) -> PyResult<Option<String>> {
     let py = node.py();
     if !is_computed(node)? {
         return Ok(None);
