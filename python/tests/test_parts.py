@@ -156,6 +156,7 @@ def heads(t):
 SEEN = {
     "chunks": lambda x, w: (x @ w).chunk(3, -1),
     "heads": lambda x, w: heads(x @ w),
+    "heads_of_a_layer": lambda x, w: heads(F.linear(x, w.T, w[0])),
     "split": lambda x, w: (x @ w).split([12, 24], -1),
     "slices": lambda x, w: (lambda y: (y[..., :12], y[..., 12:]))(x @ w),
     "whole_and_rows": lambda x, w: (lambda y: (y, y[:, 0], y.transpose(1, 2)))(x @ w),
@@ -174,7 +175,7 @@ def seen(results, inputs):
     places = [t.untyped_storage().data_ptr() for t in [*inputs, *results]]
     shares = [places.index(place) for place in places]
     views = [(t._is_view(), t._version, t.is_leaf, t.grad_fn.name() if t._is_view() else None) for t in results]
-    bases = [t._base.shape if t._is_view() else None for t in results]
+    bases = [t._base.numel() if t._is_view() else None for t in results]
     return [*map(lies, results)], shares, views, bases
 
 

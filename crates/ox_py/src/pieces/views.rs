@@ -32,7 +32,7 @@ impl Views {
         for (place, node) in nodes.iter().enumerate() {
             let Some(of) = viewed(node)?.map(|of| places[&address(&of)]) else { continue };
             let is_written = |storage: &usize| written.get(storage).is_some_and(|last| *last > place);
-            let is_whole = views.of.contains_key(&of) || !views.are_computed[of] || !is_some_view(&nodes[of])?;
+            let is_whole = views.of.contains_key(&of) || !views.shares_with_arguments(&nodes[of], of, &places)?;
             if !is_whole || views.storages[place].iter().any(is_written) || !views.lies_in(place, of) {
                 continue;
             }
@@ -46,6 +46,16 @@ impl Views {
 
     fn lies_in(&self, view: usize, of: usize) -> bool {
         self.storages[of].len() == 1 && self.storages[view] == self.storages[of]
+    }
+
+    /// Whether a call gives what lies in the memory of its arguments.
+    fn shares_with_arguments(&self, node: &Node<'_>, place: usize, places: &FxHashMap<usize, usize>) -> PyResult<bool> {
+        for arg in node.getattr(intern!(node.py(), "all_input_nodes"))?.try_iter()? {
+            if self.storages[places[&address(&arg?)]].iter().any(|storage| self.storages[place].contains(storage)) {
+                return Ok(true);
+            }
+        }
+        Ok(false)
     }
 
     /// The views that torch has to make, so that these nodes are what they are in eager, with those that they are views of.
@@ -112,10 +122,6 @@ fn lies_in(node: &Node<'_>) -> PyResult<Vec<usize>> {
     found.sort_unstable();
     found.dedup();
     Ok(found)
-}
-
-fn is_some_view(node: &Node<'_>) -> PyResult<bool> {
-    example(node)?.map_or(Ok(false), |example| are_views(&example))
 }
 
 /// By storage, the last place that may write it.
