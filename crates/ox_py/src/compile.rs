@@ -19,7 +19,7 @@ use ox_capture::{GradMode, forget_shadows, is_interrupt};
 use ox_driver::{CompileError, Held, OptionValue, Options, Panic, Race, Training, TrainingError, Wanted, guarded};
 use ox_ir::failure::{fault, inject};
 use ox_ir::{Device, Graph};
-use ox_ops::{Hints, Noted};
+use ox_ops::{Fact, Hints, Noted, at_hints};
 use ox_runtime::HostCalls;
 use pyo3::intern;
 use pyo3::prelude::*;
@@ -58,8 +58,17 @@ pub fn compile_graph<'py>(
     Anatomy::get(gm.py()).ok();
     let (facts, layouts) = (RefCell::default(), RefCell::default());
     let options = &Options { deterministic: is_deterministic(gm.py())?, ..options.clone() };
-    let job =
-        Job { options, device, fixed: None, recomputed: None, covered: false, written: false, facts: &facts, layouts: &layouts };
+    let job = Job {
+        options,
+        device,
+        fixed: None,
+        learned: &[],
+        recomputed: None,
+        covered: false,
+        written: false,
+        facts: &facts,
+        layouts: &layouts,
+    };
     let nodes = pieces::ordered(gm)?;
     let only_eager = match restated(&nodes)? {
         Some(what) => Some(what),
@@ -98,6 +107,8 @@ struct Job<'a> {
     /// The sizes of the whole graph, for its pieces, where they are constants: those of values that eager gives to other pieces are not known
     /// otherwise.
     fixed: Option<&'a Hints>,
+    /// What gradients have asked of sizes.
+    learned: &'a [Noted],
     /// What was relied on of sizes.
     facts: &'a RefCell<Vec<Noted>>,
     /// How the results of the last graph lie in memory, if it was imported.
@@ -252,6 +263,7 @@ impl Job<'_> {
             fallback_random: self.options.fallback_random,
             device: self.device,
             fixed: self.fixed,
+            learned: self.learned,
             written: self.written,
             looking,
         };
@@ -331,6 +343,10 @@ impl Job<'_> {
         let compiled = match py.detach(|| ox_driver::compile_training(&graph, &wanted, &options, host.clone())) {
             Ok(compiled) => compiled,
             Err(TrainingError::Undifferentiable(at)) => {
+                if let Some(open) = self.open_question(gm, &graph, &wanted)? {
+                    let learned = [self.learned, &[open]].concat();
+                    return Job { learned: &learned, ..self }.whole(gm, examples);
+                }
                 let place = gradients.origins.get(at.node.index()).map_or(0, |place| *place as usize);
                 return self.around(gm, examples, place, &at.why);
             }
@@ -384,6 +400,17 @@ impl Job<'_> {
         let (second, ways) = (PyOnceLock::new(), Ways::default());
         let callable = TrainingCallable { native, gradients, results, views, backward, ways, gates, again, copied, second };
         Ok(Bound::new(py, callable)?.into_any())
+    }
+
+    /// What derivatives must know of sizes, if that is all that they lack. What was noted while the graph was read says nothing to them.
+    fn open_question(self, gm: &Bound<'_, PyAny>, graph: &Graph, wanted: &Wanted) -> PyResult<Option<Noted>> {
+        let Ok(hints) = hints_of(gm) else { return Ok(None) };
+        if hints.is_empty() || self.fixed.is_some() {
+            return Ok(None);
+        }
+        let (joint, _) = at_hints(hints, || ox_driver::joint(graph, wanted));
+        let open = joint.err().and_then(|at| at.open).map(|(a, b)| (Fact::Equal(a, b), "a gradient".to_string()));
+        Ok(open.filter(|open| !self.learned.contains(open)))
     }
 
     fn not_compiled<'py>(self, gm: &Bound<'py, PyAny>, error: CompileError, graph: &Graph) -> PyResult<Bound<'py, PyAny>> {
