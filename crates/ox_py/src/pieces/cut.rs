@@ -338,12 +338,16 @@ impl<'py> Cutter<'py> {
             map.set_item(node, made)?;
             inputs.push(self.values[&place]);
         }
-        Modes::at(self, range.start)?.enter(self, &graph, &map)?;
-        for place in self.with_numbers(members)? {
-            self.copy(&graph, &map, place)?;
+        match views {
+            true => self.copy_views(&graph, &map, members)?,
+            false => {
+                Modes::at(self, range.start)?.enter(self, &graph, &map)?;
+                for place in self.with_numbers(members)? {
+                    self.copy(&graph, &map, place)?;
+                }
+                Modes::at(self, range.end)?.leave(self, &graph, &map)?;
+            }
         }
-        let end = if *views { range.start } else { range.end };
-        Modes::at(self, end)?.leave(self, &graph, &map)?;
         let outputs: Vec<Bound<'py, PyAny>> = crossing
             .iter()
             .map(|place| map.get_item(&self.nodes[*place]).map(|n| n.expect("it was copied")))
@@ -359,6 +363,20 @@ impl<'py> Cutter<'py> {
             inputs,
             outputs: crossing.iter().map(|place| self.values[place]).collect(),
         })
+    }
+
+    /// Each view in the grad mode in which the program makes it.
+    fn copy_views(&self, graph: &Bound<'py, PyAny>, map: &Bound<'py, PyDict>, members: &[usize]) -> PyResult<()> {
+        let mut now = None;
+        for place in self.with_numbers(members)? {
+            let mode = Modes::at(self, place)?.grad;
+            if let Some(mode) = mode.filter(|_| mode != now) {
+                set_grad(graph, mode)?;
+            }
+            now = mode;
+            self.copy(graph, map, place)?;
+        }
+        Modes { grad: now, autocast: Vec::new() }.leave(self, graph, map)
     }
 
     /// Those of the first member that belongs to any. One that goes on behind the graph is done again as a whole.

@@ -16,8 +16,8 @@ type Node<'py> = Bound<'py, PyAny>;
 pub struct Views {
     /// What each is a view of, where torch may make it later.
     of: FxHashMap<usize, usize>,
-    /// Those that came out of a function with several views.
-    several: FxHashSet<usize>,
+    /// Those that came out of a function with several views, or were made without grad: autograd takes them for more than what they show.
+    special: FxHashSet<usize>,
     storages: Vec<Vec<usize>>,
     are_computed: Vec<bool>,
 }
@@ -28,7 +28,7 @@ impl Views {
         let storages = nodes.iter().map(lies_in).collect::<PyResult<Vec<_>>>()?;
         let written = last_writes(nodes, &places, &storages)?;
         let are_computed = nodes.iter().map(is_computed).collect::<PyResult<Vec<_>>>()?;
-        let mut views = Views { of: FxHashMap::default(), several: FxHashSet::default(), storages, are_computed };
+        let mut views = Views { of: FxHashMap::default(), special: FxHashSet::default(), storages, are_computed };
         for (place, node) in nodes.iter().enumerate() {
             let Some(of) = viewed(node)?.map(|of| places[&address(&of)]) else { continue };
             let is_written = |storage: &usize| written.get(storage).is_some_and(|last| *last > place);
@@ -37,8 +37,8 @@ impl Views {
                 continue;
             }
             views.of.insert(place, of);
-            if came_of_several(node)? {
-                views.several.insert(place);
+            if came_of_several(node)? || has_no_history(node)? {
+                views.special.insert(place);
             }
         }
         Ok(views)
@@ -65,7 +65,7 @@ impl Views {
             let shares = |other: &usize| other != place && self.storages[*other] == self.storages[*place];
             let chain = self.chain(*place);
             let is_of_argument = chain.last().is_some_and(|first| !self.are_computed[self.of[first]]);
-            if self.several.contains(place) || is_of_argument || wanted.iter().any(shares) {
+            if chain.iter().any(|place| self.special.contains(place)) || is_of_argument || wanted.iter().any(shares) {
                 found.extend(chain);
             }
         }
@@ -165,7 +165,7 @@ fn is_a_view_by_name(node: &Node<'_>) -> PyResult<bool> {
     Ok(row.is_some_and(|row| matches!(row.sharing, Sharing::View | Sharing::Maybe)))
 }
 
-/// Whether autograd takes all tensors of an example for views that were made with grad.
+/// Whether autograd takes all tensors of an example for views.
 fn are_views(example: &Bound<'_, PyAny>) -> PyResult<bool> {
     let py = example.py();
     if example.is_instance_of::<PyTuple>() || example.is_instance_of::<PyList>() {
@@ -175,7 +175,13 @@ fn are_views(example: &Bound<'_, PyAny>) -> PyResult<bool> {
     if !example.hasattr(intern!(py, "_is_view"))? || !example.call_method0(intern!(py, "_is_view"))?.is_truthy()? {
         return Ok(false);
     }
-    Ok(example.getattr(intern!(py, "grad_fn")).is_ok_and(|made_by| !made_by.is_none()))
+    Ok(example.getattr(intern!(py, "grad_fn")).is_ok())
+}
+
+/// A view of what requires grad that was made without it: it requires grad as a leaf does.
+fn has_no_history(node: &Node<'_>) -> PyResult<bool> {
+    let made_by = example(node)?.and_then(|example| example.getattr(intern!(node.py(), "grad_fn")).ok());
+    Ok(made_by.is_some_and(|made_by| made_by.is_none()))
 }
 
 /// Whether autograd refuses to write it, since it is one of several views that a function has returned.
