@@ -282,3 +282,37 @@ def test_parts_of_what_is_written_later_are_refused_as_in_eager():
                     parts[0].sum()
                 found.append(str(refused.value))
             assert_same(found[: len(found) // 2], found[len(found) // 2 :])
+
+
+WITHOUT_GRAD = {
+    "an_argument": lambda x, w: x.chunk(2),
+    "computed": lambda x, w: (x * 2).unbind(0),
+    "detached": lambda x, w: (x * w).detach().split(2),
+}
+
+
+@pytest.mark.parametrize("compiler", COMPILERS)
+@pytest.mark.parametrize("case", WITHOUT_GRAD)
+def test_one_of_several_views_without_grad_is_not_written_with_it(case, compiler):
+    """It was accepted: the parts were tensors of their own, or views as any."""
+    function = WITHOUT_GRAD[case]
+
+    def inside(x, w):
+        parts = function(x, w)
+        parts[0].add_(w[: parts[0].size(0)] if parts[0].dim() > 1 else w[0])
+        return parts
+
+    torch._dynamo.reset()
+    outside = COMPILERS[compiler](function)
+    written = oxytorch.compile(inside)
+    for _ in range(2):
+        told = []
+        for called in (function, outside, inside, written):
+            x, w = torch.ones(4, 4), torch.ones(4, 4, requires_grad=True)
+            with pytest.raises(RuntimeError) as refused:
+                parts = called(x, w)
+                parts[0].add_(w[:2] if parts[0].dim() > 1 else w[0])
+            told.append((str(refused.value), x._version, parts[1].requires_grad if called in (function, outside) else None))
+        assert told[0] == told[1] and told[2] == told[3]
+        with torch.no_grad():
+            assert_same(outside(x, w), function(x, w))

@@ -168,7 +168,7 @@ fn address(node: &Node<'_>) -> usize {
 }
 
 /// `x.detach()`, `x.data`
-pub(super) fn is_detach(node: &Node<'_>) -> PyResult<bool> {
+pub fn is_detach(node: &Node<'_>) -> PyResult<bool> {
     Ok(called(node)?.is_some_and(|name| name == "detach" || name == "data"))
 }
 

@@ -1,9 +1,9 @@
 //! Results that are views of one memory are made by torch, of what the piece before has computed: so autograd knows of them what eager's knows. Of what
-//! came out of a `split` it refuses to write one part; of others it carries a write over to the rest.
+//! came out of a `split` it refuses to write one part, also where nothing has a gradient but what is written; of others it carries a write over to the rest.
 
 use super::places::{example, is_computed, requires_grad};
 use super::regions::{may_be_written, regions};
-use crate::fx::{called, storages};
+use crate::fx::{called, is_detach, storages};
 use ox_ops::surface::{Sharing, lookup};
 use pyo3::intern;
 use pyo3::prelude::*;
@@ -18,6 +18,8 @@ pub struct Views {
     of: FxHashMap<usize, usize>,
     /// Those that came out of a function with several views, or were made without grad: autograd takes them for more than what they show.
     special: FxHashSet<usize>,
+    /// Those of the others that gradients flow through.
+    tracked: FxHashSet<usize>,
     storages: Vec<Vec<usize>>,
     are_computed: Vec<bool>,
 }
@@ -28,17 +30,20 @@ impl Views {
         let storages = nodes.iter().map(lies_in).collect::<PyResult<Vec<_>>>()?;
         let written = last_writes(nodes, &places, &storages)?;
         let are_computed = nodes.iter().map(is_computed).collect::<PyResult<Vec<_>>>()?;
-        let mut views = Views { of: FxHashMap::default(), special: FxHashSet::default(), storages, are_computed };
+        let (of, special, tracked) = Default::default();
+        let mut views = Views { of, special, tracked, storages, are_computed };
         for (place, node) in nodes.iter().enumerate() {
             let Some(of) = viewed(node)?.map(|of| places[&address(&of)]) else { continue };
             let is_written = |storage: &usize| written.get(storage).is_some_and(|last| *last > place);
-            let is_whole = views.of.contains_key(&of) || !views.shares_with_arguments(&nodes[of], of, &places)?;
-            if !is_whole || views.storages[place].iter().any(is_written) || !views.lies_in(place, of) {
+            let is_known = views.of.contains_key(&of) || views.is_root(&nodes[of], of, &places)?;
+            if !is_known || views.storages[place].iter().any(is_written) || !views.lies_in(place, of) {
                 continue;
             }
             views.of.insert(place, of);
             if came_of_several(node)? || has_no_history(node)? {
                 views.special.insert(place);
+            } else if has_gradient(node)? {
+                views.tracked.insert(place);
             }
         }
         Ok(views)
@@ -48,14 +53,17 @@ impl Views {
         self.storages[of].len() == 1 && self.storages[view] == self.storages[of]
     }
 
-    /// Whether a call gives what lies in the memory of its arguments.
-    fn shares_with_arguments(&self, node: &Node<'_>, place: usize, places: &FxHashMap<usize, usize>) -> PyResult<bool> {
+    /// Whether autograd takes for no view what a call gives.
+    fn is_root(&self, node: &Node<'_>, place: usize, places: &FxHashMap<usize, usize>) -> PyResult<bool> {
+        if is_detach(node)? {
+            return Ok(true);
+        }
         for arg in node.getattr(intern!(node.py(), "all_input_nodes"))?.try_iter()? {
             if self.storages[places[&address(&arg?)]].iter().any(|storage| self.storages[place].contains(storage)) {
-                return Ok(true);
+                return Ok(false);
             }
         }
-        Ok(false)
+        Ok(true)
     }
 
     /// The views that torch has to make, so that these nodes are what they are in eager, with those that they are views of.
@@ -64,8 +72,9 @@ impl Views {
         for place in wanted.iter().filter(|place| self.of.contains_key(place)) {
             let shares = |other: &usize| other != place && self.storages[*other] == self.storages[*place];
             let chain = self.chain(*place);
-            let is_of_argument = chain.last().is_some_and(|first| !self.are_computed[self.of[first]]);
-            if chain.iter().any(|place| self.special.contains(place)) || is_of_argument || wanted.iter().any(shares) {
+            let is_of_argument = || chain.last().is_some_and(|first| !self.are_computed[self.of[first]]);
+            let is_seen = || self.tracked.contains(place) && (is_of_argument() || wanted.iter().any(shares));
+            if chain.iter().any(|place| self.special.contains(place)) || is_seen() {
                 found.extend(chain);
             }
         }
@@ -89,7 +98,7 @@ pub fn visible_views(nodes: &[Node<'_>]) -> PyResult<FxHashSet<usize>> {
     let shown = output.getattr(intern!(output.py(), "all_input_nodes"))?.try_iter()?.collect::<PyResult<Vec<_>>>()?;
     let mut has_views = false;
     for node in &shown {
-        has_views |= viewed(node)?.is_some();
+        has_views |= viewed(node)?.is_some() && (has_gradient(node)? || came_of_several(node)?);
     }
     if !has_views {
         return Ok(FxHashSet::default());
@@ -139,10 +148,10 @@ fn last_writes(
     Ok(last)
 }
 
-/// What the node is a view of, if it does nothing but show it, and gradients flow through. Checkpointed parts are done again as they are.
+/// What the node is a view of, if it does nothing but show it. Checkpointed parts are done again as they are.
 fn viewed<'py>(node: &Node<'py>) -> PyResult<Option<Node<'py>>> {
     let py = node.py();
-    let Some(shown) = example(node)?.filter(|shown| requires_grad(shown).unwrap_or(false)) else { return Ok(None) };
+    let Some(shown) = example(node)? else { return Ok(None) };
     if !is_computed(node)? || !regions(node)?.is_empty() || !are_views(&shown)? || !is_a_view_by_name(node)? {
         return Ok(None);
     }
@@ -178,9 +187,15 @@ fn are_views(example: &Bound<'_, PyAny>) -> PyResult<bool> {
     Ok(example.getattr(intern!(py, "grad_fn")).is_ok())
 }
 
+fn has_gradient(node: &Node<'_>) -> PyResult<bool> {
+    example(node)?.map_or(Ok(false), |example| requires_grad(&example))
+}
+
 /// A view of what requires grad that was made without it: it requires grad as a leaf does.
 fn has_no_history(node: &Node<'_>) -> PyResult<bool> {
-    let made_by = example(node)?.and_then(|example| example.getattr(intern!(node.py(), "grad_fn")).ok());
+    let made_by = example(node)?
+        .filter(|example| requires_grad(example).unwrap_or(false))
+        .and_then(|example| example.getattr(intern!(node.py(), "grad_fn")).ok());
     Ok(made_by.is_some_and(|made_by| made_by.is_none()))
 }
 
