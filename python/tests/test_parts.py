@@ -5,6 +5,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 from compare import assert_same
+from torch.utils.checkpoint import checkpoint
 
 COMPILERS = {"own": oxytorch.compile, "dynamo": lambda f, **kw: torch.compile(f, backend="oxytorch", **kw)}
 
@@ -316,3 +317,28 @@ def test_one_of_several_views_without_grad_is_not_written_with_it(case, compiler
         assert told[0] == told[1] and told[2] == told[3]
         with torch.no_grad():
             assert_same(outside(x, w), function(x, w))
+
+
+@pytest.mark.parametrize("compiler", COMPILERS)
+def test_parts_that_come_out_of_a_checkpoint_are_views(compiler):
+    """Nothing is saved for them: they were results of their own, and could be written."""
+
+    def inside(x, w):
+        y = x @ w
+        parts = y.chunk(2, -1)
+        return *parts, (parts[0] * y.sin().sum(-1, keepdim=True)).sum()
+
+    function = lambda x, w: checkpoint(inside, x.exp(), w, use_reentrant=False)
+    torch._dynamo.reset()
+    compiled = COMPILERS[compiler](function)
+    for _ in range(2):
+        found = []
+        for called in (compiled, function):
+            x, w = (torch.linspace(0, 1, 16, dtype=torch.float64).view(4, 4).requires_grad_() for _ in range(2))
+            results = called(x, w)
+            with pytest.raises(RuntimeError) as refused:
+                results[0].mul_(2)
+            views = [(r._is_view(), r.grad_fn.name() if r._is_view() else None) for r in results]
+            sum(r.square().sum() for r in results).backward()
+            found.append((str(refused.value), views, [r.detach() for r in results], x.grad, w.grad))
+        assert_same(*found)

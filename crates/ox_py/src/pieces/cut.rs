@@ -356,7 +356,7 @@ impl<'py> Cutter<'py> {
         let module = Bound::new(py, Recorded::part_of(&self.gm, graph.unbind()))?.into_any();
         Ok(Piece {
             start: range.start,
-            regions: self.regions_of(members)?,
+            regions: if *views { Vec::new() } else { self.regions_of(members)? },
             views: *views,
             module,
             examples,

@@ -148,11 +148,13 @@ fn last_writes(
     Ok(last)
 }
 
-/// What the node is a view of, if it does nothing but show it. Checkpointed parts are done again as they are.
+/// What the node is a view of, if it does nothing but show it. Nothing is saved for a view, so it may stand behind a checkpointed part; but what comes out of
+/// the older variant are results of one node.
 fn viewed<'py>(node: &Node<'py>) -> PyResult<Option<Node<'py>>> {
     let py = node.py();
     let Some(shown) = example(node)? else { return Ok(None) };
-    if !is_computed(node)? || !regions(node)?.is_empty() || !are_views(&shown)? || !is_a_view_by_name(node)? {
+    let is_of_one_node = regions(node)?.iter().any(|region| region.reentrant);
+    if !is_computed(node)? || is_of_one_node || !are_views(&shown)? || !is_a_view_by_name(node)? {
         return Ok(None);
     }
     let Ok(first) = node.getattr(intern!(py, "args"))?.get_item(0) else { return Ok(None) };
