@@ -98,3 +98,19 @@ def test_an_empty_image_has_no_windows(dynamic):
         with pytest.raises(RuntimeError) as ours:
             captured(x)
         assert str(ours.value) == str(eagers.value)
+
+
+@pytest.mark.parametrize("before", ["convolution", "pool", "nothing"])
+def test_features_of_a_fixed_size_are_trained_for_every_batch(before):
+    """What is flattened must have as many features as the weights: nothing that derivatives could use, so that the graph was eager's."""
+    steps = {"convolution": (lambda x: F.conv2d(x, kernel).relu(), 64), "pool": (lambda x: F.max_pool2d(x, 2), 27), "nothing": (torch.sin, 108)}
+    step, features = steps[before]
+    kernel, weight = torch.randn(4, 3, 3, 3), torch.randn(2, features)
+    function = lambda x: F.linear(step(x).flatten(1), weight)
+    captured = oxytorch._oxytorch.capture(function, dynamic=True)
+    for n in (4, 2, 5, 3):
+        x = torch.randn(n, 3, 6, 6)
+        captured(x.clone().requires_grad_())
+        assert oxytorch.last_compile()["outcome"] == "compiled"
+        assert_same(results(captured, x), results(function, x))
+    assert captured.stats()["traced"] == 2

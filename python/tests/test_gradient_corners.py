@@ -190,3 +190,16 @@ def test_whole_quotients_have_no_derivative(divide):
         found.append([*(r.detach() for r in results), *torch.autograd.grad((results[1] + results[2]).sum(), x)])
         assert results[0].requires_grad
     compare.assert_same(*found)
+
+
+@pytest.mark.parametrize("name", ["heaviside", "aminmax"])
+def test_what_torch_has_no_derivative_of_raises_in_backward(name):
+    """Such a node of torch's was taken for one of zeros, or of our own formula."""
+    function = {"heaviside": lambda x: torch.heaviside(x * 2, x), "aminmax": lambda x: (x * 2).aminmax(dim=0)[1]}[name]
+    compiled = oxytorch.compile(function)
+    for called in (function, compiled, compiled):
+        x = torch.tensor([1.0, -2.0, 0.0], requires_grad=True)
+        with pytest.raises(RuntimeError, match=f"derivative for aten::{name} is not implemented"):
+            called(x).sum().backward()
+    with torch.no_grad():
+        compare.assert_same(compiled(x), function(x))

@@ -272,3 +272,35 @@ def test_parts_of_one_memory_with_sizes_that_vary_are_compiled(door, function):
         warnings.filterwarnings("error", "oxytorch: this graph runs in eager")
         for rows in (4, 6, 3, 4):
             compare.assert_same(run(called, rows), run(f, rows))
+
+
+QUIET = {
+    "alone": lambda y: (y.view(-1),),
+    "beside its base": lambda y: (y, y[1:]),
+    "several": lambda y: tuple(y.chunk(2)),
+    "of a view": lambda y: (y.t()[:2],),
+}
+
+
+@both
+@pytest.mark.parametrize("of", ["computed", "argument"])
+@pytest.mark.parametrize("how", QUIET)
+def test_views_that_are_made_without_grad_are_leaves(door, how, of):
+    """Views of what requires grad require it themselves, in torch: what is computed of one has a gradient of it, which goes no further."""
+
+    def f(t):
+        y = t * 3 if of == "computed" else t
+        with torch.no_grad():
+            shown = QUIET[how](y)
+        return *shown, y.sin().sum()
+
+    called = DOORS[door](f)
+    for _ in range(2):
+        found = []
+        for each in (called, f):
+            t = x_of(4)
+            results = each(t * 0.1)
+            flags = [(r.requires_grad, r.is_leaf, r._is_view()) for r in results]
+            (results[-1] + (results[-2] * 2).sum()).backward()
+            found.append((flags, [r.detach() for r in results], t.grad, [r.grad for r in results if r.is_leaf]))
+        compare.assert_same(*found)

@@ -4,7 +4,7 @@ use crate::active::{reached, requires_grad};
 use crate::prepare::prepare;
 use crate::strides::of_gradient;
 use ox_ir::graph::{Args, Combine, GraphInput, GraphOutput, Memory, Node, NodeId, Op, ReduceOp, contiguous_strides};
-use ox_ir::{DType, Device, Graph, Scalar};
+use ox_ir::{DType, Device, Graph, Scalar, Sym};
 use ox_ops::derive::{FusedAttention, Gradients, Site, derive};
 use ox_ops::{Builder, OpError, OpResult};
 
@@ -39,6 +39,8 @@ impl Held {
 pub struct Undifferentiable {
     pub node: NodeId,
     pub why: String,
+    /// Sizes that must be equal for it to have one, where a front end has hints: they were when the program ran.
+    pub open: Option<(Sym, Sym)>,
 }
 
 /// The inputs of `graph` are those of the original, then the gradient of each wanted output; its outputs are those of the original,
@@ -84,7 +86,8 @@ fn check_mutations(graph: &Graph, wanted: &Wanted) -> Result<(), Undifferentiabl
     match graph.mutations.iter().find(|m| of_input(m.input) || active[m.value.index()]) {
         None => Ok(()),
         Some(mutation) => {
-            Err(Undifferentiable { node: mutation.value, why: format!("input {} is written and requires grad", mutation.input) })
+            let why = format!("input {} is written and requires grad", mutation.input);
+            Err(Undifferentiable { node: mutation.value, why, open: None })
         }
     }
 }
@@ -166,11 +169,15 @@ impl<'a> Work<'a> {
 }
 
 pub fn refuse(node: NodeId, error: OpError) -> Undifferentiable {
+    let open = match &error {
+        OpError::Undecided(a, b) => Some((a.clone(), b.clone())),
+        _ => None,
+    };
     let why = match error {
         OpError::Unsupported(why) => why,
         other => other.to_string(),
     };
-    Undifferentiable { node, why }
+    Undifferentiable { node, why, open }
 }
 
 /// A gradient that is summed up in zeros (rows of a table) is summed up in the one that is there instead: a tied table is large, and neither

@@ -28,7 +28,7 @@ mod variants;
 pub use dump::write_bug;
 pub use gpu::warm_up_gpu;
 pub use options::{Mode, OptionValue, Options, OptionsError, nearest};
-pub use ox_autodiff::{Held, Joint, Part, SMALL, Source, Undifferentiable, Wanted, gradient_graph, is_small, part};
+pub use ox_autodiff::{Held, Joint, Part, SMALL, Source, Undifferentiable, Wanted, gradient_graph, is_small, joint, part};
 pub use ox_codegen_cpu::tidy::{forget_code, forget_code_once};
 pub use ox_ir::failure::{Panic, guarded};
 pub use ox_ops::derive::FusedAttention;

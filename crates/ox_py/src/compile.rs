@@ -19,7 +19,7 @@ use ox_capture::{GradMode, forget_shadows, is_interrupt};
 use ox_driver::{CompileError, Held, OptionValue, Options, Panic, Race, Training, TrainingError, Wanted, guarded};
 use ox_ir::failure::{fault, inject};
 use ox_ir::{Device, Graph};
-use ox_ops::{Hints, Noted};
+use ox_ops::{Fact, Hints, Noted, at_hints};
 use ox_runtime::HostCalls;
 use pyo3::intern;
 use pyo3::prelude::*;
@@ -58,8 +58,17 @@ pub fn compile_graph<'py>(
     Anatomy::get(gm.py()).ok();
     let (facts, layouts) = (RefCell::default(), RefCell::default());
     let options = &Options { deterministic: is_deterministic(gm.py())?, ..options.clone() };
-    let job =
-        Job { options, device, fixed: None, recomputed: None, covered: false, written: false, facts: &facts, layouts: &layouts };
+    let job = Job {
+        options,
+        device,
+        fixed: None,
+        learned: &[],
+        recomputed: None,
+        covered: false,
+        written: false,
+        facts: &facts,
+        layouts: &layouts,
+    };
     let nodes = pieces::ordered(gm)?;
     let only_eager = match restated(&nodes)? {
         Some(what) => Some(what),
@@ -67,16 +76,18 @@ pub fn compile_graph<'py>(
         None if writes_beside_detached(&nodes)? => {
             Some("a write of what requires grad beside a detached view of the same memory")
         }
+        None if pieces::shows_outdated_parts(&nodes)? => Some("a part of a split of what was written behind it"),
         None => None,
     };
     if let Some(what) = only_eager {
         return Ok((job.left(gm, Refusal::unsupported(what))?, facts.take()));
     }
-    let (mut cuts, regions) = (pieces::visible_cuts(&nodes)?, pieces::region_cuts(&nodes, 0)?);
+    let views = pieces::visible_views(&nodes)?;
+    let (mut cuts, regions) = (pieces::visible_cuts(&nodes, &views)?, pieces::region_cuts(&nodes, 0)?);
     let by_eager = pieces::spare_writing(&nodes, &regions, &mut cuts)?;
     cuts.extend(regions);
     cuts.sort_unstable();
-    let compiled = match cuts.is_empty() {
+    let compiled = match cuts.is_empty() && views.is_empty() {
         true => job.whole(gm, example_inputs)?,
         false => job.in_pieces(gm, example_inputs, &cuts, &by_eager)?,
     };
@@ -96,6 +107,8 @@ struct Job<'a> {
     /// The sizes of the whole graph, for its pieces, where they are constants: those of values that eager gives to other pieces are not known
     /// otherwise.
     fixed: Option<&'a Hints>,
+    /// What gradients have asked of sizes.
+    learned: &'a [Noted],
     /// What was relied on of sizes.
     facts: &'a RefCell<Vec<Noted>>,
     /// How the results of the last graph lie in memory, if it was imported.
@@ -109,7 +122,7 @@ struct Job<'a> {
 }
 
 impl Job<'_> {
-    /// One piece behind the other. Eager runs those that begin at `by_eager`.
+    /// One piece behind the other. Eager runs those that begin at `by_eager`, and makes views.
     fn in_pieces<'py>(
         self,
         gm: &Bound<'py, PyAny>,
@@ -124,7 +137,7 @@ impl Job<'_> {
         };
         let mut job = self;
         let mut layouts = FxHashMap::default();
-        let cut = pieces::cut(gm, examples, cuts)?;
+        let cut = pieces::cut_with_views(gm, examples, cuts)?;
         let mut steps = Vec::with_capacity(cut.pieces.len());
         let writing = cut.pieces.iter().map(|piece| pieces::may_write(&pieces::ordered(&piece.module)?));
         let writing = writing.collect::<PyResult<Vec<bool>>>()?;
@@ -133,7 +146,7 @@ impl Job<'_> {
             piece.describe(&layouts)?;
             self.layouts.take();
             let within = job.within(piece.regions.first().copied());
-            let callable = match by_eager.contains(&piece.start) {
+            let callable = match piece.views || by_eager.contains(&piece.start) {
                 true => {
                     if job.fixed.is_none() && !hints.is_empty() {
                         within.look_at(&piece.module, piece.examples.as_any());
@@ -250,6 +263,7 @@ impl Job<'_> {
             fallback_random: self.options.fallback_random,
             device: self.device,
             fixed: self.fixed,
+            learned: self.learned,
             written: self.written,
             looking,
         };
@@ -329,6 +343,10 @@ impl Job<'_> {
         let compiled = match py.detach(|| ox_driver::compile_training(&graph, &wanted, &options, host.clone())) {
             Ok(compiled) => compiled,
             Err(TrainingError::Undifferentiable(at)) => {
+                if let Some(open) = self.open_question(gm, &graph, &wanted)? {
+                    let learned = [self.learned, &[open]].concat();
+                    return Job { learned: &learned, ..self }.whole(gm, examples);
+                }
                 let place = gradients.origins.get(at.node.index()).map_or(0, |place| *place as usize);
                 return self.around(gm, examples, place, &at.why);
             }
@@ -382,6 +400,17 @@ impl Job<'_> {
         let (second, ways) = (PyOnceLock::new(), Ways::default());
         let callable = TrainingCallable { native, gradients, results, views, backward, ways, gates, again, copied, second };
         Ok(Bound::new(py, callable)?.into_any())
+    }
+
+    /// What derivatives must know of sizes, if that is all that they lack. What was noted while the graph was read says nothing to them.
+    fn open_question(self, gm: &Bound<'_, PyAny>, graph: &Graph, wanted: &Wanted) -> PyResult<Option<Noted>> {
+        let Ok(hints) = hints_of(gm) else { return Ok(None) };
+        if hints.is_empty() || self.fixed.is_some() {
+            return Ok(None);
+        }
+        let (joint, _) = at_hints(hints, || ox_driver::joint(graph, wanted));
+        let open = joint.err().and_then(|at| at.open).map(|(a, b)| (Fact::Equal(a, b), "a gradient".to_string()));
+        Ok(open.filter(|open| !self.learned.contains(open)))
     }
 
     fn not_compiled<'py>(self, gm: &Bound<'py, PyAny>, error: CompileError, graph: &Graph) -> PyResult<Bound<'py, PyAny>> {

@@ -168,12 +168,12 @@ fn address(node: &Node<'_>) -> usize {
 }
 
 /// `x.detach()`, `x.data`
-pub(super) fn is_detach(node: &Node<'_>) -> PyResult<bool> {
+pub fn is_detach(node: &Node<'_>) -> PyResult<bool> {
     Ok(called(node)?.is_some_and(|name| name == "detach" || name == "data"))
 }
 
 /// The name of the method, function or attribute that a node calls.
-pub(super) fn called(node: &Node<'_>) -> PyResult<Option<String>> {
+pub fn called(node: &Node<'_>) -> PyResult<Option<String>> {
     let py = node.py();
     if !is_computed(node)? {
         return Ok(None);

@@ -66,7 +66,8 @@ impl Follower {
 
     fn step_from(&mut self, from: usize) -> Import<()> {
         let device = Some(self.device);
-        let how = How { freezing: false, fallback_random: false, device, fixed: None, written: false, looking: true };
+        let how =
+            How { freezing: false, fallback_random: false, device, fixed: None, learned: &[], written: false, looking: true };
         let mut from = from;
         let importer = match &mut self.importer {
             Some(importer) => importer,

@@ -3,6 +3,7 @@
 
 use super::call::Request;
 use super::detached::is_detach;
+use super::held::each_node;
 use super::importer::Importer;
 use super::refusal::{Import, Refusal};
 use ox_ir::graph::{Graph, NodeId, Op};
@@ -172,14 +173,16 @@ impl<'py> Importer<'py> {
         self.inputs.iter().any(|input| self.recorder.aliases(input.tensor, tensor))
     }
 
-    /// Eager's whole quotients require grad, and raise when a gradient comes to them: torch does them, and says so.
+    /// What torch has no derivative of requires grad all the same, and raises when a gradient comes to it: torch does it, and says so.
     pub(super) fn ensure_derivative(&mut self, request: &Request<'py>) -> Import<()> {
+        // The example of a quotient that is written in place may have been written since.
         let is_quotient = ["floor_divide", "floordiv"].iter().any(|name| request.name.name.contains(name));
-        if !is_quotient || !self.grad.enabled {
+        let has_none = || request.example.as_ref().map_or(Ok(false), has_no_derivative);
+        if !self.grad.enabled || !(is_quotient || has_none()?) {
             return Ok(());
         }
         match self.any_flows(&request.tensors())? {
-            true => Err(self.only_eager("floor_divide has no derivative")),
+            true => Err(self.only_eager(&format!("{} has no derivative", request.name.name))),
             false => Ok(()),
         }
     }
@@ -387,6 +390,16 @@ impl<'py> Importer<'py> {
         let count = self.recorder.builder().graph().nodes.len();
         self.grad.origins.resize(count, place as u32);
     }
+}
+
+/// Whether torch put a node in the place of a derivative that says that there is none.
+fn has_no_derivative(example: &Bound<'_, PyAny>) -> PyResult<bool> {
+    let mut found = false;
+    each_node(example, &mut |made_by| {
+        let name = made_by.call_method0(intern!(made_by.py(), "name"));
+        found |= name.is_ok_and(|name| name.extract::<&str>().is_ok_and(|name| name.ends_with("NotImplemented")));
+    })?;
+    Ok(found)
 }
 
 /// The mode that the node sets, if that is what it does.

@@ -195,6 +195,8 @@ pub struct How<'a> {
     pub device: Option<Device>,
     /// Of a piece: the sizes of the whole graph, all of which are taken as they are now.
     pub fixed: Option<&'a Hints>,
+    /// What must hold of sizes, besides what is found out.
+    pub learned: &'a [Noted],
     /// Of a piece: whether another may write what it returns.
     pub written: bool,
     /// Whether sizes and places in memory are all that is asked for, whoever differentiates it.

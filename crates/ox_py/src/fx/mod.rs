@@ -39,7 +39,7 @@ mod undeclared;
 mod unheard;
 
 pub use call::Callee;
-pub use detached::writes_beside_detached;
+pub use detached::{called, is_detach, writes_beside_detached};
 pub use fake::{move_examples, storages};
 pub use follow::Follower;
 pub use grad::grad_mode;

@@ -114,6 +114,7 @@ pub fn import<'py>(gm: &Bound<'py, PyAny>, examples: &Bound<'py, PyAny>, how: Ho
     if how.fixed.is_some() {
         known.fix_all(IN_PIECES);
     }
+    how.learned.iter().for_each(|noted| known.learn(noted.clone()));
     // A size can be bounded, made a multiple, another's expression, and fixed.
     for _ in 0..=4 * known.hints.len() {
         let (result, facts) = at_hints(known.hints.clone(), || attempt(gm, examples, how, &known));

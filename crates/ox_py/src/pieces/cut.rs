@@ -3,6 +3,7 @@
 use super::Tree;
 use super::places::{example, requires_grad};
 use super::regions::{Region, is_result, may_be_written, regions};
+use super::views::Views;
 use crate::fx::{Layout, storages};
 use crate::recorded::Recorded;
 use crate::torch::Torch;
@@ -30,10 +31,19 @@ pub struct Piece<'py> {
     pub start: usize,
     /// The checkpointed parts that it belongs to, the outermost first.
     pub regions: Vec<Region>,
+    /// Nothing but views, which torch makes.
+    pub views: bool,
     pub module: Bound<'py, PyAny>,
     pub examples: Bound<'py, PyList>,
     pub inputs: Vec<usize>,
     pub outputs: Vec<usize>,
+}
+
+/// The nodes of a piece, by their places.
+struct Part {
+    range: Range<usize>,
+    members: Vec<usize>,
+    views: bool,
 }
 
 impl<'py> Piece<'py> {
@@ -85,7 +95,13 @@ struct Cutter<'py> {
 /// Cuts in front of these nodes.
 pub fn cut<'py>(gm: &Bound<'py, PyAny>, examples: &Bound<'py, PyAny>, at: &[usize]) -> PyResult<Cut<'py>> {
     let nodes = ordered(gm)?;
-    Cutter::new(gm, examples, nodes)?.cut(at)
+    Cutter::new(gm, examples, nodes)?.cut(at, false)
+}
+
+/// The same; views that others see are pieces of their own.
+pub fn cut_with_views<'py>(gm: &Bound<'py, PyAny>, examples: &Bound<'py, PyAny>, at: &[usize]) -> PyResult<Cut<'py>> {
+    let nodes = ordered(gm)?;
+    Cutter::new(gm, examples, nodes)?.cut(at, true)
 }
 
 /// The nodes of the graph.
@@ -126,19 +142,22 @@ impl<'py> Cutter<'py> {
         inputs.try_iter()?.map(|node| Ok(self.places[&id(&node?)])).collect()
     }
 
-    fn cut(mut self, at: &[usize]) -> PyResult<Cut<'py>> {
+    fn cut(mut self, at: &[usize], views: bool) -> PyResult<Cut<'py>> {
         let end = self.nodes.len() - 1;
         let first = self.kinds.iter().position(|kind| *kind != Kind::Argument).unwrap_or(0);
         let mut bounds: Vec<usize> = std::iter::once(first).chain(at.iter().copied().filter(|at| *at > first)).collect();
         bounds.push(end);
         bounds.dedup();
         let ranges: Vec<Range<usize>> = bounds.windows(2).map(|pair| pair[0]..pair[1]).collect();
-        let members = self.members(&ranges)?;
-        let crossing = self.crossing(&members, end)?;
-        let mut pieces = Vec::with_capacity(ranges.len());
-        for (n, range) in ranges.iter().enumerate() {
-            pieces.push(self.piece(range, &members[n], &crossing[n])?);
-            self.note_written(&members[n])?;
+        let mut parts = self.parts(&ranges)?;
+        if views {
+            parts = self.with_views(parts, end)?;
+        }
+        let crossing = self.crossing(&parts, end)?;
+        let mut pieces = Vec::with_capacity(parts.len());
+        for (part, crossing) in parts.iter().zip(&crossing) {
+            pieces.push(self.piece(part, crossing)?);
+            self.note_written(&part.members)?;
         }
         let returned = self.nodes[end].getattr(intern!(self.py, "args"))?.cast_into::<PyTuple>()?.get_item(0)?;
         let result = self.tree(&returned)?;
@@ -172,7 +191,7 @@ impl<'py> Cutter<'py> {
     }
 
     /// The nodes of each piece in order. Items of a group go with the group.
-    fn members(&self, ranges: &[Range<usize>]) -> PyResult<Vec<Vec<usize>>> {
+    fn parts(&self, ranges: &[Range<usize>]) -> PyResult<Vec<Part>> {
         let mut home = vec![usize::MAX; self.nodes.len()];
         let mut members: Vec<Vec<usize>> = vec![Vec::new(); ranges.len()];
         for (n, range) in ranges.iter().enumerate() {
@@ -186,6 +205,42 @@ impl<'py> Cutter<'py> {
             }
         }
         members.iter_mut().for_each(|list| list.sort_unstable());
+        let part = |(range, members): (&Range<usize>, _)| Part { range: range.clone(), members, views: false };
+        Ok(ranges.iter().zip(members).map(part).collect())
+    }
+
+    /// Takes views that others see out of the pieces, into pieces behind them. What a piece itself makes of a view it makes of one of its own.
+    fn with_views(&self, parts: Vec<Part>, end: usize) -> PyResult<Vec<Part>> {
+        let (_, wanted) = self.wanted(&parts, end)?;
+        let views = Views::of(&self.nodes)?.leading_to(&wanted);
+        let mut all = Vec::with_capacity(parts.len());
+        for Part { range, members, .. } in parts {
+            let (shown, rest): (Vec<usize>, Vec<usize>) = members.into_iter().partition(|place| views.contains(place));
+            let (Some(first), Some(last)) = (shown.first().copied(), shown.last().copied()) else {
+                all.push(Part { range, members: rest, views: false });
+                continue;
+            };
+            let members = self.with_own_views(rest, &shown)?;
+            if !members.is_empty() {
+                all.push(Part { range, members, views: false });
+            }
+            all.push(Part { range: first..last + 1, members: shown, views: true });
+        }
+        Ok(all)
+    }
+
+    /// These nodes, and those of the views that they are made of.
+    fn with_own_views(&self, mut members: Vec<usize>, views: &[usize]) -> PyResult<Vec<usize>> {
+        let mut queue = members.clone();
+        while let Some(place) = queue.pop() {
+            for arg in self.args_of(place)? {
+                if views.contains(&arg) && !members.contains(&arg) {
+                    members.push(arg);
+                    queue.push(arg);
+                }
+            }
+        }
+        members.sort_unstable();
         Ok(members)
     }
 
@@ -200,31 +255,37 @@ impl<'py> Cutter<'py> {
     }
 
     /// For each piece the tensors that others, or the caller, want of it.
-    fn crossing(&mut self, members: &[Vec<usize>], end: usize) -> PyResult<Vec<Vec<usize>>> {
-        let mut home = vec![usize::MAX; self.nodes.len()];
-        members.iter().enumerate().for_each(|(n, list)| list.iter().for_each(|place| home[*place] = n));
-        let mut wanted: FxHashSet<usize> = self.args_of(end)?.into_iter().collect();
-        for (n, list) in members.iter().enumerate() {
-            for arg in self.needs(list)? {
-                if home[arg] != n {
-                    wanted.insert(arg);
-                }
-            }
-        }
-        for place in members.iter().flatten() {
-            if is_result(&self.nodes[*place])? {
-                wanted.insert(*place);
-            }
-        }
-        let mut crossing = vec![Vec::new(); members.len()];
-        let mut wanted: Vec<usize> = wanted.into_iter().filter(|place| home[*place] != usize::MAX).collect();
-        wanted.sort_unstable();
+    fn crossing(&mut self, parts: &[Part], end: usize) -> PyResult<Vec<Vec<usize>>> {
+        let (home, wanted) = self.wanted(parts, end)?;
+        let mut crossing = vec![Vec::new(); parts.len()];
         for place in wanted {
             crossing[home[place]].push(place);
             let next = self.values.len();
             self.values.insert(place, next);
         }
         Ok(crossing)
+    }
+
+    /// For each node its piece, the last of several; and the nodes that others, or the caller, want.
+    fn wanted(&self, parts: &[Part], end: usize) -> PyResult<(Vec<usize>, Vec<usize>)> {
+        let mut home = vec![usize::MAX; self.nodes.len()];
+        parts.iter().enumerate().for_each(|(n, part)| part.members.iter().for_each(|place| home[*place] = n));
+        let mut wanted: FxHashSet<usize> = self.args_of(end)?.into_iter().collect();
+        for (n, part) in parts.iter().enumerate() {
+            for arg in self.needs(&part.members)? {
+                if home[arg] != n {
+                    wanted.insert(arg);
+                }
+            }
+        }
+        for place in parts.iter().flat_map(|part| &part.members) {
+            if is_result(&self.nodes[*place])? {
+                wanted.insert(*place);
+            }
+        }
+        let mut wanted: Vec<usize> = wanted.into_iter().filter(|place| home[*place] != usize::MAX).collect();
+        wanted.sort_unstable();
+        Ok((home, wanted))
     }
 
     /// The tensors that these nodes need, with those that the numbers they use are made of.
@@ -264,8 +325,9 @@ impl<'py> Cutter<'py> {
         Ok(inputs)
     }
 
-    fn piece(&self, range: &Range<usize>, members: &[usize], crossing: &[usize]) -> PyResult<Piece<'py>> {
+    fn piece(&self, part: &Part, crossing: &[usize]) -> PyResult<Piece<'py>> {
         let py = self.py;
+        let Part { range, members, views } = part;
         let graph = py.import(intern!(py, "torch.fx"))?.getattr(intern!(py, "Graph"))?.call0()?;
         let map = PyDict::new(py);
         let (mut inputs, examples) = (Vec::new(), PyList::empty(py));
@@ -276,12 +338,16 @@ impl<'py> Cutter<'py> {
             map.set_item(node, made)?;
             inputs.push(self.values[&place]);
         }
-        let modes = Modes::at(self, range.start)?;
-        modes.enter(self, &graph, &map)?;
-        for place in self.with_numbers(members)? {
-            self.copy(&graph, &map, place)?;
+        match views {
+            true => self.copy_views(&graph, &map, members)?,
+            false => {
+                Modes::at(self, range.start)?.enter(self, &graph, &map)?;
+                for place in self.with_numbers(members)? {
+                    self.copy(&graph, &map, place)?;
+                }
+                Modes::at(self, range.end)?.leave(self, &graph, &map)?;
+            }
         }
-        Modes::at(self, range.end)?.leave(self, &graph, &map)?;
         let outputs: Vec<Bound<'py, PyAny>> = crossing
             .iter()
             .map(|place| map.get_item(&self.nodes[*place]).map(|n| n.expect("it was copied")))
@@ -290,12 +356,27 @@ impl<'py> Cutter<'py> {
         let module = Bound::new(py, Recorded::part_of(&self.gm, graph.unbind()))?.into_any();
         Ok(Piece {
             start: range.start,
-            regions: self.regions_of(members)?,
+            regions: if *views { Vec::new() } else { self.regions_of(members)? },
+            views: *views,
             module,
             examples,
             inputs,
             outputs: crossing.iter().map(|place| self.values[place]).collect(),
         })
+    }
+
+    /// Each view in the grad mode in which the program makes it.
+    fn copy_views(&self, graph: &Bound<'py, PyAny>, map: &Bound<'py, PyDict>, members: &[usize]) -> PyResult<()> {
+        let mut now = None;
+        for place in self.with_numbers(members)? {
+            let mode = Modes::at(self, place)?.grad;
+            if let Some(mode) = mode.filter(|_| mode != now) {
+                set_grad(graph, mode)?;
+            }
+            now = mode;
+            self.copy(graph, map, place)?;
+        }
+        Modes { grad: now, autocast: Vec::new() }.leave(self, graph, map)
     }
 
     /// Those of the first member that belongs to any. One that goes on behind the graph is done again as a whole.

@@ -6,6 +6,7 @@
 //! - `places`: where a graph is cut so that gradients are seen where eager shows them.
 //! - `regions`: checkpointed parts.
 //! - `shared`: arguments that are written, and share with others what autograd knows of them.
+//! - `views`: results that torch makes of others.
 
 mod cut;
 mod inline;
@@ -13,8 +14,9 @@ mod itself;
 mod places;
 mod regions;
 mod shared;
+mod views;
 
-pub use cut::{cut, ordered};
+pub use cut::{cut_with_views, ordered};
 pub use inline::inline_checkpoints;
 pub use itself::merge_selves;
 pub use places::{computed, example, is_computed, requires_grad, visible_cuts};
@@ -22,6 +24,7 @@ pub use regions::{
     Region, by_eager, checkpointed, has_several_results, may_be_written, may_write, region_cuts, spare_writing, written_by_flag,
 };
 pub use shared::Written;
+pub use views::{shows_outdated_parts, visible_views};
 
 use ox_capture::{is_kept, take_offer, undone};
 use pyo3::prelude::*;

@@ -53,7 +53,8 @@ fn differentiable(nodes: &[Node<'_>]) -> PyResult<FxHashSet<usize>> {
 
 /// Where pieces begin so that no result that requires grad is computed in the same piece as something that is computed of it: in eager
 /// the gradient flows through that very tensor, where hooks, `retain_grad` and `autograd.grad` find it.
-pub fn visible_cuts(nodes: &[Node<'_>]) -> PyResult<Vec<usize>> {
+/// `views` are made behind the piece, and so stand in none.
+pub fn visible_cuts(nodes: &[Node<'_>], views: &FxHashSet<usize>) -> PyResult<Vec<usize>> {
     let visible = differentiable(nodes)?;
     let mut cuts = Vec::new();
     if visible.len() < 2 {
@@ -61,7 +62,7 @@ pub fn visible_cuts(nodes: &[Node<'_>]) -> PyResult<Vec<usize>> {
     }
     let mut here: FxHashSet<usize> = FxHashSet::default();
     for (place, node) in nodes[..nodes.len() - 1].iter().enumerate() {
-        if place_cut(node, &here)? {
+        if !views.contains(&place) && place_cut(node, &here)? {
             cuts.push(place);
             here.clear();
         }
