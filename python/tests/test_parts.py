@@ -159,3 +159,31 @@ def test_parts_with_gaps_are_not_given_memory_of_their_own_each():
     assert len({part.untyped_storage().data_ptr() for part in parts}) == 1
     whole = oxytorch.compile(lambda x: (x * 2).unbind(0))(x)
     assert sum(part.untyped_storage().nbytes() for part in whole) == 4 * x.numel()
+
+
+ORDERS = {
+    "last": lambda x: x.contiguous(memory_format=torch.channels_last),
+    "turned": lambda x: x.transpose(1, 3),
+    "round": lambda x: x.permute(0, 2, 3, 1),
+}
+
+LITTLE = {
+    "element": lambda y: y[1, 1, 1, 1],
+    "one": lambda y: y[1:2, 1:2, 1:2, 1:2],
+    "row": lambda y: y[1, :, 1, 1],
+    "element and row": lambda y: (y[0, 1, 2, 1], y[1, 1, :, 1]),
+}
+
+
+@pytest.mark.parametrize("compiler", COMPILERS)
+@pytest.mark.parametrize("little", LITTLE)
+@pytest.mark.parametrize("order", ORDERS)
+def test_what_fits_many_orders_lies_in_eagers(order, little, compiler):
+    """An element has no strides, and a row has one: where they begin tells in which order the whole lies."""
+    function = lambda x: LITTLE[little](ORDERS[order](x) * 2)
+    torch._dynamo.reset()
+    x = torch.randn(2, 3, 4, 5)
+    ours, eagers = COMPILERS[compiler](function)(x), function(x)
+    assert_same(ours, eagers)
+    as_list = lambda result: list(result) if isinstance(result, tuple) else [result]
+    assert [lies(t) for t in as_list(ours)] == [lies(t) for t in as_list(eagers)]

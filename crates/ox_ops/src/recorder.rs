@@ -346,7 +346,7 @@ impl Recorder {
             let part = aliases[n].is_none() && self.is_part(spec.tensor);
             let value = if part || holds(n) { self.read_in_place(spec.tensor)? } else { self.read(spec.tensor)? };
             let memory = match () {
-                _ if part => Memory::Whole,
+                _ if part => Memory::Whole(spec.offset.clone()),
                 _ if aliases[n].is_none() && self.builder.graph().node(value).op.is_view() => Memory::Own,
                 _ => Memory::Any,
             };
