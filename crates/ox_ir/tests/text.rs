@@ -32,7 +32,7 @@ graph(%0: f32[s0, 64] "x", %1: f32[64] "weight" frozen, %2: bf16[s1, s0]@cuda1 s
     assert_eq!(graph.inputs[2].name, "a \"b\"");
     assert!(graph.inputs[1].frozen && !graph.inputs[0].frozen);
     let memories: Vec<Memory> = graph.outputs.iter().map(|output| output.memory.clone()).collect();
-    assert_eq!(memories, [Memory::Any, Memory::Whole(3.into()), Memory::Any, Memory::Any, Memory::Own]);
+    assert_eq!(memories, [Memory::Any, Memory::Whole(3i64.into()), Memory::Any, Memory::Any, Memory::Own]);
     assert_eq!(graph.outputs[3].alias, Some(Alias::Output(0, &Sym::var(&graph.sizes[0]) + 1)));
 }
 
