@@ -62,3 +62,41 @@ def test_steps_of_a_poisson_loss_are_rounded_in_f16(log, full):
     compiled = oxytorch.compile(loss)
     for y in x, x.flip(0), x.roll(3), torch.ones_like(x):
         compare.assert_same(compiled(x, y), loss(x, y))
+
+
+CHOICES = {
+    "where": lambda x: torch.where(x == 0, -INF, x),
+    "too large": lambda x: torch.where(x > 0, 60000.0, x) * 1e3,
+    "no number": lambda x: torch.where(x > 0, NAN, x),
+    "masked_fill": lambda x: x.masked_fill(x > 0, INF),
+    "log2": lambda x: torch.log2(torch.deg2rad(x)),
+}
+
+
+@pytest.mark.parametrize("to", [torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8], ids=str)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16, torch.float16], ids=str)
+@pytest.mark.parametrize("choice", CHOICES)
+@torch.no_grad()
+def test_what_no_integer_can_hold_is_converted_as_eager_does(choice, dtype, to):
+    """Such a conversion has no meaning to LLVM, which may not conclude that the number was another one."""
+    convert = lambda x: CHOICES[choice](x).to(to)
+    x = torch.tensor([0.0, 1.0, -0.0, -1.0, 3.0] * 7).to(dtype)
+    compare.assert_same(oxytorch.compile(convert)(x), convert(x))
+
+
+@pytest.mark.parametrize("p", [0, 0.5, 1, 2, 3, -1, INF, -INF])
+@torch.no_grad()
+def test_the_norm_of_one_element_is_its_size(p):
+    norm = lambda x: (torch.linalg.vector_norm(x, p, dim=0), torch.norm(x[0, 0], p))
+    x = torch.tensor([[1e30, -1e-30, -3e38, INF, NAN, 0.0, 1e-40]])
+    compare.assert_same(oxytorch.compile(norm)(x), norm(x))
+
+
+@torch.no_grad()
+def test_a_distance_of_bools_is_refused():
+    distance = lambda x, y: torch.dist(x, y)
+    x, y = torch.ones(3), torch.ones(3, dtype=torch.bool)
+    for args in (x, y), (y, x), (y, y):
+        for function in distance, oxytorch.compile(distance):
+            with pytest.raises(RuntimeError, match="Subtraction"):
+                function(*args)
