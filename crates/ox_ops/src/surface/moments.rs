@@ -113,6 +113,8 @@ pub fn norm_over(b: &mut Builder, x: NodeId, p: f64, dims: &[usize]) -> OpResult
             let ones = b.cast(counted, dtype.compute());
             sum_over(b, ones, dims)?
         }
+        // Eager leaves out powers and roots then: what is large or small stays what it is.
+        _ if count_in(b, x, dims).is_one() => b.unary(PointOp::Abs, x)?,
         2.0 => {
             let squares = square(b, x)?;
             let total = sum_over(b, squares, dims)?;
@@ -226,6 +228,9 @@ fn norm_by_sums(b: &mut Builder, x: NodeId, p: f64, [row, column]: [usize; 2]) -
 
 fn dist(b: &mut Builder, args: &mut Bound) -> OpResult<Value> {
     let (x, y) = (real(b, args, "input")?, real(b, args, "other")?);
+    if [x, y].iter().any(|side| b.dtype(*side) == DType::Bool) {
+        return Err(OpError::unsupported("a distance of bools, which eager refuses"));
+    }
     let gap = b.binary(PointOp::Sub, x, y)?;
     require_float(b, gap, "linalg.vector_norm")?;
     let dims: Vec<usize> = (0..b.rank(gap)).collect();
