@@ -661,7 +661,12 @@ def scaled_itself(x, c):
     return c.max()
 
 
-@pytest.mark.parametrize("function", [scaled_beside, scaled_itself])
+def padded(x, c):
+    x.add_(1)
+    return F.pad(c, (1, 1)).max()
+
+
+@pytest.mark.parametrize("function", [scaled_beside, scaled_itself, padded])
 @torch.no_grad()
 def test_what_torch_refuses_behind_a_write_of_what_the_graph_made_is_refused_by_eager(function):
     """A call that writes copies of ours can be made again: eager does the whole call, with its writes and its words."""
