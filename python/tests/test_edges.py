@@ -427,3 +427,30 @@ def test_copies_of_several_views_that_are_written_somewhere_hand_back_nothing(co
         assert function(x, outs) is None
         found.append(outs)
     compare.assert_same(found[1], found[0])
+
+
+def written_by_index(x, i):
+    x[i] = 1
+    return x + 1
+
+
+def made_and_written_by_index(x, i):
+    y = x + 1
+    y[:, i] = 2.0
+    return y
+
+
+@pytest.mark.parametrize("function", [written_by_index, made_and_written_by_index])
+@pytest.mark.parametrize("shape", [(0, 3), (3, 0), (0, 0)], ids=str)
+@pytest.mark.parametrize("count", [0, 2])
+@torch.no_grad()
+def test_an_index_into_nothing_is_out_of_bounds_for_writers_too(function, shape, count):
+    index = torch.zeros(count, dtype=torch.int64)
+    compiled = oxytorch.compile(function)
+    found = []
+    for f in function, compiled, compiled:
+        try:
+            found.append(tuple(f(torch.zeros(shape), index).shape))
+        except IndexError as error:
+            found.append(str(error))
+    assert found[1:] == found[:1] * 2
