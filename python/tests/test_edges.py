@@ -407,3 +407,50 @@ REFUSED_OF_COMPLEX = {
 def test_what_torch_refuses_of_complex_numbers_is_refused_in_its_words(entry, name):
     """Python computes what comes before. It may do so again, so that eager can say what is wrong."""
     assert isinstance(check(entry, REFUSED_OF_COMPLEX[name], torch.randn(4, dtype=torch.complex64)), Exception)
+
+
+COPIES = {
+    "unbind_copy": lambda x, outs: torch.unbind_copy(x, 0, out=outs),
+    "split_copy": lambda x, outs: torch.split_copy(x, 1, out=outs),
+    "split_with_sizes_copy": lambda x, outs: torch.split_with_sizes_copy(x, [1, 1, 1], out=outs),
+}
+
+
+@pytest.mark.parametrize("copy", COPIES)
+@torch.no_grad()
+def test_copies_of_several_views_that_are_written_somewhere_hand_back_nothing(copy):
+    x = torch.randn(3, 4)
+    shape = (4,) if copy == "unbind_copy" else (1, 4)
+    found = []
+    for function in COPIES[copy], oxytorch.compile(COPIES[copy]):
+        outs = [torch.zeros(shape) for _ in range(3)]
+        assert function(x, outs) is None
+        found.append(outs)
+    compare.assert_same(found[1], found[0])
+
+
+def written_by_index(x, i):
+    x[i] = 1
+    return x + 1
+
+
+def made_and_written_by_index(x, i):
+    y = x + 1
+    y[:, i] = 2.0
+    return y
+
+
+@pytest.mark.parametrize("function", [written_by_index, made_and_written_by_index])
+@pytest.mark.parametrize("shape", [(0, 3), (3, 0), (0, 0)], ids=str)
+@pytest.mark.parametrize("count", [0, 2])
+@torch.no_grad()
+def test_an_index_into_nothing_is_out_of_bounds_for_writers_too(function, shape, count):
+    index = torch.zeros(count, dtype=torch.int64)
+    compiled = oxytorch.compile(function)
+    found = []
+    for f in function, compiled, compiled:
+        try:
+            found.append(tuple(f(torch.zeros(shape), index).shape))
+        except IndexError as error:
+            found.append(str(error))
+    assert found[1:] == found[:1] * 2

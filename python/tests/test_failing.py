@@ -646,3 +646,36 @@ def test_data_that_is_tried_is_asked_once_and_kept_by_its_clause():
     for calls in (1, 2, 3):
         torch.testing.assert_close(fast(x, weighs), x + 1.5)
         assert weighs.asked == calls
+
+
+def scaled_beside(x, c):
+    x.add_(1)
+    scaled = c.clone()
+    scaled.mul_(2)
+    return scaled.max()
+
+
+def scaled_itself(x, c):
+    x.add_(1)
+    c.mul_(2)
+    return c.max()
+
+
+def padded(x, c):
+    x.add_(1)
+    return F.pad(c, (1, 1)).max()
+
+
+@pytest.mark.parametrize("function", [scaled_beside, scaled_itself, padded])
+@torch.no_grad()
+def test_what_torch_refuses_behind_a_write_of_what_the_graph_made_is_refused_by_eager(function):
+    """A call that writes copies of ours can be made again: eager does the whole call, with its writes and its words."""
+    compiled = oxytorch.compile(function)
+    for _ in range(3):
+        found = []
+        for f in function, compiled:
+            x, c = torch.zeros(2), torch.ones(2, dtype=torch.complex64)
+            with pytest.raises(NotImplementedError) as error:
+                f(x, c)
+            found.append((str(error.value), x.tolist(), c.tolist()))
+        assert found[0] == found[1]

@@ -342,3 +342,31 @@ def test_parts_that_come_out_of_a_checkpoint_are_views(compiler):
             sum(r.square().sum() for r in results).backward()
             found.append((str(refused.value), views, [r.detach() for r in results], x.grad, w.grad))
         assert_same(*found)
+
+
+ORDERS = {
+    "last": lambda x: x.contiguous(memory_format=torch.channels_last),
+    "turned": lambda x: x.transpose(1, 3),
+    "round": lambda x: x.permute(0, 2, 3, 1),
+}
+
+LITTLE = {
+    "element": lambda y: y[1, 1, 1, 1],
+    "one": lambda y: y[1:2, 1:2, 1:2, 1:2],
+    "row": lambda y: y[1, :, 1, 1],
+    "element and row": lambda y: (y[0, 1, 2, 1], y[1, 1, :, 1]),
+}
+
+
+@pytest.mark.parametrize("compiler", COMPILERS)
+@pytest.mark.parametrize("little", LITTLE)
+@pytest.mark.parametrize("order", ORDERS)
+def test_what_fits_many_orders_lies_in_eagers(order, little, compiler):
+    """An element has no strides, and a row has one: where they begin tells in which order the whole lies."""
+    function = lambda x: LITTLE[little](ORDERS[order](x) * 2)
+    torch._dynamo.reset()
+    x = torch.randn(2, 3, 4, 5)
+    ours, eagers = COMPILERS[compiler](function)(x), function(x)
+    assert_same(ours, eagers)
+    as_list = lambda result: list(result) if isinstance(result, tuple) else [result]
+    assert [lies(t) for t in as_list(ours)] == [lies(t) for t in as_list(eagers)]

@@ -390,15 +390,15 @@ pub struct GraphOutput {
 }
 
 /// What lies below a result that shares memory with nobody.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+#[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
 pub enum Memory {
     /// Nobody asks.
     #[default]
     Any,
     /// Eager makes memory for the result alone: it must not hold what is larger.
     Own,
-    /// The result is a part of memory that eager makes as a whole.
-    Whole,
+    /// The result is a part of memory that eager makes as a whole, and begins at this place in it.
+    Whole(Sym),
 }
 
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]

@@ -21,7 +21,7 @@ graph(%0: f32[s0, 64] "x", %1: f32[64] "weight" frozen, %2: bf16[s1, s0]@cuda1 s
   %4 = expand(%3) : f32[s0, 64]  # model.py:11
   %5 = add(%0, %4) : f32[s0, 64]  # model.py:12
   mutate 0 = %5
-  return %5, %4 strides [1, s0] part, %0 alias input 0 at 0, %5 alias output 0 at s0 + 1, %5 own
+  return %5, %4 strides [1, s0] part at 3, %0 alias input 0 at 0, %5 alias output 0 at s0 + 1, %5 own
 }
 "#,
     );
@@ -31,8 +31,8 @@ graph(%0: f32[s0, 64] "x", %1: f32[64] "weight" frozen, %2: bf16[s1, s0]@cuda1 s
     assert_eq!(graph.inputs[2].ty.device, Device::Cuda(1));
     assert_eq!(graph.inputs[2].name, "a \"b\"");
     assert!(graph.inputs[1].frozen && !graph.inputs[0].frozen);
-    let memories: Vec<Memory> = graph.outputs.iter().map(|output| output.memory).collect();
-    assert_eq!(memories, [Memory::Any, Memory::Whole, Memory::Any, Memory::Any, Memory::Own]);
+    let memories: Vec<Memory> = graph.outputs.iter().map(|output| output.memory.clone()).collect();
+    assert_eq!(memories, [Memory::Any, Memory::Whole(3i64.into()), Memory::Any, Memory::Any, Memory::Own]);
     assert_eq!(graph.outputs[3].alias, Some(Alias::Output(0, &Sym::var(&graph.sizes[0]) + 1)));
 }
 

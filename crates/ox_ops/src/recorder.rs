@@ -221,7 +221,7 @@ impl Recorder {
         self.check_written(&call)?;
         self.apply_written(&slots, &bound)?;
         match (outs.into_iter().next(), in_place) {
-            (Some((_, out)), _) => self.finish_out(out, value),
+            (Some((_, out)), _) => self.finish_out(out, value, target.copy),
             (None, true) => self.finish_in_place(&slots, value, target.row.sharing),
             (None, false) if target.copy => self.wrap(&slots, value, Sharing::Fresh, shares),
             (None, false) => self.wrap(&slots, value, target.row.sharing, shares),
@@ -249,7 +249,9 @@ impl Recorder {
         slots.first().and_then(|(_, v)| v.as_tensor())
     }
 
-    fn finish_out(&mut self, out: FrontValue, value: Value) -> OpResult<FrontValue> {
+    /// Copies of several views (`unbind_copy`) hand back nothing where they are written somewhere.
+    fn finish_out(&mut self, out: FrontValue, value: Value, copy: bool) -> OpResult<FrontValue> {
+        let several = !matches!(value, ValueOf::Tensor(_));
         match (&out, &value) {
             (ValueOf::Tensor(tensor), ValueOf::Tensor(node)) => self.write_converted(*tensor, *node, "out")?,
             (_, _) => {
@@ -262,7 +264,7 @@ impl Recorder {
                 }
             }
         }
-        Ok(out)
+        Ok(if copy && several { ValueOf::None } else { out })
     }
 
     fn finish_in_place(&mut self, slots: &Slots<TensorRef>, value: Value, sharing: Sharing) -> OpResult<FrontValue> {
@@ -346,7 +348,7 @@ impl Recorder {
             let part = aliases[n].is_none() && self.is_part(spec.tensor);
             let value = if part || holds(n) { self.read_in_place(spec.tensor)? } else { self.read(spec.tensor)? };
             let memory = match () {
-                _ if part => Memory::Whole,
+                _ if part => Memory::Whole(spec.offset.clone()),
                 _ if aliases[n].is_none() && self.builder.graph().node(value).op.is_view() => Memory::Own,
                 _ => Memory::Any,
             };

@@ -205,7 +205,7 @@ fn shown_memory(graph: &Graph) -> Vec<bool> {
     for (n, output) in graph.outputs.iter().enumerate() {
         let holder = match &output.alias {
             Some(Alias::Output(holder, _)) => *holder as usize,
-            _ if output.memory == Memory::Whole => n,
+            _ if matches!(output.memory, Memory::Whole(_)) => n,
             _ => continue,
         };
         let mut id = graph.outputs[holder].value;

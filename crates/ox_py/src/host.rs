@@ -96,12 +96,12 @@ impl HostCalls for Host {
         .unwrap_or(true)
     }
 
-    /// Operators of Python's on tensors, and functions and methods of C that are torch's operators, none of whose forms draws.
+    /// Operators of Python's on tensors, and torch's functions and methods that have the name of an operator of its, none of whose forms draws.
     fn only_computes(&self, object: u32) -> bool {
         Python::attach(|py| -> PyResult<bool> {
             let name = match self.0.get(object as usize) {
                 Some(Object::Method(name)) => name.bind(py).clone(),
-                Some(Object::Plain(function)) if is_of_c(function.bind(py)) => {
+                Some(Object::Plain(function)) if is_torchs(function.bind(py)) => {
                     let function = function.bind(py);
                     if function.getattr(intern!(py, "__module__"))?.to_string() == "_operator" {
                         return Ok(true);
@@ -189,8 +189,11 @@ impl Host {
     }
 }
 
-fn is_of_c(function: &Bound<'_, PyAny>) -> bool {
-    function.get_type().name().is_ok_and(|name| name == "builtin_function_or_method")
+/// A function of C, or one of torch's layers as a function.
+fn is_torchs(function: &Bound<'_, PyAny>) -> bool {
+    let is_of = |type_name: &str| function.get_type().name().is_ok_and(|name| name == type_name);
+    let is_layer = || function.getattr("__module__").is_ok_and(|module| module.eq("torch.nn.functional").unwrap_or(false));
+    is_of("builtin_function_or_method") || is_of("function") && is_layer()
 }
 
 fn computes_in_all_forms(name: &Bound<'_, PyString>) -> PyResult<bool> {

@@ -2,16 +2,16 @@
 
 use crate::layout::{is_dense, resolve_from, same_strides, view_base};
 use crate::prepare::Prepared;
-use ox_ir::graph::{Alias, Shape, contiguous_strides};
+use ox_ir::graph::{Alias, GraphOutput, Memory, Shape, contiguous_strides};
 use ox_ir::{Graph, NodeId, Sym};
 
 /// Orders of more dimensions are not looked through.
 const MOST_DIMS: usize = 5;
 
 impl Prepared {
-    /// The value with these strides as a view of a copy of `whole`, which views lead from to it. `tenants` lie in it, too.
-    pub fn push_part(&mut self, value: NodeId, whole: NodeId, strides: &[Sym], tenants: &[Tenant]) -> Option<NodeId> {
-        let order = whole_strides(&self.graph, value, whole, strides, tenants)?;
+    /// The output as a view of a copy of `whole`, which views lead from to its value. `tenants` lie in it, too.
+    pub fn push_part(&mut self, output: &GraphOutput, whole: NodeId, tenants: &[Tenant]) -> Option<NodeId> {
+        let (value, order) = (output.value, whole_strides(&self.graph, output, whole, tenants)?);
         let mut views = vec![value];
         while views[views.len() - 1] != whole {
             views.push(self.graph.node(views[views.len() - 1]).args[0]);
@@ -26,11 +26,11 @@ impl Prepared {
     }
 
     /// The same, with as little copied as can be.
-    pub fn push_least(&mut self, value: NodeId, strides: &[Sym]) -> Option<NodeId> {
-        let mut whole = value;
+    pub fn push_least(&mut self, output: &GraphOutput) -> Option<NodeId> {
+        let mut whole = output.value;
         while self.graph.node(whole).op.is_view() {
             whole = self.graph.node(whole).args[0];
-            if let Some(part) = self.push_part(value, whole, strides, &[]) {
+            if let Some(part) = self.push_part(output, whole, &[]) {
                 return Some(part);
             }
         }
@@ -57,13 +57,23 @@ pub fn tenants(graph: &Graph, holder: usize) -> Vec<Tenant> {
     of_holder.collect()
 }
 
-/// Strides of `whole`, without gaps, by which `value` has those that are wanted, and all others lie where they should: one element, or a single row, would fit many orders.
-pub fn whole_strides(graph: &Graph, value: NodeId, whole: NodeId, wanted: &[Sym], tenants: &[Tenant]) -> Option<Shape> {
+/// Strides of `whole`, without gaps, by which the output has its own, and all others lie where they should: one element, or a single row, would fit many
+/// orders. If it can be had, one by which the output begins where eager's does.
+pub fn whole_strides(graph: &Graph, output: &GraphOutput, whole: NodeId, tenants: &[Tenant]) -> Option<Shape> {
     let shape = &graph.ty(whole).shape;
-    let fits = |strides: &Shape| suits(graph, value, whole, strides, wanted, tenants);
-    let long: Vec<usize> = (0..shape.len()).filter(|d| !shape[*d].is_one()).collect();
-    let plain = Some(contiguous_strides(shape)).filter(fits);
-    plain.or_else(|| orders(&long).into_iter().map(|order| in_order(shape, &order)).find(fits))
+    let fits = |strides: &Shape| suits(graph, output.value, whole, strides, &output.strides, tenants);
+    let found = |accept: &dyn Fn(&Shape) -> bool| {
+        let long: Vec<usize> = (0..shape.len()).filter(|d| !shape[*d].is_one()).collect();
+        let plain = Some(contiguous_strides(shape)).filter(accept);
+        plain.or_else(|| orders(&long).into_iter().map(|order| in_order(shape, &order)).find(accept))
+    };
+    found(&|strides| begins(graph, output, whole, strides) && fits(strides)).or_else(|| found(&fits))
+}
+
+/// Whether an output that is a part begins where eager's does, if `whole` has these strides.
+pub fn begins(graph: &Graph, output: &GraphOutput, whole: NodeId, strides: &[Sym]) -> bool {
+    let Memory::Whole(offset) = &output.memory else { return true };
+    resolve_from(graph, output.value, whole, strides).is_some_and(|part| part.offset == *offset)
 }
 
 /// Whether `value` and its tenants lie as they should where `whole` has these strides. Tenants that no views lead to from there are not known.

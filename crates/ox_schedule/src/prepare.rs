@@ -11,7 +11,7 @@ use crate::foresee::{is_conv_backward, is_gpu_conv_backward};
 use crate::layout::{
     channels_last, is_channels_last, is_dense, is_folded, is_memory, is_spread, resolve, same_strides, view_base,
 };
-use crate::parts::{is_whole, suits, tenants, whole_strides};
+use crate::parts::{begins, is_whole, suits, tenants, whole_strides};
 use crate::{ScheduleError, ScheduleOptions, Target};
 use ox_ir::graph::{Alias, GraphOutput, Memory, Node, Shape, contiguous_strides};
 use ox_ir::{DType, Device, Graph, NodeId, Op, Sym};
@@ -81,11 +81,13 @@ impl Wishes {
                 strides[output.value.index()] = Some(output.strides.clone());
             }
         }
-        for k in held(graph).into_iter().filter(|k| graph.node(graph.outputs[*k].value).op.is_view()) {
+        let held = held(graph);
+        let shows = |k: &usize| held.contains(k) || matches!(graph.outputs[*k].memory, Memory::Whole(_));
+        for k in (0..graph.outputs.len()).filter(shows).filter(|k| graph.node(graph.outputs[*k].value).op.is_view()) {
             let output = &graph.outputs[k];
             let whole = view_base(graph, output.value);
             if is_computed(&graph.node(whole).op) && strides[whole.index()].is_none() {
-                strides[whole.index()] = whole_strides(graph, output.value, whole, &output.strides, &tenants(graph, k));
+                strides[whole.index()] = whole_strides(graph, output, whole, &tenants(graph, k));
             }
         }
         let mut last = FxHashMap::default();
@@ -348,10 +350,10 @@ impl Prepared {
     /// The output as a view of memory that is larger than it: others lie there as well, or elements share their places, or may do so.
     fn push_view(&mut self, k: usize, output: &GraphOutput, is_held: bool) -> Result<Option<NodeId>, ScheduleError> {
         let (value, strides) = (output.value, &output.strides);
-        let in_whole = output.memory == Memory::Whole || is_held && output.memory != Memory::Own;
+        let in_whole = matches!(output.memory, Memory::Whole(_)) || is_held && output.memory != Memory::Own;
         if in_whole && !is_whole(&self.graph, value, strides) {
             let unknown = || ScheduleError::Unsupported("results in one memory of which the order is not known".into());
-            match self.push_part(value, view_base(&self.graph, value), strides, &tenants(&self.graph, k)) {
+            match self.push_part(output, view_base(&self.graph, value), &tenants(&self.graph, k)) {
                 Some(part) => return Ok(Some(part)),
                 None if is_held => return Err(unknown()),
                 None => {}
@@ -361,7 +363,7 @@ impl Prepared {
         if same_strides(shape, strides, &contiguous_strides(shape)) || is_spread(shape, strides) {
             return Ok(None);
         }
-        Ok(self.push_repeated(value, strides).or_else(|| self.push_least(value, strides)))
+        Ok(self.push_repeated(value, strides).or_else(|| self.push_least(output)))
     }
 
     /// Whether output `k` is a window with eager's strides on memory that may be given away.
@@ -373,12 +375,19 @@ impl Prepared {
             && (output.memory != Memory::Own || is_whole(&self.graph, output.value, &output.strides))
             && self.resolved(output.value).is_some_and(|s| same_strides(shape, &s, &output.strides))
             && self.suits_tenants(k, base)
+            && self.begins_in(output, base)
     }
 
     /// Whether the results that lie in the memory of output `k` lie where they should in that of its base.
     fn suits_tenants(&self, k: usize, base: NodeId) -> bool {
         let (output, tenants) = (&self.graph.outputs[k], tenants(&self.graph, k));
         tenants.is_empty() || suits(&self.graph, output.value, base, &self.strides(base), &output.strides, &tenants)
+    }
+
+    /// Whether an output that is a part of `base` begins where eager's does, or could not: eager may have made more than that as a whole.
+    fn begins_in(&self, output: &GraphOutput, base: NodeId) -> bool {
+        begins(&self.graph, output, base, &self.strides(base))
+            || whole_strides(&self.graph, output, base, &[]).is_none_or(|order| !begins(&self.graph, output, base, &order))
     }
 
     /// Keeps what outputs, write-backs and effects need; inputs stay, since their numbers are the caller's.

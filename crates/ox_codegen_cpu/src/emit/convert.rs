@@ -74,6 +74,7 @@ fn float_to_float(v: V<'_>, to: DType) -> V<'_> {
 
 /// Truncation. Small integers are the low bits of a wider one, as C compilers do it, so that -1.0 becomes 255 in u8.
 fn float_to_int(v: V<'_>, to: DType) -> V<'_> {
+    let v = v.fenced();
     match to {
         DType::I64 => v.fptosi(Elem::I64),
         DType::I32 => v.fptosi(Elem::I32),

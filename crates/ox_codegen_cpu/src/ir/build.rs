@@ -142,6 +142,12 @@ impl<'a> V<'a> {
         self.ir.wrap(unsafe { LLVMBuildFreeze(self.ir.builder, v.raw, NO_NAME) }, elem, self.lanes)
     }
 
+    /// The same value, of which LLVM does not know how it was made: where a choice is converted and one side of it is out of range, it would drop that
+    /// side, as if it were never chosen.
+    pub fn fenced(self) -> V<'a> {
+        self.unary_intrinsic("llvm.arithmetic.fence")
+    }
+
     /// Sign-extends, truncates or leaves alone.
     pub fn resize_signed(self, elem: Elem) -> V<'a> {
         if elem.bits() > self.elem.bits() { self.sext(elem) } else { self.trunc_to(elem) }

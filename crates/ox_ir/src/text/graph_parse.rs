@@ -112,7 +112,10 @@ impl GraphParser<'_, '_> {
         let alias = if self.p.cursor.eat_word("alias") { Some(self.alias()?) } else { None };
         let memory = match () {
             _ if self.p.cursor.eat_word("own") => Memory::Own,
-            _ if self.p.cursor.eat_word("part") => Memory::Whole,
+            _ if self.p.cursor.eat_word("part") => {
+                self.p.cursor.expect_word("at")?;
+                Memory::Whole(self.p.sym()?)
+            }
             _ => Memory::Any,
         };
         Ok(GraphOutput { value, strides, alias, memory })

@@ -83,11 +83,11 @@ impl Graph {
             Some(Alias::Input(n, offset)) => write!(f, " alias input {n} at {offset}")?,
             Some(Alias::Output(n, offset)) => write!(f, " alias output {n} at {offset}")?,
         }
-        f.write_str(match output.memory {
-            Memory::Any => "",
-            Memory::Own => " own",
-            Memory::Whole => " part",
-        })
+        match &output.memory {
+            Memory::Any => Ok(()),
+            Memory::Own => f.write_str(" own"),
+            Memory::Whole(offset) => write!(f, " part at {offset}"),
+        }
     }
 }
 

@@ -270,24 +270,25 @@ fn soft_margin_loss(b: &mut Builder, args: &mut Bound) -> OpResult<Value> {
     reduced(b, losses, reduction)
 }
 
+/// Each step is rounded, as eager's are: `eps` is lost in f16, and the logarithm of 0 is infinite.
 fn poisson_nll_loss(b: &mut Builder, args: &mut Bound) -> OpResult<Value> {
     let (log_input, full, eps) = (args.boolean("log_input")?, args.boolean("full")?, args.float("eps")?);
-    paired(b, args, |b, x, y| {
-        let (rate, log) = match log_input {
-            true => (b.unary(PointOp::Exp, x)?, x),
-            false => {
-                let raised = b.binary(PointOp::Add, x, eps)?;
-                (x, b.unary(PointOp::Log, raised)?)
-            }
-        };
-        let product = b.point(PointOp::Mul, &[y, log])?;
-        let losses = b.point(PointOp::Sub, &[rate, product])?;
-        if !full {
-            return Ok(losses);
+    let reduction = reduction(args)?;
+    let (x, y, _) = pair(b, args)?;
+    let (rate, log) = match log_input {
+        true => (b.unary(PointOp::Exp, x)?, x),
+        false => {
+            let raised = b.binary(PointOp::Add, x, eps)?;
+            (x, b.unary(PointOp::Log, raised)?)
         }
+    };
+    let product = b.point(PointOp::Mul, &[y, log])?;
+    let mut losses = b.point(PointOp::Sub, &[rate, product])?;
+    if full {
         let rest = stirling(b, y)?;
-        b.point(PointOp::Add, &[losses, rest])
-    })
+        losses = b.point(PointOp::Add, &[losses, rest])?;
+    }
+    reduced(b, losses, reduction)
 }
 
 /// Stirling's approximation of `log(y!)` for y above 1, else 0.

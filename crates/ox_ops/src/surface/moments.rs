@@ -10,7 +10,7 @@ use crate::error::{OpError, OpResult};
 use crate::formula::Expr;
 use crate::value::{Value, ValueOf};
 use ox_ir::graph::{NodeId, ReduceOp};
-use ox_ir::{DType, PointOp, Scalar, Sym};
+use ox_ir::{DType, Device, PointOp, Scalar, Sym};
 
 const VARIANCE: &str = "input, dim=None, unbiased=None, keepdim=False, *, correction=None";
 
@@ -61,6 +61,14 @@ fn degrees_of_freedom(count: &Sym, correction: Scalar) -> OpResult<Operand> {
     }
 }
 
+/// Eager's kernel for a CPU adds up in f64, whatever the type: squares of what is above 1e19 do not fit into an f32.
+fn widest(b: &mut Builder, x: NodeId) -> NodeId {
+    match (b.ty(x).device, b.dtype(x)) {
+        (Device::Cpu, DType::F32 | DType::BF16) => b.cast(x, DType::F64),
+        _ => wide(b, x),
+    }
+}
+
 fn variance(b: &mut Builder, args: &Bound, root: bool) -> OpResult<(NodeId, NodeId)> {
     let x = real(b, args, "input")?;
     if !b.dtype(x).is_float() {
@@ -68,11 +76,17 @@ fn variance(b: &mut Builder, args: &Bound, root: bool) -> OpResult<(NodeId, Node
     }
     let dtype = b.dtype(x);
     let VarianceArgs { dims, correction, keepdim } = variance_args(b, args, x)?;
-    let divisor = degrees_of_freedom(&count_in(b, x, &dims), correction)?;
-    let x = wide(b, x);
-    let (centred, mean) = centred(b, x, &dims)?;
+    let count = count_in(b, x, &dims);
+    let divisor = degrees_of_freedom(&count, correction)?;
+    let x = widest(b, x);
+    let (centred, mut mean) = centred(b, x, &dims)?;
     let squares = square(b, centred)?;
     let total = sum_over(b, squares, &dims)?;
+    // Eager finds both in one walk: the second element is compared with the mean so far, which is lost if one of them is infinite.
+    if !count.is_one() {
+        let lost = b.unary(PointOp::IsNan, total)?;
+        mean = b.choose(lost, total, mean)?;
+    }
     let mut spread = b.binary(PointOp::Div, total, divisor.clone())?;
     let divisor = b.materialise(&divisor, b.dtype(x));
     if root {
@@ -99,6 +113,8 @@ pub fn norm_over(b: &mut Builder, x: NodeId, p: f64, dims: &[usize]) -> OpResult
             let ones = b.cast(counted, dtype.compute());
             sum_over(b, ones, dims)?
         }
+        // Eager leaves out powers and roots then: what is large or small stays what it is.
+        _ if count_in(b, x, dims).is_one() => b.unary(PointOp::Abs, x)?,
         2.0 => {
             let squares = square(b, x)?;
             let total = sum_over(b, squares, dims)?;
@@ -212,6 +228,9 @@ fn norm_by_sums(b: &mut Builder, x: NodeId, p: f64, [row, column]: [usize; 2]) -
 
 fn dist(b: &mut Builder, args: &mut Bound) -> OpResult<Value> {
     let (x, y) = (real(b, args, "input")?, real(b, args, "other")?);
+    if [x, y].iter().any(|side| b.dtype(*side) == DType::Bool) {
+        return Err(OpError::unsupported("a distance of bools, which eager refuses"));
+    }
     let gap = b.binary(PointOp::Sub, x, y)?;
     require_float(b, gap, "linalg.vector_norm")?;
     let dims: Vec<usize> = (0..b.rank(gap)).collect();

@@ -136,6 +136,10 @@ impl Subscript {
             return self.put_mask(b, dim, mask, value, combine);
         }
         let (indices, dims, at) = self.gather_parts(b)?;
+        // Nothing would be written, and nobody would look at the indices.
+        if dims.iter().any(|dim| b.shape(self.viewed)[*dim].is_zero()) && !b.ty(indices[0]).numel().is_zero() {
+            return Err(OpError::index("index is out of bounds for dimension with size 0"));
+        }
         let shape = index_shape(b.ty(self.viewed), &b.shape(indices[0]), &dims, at);
         let value = fit(b, value, &shape)?;
         let value = b.broadcast_to(value, &shape)?;

@@ -49,7 +49,7 @@ impl Views {
         for n in (0..outputs.len()).filter(|n| !is_view(*n)) {
             numbers[n] = graph.outputs.len();
             // One that is taken away from others has memory of its own.
-            let memory = if parts[n] || is_left(&outputs, &parts, n) { Memory::Own } else { outputs[n].memory };
+            let memory = if parts[n] || is_left(&outputs, &parts, n) { Memory::Own } else { outputs[n].memory.clone() };
             graph.outputs.push(GraphOutput { alias: None, memory, ..outputs[n].clone() });
             grads.push(of_outputs[n]);
         }

@@ -36,7 +36,8 @@ pub trait HostCalls: Send + Sync {
         true
     }
 
-    /// Whether a callable of the host's only computes what it returns, as long as it is handed no memory to write: it may be called again.
+    /// Whether a callable of the host's only computes what it returns and what it writes into the arguments that it is known to write: given
+    /// others of those, it may be called again.
     fn only_computes(&self, _object: u32) -> bool {
         false
     }
@@ -247,10 +248,11 @@ fn in_graphs(p: &Preparing<'_>, library: &Library, native: bool, once: bool) -> 
     }
 }
 
+/// What a callee writes is a copy of ours (`LibraryStep::copies`): that alone does not keep it from being called again.
 fn is_repeatable(host: &dyn HostCalls, library: &Library) -> bool {
     match &library.callee {
         Callee::Dispatcher { name, overload } => is_builtin(library) && !host.is_random(name, overload),
-        Callee::Python { object, .. } => library.mutates.is_empty() && host.only_computes(*object),
+        Callee::Python { object, .. } => host.only_computes(*object),
     }
 }
 

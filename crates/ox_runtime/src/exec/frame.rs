@@ -178,6 +178,20 @@ impl Run<'_> {
         }
     }
 
+    /// Makes what this frame keeps for the runs to come before there is anything large: made in between, it would lie in the way of all that come
+    /// (see `heap`).
+    pub fn make_lasting_handles(&mut self) -> Result<(), RunError> {
+        self.place_buffers()?;
+        for at in 0..self.prepared.windows.len() {
+            let window = &self.prepared.windows[at];
+            let buffer = &self.prepared.buffers[window.buf];
+            if matches!(buffer.home, Home::Input(_)) && !buffer.packed {
+                self.operand(Operand(at as u32))?;
+            }
+        }
+        Ok(())
+    }
+
     /// Drops the tensors of operands that may lie elsewhere in the next run: kept, they would lie in the way of what is large (see `heap`).
     pub fn forget_moving_operands(&mut self) {
         let released = self.arena.is_none();

@@ -78,6 +78,54 @@ fn join_small_holes() {
 #[cfg(not(all(target_os = "linux", target_env = "gnu")))]
 pub fn keep_ends_together() {}
 
+/// Room for small things that stay, beside what is large: lasts as long as a run that makes such things.
+///
+/// The first run of a plan makes what later ones use again: the library's plans of its convolutions, above all. Those take the ends that
+/// large tensors were cut out of, since they fit, and hold these places for good; each such hole is then two, and the next tensor lies behind them (10 MB
+/// of a ResNet-50). Pieces that were freed before the ends are older, and taken first.
+pub struct Nursery {
+    #[cfg(all(target_os = "linux", target_env = "gnu"))]
+    fences: Vec<*mut libc::c_void>,
+}
+
+#[cfg(all(target_os = "linux", target_env = "gnu"))]
+impl Nursery {
+    /// Sizes of pieces, as requests, in steps of what the C library tells apart.
+    const SMALL: std::ops::RangeInclusive<usize> = 24..=248;
+    const STEP: usize = 16;
+    const OF_A_SIZE: usize = 200;
+    /// For what is larger than a piece, and smaller than tensors.
+    const ROOMS: usize = 8;
+    const ROOM: usize = 100 << 10;
+
+    /// Between two pieces stands something that stays until the run is over: they would become one.
+    pub fn new() -> Nursery {
+        let small = Self::SMALL.step_by(Self::STEP).flat_map(|size| std::iter::repeat_n(size, Self::OF_A_SIZE));
+        let sizes = small.chain(std::iter::repeat_n(Self::ROOM, Self::ROOMS));
+        // SAFETY: any of them may be null, and each is freed once, the fences when this is dropped.
+        let make = |size: usize| std::hint::black_box(unsafe { libc::malloc(size) });
+        let (pieces, fences): (Vec<_>, Vec<_>) = sizes.map(|size| (make(size), make(*Self::SMALL.start()))).unzip();
+        pieces.into_iter().for_each(|piece| unsafe { libc::free(piece) });
+        join_small_holes();
+        Nursery { fences }
+    }
+}
+
+#[cfg(all(target_os = "linux", target_env = "gnu"))]
+impl Drop for Nursery {
+    fn drop(&mut self) {
+        // SAFETY: ours, and freed once.
+        self.fences.iter().for_each(|fence| unsafe { libc::free(*fence) });
+    }
+}
+
+#[cfg(not(all(target_os = "linux", target_env = "gnu")))]
+impl Nursery {
+    pub fn new() -> Nursery {
+        Nursery {}
+    }
+}
+
 #[cfg(all(test, target_os = "linux", target_env = "gnu"))]
 mod tests {
     use super::step;

@@ -25,6 +25,9 @@ pub struct Job<'a> {
     pub inference: bool,
 }
 
+/// So many runs of a plan make things that stay: the first, and the first that knows its inputs.
+const MAKING: u32 = 2;
+
 impl<'a> Job<'a> {
     /// The same call, with others in the place of its inputs.
     pub fn with_inputs<'b>(&'b self, all: &'b [TensorRef<'b>]) -> Job<'b>
@@ -70,9 +73,10 @@ impl Job<'_> {
         let executable = self.executable;
         let first = executable.begins_first_run();
         let large = self.prepared.large;
-        if first {
+        if first.is_some() {
             heap::give_back_if_grown();
         }
+        let _nursery = first.filter(|n| large && *n < MAKING).map(|_| heap::Nursery::new());
         if large {
             heap::keep_ends_together();
         }
@@ -85,8 +89,13 @@ impl Job<'_> {
             (None, bytes) => Some(executable.pool.take(bytes, self.device)?),
         };
         let frames = Known::frames_for(self.known, self.prepared);
-        let frame = frames.take(self.inference).unwrap_or_else(|| Frame::new(self.prepared));
+        let idle = frames.take(self.inference);
+        let fresh = idle.is_none();
+        let frame = idle.unwrap_or_else(|| Frame::new(self.prepared));
         let mut run = Run { arena, held, known: self.known, large, ..self.run(self.inputs, frame)? };
+        if fresh && large {
+            run.make_lasting_handles()?;
+        }
         let results =
             guarded(|| execute(&mut run, executable.profile.as_ref())).unwrap_or_else(|Panic(text)| Err(RunError::Bug(text)));
         if self.prepared.late.is_some() {

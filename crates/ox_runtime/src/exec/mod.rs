@@ -188,11 +188,11 @@ impl Executable {
         }
     }
 
-    /// Whether this run on a CPU is one of the first, in which things that stay are allocated between those that go.
-    fn begins_first_run(&self) -> bool {
+    /// The number of this run if it is one of the first on a CPU, in which things that stay are allocated between those that go.
+    fn begins_first_run(&self) -> Option<u32> {
         const FIRST: u32 = 16;
         let counted = self.device == Device::Cpu && self.runs.load(Ordering::Relaxed) < FIRST;
-        counted && self.runs.fetch_add(1, Ordering::Relaxed) < FIRST
+        counted.then(|| self.runs.fetch_add(1, Ordering::Relaxed)).filter(|number| *number < FIRST)
     }
 
     /// Makes a GPU current, and finds the stream that the run belongs to.
