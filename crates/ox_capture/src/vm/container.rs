@@ -60,6 +60,12 @@ impl Vm {
                 self.now(|vm| vm.store_item(owner, key, default.clone()))?;
                 default
             }
+            ("pop", [key, default])
+                if self.is_ours(&dict) && super::read::is_key(&key.obj) && dict_get(&dict, &key.obj).is_none() =>
+            {
+                drop(self.settled(key));
+                default.clone()
+            }
             ("pop", [key, ..]) if self.is_ours(&dict) && types().is_scalar(&key.obj) && dict_get(&dict, &key.obj).is_some() => {
                 let key = self.settled(key);
                 let value = self.dict_value(&dict, &key).expect("it is there");
@@ -133,6 +139,11 @@ impl Vm {
         if name == "copy" && self.holds_sizes(&args.positional[0].obj) {
             let items = self.items_made_here(&args.positional[0].obj);
             return self.list(&items).map(Called::Value);
+        }
+        let is_dict = args.positional[0].obj.class_is(types().dict);
+        if name == "copy" && is_dict && self.rec.as_ref().is_some_and(|rec| rec.has_stowed(&args.positional[0].obj)) {
+            let entries = self.mapping_items(&args.positional[0])?;
+            return self.dict_of(&entries).map(Called::Value);
         }
         let shallow = matches!(name, "copy" | "__len__" | "__iter__");
         let is_plain = shallow || self.is_plain_data(&args);
