@@ -54,6 +54,7 @@ use crate::source::{Key, Source, SourceId};
 use crate::state::TorchState;
 use crate::tree::Tree;
 use crate::types::types;
+use crate::vm::Line;
 use graph::GraphRecord;
 use pyo3::prelude::*;
 use rustc_hash::{FxHashMap, FxHashSet};
@@ -150,6 +151,8 @@ pub struct Recording {
     built_now: FxHashMap<usize, SourceId>,
     /// The dicts of instances that were made here, by address.
     dicts_of_made: FxHashMap<usize, Obj>,
+    /// Lines that this segment leaves in tracebacks of exceptions that it did not make.
+    lines: Vec<(SourceId, Line)>,
     /// What containers held before the program changed them: a later call finds that first.
     originals: FxHashMap<usize, Original>,
     /// Objects that were told apart from all others of their class.
@@ -232,6 +235,7 @@ impl Recording {
             originals: FxHashMap::default(),
             built_now: FxHashMap::default(),
             dicts_of_made: FxHashMap::default(),
+            lines: Vec::new(),
             changes: Vec::new(),
             made_changes: 0,
             machines: FxHashMap::default(),
@@ -371,6 +375,18 @@ impl Recording {
         if self.origin(exception) == Origin::Unknown {
             self.register(exception, Origin::Made);
         }
+    }
+
+    /// An exception has left a frame, or was caught in it: later calls leave the line in the traceback of theirs. What was made here is described with all of
+    /// its lines.
+    pub fn note_line(&mut self, exception: &Obj, line: impl FnOnce() -> Line) {
+        if let Origin::Outside(source) = self.origin(exception) {
+            self.lines.push((source, line()));
+        }
+    }
+
+    pub fn has_lines(&self, exception: &Obj) -> bool {
+        matches!(self.origin(exception), Origin::Outside(source) if self.lines.iter().any(|(known, _)| *known == source))
     }
 
     /// Keeps an object that is the same as long as the checks hold: it hangs on a class whose version is checked, or it was compared.
