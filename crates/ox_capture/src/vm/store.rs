@@ -1,5 +1,6 @@
 //! Writing: attributes, items, cells. What others see is written for real, and noted to be done again in later calls.
 
+use super::finalised::finaliser;
 use super::reading::stores_a_count;
 use super::{Args, Called, R, Vm};
 use crate::attr::{is_as_of_object, is_data_descriptor, is_generic_store, type_lookup};
@@ -155,6 +156,7 @@ impl Vm {
         }
         // SAFETY: live objects.
         crate::recipe::check(unsafe { ffi::PyObject_GenericSetAttr(this.ptr(), name.ptr(), value.obj.ptr()) })?;
+        self.watch_in_new_class(this, name, &value.obj);
         if let Some(rec) = &mut self.rec {
             rec.mark_written(this, name);
             if is_seen || stays_free {
@@ -168,6 +170,13 @@ impl Vm {
             }
         }
         Ok(())
+    }
+
+    /// An object of ours becomes one of a class whose instances are told when they go.
+    fn watch_in_new_class(&mut self, object: &Obj, name: &Obj, class: &Obj) {
+        if name.to_str().as_deref() == Some("__class__") && self.is_ours(object) && finaliser(class).is_some() {
+            self.suspended.watch(object);
+        }
     }
 
     /// What is put where others see it. The store is done again with what a later call has: numbers stay free, inside of it, too.
