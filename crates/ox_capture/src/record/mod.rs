@@ -433,7 +433,7 @@ impl Recording {
                     self.check_once(3, part, 0, || Check::Is(part, object));
                 }
             }
-        } else if types.is_pinnable(object) || types.is_enum(object) {
+        } else if types.is_pinnable(object) || types.is_enum(object) || self.is_value_of_surroundings(object, source) {
             self.check_once(3, source, 0, || Check::Is(source, object.clone()));
             self.pin(object);
         } else {
@@ -441,6 +441,11 @@ impl Recording {
             self.check_once(2, source, 0, || Check::Type(source, class));
             self.register(object, Origin::Outside(source));
         }
+    }
+
+    /// An object that never changes, found where the program keeps its settings: the same in every call.
+    fn is_value_of_surroundings(&self, object: &Obj, source: SourceId) -> bool {
+        crate::builtins::is_value(object) && self.tree.sources.read().is_of_surroundings(source)
     }
 
     /// A name of a module or class: what is bound there rarely changes.

@@ -363,6 +363,9 @@ impl Vm {
         {
             return Ok(called);
         }
+        if alone && self.is_known_value(&first.obj) {
+            return Ok(Called::Value(callable.obj.call(std::slice::from_ref(&first.obj), None)?.into()));
+        }
         if let Some(value) = self.plain_part(&first.obj).filter(|_| alone) {
             return Ok(Called::Value(callable.obj.call(&[value], None)?.into()));
         }
@@ -536,6 +539,16 @@ impl Vm {
         self.fill(object, &entries).map(|()| true)
     }
 
+    /// Whether a set is made of what it need not ask.
+    fn holds_plain_members(&mut self, args: &Args) -> bool {
+        let is_data = args.positional.iter().all(|given| self.is_data(&given.obj) && !self.asks_for_members(&given.obj));
+        is_data && args.keywords.is_empty()
+    }
+
+    fn known_members(&mut self, args: &Args) -> R<Vec<Obj>> {
+        args.positional.iter().map(|given| self.known_data(given)).collect()
+    }
+
     /// Keywords for C, which does not ask where numbers come from.
     fn known_keywords(&mut self, args: &Args) -> R<Option<Obj>> {
         for (_, value) in &args.keywords {
@@ -567,6 +580,10 @@ impl Vm {
                 items = self.iterate_all(first)?;
                 objects.push(tuple_of(&self.all_but_free(&items))?);
             }
+            new.call(&objects, None)?
+        } else if is_of(t.frozenset) && self.holds_plain_members(args) {
+            let mut objects = vec![class.clone()];
+            objects.extend(self.known_members(args)?);
             new.call(&objects, None)?
         } else if [t.int, t.float, t.str].iter().any(|base| is_of(*base)) && self.is_plain_data(args) {
             let mut objects = vec![class.clone()];

@@ -16,7 +16,8 @@ impl Vm {
         let value = match (name, &rest.positional[..]) {
             ("get", [key, default @ ..]) => {
                 let key = self.settled(key);
-                if !types().is_scalar(&key) && !types().is_pinnable(&key) && !types().is_enum(&key) {
+                let is_plain = types().is_scalar(&key) || types().is_pinnable(&key) || types().is_enum(&key);
+                if !is_plain && !self.is_known_value(&key) {
                     return Ok(None);
                 }
                 match dict_get(&dict, &key) {

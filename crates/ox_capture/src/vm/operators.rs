@@ -262,7 +262,9 @@ impl Vm {
                     }
                 }
             }
-            if self.asks_nobody(&left.obj) && self.asks_nobody(&right.obj) {
+            let changes = name.starts_with('i') && matches!(self.origin(&left.obj), Origin::Outside(_));
+            let are_known = [left, right].into_iter().all(|side| self.is_operand_of_c(&side.obj)) && !changes;
+            if are_known || self.asks_nobody(&left.obj) && self.asks_nobody(&right.obj) {
                 let objects = [self.known_data(left)?, self.known_data(right)?];
                 for object in &objects {
                     self.know_viewed(object);
@@ -381,6 +383,17 @@ impl Vm {
             || (crate::record::is_python_instance(object) && !is_tensor(object) && !self.runs_code(object) && !has_keys(object))
     }
 
+    /// A path, a fraction or a number, or a set of a class of the program's that leaves operators to its base: C does what it does with it without a word of
+    /// the program's.
+    fn is_operand_of_c(&mut self, object: &Obj) -> bool {
+        let t = types();
+        if t.is_scalar(object) || self.is_known_value(object) {
+            return true;
+        }
+        let is_set = [t.set, t.frozenset].iter().any(|base| object.is_instance_of(*base));
+        is_set && !self.runs_code(object) && !self.asks_for_members(object)
+    }
+
     /// A tuple with names, or of another class of the program's that leaves comparisons to its base.
     fn is_compared_as_tuple(&self, object: &Obj) -> bool {
         let names = ["__eq__", "__ne__", "__lt__", "__le__", "__gt__", "__ge__", "__iter__", "__len__"];
@@ -497,6 +510,11 @@ impl Vm {
         let is_hashed = [t.set, t.frozenset, t.dict].iter().any(|class| this.class_is(*class));
         if is_hashed && self.asks_to_find(this, &item.obj) {
             return self.contains_for_real(container, item, negated, ASKED);
+        }
+        let is_own_set = self.is_ours(this) && [t.set, t.frozenset].iter().any(|base| this.is_instance_of(*base));
+        if is_own_set && !self.runs_code(this) && !self.asks_to_find(this, &item.obj) {
+            let item = self.as_key(item);
+            return answer(this.bind().contains(item.bind())?);
         }
         if is_hashed && self.is_ours(this) && is_by_identity(&item.obj) {
             return answer(this.bind().contains(item.obj.bind())?);

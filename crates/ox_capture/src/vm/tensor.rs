@@ -17,7 +17,7 @@ impl Vm {
     /// A key that dicts compare without asking the program, and that is the same in every call. A tensor is its own key: later calls
     /// must come with the same one.
     pub fn is_fixed_key(&mut self, key: &Obj) -> bool {
-        if is_key(key) || types().is_enum(key) || self.origin(key) == Origin::Const {
+        if is_key(key) || types().is_enum(key) || self.origin(key) == Origin::Const || self.is_known_value(key) {
             return true;
         }
         let plain = key.class_is(types().tensor) || key.class_is(types().parameter);
