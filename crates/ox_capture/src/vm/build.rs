@@ -142,6 +142,13 @@ impl Vm {
 
     pub(super) fn dict_merge(&mut self, n: usize) -> R<()> {
         let mapping = self.pop();
+        if crate::attr::type_lookup(&mapping.obj.class(), &Obj::str("keys")).is_none()
+            && crate::attr::is_generic(&mapping.obj.class())
+        {
+            let function = self.peek(n + 2);
+            let text = format!("{} argument after ** must be a mapping, not {}", called_name(&function), mapping.obj.type_name());
+            return Err(pyo3::exceptions::PyTypeError::new_err(text));
+        }
         let entries = self.mapping_items(&mapping)?;
         let dict = self.peek(n);
         for (key, value) in &entries {

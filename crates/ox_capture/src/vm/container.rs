@@ -127,6 +127,9 @@ impl Vm {
         {
             return Ok(called);
         }
+        if name == "join" && args.positional.get(1).is_some_and(|pieces| !super::iterate::is_iterable(&pieces.obj)) {
+            return Err(pyo3::exceptions::PyTypeError::new_err("can only join an iterable"));
+        }
         // An iterable of ours is no data yet.
         let mut args = args;
         if name == "join" || name == "union" {

@@ -211,6 +211,10 @@ impl Vm {
                     return Ok(Flow::Next);
                 }
                 let iterable = self.pop();
+                if !super::iterate::is_iterable(&iterable.obj) {
+                    let text = format!("Value after * must be an iterable, not {}", iterable.obj.type_name());
+                    return Err(pyo3::exceptions::PyTypeError::new_err(text));
+                }
                 let items = self.iterate_all(&iterable)?;
                 let list = self.peek(n as usize);
                 for item in &items {
