@@ -1,7 +1,9 @@
 """Iterators that a function makes, gives away and moves on behind a break: they stand where eager's stand, in every call."""
 
 import collections
+import functools
 import itertools
+import types
 
 import compare
 import pytest
@@ -342,3 +344,39 @@ def test_an_iterator_that_has_ended_stays_ended(name, breaks):
     for n in range(3):
         x = torch.full((2,), float(n))
         compare.assert_same(compiled(x), f(x))
+
+
+class Alone:
+    pass
+
+
+NOT_ITERABLE = {
+    "tuple": tuple,
+    "sorted": sorted,
+    "a loop": lambda value: [item for item in value],
+    "given as arguments": lambda value: print(*value),
+    "behind others": lambda value: print(1, *value),
+    "given as names": lambda value: print(**value),
+    "in a list": lambda value: [1, *value],
+    "joined": lambda value: ",".join(value),
+    "reduced": lambda value: functools.reduce(max, value),
+    "its dict": lambda value: vars(value),
+}
+VALUES = {"object": Alone, "partial": lambda: functools.partial(max), "number": lambda: 1.5, "namespace": types.SimpleNamespace}
+
+
+@pytest.mark.parametrize("use", NOT_ITERABLE)
+@pytest.mark.parametrize("value", VALUES)
+def test_what_is_not_iterable_is_refused_in_cpythons_words(use, value):
+    def function(x):
+        made = VALUES[value]()
+        try:
+            return x + 1, repr(NOT_ITERABLE[use](made))
+        except TypeError as error:
+            return x + 2, str(error)
+
+    captured = oxytorch.compile(function)
+    for _ in range(2):
+        (got, words), (want, expected) = captured(torch.ones(2)), function(torch.ones(2))
+        assert torch.equal(got, want)
+        assert words == expected

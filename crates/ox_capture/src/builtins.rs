@@ -230,8 +230,31 @@ const DATA: &[(&str, &str)] = &[
     ("types", "SimpleNamespace"),
     ("operator", "itemgetter attrgetter methodcaller"),
     ("decimal", "Decimal"),
+    ("datetime", "date datetime time timedelta"),
     ("array", "array"),
 ];
+
+/// Classes of the standard library whose objects never change, and are equal and hashed by what they are alone.
+const VALUES: &[(&str, &str)] = &[
+    ("decimal", "Decimal"),
+    ("fractions", "Fraction"),
+    ("pathlib", "PosixPath WindowsPath PurePosixPath PureWindowsPath"),
+    ("datetime", "date datetime time timedelta timezone"),
+    ("uuid", "UUID"),
+];
+
+/// Whether it is an object of one of them. No module is loaded for that.
+pub fn is_value(object: &Obj) -> bool {
+    let class = object.class();
+    let name = object.class_name();
+    let is_named = |names: &str| names.split(' ').any(|known| known == name);
+    let module = VALUES.iter().find(|(_, names)| is_named(names)).and_then(|(module, _)| {
+        // SAFETY: a borrowed reference to a dict.
+        let modules = unsafe { Obj::borrowed(pyo3::ffi::PyImport_GetModuleDict()) };
+        crate::obj::dict_get(&modules, &Obj::str(module))
+    });
+    module.is_some_and(|module| module.attr(&name).is_ok_and(|known| known.is(&class)))
+}
 
 /// Bound in C, where functions are torch's operators.
 const TORCH: &[&str] = &["_VariableFunctions", "_nn", "_special", "_linalg", "_fft"];

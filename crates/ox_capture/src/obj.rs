@@ -158,6 +158,12 @@ impl Obj {
         self.bind().get_type().name().map(|n| n.to_string()).unwrap_or_default()
     }
 
+    /// What CPython calls its class in complaints: that of C names its module.
+    pub fn type_name(&self) -> String {
+        // SAFETY: a live type's name.
+        unsafe { std::ffi::CStr::from_ptr((*self.class_ptr()).tp_name) }.to_string_lossy().into_owned()
+    }
+
     pub fn to_str(&self) -> Option<String> {
         self.bind().extract::<String>().ok()
     }

@@ -12,8 +12,8 @@ use crate::record::modes::InferenceMode;
 use crate::shared::Shared;
 use crate::source::{Key, SourceId, Sources, Values};
 use crate::undone::Offer;
-use crate::vm::Line;
 use crate::vm::snapshot::Snapshot;
+use crate::vm::{Line, at_line, exception_of};
 use crate::warm::{Trace, Warmth};
 use pyo3::prelude::*;
 use rustc_hash::FxHashSet;
@@ -73,6 +73,8 @@ pub struct Segment {
     pub graph: Option<GraphCall>,
     pub builds: Vec<Build>,
     pub built: Vec<SourceId>,
+    /// What it leaves in the tracebacks of exceptions, innermost line first.
+    pub lines: Vec<(SourceId, Line)>,
     pub effects: Vec<Effect>,
     pub end: End,
     /// Whether a later call has run it.
@@ -307,6 +309,7 @@ impl Segment {
             graph: None,
             builds: Vec::new(),
             built: Vec::new(),
+            lines: Vec::new(),
             effects: Vec::new(),
             end: End::GiveUp(why),
             used: Cell::new(true),
@@ -368,6 +371,11 @@ impl Segment {
             self.compute(graph, tree, values)?;
         }
         let sources = tree.sources.read();
+        for (source, (function, file, line)) in &self.lines {
+            if let Some(exception) = values.get(&sources, *source) {
+                exception_of(&at_line(PyErr::from_value(exception.bind().clone()), function, file, *line));
+            }
+        }
         let built = build_all(&self.builds, &sources, values)?;
         for (id, object) in self.built.iter().zip(&built) {
             values.set(*id, object.clone().expect("all are built"));

@@ -80,6 +80,7 @@ types! {
     cell = "types", "CellType";
     module = "types", "ModuleType";
     mapping_proxy = "types", "MappingProxyType";
+    namespace = "types", "SimpleNamespace";
     union = "types", "UnionType";
     generic_alias = "types", "GenericAlias";
     dict_keys = "_collections_abc", "dict_keys";

@@ -8,7 +8,7 @@ use crate::interrupt::{is_interrupt, take_late};
 use crate::log::place_of;
 use crate::obj::{Obj, entries_of, py};
 use crate::policy::Marks;
-use crate::recipe::Build;
+use crate::recipe::{Build, Recipe};
 use crate::record::spent::Moment;
 use crate::record::{Closing, Inspection, Origin, Rec, Recording, Val};
 use crate::source::{Key, Source, Values};
@@ -249,7 +249,9 @@ impl Inner {
                 rec.gave_up(why)
             }
             Ok((recipe, effects)) => {
-                let end = if raised { End::Raise(recipe, lines_of(&value.obj)) } else { End::Return(recipe) };
+                // What was not made here has the lines that were noted.
+                let lines = if matches!(recipe, Recipe::Source(_)) { Vec::new() } else { lines_of(&value.obj) };
+                let end = if raised { End::Raise(recipe, lines) } else { End::Return(recipe) };
                 rec.segment(Closing { graph, found, effects }, end)
             }
             Err(error) => {

@@ -179,10 +179,12 @@ impl Recording {
         }
     }
 
-    /// What stands in a container: a size that is a variable is its node.
+    /// What stands in a container: a size that is a variable is its node, and a number that was left free is an input.
     fn translate_at(&mut self, container: &Obj, key: &Obj, item: &Obj) -> Recorded<(Obj, Obj)> {
-        match self.stowed_at(container, key, item).and_then(|source| self.expr_of(source)) {
+        let Some(source) = self.stowed_at(container, key, item) else { return self.translate(item) };
+        match self.expr_of(source) {
             Some(size) => Ok((item.clone(), self.size_node(&size)?)),
+            None if self.is_run_time(&Val { obj: item.clone(), free: Some(source) }).is_some() => self.number_input(item, source),
             None => self.translate(item),
         }
     }

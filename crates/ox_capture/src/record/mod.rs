@@ -54,6 +54,7 @@ use crate::source::{Key, Source, SourceId};
 use crate::state::TorchState;
 use crate::tree::Tree;
 use crate::types::types;
+use crate::vm::Line;
 use graph::GraphRecord;
 use pyo3::prelude::*;
 use rustc_hash::{FxHashMap, FxHashSet};
@@ -150,6 +151,8 @@ pub struct Recording {
     built_now: FxHashMap<usize, SourceId>,
     /// The dicts of instances that were made here, by address.
     dicts_of_made: FxHashMap<usize, Obj>,
+    /// Lines that this segment leaves in tracebacks of exceptions that it did not make.
+    lines: Vec<(SourceId, Line)>,
     /// What containers held before the program changed them: a later call finds that first.
     originals: FxHashMap<usize, Original>,
     /// Objects that were told apart from all others of their class.
@@ -232,6 +235,7 @@ impl Recording {
             originals: FxHashMap::default(),
             built_now: FxHashMap::default(),
             dicts_of_made: FxHashMap::default(),
+            lines: Vec::new(),
             changes: Vec::new(),
             made_changes: 0,
             machines: FxHashMap::default(),
@@ -373,6 +377,18 @@ impl Recording {
         }
     }
 
+    /// An exception has left a frame, or was caught in it: later calls leave the line in the traceback of theirs. What was made here is described with all of
+    /// its lines.
+    pub fn note_line(&mut self, exception: &Obj, line: impl FnOnce() -> Line) {
+        if let Origin::Outside(source) = self.origin(exception) {
+            self.lines.push((source, line()));
+        }
+    }
+
+    pub fn has_lines(&self, exception: &Obj) -> bool {
+        matches!(self.origin(exception), Origin::Outside(source) if self.lines.iter().any(|(known, _)| *known == source))
+    }
+
     /// Keeps an object that is the same as long as the checks hold: it hangs on a class whose version is checked, or it was compared.
     pub fn pin(&mut self, object: &Obj) -> SourceId {
         if let Origin::Outside(id) = self.origin(object) {
@@ -417,7 +433,7 @@ impl Recording {
                     self.check_once(3, part, 0, || Check::Is(part, object));
                 }
             }
-        } else if types.is_pinnable(object) || types.is_enum(object) {
+        } else if types.is_pinnable(object) || types.is_enum(object) || self.is_value_of_surroundings(object, source) {
             self.check_once(3, source, 0, || Check::Is(source, object.clone()));
             self.pin(object);
         } else {
@@ -425,6 +441,11 @@ impl Recording {
             self.check_once(2, source, 0, || Check::Type(source, class));
             self.register(object, Origin::Outside(source));
         }
+    }
+
+    /// An object that never changes, found where the program keeps its settings: the same in every call.
+    fn is_value_of_surroundings(&self, object: &Obj, source: SourceId) -> bool {
+        crate::builtins::is_value(object) && self.tree.sources.read().is_of_surroundings(source)
     }
 
     /// A name of a module or class: what is bound there rarely changes.

@@ -325,6 +325,11 @@ impl Recording {
         if let Some(answer) = self.is_same_size(a, b) {
             return answer;
         }
+        // A number is no object of another type, whatever its value is.
+        let is_free_number = |value: &Val| value.free.is_some() && !value.obj.class_is(types().bool);
+        if (is_free_number(a) || is_free_number(b)) && a.obj.class_ptr() != b.obj.class_ptr() {
+            return false;
+        }
         // What is in a container is of no interest.
         [a, b].into_iter().filter(|value| value.free.is_some()).for_each(|value| drop(self.settle(value)));
         let (left, right) = (a.obj.clone(), b.obj.clone());

@@ -195,6 +195,7 @@ impl Recording {
             graph,
             builds: found.builds,
             built,
+            lines: std::mem::take(&mut self.lines),
             effects,
             end,
             used: Default::default(),
@@ -232,6 +233,7 @@ impl Recording {
             graph: None,
             builds,
             built,
+            lines: Vec::new(),
             effects,
             end: End::GiveUp(why),
             used: Default::default(),
@@ -258,6 +260,7 @@ impl Recording {
         self.built_now.clear();
         self.moving.clear();
         self.dicts_of_made.clear();
+        self.lines.clear();
         let lives_on = |object: &Option<Obj>| object.as_ref().is_some_and(is_machine);
         self.ids.retain(|_, (origin, object)| matches!(origin, Origin::Outside(_)) || lives_on(object));
     }

@@ -8,7 +8,7 @@ use crate::record::is_machine;
 use ox_bytecode::Instruction;
 use pyo3::ffi;
 use pyo3::prelude::*;
-use pyo3::types::{PyList, PyTuple};
+use pyo3::types::{PyDict, PyList, PyTuple};
 use rustc_hash::{FxHashMap, FxHashSet};
 use std::ffi::{c_int, c_void};
 
@@ -25,6 +25,8 @@ pub struct Suspended {
     dead: Vec<Obj>,
     /// By address: the references that dead carriers hold.
     by_dead: FxHashMap<usize, usize>,
+    /// By address: in which order the variables of frames that were just left let go of them. All others go in the order in which they were made.
+    places: FxHashMap<usize, usize>,
     /// By address: how many references there were, those of frames apart, and how many of them nothing explained.
     counted: FxHashMap<usize, ((usize, usize), usize)>,
     /// Those that the earlier part of the call left open, until they are found.
@@ -98,7 +100,12 @@ impl Suspended {
         for (place, value) in values.into_iter().enumerate().rev() {
             self.reach(&value.obj, place, &known, &mut places);
         }
-        self.list.sort_by_cached_key(|generator| places.get(&generator.id()).copied().unwrap_or(usize::MAX));
+        // Behind them goes what an inner frame has let go of, and an exception keeps.
+        let behind = 1 + places.values().max().copied().unwrap_or(0);
+        for (id, place) in std::mem::take(&mut self.places) {
+            places.entry(id).or_insert(behind + place);
+        }
+        self.places = places;
     }
 
     /// Notes the place for the object and for what it holds, unless they have one.
@@ -165,11 +172,11 @@ impl Suspended {
     }
 }
 
-/// Tuples and lists (what a `zip` goes through is one) let go of their items from the last to the first, which is how the collector of
-/// garbage sees them, too.
-fn last_items_first(mut generators: Vec<Obj>, just_dead: &[Obj]) -> Vec<Obj> {
+/// Tuples and lists (what a `zip` goes through is one) let go of their items from the last to the first, dicts from the first to the last, which is how the
+/// collector of garbage sees them, too.
+fn in_order_of_items(mut generators: Vec<Obj>, just_dead: &[Obj]) -> Vec<Obj> {
     let ids: FxHashSet<usize> = generators.iter().map(Obj::id).collect();
-    for carrier in just_dead.iter().filter(|carrier| is_row(carrier)) {
+    for carrier in just_dead.iter().filter(|carrier| has_items(carrier)) {
         let items = held_by(carrier, &ids);
         let places: Vec<usize> = (0..generators.len()).filter(|n| items.contains(&generators[*n].id())).collect();
         let mut held: Vec<Obj> = places.iter().map(|n| generators[*n].clone()).collect();
@@ -189,9 +196,9 @@ fn spend(gone: &[Obj]) {
     }
 }
 
-fn is_row(object: &Obj) -> bool {
+fn has_items(object: &Obj) -> bool {
     let object = object.bind();
-    object.is_instance_of::<PyTuple>() || object.is_instance_of::<PyList>()
+    object.is_instance_of::<PyTuple>() || object.is_instance_of::<PyList>() || object.is_instance_of::<PyDict>()
 }
 
 fn contains(list: &[Obj], object: &Obj) -> bool {
@@ -453,8 +460,10 @@ impl Vm {
         let buried = self.suspended.dead.len();
         self.bury_carriers();
         let list = std::mem::take(&mut self.suspended.list);
-        let (gone, alive): (Vec<Obj>, Vec<Obj>) = list.into_iter().partition(|generator| self.is_abandoned(generator));
-        let gone = innermost_first(last_items_first(gone, &self.suspended.dead[buried..]));
+        let (mut gone, alive): (Vec<Obj>, Vec<Obj>) = list.into_iter().partition(|generator| self.is_abandoned(generator));
+        let places = std::mem::take(&mut self.suspended.places);
+        gone.sort_by_key(|generator| places.get(&generator.id()).copied().unwrap_or(usize::MAX));
+        let gone = innermost_first(in_order_of_items(gone, &self.suspended.dead[buried..]));
         self.suspended.list = alive.into_iter().filter(|generator| !contains(&gone, generator)).collect();
         let (generators, objects): (Vec<&Obj>, Vec<&Obj>) =
             gone.iter().partition(|object| object.bind().is_instance_of::<VmGenerator>());

@@ -78,9 +78,8 @@ impl Vm {
         let is_float = |v: &Val| v.obj.class_is(types().float) || v.obj.class_is(types().complex);
         if items.iter().chain([&total]).all(is_number) && items.iter().chain([&total]).any(is_float) {
             // CPython loses less on the way than one addition after the other.
-            let objects: Vec<Obj> = items.iter().map(|v| self.settled(v)).collect();
-            let list = self.made(list_of(&objects)?);
-            return self.pure_by_name("sum", &[list, total]).map(Called::Value);
+            let sum = self.builtin("sum")?;
+            return self.of_row(&sum, &items, Some(total)).map(Called::Value);
         }
         if !items.iter().chain([&total]).all(is_number) {
             let objects: Vec<Obj> = items.iter().map(|v| self.settled(v)).collect();

@@ -22,8 +22,19 @@ impl Vm {
         self.rec.is_some() && keys.into_iter().any(|key| self.asks_for_hash(key, DEPTH))
     }
 
+    /// A path, a fraction or a date that is the same in every call, or is made of what is.
+    pub fn is_known_value(&mut self, object: &Obj) -> bool {
+        if !crate::builtins::is_value(object)
+            || !(self.is_ours(object) || self.rec.as_ref().is_some_and(|rec| rec.is_pinned(object)))
+        {
+            return false;
+        }
+        self.settled(&object.clone().into());
+        self.rec.is_some()
+    }
+
     fn asks_for_hash(&mut self, key: &Obj, depth: usize) -> bool {
-        if is_told_by_itself(key) {
+        if is_told_by_itself(key) || self.is_known_value(key) {
             return false;
         }
         if is_by_identity(key) {
@@ -84,21 +95,31 @@ impl Vm {
         if self.asks_for_hashes([key]) {
             return true;
         }
-        !is_told_by_itself(key) && !is_by_identity(key) && !self.is_ours(container) && self.asks_for_members(container)
+        let is_alone = is_told_by_itself(key) || is_by_identity(key) || self.is_ours(container);
+        // Values that others have put there are compared without code of the program's.
+        !is_alone
+            && self
+                .members_to_ask(container)
+                .iter()
+                .any(|member| !crate::builtins::is_value(member) && self.asks_for_hashes([member]))
     }
 
     /// The same of the members of a set, the keys of a dict, or the items of another iterable.
     pub fn asks_for_members(&mut self, container: &Obj) -> bool {
+        let members = self.members_to_ask(container);
+        self.asks_for_hashes(&members)
+    }
+
+    fn members_to_ask(&self, container: &Obj) -> Vec<Obj> {
         let t = types();
         let is_set = container.is_instance_of(t.set) || container.is_instance_of(t.frozenset);
         let is_sequence = container.is_instance_of(t.list) || container.is_instance_of(t.tuple);
-        let members = match container {
+        match container {
             _ if is_set => members_of(container),
             _ if is_sequence => items_of(container),
             _ if container.is_instance_of(t.dict) => entries_of(container).into_iter().map(|(key, _)| key).collect(),
-            _ => return false,
-        };
-        self.asks_for_hashes(&members)
+            _ => Vec::new(),
+        }
     }
 
     /// Containers of objects that are compared by methods or addresses of their own. None for other data.
@@ -143,7 +164,9 @@ impl Vm {
         match name.as_str() {
             "deque" => given.get(1).is_some_and(|length| self.stands_for_number(&length.obj)),
             "defaultdict" => given.get(1).is_some_and(|entries| self.asks_for_members(&entries.obj)),
-            "bytearray" | "array" | "Decimal" => !self.is_plain_data(&Args::positional(given.to_vec())),
+            "bytearray" | "array" | "Decimal" | "date" | "datetime" | "time" | "timedelta" => {
+                !self.is_plain_data(&Args::positional(given.to_vec()))
+            }
             _ => false,
         }
     }

@@ -290,7 +290,9 @@ impl Vm {
         };
         let value = match text.as_str() {
             "__class__" => self.pinned(found),
-            "__traceback__" if this.is_instance_of(types().base_exception) && self.is_ours(this) => self.traceback_of(this)?,
+            "__traceback__" if this.is_instance_of(types().base_exception) && self.has_traceback_of_ours(this) => {
+                self.traceback_of(this)?
+            }
             "__dict__" if instance_dict(this).is_some_and(|d| d.is(&found)) => {
                 if self.is_ours(this) {
                     self.settled(&this.clone().into());

@@ -88,11 +88,14 @@ impl Vm {
     }
 
     fn add_entry(&mut self, dict: &Obj, key: &Obj, value: &Val) -> R<()> {
-        let is_size = self.is_ours(dict) && self.is_size(value);
-        let object = if is_size { value.obj.clone() } else { self.settled(value) };
+        let stays_free = self.is_ours(dict) && self.stays_free(value);
+        let object = match self.is_ours(dict) {
+            true => self.settled_but_free(value),
+            false => self.settled(value),
+        };
         self.grow(dict, "__setitem__", &[key.clone(), object.clone()])?;
         if let Some(rec) = &mut self.rec {
-            rec.stow_outside(dict, key, &if is_size { value.clone() } else { object.into() });
+            rec.stow_outside(dict, key, &if stays_free { value.clone() } else { object.into() });
         }
         Ok(())
     }
@@ -139,6 +142,13 @@ impl Vm {
 
     pub(super) fn dict_merge(&mut self, n: usize) -> R<()> {
         let mapping = self.pop();
+        if crate::attr::type_lookup(&mapping.obj.class(), &Obj::str("keys")).is_none()
+            && crate::attr::is_generic(&mapping.obj.class())
+        {
+            let function = self.peek(n + 2);
+            let text = format!("{} argument after ** must be a mapping, not {}", called_name(&function), mapping.obj.type_name());
+            return Err(pyo3::exceptions::PyTypeError::new_err(text));
+        }
         let entries = self.mapping_items(&mapping)?;
         let dict = self.peek(n);
         for (key, value) in &entries {

@@ -61,6 +61,9 @@ impl Vm {
                 Some(called) => return Ok(called),
                 None => return self.sorted(callable, iterable, &args),
             },
+            (Known::Vars, [object]) if !has_dict(&object.obj) => {
+                return Err(pyo3::exceptions::PyTypeError::new_err("vars() argument must have __dict__ attribute"));
+            }
             (Known::Vars, [object]) => return self.load_attr(object, &Obj::str("__dict__")),
             (Known::Format, [object, ..]) => return self.format_object(callable, object, &args),
             (Known::Apply, [class, inputs @ ..]) => return self.apply_function(callable, class, inputs, &args),
@@ -240,4 +243,11 @@ fn is_enabled(logger: &Val, method: &Obj) -> R<bool> {
     let name = method.attr("__name__")?.to_str().unwrap_or_default().to_uppercase();
     let level = py().import("logging")?.getattr(name.as_str())?;
     logger.obj.bind().call_method1("isEnabledFor", (level,))?.is_truthy()
+}
+
+/// Whether `vars()` has something to ask for.
+fn has_dict(object: &Obj) -> bool {
+    ["__dict__", "__getattr__"].into_iter().any(|name| crate::attr::type_lookup(&object.class(), &Obj::str(name)).is_some())
+        || !crate::attr::is_generic(&object.class())
+        || crate::source::instance_dict(object).is_some()
 }

@@ -20,6 +20,7 @@ const DEPTH: usize = 900;
 
 impl Vm {
     pub fn call(&mut self, callable: &Val, args: Args) -> R<Called> {
+        let args = if self.has_texts { self.with_known_texts(callable, args) } else { args };
         if let Some(called) = self.call_frame_function(callable, &args)? {
             return Ok(called);
         }
@@ -298,6 +299,14 @@ impl Vm {
         let moves = args.positional.first().is_some_and(|first| self.is_strange_iterator(&first.obj));
         if text == "fromkeys" && args.positional.first().is_some_and(|first| self.asks_for_members(&first.obj)) {
             return self.opaque_call(callable, args, ASKED);
+        }
+        if let ("fromkeys", [keys, value], true) = (&*text, &args.positional[..], owner.ptr() == types().dict.cast())
+            && self.is_data(&keys.obj)
+            && self.stays_free(value)
+        {
+            let keys = self.iterate_all(keys)?;
+            let entries: Vec<(Obj, Val)> = keys.iter().map(|key| (self.as_key(key), value.clone())).collect();
+            return self.dict_of(&entries).map(Called::Value);
         }
         if builtins::is_pure_class_method(owner, &text) && !moves {
             return self.pure(&callable.obj, &args.positional, &args.keywords).map(Called::Value);

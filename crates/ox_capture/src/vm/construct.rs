@@ -7,7 +7,7 @@ use super::{After, Args, Called, R, Vm, VmIterator};
 use crate::attr::type_lookup;
 use crate::builtins;
 use crate::lazy::is_lazy;
-use crate::obj::{Obj, dict_get, items_of, list_of, tuple_of};
+use crate::obj::{Obj, dict_get, items_of, list_of, py, tuple_of};
 use crate::record::{Origin, Shadow, Val};
 use crate::types::types;
 use pyo3::ffi;
@@ -161,20 +161,20 @@ impl Vm {
         Ok(Some(Called::Value(value)))
     }
 
-    /// A partial keeps the sizes among its arguments. One of a partial joins its arguments to those of the other, which are relied on.
+    /// A partial keeps the sizes and inputs among its arguments. One of a partial joins its arguments to those of the other, which are relied on.
     fn partial(&mut self, callable: &Val, args: &Args) -> R<Val> {
         let of = &args.positional[0].obj;
         let before = if of.is_instance_of(types().partial) { items_of(&of.attr("args")?).len() } else { 0 };
         for part in ["args", "keywords"].iter().filter(|_| of.is_instance_of(types().partial)) {
             self.settled(&of.attr(part)?.into());
         }
-        let positional = self.all_but_sizes(&args.positional);
+        let positional = self.all_but_free(&args.positional);
         let named: Vec<(Obj, Val)> =
-            args.keywords.iter().map(|(name, value)| (name.clone(), self.settled_but_sizes(value).into())).collect();
+            args.keywords.iter().map(|(name, value)| (name.clone(), self.settled_but_free(value).into())).collect();
         let made = callable.obj.call(&positional, super::native::keywords(&named)?.as_ref())?;
         let (fixed, keywords) = (made.attr("args")?, made.attr("keywords")?);
-        self.keep_sizes(&fixed, before, &args.positional[1..]);
-        for (name, value) in args.keywords.iter().filter(|(_, value)| self.is_size(value)).cloned().collect::<Vec<_>>() {
+        self.keep_free(&fixed, before, &args.positional[1..]);
+        for (name, value) in args.keywords.iter().filter(|(_, value)| self.stays_free(value)).cloned().collect::<Vec<_>>() {
             self.stow(&keywords, name, &value);
         }
         Ok(self.made(made))
@@ -222,12 +222,18 @@ impl Vm {
         for arg in &args.positional {
             objects.push(self.known_data(arg)?);
         }
+        let keeps = callable.obj.ptr() == types().namespace.cast();
         for (_, value) in &args.keywords {
-            self.settled(value);
+            let _ = if keeps { self.settled_but_free(value) } else { self.settled(value) };
         }
         let made = callable.obj.call(&objects, super::native::keywords(&args.keywords)?.as_ref())?;
         if let Some(rec) = &mut self.rec {
             rec.register(&made, Origin::Made);
+        }
+        for (name, value) in args.keywords.iter().filter(|_| keeps) {
+            if self.stays_free(value) {
+                self.stow(&made, name.clone(), value);
+            }
         }
         Ok(Called::Value(made.into()))
     }
@@ -252,19 +258,33 @@ impl Vm {
             let pairs = self.pairs(&entries)?;
             return self.opaque_call(callable, Args::positional(vec![pairs]), ASKED);
         }
-        for (key, value) in &entries {
-            let object = self.settled_but_sizes(value);
-            made.bind().set_item(key.bind(), object.bind())?;
-        }
         let dict = self.made(made);
-        // A key that is given twice has its last value.
-        for (key, value) in &entries {
-            let value = if self.is_size(value) { value.clone() } else { value.obj.clone().into() };
+        self.fill(&dict.obj, &entries)?;
+        Ok(Called::Value(dict))
+    }
+
+    /// A new dict.
+    pub(super) fn dict_of(&mut self, entries: &[(Obj, Val)]) -> R<Val> {
+        let dict = self.made(pyo3::types::PyDict::new(py()).into());
+        self.fill(&dict.obj, entries)?;
+        Ok(dict)
+    }
+
+    /// A dict that was just made gets its entries. A key that is given twice has its last value.
+    fn fill(&mut self, dict: &Obj, entries: &[(Obj, Val)]) -> R<()> {
+        for (key, value) in entries {
+            let object = self.settled_but_free(value);
+            match dict.is_instance_of(types().ordered_dict) {
+                true => dict.bind().set_item(key.bind(), object.bind())?,
+                // SAFETY: a dict and live objects. A method of a class of the program's is not asked, as `dict` does not ask it.
+                false => crate::recipe::check(unsafe { ffi::PyDict_SetItem(dict.ptr(), key.ptr(), object.ptr()) })?,
+            }
+            let value = if self.stays_free(value) { value.clone() } else { object.into() };
             if let Some(rec) = &mut self.rec {
-                rec.stow_outside(&dict.obj, key, &value);
+                rec.stow_outside(dict, key, &value);
             }
         }
-        Ok(Called::Value(dict))
+        Ok(())
     }
 
     /// What `dict(value)` and `update(value)` take from it: the items of a mapping, or pairs.
@@ -342,6 +362,9 @@ impl Vm {
             && let Some(called) = self.container_text(first)?
         {
             return Ok(called);
+        }
+        if alone && self.is_known_value(&first.obj) {
+            return Ok(Called::Value(callable.obj.call(std::slice::from_ref(&first.obj), None)?.into()));
         }
         if let Some(value) = self.plain_part(&first.obj).filter(|_| alone) {
             return Ok(Called::Value(callable.obj.call(&[value], None)?.into()));
@@ -480,24 +503,64 @@ impl Vm {
         }
         if is_container || is_plain || object.obj.is_instance_of(t.base_exception) {
             let mut objects = vec![object.obj.clone()];
+            if self.fill_instance(&init, &object.obj, &args)? {
+                return Ok(Called::Value(object.clone()));
+            }
             for arg in &args.positional {
                 let known = self.known_data(arg)?;
                 objects.push(known);
             }
+            let named = self.known_keywords(&args)?;
             let hashes = object.obj.is_instance_of(t.dict) || object.obj.is_instance_of(t.set);
             if hashes && objects[1..].iter().any(|given| self.asks_for_members(given)) {
                 self.now(|vm| vm.opaque_call(&init.clone().into(), args.with_self(object.clone()), ASKED))?;
                 return Ok(Called::Value(object.clone()));
             }
-            init.call(&objects, super::native::keywords(&args.keywords)?.as_ref())?;
+            init.call(&objects, named.as_ref())?;
         }
         Ok(Called::Value(object.clone()))
+    }
+
+    /// `dict.__init__` of a class of the program's, with numbers as free as they are in a dict. False where it is about something else.
+    fn fill_instance(&mut self, init: &Obj, object: &Obj, args: &Args) -> R<bool> {
+        // SAFETY: a type.
+        let dict = unsafe { Obj::borrowed(types().dict.cast()) };
+        let is_dicts = type_lookup(&dict, &Obj::str("__init__")).is_some_and(|own| own.is(init));
+        let is_plain = |first: &Val| first.obj.class_is(types().dict);
+        let is_whole = matches!(&args.positional[..], [] | [_]) && args.positional.iter().all(is_plain);
+        if !is_dicts || !is_whole || args.positional.iter().any(|given| self.asks_for_members(&given.obj)) {
+            return Ok(false);
+        }
+        let mut entries = match args.positional.first() {
+            Some(first) => self.mapping_items(first)?,
+            None => Vec::new(),
+        };
+        entries.extend(args.keywords.iter().cloned());
+        self.fill(object, &entries).map(|()| true)
+    }
+
+    /// Whether a set is made of what it need not ask.
+    fn holds_plain_members(&mut self, args: &Args) -> bool {
+        let is_data = args.positional.iter().all(|given| self.is_data(&given.obj) && !self.asks_for_members(&given.obj));
+        is_data && args.keywords.is_empty()
+    }
+
+    fn known_members(&mut self, args: &Args) -> R<Vec<Obj>> {
+        args.positional.iter().map(|given| self.known_data(given)).collect()
+    }
+
+    /// Keywords for C, which does not ask where numbers come from.
+    fn known_keywords(&mut self, args: &Args) -> R<Option<Obj>> {
+        for (_, value) in &args.keywords {
+            self.known_data(value)?;
+        }
+        super::native::keywords(&args.keywords)
     }
 
     /// `__new__` of the built-in bases.
     fn new_by_c(&mut self, class: &Obj, new: &Obj, args: &Args) -> R<Option<Val>> {
         let t = types();
-        let mut sizes = Vec::new();
+        let mut items = Vec::new();
         let owner = new.attr("__self__").ok();
         let is_of = |base: crate::types::Type| owner.as_ref().is_some_and(|o| o.ptr() == base.cast());
         let made = if is_of(t.object) {
@@ -510,13 +573,17 @@ impl Vm {
         } else if class_is_exception(class) {
             let mut objects = vec![class.clone()];
             objects.extend(args.positional.iter().map(|a| self.settled(a)));
-            new.call(&objects, super::native::keywords(&args.keywords)?.as_ref())?
+            new.call(&objects, self.known_keywords(args)?.as_ref())?
         } else if is_of(t.tuple) {
             let mut objects = vec![class.clone()];
             if let Some(first) = args.positional.first() {
-                sizes = self.iterate_all(first)?;
-                objects.push(tuple_of(&self.all_but_sizes(&sizes))?);
+                items = self.iterate_all(first)?;
+                objects.push(tuple_of(&self.all_but_free(&items))?);
             }
+            new.call(&objects, None)?
+        } else if is_of(t.frozenset) && self.holds_plain_members(args) {
+            let mut objects = vec![class.clone()];
+            objects.extend(self.known_members(args)?);
             new.call(&objects, None)?
         } else if [t.int, t.float, t.str].iter().any(|base| is_of(*base)) && self.is_plain_data(args) {
             let mut objects = vec![class.clone()];
@@ -534,7 +601,7 @@ impl Vm {
                 self.suspended.watch(&made);
             }
         }
-        self.keep_sizes(&made, 0, &sizes);
+        self.keep_free(&made, 0, &items);
         Ok(Some(made.into()))
     }
 

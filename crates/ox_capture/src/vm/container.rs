@@ -16,7 +16,8 @@ impl Vm {
         let value = match (name, &rest.positional[..]) {
             ("get", [key, default @ ..]) => {
                 let key = self.settled(key);
-                if !types().is_scalar(&key) && !types().is_pinnable(&key) && !types().is_enum(&key) {
+                let is_plain = types().is_scalar(&key) || types().is_pinnable(&key) || types().is_enum(&key);
+                if !is_plain && !self.is_known_value(&key) {
                     return Ok(None);
                 }
                 match dict_get(&dict, &key) {
@@ -59,6 +60,12 @@ impl Vm {
                 let default = default.first().cloned().unwrap_or_else(|| Obj::none().into());
                 self.now(|vm| vm.store_item(owner, key, default.clone()))?;
                 default
+            }
+            ("pop", [key, default])
+                if self.is_ours(&dict) && super::read::is_key(&key.obj) && dict_get(&dict, &key.obj).is_none() =>
+            {
+                drop(self.settled(key));
+                default.clone()
             }
             ("pop", [key, ..]) if self.is_ours(&dict) && types().is_scalar(&key.obj) && dict_get(&dict, &key.obj).is_some() => {
                 let key = self.settled(key);
@@ -120,6 +127,9 @@ impl Vm {
         {
             return Ok(called);
         }
+        if name == "join" && args.positional.get(1).is_some_and(|pieces| !super::iterate::is_iterable(&pieces.obj)) {
+            return Err(pyo3::exceptions::PyTypeError::new_err("can only join an iterable"));
+        }
         // An iterable of ours is no data yet.
         let mut args = args;
         if name == "join" || name == "union" {
@@ -133,6 +143,11 @@ impl Vm {
         if name == "copy" && self.holds_sizes(&args.positional[0].obj) {
             let items = self.items_made_here(&args.positional[0].obj);
             return self.list(&items).map(Called::Value);
+        }
+        let is_dict = args.positional[0].obj.class_is(types().dict);
+        if name == "copy" && is_dict && self.rec.as_ref().is_some_and(|rec| rec.has_stowed(&args.positional[0].obj)) {
+            let entries = self.mapping_items(&args.positional[0])?;
+            return self.dict_of(&entries).map(Called::Value);
         }
         let shallow = matches!(name, "copy" | "__len__" | "__iter__");
         let is_plain = shallow || self.is_plain_data(&args);

@@ -21,7 +21,7 @@ impl Vm {
         let name = callable.obj.attr("__name__")?.to_str().unwrap_or_default();
         let mut memo = (name == "deepcopy").then(Memo::default);
         if let Some(copied) = self.copied(object, &mut memo)? {
-            return Ok(Called::Value(copied.into()));
+            return Ok(Called::Value(copied));
         }
         match self.origin(&object.obj) {
             Origin::Outside(_) if !types().is_tensor(&object.obj) => self.copy_again(callable, args),
@@ -54,14 +54,17 @@ impl Vm {
     }
 
     /// None if it is no plain data. Without a memo what is inside is shared.
-    fn copied(&mut self, value: &Val, memo: &mut Option<Memo>) -> R<Option<Obj>> {
+    fn copied(&mut self, value: &Val, memo: &mut Option<Memo>) -> R<Option<Val>> {
         let t = types();
-        let object = self.settled(value);
+        if self.stays_free(value) {
+            return Ok(Some(value.clone()));
+        }
+        let object = self.settled_but_free(value);
         if t.is_scalar(&object) || t.is_enum(&object) || (t.is_pinnable(&object) && !object.class_is(t.module)) {
-            return Ok(Some(object));
+            return Ok(Some(object.into()));
         }
         if let Some((_, copy)) = memo.as_ref().and_then(|memo| memo.get(&object.id())) {
-            return Ok(Some(copy.clone()));
+            return Ok(Some(copy.clone().into()));
         }
         let is_known =
             self.origin(&object) != Origin::Unknown || self.rec.as_ref().is_some_and(|rec| rec.is_dict_of_made(&object));
@@ -69,9 +72,9 @@ impl Vm {
             return Ok(None);
         }
         if memo.is_some() && super::operators::is_tensor(&object) {
-            return self.copied_tensor(value, memo);
+            return Ok(self.copied_tensor(value, memo)?.map(Val::from));
         }
-        if object.class_is(t.list) {
+        let copy = if object.class_is(t.list) {
             self.copied_list(value, memo)
         } else if object.class_is(t.tuple) {
             self.copied_tuple(value, memo)
@@ -83,7 +86,8 @@ impl Vm {
             self.copied_instance(&object, memo)
         } else {
             Ok(None)
-        }
+        };
+        Ok(copy?.map(Val::from))
     }
 
     /// One without a gradient, whose elements lie one behind the other and are all of its memory, and on which nothing hangs that would be copied with it. Two may share
@@ -131,14 +135,15 @@ impl Vm {
         self.now(|vm| vm.torch_call(Shadow::Method(Obj::str(name)), &method.into(), args))
     }
 
-    fn part(&mut self, value: &Val, memo: &mut Option<Memo>) -> R<Option<Obj>> {
+    fn part(&mut self, value: &Val, memo: &mut Option<Memo>) -> R<Option<Val>> {
         match memo {
             Some(_) => self.copied(value, memo),
-            None => Ok(Some(self.settled(value))),
+            None if self.stays_free(value) => Ok(Some(value.clone())),
+            None => Ok(Some(self.settled_but_free(value).into())),
         }
     }
 
-    fn parts(&mut self, value: &Val, memo: &mut Option<Memo>) -> R<Option<Vec<Obj>>> {
+    fn parts(&mut self, value: &Val, memo: &mut Option<Memo>) -> R<Option<Vec<Val>>> {
         let mut parts = Vec::new();
         for item in self.iterate_all(value)? {
             let Some(part) = self.part(&item, memo)? else { return Ok(None) };
@@ -151,9 +156,10 @@ impl Vm {
         // It may hold itself.
         let copy = self.new_copy(&value.obj, list_of(&[])?, memo);
         let Some(parts) = self.parts(value, memo)? else { return Ok(None) };
-        for part in parts {
-            copy.bind().call_method1("append", (part.bind(),))?;
+        for part in &parts {
+            copy.bind().call_method1("append", (part.obj.bind(),))?;
         }
+        self.keep_free(&copy, 0, &parts);
         Ok(Some(copy))
     }
 
@@ -163,10 +169,13 @@ impl Vm {
             return Ok(Some(value.obj.clone()));
         }
         let Some(parts) = self.parts(value, memo)? else { return Ok(None) };
-        if crate::obj::items_of(&value.obj).iter().zip(&parts).all(|(a, b)| a.is(b)) {
+        if crate::obj::items_of(&value.obj).iter().zip(&parts).all(|(a, b)| a.is(&b.obj)) {
             return Ok(Some(value.obj.clone()));
         }
-        Ok(Some(self.new_copy(&value.obj, tuple_of(&parts)?, memo)))
+        let objects: Vec<Obj> = parts.iter().map(|part| part.obj.clone()).collect();
+        let copy = self.new_copy(&value.obj, tuple_of(&objects)?, memo);
+        self.keep_free(&copy, 0, &parts);
+        Ok(Some(copy))
     }
 
     fn copied_dict(&mut self, object: &Obj, memo: &mut Option<Memo>) -> R<Option<Obj>> {
@@ -176,7 +185,8 @@ impl Vm {
         let copy = self.new_copy(object, object.class().call(&[], None)?, memo);
         for (key, value) in self.mapping_items(&object.clone().into())? {
             let Some(value) = self.part(&value, memo)? else { return Ok(None) };
-            copy.bind().set_item(key.bind(), value.bind())?;
+            copy.bind().set_item(key.bind(), value.obj.bind())?;
+            self.stow(&copy, key, &value);
         }
         Ok(Some(copy))
     }
@@ -204,7 +214,8 @@ impl Vm {
             let value = self.found_at(object, &name, value, |of| Source::Attr(of, Key(name.clone())));
             let Some(value) = self.part(&value, memo)? else { return Ok(None) };
             let own = instance_dict(&copy).expect("its class gives instances a dict");
-            own.bind().set_item(name.bind(), value.bind())?;
+            own.bind().set_item(name.bind(), value.obj.bind())?;
+            self.stow(&copy, name, &value);
         }
         Ok(Some(copy))
     }

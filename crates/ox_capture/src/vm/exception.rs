@@ -48,6 +48,10 @@ impl Vm {
             let at = frame.pc.saturating_sub(1);
             if !self.reraising && !frame.code.hidden {
                 error = with_line(error, &frame.code, at);
+                let line = || (frame.code.name.clone(), frame.code.file.clone(), frame.code.line(at));
+                if let Some(rec) = &mut self.rec {
+                    rec.note_line(&error.value(py()).clone().into(), line);
+                }
             }
             self.reraising = false;
             let handler = if self.fatal { None } else { frame.code.code.handler(at).copied() };
@@ -209,6 +213,11 @@ impl Vm {
         let value = exception.obj.attr("value")?;
         self.push(value);
         Ok(())
+    }
+
+    /// Whether this part of the call has made the exception, or left lines in its traceback: that is there when the checks have been made.
+    pub fn has_traceback_of_ours(&self, exception: &Obj) -> bool {
+        self.is_ours(exception) || self.rec.as_ref().is_some_and(|rec| rec.has_lines(exception))
     }
 
     /// Later calls find it where it is found now: at the exception.

@@ -74,8 +74,8 @@ impl Vm {
         let mapping = if keywords { Some(self.pop()) } else { None };
         let (positional, callable) = (self.pop(), self.pop());
         self.pop_slot();
-        if types().is_indivisible(&positional.obj) {
-            let (name, class) = (called_name(&callable.obj), positional.obj.class_name());
+        if types().is_indivisible(&positional.obj) || !super::iterate::is_iterable(&positional.obj) {
+            let (name, class) = (called_name(&callable.obj), positional.obj.type_name());
             let text = format!("{name} argument after * must be an iterable, not {class}");
             return Err(pyo3::exceptions::PyTypeError::new_err(text));
         }

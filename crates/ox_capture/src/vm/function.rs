@@ -16,11 +16,11 @@ use pyo3::types::PyDict;
 impl Vm {
     pub(super) fn make_cell(&mut self, n: Local) -> R<()> {
         let value = self.frame().locals[n.index()].take();
-        let content = value.as_ref().map(|value| self.settled_but_sizes(value));
+        let content = value.as_ref().map(|value| self.settled_but_free(value));
         // SAFETY: a new cell with a live object or nothing.
         let cell = unsafe { Obj::owned(ffi::PyCell_New(content.as_ref().map_or(std::ptr::null_mut(), |c| c.ptr())))? };
         let cell = self.made(cell);
-        if let Some(value) = value.filter(|value| self.is_size(value)) {
+        if let Some(value) = value.filter(|value| self.stays_free(value)) {
             self.stow(&cell.obj, Obj::str("cell_contents"), &value);
         }
         self.frame().locals[n.index()] = Some(cell);
@@ -61,7 +61,7 @@ impl Vm {
         let (function, value) = (self.pop(), self.pop());
         let object = match attribute {
             FunctionAttribute::Annotations => self.settled(&value),
-            _ => self.settled_but_sizes(&value),
+            _ => self.settled_but_free(&value),
         };
         match attribute {
             FunctionAttribute::Defaults => crate::recipe::set_function_part(&function.obj, "__defaults__", &object)?,

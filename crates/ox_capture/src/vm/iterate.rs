@@ -266,13 +266,13 @@ impl Vm {
         {
             return self.iter(&mapping.clone().into());
         }
-        // SAFETY: a live type.
-        let is_iterator = unsafe { (*this.class_ptr()).tp_iternext.is_some() };
+        if !is_iterable(this) {
+            return Err(PyTypeError::new_err(format!("'{}' object is not iterable", this.type_name())));
+        }
+        // SAFETY: a live object.
+        let is_iterator = unsafe { ffi::PyIter_Check(this.ptr()) != 0 };
         if is_iterator && self.origin(this) == Origin::Made {
             return Ok(Called::Value(value.clone()));
-        }
-        if own.is_none() && !is_iterator {
-            return Err(PyTypeError::new_err(format!("'{}' object is not iterable", this.class_name())));
         }
         let iter = self.builtin("iter")?;
         self.opaque_call(&iter.into(), Args::positional(vec![value.clone()]), &format!("iteration over a {}", this.class_name()))
@@ -389,6 +389,8 @@ impl Vm {
         if (value.obj.class_is(t.list) || value.obj.class_is(t.tuple)) && !matches!(self.origin(&value.obj), Origin::Outside(_)) {
             return Ok(self.items_made_here(&value.obj));
         }
+        // The letters of a text are relied on.
+        let value = &if self.is_free_text(value) { self.settled(value).into() } else { value.clone() };
         let iterator = self.iter_now(value)?;
         let mut items = Vec::new();
         while let Some(item) = self.next_of(&iterator)? {
@@ -602,4 +604,10 @@ impl Vm {
             None => Err(PyStopIteration::new_err(())),
         }
     }
+}
+
+/// Whether CPython would try to iterate over it.
+pub(super) fn is_iterable(object: &Obj) -> bool {
+    let has = |name: &str| type_lookup(&object.class(), &Obj::str(name)).is_some_and(|method| !method.is_none());
+    super::operators::is_tensor(object) || has("__iter__") || has("__getitem__")
 }

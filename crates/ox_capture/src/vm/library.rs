@@ -11,7 +11,8 @@ use pyo3::types::{PyCFunction, PyDict, PyTuple};
 /// The file that code of the library names. Its frames are not the user's.
 pub const FILE: &str = "<oxytorch>";
 
-const SOURCES: [&str; 2] = [include_str!("library/functions.py"), include_str!("library/iterators.py")];
+const SOURCES: [&str; 3] =
+    [include_str!("library/functions.py"), include_str!("library/iterators.py"), include_str!("library/control.py")];
 
 struct Library {
     names: Obj,
@@ -47,9 +48,9 @@ pub fn function(name: &str) -> R<Obj> {
     Ok(library()?.names.bind().get_item(name)?.into())
 }
 
-/// What the machine runs in the place of a callable of C.
+/// What the machine runs in the place of a callable of C, or of one of torch's that compiles what it is given.
 fn stand_in(callable: &Obj) -> Option<Obj> {
-    let may_be = callable.class_is(types().builtin) || callable.class_is(types().type_);
+    let may_be = [types().builtin, types().type_, types().function].iter().any(|class| callable.class_is(*class));
     if may_be { dict_get(&library().ok()?.stands_for, callable) } else { None }
 }
 

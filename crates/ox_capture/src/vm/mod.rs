@@ -48,12 +48,14 @@ mod own_derivative;
 mod question;
 mod read;
 mod reading;
+mod rows;
 mod sizes;
 pub mod snapshot;
 mod step;
 mod store;
 mod tensor;
 mod text;
+mod texts;
 
 pub use bind::Args;
 pub use break_::Refused;
@@ -219,6 +221,8 @@ pub struct Vm {
     crumbs: Vec<crumbs::Crumb>,
     /// Comparisons of sizes that the program has not acted upon yet.
     questions: Vec<question::Question>,
+    /// Some text of this call is made of numbers that vary.
+    has_texts: bool,
     breath: breathe::Breath,
     suspended: abandoned::Suspended,
 }
@@ -245,6 +249,7 @@ impl Vm {
             reads: Vec::new(),
             crumbs: Vec::new(),
             questions: Vec::new(),
+            has_texts: false,
             breath: breathe::Breath::new(),
             suspended: Default::default(),
         }

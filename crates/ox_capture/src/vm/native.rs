@@ -84,8 +84,13 @@ impl Vm {
         }
         let is_number = result.class_is(types().int) || result.class_is(types().float);
         let is_free = is_number && args.iter().any(|a| a.free.is_some());
+        let is_text = result.class_is(types().str) && args.iter().any(|arg| self.stays_free(arg) || self.is_free_text(arg));
         let rec = self.rec.as_mut().expect("checked above");
         let source = rec.source(Source::Compute(Key(function.clone()), sources));
+        if is_text {
+            self.has_texts = true;
+            return Ok(Val { obj: result, free: Some(source) });
+        }
         if is_free {
             return Ok(rec.meet(result, source));
         }
@@ -225,7 +230,7 @@ impl Vm {
 
     /// An argument of a torch call. The value of a number is relied on, unless the graph can be given it with every call.
     fn for_graph(&mut self, function: &str, place: Place<'_>, arg: &Val) -> Val {
-        if let Some(value) = self.size_for_graph(arg) {
+        if let Some(value) = self.row_for_graph(function, place, arg).or_else(|| self.size_for_graph(arg)) {
             return value;
         }
         let is_free = arg.free.is_some() && takes_number(function, place);

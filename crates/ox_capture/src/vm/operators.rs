@@ -134,7 +134,7 @@ impl Vm {
         if self.rec.is_none() {
             return Ok(Called::Value(native.call(&[left.obj.clone(), right.obj.clone()], None)?.into()));
         }
-        if is_tensor(&left.obj) || is_tensor(&right.obj) {
+        if (is_tensor(&left.obj) || is_tensor(&right.obj)) && !self.is_objects_business(method, in_place, left, right) {
             return self.torch_operator(&function, &[left.clone(), right.clone()]);
         }
         let is_text = left.obj.class_is(types().str) || left.obj.class_is(types().bytes);
@@ -175,6 +175,11 @@ impl Vm {
             let native = self.operator(function)?;
             return self.opaque_call(&native.into(), Args::positional(vec![left.clone(), right.clone()]), ASKED);
         }
+        if name == "or_"
+            && let Some(joined) = self.joined_dicts(left, right, in_place)?
+        {
+            return Ok(Called::Value(joined));
+        }
         let changes = in_place && [t.list, t.set, t.dict].iter().any(|c| left.obj.class_is(*c));
         if !changes {
             return self.pure_call(name, &[left.clone(), right.clone()]).map(Called::Value);
@@ -198,6 +203,24 @@ impl Vm {
         Ok(Called::Value(result.into()))
     }
 
+    /// `left | right` of dicts of which one has numbers that vary. None of any others.
+    fn joined_dicts(&mut self, left: &Val, right: &Val, in_place: bool) -> R<Option<Val>> {
+        let are_dicts = [left, right].iter().all(|side| side.obj.class_is(types().dict));
+        let is_free = |side: &Val| self.rec.as_ref().is_some_and(|rec| rec.has_stowed(&side.obj));
+        if !are_dicts || !(is_free(left) || is_free(right)) {
+            return Ok(None);
+        }
+        let more = self.mapping_items(right)?;
+        if in_place {
+            for (key, value) in more {
+                self.now(|vm| vm.store_item(left, &key.into(), value))?;
+            }
+            return Ok(Some(left.clone()));
+        }
+        let entries = [self.mapping_items(left)?, more].concat();
+        self.dict_of(&entries).map(Some)
+    }
+
     /// By the special methods of both sides, the right one's first if it is of a subclass.
     pub fn by_methods(&mut self, native: &Obj, forward: &str, reflected: &str, left: &Val, right: &Val) -> R<Called> {
         if forward == "__ne__"
@@ -206,7 +229,8 @@ impl Vm {
             return Ok(called);
         }
         let name = native.attr("__name__").ok().and_then(|n| n.to_str()).unwrap_or_default();
-        let own = self.python_method(&left.obj, forward);
+        // A tensor leaves it to the other side.
+        let own = if is_tensor(&left.obj) { None } else { self.python_method(&left.obj, forward) };
         let other = match left.obj.class_ptr() == right.obj.class_ptr() && reflected.starts_with("__r") {
             true => None,
             false => self.python_method(&right.obj, reflected),
@@ -238,7 +262,9 @@ impl Vm {
                     }
                 }
             }
-            if self.asks_nobody(&left.obj) && self.asks_nobody(&right.obj) {
+            let changes = name.starts_with('i') && matches!(self.origin(&left.obj), Origin::Outside(_));
+            let are_known = [left, right].into_iter().all(|side| self.is_operand_of_c(&side.obj)) && !changes;
+            if are_known || self.asks_nobody(&left.obj) && self.asks_nobody(&right.obj) {
                 let objects = [self.known_data(left)?, self.known_data(right)?];
                 for object in &objects {
                     self.know_viewed(object);
@@ -357,6 +383,17 @@ impl Vm {
             || (crate::record::is_python_instance(object) && !is_tensor(object) && !self.runs_code(object) && !has_keys(object))
     }
 
+    /// A path, a fraction or a number, or a set of a class of the program's that leaves operators to its base: C does what it does with it without a word of
+    /// the program's.
+    fn is_operand_of_c(&mut self, object: &Obj) -> bool {
+        let t = types();
+        if t.is_scalar(object) || self.is_known_value(object) {
+            return true;
+        }
+        let is_set = [t.set, t.frozenset].iter().any(|base| object.is_instance_of(*base));
+        is_set && !self.runs_code(object) && !self.asks_for_members(object)
+    }
+
     /// A tuple with names, or of another class of the program's that leaves comparisons to its base.
     fn is_compared_as_tuple(&self, object: &Obj) -> bool {
         let names = ["__eq__", "__ne__", "__lt__", "__le__", "__gt__", "__ge__", "__iter__", "__len__"];
@@ -473,6 +510,11 @@ impl Vm {
         let is_hashed = [t.set, t.frozenset, t.dict].iter().any(|class| this.class_is(*class));
         if is_hashed && self.asks_to_find(this, &item.obj) {
             return self.contains_for_real(container, item, negated, ASKED);
+        }
+        let is_own_set = self.is_ours(this) && [t.set, t.frozenset].iter().any(|base| this.is_instance_of(*base));
+        if is_own_set && !self.runs_code(this) && !self.asks_to_find(this, &item.obj) {
+            let item = self.as_key(item);
+            return answer(this.bind().contains(item.bind())?);
         }
         if is_hashed && self.is_ours(this) && is_by_identity(&item.obj) {
             return answer(this.bind().contains(item.obj.bind())?);

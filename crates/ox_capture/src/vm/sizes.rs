@@ -43,7 +43,7 @@ impl Vm {
     }
 
     /// Whether a container of ours may hold the number as what it is: an expression of sizes, or what a graph takes as an input.
-    fn stays_free(&self, value: &Val) -> bool {
+    pub fn stays_free(&self, value: &Val) -> bool {
         let is_given = || self.rec.as_ref().is_some_and(|rec| rec.is_run_time(value).is_some());
         self.is_size(value) || value.obj.class_is(types().float) && is_given()
     }
@@ -66,16 +66,11 @@ impl Vm {
         values.iter().map(|value| self.settled_but_sizes(value)).collect()
     }
 
-    /// Notes which items of a container of ours, from the first on, are expressions.
-    pub fn keep_sizes(&mut self, container: &Obj, first: usize, values: &[Val]) {
-        for (n, value) in values.iter().enumerate() {
-            if self.is_size(value) {
-                self.stow(container, Obj::int((first + n) as i64), value);
-            }
-        }
+    pub fn all_but_free(&mut self, values: &[Val]) -> Vec<Obj> {
+        values.iter().map(|value| self.settled_but_free(value)).collect()
     }
 
-    /// The same with numbers that graphs take as inputs.
+    /// Notes which items of a container of ours, from the first on, are expressions, or numbers that graphs take as inputs.
     pub fn keep_free(&mut self, container: &Obj, first: usize, values: &[Val]) {
         for (n, value) in values.iter().enumerate() {
             if self.stays_free(value) {
@@ -229,8 +224,14 @@ impl Vm {
         match (name.as_str(), &args.positional[..], &args.keywords[..]) {
             ("prod", [sizes], []) if self.holds_sizes(&sizes.obj) => {
                 let items = self.items_made_here(&sizes.obj);
-                let are_whole = items.iter().all(|item| item.obj.class_is(types().int));
-                if are_whole { self.product(&items).map(Some) } else { Ok(None) }
+                match items.iter().all(|item| item.obj.class_is(types().int)) {
+                    true => self.product(&items).map(Some),
+                    false => self.of_row(function, &items, None).map(Some),
+                }
+            }
+            ("fsum", [row], []) if self.holds_sizes(&row.obj) => {
+                let items = self.items_made_here(&row.obj);
+                self.of_row(function, &items, None).map(Some)
             }
             ("divmod", [left, right], []) if self.is_size(left) || self.is_size(right) => {
                 let quotient = self.now(|vm| vm.binary(BinaryOp::FloorDivide, false, left, right))?;

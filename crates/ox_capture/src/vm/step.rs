@@ -1,7 +1,7 @@
 //! One instruction.
 
 use super::{Called, Flow, R, Vm};
-use crate::obj::{Obj, list_of, py};
+use crate::obj::{Obj, py};
 use crate::record::Val;
 use ox_bytecode::{Const, Instruction, Label, Local, Name, UnaryOp};
 use pyo3::exceptions::{PyRuntimeError, PyUnboundLocalError};
@@ -25,6 +25,9 @@ impl Vm {
 
     fn execute(&mut self, instruction: Instruction) -> R<Flow> {
         use Instruction::*;
+        if self.has_texts {
+            self.settle_texts(&instruction);
+        }
         match instruction {
             PopTop => drop(self.pop_slot()),
             PushNull => self.push_slot(None),
@@ -184,8 +187,8 @@ impl Vm {
                 self.push(dict);
             }
             BuildString(n) => {
-                let items = self.pop_settled(n as usize);
-                let joined = Obj::str("").attr("join")?.call(&[list_of(&items)?], None)?;
+                let items = self.pop_many(n as usize);
+                let joined = self.joined_texts(&items)?;
                 self.push(joined);
             }
             ListAppend(n) => {
@@ -208,6 +211,10 @@ impl Vm {
                     return Ok(Flow::Next);
                 }
                 let iterable = self.pop();
+                if !super::iterate::is_iterable(&iterable.obj) {
+                    let text = format!("Value after * must be an iterable, not {}", iterable.obj.type_name());
+                    return Err(pyo3::exceptions::PyTypeError::new_err(text));
+                }
                 let items = self.iterate_all(&iterable)?;
                 let list = self.peek(n as usize);
                 for item in &items {
@@ -228,8 +235,6 @@ impl Vm {
                 let mapping = self.pop();
                 let entries = self.mapping_items(&mapping)?;
                 let dict = self.peek(n as usize);
-                let entries: Vec<(Obj, Val)> =
-                    entries.iter().map(|(key, value)| (key.clone(), self.settled(value).into())).collect();
                 self.add_entries(&dict, &entries)?;
             }
             DictMerge(n) => self.dict_merge(n as usize)?,

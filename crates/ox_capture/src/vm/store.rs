@@ -1,5 +1,6 @@
 //! Writing: attributes, items, cells. What others see is written for real, and noted to be done again in later calls.
 
+use super::finalised::finaliser;
 use super::reading::stores_a_count;
 use super::{Args, Called, R, Vm};
 use crate::attr::{is_as_of_object, is_data_descriptor, is_generic_store, type_lookup};
@@ -141,10 +142,10 @@ impl Vm {
         }
         // Whoever has its dict does not ask where numbers came from.
         let keeps = |rec: &Recording| instance_dict(this).is_none_or(|dict| !rec.is_dict_of_made(&dict));
-        let keeps_sizes = self.is_ours(this) && is_python_instance(this) && self.rec.as_deref().is_some_and(keeps);
-        let is_size = keeps_sizes && self.is_size(&value);
-        match keeps_sizes {
-            true => drop(self.settled_but_sizes(&value)),
+        let keeps_numbers = self.is_ours(this) && keeps_attributes(this) && self.rec.as_deref().is_some_and(keeps);
+        let stays_free = keeps_numbers && self.stays_free(&value);
+        match keeps_numbers {
+            true => drop(self.settled_but_free(&value)),
             false if is_seen => self.settle_for_others(&value),
             false => drop(self.settled(&value)),
         }
@@ -155,11 +156,12 @@ impl Vm {
         }
         // SAFETY: live objects.
         crate::recipe::check(unsafe { ffi::PyObject_GenericSetAttr(this.ptr(), name.ptr(), value.obj.ptr()) })?;
+        self.watch_in_new_class(this, name, &value.obj);
         if let Some(rec) = &mut self.rec {
             rec.mark_written(this, name);
-            if is_seen || is_size {
+            if is_seen || stays_free {
                 rec.stow_outside(this, name, &value);
-            } else if keeps_sizes {
+            } else if keeps_numbers {
                 rec.forget_place(this, name);
             }
             if let Some(dict) = dict {
@@ -168,6 +170,13 @@ impl Vm {
             }
         }
         Ok(())
+    }
+
+    /// An object of ours becomes one of a class whose instances are told when they go.
+    fn watch_in_new_class(&mut self, object: &Obj, name: &Obj, class: &Obj) {
+        if name.to_str().as_deref() == Some("__class__") && self.is_ours(object) && finaliser(class).is_some() {
+            self.suspended.watch(object);
+        }
     }
 
     /// What is put where others see it. The store is done again with what a later call has: numbers stay free, inside of it, too.
@@ -338,14 +347,15 @@ impl Vm {
             let is_seen = self.is_seen_by_others(&this);
             let place = if is_dict { Some(index.clone()) } else { place_in(&this, &index) };
             let is_named = place.is_some();
-            let in_own_dict = is_dict && self.is_ours(&this) && self.is_size(&value);
-            let value: Val = match (is_seen && is_named, value.free) {
-                (true, _) => {
+            let in_own_dict = is_dict && self.is_ours(&this);
+            let value: Val = match is_seen && is_named {
+                true => {
                     self.settle_for_others(&value);
                     value
                 }
-                (false, Some(_)) if in_own_dict => value,
-                _ => self.settled(&value).into(),
+                false if in_own_dict && self.stays_free(&value) => value,
+                false if in_own_dict => self.settled_but_free(&value).into(),
+                false => self.settled(&value).into(),
             };
             let place = place.unwrap_or_else(|| index.clone());
             if let Some(rec) = self.mark_place(&this, &place, is_dict) {
@@ -480,10 +490,10 @@ impl Vm {
         if is_seen {
             self.note("cell.set", vec![cell.clone(), value.clone()])?;
         }
-        let is_size = !is_seen && self.is_size(&value);
+        let stays_free = !is_seen && self.stays_free(&value);
         match is_seen {
             true => self.settle_for_others(&value),
-            false => drop(self.settled_but_sizes(&value)),
+            false => drop(self.settled_but_free(&value)),
         }
         // SAFETY: a cell.
         crate::recipe::check(unsafe { ffi::PyCell_Set(cell.obj.ptr(), value.obj.ptr()) })?;
@@ -494,7 +504,7 @@ impl Vm {
                 true => rec.stow_outside(&cell.obj, &place, &value),
                 false => rec.forget_place(&cell.obj, &place),
             }
-            if is_size {
+            if stays_free {
                 rec.stow(&cell.obj, place, &value);
             }
         }
@@ -523,6 +533,11 @@ fn place_in(list: &Obj, index: &Obj) -> Option<Obj> {
     let (at, len) = (index.bind().extract::<i64>().ok().filter(|_| is_number)?, crate::guard::length(list)? as i64);
     let place = if at < 0 { at + len } else { at };
     (0..len).contains(&place).then(|| Obj::int(place))
+}
+
+/// Whether the object is what its attributes are, and these are asked for one by one.
+pub(super) fn keeps_attributes(object: &Obj) -> bool {
+    is_python_instance(object) || object.class_is(types().namespace)
 }
 
 /// `__delattr__` of a class in Python.

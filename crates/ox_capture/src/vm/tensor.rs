@@ -1,12 +1,14 @@
 //! What hangs on tensors and is found by them: gradients, and the entries of dicts whose keys are tensors, as optimizers keep them.
 
+use super::operators::is_tensor;
 use super::read::is_key;
 use super::store::name_of;
 use super::{Args, Called, R, Vm};
+use crate::attr::type_lookup;
 use crate::guard::Check;
 use crate::lazy::is_lazy;
 use crate::obj::Obj;
-use crate::record::{Origin, Shadow, Val};
+use crate::record::{Origin, Shadow, Val, is_python_instance};
 use crate::source::{Key, Source, generic_attr};
 use crate::types::types;
 use pyo3::prelude::*;
@@ -15,7 +17,7 @@ impl Vm {
     /// A key that dicts compare without asking the program, and that is the same in every call. A tensor is its own key: later calls
     /// must come with the same one.
     pub fn is_fixed_key(&mut self, key: &Obj) -> bool {
-        if is_key(key) || types().is_enum(key) || self.origin(key) == Origin::Const {
+        if is_key(key) || types().is_enum(key) || self.origin(key) == Origin::Const || self.is_known_value(key) {
             return true;
         }
         let plain = key.class_is(types().tensor) || key.class_is(types().parameter);
@@ -27,6 +29,23 @@ impl Vm {
             });
         }
         plain
+    }
+
+    /// Whether `object * x` is what the object's class says, and so is `x * object`: a tensor knows nothing of objects that are no numbers, and leaves it
+    /// to them. Those that have a word in torch's own functions are torch's to ask.
+    pub(super) fn is_objects_business(&mut self, method: &str, in_place: bool, left: &Val, right: &Val) -> bool {
+        const LEFT_TO_OTHERS: &[&str] = &["add", "sub", "mul", "truediv", "floordiv", "mod", "matmul", "pow"];
+        let is_left = !is_tensor(&left.obj);
+        let object = if is_left { &left.obj } else { &right.obj };
+        let has = |name: &str| type_lookup(&object.class(), &Obj::str(name)).is_some();
+        if is_tensor(object) || !is_python_instance(object) || has("__torch_function__") {
+            return false;
+        }
+        let by = |name: String| type_lookup(&object.class(), &Obj::str(&name)).is_some_and(|own| own.class_is(types().function));
+        match is_left {
+            true => by(format!("__{method}__")) || in_place && by(format!("__i{method}__")),
+            false => LEFT_TO_OTHERS.contains(&method) && by(format!("__r{method}__")),
+        }
     }
 
     /// `p.grad` of a tensor from outside: an object that it holds, like an attribute of any other.

@@ -89,7 +89,11 @@ fn leak(b: &mut Builder, x: NodeId, slope: impl Into<Operand>) -> OpResult<NodeI
 }
 
 fn leaky_relu(b: &mut Builder, a: &mut Bound) -> OpResult<Value> {
-    let (x, slope) = (float_input(b, a)?, a.float("negative_slope")?);
+    let x = float_input(b, a)?;
+    let slope = match a.operand("negative_slope")? {
+        Operand::Scalar(slope) => slope.as_f64().into(),
+        number => Operand::Tensor(b.materialise(&number, b.dtype(x).compute())),
+    };
     Ok(b.in_compute_type(x, |b, x| leak(b, x, slope))?.into())
 }
 

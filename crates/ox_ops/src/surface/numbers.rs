@@ -23,7 +23,31 @@ const ROWS: &[Row] = &[
     ("batch_norm", &[6], &["momentum"]),
     ("tensor", &[0], &["data"]),
     ("scalar_tensor", &[0], &["s"]),
+    ("new_tensor", &[1], &["data"]),
     ("where", &[1, 2], &["input", "other"]),
+    ("eq", &[0, 1], &["other"]),
+    ("ne", &[0, 1], &["other"]),
+    ("not_equal", &[1], &["other"]),
+    ("lt", &[0, 1], &["other"]),
+    ("less", &[1], &["other"]),
+    ("le", &[0, 1], &["other"]),
+    ("less_equal", &[1], &["other"]),
+    ("gt", &[0, 1], &["other"]),
+    ("greater", &[1], &["other"]),
+    ("ge", &[0, 1], &["other"]),
+    ("greater_equal", &[1], &["other"]),
+    ("floordiv", &[0, 1], &["other"]),
+    ("floor_divide", &[0, 1], &["other"]),
+    ("mod", &[0, 1], &["other"]),
+    ("remainder", &[0, 1], &["other"]),
+    ("fmod", &[1], &["other"]),
+    ("copysign", &[1], &["other"]),
+    ("clamp_min", &[1], &["min"]),
+    ("clamp_max", &[1], &["max"]),
+    ("threshold", &[1, 2], &["threshold", "value"]),
+    ("leaky_relu", &[1], &["negative_slope"]),
+    ("index_fill", &[3], &["value"]),
+    ("setitem", &[2], &[]),
 ];
 
 /// Parameters of torch's type Scalar: a tensor there is read by eager, and stands for its value.
@@ -80,7 +104,7 @@ mod tests {
         }
         assert!(takes_number("rsub", Place::Position(1)));
         assert!(!takes_number("lerp_", Place::Position(1)));
-        assert!(!takes_number("remainder", Place::Position(1)));
+        assert!(!takes_number("softshrink", Place::Position(1)));
         assert!(reads_number("_foreach_addcdiv_", Place::Position(3)));
         assert!(!reads_number("mul", Place::Position(1)));
     }

@@ -194,7 +194,13 @@ def extreme(iterable, key, greater, name, default):
 
 
 def reduce(function, iterable, *initial):
-    iterator = iter(iterable)
+    iterator = None
+    try:
+        iterator = iter(iterable)
+    except TypeError:
+        pass
+    if iterator is None:
+        raise TypeError("reduce() arg 2 must support iteration")
     if initial:
         total = initial[0]
     else:
