@@ -5,6 +5,7 @@
 mod conv;
 mod grow;
 mod join;
+mod rows;
 mod written;
 
 use super::grad;
@@ -36,6 +37,8 @@ const ALIKE: &[&str] = &[
     "sin",
     "cos",
     "clamp",
+    "clamp_min",
+    "clamp_max",
     "pow",
 ];
 
@@ -187,6 +190,8 @@ pub fn shadow(name: &str, args: &[Obj], kwargs: &Bound<'_, PyDict>, grad: bool) 
         | "grid_sample"
         | "conv2d"
         | "interpolate"
+        | "norm"
+        | "roll"
         | "__rpow__" => true,
         _ => [ALIKE, IN_PLACE, OF_THREE, BINARY].iter().any(|list| list.contains(&name)),
     };
@@ -226,6 +231,8 @@ pub fn shadow(name: &str, args: &[Obj], kwargs: &Bound<'_, PyDict>, grad: bool) 
         "conv2d" => conv::conv2d(&first, args, kwargs),
         "interpolate" => grow::interpolate(&first, args, kwargs),
         "grid_sample" => grid_sample(&first, args, kwargs),
+        "norm" => rows::norm(&first, args, kwargs),
+        "roll" => rows::roll(&first, args, kwargs),
         _ if BINARY.contains(&name) => binary(name, args, kwargs),
         _ if !first.gives_its_strides() => Ok(None),
         _ if OF_THREE.contains(&name) => written::of_three(name, &first, args, kwargs),
@@ -286,7 +293,7 @@ fn is_told(name: &str, rest: &[Obj], kwargs: &Bound<'_, PyDict>) -> PyResult<boo
     let given: Vec<Obj> = rest.iter().cloned().chain(kwargs.values().iter().map(Obj::from)).collect();
     let words = given.iter().filter_map(Obj::to_str).collect::<Vec<_>>();
     let known = words.iter().all(|word| name == "gelu" && ["none", "tanh"].contains(&word.as_str()));
-    Ok(known && (!matches!(name, "clamp" | "pow") || given.iter().any(is_number)))
+    Ok(known && (!matches!(name, "clamp" | "clamp_min" | "clamp_max" | "pow") || given.iter().any(is_number)))
 }
 
 /// `F.relu(x, inplace=True)`, with nothing else beside it.
@@ -316,10 +323,11 @@ fn linear(x: &Tensor, args: &[Obj], kwargs: &Bound<'_, PyDict>) -> PyResult<Opti
     made(&shape, &contiguous_strides(&shape), &x.object)
 }
 
+/// Of any tensor: what comes out lies row by row.
 fn is_layer_norm(x: &Tensor, args: &[Obj], kwargs: &Bound<'_, PyDict>) -> PyResult<bool> {
     let Some(sizes) = argument(args, kwargs, 1, "normalized_shape")? else { return Ok(false) };
     let sizes: Vec<i64> = items_of(&sizes).iter().map(|size| size.bind().extract()).collect::<PyResult<_>>()?;
-    let mut fits = x.is_contiguous() && !sizes.is_empty() && x.shape.ends_with(&sizes);
+    let mut fits = x.has_elements() && !sizes.is_empty() && x.shape.ends_with(&sizes);
     for (place, name) in [(2, "weight"), (3, "bias")] {
         if let Some(given) = argument(args, kwargs, place, name)? {
             fits &= Tensor::of(&given)?.is_some_and(|given| given.dtype == x.dtype && given.shape == sizes);
