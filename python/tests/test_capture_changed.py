@@ -452,6 +452,106 @@ PROGRAMS = {
         """,
         ["told = torch.zeros(2)", "told = torch.ones(2).as_subclass(Told)"],
     ),
+    "a function is given other parts": (
+        """
+        def f(t, a=1, *, b=2):
+            return t * a + b
+        def other(t, a=1, *, b=2, **rest):
+            return t * a - b
+        def step(t):
+            return f(t), f.__name__, f.__qualname__, f.__defaults__, f.__code__.co_varnames, list(f.__annotations__)
+        """,
+        [
+            "f.__defaults__ = (3,)",
+            "f.__kwdefaults__ = {'b': 5}",
+            "f.__kwdefaults__['b'] = 6",
+            "f.__code__ = other.__code__",
+            "f.__name__ = 'g'",
+            "f.__qualname__ = 'h'",
+            "f.__annotations__['a'] = int",
+            "f.__annotations__ = {}",
+            "f.__defaults__ = None",
+        ],
+    ),
+    "a function that others wrap is given other parts": (
+        """
+        import functools
+        def keeps(function):
+            @functools.wraps(function)
+            def wrapper(*args, **kwargs):
+                return function(*args, **kwargs), function.__name__, function.__kwdefaults__
+            return wrapper
+        def f(t, a=1, *, b=2):
+            return t * a + b
+        def other(t, a=1, *, b=2):
+            return t * a - b
+        inner, f = f, keeps(f)
+        def step(t):
+            return f(t)
+        """,
+        ["inner.__defaults__ = (3,)", "inner.__kwdefaults__ = {'b': 5}", "inner.__code__ = other.__code__", "inner.__name__ = 'g'"],
+    ),
+    "the dict of an instance is read": (
+        """
+        class Owner:
+            pass
+        class Other:
+            pass
+        owner = Owner()
+        owner.n = 1
+        def step(t):
+            return t * owner.__dict__["n"], "m" in owner.__dict__, list(vars(owner)), type(owner).__name__
+        """,
+        ["owner.n = 2", "owner.m = 1", "owner.__dict__ = {'n': 7}", "owner.__dict__['n'] = 8", "owner.__class__ = Other", "owner.m = 3", "del owner.m"],
+    ),
+    "the dict of an instance is read that the program counts in": (
+        """
+        class Owner:
+            pass
+        owner = Owner()
+        owner.n = 1
+        def step(t):
+            owner.n += 1
+            return t * 2, "n" in owner.__dict__, "m" in owner.__dict__, len(owner.__dict__), owner.__dict__["n"]
+        """,
+        ["owner.n = 2", "owner.m = 1", "owner.__dict__ = {'n': 7}", "del owner.n"],
+    ),
+    "a slot becomes something else": (
+        """
+        class Slots:
+            __slots__ = ("a", "b")
+        slots = Slots()
+        slots.a, slots.b = 1, None
+        def step(t):
+            return t * slots.a, slots.b is None
+        """,
+        ["slots.b = 1", "slots.a = 2", "kept = Slots.a; Slots.a = property(lambda self: 9)", "Slots.a = kept", "slots = Slots(); slots.a = slots.b = 4"],
+    ),
+    "an ordered dict has other keys": (
+        """
+        import collections
+        first, second = collections.OrderedDict(), collections.OrderedDict(a=1, b=2)
+        def step(t):
+            return t + 1, list(first), list(second)
+        """,
+        ["first['x'] = 1", "second.move_to_end('a')", "first['y'] = 1", "first.move_to_end('x')", "first.clear()", "second.popitem()"],
+    ),
+    "the bases of a class change": (
+        """
+        class Base:
+            def factor(self):
+                return 1
+        class Kind(Base):
+            pass
+        class Other:
+            def factor(self):
+                return 5
+        kind = Kind()
+        def step(t):
+            return t * kind.factor()
+        """,
+        ["Base.factor = lambda self: 2", "Kind.factor = lambda self: 3", "del Kind.factor", "class Third(Base): factor = Other.factor\nkind.__class__ = Third", "del Third.factor"],
+    ),
 }
 
 

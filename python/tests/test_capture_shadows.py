@@ -18,6 +18,7 @@ from oxytorch import _oxytorch
 UNARY = [F.relu, F.relu6, F.gelu, F.silu, F.mish, F.elu, F.leaky_relu, F.hardswish, F.hardsigmoid, torch.sigmoid, torch.tanh]
 UNARY += [torch.exp, torch.sqrt, torch.rsqrt, torch.neg, torch.abs, torch.sin, F.softplus, F.hardtanh]
 UNARY += [lambda t: t**2, lambda t: t.pow(0.5), lambda t: 1 - t, lambda t: F.relu(t + 0.5, inplace=True), lambda t: torch.relu_(t * 2)]
+UNARY += [lambda t: t.clamp_min(0.5), lambda t: torch.clamp_max(t, 1), lambda t: t.clamp_min(min=t.new_tensor(0.5))]
 UNARY += [lambda t: t.clamp(0, 1), lambda t: t.clamp(min=0.5), lambda t: F.gelu(t, approximate="tanh")]
 
 LAYOUTS = {
@@ -76,6 +77,15 @@ def test_norms(layout):
     check(lambda t, w: F.layer_norm(t, (5,), w, w), (t, w))
     check(lambda t: F.layer_norm(t, t.shape[2:]), (t,))
     check(lambda t, v: F.group_norm(t, 3, v, bias=v), (t, v))
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_along_a_dimension(layout):
+    t = LAYOUTS[layout]()
+    check(lambda t: (t.roll(1, 2), t.roll((1, -2), (0, -1)), torch.roll(t, shifts=[1], dims=[3]), t.roll(4, 2), t.roll(0, 1), t.roll(3)), (t,))
+    if layout != "ints":
+        check(lambda t: (t.norm(2, 2), t.norm(2.0, -1, True), torch.norm(t, p=1, dim=0, keepdim=True), t.norm(3, dim=3), t.norm(2, (2, 3)), t.norm()), (t,))
+        check(lambda t: F.normalize(t, dim=-1) + t.norm(2, -1, keepdim=True).clamp_min(1e-3), (t,))
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
@@ -185,6 +195,12 @@ def test_a_usual_model_needs_no_symbolic_algebra(part):
         lambda t: F.batch_norm(t, x(3), x(3), eps=0.0),
         lambda t: F.group_norm(t[:1, :1, 0, 0], 1),
         lambda t: t.clamp(),
+        lambda t: t.clamp_min(),
+        lambda t: t.norm(2, 4),
+        lambda t: t.norm(2, dim=-5),
+        lambda t: t.roll(1, 4),
+        lambda t: t.roll((1, 2), 1),
+        lambda t: t.roll((1, 2)),
         lambda t: F.gelu(t, approximate="exact"),
         lambda t: F.hardtanh(t, 1, -1),
         lambda t: torch.maximum(t, 2),
@@ -196,9 +212,9 @@ def test_complaints_are_eagers(wrong):
     t = x(2, 3, 4, 5)
     captured = _oxytorch.capture(lambda t: wrong(t) * 2)
     for _ in range(2):
-        with pytest.raises((RuntimeError, ValueError, TypeError)) as mine, torch.no_grad():
+        with pytest.raises((RuntimeError, ValueError, TypeError, IndexError)) as mine, torch.no_grad():
             captured(t)
-        with pytest.raises((RuntimeError, ValueError, TypeError)) as eagers, torch.no_grad():
+        with pytest.raises((RuntimeError, ValueError, TypeError, IndexError)) as eagers, torch.no_grad():
             wrong(t)
         assert type(mine.value) is type(eagers.value) and str(mine.value) == str(eagers.value)
 

@@ -339,7 +339,11 @@ struct Found {
 }
 
 impl Found {
+    /// As many lie in the values themselves.
     const FEW: usize = 12;
+    /// More are looked for by number. A place for each source of a tree is memory that is cleared and walked through in every call, so what a call finds whose checks are mostly settled
+    /// stays a list.
+    const MANY: usize = 64;
 
     fn get(&self, id: SourceId) -> Option<&Obj> {
         let few = self.few.iter().find(|(known, _)| *known == id).map(|(_, value)| value);
@@ -349,7 +353,7 @@ impl Found {
     fn set(&mut self, id: SourceId, value: Obj) {
         if let Some((_, old)) = self.few.iter_mut().find(|(known, _)| *known == id) {
             *old = value;
-        } else if self.many.is_empty() && self.few.len() < Found::FEW {
+        } else if self.many.is_empty() && self.few.len() < Found::MANY {
             self.few.push((id, value));
         } else {
             for (id, value) in std::mem::take(&mut self.few) {

@@ -6,6 +6,7 @@ mod computed;
 mod conv;
 mod grow;
 mod join;
+mod rows;
 mod written;
 
 use super::grad;
@@ -38,6 +39,8 @@ const ALIKE: &[&str] = &[
     "sin",
     "cos",
     "clamp",
+    "clamp_min",
+    "clamp_max",
     "pow",
 ];
 
@@ -186,11 +189,13 @@ const OTHERS: &[&str] = &[
     "grid_sample",
     "conv2d",
     "interpolate",
+    "norm",
+    "roll",
     "__rpow__",
 ];
 
 /// Of those: where the CPU's kernels have ways of their own.
-const OF_THE_CPU: &[&str] = &["grid_sample", "interpolate", "__rpow__"];
+const OF_THE_CPU: &[&str] = &["grid_sample", "interpolate", "norm", "roll", "__rpow__"];
 
 /// The shadow of a call's result. None where torch must be asked. `grad`: the grad mode.
 pub fn shadow(name: &str, args: &[Obj], kwargs: &Bound<'_, PyDict>, grad: bool, is_on_cpu: bool) -> PyResult<Option<Obj>> {
@@ -252,6 +257,8 @@ fn laid_out(name: &str, args: &[Obj], kwargs: &Bound<'_, PyDict>, is_on_cpu: boo
         "conv2d" => conv::conv2d(&first, args, kwargs),
         "interpolate" => grow::interpolate(&first, args, kwargs),
         "grid_sample" => grid_sample(&first, args, kwargs),
+        "norm" => rows::norm(&first, args, kwargs),
+        "roll" => rows::roll(&first, args, kwargs),
         _ if BINARY.contains(&name) => binary(name, args, kwargs),
         _ if !first.gives_its_strides() => Ok(None),
         _ if OF_THREE.contains(&name) => written::of_three(name, &first, args, kwargs),
@@ -315,7 +322,7 @@ fn is_told(name: &str, rest: &[Obj], kwargs: &Bound<'_, PyDict>) -> PyResult<boo
     let given: Vec<Obj> = rest.iter().cloned().chain(kwargs.values().iter().map(Obj::from)).collect();
     let words = given.iter().filter_map(Obj::to_str).collect::<Vec<_>>();
     let known = words.iter().all(|word| name == "gelu" && ["none", "tanh"].contains(&word.as_str()));
-    Ok(known && (!matches!(name, "clamp" | "pow") || given.iter().any(is_number)))
+    Ok(known && (!matches!(name, "clamp" | "clamp_min" | "clamp_max" | "pow") || given.iter().any(is_number)))
 }
 
 /// `F.relu(x, inplace=True)`, with nothing else beside it.
@@ -345,10 +352,11 @@ fn linear(x: &Tensor, args: &[Obj], kwargs: &Bound<'_, PyDict>) -> PyResult<Opti
     made(&shape, &contiguous_strides(&shape), &x.object)
 }
 
+/// Of any tensor: what comes out lies row by row.
 fn is_layer_norm(x: &Tensor, args: &[Obj], kwargs: &Bound<'_, PyDict>) -> PyResult<bool> {
     let Some(sizes) = argument(args, kwargs, 1, "normalized_shape")? else { return Ok(false) };
     let sizes: Vec<i64> = items_of(&sizes).iter().map(|size| size.bind().extract()).collect::<PyResult<_>>()?;
-    let mut fits = x.is_contiguous() && !sizes.is_empty() && x.shape.ends_with(&sizes);
+    let mut fits = x.has_elements() && !sizes.is_empty() && x.shape.ends_with(&sizes);
     for (place, name) in [(2, "weight"), (3, "bias")] {
         if let Some(given) = argument(args, kwargs, place, name)? {
             fits &= Tensor::of(&given)?.is_some_and(|given| given.dtype == x.dtype && given.shape == sizes);

@@ -5,6 +5,7 @@
 //! What is found out holds for one set of objects (`slot`): a trace that is shared by many modules, which get in as arguments, has one for each.
 //! When something changes, what was kept alive for it is let go (`signal`).
 
+mod fields;
 mod setters;
 mod signal;
 mod slot;

@@ -1,13 +1,15 @@
 //! Which checks of a trace cannot fail before something changes that is watched.
 
+use super::fields::{hold_field, hold_version};
 use super::setters::{body_is_told, class_is_told, dict_is_told};
 use super::signal::Signal;
 use super::slot::Anchor;
 use super::watch::Watches;
+use crate::attr::type_lookup;
 use crate::backend::Backend;
 use crate::builtins;
 use crate::guard::{Check, Context, slot_of};
-use crate::obj::{Obj, dict_get, entries_of};
+use crate::obj::{Obj, dict_get, entries_of, items_of};
 use crate::recipe::Recipe;
 use crate::source::{Key, Source, SourceId, Sources, Values, instance_dict};
 use crate::tree::Effect;
@@ -62,7 +64,7 @@ impl<'a, 'b> Study<'a, 'b> {
             anchors: SmallVec::new(),
             only_modules: false,
             signal: signal.clone(),
-            written: effects.iter().filter_map(place_of).collect(),
+            written: effects.iter().filter_map(place_of).map(|(of, key)| (owner_of(context.sources, of), key)).collect(),
         })
     }
 
@@ -92,11 +94,19 @@ impl Study<'_, '_> {
             Check::Apart(ids) => ids.iter().all(|id| self.is_stable(*id)),
             Check::Type(id, _) => self.is_stable(*id) && self.hold_class(*id),
             Check::Len(id, _) => self.is_stable(*id) && self.hold_length(*id),
-            Check::NoKey(id, key) | Check::HasKey(id, key) => self.is_stable(*id) && self.watch_dict(*id, Some(key)),
-            // An OrderedDict changes its order without a word.
-            Check::Keys(id, _) => {
-                self.is_stable(*id) && self.value(*id).is_some_and(|d| d.class_is(types().dict)) && self.watch_dict(*id, None)
+            Check::NoKey(id, key) | Check::HasKey(id, key) => {
+                !self.is_written(*id, key) && self.is_stable(*id) && self.watch_dict(*id, Some(key))
             }
+            Check::Keys(id, keys) => {
+                self.is_stable(*id) && self.value(*id).is_some_and(|d| tells_order(&d, keys.len())) && self.watch_dict(*id, None)
+            }
+            // SAFETY: the trace holds the class with its checks.
+            Check::Version(class, _) => unsafe {
+                hold_version(&mut self.words, class);
+                true
+            },
+            // SAFETY: the trace holds the function with its checks.
+            Check::Code(function, code) => unsafe { hold_field(&mut self.words, function, "__code__", code) },
             Check::NoAttr(id, name) => self.is_stable(*id) && self.watch_attr(*id, name),
             Check::EmptySlot(id, member) => self.is_stable(*id) && self.hold_slot(*id, member),
             Check::Tensor(id, _) => self.is_stable(*id) && self.portray(*id),
@@ -153,20 +163,44 @@ impl Study<'_, '_> {
         self.watches.add(&dict, key)
     }
 
-    /// An instance's entry; the instance may be given another dict as a whole.
+    /// An attribute that lies in the instance's dict, in a slot, or is a part of a function. What the class says of the name is a check of its own.
+    fn hold_attr(&mut self, of: SourceId, name: &Obj, id: SourceId) -> bool {
+        let Some(owner) = self.value(of) else { return false };
+        if let Some(name) = name.to_str().filter(|_| owner.class_is(types().function) || owner.class_is(types().code))
+            && self.hold_member(of, &name, id)
+        {
+            return true;
+        }
+        if instance_dict(&owner).is_some_and(|dict| dict_get(&dict, name).is_some()) {
+            return self.watch_attr(of, name);
+        }
+        type_lookup(&owner.class(), name).is_some_and(|member| self.hold_slot(of, &member))
+    }
+
+    /// An instance's entry.
     fn watch_attr(&mut self, id: SourceId, name: &Obj) -> bool {
-        let Some(owner) = self.value(id) else { return false };
-        let Some(dict) = instance_dict(&owner) else { return false };
+        self.watch_owner(id).is_some_and(|dict| self.watches.add(&dict, Some(name)))
+    }
+
+    /// The dict of an instance, which may be given another one as a whole.
+    fn watch_owner(&mut self, id: SourceId) -> Option<Obj> {
+        let owner = self.value(id)?;
+        let dict = instance_dict(&owner)?;
         if self.watched.insert(owner.id()) {
             match dict_place(&owner, &dict) {
                 Some(_) if dict_is_told(&owner) => self.watches.add_object(&owner),
                 // SAFETY: a part of an object that is kept alive, or is in the call's hands.
                 Some(place) => unsafe { self.words.add(Depth::Object, place, 1) },
-                None if self.is_anchored(&owner) => return false,
+                None if self.is_anchored(&owner) => return None,
                 None => self.owners.push((owner, dict.id())),
             }
         }
-        self.watches.add(&dict, Some(name))
+        Some(dict)
+    }
+
+    /// Whether the trace itself writes there.
+    fn is_written(&self, of: SourceId, key: &Obj) -> bool {
+        self.written.contains(&(owner_of(self.sources, of), Key(key.clone())))
     }
 
     pub fn is_stable(&mut self, id: SourceId) -> bool {
@@ -182,16 +216,14 @@ impl Study<'_, '_> {
         match self.sources.get(id) {
             Source::Root | Source::Pinned(_) => self.value(id).is_some(),
             Source::Arg(n) => self.anchor(*n as usize),
-            Source::Attr(of, key) | Source::Value(of, key) if self.written.contains(&(*of, key.clone())) => false,
-            Source::Cell(of) if self.written.contains(&(*of, Key(Obj::none()))) => false,
-            Source::Attr(of, name) => {
-                let in_dict = |owner: &Obj| instance_dict(owner).is_some_and(|dict| dict_get(&dict, &name.0).is_some());
-                self.is_stable(*of) && self.value(*of).is_some_and(|owner| in_dict(&owner)) && self.watch_attr(*of, &name.0)
-            }
+            Source::Attr(of, key) | Source::Value(of, key) if self.is_written(*of, &key.0) => false,
+            Source::Cell(of) if self.is_written(*of, &Obj::none()) => false,
+            Source::Attr(of, name) => self.is_stable(*of) && self.hold_attr(*of, &name.0, id),
+            Source::Dict(of) => self.is_stable(*of) && self.watch_owner(*of).is_some(),
             Source::Value(of, key) => self.is_stable(*of) && self.watch_dict(*of, Some(&key.0)),
             Source::Item(of, n) => self.is_stable(*of) && self.hold_item(*of, *n as usize),
             Source::Cell(of) => self.is_stable(*of) && self.hold_contents(*of, id),
-            Source::Member(of, name) => self.is_stable(*of) && self.hold_member(*of, name),
+            Source::Member(of, name) => self.is_stable(*of) && self.hold_member(*of, name, id),
             Source::Compute(function, args) => {
                 let keys_only = builtins::reads_keys_only(&function.0);
                 let is_stable = |study: &mut Self, arg: &SourceId| study.is_stable_data(*arg, keys_only);
@@ -262,12 +294,15 @@ impl Study<'_, '_> {
         })
     }
 
-    /// Parts of functions and methods that cannot be set. An entry of a cache leaves it before it gets another result.
-    fn hold_member(&mut self, of: SourceId, name: &str) -> bool {
-        let Some(owner) = self.value(of) else { return false };
+    /// Parts of functions, methods and code that cannot be set, and those of functions that can. An entry of a cache leaves it before it gets another result.
+    fn hold_member(&mut self, of: SourceId, name: &str, id: SourceId) -> bool {
+        let (Some(owner), Some(value)) = (self.value(of), self.value(id)) else { return false };
         crate::vm::cached::is_part(name)
+            || owner.class_is(types().code)
             || (owner.class_is(types().function) && matches!(name, "__closure__" | "__globals__"))
             || (owner.class_is(types().method) && matches!(name, "__self__" | "__func__"))
+            // SAFETY: the function is kept alive, or is in the call's hands.
+            || unsafe { hold_field(&mut self.words, &owner, name, &value) }
     }
 
     /// Data that cannot change by itself, or a dict of such data that is watched: what lies deeper is not.
@@ -276,13 +311,30 @@ impl Study<'_, '_> {
             return false;
         }
         let Some(value) = self.value(id) else { return false };
-        let is_data = |object: &Obj| types().is_scalar(object) || types().is_pinnable(object);
         if !value.is_instance_of(types().dict) {
             return is_data(&value);
         }
         // An OrderedDict changes its order without a word.
         let is_flat = || value.class_is(types().dict) && entries_of(&value).iter().all(|(_, item)| is_data(item));
         (keys_only || is_flat()) && self.watches.add(&value, None)
+    }
+}
+
+fn is_data(object: &Obj) -> bool {
+    let is_one = |object: &Obj| types().is_scalar(object) || types().is_pinnable(object);
+    is_one(object) || (object.class_is(types().tuple) && items_of(object).iter().all(is_one))
+}
+
+/// Whether we hear of it when a dict has other keys, or gives them in another order. An OrderedDict changes that without a word, if there are several.
+fn tells_order(dict: &Obj, keys: usize) -> bool {
+    dict.class_is(types().dict) || keys <= 1
+}
+
+/// An instance, if this is its dict: its attributes are the entries.
+fn owner_of(sources: &Sources, id: SourceId) -> SourceId {
+    match sources.get(id) {
+        Source::Dict(of) => *of,
+        _ => id,
     }
 }
 

@@ -12,7 +12,7 @@ use pyo3::types::{PyCFunction, PyDict};
 const OF_RESULT: &[&str] = &["relu", "sigmoid", "tanh", "exp", "sqrt", "rsqrt"];
 
 /// Of nothing that a program has.
-const OF_NOTHING: &[&str] = &["neg", "add", "sub", "__add__", "__sub__", "__rsub__", "dropout", "interpolate"];
+const OF_NOTHING: &[&str] = &["neg", "add", "sub", "__add__", "__sub__", "__rsub__", "dropout", "interpolate", "roll"];
 
 /// Of their argument, but for those above.
 use super::ALIKE as OF_ARGUMENT;
