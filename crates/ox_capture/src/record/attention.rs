@@ -3,7 +3,7 @@
 use super::Recording;
 use super::grad::requires_grad;
 use super::order::dims_of;
-use super::quick::Tensor;
+use super::quick::{self, Tensor};
 use crate::obj::{Obj, py};
 use crate::types::types;
 use pyo3::prelude::*;
@@ -41,21 +41,39 @@ impl Recording {
             let state = function.call(&[], None)?;
             self.rely_on_state(&function, &[], &state);
         }
-        let (sizes, _) = dims_of(&result)?;
-        let strides = match chosen {
-            MATH => return Ok(result),
-            EFFICIENT => heads_inside(&sizes),
-            _ if !is_on_cpu && (sizes != dims_of(&query)?.0 || sizes.last().is_some_and(|size| size % STEP != 0)) => {
-                return Ok(result);
-            }
-            _ => match Tensor::of(&query)?.and_then(|query| query.strides_of_another()) {
-                Some(strides) => strides,
-                None => query.bind().call_method0("detach")?.call_method0("clone")?.call_method0("stride")?.extract()?,
-            },
-        };
-        // A copy of what fills its memory has its strides, and is no view.
-        Ok(result.bind().call_method1("as_strided", (sizes, strides))?.call_method0("clone")?.into())
+        let (sizes, strides) = dims_of(&result)?;
+        match fused_strides(chosen, &query, &sizes, is_on_cpu)? {
+            None => Ok(result),
+            Some(eagers) if strides == eagers && !result.bind().call_method0("_is_view")?.is_truthy()? => Ok(result),
+            // A copy of what fills its memory has its strides, and is no view.
+            Some(eagers) => Ok(result.bind().call_method1("as_strided", (sizes, eagers))?.call_method0("clone")?.into()),
+        }
     }
+
+    /// The shadow of a fused kernel's result that gradients flow through. Meta kernels decompose the call, and save what fused ones do not.
+    pub(super) fn fused_attention(&self, args: &[Obj], kwargs: &Bound<'_, PyDict>) -> PyResult<Option<Obj>> {
+        let Some(query) = args.first().filter(|_| quick::is_attention_with_gradients(args, kwargs).unwrap_or(false)) else {
+            return Ok(None);
+        };
+        let (sizes, _) = dims_of(query)?;
+        match fused_strides(choice(args, kwargs, &self.device()?)?, query, &sizes, self.is_on_cpu()?)? {
+            Some(strides) => quick::attention_with_gradients(args, kwargs, &sizes, &strides),
+            None => Ok(None),
+        }
+    }
+}
+
+/// The strides of a fused kernel's result. None where meta kernels know them, or nobody does.
+fn fused_strides(chosen: i64, query: &Obj, sizes: &[i64], is_on_cpu: bool) -> PyResult<Option<Vec<i64>>> {
+    Ok(match chosen {
+        MATH => None,
+        EFFICIENT => Some(heads_inside(sizes)),
+        _ if !is_on_cpu && (sizes != dims_of(query)?.0 || sizes.last().is_some_and(|size| size % STEP != 0)) => None,
+        _ => match Tensor::of(query)?.and_then(|query| query.strides_of_another()) {
+            Some(strides) => Some(strides),
+            None => Some(query.bind().call_method0("detach")?.call_method0("clone")?.call_method0("stride")?.extract()?),
+        },
+    })
 }
 
 /// Of batch, heads, sequence and features the heads lie inside of the sequence.

@@ -311,12 +311,16 @@ impl Recording {
         state: &TorchState,
     ) -> PyResult<Obj> {
         let _hooks = grad::NoHooks::new()?;
-        let is_call = !matches!(callee, Shadow::Attribute(_));
         // Under autocast the versions of shadows count.
-        if is_call
-            && !state.autocast.is_on()
-            && let Some(known) = super::quick::shadow(name, args, named, state.grad, self.is_on_cpu()?)?
+        let is_plain = !matches!(callee, Shadow::Attribute(_)) && !state.autocast.is_on();
+        if is_plain
+            && state.grad
+            && name == "scaled_dot_product_attention"
+            && let Some(known) = self.fused_attention(args, named)?
         {
+            return Ok(known);
+        }
+        if is_plain && let Some(known) = super::quick::shadow(name, args, named, state.grad, self.is_on_cpu()?)? {
             return Ok(known);
         }
         let mended = super::mended::arguments(name, args, named)?;

@@ -205,6 +205,10 @@ pub fn shadow(name: &str, args: &[Obj], kwargs: &Bound<'_, PyDict>, grad: bool, 
         return Ok(None);
     }
     let is_computed = grad && requires_grad(args, kwargs)?;
+    // Of attention it is known only which kernel is taken: see `attention_with_gradients`.
+    if is_computed && name == "scaled_dot_product_attention" {
+        return Ok(None);
+    }
     // What is written over gets another history, of which torch knows.
     if is_computed && (writes || is_in_place(args, kwargs)?) {
         return Ok(None);
@@ -406,6 +410,23 @@ fn drops(x: &Tensor, args: &[Obj], kwargs: &Bound<'_, PyDict>) -> PyResult<bool>
     let p: f64 = p.bind().extract()?;
     let flag = |value: Option<Obj>, default: bool| value.map_or(Ok(default), |value| value.truth());
     Ok(x.gives_its_strides() && 0.0 < p && p < 1.0 && flag(given(2, "training")?, true)? && !flag(given(3, "inplace")?, false)?)
+}
+
+/// Whether gradients flow through attention whose result has the shape of its queries.
+pub(super) fn is_attention_with_gradients(args: &[Obj], kwargs: &Bound<'_, PyDict>) -> PyResult<bool> {
+    let Some(query) = args.first().map(Tensor::of).transpose()?.flatten() else { return Ok(false) };
+    Ok(requires_grad(args, kwargs)? && is_attention(&query, args, kwargs)?)
+}
+
+/// Its result, by a fused kernel.
+pub(super) fn attention_with_gradients(
+    args: &[Obj],
+    kwargs: &Bound<'_, PyDict>,
+    sizes: &[i64],
+    strides: &[i64],
+) -> PyResult<Option<Obj>> {
+    let Some(result) = made(sizes, strides, &args[0])? else { return Ok(None) };
+    computed::computed("scaled_dot_product_attention", args, kwargs, result)
 }
 
 /// Of shapes that fit. In which order the result lies is said by `memory_order`, whoever made the shadow.

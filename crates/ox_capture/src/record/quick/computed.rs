@@ -70,6 +70,14 @@ fn saved(name: &str, args: &[Obj], kwargs: &Bound<'_, PyDict>, result: &Obj) -> 
             }
             for_each_other(x, weight)?
         }
+        "scaled_dot_product_attention" => {
+            let mut saved = all(&[(0, "query"), (1, "key"), (2, "value")])?;
+            // Of one of bools a copy of another type is.
+            saved
+                .extend(argument(args, kwargs, 3, "attn_mask")?.filter(|mask| Tensor::of(mask).is_ok_and(|mask| mask.is_some())));
+            saved.push(result.clone());
+            saved
+        }
         "conv2d" => all(&[(0, "input"), (1, "weight")])?,
         "layer_norm" => all(&[(0, "input"), (2, "weight"), (3, "bias")])?,
         "group_norm" => all(&[(0, "input"), (2, "weight")])?,
