@@ -119,3 +119,63 @@ def test_dropout_that_drops_nothing_or_all(p, train):
 
     t = numbers(4, 8).requires_grad_()
     torch.testing.assert_close(oxytorch.compile(f)(t), f(t))
+
+
+WRITTEN = {
+    "relu": lambda y: F.relu(y, inplace=1),
+    "relu by place": lambda y: F.relu(y, 1),
+    "silu": lambda y: torch.nn.SiLU(1)(y),
+    "elu": lambda y: F.elu(y, 1.0, 1),
+    "leaky_relu": lambda y: F.leaky_relu(y, 0.1, inplace="yes"),
+    "hardswish": lambda y: F.hardswish(y, inplace=True),
+}
+
+
+@pytest.mark.parametrize("grad", [False, True])
+@pytest.mark.parametrize("call", WRITTEN)
+def test_a_flag_that_counts_as_true_is_one(call, grad):
+    def f(t):
+        y = t - 1
+        WRITTEN[call](y)
+        return y * 2
+
+    compiled = oxytorch.compile(f)
+    for _ in range(2):
+        found = []
+        for called in (compiled, f):
+            t = numbers(4, 8).requires_grad_(grad)
+            result = called(t)
+            found.append((result.detach(), torch.autograd.grad(result.sum(), t) if grad else ()))
+        torch.testing.assert_close(*found)
+
+
+REFUSED = {
+    "relu": lambda t: torch.relu(t, 3),
+    "relu of a tensor": lambda t: t.relu(3),
+    "relu with a flag": lambda t: torch.relu(t, inplace=False),
+    "relu that writes": lambda t: torch.relu(t, inplace=True),
+    "layer_norm": lambda t: F.layer_norm(t, (8,), None, None, 1e-5, True),
+    "group_norm": lambda t: F.group_norm(t, 2, None, None, 1e-5, True),
+    "dropout": lambda t: F.dropout(t, 0.5, foo=None),
+    "batch_norm": lambda t: F.batch_norm(t, None, None, training=True, momentum="a"),
+    "batch_norm of torch": lambda t: torch.batch_norm(t, None, None, None, None, True, 0.1, 1e-5),
+    "norm": lambda t: t.norm(2, 1, 1),
+    "linear": lambda t: F.linear(t, t, None, None),
+    "twice": lambda t: F.relu(t, input=t),
+}
+
+
+@pytest.mark.parametrize("grad", [False, True])
+@pytest.mark.parametrize("call", REFUSED)
+def test_what_a_function_does_not_take_is_refused(call, grad):
+    for called in (REFUSED[call], oxytorch.compile(REFUSED[call])):
+        t = numbers(4, 8).requires_grad_(grad)
+        with pytest.raises(TypeError):
+            called(t)
+        assert torch.equal(t, numbers(4, 8))
+
+
+def test_dimensions_have_two_names():
+    f = lambda t: torch.cat([t, t], axis=1)
+    t = numbers(4, 8).requires_grad_()
+    assert oxytorch.compile(f)(t).shape == f(t).shape

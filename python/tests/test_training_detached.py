@@ -256,3 +256,38 @@ def test_a_view_is_not_detached_in_place(view):
     called = oxytorch.compile(f)
     for _ in range(2):
         assert error(called) == error(f)
+
+
+def without_grad(x):
+    with torch.no_grad():
+        return x.as_strided((2, 2), (2, 1), 1)
+
+
+def pairs_without_grad(x):
+    with torch.no_grad():
+        return torch.view_as_real(torch.view_as_complex(x.view(4, 3, 2)))
+
+
+@both
+@pytest.mark.parametrize("dynamic", [None, True])
+@pytest.mark.parametrize(
+    "view",
+    [
+        without_grad,
+        lambda x: x.detach().as_strided((2, 2), (2, 1), 1),
+        lambda x: x.data.as_strided((2, 2), (2, 1), 1),
+        lambda x: x.as_strided((2, 2), (2, 1), 1),
+        pairs_without_grad,
+        lambda x: torch.view_as_real(torch.view_as_complex(x.detach().view(4, 3, 2))),
+    ],
+)
+def test_views_that_only_torch_makes_end_gradients_too(view, dynamic, door):
+    """The gradient came through to the argument."""
+    torch._dynamo.reset()
+    found = []
+    for called in (DOORS[door](view, dynamic=dynamic), view):
+        x = torch.arange(24.0).view(4, 6).requires_grad_()
+        result = called(x)
+        ((result * 2).sum() + x.sum()).backward()
+        found.append((result.requires_grad, result.is_leaf, result.tolist(), x.grad.tolist()))
+    assert found[0] == found[1]

@@ -4,6 +4,7 @@ use super::data::refuse_endless;
 use super::device;
 use super::graph::{LazyEntry, NotRecorded, Recorded, Shadow, layout_of, tensors_in, tools};
 use super::memory::refuse_beyond_memory;
+use super::writes::refuse_odd_flag;
 use super::{Origin, Recording, Val, grad};
 use crate::guard::Check;
 use crate::lazy::{is_lazy, make_lazy, reshape_lazy};
@@ -175,6 +176,7 @@ impl Recording {
         if name == "type" && args.len() == 1 && kwargs.is_empty() {
             return self.type_name(&args[0].obj);
         }
+        refuse_odd_flag(callee, args, kwargs)?;
         let mut pairs = Vec::with_capacity(args.len());
         for (n, arg) in args.iter().enumerate() {
             pairs.push(self.argument(&name, Place::Position(n), arg)?);
@@ -302,6 +304,11 @@ impl Recording {
         Ok(())
     }
 
+    fn made_how(&self, callee: &Shadow, state: &TorchState) -> PyResult<super::quick::Made> {
+        let is_python = matches!(callee, Shadow::Function(function) if function.class_is(types().function));
+        Ok(super::quick::Made { grad: state.grad, is_on_cpu: self.is_on_cpu()?, is_python })
+    }
+
     pub(super) fn do_on_shadows(
         &self,
         callee: &Shadow,
@@ -320,7 +327,7 @@ impl Recording {
         {
             return Ok(known);
         }
-        if is_plain && let Some(known) = super::quick::shadow(name, args, named, state.grad, self.is_on_cpu()?)? {
+        if is_plain && let Some(known) = super::quick::shadow(name, args, named, self.made_how(callee, state)?)? {
             return Ok(known);
         }
         let mended = super::mended::arguments(name, args, named)?;

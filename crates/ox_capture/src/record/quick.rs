@@ -7,6 +7,7 @@ mod conv;
 mod grow;
 mod join;
 mod rows;
+mod signature;
 mod written;
 
 use super::grad;
@@ -197,11 +198,22 @@ const OTHERS: &[&str] = &[
 /// Of those: where the CPU's kernels have ways of their own.
 const OF_THE_CPU: &[&str] = &["grid_sample", "interpolate", "norm", "roll", "__rpow__"];
 
-/// The shadow of a call's result. None where torch must be asked. `grad`: the grad mode.
-pub fn shadow(name: &str, args: &[Obj], kwargs: &Bound<'_, PyDict>, grad: bool, is_on_cpu: bool) -> PyResult<Option<Obj>> {
+/// Where a call is made.
+pub struct Made {
+    /// The grad mode.
+    pub grad: bool,
+    pub is_on_cpu: bool,
+    /// Of a function that is written in Python.
+    pub is_python: bool,
+}
+
+/// The shadow of a call's result. None where torch must be asked.
+pub fn shadow(name: &str, args: &[Obj], kwargs: &Bound<'_, PyDict>, call: Made) -> PyResult<Option<Obj>> {
+    let Made { grad, is_on_cpu, is_python } = call;
     let writes = [IN_PLACE, OF_THREE].iter().any(|list| list.contains(&name));
     let known = writes || join::is_join(name) || [ALIKE, BINARY, OTHERS].iter().any(|list| list.contains(&name));
-    if !known || (!is_on_cpu && (join::is_join(name) || OF_THE_CPU.contains(&name))) {
+    let is_elsewhere = !is_on_cpu && (join::is_join(name) || OF_THE_CPU.contains(&name));
+    if !known || is_elsewhere || !signature::fits(name, args, kwargs, is_python) {
         return Ok(None);
     }
     let is_computed = grad && requires_grad(args, kwargs)?;
@@ -381,8 +393,7 @@ fn is_batch_norm(x: &Tensor, args: &[Obj], kwargs: &Bound<'_, PyDict>) -> PyResu
         _ => false,
     };
     let has_more = !trains || x.shape.iter().product::<i64>() > channels;
-    // `torch.batch_norm` has more, and another order of them.
-    let mut fits = args.len() + kwargs.len() <= 8 && has_statistics && has_more && eps > 0.0 && x.is_dense();
+    let mut fits = has_statistics && has_more && eps > 0.0 && x.is_dense();
     for (place, name) in [(1, "running_mean"), (2, "running_var"), (3, "weight"), (4, "bias")] {
         fits &= is_vector(argument(args, kwargs, place, name)?, x, channels)?;
     }
@@ -405,8 +416,7 @@ fn is_group_norm(x: &Tensor, args: &[Obj], kwargs: &Bound<'_, PyDict>) -> PyResu
 /// Whether some of it is set to zero: the result is new then.
 fn drops(x: &Tensor, args: &[Obj], kwargs: &Bound<'_, PyDict>) -> PyResult<bool> {
     let given = |place, name| argument(args, kwargs, place, name);
-    // `torch.dropout` has another name for it.
-    let Some(p) = given(1, "p")?.filter(|p| is_number(p) && !kwargs.contains("train").unwrap_or(true)) else { return Ok(false) };
+    let Some(p) = given(1, "p")?.filter(is_number) else { return Ok(false) };
     let p: f64 = p.bind().extract()?;
     let flag = |value: Option<Obj>, default: bool| value.map_or(Ok(default), |value| value.truth());
     Ok(x.gives_its_strides() && 0.0 < p && p < 1.0 && flag(given(2, "training")?, true)? && !flag(given(3, "inplace")?, false)?)
@@ -415,7 +425,8 @@ fn drops(x: &Tensor, args: &[Obj], kwargs: &Bound<'_, PyDict>) -> PyResult<bool>
 /// Whether gradients flow through attention whose result has the shape of its queries.
 pub(super) fn is_attention_with_gradients(args: &[Obj], kwargs: &Bound<'_, PyDict>) -> PyResult<bool> {
     let Some(query) = args.first().map(Tensor::of).transpose()?.flatten() else { return Ok(false) };
-    Ok(requires_grad(args, kwargs)? && is_attention(&query, args, kwargs)?)
+    let fits = signature::fits("scaled_dot_product_attention", args, kwargs, false);
+    Ok(fits && requires_grad(args, kwargs)? && is_attention(&query, args, kwargs)?)
 }
 
 /// Its result, by a fused kernel.

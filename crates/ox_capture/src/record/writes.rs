@@ -1,7 +1,7 @@
 //! What the calls of a graph write that is not computed yet.
 
-use super::Recording;
-use super::graph::Shadow;
+use super::{Recording, Val};
+use super::graph::{NotRecorded, Recorded, Shadow};
 use super::peek::{is_integer, name_of};
 use crate::obj::{Obj, items_of};
 use crate::types::types;
@@ -82,4 +82,19 @@ fn gives_back_by_flag(node: &Obj, kwargs: &Bound<'_, PyDict>) -> Option<bool> {
     let result = example(node)?;
     let mut given = args.into_iter().chain(kwargs.values().iter().map(Obj::from));
     Some(given.any(|arg| example(&arg).is_some_and(|arg| arg.is(&result))))
+}
+
+/// `relu(x, inplace=1)`: whoever reads the graph takes True for a flag, and nothing else.
+pub(super) fn refuse_odd_flag(callee: &Shadow, args: &[Val], kwargs: &[(Obj, Val)]) -> Recorded<()> {
+    let Shadow::Function(function) = callee else { return Ok(()) };
+    if !function.class_is(types().function) || args.len() + kwargs.len() < 2 {
+        return Ok(());
+    }
+    let names = items_of(&function.attr("__code__")?.attr("co_varnames")?);
+    let place = names.iter().position(|name| name.to_str().as_deref() == Some("inplace"));
+    let named = kwargs.iter().find(|(key, _)| key.to_str().as_deref() == Some("inplace")).map(|(_, value)| value);
+    match place.and_then(|place| args.get(place)).or(named) {
+        Some(flag) if !flag.obj.class_is(types().bool) => Err(NotRecorded::Break("inplace= that is neither True nor False".into())),
+        _ => Ok(()),
+    }
 }

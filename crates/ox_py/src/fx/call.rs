@@ -47,12 +47,14 @@ impl Request<'_> {
 impl<'py> Importer<'py> {
     pub(super) fn call(&mut self, request: Request<'py>) -> Import<FrontValue> {
         let (name, given) = (request.name.clone(), request.tensors());
+        let (node, example) = (request.node.clone(), request.example.clone());
         let (writes, declared) = (self.recorder.writes(), self.written_args(&request)?);
         let value = self.call_with_gradients(request)?;
         if self.recorder.writes() != writes {
             self.note_heard(if declared.is_empty() { &given } else { &declared });
         }
-        self.note_apart(&name.name, &given, &value);
+        let is_opaque = !self.opaque_views.is_empty() && self.is_opaque_view(&node, example.as_ref())?;
+        self.note_apart(&name.name, &given, &value, is_opaque);
         Ok(value)
     }
 

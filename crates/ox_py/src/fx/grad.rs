@@ -220,10 +220,12 @@ impl<'py> Importer<'py> {
         Ok(false)
     }
 
-    /// Remembers which results of a call are views without a gradient, by themselves or because of what they were made of.
-    pub(super) fn note_apart(&mut self, name: &str, given: &[TensorRef], value: &FrontValue) {
+    /// Remembers which results of a call are views without a gradient, by themselves or because of what they were made of. `is_opaque`: they are views of the first
+    /// argument, of which the recorder does not know.
+    pub(super) fn note_apart(&mut self, name: &str, given: &[TensorRef], value: &FrontValue, is_opaque: bool) {
         for tensor in value.tensors() {
-            let Some(from) = given.iter().find(|from| self.recorder.aliases(**from, tensor)) else { continue };
+            let known = given.iter().find(|from| self.recorder.aliases(**from, tensor));
+            let Some(from) = known.or(given.first().filter(|_| is_opaque)) else { continue };
             if given.contains(&tensor) {
                 continue;
             }

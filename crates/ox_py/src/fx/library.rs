@@ -179,11 +179,18 @@ impl<'py> Importer<'py> {
     /// Notes a result that shares memory with an argument: the recorder takes it for a fresh tensor.
     pub(super) fn note_opaque_view(&mut self, request: &Request<'py>) -> Import<()> {
         let Some(example) = &request.example else { return Ok(()) };
-        let Some(own) = self.storage(example)? else { return Ok(()) };
-        if self.argument_storages(&request.node)?.contains(&own) {
+        if self.is_opaque_view(&request.node, Some(example))?
+            && let Some(own) = self.storage(example)?
+        {
             self.opaque_views.insert(own, request.name.to_string());
         }
         Ok(())
+    }
+
+    /// Whether a call that the recorder does not know gives a view of an argument.
+    pub(super) fn is_opaque_view(&self, node: &Bound<'py, PyAny>, example: Option<&Bound<'py, PyAny>>) -> Import<bool> {
+        let own = example.map(|example| self.storage(example)).transpose()?.flatten();
+        own.map_or(Ok(false), |own| Ok(self.argument_storages(node)?.contains(&own)))
     }
 
     pub(super) fn argument_storages(&self, node: &Bound<'py, PyAny>) -> Import<Vec<usize>> {
