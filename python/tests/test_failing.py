@@ -679,3 +679,30 @@ def test_what_torch_refuses_behind_a_write_of_what_the_graph_made_is_refused_by_
                 f(x, c)
             found.append((str(error.value), x.tolist(), c.tolist()))
         assert found[0] == found[1]
+
+
+BEHIND_WRITES = {
+    "a complex number's part": lambda x, i: torch.complex(x, x).real[i],
+    "complex numbers": lambda x, i: torch.complex(x, x)[i],
+    "a spectrum": lambda x, i: torch.fft.fft(x)[i],
+}
+
+
+@pytest.mark.parametrize("take", BEHIND_WRITES.values(), ids=BEHIND_WRITES)
+@torch.no_grad()
+def test_writes_before_what_torch_refuses_are_done(take):
+    def function(x, seen, i):
+        seen.add_(1)
+        return take(x, i)
+
+    def run(f):
+        seen, found = torch.zeros(1), []
+        for place in (0, 9, 1):
+            try:
+                found.append(f(torch.ones(4), seen, torch.tensor([place])).tolist())
+            except IndexError as error:
+                found.append(str(error))
+            found.append(seen.item())
+        return found
+
+    assert run(oxytorch.compile(function)) == run(function)

@@ -1,6 +1,7 @@
 //! Errors as Python sees them. There are three kinds: what is unsupported is left to eager with one warning; what is the user's
 //! mistake is raised, with the user's own line; a bug of ours is reported in one line and served by eager.
 
+use ox_capture::is_interrupt;
 use ox_driver::{OptionsError, Setting};
 use ox_runtime::{Exception, RunError};
 use pyo3::exceptions::{PyIndexError, PyRuntimeError, PyUserWarning, PyValueError, PyZeroDivisionError};
@@ -76,7 +77,9 @@ pub fn judge(py: Python<'_>, error: RunError) -> Verdict {
     match error {
         RunError::User { kind, message, location } => Verdict::Mistake(user_error(kind, &message, &location), location),
         RunError::Host { raised, location } => match raised.downcast::<PyErr>() {
-            Ok(error) => Verdict::Raise(at_location(error.clone_ref(py), &location)),
+            // An interrupt is nobody's mistake.
+            Ok(error) if is_interrupt(&error) => Verdict::Raise(*error),
+            Ok(error) => Verdict::Mistake(at_location(error.clone_ref(py), &location), location),
             Err(_) => Verdict::Bug("a host call failed without an exception".into()),
         },
         RunError::Mismatch(why) => Verdict::Eager { why, location: String::new() },

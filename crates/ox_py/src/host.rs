@@ -96,11 +96,12 @@ impl HostCalls for Host {
         .unwrap_or(true)
     }
 
-    /// Operators of Python's on tensors, and torch's functions and methods that have the name of an operator of its, none of whose forms draws.
+    /// Operators of Python's on tensors, attributes that C computes, and torch's functions and methods that have the name of an operator of its, none of whose forms draws.
     fn only_computes(&self, object: u32) -> bool {
         Python::attach(|py| -> PyResult<bool> {
             let name = match self.0.get(object as usize) {
                 Some(Object::Method(name)) => name.bind(py).clone(),
+                Some(Object::Attribute(name)) => return is_computed_by_c(name.bind(py)),
                 Some(Object::Plain(function)) if is_torchs(function.bind(py)) => {
                     let function = function.bind(py);
                     if function.getattr(intern!(py, "__module__"))?.to_string() == "_operator" {
@@ -194,6 +195,12 @@ fn is_torchs(function: &Bound<'_, PyAny>) -> bool {
     let is_of = |type_name: &str| function.get_type().name().is_ok_and(|name| name == type_name);
     let is_layer = || function.getattr("__module__").is_ok_and(|module| module.eq("torch.nn.functional").unwrap_or(false));
     is_of("builtin_function_or_method") || is_of("function") && is_layer()
+}
+
+/// Whether a tensor's attribute is one of torch's own, as `real` is.
+fn is_computed_by_c(name: &Bound<'_, PyString>) -> PyResult<bool> {
+    let of_all = Torch::get(name.py())?.tensor.bind(name.py()).getattr(name)?;
+    Ok(of_all.get_type().name()? == "getset_descriptor")
 }
 
 fn computes_in_all_forms(name: &Bound<'_, PyString>) -> PyResult<bool> {
