@@ -3,6 +3,7 @@
 import gc
 import warnings
 
+import oxytorch
 import pytest
 import torch
 from capturing import check, x
@@ -151,3 +152,15 @@ def test_calls_that_cpython_refuses():
         return p
 
     check(unpacks, (x(),))
+
+
+@pytest.mark.parametrize("given", [5, None, [1], "a"])
+@pytest.mark.parametrize("function", [lambda x, given: {**given}, lambda x, given: dict(**given), lambda x, given: check(**given)])
+def test_what_is_no_mapping_is_refused_in_cpython_s_words(function, given):
+    captured = oxytorch.compile(function)
+    for _ in range(2):
+        with pytest.raises(TypeError) as want:
+            function(x, given)
+        with pytest.raises(TypeError) as got:
+            captured(x, given)
+        assert str(got.value) == str(want.value)

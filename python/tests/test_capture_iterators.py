@@ -380,3 +380,19 @@ def test_what_is_not_iterable_is_refused_in_cpythons_words(use, value):
         (got, words), (want, expected) = captured(torch.ones(2)), function(torch.ones(2))
         assert torch.equal(got, want)
         assert words == expected
+
+
+def unpacked(x):
+    (a,) = x[0]
+    return a
+
+
+SCALARS = [unpacked, lambda x: [*x[0]], lambda x: [q for q in x[0]], lambda x: list(x[0]), lambda x: (lambda *a: a)(*x[0])]
+
+
+@pytest.mark.parametrize("function", SCALARS)
+def test_a_tensor_without_dimensions_is_not_iterated(function):
+    captured = oxytorch.compile(function)
+    for _ in range(2):
+        with pytest.raises(TypeError, match="^iteration over a 0-d tensor$"):
+            captured(torch.arange(4.0))

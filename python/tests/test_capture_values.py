@@ -45,7 +45,7 @@ def missing(x):
 
 
 def numbers(x):
-    return x * float(DECIMAL) + int(DECIMAL) + float(DECIMAL * 2 + 1) + float(decimal.Decimal("0.1")) + float(fractions.Fraction(1, 2))
+    return x * float(DECIMAL) + int(DECIMAL) + float(decimal.Decimal("0.1")) + float(fractions.Fraction(1, 2))
 
 
 def sets_of_a_class(x):
@@ -97,3 +97,34 @@ def test_a_set_of_the_programs_is_looked_at_in_every_call():
             assert_same(captured(x), function(x))
     finally:
         OWN.difference_update(range(100, 110))
+
+
+def test_decimals_are_computed_with_the_settings_of_the_call():
+    def function(x):
+        return x * float(DECIMAL / 3), DECIMAL / 3, decimal.Decimal(1) / decimal.Decimal(3), -DECIMAL
+
+    captured, x = oxytorch.compile(function), torch.ones(2)
+    for digits in (28, 28, 2, 5, 1):
+        with decimal.localcontext(prec=digits):
+            assert_same(captured(x), function(x))
+
+
+class Shifting(datetime.tzinfo):
+    hours = 1
+
+    def utcoffset(self, when):
+        return datetime.timedelta(hours=self.hours)
+
+
+ZONE = Shifting()
+MOMENT, ZERO = datetime.datetime(2020, 1, 1, 12, tzinfo=ZONE), datetime.datetime(2020, 1, 1, tzinfo=datetime.timezone.utc)
+
+
+def test_a_zone_of_the_programs_is_asked_in_every_call():
+    def function(x):
+        return x * (MOMENT - ZERO).total_seconds()
+
+    captured, x = oxytorch.compile(function), torch.ones(2)
+    for hours in (1, 1, 2, 3):
+        ZONE.hours = hours
+        assert_same(captured(x), function(x))

@@ -73,6 +73,48 @@ def test_a_condition_of_many_elements_is_refused_in_torch_s_words():
     assert_refused_alike(lambda x: torch.cond(x > 0, torch.sin, torch.cos, (x,)))
 
 
+@pytest.mark.parametrize("operand", [2, "a", None])
+def test_operands_that_are_no_tensors_are_refused_in_torch_s_words(operand):
+    assert_refused_alike(lambda x: torch.cond(x.sum() > 0, lambda x, _: x.sin(), lambda x, _: x.cos(), (x, operand)))
+
+
+def with_a_number(x):
+    return while_loop(lambda n, x: n < 3, lambda n, x: (n + 1, x * 2), (0, x))
+
+
+def of_a_tensor_alone(x):
+    return while_loop(lambda x: x.abs().sum() < 20, lambda x: x * 2, (x,))
+
+
+def no_round_of_a_tensor_alone(x):
+    return while_loop(lambda x: x.abs().sum() < 0, lambda x: x * 2, (x,))
+
+
+def no_round_of_a_list(x):
+    return while_loop(lambda n, x: n < 0, lambda n, x: [n + 1, x * 2], [torch.tensor(0), x])
+
+
+@pytest.mark.parametrize("function", [with_a_number, of_a_tensor_alone, no_round_of_a_tensor_alone, no_round_of_a_list])
+def test_a_loop_returns_what_its_body_does(function):
+    captured = oxytorch.compile(function)
+    for x in GIVEN * 2:
+        want, got = function(x), captured(x)
+        assert type(got) is type(want)
+        assert_same(got, want)
+
+
+def test_a_loop_without_a_round_gives_copies():
+    def function(x):
+        _, y = while_loop(lambda n, x: n < 0, lambda n, x: (n + 1, x * 2), (torch.tensor(0), x))
+        return y.add_(1)
+
+    captured = oxytorch.compile(function)
+    for _ in range(2):
+        x = torch.ones(3)
+        assert_same(captured(x), torch.full((3,), 2.0))
+        assert_same(x, torch.ones(3))
+
+
 def assert_refused_alike(function):
     captured, x = oxytorch.compile(function), torch.ones(2)
     for _ in range(2):

@@ -253,7 +253,18 @@ pub fn is_value(object: &Obj) -> bool {
         let modules = unsafe { Obj::borrowed(pyo3::ffi::PyImport_GetModuleDict()) };
         crate::obj::dict_get(&modules, &Obj::str(module))
     });
-    module.is_some_and(|module| module.attr(&name).is_ok_and(|known| known.is(&class)))
+    module.is_some_and(|module| module.attr(&name).is_ok_and(|known| known.is(&class)) && has_known_zone(object, &module))
+}
+
+/// A zone of a class of the program's says itself what a date in it is.
+fn has_known_zone(object: &Obj, module: &Obj) -> bool {
+    let Ok(zone) = object.attr("tzinfo") else { return true };
+    zone.is_none() || module.attr("timezone").is_ok_and(|known| zone.class().is(&known))
+}
+
+/// Whether operators on it look at more than their operands: the precision and rounding of decimals are settings of a thread.
+pub fn is_by_settings(object: &Obj) -> bool {
+    object.class_name() == "Decimal" && is_value(object)
 }
 
 /// Bound in C, where functions are torch's operators.

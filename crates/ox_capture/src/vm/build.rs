@@ -142,9 +142,7 @@ impl Vm {
 
     pub(super) fn dict_merge(&mut self, n: usize) -> R<()> {
         let mapping = self.pop();
-        if crate::attr::type_lookup(&mapping.obj.class(), &Obj::str("keys")).is_none()
-            && crate::attr::is_generic(&mapping.obj.class())
-        {
+        if is_no_mapping(&mapping.obj) {
             let function = self.peek(n + 2);
             let text = format!("{} argument after ** must be a mapping, not {}", called_name(&function), mapping.obj.type_name());
             return Err(pyo3::exceptions::PyTypeError::new_err(text));
@@ -211,4 +209,10 @@ impl Vm {
         self.push(Obj::bool(matches));
         Ok(())
     }
+}
+
+/// Whether `**` of it fails: it has no keys, and nobody who says otherwise.
+pub(super) fn is_no_mapping(object: &Obj) -> bool {
+    let class = object.class();
+    crate::attr::type_lookup(&class, &Obj::str("keys")).is_none() && crate::attr::is_generic(&class)
 }

@@ -30,10 +30,13 @@ impl Vm {
                 false => self.call_plainly(callable, &args).map(Called::Value),
             };
         }
-        if self.frames.last().is_some_and(|frame| frame.code.hidden && frame.code.name == "for_real") {
+        if self.is_in_library("for_real") {
             return self.opaque_call(callable, args, "a store that only C can make");
         }
-        if self.frames.last().is_some_and(|frame| frame.code.hidden && frame.code.name == "between_graphs") {
+        if self.is_in_library("by_torch") {
+            return self.opaque_call(callable, args, "control flow of torch's with other values than tensors");
+        }
+        if self.is_in_library("between_graphs") {
             return self.read(
                 callable,
                 args,
@@ -98,6 +101,11 @@ impl Vm {
             return self.call(&inner, args);
         }
         self.call_instance(callable, args)
+    }
+
+    /// Whether the innermost frame is of this function of the library.
+    fn is_in_library(&self, name: &str) -> bool {
+        self.frames.last().is_some_and(|frame| frame.code.hidden && frame.code.name == name)
     }
 
     fn call_plainly(&mut self, callable: &Val, args: &Args) -> R<Val> {

@@ -356,6 +356,10 @@ impl Vm {
     }
 
     fn iterate_tensor(&mut self, value: &Val) -> R<Called> {
+        let shape = self.now(|vm| vm.tensor_field(value, &Obj::str("shape")))?;
+        if self.rec.is_some() && self.items_made_here(&shape.obj).is_empty() {
+            return Err(PyTypeError::new_err("iteration over a 0-d tensor"));
+        }
         // SAFETY: types live as long as torch.
         let tensor = unsafe { Obj::borrowed(types().tensor.cast()) };
         let unbind: Val = tensor.attr("unbind")?.into();

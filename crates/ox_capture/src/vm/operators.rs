@@ -263,6 +263,10 @@ impl Vm {
                 }
             }
             let changes = name.starts_with('i') && matches!(self.origin(&left.obj), Origin::Outside(_));
+            let is_comparison = matches!(name.as_str(), "eq" | "ne" | "lt" | "le" | "gt" | "ge");
+            if !is_comparison && [left, right].into_iter().any(|side| crate::builtins::is_by_settings(&side.obj)) {
+                return self.opaque_call(&native.clone().into(), args, "an operator of decimals");
+            }
             let are_known = [left, right].into_iter().all(|side| self.is_operand_of_c(&side.obj)) && !changes;
             if are_known || self.asks_nobody(&left.obj) && self.asks_nobody(&right.obj) {
                 let objects = [self.known_data(left)?, self.known_data(right)?];

@@ -233,6 +233,10 @@ impl Vm {
             }
             DictUpdate(n) => {
                 let mapping = self.pop();
+                if super::build::is_no_mapping(&mapping.obj) {
+                    let text = format!("'{}' object is not a mapping", mapping.obj.type_name());
+                    return Err(pyo3::exceptions::PyTypeError::new_err(text));
+                }
                 let entries = self.mapping_items(&mapping)?;
                 let dict = self.peek(n as usize);
                 self.add_entries(&dict, &entries)?;

@@ -12,23 +12,74 @@ def cond(pred, true_fn, false_fn, operands=()):
             raise RuntimeError(f"Expected pred to be bool or single-element tensor, but got {pred}.")
         if not callable(true_fn) or not callable(false_fn):
             raise RuntimeError("Expect both branches to be callable.")
+        if not isinstance(operands, (list, tuple)) or not only_tensors(operands):
+            return by_torch(torch.cond, pred, true_fn, false_fn, operands)
         pred = pred.item()
     return true_fn(*operands) if pred else false_fn(*operands)
+
+
+def only_tensors(tree):
+    if isinstance(tree, (list, tuple)):
+        return all(only_tensors(part) for part in tree)
+    if isinstance(tree, dict):
+        return all(only_tensors(part) for part in tree.values())
+    return isinstance(tree, torch.Tensor)
+
+
+# Torch traces the body whether or not a round is made, and returns what the body does: a tuple, a list, or a tensor alone.
 
 
 def while_loop(cond_fn, body_fn, carried_inputs):
     if not callable(cond_fn) or not callable(body_fn):
         raise RuntimeError("Expect cond_fn and body_fn to be callable.")
-    if not all(isinstance(part, torch.Tensor) for part in carried_inputs):
-        return for_real(torch._higher_order_ops.while_loop, cond_fn, body_fn, carried_inputs)
+    if not isinstance(carried_inputs, (list, tuple)) or not all(isinstance(part, torch.Tensor) for part in carried_inputs):
+        return by_torch(torch._higher_order_ops.while_loop, cond_fn, body_fn, carried_inputs)
     carried = tuple(carried_inputs)
-    while goes_on(cond_fn(*carried)):
-        carried = tuple(body_fn(*carried))
-    return carried
+    going = cond_fn(*carried)
+    result = body_fn(*carried)
+    if not is_flag(going) or not is_round(carried, result):
+        return by_torch(torch._higher_order_ops.while_loop, cond_fn, body_fn, carried_inputs)
+    if not goes_on(going):
+        copies = [part.clone() for part in carried]
+        return copies[0] if isinstance(result, torch.Tensor) else type(result)(copies)
+    while goes_on(cond_fn(*parts_of(result))):
+        result = body_fn(*parts_of(result))
+    return result
+
+
+def parts_of(result):
+    return (result,) if isinstance(result, torch.Tensor) else result
+
+
+def is_flag(answer):
+    return isinstance(answer, bool) or (isinstance(answer, torch.Tensor) and answer.dim() == 0 and answer.dtype == torch.bool)
+
+
+# All else torch refuses.
+
+
+def is_round(carried, result):
+    if type(result) not in (list, tuple) and not isinstance(result, torch.Tensor):
+        return False
+    parts = parts_of(result)
+    return len(parts) == len(carried) and all(is_next(before, after) for before, after in zip(carried, parts))
+
+
+def is_next(before, after):
+    return (
+        isinstance(after, torch.Tensor) and after is not before and after.dtype == before.dtype and after.shape == before.shape
+    )
 
 
 def goes_on(answer):
     return answer.item() if isinstance(answer, torch.Tensor) else answer
+
+
+# What is left to torch, behind a break.
+
+
+def by_torch(function, *args):
+    return function(*args)
 
 
 STANDS_FOR[torch.cond] = cond
