@@ -1,8 +1,8 @@
 //! What the calls of a graph write that is not computed yet.
 
-use super::{Recording, Val};
 use super::graph::{NotRecorded, Recorded, Shadow};
 use super::peek::{is_integer, name_of};
+use super::{Recording, Val};
 use crate::obj::{Obj, items_of};
 use crate::types::types;
 use ox_ops::surface::writes_first;
@@ -94,7 +94,9 @@ pub(super) fn refuse_odd_flag(callee: &Shadow, args: &[Val], kwargs: &[(Obj, Val
     let place = names.iter().position(|name| name.to_str().as_deref() == Some("inplace"));
     let named = kwargs.iter().find(|(key, _)| key.to_str().as_deref() == Some("inplace")).map(|(_, value)| value);
     match place.and_then(|place| args.get(place)).or(named) {
-        Some(flag) if !flag.obj.class_is(types().bool) => Err(NotRecorded::Break("inplace= that is neither True nor False".into())),
+        Some(flag) if !flag.obj.class_is(types().bool) => {
+            Err(NotRecorded::Break("inplace= that is neither True nor False".into()))
+        }
         _ => Ok(()),
     }
 }
