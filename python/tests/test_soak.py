@@ -99,7 +99,15 @@ def test_a_fork_after_a_compile():
     torch.testing.assert_close(compiled(x), plain(x))
 
 
-def test_an_interrupted_call():
+@pytest.fixture
+def interruptible():
+    """A shell that starts a program in the background has it ignore interrupts."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+def test_an_interrupted_call(interruptible):
     seen = []
 
     def f(x, stop):
