@@ -4,6 +4,7 @@ use super::data::refuse_endless;
 use super::device;
 use super::graph::{LazyEntry, NotRecorded, Recorded, Shadow, layout_of, tensors_in, tools};
 use super::memory::refuse_beyond_memory;
+use super::plain_sizes::PlainSizes;
 use super::writes::refuse_odd_flag;
 use super::{Origin, Recording, Val, grad};
 use crate::guard::Check;
@@ -333,6 +334,7 @@ impl Recording {
         let mended = super::mended::arguments(name, args, named)?;
         let (args, named) = mended.as_ref().map_or((args, named), |(args, named)| (&args[..], named));
         let kwargs = &Obj::from(named);
+        let _plain = PlainSizes::stand_in()?;
         let result = match callee {
             Shadow::Function(function) if name == "arange" => {
                 let known = super::factory::arange(args, named)?;

@@ -4,6 +4,7 @@
 use super::call::Request;
 use super::importer::Importer;
 use super::refusal::{Import, Refusal};
+use ox_capture::PlainSizes;
 use ox_ops::ValueOf;
 use pyo3::intern;
 use pyo3::prelude::*;
@@ -18,6 +19,7 @@ impl<'py> Importer<'py> {
         let first = request.node.getattr(intern!(py, "args"))?.cast_into::<PyTuple>()?.get_item(0)?;
         let Some(input) = self.meta(&first)? else { return Ok(()) };
         let suggest = py.import(intern!(py, "torch._prims_common"))?.getattr(intern!(py, "suggest_memory_format"))?;
+        let _plain = PlainSizes::stand_in()?;
         let options = PyDict::new(py);
         options.set_item(intern!(py, "memory_format"), suggest.call1((input,))?)?;
         if example.call_method(intern!(py, "is_contiguous"), (), Some(&options))?.is_truthy()? {
