@@ -5,7 +5,8 @@
 
 use crate::online;
 use ox_ir::kernel::{Axis, BufRole, Inst, Kernel, Lanes, Pass, Val, length};
-use ox_ir::{Sym, Var};
+use ox_ir::sym::VarKind;
+use ox_ir::{PointOp, Scalar, Sym, Var};
 
 /// Bytes of the widest access of one thread.
 const WIDEST: i64 = 16;
@@ -250,16 +251,18 @@ fn neighbours(kernel: &Kernel, most: i64) -> i64 {
 
 /// The most lanes along `axis` for which most bytes move in whole vectors.
 fn widest(kernel: &Kernel, axis: &Axis, body: usize) -> i64 {
-    let side_by_side: Vec<(&Sym, i64)> =
-        accesses(kernel, &axis.var).filter(|(index, _)| index.coeff(&axis.var).is_some_and(|c| c.is_one())).collect();
-    let Some(smallest) = side_by_side.iter().map(|(_, size)| *size).min() else { return 1 };
+    let side_by_side = |lanes: i64| -> Vec<(&Sym, i64)> {
+        accesses(kernel, &axis.var, lanes).filter(|(index, _)| index.coeff(&axis.var).is_some_and(|c| c.is_one())).collect()
+    };
+    let Some(smallest) = side_by_side(2).iter().map(|(_, size)| *size).min() else { return 1 };
     let mut lanes = (WIDEST / smallest).min(MOST_LANES);
     if body > LONG_BODY {
         lanes = lanes.min(if body > 3 * LONG_BODY { 1 } else { 4 });
     }
-    let all: i64 = side_by_side.iter().map(|(_, size)| size).sum();
     while lanes > 1 {
-        let whole = side_by_side.iter().filter(|(index, _)| is_pack(index, &axis.var, lanes)).map(|(_, size)| size);
+        let moved = side_by_side(lanes);
+        let all: i64 = moved.iter().map(|(_, size)| size).sum();
+        let whole = moved.iter().filter(|(index, _)| is_pack(index, &axis.var, lanes)).map(|(_, size)| size);
         if axis.extent.is_multiple_of(lanes) && 2 * whole.sum::<i64>() > all {
             return lanes;
         }
@@ -273,12 +276,14 @@ pub fn is_pack(index: &Sym, var: &Var, lanes: i64) -> bool {
     index.coeff(var).is_some_and(|c| c.is_one()) && (index - &Sym::var(var)).is_multiple_of(lanes)
 }
 
-/// Accesses of memory that neighbours along an axis do or do not do together, with the bytes of an element.
-fn accesses<'k>(kernel: &'k Kernel, along: &'k Var) -> impl Iterator<Item = (&'k Sym, i64)> {
+/// Accesses of memory that `lanes` neighbours along an axis do or do not do together, with the bytes of an element.
+fn accesses<'k>(kernel: &'k Kernel, along: &'k Var, lanes: i64) -> impl Iterator<Item = (&'k Sym, i64)> {
     let is_memory = |buf: u32| kernel.bufs.get(buf as usize).is_some_and(|b| !matches!(b.role, BufRole::Scratch(_)));
     let size = |buf: u32| kernel.bufs.get(buf as usize).map_or(4, |b| b.dtype.size() as i64);
     kernel.insts.iter().filter_map(move |i| match &i.inst {
-        Inst::Load { buf, index, mask } if is_memory(*buf) && mask.is_none_or(|(mask, _)| !depends(kernel, mask, along)) => {
+        Inst::Load { buf, index, mask }
+            if is_memory(*buf) && mask.is_none_or(|(mask, _)| !differs(kernel, mask, along, lanes)) =>
+        {
             Some((index, size(*buf)))
         }
         Inst::Store { buf, index, mask: None, .. } if is_memory(*buf) => Some((index, size(*buf))),
@@ -286,15 +291,34 @@ fn accesses<'k>(kernel: &'k Kernel, along: &'k Var) -> impl Iterator<Item = (&'k
     })
 }
 
-/// Whether a value may be another for a neighbour along an axis.
-fn depends(kernel: &Kernel, val: Val, along: &Var) -> bool {
+/// Whether a value may be another for one of `lanes` neighbours along an axis.
+pub fn differs(kernel: &Kernel, val: Val, along: &Var, lanes: i64) -> bool {
     match &kernel.inst(val).inst {
         Inst::Const(_) => false,
-        Inst::Index(sym) => sym.vars().contains(along),
-        Inst::Point(_, args) => args.iter().any(|arg| depends(kernel, *arg, along)),
-        Inst::Cast(arg) => depends(kernel, *arg, along),
+        Inst::Index(sym) => sym.vars().iter().any(|var| var == along || var.kind() == VarKind::Loaded),
+        Inst::Point(op, args) if is_on_one_side(kernel, *op, args, along, lanes) => false,
+        Inst::Point(_, args) => args.iter().any(|arg| differs(kernel, *arg, along, lanes)),
+        Inst::Cast(arg) => differs(kernel, *arg, along, lanes),
         _ => true,
     }
+}
+
+/// Whether it compares places with a bound that lies between two vectors: the parts of what is put together, or padded, are told apart so.
+fn is_on_one_side(kernel: &Kernel, op: PointOp, args: &[Val], along: &Var, lanes: i64) -> bool {
+    let place = |val: Val| match &kernel.inst(val).inst {
+        Inst::Index(sym) => Some(sym.clone()),
+        Inst::Const(Scalar::Int(n)) => Some(Sym::from(*n)),
+        _ => None,
+    };
+    let &[a, b] = args else { return false };
+    let (Some(a), Some(b)) = (place(a), place(b)) else { return false };
+    // How far behind the first place on the other side.
+    let behind = match op {
+        PointOp::Lt | PointOp::Ge => &a - &b,
+        PointOp::Le | PointOp::Gt => &(&a - &b) - 1,
+        _ => return false,
+    };
+    is_pack(&behind, along, lanes) && behind.vars().iter().all(|var| var.kind() != VarKind::Loaded)
 }
 
 /// Whether every loop of the kernel runs over the same axes.

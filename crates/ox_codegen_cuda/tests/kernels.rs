@@ -50,6 +50,48 @@ const CASES: &[Case] = &[
         }",
         &[24 * 64, 64, 24 * 64],
     ),
+    // Two parts side by side, the bound between two vectors; and inside of one.
+    Case(
+        "kernel even_parts(b0: bf16 in, b1: bf16 in, b2: bf16 out, i0 < 6, i1 < 64) lanes=outer parallel {
+          pass {
+            v0 = index i1 : i64 v1 = const 40 : i64 v2 = lt v0 v1 : bool v3 = load b0[40*i0 + i1] if v2 else 0
+            v4 = index i1 - 40 : i64 v5 = const -1 : i64 v6 = gt v4 v5 : bool v7 = load b1[24*i0 + i1 - 40] if v6 else 0
+            v8 = where v2 v3 v7 store b2[64*i0 + i1] v8
+          }
+        }",
+        &[240, 144, 384],
+    ),
+    Case(
+        "kernel odd_parts(b0: bf16 in, b1: bf16 in, b2: bf16 out, i0 < 6, i1 < 64) lanes=outer parallel {
+          pass {
+            v0 = index i1 : i64 v1 = const 40 : i64 v2 = le v0 v1 : bool v3 = load b0[48*i0 + i1] if v2 else 0
+            v4 = index i1 - 41 : i64 v5 = const 0 : i64 v6 = ge v4 v5 : bool v7 = load b1[24*i0 + i1 - 41] if v6 else 0
+            v8 = where v2 v3 v7 store b2[64*i0 + i1] v8
+          }
+        }",
+        &[288, 144, 384],
+    ),
+    // The same in columns: what tells the parts apart is found before the loop.
+    Case(
+        "kernel columns_of_even_parts(b0: f32 in, b1: f32 in, b2: f32 out, i0 < 256) lanes=outer parallel {
+          pass { v0 = index i0 : i64 v1 = const 159 : i64 v2 = le v0 v1 : bool v3 = const 160 : i64 v4 = ge v0 v3 : bool }
+          pass i1 < 40 {
+            v5 = load b0[160*i1 + i0] if v2 else 0 v6 = load b1[96*i1 + i0 - 160] if v4 else 0 v7 = where v2 v5 v6 v8 = reduce sum v7
+          }
+          pass { store b2[i0] v8 }
+        }",
+        &[160 * 40, 96 * 40, 256],
+    ),
+    Case(
+        "kernel columns_of_odd_parts(b0: f32 in, b1: f32 in, b2: f32 out, i0 < 256) lanes=outer parallel {
+          pass { v0 = index i0 : i64 v1 = const 158 : i64 v2 = lt v0 v1 : bool v3 = const 158 : i64 v4 = ge v0 v3 : bool }
+          pass i1 < 40 {
+            v5 = load b0[160*i1 + i0] if v2 else 0 v6 = load b1[100*i1 + i0 - 156] if v4 else 0 v7 = where v2 v5 v6 v8 = reduce sum v7
+          }
+          pass { store b2[i0] v8 }
+        }",
+        &[160 * 40, 100 * 40, 256],
+    ),
     // A row in registers, with what is left over at its end.
     Case(
         "kernel softmax(b0: f32 in, b1: f32 out, b2: f32 scratch 1000, i0 < 3) lanes=inner parallel {
@@ -239,9 +281,21 @@ fn check(emulator: &Emulator, kernel: &Kernel, source: &Source, mut want: Vec<Te
 }
 
 fn text_of(name: &str) -> String {
-    let is_wanted = |case: &&Case| case.0.contains(name);
+    let is_wanted = |case: &&Case| case.0.starts_with(&format!("kernel {name}"));
     let kernel = Kernel::parse(CASES.iter().find(is_wanted).unwrap().0).unwrap();
     emit(&kernel, "k", &OPTIONS).unwrap().text
+}
+
+/// A bound between two vectors is the same question for all elements of one.
+#[test]
+fn parts_that_begin_between_vectors_are_read_in_vectors() {
+    for (name, masks) in [("even_parts", ["v2", "v6"]), ("columns_of_even_parts", ["w2[0]", "w4[0]"])] {
+        let text = text_of(name);
+        assert!(masks.iter().all(|mask| text.contains(&format!("{mask} ? load_pack<"))), "{text}");
+    }
+    for name in ["odd_parts", "columns_of_odd_parts"] {
+        assert!(!text_of(name).contains("? load_pack<"), "{}", text_of(name));
+    }
 }
 
 /// What lies along the loop is the same for all columns, and no reason to walk along it.

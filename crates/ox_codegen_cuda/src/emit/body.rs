@@ -7,6 +7,7 @@ use super::cache::Cached;
 use super::ctype::{self, held, stored};
 use super::{Emitter, index, point, quick, reduce};
 use crate::CodegenError;
+use crate::geometry::differs;
 use ox_ir::kernel::{Inst, Val};
 use ox_ir::sym::{Sym, Var};
 use ox_ir::{DType, PointOp};
@@ -57,7 +58,7 @@ impl Emitter<'_> {
     fn varying(&self, body: &[Val], lane: &Var) -> FxHashSet<Val> {
         let mut vars: FxHashSet<Var> = FxHashSet::from_iter([lane.clone()]);
         // What other passes left is there for each lane, and what they will need is left so.
-        let mut out: FxHashSet<Val> = self.carried.values().into_iter().collect();
+        let mut out: FxHashSet<Val> = self.carried.values().into_iter().filter(|val| !self.is_shared(*val)).collect();
         for val in body {
             let by_index = |sym: &Sym| sym.vars().iter().any(|v| vars.contains(v));
             let varies = match &self.kernel.inst(*val).inst {
@@ -67,7 +68,7 @@ impl Emitter<'_> {
                     let scratch = self.scratch.contains_key(buf);
                     scratch || by_index(index) || mask.is_some_and(|(m, _)| out.contains(&m)) || self.is_written(*buf, body)
                 }
-                Inst::Point(_, args) => args.iter().any(|a| out.contains(a)),
+                Inst::Point(_, args) => args.iter().any(|a| out.contains(a)) && !self.is_shared(*val),
                 Inst::Cast(arg) => out.contains(arg),
                 Inst::CheckIndex { value, var, .. } => {
                     let varies = out.contains(value);
@@ -95,7 +96,17 @@ impl Emitter<'_> {
     }
 
     pub fn value(&self, val: Val) -> String {
-        if self.carried.comes_from_elsewhere(val) { format!("w{}[l]", val.0) } else { format!("v{}", val.0) }
+        if self.carried.comes_from_elsewhere(val) { self.kept(val) } else { format!("v{}", val.0) }
+    }
+
+    /// Where a value stands that passes leave for others.
+    fn kept(&self, val: Val) -> String {
+        format!("w{}[{}]", val.0, if self.is_shared(val) { "0" } else { "l" })
+    }
+
+    /// Whether all lanes have this value in common, although they stand at other places.
+    fn is_shared(&self, val: Val) -> bool {
+        self.lane.as_ref().is_some_and(|lane| !differs(self.kernel, val, lane, self.g.lanes))
     }
 
     /// Where the running result of a reduction stands.
@@ -110,7 +121,7 @@ impl Emitter<'_> {
         let text = match &typed.inst {
             _ if self.sure == Some(val) => "true".into(),
             Inst::Const(scalar) => ctype::constant(*scalar, dtype),
-            Inst::Index(sym) => ctype::convert(&format!("(long long)({})", index::text(sym)), DType::I64, dtype),
+            Inst::Index(sym) => index_value(sym, dtype),
             Inst::Load { buf, index, mask } => self.load(val, *buf, index, mask.as_ref(), dtype, item)?,
             Inst::Point(op, args) => self.operation(val, *op, args)?,
             Inst::Cast(arg) => ctype::convert(&self.value(*arg), self.dtype(*arg), dtype),
@@ -132,7 +143,7 @@ impl Emitter<'_> {
         };
         self.line(format!("const {} v{} = {text};", held(dtype), val.0));
         if self.carried.found(val) {
-            self.line(format!("w{0}[l] = v{0};", val.0));
+            self.line(format!("{} = v{};", self.kept(val), val.0));
         }
         Ok(())
     }
@@ -149,7 +160,13 @@ impl Emitter<'_> {
         if let (true, Some(x)) = (is_quick, quick::erf_and_one(self.kernel, op, args)) {
             return Ok(format!("one_plus_erf({})", self.value(x)));
         }
-        let names: Vec<String> = args.iter().map(|arg| self.value(*arg)).collect();
+        let is_shared = self.is_shared(val);
+        let name = |arg: &Val| match &self.kernel.inst(*arg).inst {
+            // That of the first lane.
+            Inst::Index(place) if is_shared && !self.is_shared(*arg) => index_value(place, self.dtype(*arg)),
+            _ => self.value(*arg),
+        };
+        let names: Vec<String> = args.iter().map(name).collect();
         point::apply(op, &names, operand, dtype, is_quick || operand.size() == 2)
             .ok_or_else(|| self.unsupported(format!("{} of {operand}", op.name())))
     }
@@ -281,4 +298,8 @@ impl Emitter<'_> {
     pub fn guard(&self) -> String {
         if self.guards.is_empty() { String::new() } else { format!("if ({}) ", self.guards.join(" && ")) }
     }
+}
+
+fn index_value(place: &Sym, dtype: DType) -> String {
+    ctype::convert(&format!("(long long)({})", index::text(place)), DType::I64, dtype)
 }
