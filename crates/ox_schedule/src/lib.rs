@@ -1,7 +1,7 @@
 //! Graph to Plan: what is stored, what is fused into which kernel, which library calls are made in which order, and where
 //! everything lies in memory.
 //!
-//! The steps, in order: `prepare` (copies where memory must not be shared, and how everything lies: `foresee`), `split` (reductions that would leave threads idle), `roots` (what may be stored), `fuse` (which
+//! The steps, in order: `prepare` (copies where memory must not be shared, and how everything lies: `foresee`), `split` (reductions that would leave threads idle, with `deviations` from means of theirs), `roots` (what may be stored), `fuse` (which
 //! roots are one kernel), `emit` + `order` (the kernels), `build` (the Plan), `front` (single numbers), `reuse` (results in the place of operands), `memory`
 //! (where all that lies: `arena`) with `release` (when it goes) and `peak` (what is better off outside of it),
 //! for `usual` sizes where they vary.
@@ -10,6 +10,7 @@ mod arena;
 mod build;
 mod coords;
 mod cost;
+mod deviations;
 mod emit;
 mod empty;
 mod foresee;

@@ -1,6 +1,7 @@
 //! Reductions with too few rows for the threads, cut into two: many partial results, then one over them.
 
 use crate::Target;
+use crate::deviations::{self, deviations};
 use crate::layout::resolve;
 use crate::prepare::Prepared;
 use crate::usual::Usual;
@@ -29,17 +30,40 @@ struct Cut {
     joined: Dims,
 }
 
+/// A reduction that was cut.
+pub struct Halves {
+    /// What is reduced, and the same with dimensions of the parts, between which it may have been filled up.
+    pub whole: NodeId,
+    pub parts: NodeId,
+    /// The dimension that is cut: it is two of the parts.
+    pub cut: Option<usize>,
+    /// The results of the parts, and what was made of those.
+    pub first: NodeId,
+    pub second: NodeId,
+}
+
 pub fn split_reductions(prepared: Prepared, target: Target, usual: &Usual) -> Prepared {
     let empty = Graph { nodes: Vec::with_capacity(prepared.graph.nodes.len()), ..prepared.graph.clone() };
     let mut out = Prepared::empty(empty);
     let mut renamed: Vec<NodeId> = Vec::with_capacity(prepared.graph.nodes.len());
     let reads = Reads { prepared: &prepared, usual, known: RefCell::default() };
+    let mut halves: FxHashMap<NodeId, Halves> = FxHashMap::default();
     for id in prepared.graph.ids() {
         let mut node = prepared.graph.node(id).clone();
         node.args.iter_mut().for_each(|a| *a = renamed[a.index()]);
-        let made = match cut(&reads, id, target) {
-            Some(cut) => push_split(&mut out, node, cut, prepared.strides(id)),
-            None => out.push(node, prepared.strides(id)),
+        let strides = prepared.strides(id);
+        // A CPU has few threads, and parts that are long: its sums stay as they are spelt.
+        let found = deviations(&prepared.graph, id).filter(|_| target == Target::Gpu);
+        let found = found.filter(|found| prepared.strides(found.sum) == strides);
+        let joint = found.and_then(|found| Some((halves.get(&found.sum)?, renamed[found.mean.index()])));
+        let made = match (joint, cut(&reads, id, target)) {
+            (Some((sum, mean)), _) => deviations::push(&mut out, &node, sum, mean, strides),
+            (None, Some(cut)) => {
+                let (made, cut) = push_split(&mut out, node, cut, strides);
+                halves.insert(id, cut);
+                made
+            }
+            (None, None) => out.push(node, strides),
         };
         renamed.push(made);
     }
@@ -172,12 +196,13 @@ fn divisor(n: i64, parts: std::ops::RangeInclusive<i64>) -> Option<i64> {
     parts.rev().find(|k| n % k == 0)
 }
 
-fn push_split(out: &mut Prepared, node: Node, Cut { whole, cut, joined }: Cut, strides: Shape) -> NodeId {
+fn push_split(out: &mut Prepared, node: Node, Cut { whole, cut, joined }: Cut, strides: Shape) -> (NodeId, Halves) {
     if let Some((dim, parts)) = cut.filter(|_| !joined.is_empty()) {
         let (ty, location) = (node.ty.clone(), node.location);
         let (node, single, dim) = join(out, node, &strides, dim, &joined);
-        let reduced = push_split(out, node, Cut { whole, cut: Some((dim, parts)), joined: Dims::new() }, single);
-        return out.push(Node { op: Op::Reshape, args: [reduced].into_iter().collect(), ty, location }, strides);
+        let (reduced, halves) = push_split(out, node, Cut { whole, cut: Some((dim, parts)), joined: Dims::new() }, single);
+        let made = out.push(Node { op: Op::Reshape, args: [reduced].into_iter().collect(), ty, location }, strides);
+        return (made, halves);
     }
     let Op::Reduce { op, dims } = &node.op else { unreachable!("only reductions are cut") };
     let given = out.graph.ty(node.args[0]).clone();
@@ -217,7 +242,10 @@ fn push_split(out: &mut Prepared, node: Node, Cut { whole, cut, joined }: Cut, s
     let dense = contiguous_strides(&partial);
     let first = push(Op::Reduce { op: *op, dims: inner }, parts, node.ty.with_shape(partial), dense);
     let second = push(Op::Reduce { op: *op, dims: sorted(outer) }, first, node.ty.with_shape(single), wanted);
-    push(Op::Reshape, second, node.ty.clone(), strides)
+    (
+        push(Op::Reshape, second, node.ty.clone(), strides),
+        Halves { whole: node.args[0], parts, cut: cut.map(|(dim, _)| dim), first, second },
+    )
 }
 
 /// The same reduction with `joined` as a part of `dim`, the strides of its result, and where that dimension stands.

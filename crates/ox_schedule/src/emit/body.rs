@@ -3,6 +3,7 @@
 use super::{CheckText, Emitter, Illegal, PassId};
 use crate::coords::view_coords;
 use crate::layout::address;
+use crate::space::Level;
 use ox_ir::graph::{Node, Shape};
 use ox_ir::kernel::{BufRole, Inst, Val};
 use ox_ir::{DType, NodeId, Op, PointOp, Scalar, Sym};
@@ -17,6 +18,7 @@ impl Emitter<'_> {
             coords = view_coords(graph.node(id), &graph.ty(arg).shape, &coords);
             id = arg;
         }
+        let mask = mask.filter(|_| !self.is_of_the_row(id, &coords));
         let pass = self.pass_for(id, &coords, mask);
         let key = (pass, (id, coords.clone(), mask));
         if let Some(val) = self.values.get(&key) {
@@ -28,6 +30,11 @@ impl Emitter<'_> {
         };
         self.values.insert(key, val);
         Ok(val)
+    }
+
+    /// Whether this is what the group computes once for each row, whatever is masked inside of it.
+    fn is_of_the_row(&self, id: NodeId, coords: &[Sym]) -> bool {
+        self.canonical.get(&id).is_some_and(|(point, level)| *level == Level::Row && point[..] == *coords)
     }
 
     /// The row, if nothing about the value changes inside the reduction loop; else the current loop.
