@@ -426,7 +426,8 @@ template <int X, int Y, int N, typename T, typename Op> __device__ inline void r
     __syncthreads();
 #pragma unroll
     for (int n = 0; n < AT_ONCE; ++n) slots[n * X * Y + mine] = values[first + n];
-#pragma unroll
+// Written out it would be a fifth of what NVRTC has to do for such a kernel.
+#pragma unroll 1
     for (int half = Y / 2; half > 0; half /= 2) {
       __syncthreads();
       if (mine / X < half) {

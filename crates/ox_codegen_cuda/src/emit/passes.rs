@@ -105,13 +105,11 @@ impl Emitter<'_> {
                 }
             }
             None => {
-                let start = if lanes > 1 { format!("y * {lanes}") } else { "y".into() };
-                match self.g.spread {
-                    Spread::Columns if pass.body.len() <= SHORT_BODY => self.line("#pragma unroll 8"),
-                    Spread::Columns if pass.body.len() <= SHORT_COLUMN => self.line("#pragma unroll 4"),
-                    Spread::Rows if pass.body.len() <= SHORT_BODY => self.line("#pragma unroll 4"),
-                    _ => {}
+                let even = count.as_const().filter(|n| columns && filled.is_none() && n % y == 0).map(|n| n / y);
+                if let Some(most) = self.unrolled(pass) {
+                    self.line(format!("#pragma unroll {}", even.map_or(most, |rounds| in_whole_rounds(rounds, most))));
                 }
+                let start = if lanes > 1 { format!("y * {lanes}") } else { "y".into() };
                 let limit = match &filled {
                     Some(filled) => {
                         let (first, rest) = (index::text(&pass.axes[0].extent), length(&pass.axes[1..]));
@@ -120,7 +118,13 @@ impl Emitter<'_> {
                     }
                     None => limit,
                 };
-                self.open(format!("for (idx r = {start}; r < {limit}; r += {}) {{", y * lanes));
+                match even {
+                    Some(rounds) => {
+                        self.open(format!("for (idx k = 0; k < {rounds}; ++k) {{"));
+                        self.line(format!("const idx r = k * {y} + y;"));
+                    }
+                    None => self.open(format!("for (idx r = {start}; r < {limit}; r += {}) {{", y * lanes)),
+                }
             }
         }
         self.decode(&pass.axes, "r");
@@ -137,6 +141,16 @@ impl Emitter<'_> {
         }
         self.close();
         Ok(())
+    }
+
+    /// How many rounds of its loop are written out, if that is worth it.
+    fn unrolled(&self, pass: &Pass) -> Option<i64> {
+        match self.g.spread {
+            Spread::Columns if pass.body.len() <= SHORT_BODY => Some(8),
+            Spread::Columns if pass.body.len() <= SHORT_COLUMN => Some(4),
+            Spread::Rows if pass.body.len() <= SHORT_BODY => Some(4),
+            _ => None,
+        }
     }
 
     /// Scans run along the last axis, chunk after chunk of as many elements as there are threads; the axes before it one after the other.
@@ -238,4 +252,9 @@ impl Emitter<'_> {
 fn reductions(e: &Emitter<'_>, pass: &Pass) -> Vec<Val> {
     let is_reduction = |val: &&Val| matches!(e.kernel.inst(**val).inst, Inst::Reduce { .. } | Inst::ReduceArg { .. });
     pass.body.iter().filter(is_reduction).copied().collect()
+}
+
+/// About `most` rounds, so that none are left over, which would be written out as well.
+fn in_whole_rounds(rounds: i64, most: i64) -> i64 {
+    (most / 2 + 1..=most).rev().find(|n| rounds % n == 0).unwrap_or(most)
 }
