@@ -132,9 +132,10 @@ next_stop.begun = False
 
 
 def pattern(name: str) -> str:
-    """The name without what differs from one compiler to the next: hashes of types and of crates."""
+    """The name without what differs from one compiler to the next: hashes of types and of crates, and places in the name, which depend on those."""
     name = re.sub(r"17h[0-9a-f]{16}E.*", "17h*", name)
-    return re.sub(r"Cs[0-9A-Za-z]+_", "Cs*_", name) if name.startswith("_R") else name
+    name = re.sub(r"\.llvm\.\d+$", "*", name)
+    return re.sub(r"B[0-9A-Za-z]*_", "B*_", re.sub(r"Cs[0-9A-Za-z]+_", "Cs*_", name)) if name.startswith("_R") else name
 
 
 if __name__ == "__main__":

@@ -454,3 +454,29 @@ def test_an_index_into_nothing_is_out_of_bounds_for_writers_too(function, shape,
         except IndexError as error:
             found.append(str(error))
     assert found[1:] == found[:1] * 2
+
+
+@pytest.mark.parametrize("name", ["median", "nanmedian"])
+@pytest.mark.parametrize("keepdim", [False, True])
+def test_a_median_is_of_what_eager_takes_it_of(entry, name, keepdim):
+    """torch's kernel is wrong where elements share their places. The sum is no tensor of that kind; without the sum, which changes nothing, it would be."""
+    check(entry, lambda x: getattr(x + 0, name)(0, keepdim)[0], torch.randint(-100, 100, (1, 33)).expand(2, 33))
+
+
+@pytest.mark.parametrize("shape", [(1, 5, 0, 4), (0, 8, 8, 16), (3, 2, 0)], ids=str)
+def test_an_empty_image_is_unshuffled_as_it_is(entry, shape):
+    check(entry, lambda x: F.pixel_unshuffle(x, 2), torch.zeros(shape))
+
+
+REFUSED_IMAGES = {
+    "maxima of whole numbers": (lambda x: F.adaptive_max_pool2d(x, 2), torch.zeros(1, 2, 4, 4, dtype=torch.int64)),
+    "maxima of bytes": (lambda x: F.adaptive_max_pool1d(x, 1), torch.zeros(2, 3, 8, dtype=torch.uint8)),
+    "averages of whole numbers": (lambda x: F.interpolate(x, 2, mode="area"), torch.zeros(1, 2, 4, dtype=torch.int64)),
+    "no channels": (lambda x: F.interpolate(x, (3, 3), mode="bilinear"), torch.zeros(2, 0, 5, 4)),
+    "no channels of a volume": (lambda x: F.interpolate(x, (3, 3, 3), mode="area"), torch.zeros(2, 0, 5, 4, 2)),
+}
+
+
+@pytest.mark.parametrize("function, image", REFUSED_IMAGES.values(), ids=REFUSED_IMAGES)
+def test_images_that_eager_refuses(entry, function, image):
+    assert isinstance(check(entry, function, image), Exception), "eager does not refuse this any more"

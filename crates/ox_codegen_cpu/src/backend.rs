@@ -170,16 +170,14 @@ fn identity(kernel: &Kernel) -> Kernel {
     Kernel { name: facts, ..kernel.clone() }
 }
 
-/// `work` on every item, in order of the items; the first error wins.
+/// `work` on every item, in order of the items; the first error wins. This thread works, too: the C library has a heap for each thread, and what LLVM
+/// keeps for good holds pages of each of them.
 fn run_on_threads<T: Sync, R: Send, E: Send>(
     items: &[T],
     threads: usize,
     work: impl Fn(&T) -> Result<R, E> + Sync,
 ) -> Result<Vec<R>, E> {
     let threads = threads.clamp(1, items.len().max(1));
-    if threads == 1 {
-        return items.iter().map(work).collect();
-    }
     let next = AtomicUsize::new(0);
     let results: Mutex<Vec<Option<Result<R, E>>>> = Mutex::new(items.iter().map(|_| None).collect());
     let worker = || {
@@ -191,9 +189,11 @@ fn run_on_threads<T: Sync, R: Send, E: Send>(
         }
     };
     std::thread::scope(|scope| {
-        for _ in 0..threads {
-            scope.spawn(worker);
+        for _ in 1..threads {
+            // Without another thread the work is done all the same.
+            drop(std::thread::Builder::new().spawn_scoped(scope, worker));
         }
+        worker();
     });
     let results = results.into_inner().expect("all workers are done");
     results.into_iter().map(|r| r.expect("every item was worked on")).collect()

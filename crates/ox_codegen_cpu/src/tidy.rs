@@ -14,11 +14,13 @@ pub fn give_back() {
 }
 
 /// When what was compiled is in use, and calls take the short way: what captured, planned and loaded it is not needed any more, once for each
-/// compile.
-pub fn forget_code_once() {
-    if COMPILED.swap(false, Ordering::Relaxed) {
+/// compile. Says whether this was the time.
+pub fn forget_code_once() -> bool {
+    let is_time = COMPILED.swap(false, Ordering::Relaxed);
+    if is_time {
         forget_code();
     }
+    is_time
 }
 
 /// The pages of the shared object that this is a part of, as far as they are as the file has them.

@@ -10,7 +10,7 @@ use ox_runtime::{Known, TensorRef};
 use pyo3::prelude::*;
 use smallvec::SmallVec;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 pub struct BoundCallable {
     graph: Py<NativeCallable>,
@@ -22,6 +22,8 @@ pub struct BoundCallable {
     known: Known,
     /// What was computed of frozen weights: inputs behind all others. It holds their memory, so that a portrait is of no other.
     _prepared: Arc<Prepared>,
+    /// The call that binds goes on with code that no later one needs: the next one forgets it.
+    is_new: AtomicBool,
 }
 
 /// What an argument that each call brings is to the graph.
@@ -77,8 +79,8 @@ pub fn bind(callable: &Obj, known: Vec<Option<Obj>>, sizes: &[Option<i64>]) -> P
     fixed.resize(handles.len(), true);
     // SAFETY: the result holds them all.
     let Ok(data) = (unsafe { graph.program.main().know(handles, &sizes, |n| fixed[n]) }) else { return Ok(None) };
-    ox_driver::forget_code_once();
-    Ok(Some(BoundCallable { graph: bound.clone().unbind(), inputs: known, places, known: data, _prepared: prepared }))
+    let is_new = AtomicBool::new(ox_driver::forget_code_once());
+    Ok(Some(BoundCallable { graph: bound.clone().unbind(), inputs: known, places, known: data, _prepared: prepared, is_new }))
 }
 
 impl BoundCallable {
@@ -101,6 +103,9 @@ impl BoundGraph for BoundCallable {
         if graph.broken.load(Ordering::Relaxed) || graph.race.is_open() {
             let args = self.arguments(varying)?;
             return Ok(items_of(&graph.__call__(py, args.bind().cast()?)?.into()));
+        }
+        if self.is_new.load(Ordering::Relaxed) && self.is_new.swap(false, Ordering::Relaxed) {
+            ox_driver::forget_code();
         }
         let undoable = take_offer();
         let mut given: SmallVec<[(usize, TensorRef<'_>); 8]> = SmallVec::new();

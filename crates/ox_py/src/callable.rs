@@ -32,7 +32,7 @@ pub struct NativeCallable {
     /// Its nodes are kept for derivatives only: they are a megabyte in a UNet.
     pub(crate) graph: Graph,
     /// Shown if the run finds a bug, where the nodes are gone.
-    pub(crate) text: Option<String>,
+    pub(crate) text: Option<Box<str>>,
     pub(crate) on_cpu: bool,
     pub(crate) slots: Vec<Slot>,
     pub(crate) constants: Vec<Py<PyAny>>,

@@ -235,7 +235,7 @@ impl Job<'_> {
         let broken = AtomicBool::new(false);
         let race = Race::new(&graph, options.race_eager);
         let rewinds = rewinds(&graph, &compiled.program);
-        let (program, on_cpu, text) = (compiled.program, is_on_cpu(&graph), Some(graph.to_string()));
+        let (program, on_cpu, text) = (compiled.program, is_on_cpu(&graph), Some(graph.to_string().into_boxed_str()));
         graph.nodes = Vec::new();
         let callable = NativeCallable {
             program,

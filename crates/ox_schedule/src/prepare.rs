@@ -211,9 +211,7 @@ impl Prepared {
         }
         if node.op.is_call() {
             for k in 0..node.args.len() {
-                let whole_rows = k < rows_wanted(&node.op);
-                let fits = |strides: &Shape| !whole_rows || strides.last().is_none_or(|s| s.is_one());
-                if !self.resolved(node.args[k]).as_ref().is_some_and(fits) {
+                if !self.resolved(node.args[k]).is_some_and(|strides| takes(&node.op, k, &strides)) {
                     let dense = contiguous_strides(&self.graph.ty(node.args[k]).shape);
                     node.args[k] = self.push_copy(node.args[k], dense);
                 }
@@ -413,6 +411,14 @@ impl Prepared {
         out.graph.mutations.iter_mut().for_each(|m| m.value = renamed[m.value.index()]);
         out
     }
+}
+
+/// Whether torch's kernel can take its n-th argument as it lies. Medians along a dimension sort in a copy that has the strides of what they are
+/// given: where its elements share their places, torch's own results are wrong, and eager's would be of a tensor that has none such.
+fn takes(op: &Op, n: usize, strides: &Shape) -> bool {
+    let is_median = matches!(op, Op::Library(library) if matches!(library.callee.name(), "aten::median" | "aten::nanmedian"));
+    let whole_rows = n < rows_wanted(op);
+    (!whole_rows || strides.last().is_none_or(|s| s.is_one())) && !(is_median && strides.iter().any(Sym::is_zero))
 }
 
 /// How many of the first arguments torch's flash attention wants with the elements of a row side by side.

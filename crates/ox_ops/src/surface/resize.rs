@@ -86,6 +86,10 @@ fn interpolate(b: &mut Builder, args: &mut Bound) -> OpResult<Value> {
             empty.from, empty.to
         )));
     }
+    // Eager refuses it in its own words, though nothing comes out.
+    if b.shape(x)[1..].iter().any(Sym::is_zero) || (mode == "area" && !b.dtype(x).is_float()) {
+        return Err(OpError::unsupported("an image without channels, or an average of whole numbers"));
+    }
     let align = args.knows("align_corners") && flag(args, "align_corners")?;
     let told = args.knows("align_corners") && args.has("align_corners");
     match mode.as_str() {

@@ -13,6 +13,9 @@ const HALVES: Types = |dtype| matches!(dtype, DType::F16 | DType::BF16);
 
 /// By the first name of the row, and the type of the first argument.
 const REFUSED: &[(&str, Types)] = &[
+    ("F.adaptive_max_pool1d", NO_FLOATS),
+    ("F.adaptive_max_pool2d", NO_FLOATS),
+    ("F.adaptive_max_pool3d", NO_FLOATS),
     ("F.lp_pool3d", HALVES),
     ("F.multilabel_margin_loss", NO_FLOATS),
     ("F.multilabel_soft_margin_loss", INTEGERS),
