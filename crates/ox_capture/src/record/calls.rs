@@ -4,6 +4,7 @@ use super::data::refuse_endless;
 use super::device;
 use super::graph::{LazyEntry, NotRecorded, Recorded, Shadow, layout_of, tensors_in, tools};
 use super::memory::refuse_beyond_memory;
+use super::shared::refuse_overlapping_write;
 use super::writes::refuse_odd_flag;
 use super::{Origin, Recording, Val, grad};
 use crate::guard::Check;
@@ -200,6 +201,10 @@ impl Recording {
             && out.call_method0("numel")?.extract::<usize>()? == 0
         {
             return Err(NotRecorded::Break(format!("{name} gives its out= a size")));
+        }
+        if callee.is_in_place(&name, &shadow_kwargs) && !reshapes {
+            let out = shadow_kwargs.get_item("out")?.map(Obj::from);
+            refuse_overlapping_write(out.or_else(|| shadow_args.first().cloned()))?;
         }
         let result = match self.do_on_shadows(callee, &name, &shadow_args, &shadow_kwargs, state) {
             Ok(result) => self.memory_order(callee, &name, &shadow_args, &shadow_kwargs, result)?,
