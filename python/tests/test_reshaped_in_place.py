@@ -63,3 +63,19 @@ def test_an_argument_that_was_computed_is_viewed_and_reshaped():
         sum(r.sum() for r in got).backward()
         sum(r.sum() for r in want).backward()
         torch.testing.assert_close(ours.grad, theirs.grad)
+
+
+def test_a_leaf_that_the_function_makes_is_reshaped():
+    def f(t):
+        sums = t.cumsum(-1)
+        sums.requires_grad_()
+        sums.unsqueeze_(0)
+        return sums * 2, sums
+
+    captured = oxytorch.compile(f)
+    with torch.no_grad():
+        for seed in range(3):
+            t = torch.randn(3, 3, generator=torch.Generator().manual_seed(seed))
+            got, want = captured(t), f(t)
+            assert [r.requires_grad for r in got] == [r.requires_grad for r in want]
+            assert_same(got, want)

@@ -164,6 +164,11 @@ impl Recording {
         if reshapes && !args.first().is_some_and(|arg| is_lazy(&arg.obj)) {
             return Err(NotRecorded::Break(format!("{name} gives a tensor from outside another shape")));
         }
+        // The example of its node is another tensor, which is as it was computed.
+        let is_new_leaf = |tensor: &Obj| self.graph.new_leaves.iter().any(|leaf| leaf.id() == tensor.id());
+        if reshapes && is_new_leaf(&args[0].obj) {
+            return Err(NotRecorded::Break(format!("{name} gives a new leaf another shape")));
+        }
         if let ("is_inference", [tensor]) = (name.as_str(), args)
             && let Origin::Outside(source) = self.origin(&tensor.obj)
         {
