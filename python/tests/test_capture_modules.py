@@ -1,8 +1,10 @@
 """Modules, and what a later call relies on."""
 
+import oxytorch
+import pytest
 import torch
 import torch.nn as nn
-from capturing import check, x
+from capturing import check, outcome, x
 from compare import assert_same
 from oxytorch import _oxytorch
 
@@ -157,3 +159,24 @@ def test_a_module_that_asks_another_for_its_attributes():
         return t + 1 if cudnn.is_available() else t - 1, cudnn.CUDNN_TENSOR_DTYPES is torch.backends.cudnn.CUDNN_TENSOR_DTYPES
 
     check(f, (x(),))
+
+
+@pytest.mark.parametrize("of", ["one module", "all modules"])
+def test_hooks_that_are_always_called_hear_of_exceptions(of):
+    """torch's own modules leave them out where `is_compiling` says so."""
+
+    def heard(compiled):
+        seen = []
+        model = nn.Sequential(nn.Linear(4, 3), nn.ReLU())
+        hook = lambda module, args, output: seen.append((type(module).__name__, output is None))
+        register = model[0].register_forward_hook if of == "one module" else nn.modules.module.register_module_forward_hook
+        handle = register(hook, always_call=True)
+        called = oxytorch.compile(model) if compiled else model
+        try:
+            for width in (4, 5, 4, 5):
+                seen.append(outcome(called, torch.ones(2, width))[1])
+        finally:
+            handle.remove()
+        return seen
+
+    assert heard(True) == heard(False)

@@ -4,7 +4,7 @@ import compare
 import oxytorch
 import pytest
 import torch
-from training import DOORS
+from training import DOORS, check, x
 
 both = pytest.mark.parametrize("door", DOORS)
 
@@ -291,3 +291,17 @@ def test_views_that_only_torch_makes_end_gradients_too(view, dynamic, door):
         ((result * 2).sum() + x.sum()).backward()
         found.append((result.requires_grad, result.is_leaf, result.tolist(), x.grad.tolist()))
     assert found[0] == found[1]
+
+
+@pytest.mark.parametrize("of", ["topk", "sort", "cummax", "kthvalue", "median"])
+@pytest.mark.parametrize("how", ["scaled", "overwritten"])
+def test_values_that_a_call_gives_beside_indices_are_written_by_a_detached_view(of, how):
+    """What the call gave came out in the place of what was written."""
+
+    def f(t):
+        values = getattr(t, of)(2).values if of in ("topk", "kthvalue") else getattr(t, of)(-1).values
+        detached = values.detach()
+        detached.mul_(2) if how == "scaled" else detached.fill_(0.5)
+        return values + 1
+
+    check(f, x(3, 4))

@@ -304,3 +304,26 @@ def test_views_that_are_made_without_grad_are_leaves(door, how, of):
             (results[-1] + (results[-2] * 2).sum()).backward()
             found.append((flags, [r.detach() for r in results], t.grad, [r.grad for r in results if r.is_leaf]))
         compare.assert_same(*found)
+
+
+WRITTEN_FIRST = {
+    "a part of the view that was written": lambda p: p.view(-1).mul_(2)[:2],
+    "one of several": lambda p: torch.relu_(p.t()).split(2)[0],
+    "a view of an older view": lambda p: (p.flatten(), p.mul_(2))[0].view(4, 8),
+    "the weight itself": lambda p: (p.view(-1).mul_(2), p[1])[1],
+}
+
+
+@both
+@pytest.mark.parametrize("how", WRITTEN_FIRST)
+def test_a_view_that_is_made_without_grad_behind_a_write_can_be_asked(door, how):
+    """One that was made before the write cannot: torch raises when somebody asks for its history, or prints it."""
+    called = DOORS[door](WRITTEN_FIRST[how])
+    for _ in range(3):
+        found = []
+        for each in (called, WRITTEN_FIRST[how]):
+            weight = x_of(5)
+            with torch.no_grad():
+                shown = each(weight)
+            found.append((repr(shown), shown.is_leaf, shown.requires_grad, weight._version, weight.detach()))
+        compare.assert_same(*found)

@@ -129,7 +129,7 @@ impl<'a> Work<'a> {
             self.b.stand_at(node.location);
             let new = match &node.op {
                 // A call that is made for its derivative gives the value, too.
-                Op::Graft if matches!(self.b.graph().node(args[1]).op, Op::Project(_)) => args[1],
+                Op::Graft if matches!(self.old.node(node.args[1]).op, Op::Project(_)) => args[1],
                 Op::Detach | Op::Graft => args[0],
                 _ => self.b.copy(node, args),
             };

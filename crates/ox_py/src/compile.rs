@@ -4,8 +4,8 @@ use crate::anatomy::Anatomy;
 use crate::callable::NativeCallable;
 use crate::error::{options_error, report_bug, warn_once};
 use crate::fx::{
-    How, IN_EAGER, IN_PIECES, Imported, Layout, Refusal, fixed_sizes, hints_of, import, restated, writes_beside_detached,
-    writes_saved_unheard,
+    How, IN_EAGER, IN_PIECES, Imported, Layout, RESHAPED_LATER, Refusal, fixed_sizes, hints_of, import, reshapes_earlier,
+    restated, writes_beside_detached, writes_saved_unheard,
 };
 use crate::kernels::log_kernels;
 use crate::pieces::{self, Pieces, Region, Step, Written};
@@ -139,8 +139,11 @@ impl Job<'_> {
         let mut layouts = FxHashMap::default();
         let cut = pieces::cut_with_views(gm, examples, cuts)?;
         let mut steps = Vec::with_capacity(cut.pieces.len());
-        let writing = cut.pieces.iter().map(|piece| pieces::may_write(&pieces::ordered(&piece.module)?));
-        let writing = writing.collect::<PyResult<Vec<bool>>>()?;
+        let rows = cut.pieces.iter().map(|piece| pieces::ordered(&piece.module)).collect::<PyResult<Vec<_>>>()?;
+        if reshapes_earlier(&rows)? {
+            return self.left(gm, Refusal::unsupported(RESHAPED_LATER));
+        }
+        let writing = rows.iter().map(|nodes| pieces::may_write(nodes)).collect::<PyResult<Vec<bool>>>()?;
         for (n, piece) in cut.pieces.into_iter().enumerate() {
             job.written = self.written || writing[n + 1..].contains(&true);
             piece.describe(&layouts)?;

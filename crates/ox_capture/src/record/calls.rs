@@ -5,6 +5,7 @@ use super::device;
 use super::graph::{LazyEntry, NotRecorded, Recorded, Shadow, layout_of, tensors_in, tools};
 use super::memory::refuse_beyond_memory;
 use super::plain_sizes::PlainSizes;
+use super::shared::refuse_overlapping_write;
 use super::writes::refuse_odd_flag;
 use super::{Origin, Recording, Val, grad};
 use crate::guard::Check;
@@ -164,6 +165,11 @@ impl Recording {
         if reshapes && !args.first().is_some_and(|arg| is_lazy(&arg.obj)) {
             return Err(NotRecorded::Break(format!("{name} gives a tensor from outside another shape")));
         }
+        // The example of its node is another tensor, which is as it was computed.
+        let is_new_leaf = |tensor: &Obj| self.graph.new_leaves.iter().any(|leaf| leaf.id() == tensor.id());
+        if reshapes && is_new_leaf(&args[0].obj) {
+            return Err(NotRecorded::Break(format!("{name} gives a new leaf another shape")));
+        }
         if let ("is_inference", [tensor]) = (name.as_str(), args)
             && let Origin::Outside(source) = self.origin(&tensor.obj)
         {
@@ -201,6 +207,10 @@ impl Recording {
             && out.call_method0("numel")?.extract::<usize>()? == 0
         {
             return Err(NotRecorded::Break(format!("{name} gives its out= a size")));
+        }
+        if callee.is_in_place(&name, &shadow_kwargs) && !reshapes {
+            let out = shadow_kwargs.get_item("out")?.map(Obj::from);
+            refuse_overlapping_write(out.or_else(|| shadow_args.first().cloned()))?;
         }
         let result = match self.do_on_shadows(callee, &name, &shadow_args, &shadow_kwargs, state) {
             Ok(result) => self.memory_order(callee, &name, &shadow_args, &shadow_kwargs, result)?,

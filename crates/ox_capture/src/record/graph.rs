@@ -160,8 +160,8 @@ pub enum NotRecorded {
     Break(String),
     /// The data decides what size the result has, and shadows have none.
     Decided(String),
-    /// It writes what another input shares, or reads what was written through another: torch must do it.
-    Shared,
+    /// Torch must do it, on the tensors themselves, for this reason.
+    ByTorch(&'static str),
     /// Torch must do it, of sizes that vary: nobody says what becomes of them.
     Varying,
     Abandon(String),

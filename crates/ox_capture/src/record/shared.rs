@@ -1,12 +1,27 @@
 //! Inputs that autograd knows as views of one tensor. Their shadows lie apart: what is written through one of them with a gradient gives all of them
 //! one, and the shadows of the others would not tell. So no graph writes what another of its inputs shares, nor takes such an input behind the write:
-//! torch does that call between two graphs, on the tensors themselves.
+//! torch does that call between two graphs, on the tensors themselves. So it does with writes to elements that share their places.
 
 use super::graph::{InputEntry, NotRecorded, Recorded};
 use super::{Recording, grad};
 use crate::obj::Obj;
 use crate::types::types;
 use pyo3::prelude::*;
+
+/// Why torch does a call.
+const SHARED: &str = "of what is written by way of another tensor that shares its memory and its gradient";
+const OVERLAPPING: &str = "which writes elements that share their places";
+
+/// Where elements of a tensor share their places (`expand`) torch refuses most writes, and shadows, which have none, accept them.
+pub(super) fn refuse_overlapping_write(written: Option<Obj>) -> Recorded<()> {
+    let Some(written) = written.filter(|written| types().is_tensor(written)) else { return Ok(()) };
+    let (sizes, strides) = (written.attr("shape")?, written.bind().call_method0("stride")?);
+    let (sizes, strides): (Vec<i64>, Vec<i64>) = (sizes.bind().extract()?, strides.extract()?);
+    match sizes.iter().zip(&strides).any(|(size, stride)| *size > 1 && *stride == 0) {
+        true => Err(NotRecorded::ByTorch(OVERLAPPING)),
+        false => Ok(()),
+    }
+}
 
 impl Recording {
     /// Whether gradients matter to the graph of this segment.
@@ -21,7 +36,7 @@ impl Recording {
         }
         let Some(kin) = self.graph.by_base.get(&base_of(tensor).id()) else { return Ok(()) };
         match kin.iter().any(|n| has_new_gradient(&self.graph.inputs[*n])) {
-            true => Err(NotRecorded::Shared),
+            true => Err(NotRecorded::ByTorch(SHARED)),
             false => Ok(()),
         }
     }
@@ -33,7 +48,7 @@ impl Recording {
         }
         let mut shared = self.graph.by_base.values().filter(|kin| kin.len() > 1).flatten();
         match shared.any(|n| has_new_gradient(&self.graph.inputs[*n])) {
-            true => Err(NotRecorded::Shared),
+            true => Err(NotRecorded::ByTorch(SHARED)),
             false => Ok(()),
         }
     }

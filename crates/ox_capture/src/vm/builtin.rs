@@ -135,7 +135,7 @@ impl Vm {
             }
             (Known::Copy, _) if args.keywords.is_empty() => return self.copy(callable, args.clone()),
             (Known::SizeOf, [size, of]) => Obj::int(self.size_relation(size, of)).into(),
-            (Known::Yes, _) => Obj::bool(true).into(),
+            (Known::Yes, _) => Obj::bool(!self.is_in_call_with_lasting_hooks()).into(),
             (Known::Nothing, _) => Obj::none().into(),
             (Known::Itself, [first, ..]) => first.clone(),
             (Known::Value, [object]) => return self.step_value(object),
@@ -143,6 +143,18 @@ impl Vm {
             _ => return native(self, "a built-in function with unusual arguments"),
         };
         Ok(Called::Value(value))
+    }
+
+    /// Whether a module asks that has hooks which are called behind an exception, too: it leaves them out where it is compiled.
+    fn is_in_call_with_lasting_hooks(&self) -> bool {
+        let Some(frame) = self.frames.last().filter(|frame| &*frame.code.name == "_call_impl") else { return false };
+        let has = |of: &Obj, hooks: &str| of.attr(hooks).and_then(|hooks| hooks.truth()).unwrap_or(false);
+        let of_all = frame.globals.bind().get_item("_global_forward_hooks_always_called").map(Obj::from);
+        let of_all = of_all.and_then(|hooks| hooks.truth()).unwrap_or(false);
+        // It is a cell, which functions inside share.
+        let module = frame.locals.first().and_then(Option::as_ref).map(|module| &module.obj);
+        let module = module.map(|module| module.attr("cell_contents").unwrap_or_else(|_| module.clone()));
+        of_all || module.is_some_and(|module| has(&module, "_forward_hooks_always_called"))
     }
 
     /// Enters a mode, or leaves it.

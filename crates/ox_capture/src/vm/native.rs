@@ -214,7 +214,9 @@ impl Vm {
             Err(NotRecorded::Varying) => {
                 Ok(Err(Refused { why: of_varying(&name), read: Some(Read::Like(self.varying_in(args))) }))
             }
-            Err(NotRecorded::Shared) => Ok(Err(Refused { why: of_shared(&name), read: Some(self.read_of_shared(args)) })),
+            Err(NotRecorded::ByTorch(why)) => {
+                Ok(Err(Refused { why: format!("{name}, {why}"), read: Some(self.read_by_torch(args)) }))
+            }
             Err(NotRecorded::Abandon(why)) => {
                 self.give_up(&why);
                 Ok(Err(Refused { why, read: None }))
@@ -223,7 +225,7 @@ impl Vm {
     }
 
     /// The sizes of the result vary as those of the arguments do.
-    fn read_of_shared(&mut self, args: &Args) -> Read {
+    fn read_by_torch(&mut self, args: &Args) -> Read {
         let varying = self.varying_in(args);
         if varying.is_empty() { Read::Nothing } else { Read::Like(varying) }
     }
@@ -269,9 +271,9 @@ impl Vm {
                 let read = Read::Like(self.varying_in(&args));
                 self.read(&getattr.into(), args, read, &of_varying(&name.to_str().unwrap_or_default()))
             }
-            Err(NotRecorded::Shared) => {
-                let read = self.read_of_shared(&args);
-                self.read(&getattr.into(), args, read, &of_shared(&name.to_str().unwrap_or_default()))
+            Err(NotRecorded::ByTorch(why)) => {
+                let read = self.read_by_torch(&args);
+                self.read(&getattr.into(), args, read, &format!("{}, {why}", name.to_str().unwrap_or_default()))
             }
             Err(NotRecorded::Abandon(why)) => {
                 self.give_up(&why);
@@ -289,10 +291,6 @@ impl Vm {
 
 fn of_varying(name: &str) -> String {
     format!("{name}, of which nobody says what it does with sizes that vary")
-}
-
-fn of_shared(name: &str) -> String {
-    format!("{name}, of what is written by way of another tensor that shares its memory and its gradient")
 }
 
 pub fn keywords(kwargs: &[(Obj, Val)]) -> R<Option<Obj>> {

@@ -61,7 +61,12 @@ fn undo(builder: &mut Builder, step: &ViewStep, before: NodeId, written: NodeId)
         Op::Permute(perm) => builder.permute(written, &inverse(perm)),
         Op::Slice(dims) => builder.slice_scatter(before, written, dims.clone()),
         // The written tensor keeps the gradient that it had before the write.
-        Op::Detach => builder.graft(written, before),
+        Op::Detach => {
+            // What is grafted on the result of a call itself is taken for that result: here it is another value.
+            let is_result = matches!(builder.graph().node(before).op, Op::Project(_));
+            let path = if is_result { builder.graft(before, before)? } else { before };
+            builder.graft(written, path)
+        }
         _ => scatter_places(builder, step, before, written),
     }
 }

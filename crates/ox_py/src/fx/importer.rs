@@ -9,7 +9,7 @@ use super::names::{Name, Names};
 use super::outputs::OutTree;
 use super::refusal::{Import, Refusal};
 use super::sizes::Known;
-use super::stale::Stale;
+use super::stale::{RESHAPED_LATER, Stale};
 use super::symint::Symbols;
 use super::unheard::Heard;
 use crate::host::HostTable;
@@ -444,7 +444,7 @@ impl<'py> Importer<'py> {
 
     pub(super) fn describe(&self, tensor: &Bound<'py, PyAny>) -> Import<Fake> {
         if self.stale.contains(tensor) {
-            return Err(Refusal::unsupported("a tensor that is given another shape later"));
+            return Err(Refusal::unsupported(RESHAPED_LATER));
         }
         let mut fake =
             describe(self.torch, &self.symbols, tensor)?.map_err(|foreign| Refusal::unsupported(foreign.to_string()))?;

@@ -48,5 +48,5 @@ pub use importer::{Gradients, How, Imported, Layout, Pinned, Slot};
 pub use outputs::OutTree;
 pub use refusal::Refusal;
 pub use sizes::{IN_EAGER, IN_PIECES, fixed_sizes, hints_of, import};
-pub use stale::restated;
+pub use stale::{RESHAPED_LATER, reshapes_earlier, restated};
 pub use unheard::writes_saved_unheard;

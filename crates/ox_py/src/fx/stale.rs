@@ -13,7 +13,9 @@ use ox_ops::surface::{Sharing, lookup};
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
+
+pub const RESHAPED_LATER: &str = "a tensor that is given another shape later";
 
 /// By the address of an example, the last node that changes its shape.
 #[derive(Default)]
@@ -42,6 +44,28 @@ pub fn restated(nodes: &[Bound<'_, PyAny>]) -> PyResult<Option<&'static str>> {
         }
     }
     Ok(None)
+}
+
+/// Whether one of these rows of nodes changes the shape of a tensor that a row before it has: the examples that stand there show what it becomes.
+pub fn reshapes_earlier(rows: &[Vec<Bound<'_, PyAny>>]) -> PyResult<bool> {
+    let mut earlier: FxHashSet<usize> = FxHashSet::default();
+    for nodes in rows {
+        for node in nodes {
+            let is_earlier = |example: Bound<'_, PyAny>| earlier.contains(&(example.as_ptr() as usize));
+            if called(node)?.is_some_and(|name| is_reshape_in_place("Tensor", &name)) && example(node)?.is_some_and(is_earlier) {
+                return Ok(true);
+            }
+        }
+        for node in nodes {
+            earlier.extend(example(node)?.map(|example| example.as_ptr() as usize));
+        }
+    }
+    Ok(false)
+}
+
+fn is_reshape_in_place(namespace: &str, name: &str) -> bool {
+    let row = name.strip_suffix('_').and_then(|stem| lookup(namespace, stem));
+    row.is_some_and(|row| row.sharing == Sharing::View)
 }
 
 /// Whether what a call is made of is a value that nobody has used before.
@@ -86,8 +110,7 @@ impl<'py> Importer<'py> {
             }
             _ => return Ok(false),
         };
-        let row = name.strip_suffix('_').and_then(|stem| lookup(&namespace, stem));
         let has_arguments = !node.getattr(intern!(py, "args"))?.cast_into::<PyTuple>()?.is_empty();
-        Ok(has_arguments && row.is_some_and(|row| row.sharing == Sharing::View))
+        Ok(has_arguments && is_reshape_in_place(&namespace, &name))
     }
 }

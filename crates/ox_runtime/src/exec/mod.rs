@@ -273,11 +273,14 @@ fn execute(run: &mut Run<'_>, profile: Option<&Profile>) -> Result<Vec<Tensor>, 
         None => rows::perform_all(run)?,
         Some(profile) => perform_timed(run, profile)?,
     }
-    let results = match run.prepared.outputs.iter().any(Output::is_view) {
+    let mut results = match run.prepared.outputs.iter().any(Output::is_view) {
         true => guards.as_caller(|| run.results())?,
         false => run.results()?,
     };
     run.write_back()?;
+    if run.outdates_views() {
+        guards.as_caller(|| run.renew_views(&mut results))?;
+    }
     run.report_failures()?;
     Ok(results)
 }

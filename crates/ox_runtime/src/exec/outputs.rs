@@ -138,6 +138,29 @@ impl Run<'_> {
         self.prepared.outputs.iter().map(|output| self.result(output)).collect()
     }
 
+    /// Those that are views of inputs once more, where inputs were written behind the first of them: a view remembers the version that its base had.
+    pub fn renew_views(&mut self, results: &mut [Tensor]) -> Result<(), RunError> {
+        let outputs = self.prepared.outputs.iter().zip(results);
+        for (output, result) in outputs.filter(|(output, _)| self.shows_input(output)) {
+            *result = self.result(output)?;
+        }
+        Ok(())
+    }
+
+    /// Whether inputs are written when the results are there, and one of those is a view of an input.
+    pub fn outdates_views(&self) -> bool {
+        self.prepared.write_backs.iter().any(|write| !write.done)
+            && self.prepared.outputs.iter().any(|output| self.shows_input(output))
+    }
+
+    fn shows_input(&self, output: &Output) -> bool {
+        match output {
+            Output::Buffer(_) => false,
+            Output::InputView { .. } => true,
+            Output::View { window, .. } => matches!(self.prepared.buffers[window.buf].home, Home::Input(_)),
+        }
+    }
+
     fn result(&self, output: &Output) -> Result<Tensor, RunError> {
         match output {
             Output::Buffer(buf) => match self.prepared.buffers[*buf].home {

@@ -1,0 +1,66 @@
+"""Writes to tensors whose elements share their places: torch refuses most of them, at the line that writes."""
+
+import oxytorch
+import pytest
+import torch
+from capturing import outcome
+from compare import assert_same
+
+WRITES = {
+    "pointwise": lambda e: e.sin_(),
+    "with a number": lambda e: e.add_(1),
+    "a copy": lambda e: e.copy_(torch.ones(4)),
+    "all by an index": lambda e: e.__setitem__(slice(None), 1),
+    "out": lambda e: torch.add(e, 1, out=e),
+    "random": lambda e: e.normal_(),
+    "behind another view": lambda e: e.unsqueeze(0)[0].clamp_(0),
+    "allowed: one row": lambda e: e.__setitem__(0, 1),
+    "allowed: filled": lambda e: e.fill_(0.5),
+    "allowed: zeros": lambda e: e.zero_(),
+    "allowed: another shape": lambda e: e.t_(),
+}
+
+
+@pytest.mark.parametrize("grad", [False, True], ids=["plain", "grad"])
+@pytest.mark.parametrize("how", WRITES)
+def test_effects_behind_a_refused_write_are_not_done(how, grad):
+    def f(t, seen):
+        shown = (t * 2).expand(3, 4)
+        seen.append("before")
+        try:
+            WRITES[how](shown)
+        finally:
+            seen.append("finally")
+        seen.append("behind")
+        return shown + 1
+
+    captured = oxytorch.compile(f)
+    for seed in range(3):
+        results = []
+        for each in (captured, f):
+            seen, t = [], torch.randn(4, generator=torch.Generator().manual_seed(seed)).requires_grad_(grad)
+            result, error = outcome(each, t, seen)
+            results.append((None if result is None else result.detach(), str(error), seen))
+        assert_same(*results)
+
+
+def test_a_loop_ends_at_a_refused_write():
+    def f(t):
+        while True:
+            t.add_(1)
+            t = t[0].expand(2, *t.shape)
+
+    captured = oxytorch.compile(f)
+    for _ in range(2):
+        assert outcome(captured, torch.ones(3, 4)) == outcome(f, torch.ones(3, 4))
+
+
+def test_an_allowed_write_to_what_is_expanded_is_no_break():
+    def f(t):
+        t.expand(3, 4)[0] = 1
+        return t + 1
+
+    captured = oxytorch.compile(f, fullgraph=True)
+    for _ in range(2):
+        ours, theirs = torch.zeros(4), torch.zeros(4)
+        assert_same((captured(ours), ours), (f(theirs), theirs))
