@@ -83,8 +83,20 @@ const UNITS_EACH: usize = 2;
 /// threads: in 0.7, 0.8 and 0.75 s, 14 of them in 0.7, 1.0 and 1.1.
 const KERNEL_TO_READING: usize = 8;
 
-/// The sources in translation units of about the same length of text. They stay in order: what is launched first is compiled first.
-pub fn units(sources: Vec<Source>, threads: usize) -> Vec<Vec<Source>> {
+/// The first kernels of many are units by themselves, so that the program can begin: the libraries that it calls next have much to do in their first calls.
+const BY_THEMSELVES: usize = 3;
+
+/// The sources in translation units. They stay in order: what is launched first is compiled first.
+pub fn units(mut sources: Vec<Source>, threads: usize) -> Vec<Vec<Source>> {
+    if sources.len() <= UNITS_EACH * threads {
+        return of_like_length(sources, threads);
+    }
+    let others = sources.split_off(BY_THEMSELVES.min(sources.len()));
+    sources.into_iter().map(|source| vec![source]).chain(of_like_length(others, threads)).collect()
+}
+
+/// In units of about the same length of text.
+fn of_like_length(sources: Vec<Source>, threads: usize) -> Vec<Vec<Source>> {
     let all: usize = sources.iter().map(|source| source.text.len()).sum();
     let count = count_of_units(sources.len(), threads);
     let mut units: Vec<Vec<Source>> = Vec::new();
@@ -135,9 +147,9 @@ mod tests {
 
     #[test]
     fn many_kernels_share_units_in_order() {
-        assert_eq!(lengths(&[10; 8], 2), [[10, 10], [10, 10], [10, 10], [10, 10]]);
-        assert_eq!(lengths(&[50, 10, 10, 10], 1), [vec![50], vec![10, 10, 10]]);
-        for (kernels, units) in [(54, 18), (77, 26), (139, 28)] {
+        assert_eq!(lengths(&[10; 11], 2), [vec![10], vec![10], vec![10], vec![10, 10], vec![10, 10], vec![10, 10], vec![10, 10]]);
+        assert_eq!(lengths(&[5, 5, 5, 50, 10, 10, 10], 1), [vec![5], vec![5], vec![5], vec![50], vec![10, 10, 10]]);
+        for (kernels, units) in [(54, 20), (77, 28), (139, 31)] {
             let made = lengths(&vec![10; kernels], 16);
             assert_eq!(made.len(), units, "more would wait for their text to be read, fewer for the last of them");
         }

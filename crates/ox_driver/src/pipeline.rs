@@ -48,7 +48,7 @@ pub(crate) fn compile_into(
     dump: Dump,
 ) -> Result<Compiled, CompileError> {
     give_back_capture();
-    load_draft(draft(graph, options, dump)?, graph, options, host)
+    load_draft(draft(graph, options, dump, || ())?, graph, options, host)
 }
 
 /// Everything up to the kernels: what needs neither Python nor a device that is current.
@@ -60,7 +60,8 @@ pub(crate) struct Draft {
     dump: Dump,
 }
 
-pub(crate) fn draft(graph: &Graph, options: &Options, dump: Dump) -> Result<Draft, CompileError> {
+/// `turn` comes back when code may be generated: what is wanted sooner is given to the compiler first.
+pub(crate) fn draft(graph: &Graph, options: &Options, dump: Dump, turn: impl FnOnce()) -> Result<Draft, CompileError> {
     let _waited_for = Foreground::enter();
     let mut report = Report { graph_nodes: graph.nodes.len(), ..Report::default() };
     dump.write("1-graph.txt", graph);
@@ -71,12 +72,12 @@ pub(crate) fn draft(graph: &Graph, options: &Options, dump: Dump) -> Result<Draf
     report.optimised_nodes = optimised.nodes.len();
     dump.write("2-optimised.txt", &optimised);
 
-    let main = plan_and_kernels(&optimised, device, options, &mut report, &dump)?;
+    let main = plan_and_kernels(&optimised, device, options, &mut report, &dump, turn)?;
     let prelude = match prelude {
         Some(split) => {
             let dump = dump.inner("prelude");
             dump.write("2-optimised.txt", &split.graph);
-            Some((plan_and_kernels(&split.graph, device, options, &mut Report::default(), &dump)?, split.inputs))
+            Some((plan_and_kernels(&split.graph, device, options, &mut Report::default(), &dump, || ())?, split.inputs))
         }
         None => None,
     };
@@ -148,12 +149,14 @@ fn plan_and_kernels(
     options: &Options,
     report: &mut Report,
     dump: &Dump,
+    turn: impl FnOnce(),
 ) -> Result<(Plan, Kernels), CompileError> {
     let mut plan = report.time("schedule", || stage("schedule", || schedule(graph, device, options)))?;
     plan.shrink();
     report.describe_plan(&plan);
     dump.write("3-plan.txt", &plan);
 
+    turn();
     let (kernels, compiled) = report.time("codegen", || stage("codegen", || codegen(&plan.kernels, device, options)))?;
     report.kernels_compiled = compiled;
     if dump.is_on() {

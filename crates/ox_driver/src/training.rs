@@ -13,6 +13,7 @@ use ox_optimise::passes::simplify::simplify;
 use ox_runtime::HostCalls;
 use ox_schedule::{ScheduleOptions, Target};
 use std::sync::Arc;
+use std::sync::mpsc::channel;
 
 pub struct Training {
     /// Inputs as in the graph; results: the user's, then what is saved.
@@ -69,14 +70,20 @@ fn in_turn(halves: [Half<'_>; 2], host: Arc<dyn HostCalls>) -> Result<[Compiled;
 /// The scheduler of the second half goes as deep as that of the first, on a thread that has as much room as the first one's.
 const STACK: usize = 64 << 20;
 
-/// For GPUs: NVRTC keeps a few cores busy for long, and the second half has time to be scheduled, and to be given to it too. (LLVM keeps all cores busy
-/// by itself, and two of its compiles need twice the memory.)
+/// For GPUs: NVRTC keeps a few cores busy for long, and the second half has time to be scheduled, and to be given to it too, behind the first: whose kernels
+/// would otherwise be compiled among the last of the second, or behind them. (LLVM keeps all cores busy by itself, and two of its compiles need twice the memory.)
 fn side_by_side(halves: [Half<'_>; 2], host: Arc<dyn HostCalls>) -> Result<[Compiled; 2], CompileError> {
     let [(first, options, dump), (second, second_options, second_dump)] = halves;
+    let (is_given, until_given) = channel::<()>();
     let (drafted, second_drafted) = std::thread::scope(|scope| {
         let behind = std::thread::Builder::new().stack_size(STACK);
-        let behind = behind.spawn_scoped(scope, || draft(second, second_options, second_dump));
-        let drafted = draft(first, options, dump);
+        // It fails when the other end is gone: that is the sign.
+        let turn = move || {
+            let _ = until_given.recv();
+        };
+        let behind = behind.spawn_scoped(scope, || draft(second, second_options, second_dump, turn));
+        let drafted = draft(first, options, dump, || ());
+        drop(is_given);
         (drafted, behind.map(|thread| thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))))
     });
     let failed = |error: std::io::Error| CompileError::Unsupported(format!("no thread could be started: {error}"));
