@@ -180,3 +180,24 @@ def test_hooks_that_are_always_called_hear_of_exceptions(of):
         return seen
 
     assert heard(True) == heard(False)
+
+
+@pytest.mark.parametrize("of", ["one module", "all modules"])
+def test_hooks_that_are_always_called_may_come_later(of):
+    def heard(compiled):
+        seen = []
+        model = nn.Sequential(nn.Linear(4, 3), nn.ReLU())
+        model[0].register_forward_hook(lambda *given: None)
+        called = oxytorch.compile(model) if compiled else model
+        wrong = lambda: seen.append(outcome(called, torch.ones(2, 5))[1])
+        wrong()
+        register = model[0].register_forward_hook if of == "one module" else nn.modules.module.register_module_forward_hook
+        handle = register(lambda module, args, output: seen.append(output is None), always_call=True)
+        try:
+            wrong(), wrong()
+        finally:
+            handle.remove()
+        wrong()
+        return seen
+
+    assert heard(True) == heard(False)

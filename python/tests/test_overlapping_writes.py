@@ -3,6 +3,7 @@
 import oxytorch
 import pytest
 import torch
+import torch.nn.functional as F
 from capturing import outcome
 from compare import assert_same
 
@@ -14,6 +15,11 @@ WRITES = {
     "out": lambda e: torch.add(e, 1, out=e),
     "random": lambda e: e.normal_(),
     "behind another view": lambda e: e.unsqueeze(0)[0].clamp_(0),
+    "by a flag": lambda e: F.relu(e, inplace=True),
+    "by a flag in its place": lambda e: F.leaky_relu(e, 0.1, True),
+    "by a module": lambda e: torch.nn.SiLU(inplace=True)(e),
+    "several": lambda e: torch._foreach_add_([e], 1.0),
+    "one of two outs": lambda e: torch.max(torch.ones(2, 3, 4), 0, out=(e, torch.zeros(3, 4, dtype=torch.long))),
     "allowed: one row": lambda e: e.__setitem__(0, 1),
     "allowed: filled": lambda e: e.fill_(0.5),
     "allowed: zeros": lambda e: e.zero_(),
@@ -40,8 +46,29 @@ def test_effects_behind_a_refused_write_are_not_done(how, grad):
         for each in (captured, f):
             seen, t = [], torch.randn(4, generator=torch.Generator().manual_seed(seed)).requires_grad_(grad)
             result, error = outcome(each, t, seen)
-            results.append((None if result is None else result.detach(), str(error), seen))
+            passed = outcome(result.sum().backward)[1] if result is not None and result.requires_grad else None
+            results.append((None if result is None else result.detach(), str(error), seen, str(passed), t.grad))
         assert_same(*results)
+
+
+@pytest.mark.parametrize("dynamic", [None, True])
+def test_what_is_expanded_is_a_view_to_autograd(dynamic):
+    """Behind a break, and in the caller's hands."""
+
+    def f(t):
+        shown = (t * 2).expand(3, 4)
+        shown[0] = shown.sum().item()
+        return (t * 3).expand(2, 4), shown + 1
+
+    def gradient(each, t):
+        shown, result = each(t)
+        shown[0] = 5
+        (shown.sum() + result.sum()).backward()
+        return t.grad, shown.detach(), result.detach()
+
+    captured = oxytorch.compile(f, dynamic=dynamic)
+    for _ in range(2):
+        assert_same(*(gradient(each, torch.arange(1.0, 5.0).requires_grad_()) for each in (captured, f)))
 
 
 def test_a_loop_ends_at_a_refused_write():
@@ -55,7 +82,7 @@ def test_a_loop_ends_at_a_refused_write():
         assert outcome(captured, torch.ones(3, 4)) == outcome(f, torch.ones(3, 4))
 
 
-def test_an_allowed_write_to_what_is_expanded_is_no_break():
+def test_an_allowed_write_to_what_is_expanded_is_torchs_and_no_break():
     def f(t):
         t.expand(3, 4)[0] = 1
         return t + 1
@@ -64,3 +91,4 @@ def test_an_allowed_write_to_what_is_expanded_is_no_break():
     for _ in range(2):
         ours, theirs = torch.zeros(4), torch.zeros(4)
         assert_same((captured(ours), ours), (f(theirs), theirs))
+    assert captured.show().count("run a graph on (") == 2 and captured.stats()["breaks"] == 0

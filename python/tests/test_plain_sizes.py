@@ -70,7 +70,7 @@ library.impl("twice", meta, "Meta")
 
 def traced():
     t = torch.ones(3)
-    assert torch.equal(oxytorch.compile(lambda t: torch.ops.oxytorch_plain_sizes.twice(t) + 1)(t), t * 2 + 1)
+    assert torch.equal(oxytorch.compile(lambda t: torch.ops.oxytorch_plain_sizes.twice(t) + 1, fullgraph=True)(t), t * 2 + 1)
     assert elementwise_dtypes.__code__ is code
     return seen["shapes"]
 """
@@ -131,6 +131,40 @@ assert symbolic_shapes.sympy is sympy
 """
 
 
-@pytest.mark.parametrize("part", [ANSWERS, NEEDED], ids=["answers", "needed"])
+# A name that is spelt out finds the module by way of its package.
+SPELT_OUT = """
+def kernel(x):
+    import torch.fx.experimental.symbolic_shapes
+    assert torch.fx.experimental.symbolic_shapes.guard_int(3) == 3
+    seen["package"] = torch.fx.experimental
+
+traced()
+assert SHAPES not in sys.modules and not hasattr(seen["package"], "symbolic_shapes")
+import torch.fx.experimental.symbolic_shapes
+assert torch.fx.experimental.symbolic_shapes is sys.modules[SHAPES] and torch.fx.experimental.symbolic_shapes is not seen["shapes"]
+"""
+
+# Whoever asks all modules for something imports nothing.
+ASKED = """
+kernel = lambda x: None
+traced()
+for module in list(sys.modules.values()):
+    hasattr(module, "__file__"), hasattr(module, "__warningregistry__"), hasattr(module, "Symbol")
+assert "sympy" not in sys.modules and SHAPES not in sys.modules
+"""
+
+# A function of torch's that somebody has wrapped is left alone.
+WRAPPED = """
+import functools
+torch.sym_not = functools.partial(torch.sym_not)
+kernel = lambda x: None
+traced()
+assert SHAPES not in sys.modules
+"""
+
+PARTS = {"answers": ANSWERS, "needed": NEEDED, "spelt out": SPELT_OUT, "asked": ASKED, "wrapped": WRAPPED}
+
+
+@pytest.mark.parametrize("part", PARTS.values(), ids=PARTS)
 def test_all_else_is_asked_of_the_real_modules(part):
     run(SEEN + part)

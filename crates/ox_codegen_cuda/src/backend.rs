@@ -76,11 +76,11 @@ fn symbol(kernel: &Kernel, n: usize) -> String {
     format!("oxytorch_{name}_{n}")
 }
 
-/// Units for each thread at most: fewer would leave threads idle in the end, and a unit costs time by itself.
+/// Units for each thread at most, but for the first kernels: fewer would leave threads idle in the end, and a unit costs time by itself.
 const UNITS_EACH: usize = 2;
 /// NVRTC reads one text at a time, whatever the number of threads (10 ms on a machine with an H200, of which our text is little); the rest of the way, by
-/// kernel and with all threads at work, takes about so many times as long as that. There 28 units were ready soonest of 54, 77 and 139 kernels on 16
-/// threads: in 0.7, 0.8 and 0.75 s, 14 of them in 0.7, 1.0 and 1.1.
+/// kernel and with all threads at work, takes about so many times as long as that. There 28 units were ready sooner than 14 or as many as kernels, of
+/// 54, 77 and 139 kernels on 16 threads: in 0.7, 0.8 and 0.75 s (14 units in 0.7, 1.0 and 1.1). This comes near to that.
 const KERNEL_TO_READING: usize = 8;
 
 /// The first kernels of many are units by themselves, so that the program can begin: the libraries that it calls next have much to do in their first calls.

@@ -7,6 +7,7 @@ use crate::online;
 use ox_ir::kernel::{Axis, BufRole, Inst, Kernel, Lanes, Pass, Val, length};
 use ox_ir::sym::VarKind;
 use ox_ir::{PointOp, Scalar, Sym, Var};
+use rustc_hash::FxHashSet;
 
 /// Bytes of the widest access of one thread.
 const WIDEST: i64 = 16;
@@ -277,13 +278,12 @@ pub fn is_pack(index: &Sym, var: &Var, lanes: i64) -> bool {
 }
 
 /// Accesses of memory that `lanes` neighbours along an axis do or do not do together, with the bytes of an element.
-fn accesses<'k>(kernel: &'k Kernel, along: &'k Var, lanes: i64) -> impl Iterator<Item = (&'k Sym, i64)> {
+fn accesses<'k>(kernel: &'k Kernel, along: &Var, lanes: i64) -> impl Iterator<Item = (&'k Sym, i64)> {
+    let differing = differing(kernel, along, lanes);
     let is_memory = |buf: u32| kernel.bufs.get(buf as usize).is_some_and(|b| !matches!(b.role, BufRole::Scratch(_)));
     let size = |buf: u32| kernel.bufs.get(buf as usize).map_or(4, |b| b.dtype.size() as i64);
     kernel.insts.iter().filter_map(move |i| match &i.inst {
-        Inst::Load { buf, index, mask }
-            if is_memory(*buf) && mask.is_none_or(|(mask, _)| !differs(kernel, mask, along, lanes)) =>
-        {
+        Inst::Load { buf, index, mask } if is_memory(*buf) && mask.is_none_or(|(mask, _)| !differing.contains(&mask)) => {
             Some((index, size(*buf)))
         }
         Inst::Store { buf, index, mask: None, .. } if is_memory(*buf) => Some((index, size(*buf))),
@@ -291,16 +291,23 @@ fn accesses<'k>(kernel: &'k Kernel, along: &'k Var, lanes: i64) -> impl Iterator
     })
 }
 
-/// Whether a value may be another for one of `lanes` neighbours along an axis.
-pub fn differs(kernel: &Kernel, val: Val, along: &Var, lanes: i64) -> bool {
-    match &kernel.inst(val).inst {
-        Inst::Const(_) => false,
-        Inst::Index(sym) => sym.vars().iter().any(|var| var == along || var.kind() == VarKind::Loaded),
-        Inst::Point(op, args) if is_on_one_side(kernel, *op, args, along, lanes) => false,
-        Inst::Point(_, args) => args.iter().any(|arg| differs(kernel, *arg, along, lanes)),
-        Inst::Cast(arg) => differs(kernel, *arg, along, lanes),
-        _ => true,
+/// The values that may be others for one of `lanes` neighbours along an axis.
+pub fn differing(kernel: &Kernel, along: &Var, lanes: i64) -> FxHashSet<Val> {
+    let mut out = FxHashSet::default();
+    for (n, inst) in kernel.insts.iter().enumerate() {
+        let differs = match &inst.inst {
+            Inst::Const(_) => false,
+            Inst::Index(sym) => sym.vars().iter().any(|var| var == along || var.kind() == VarKind::Loaded),
+            Inst::Point(op, args) if is_on_one_side(kernel, *op, args, along, lanes) => false,
+            Inst::Point(_, args) => args.iter().any(|arg| out.contains(arg)),
+            Inst::Cast(arg) => out.contains(arg),
+            _ => true,
+        };
+        if differs {
+            out.insert(Val(n as u32));
+        }
     }
+    out
 }
 
 /// Whether it compares places with a bound that lies between two vectors: the parts of what is put together, or padded, are told apart so.

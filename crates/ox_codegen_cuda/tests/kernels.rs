@@ -298,6 +298,18 @@ fn parts_that_begin_between_vectors_are_read_in_vectors() {
     }
 }
 
+/// A value that is made of another twice, and so on, is looked at once.
+#[test]
+fn long_chains_are_written_at_once() {
+    let squares: String = (1..64).map(|n| format!(" v{} = mul v{n} v{n}", n + 1)).collect();
+    let text = format!(
+        "kernel squares(b0: f32 out, i0 < 64, i1 < 64) lanes=outer parallel {{
+          pass {{ v0 = index i0 : i64 v1 = cast v0 : f32{squares} store b0[64*i0 + i1] v64 }}
+        }}"
+    );
+    assert!(emit(&Kernel::parse(&text).unwrap(), "k", &OPTIONS).unwrap().text.contains("v64 = v63 * v63"));
+}
+
 /// What lies along the loop is the same for all columns, and no reason to walk along it.
 #[test]
 fn columns_with_numbers_for_each_row_are_columns() {

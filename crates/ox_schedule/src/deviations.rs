@@ -23,7 +23,9 @@ pub fn deviations(graph: &Graph, id: NodeId) -> Option<Deviations> {
     let [x, spread] = operands(graph, one, &[PointOp::Sub]).filter(|_| one == other)?;
     let mean = graph.node(spread).args.first().copied().filter(|_| graph.node(spread).op == Op::Expand)?;
     let [sum, _] = operands(graph, mean, &[PointOp::Div, PointOp::Mul]).filter(|_| graph.ty(mean) == graph.ty(id))?;
-    (sum_of(graph, sum)? == (x, dims)).then_some(Deviations { sum, mean })
+    // Of nothing the mean is no number, and the sum is 0.
+    let has_elements = dims.iter().all(|dim| graph.ty(x).shape[*dim].is_positive());
+    (has_elements && sum_of(graph, sum)? == (x, dims)).then_some(Deviations { sum, mean })
 }
 
 fn sum_of(graph: &Graph, id: NodeId) -> Option<(NodeId, &Dims)> {

@@ -5,8 +5,8 @@ use super::device;
 use super::graph::{LazyEntry, NotRecorded, Recorded, Shadow, layout_of, tensors_in, tools};
 use super::memory::refuse_beyond_memory;
 use super::plain_sizes::PlainSizes;
-use super::shared::refuse_overlapping_write;
-use super::writes::refuse_odd_flag;
+use super::shared::refuse_overlapping_writes;
+use super::writes::{refuse_odd_flag, written};
 use super::{Origin, Recording, Val, grad};
 use crate::guard::Check;
 use crate::lazy::{is_lazy, make_lazy, reshape_lazy};
@@ -208,9 +208,8 @@ impl Recording {
         {
             return Err(NotRecorded::Break(format!("{name} gives its out= a size")));
         }
-        if callee.is_in_place(&name, &shadow_kwargs) && !reshapes {
-            let out = shadow_kwargs.get_item("out")?.map(Obj::from);
-            refuse_overlapping_write(out.or_else(|| shadow_args.first().cloned()))?;
+        if !reshapes {
+            refuse_overlapping_writes(&written(callee, &name, &shadow_args, &shadow_kwargs)?)?;
         }
         let result = match self.do_on_shadows(callee, &name, &shadow_args, &shadow_kwargs, state) {
             Ok(result) => self.memory_order(callee, &name, &shadow_args, &shadow_kwargs, result)?,

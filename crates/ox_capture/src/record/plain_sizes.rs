@@ -1,6 +1,6 @@
 //! torch's kernels for shapes that are written in Python ask `torch.fx.experimental.symbolic_shapes` about sizes, and whether a number is one of sympy's; to
 //! import these takes one or two seconds, and 30 MB. Sizes of shadows are plain numbers, of which the answers are plain. So while a shadow is computed a module
-//! of ours stands in the place of the one, unless somebody has imported it: whatever is not plain, and all other names, the real one is asked for. And the
+//! of ours stands in the place of the one, unless somebody has imported it: whatever is not plain, and all other names, the real one is asked for, also by whoever keeps our functions. And the
 //! function that asks for sympy asks a module of ours, as long as there is no other: then no number is one of its.
 
 use crate::obj::{Obj, items_of, py};
@@ -12,6 +12,8 @@ use pyo3::types::{PyBool, PyCFunction, PyDict, PyModule, PyTuple, PyType};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 const SHAPES: &str = "torch.fx.experimental.symbolic_shapes";
+const PACKAGE: &str = "torch.fx.experimental";
+const NAME: &str = "symbolic_shapes";
 const SYMPY: &str = "sympy";
 /// What stands for sympy, as long as that is not there.
 const NO_SYMPY: &str = "_oxytorch_no_sympy";
@@ -47,15 +49,19 @@ static USERS: AtomicUsize = AtomicUsize::new(0);
 
 impl PlainSizes {
     pub fn stand_in() -> PyResult<PlainSizes> {
+        // Made before anything is asked: other threads may run meanwhile.
+        let (ours, asking) = (shapes()?, asking()?);
+        USERS.fetch_add(1, Ordering::Relaxed);
+        let stands = PlainSizes;
         let modules = modules()?;
         if !modules.contains(SHAPES)? {
-            modules.set_item(SHAPES, shapes()?.bind())?;
+            modules.set_item(SHAPES, ours.bind())?;
+            package()?.setattr(NAME, ours.bind())?;
         }
         if !modules.contains(SYMPY)? {
-            asking()?.iter().try_for_each(|asking| asking.take(&asking.other))?;
+            asking.iter().try_for_each(|asking| asking.take(&asking.other))?;
         }
-        USERS.fetch_add(1, Ordering::Relaxed);
-        Ok(PlainSizes)
+        Ok(stands)
     }
 }
 
@@ -72,10 +78,18 @@ fn modules() -> PyResult<Bound<'static, PyDict>> {
     Ok(py().import("sys")?.getattr("modules")?.cast_into()?)
 }
 
+/// Where `import torch.fx.experimental.symbolic_shapes` leaves the module for whoever spells its name out.
+fn package() -> PyResult<Bound<'static, PyModule>> {
+    py().import(PACKAGE)
+}
+
 fn leave() -> PyResult<()> {
-    let modules = modules()?;
-    if modules.get_item(SHAPES)?.is_some_and(|there| shapes().is_ok_and(|ours| there.is(ours.bind()))) {
+    let (modules, package, ours) = (modules()?, package()?, shapes()?);
+    if modules.get_item(SHAPES)?.is_some_and(|there| there.is(ours.bind())) {
         modules.del_item(SHAPES)?;
+    }
+    if package.dict().get_item(NAME)?.is_some_and(|there| there.is(ours.bind())) {
+        package.delattr(NAME)?;
     }
     asking()?.iter().try_for_each(|asking| asking.take(&asking.own))
 }
@@ -134,9 +148,10 @@ fn asking() -> PyResult<&'static [Asking]> {
     FOUND.get_or_try_init(py(), find).map(Vec::as_slice)
 }
 
-/// None where this torch has no such function.
+/// None where there is no such function, or none of Python's.
 fn find(module: &str, name: &str) -> PyResult<Option<Asking>> {
-    let Ok(function) = py().import(module)?.getattr(name).map(Obj::from) else { return Ok(None) };
+    let function = py().import(module)?.getattr(name).map(Obj::from);
+    let Some(function) = function.ok().filter(|function| function.class_is(types().function)) else { return Ok(None) };
     let own = function.attr("__code__")?;
     let mut names: Vec<String> = own.attr("co_names")?.bind().extract()?;
     let Some(name) = names.iter_mut().find(|name| *name == SYMPY) else { return Ok(None) };
@@ -147,15 +162,16 @@ fn find(module: &str, name: &str) -> PyResult<Option<Asking>> {
     Ok(Some(Asking { function, own, other }))
 }
 
-/// A module whose `Basic` has no instances. Another thread may import sympy, and ask.
+/// A module whose `Basic` has no instances, unless another thread has imported sympy: then it is that one's.
 fn no_sympy() -> PyResult<Bound<'static, PyModule>> {
     let module = PyModule::new(py(), NO_SYMPY)?;
     let nothing = Obj::from(py().get_type::<PyType>().call1(("Basic", PyTuple::empty(py()), PyDict::new(py())))?);
     let get = move |args: &Bound<'_, PyTuple>, _: Option<&Bound<'_, PyDict>>| -> PyResult<Py<PyAny>> {
         let name: String = args.get_item(0)?.extract()?;
-        match name == "Basic" && !modules()?.contains(SYMPY)? {
-            true => Ok(nothing.bind().clone().unbind()),
-            false => Ok(py().import(SYMPY)?.getattr(name)?.unbind()),
+        match modules()?.get_item(SYMPY)? {
+            _ if name != "Basic" => Err(PyAttributeError::new_err(name)),
+            Some(real) => Ok(real.getattr(name)?.unbind()),
+            None => Ok(nothing.bind().clone().unbind()),
         }
     };
     module.setattr("__getattr__", PyCFunction::new_closure(py(), None, None, get)?)?;

@@ -3,6 +3,7 @@
 //! torch does that call between two graphs, on the tensors themselves. So it does with writes to elements that share their places.
 
 use super::graph::{InputEntry, NotRecorded, Recorded};
+use super::order::dims_of;
 use super::{Recording, grad};
 use crate::obj::Obj;
 use crate::types::types;
@@ -13,14 +14,14 @@ const SHARED: &str = "of what is written by way of another tensor that shares it
 const OVERLAPPING: &str = "which writes elements that share their places";
 
 /// Where elements of a tensor share their places (`expand`) torch refuses most writes, and shadows, which have none, accept them.
-pub(super) fn refuse_overlapping_write(written: Option<Obj>) -> Recorded<()> {
-    let Some(written) = written.filter(|written| types().is_tensor(written)) else { return Ok(()) };
-    let (sizes, strides) = (written.attr("shape")?, written.bind().call_method0("stride")?);
-    let (sizes, strides): (Vec<i64>, Vec<i64>) = (sizes.bind().extract()?, strides.extract()?);
-    match sizes.iter().zip(&strides).any(|(size, stride)| *size > 1 && *stride == 0) {
-        true => Err(NotRecorded::ByTorch(OVERLAPPING)),
-        false => Ok(()),
+pub(super) fn refuse_overlapping_writes(written: &[Obj]) -> Recorded<()> {
+    for tensor in written {
+        let (sizes, strides) = dims_of(tensor)?;
+        if sizes.iter().zip(&strides).any(|(size, stride)| *size > 1 && *stride == 0) {
+            return Err(NotRecorded::ByTorch(OVERLAPPING));
+        }
     }
+    Ok(())
 }
 
 impl Recording {

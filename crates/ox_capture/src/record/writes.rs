@@ -1,6 +1,6 @@
 //! What the calls of a graph write that is not computed yet.
 
-use super::graph::{NotRecorded, Recorded, Shadow};
+use super::graph::{NotRecorded, Recorded, Shadow, tensors_in};
 use super::peek::{is_integer, name_of};
 use super::{Recording, Val};
 use crate::obj::{Obj, items_of};
@@ -84,16 +84,41 @@ fn gives_back_by_flag(node: &Obj, kwargs: &Bound<'_, PyDict>) -> Option<bool> {
     Some(given.any(|arg| example(&arg).is_some_and(|arg| arg.is(&result))))
 }
 
-/// `relu(x, inplace=1)`: whoever reads the graph takes True for a flag, and nothing else.
-pub(super) fn refuse_odd_flag(callee: &Shadow, args: &[Val], kwargs: &[(Obj, Val)]) -> Recorded<()> {
-    let Shadow::Function(function) = callee else { return Ok(()) };
-    if !function.class_is(types().function) || args.len() + kwargs.len() < 2 {
-        return Ok(());
+/// The tensors that a call writes.
+pub(super) fn written(callee: &Shadow, name: &str, args: &[Obj], kwargs: &Bound<'_, PyDict>) -> PyResult<Vec<Obj>> {
+    if let Some(out) = kwargs.get_item("out")? {
+        return Ok(tensors_in(&out.into()));
+    }
+    let is_flagged = || -> PyResult<bool> {
+        let by_place = flag_place(callee)?.and_then(|place| args.get(place).cloned());
+        let flag = by_place.or(kwargs.get_item("inplace")?.map(Obj::from));
+        Ok(flag.is_some_and(|flag| flag.is(&Obj::bool(true))))
+    };
+    let first = args.first().cloned().or(kwargs.get_item("input")?.map(Obj::from));
+    match first {
+        Some(first) if writes_first(name) || is_flagged()? => Ok(tensors_in(&first)),
+        _ => Ok(Vec::new()),
+    }
+}
+
+/// Where a function of Python's has its parameter `inplace`.
+fn flag_place(callee: &Shadow) -> PyResult<Option<usize>> {
+    let Shadow::Function(function) = callee else { return Ok(None) };
+    if !function.class_is(types().function) {
+        return Ok(None);
     }
     let names = items_of(&function.attr("__code__")?.attr("co_varnames")?);
-    let place = names.iter().position(|name| name.to_str().as_deref() == Some("inplace"));
+    Ok(names.iter().position(|name| name.to_str().as_deref() == Some("inplace")))
+}
+
+/// `relu(x, inplace=1)`: whoever reads the graph takes True for a flag, and nothing else.
+pub(super) fn refuse_odd_flag(callee: &Shadow, args: &[Val], kwargs: &[(Obj, Val)]) -> Recorded<()> {
+    if args.len() + kwargs.len() < 2 {
+        return Ok(());
+    }
+    let Some(place) = flag_place(callee)? else { return Ok(()) };
     let named = kwargs.iter().find(|(key, _)| key.to_str().as_deref() == Some("inplace")).map(|(_, value)| value);
-    match place.and_then(|place| args.get(place)).or(named) {
+    match args.get(place).or(named) {
         Some(flag) if !flag.obj.class_is(types().bool) => {
             Err(NotRecorded::Break("inplace= that is neither True nor False".into()))
         }

@@ -2,7 +2,7 @@
 
 use super::{Args, Called, R, Vm};
 use crate::builtins::Known;
-use crate::obj::{Obj, py};
+use crate::obj::{Obj, dict_get, py};
 use crate::record::grad::GradMode;
 use crate::record::{Origin, Val};
 use crate::state::Autocast;
@@ -135,7 +135,7 @@ impl Vm {
             }
             (Known::Copy, _) if args.keywords.is_empty() => return self.copy(callable, args.clone()),
             (Known::SizeOf, [size, of]) => Obj::int(self.size_relation(size, of)).into(),
-            (Known::Yes, _) => Obj::bool(!self.is_in_call_with_lasting_hooks()).into(),
+            (Known::Yes, _) => Obj::bool(!self.is_in_call_with_lasting_hooks()?).into(),
             (Known::Nothing, _) => Obj::none().into(),
             (Known::Itself, [first, ..]) => first.clone(),
             (Known::Value, [object]) => return self.step_value(object),
@@ -146,15 +146,27 @@ impl Vm {
     }
 
     /// Whether a module asks that has hooks which are called behind an exception, too: it leaves them out where it is compiled.
-    fn is_in_call_with_lasting_hooks(&self) -> bool {
-        let Some(frame) = self.frames.last().filter(|frame| &*frame.code.name == "_call_impl") else { return false };
-        let has = |of: &Obj, hooks: &str| of.attr(hooks).and_then(|hooks| hooks.truth()).unwrap_or(false);
-        let of_all = frame.globals.bind().get_item("_global_forward_hooks_always_called").map(Obj::from);
-        let of_all = of_all.and_then(|hooks| hooks.truth()).unwrap_or(false);
+    fn is_in_call_with_lasting_hooks(&mut self) -> R<bool> {
+        let of_all = Obj::str("_global_forward_hooks_always_called");
+        let frame = self.frame();
+        if &*frame.code.name != "_call_impl" || dict_get(&frame.globals, &of_all).is_none() {
+            return Ok(false);
+        }
         // It is a cell, which functions inside share.
-        let module = frame.locals.first().and_then(Option::as_ref).map(|module| &module.obj);
-        let module = module.map(|module| module.attr("cell_contents").unwrap_or_else(|_| module.clone()));
-        of_all || module.is_some_and(|module| has(&module, "_forward_hooks_always_called"))
+        let module = frame.locals.first().and_then(Option::as_ref).map(|module| module.obj.clone());
+        let module = module.map(|module| module.attr("cell_contents").unwrap_or(module));
+        let of_all = self.load_global(&of_all)?;
+        if self.truth(&of_all)? {
+            return Ok(true);
+        }
+        let Some(module) = module else { return Ok(false) };
+        match self.plain_attr(&module.into(), &Obj::str("_forward_hooks_always_called"))? {
+            Called::Value(hooks) => self.truth(&hooks),
+            Called::Pushed => {
+                let hooks = self.finish_pushed()?;
+                self.truth(&hooks)
+            }
+        }
     }
 
     /// Enters a mode, or leaves it.

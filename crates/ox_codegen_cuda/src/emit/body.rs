@@ -7,8 +7,8 @@ use super::cache::Cached;
 use super::ctype::{self, held, stored};
 use super::{Emitter, index, point, quick, reduce};
 use crate::CodegenError;
-use crate::geometry::differs;
-use ox_ir::kernel::{Inst, Val};
+use crate::geometry::differing;
+use ox_ir::kernel::{Axis, Inst, Val};
 use ox_ir::sym::{Sym, Var};
 use ox_ir::{DType, PointOp};
 use rustc_hash::FxHashSet;
@@ -106,7 +106,16 @@ impl Emitter<'_> {
 
     /// Whether all lanes have this value in common, although they stand at other places.
     fn is_shared(&self, val: Val) -> bool {
-        self.lane.as_ref().is_some_and(|lane| !differs(self.kernel, val, lane, self.g.lanes))
+        self.lane.is_some() && self.g.lanes > 1 && !self.differing.contains(&val)
+    }
+
+    /// The lanes of what comes next run along this axis.
+    pub fn set_lane(&mut self, lane: Option<&Axis>) {
+        self.lane = lane.map(|axis| axis.var.clone());
+        self.differing = match &self.lane {
+            Some(lane) if self.g.lanes > 1 => differing(self.kernel, lane, self.g.lanes),
+            _ => FxHashSet::default(),
+        };
     }
 
     /// Where the running result of a reduction stands.

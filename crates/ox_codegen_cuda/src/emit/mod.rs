@@ -81,6 +81,8 @@ pub(crate) struct Emitter<'k> {
     sure: Option<Val>,
     /// The axis that the lanes of the loop under construction run along.
     lane: Option<Var>,
+    /// What may be another value for each of them.
+    differing: FxHashSet<Val>,
     /// Loads and stores of the body under construction that move whole vectors.
     packs: FxHashSet<Val>,
     /// Buffers that some body moves in whole vectors.
@@ -139,6 +141,7 @@ impl<'k> Emitter<'k> {
             in_loop: false,
             sure: None,
             lane: None,
+            differing: FxHashSet::default(),
             packs: FxHashSet::default(),
             moved_whole: FxHashSet::default(),
             text: String::new(),

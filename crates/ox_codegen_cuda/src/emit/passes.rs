@@ -60,9 +60,9 @@ impl Emitter<'_> {
         self.carried.begin_pass();
         if self.has_column_lanes() {
             self.open("{");
-            self.lane = self.kernel.axes.last().map(|axis| axis.var.clone());
+            self.set_lane(self.kernel.axes.last());
             self.body(&pass.body, None)?;
-            self.lane = None;
+            self.set_lane(None);
             self.close();
         } else {
             self.plain_body(&pass.body)?;
@@ -79,7 +79,7 @@ impl Emitter<'_> {
             Spread::Tiles(across) => self.kernel.axes.get(across),
             _ => self.kernel.axes.last(),
         };
-        self.lane = lane.map(|axis| axis.var.clone());
+        self.set_lane(lane);
         self.body(&all, None)
     }
 
@@ -130,11 +130,11 @@ impl Emitter<'_> {
         self.decode(&pass.axes, "r");
         self.in_loop = true;
         let lane = if columns { self.kernel.axes.last() } else { pass.axes.last() };
-        self.lane = lane.map(|axis| axis.var.clone());
+        self.set_lane(lane);
         self.sure = filled.map(|filled| filled.mask);
         self.body(&pass.body, known.map(|_| "k"))?;
         self.sure = None;
-        self.lane = None;
+        self.set_lane(None);
         self.in_loop = false;
         if guarded {
             self.close();

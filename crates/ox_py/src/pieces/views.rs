@@ -16,7 +16,7 @@ type Node<'py> = Bound<'py, PyAny>;
 pub struct Views {
     /// What each is a view of, where torch may make it later.
     of: FxHashMap<usize, usize>,
-    /// Those that came out of a function with several views, or were made without grad: autograd takes them for more than what they show.
+    /// Those that came out of a function with several views, were made without grad, or whose elements share places: autograd takes them for more than what they show.
     special: FxHashSet<usize>,
     /// Those of the others that gradients flow through.
     tracked: FxHashSet<usize>,
@@ -40,7 +40,7 @@ impl Views {
                 continue;
             }
             views.of.insert(place, of);
-            if came_of_several(node)? || has_no_history(node)? {
+            if came_of_several(node)? || has_no_history(node)? || (has_gradient(node)? && is_expanded(node)?) {
                 views.special.insert(place);
             } else if has_gradient(node)? {
                 views.tracked.insert(place);
@@ -119,6 +119,17 @@ pub fn shows_outdated_parts(nodes: &[Node<'_>]) -> PyResult<bool> {
         }
     }
     Ok(false)
+}
+
+/// Whether elements share their places. Of such a tensor that is no view autograd cannot write a part.
+fn is_expanded(node: &Node<'_>) -> PyResult<bool> {
+    let py = node.py();
+    let Some(shown) = example(node)?.filter(|shown| shown.hasattr(intern!(py, "stride")).unwrap_or(false)) else {
+        return Ok(false);
+    };
+    let sizes: Vec<i64> = shown.getattr(intern!(py, "shape"))?.extract()?;
+    let strides: Vec<i64> = shown.call_method0(intern!(py, "stride"))?.extract()?;
+    Ok(sizes.iter().zip(&strides).any(|(size, stride)| *size > 1 && *stride == 0))
 }
 
 fn address(node: &Node<'_>) -> usize {
