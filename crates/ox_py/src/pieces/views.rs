@@ -7,7 +7,7 @@ use crate::fx::{called, is_detach, storages};
 use ox_ops::surface::{Sharing, lookup};
 use pyo3::intern;
 use pyo3::prelude::*;
-use pyo3::types::{PyList, PyTuple};
+use pyo3::types::{PyInt, PyList, PyTuple};
 use rustc_hash::{FxHashMap, FxHashSet};
 
 type Node<'py> = Bound<'py, PyAny>;
@@ -127,9 +127,12 @@ fn is_expanded(node: &Node<'_>) -> PyResult<bool> {
     let Some(shown) = example(node)?.filter(|shown| shown.hasattr(intern!(py, "stride")).unwrap_or(false)) else {
         return Ok(false);
     };
-    let sizes: Vec<i64> = shown.getattr(intern!(py, "shape"))?.extract()?;
-    let strides: Vec<i64> = shown.call_method0(intern!(py, "stride"))?.extract()?;
-    Ok(sizes.iter().zip(&strides).any(|(size, stride)| *size > 1 && *stride == 0))
+    // A symbol is not asked for its value, which would fix it: none is the step of what is expanded.
+    let number = |size: Bound<'_, PyAny>| size.is_exact_instance_of::<PyInt>().then(|| size.extract::<i64>()).transpose();
+    let sizes = shown.getattr(intern!(py, "shape"))?.try_iter()?.map(|size| number(size?)).collect::<PyResult<Vec<_>>>()?;
+    let strides = shown.call_method0(intern!(py, "stride"))?.try_iter()?.map(|stride| number(stride?));
+    let strides = strides.collect::<PyResult<Vec<_>>>()?;
+    Ok(sizes.iter().zip(&strides).any(|(size, stride)| size.is_none_or(|size| size > 1) && *stride == Some(0)))
 }
 
 fn address(node: &Node<'_>) -> usize {
