@@ -1,5 +1,5 @@
 //! torch's kernels for shapes that are written in Python ask `torch.fx.experimental.symbolic_shapes` about sizes, and whether a number is one of sympy's; to
-//! import these takes one or two seconds, and 30 MB. Sizes of shadows are plain numbers, of which the answers are plain. So while a shadow is computed a module
+//! import these takes up to two seconds, and 30 MB. Sizes of shadows are plain numbers, of which the answers are plain. So while a shadow is computed a module
 //! of ours stands in the place of the one, unless somebody has imported it: whatever is not plain, and all other names, the real one is asked for, also by whoever keeps our functions. And the
 //! function that asks for sympy asks a module of ours, as long as there is no other: then no number is one of its.
 
