@@ -3,7 +3,7 @@
 use crate::CodegenError;
 use crate::emit::{Source, emit};
 use crate::helpers::assemble;
-use crate::readers::Readers;
+use crate::nvrtc::Nvrtc;
 use ox_ir::Kernel;
 use ox_ir::abi::GpuKernel;
 use std::path::PathBuf;
@@ -22,7 +22,7 @@ pub struct Options {
 }
 
 pub struct Backend {
-    readers: Readers,
+    nvrtc: Nvrtc,
 }
 
 /// An architecture that every version of NVRTC knows that torch comes with.
@@ -33,18 +33,12 @@ const LONGEST_NAME: usize = 80;
 impl Backend {
     /// `folders` are searched for NVRTC too, as folders of Python packages.
     pub fn new(folders: &[PathBuf]) -> Result<Backend, CodegenError> {
-        Ok(Backend { readers: Readers::find(folders)? })
+        Ok(Backend { nvrtc: Nvrtc::find(folders)? })
     }
 
     /// Compiles something small: what NVRTC does once in a process is done then.
     pub fn warm_up(&self) {
-        let nothing = "extern \"C\" __global__ void nothing(float* x) { x[threadIdx.x] = 0.0f; }";
-        self.readers.all().for_each(|nvrtc| drop(nvrtc.cubin(nothing, OLDEST)));
-    }
-
-    /// The sources in translation units. They stay in order: what is launched first is compiled first.
-    pub fn units(&self, sources: Vec<Source>, threads: usize) -> Vec<Vec<Source>> {
-        units(sources, threads, self.readers.all().count())
+        let _ = self.nvrtc.cubin("extern \"C\" __global__ void nothing(float* x) { x[threadIdx.x] = 0.0f; }", OLDEST);
     }
 
     /// The kernels as text, in order. What cannot be compiled is known behind this.
@@ -54,8 +48,7 @@ impl Backend {
 
     /// One translation unit: what the driver loads.
     pub fn image(&self, unit: &[Source], arch: u32) -> Result<Vec<u8>, CodegenError> {
-        let text = assemble(unit);
-        self.readers.lend(|nvrtc| nvrtc.cubin(&text, arch))
+        self.nvrtc.cubin(&assemble(unit), arch)
     }
 
     /// The kernel as a person may read it.
@@ -85,26 +78,27 @@ fn symbol(kernel: &Kernel, n: usize) -> String {
 
 /// Units for each thread at most, but for the first kernels: fewer would leave threads idle in the end, and a unit costs time by itself.
 const UNITS_EACH: usize = 2;
-/// An NVRTC reads one text at a time, whatever the number of threads (10 ms on a machine with an H200, of which our text is little); the rest of the way, by
+/// NVRTC reads one text at a time, whatever the number of threads (10 ms on a machine with an H200, of which our text is little); the rest of the way, by
 /// kernel and with all threads at work, takes about so many times as long as that. There 28 units were ready sooner than 14 or as many as kernels, of
-/// 54, 77 and 139 kernels on 16 threads and one reader: in 0.7, 0.8 and 0.75 s (14 units in 0.7, 1.0 and 1.1). This comes near to that.
+/// 54, 77 and 139 kernels on 16 threads: in 0.7, 0.8 and 0.75 s (14 units in 0.7, 1.0 and 1.1). This comes near to that.
 const KERNEL_TO_READING: usize = 8;
 
 /// The first kernels of many are units by themselves, so that the program can begin: the libraries that it calls next have much to do in their first calls.
 const BY_THEMSELVES: usize = 3;
 
-fn units(mut sources: Vec<Source>, threads: usize, readers: usize) -> Vec<Vec<Source>> {
+/// The sources in translation units. They stay in order: what is launched first is compiled first.
+pub fn units(mut sources: Vec<Source>, threads: usize) -> Vec<Vec<Source>> {
     if sources.len() <= UNITS_EACH * threads {
-        return of_like_length(sources, threads, readers);
+        return of_like_length(sources, threads);
     }
     let others = sources.split_off(BY_THEMSELVES.min(sources.len()));
-    sources.into_iter().map(|source| vec![source]).chain(of_like_length(others, threads, readers)).collect()
+    sources.into_iter().map(|source| vec![source]).chain(of_like_length(others, threads)).collect()
 }
 
 /// In units of about the same length of text.
-fn of_like_length(sources: Vec<Source>, threads: usize, readers: usize) -> Vec<Vec<Source>> {
+fn of_like_length(sources: Vec<Source>, threads: usize) -> Vec<Vec<Source>> {
     let all: usize = sources.iter().map(|source| source.text.len()).sum();
-    let count = count_of_units(sources.len(), threads, readers);
+    let count = count_of_units(sources.len(), threads);
     let mut units: Vec<Vec<Source>> = Vec::new();
     let (mut before, mut last) = (0, None);
     for source in sources {
@@ -120,10 +114,10 @@ fn of_like_length(sources: Vec<Source>, threads: usize, readers: usize) -> Vec<V
     units
 }
 
-/// A reader's units are read one after the other, and then the last one is compiled: the number with which that is soonest.
-fn count_of_units(kernels: usize, threads: usize, readers: usize) -> usize {
+/// All units are read one after the other, and then the last one is compiled: the number with which that is soonest.
+fn count_of_units(kernels: usize, threads: usize) -> usize {
     let most = kernels.min(UNITS_EACH * threads.max(1));
-    let time = |units: &usize| units.div_ceil(readers) + kernels.div_ceil(*units) * KERNEL_TO_READING;
+    let time = |units: &usize| units + kernels.div_ceil(*units) * KERNEL_TO_READING;
     (1..=most).rev().min_by_key(time).unwrap_or(0)
 }
 
@@ -139,12 +133,8 @@ mod tests {
     }
 
     fn lengths(of: &[usize], threads: usize) -> Vec<Vec<usize>> {
-        lengths_with(of, threads, 1)
-    }
-
-    fn lengths_with(of: &[usize], threads: usize, readers: usize) -> Vec<Vec<usize>> {
         let sources = of.iter().enumerate().map(|(n, length)| source(n, *length)).collect();
-        let made = units(sources, threads, readers);
+        let made = units(sources, threads);
         let order: Vec<&str> = made.iter().flatten().map(|source| source.symbol.as_str()).collect();
         assert_eq!(order, (0..of.len()).map(|n| n.to_string()).collect::<Vec<_>>());
         made.iter().map(|unit| unit.iter().map(|source| source.text.len()).collect()).collect()
@@ -162,14 +152,6 @@ mod tests {
         for (kernels, units) in [(54, 20), (77, 28), (139, 31)] {
             let made = lengths(&vec![10; kernels], 16);
             assert_eq!(made.len(), units, "more would wait for their text to be read, fewer for the last of them");
-        }
-    }
-
-    #[test]
-    fn two_readers_have_more_to_read() {
-        for kernels in [40, 54, 77] {
-            let made = |readers| lengths_with(&vec![10; kernels], 16, readers).len();
-            assert!(made(2) > made(1), "{kernels} kernels: {} units for two, {} for one", made(2), made(1));
         }
     }
 

@@ -6,7 +6,6 @@
 //! - `joined`: short rows that are written as one long one.
 //! - `helpers`: the device functions that the text may call; only those that it does call go along.
 //! - `nvrtc`: NVIDIA's compiler, loaded from where torch's wheels keep it. It needs no GPU.
-//! - `readers`: one of them or two, so that two texts are read at a time.
 //! - `backend`: many kernels, few translation units, on threads.
 
 mod backend;
@@ -18,10 +17,9 @@ mod helpers;
 mod joined;
 mod nvrtc;
 mod online;
-mod readers;
 mod written;
 
-pub use backend::{Backend, Options, launched};
+pub use backend::{Backend, Options, launched, units};
 pub use emit::{Source, emit};
 pub use error::CodegenError;
 pub use helpers::assemble;

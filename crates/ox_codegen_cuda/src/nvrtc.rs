@@ -28,7 +28,6 @@ pub struct Nvrtc {
     cubin: unsafe extern "C" fn(Program, *mut c_char) -> Code,
     error_text: unsafe extern "C" fn(Code) -> *const c_char,
     is_minimal: bool,
-    path: PathBuf,
     _libraries: (Library, Vec<Library>),
 }
 
@@ -58,14 +57,6 @@ impl Nvrtc {
         )))
     }
 
-    /// The same compiler once more, with locks of its own: NVIDIA ships it a second time, built with another allocator (`libnvrtc.alt.so.13` beside
-    /// `libnvrtc.so.13`). Not all versions have one.
-    pub fn twin(&self) -> Option<Nvrtc> {
-        let name = self.path.file_name()?.to_str()?;
-        let twin = self.path.with_file_name(name.replacen("libnvrtc.so", "libnvrtc.alt.so", 1));
-        (twin != self.path && twin.exists()).then(|| Nvrtc::open(&twin).ok()).flatten()
-    }
-
     fn open(path: &Path) -> Result<Nvrtc, libloading::Error> {
         // SAFETY: libnvrtc runs no code of ours when it is loaded, and its functions have the types that nvrtc.h declares.
         unsafe {
@@ -89,7 +80,6 @@ impl Nvrtc {
                 cubin: *library.get(b"nvrtcGetCUBIN\0")?,
                 error_text: *library.get(b"nvrtcGetErrorString\0")?,
                 is_minimal,
-                path: path.to_path_buf(),
                 _libraries: (library, builtins),
             })
         }
@@ -158,7 +148,7 @@ impl Drop for Owned<'_> {
 
 /// What libnvrtc opens by name alone: where it lies in no folder of the system, it must be open already.
 fn builtins(folder: &Path) -> Vec<PathBuf> {
-    let named = |path: &PathBuf| path.file_name().is_some_and(|name| name.to_string_lossy().starts_with("libnvrtc-builtins."));
+    let named = |path: &PathBuf| path.file_name().is_some_and(|name| name.to_string_lossy().starts_with("libnvrtc-builtins.so"));
     std::fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.path()).filter(named).collect()
 }
 

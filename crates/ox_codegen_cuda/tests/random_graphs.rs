@@ -113,37 +113,18 @@ fn packages() -> Vec<PathBuf> {
     versions.map(|entry| entry.path().join("site-packages")).collect()
 }
 
-fn find_nvrtc() -> Option<Nvrtc> {
-    match Nvrtc::find(&packages()) {
-        Ok(nvrtc) => Some(nvrtc),
-        Err(CodegenError::Missing(why)) => {
-            eprintln!("skipped: {why}");
-            None
-        }
-        Err(error) => panic!("{error}"),
-    }
-}
-
 fn compile_all(sources: &[&Source]) {
-    let Some(nvrtc) = find_nvrtc() else { return };
+    let nvrtc = match Nvrtc::find(&packages()) {
+        Ok(nvrtc) => nvrtc,
+        Err(CodegenError::Missing(why)) => return eprintln!("skipped: {why}"),
+        Err(error) => panic!("{error}"),
+    };
     for arch in [80, 90] {
         for unit in sources.chunks(40) {
             let cubin = nvrtc.cubin(&assemble(unit.iter().copied()), arch).unwrap_or_else(|e| panic!("sm_{arch}: {e}"));
             assert!(cubin.starts_with(b"\x7fELF"));
         }
     }
-}
-
-/// Which of the two compiles a kernel is chance: nobody may tell by the code. The time of the compile is all that may differ.
-#[test]
-fn the_twin_of_nvrtc_makes_the_same_code() {
-    let Some(nvrtc) = find_nvrtc() else { return };
-    let Some(twin) = nvrtc.twin() else { return eprintln!("skipped: this NVRTC comes alone") };
-    let cases = cases(false, 0);
-    let sources: Vec<&Source> = cases.iter().flat_map(|case| &case.sources).collect();
-    let text = assemble(sources.iter().take(20).copied());
-    assert!(nvrtc.cubin(&text, 90).unwrap() == twin.cubin(&text, 90).unwrap());
-    assert!(twin.twin().is_none());
 }
 
 #[test]

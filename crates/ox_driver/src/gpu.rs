@@ -68,7 +68,7 @@ pub(crate) fn load(kernels: &[Kernel], options: Options, pace: Pace) -> Result<(
     let mut places = missing.iter();
     let mut keys: Vec<Option<(Key, Options)>> = keys.into_iter().map(Some).collect();
     let mut jobs: Vec<CompileJob> = Vec::new();
-    for unit in backend.units(sources, pace.threads) {
+    for unit in ox_codegen_cuda::units(sources, pace.threads) {
         let (image, maker) = Image::awaited();
         for (source, n) in unit.iter().zip(&mut places) {
             let function = GpuFunction::new(launched(source), image.clone(), careful(&kernels[*n], options));

@@ -25,6 +25,7 @@ mod training;
 mod unheard;
 mod watched;
 
+use ox_runtime::end_background;
 use pyo3::prelude::*;
 
 #[pymodule]
@@ -46,6 +47,8 @@ fn _oxytorch(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_function(wrap_pyfunction!(report::kept_result_bytes, m)?)?;
     m.add_function(wrap_pyfunction!(report::background_variants, m)?)?;
     ox_runtime::on_variant(|text| ox_capture::log(ox_capture::Topic::Variants, || text.to_string()));
+    // SAFETY: it touches nothing of Python's. Without room for it the C library's handlers are left.
+    unsafe { pyo3::ffi::Py_AtExit(Some(end_background)) };
     m.add_class::<ox_capture::Captured>()?;
     m.add_class::<padding::Padding>()?;
     m.add_class::<pieces::Pieces>()?;

@@ -48,6 +48,13 @@ extern "C" fn unlock_in_child() {
     unlock();
 }
 
+/// For the end of the interpreter, which comes before the C library's: compilers that were loaded behind `prepare` are taken down before the
+/// handlers that it registers are asked. Those are for a process that ends without the interpreter's knowing.
+pub extern "C" fn end_background() {
+    crate::cuda::end_pool();
+    end();
+}
+
 /// Before what is older than `prepare` is taken down: who is inside is waited for, and nobody enters any more.
 extern "C" fn end() {
     ENDING.store(true, Ordering::Release);

@@ -19,7 +19,7 @@ mod graphs;
 mod tensor;
 mod variants;
 
-pub use background::Gate;
+pub use background::{Gate, end_background};
 pub use calls::library::{HostCalls, NoHost, Reserved};
 pub use calls::pack::{Packable, packable};
 pub use calls::schema::{Schema, supports};

@@ -117,7 +117,8 @@ extern "C" fn in_child() {
     }
 }
 
-extern "C" fn end() {
+/// At the end of the process; asked twice it is the same.
+pub extern "C" fn end() {
     if background::is_child() {
         return;
     }
