@@ -5,7 +5,7 @@
 
 Writes gpu.md and gpu.json into `--out` (docs/, unless told otherwise). Parts: `cases` (programs against eager), `ops` (torch's OpInfo database on CUDA),
 `gradients` (small training programs against eager: `gpu_training.py`),
-`bandwidth` (kernels over 1 GB against a copy), `reductions` (sums for one size and for any), `models` and `train` (the workloads of benches/ in bf16: inference; forward, backward, AdamW),
+`bandwidth` (kernels over 1 GB against a copy), `reductions` (sums for one size and for any), `products` (linear layers, forward and backward), `models` and `train` (the workloads of benches/ in bf16: inference; forward, backward, AdamW),
 `modes` (inference with recorded graphs, next to torch.compile's). A run is `who` or `who:mode`; `who:dynamic` is compiled for any sizes. With `--together` all runs of a part compile at
 the same time and are measured one by one when all are ready: minutes become one, but the times of first calls say nothing.
 """
@@ -369,7 +369,41 @@ def run_reductions(result):
                     fast(*make(size))
                 row[f"{who}, any sizes" if dynamic else who] = kernel_us(lambda: fast(*given))
         rows.append(row)
-        print("  " + "  ".join(f"{k} {v:.0f}" if isinstance(v, float) else f"{v:44}" for k, v in row.items()), flush=True)
+        tell_us(row)
+
+
+# Products, which the library does in one of several ways.
+
+
+def product_cases():
+    """The linear layers of the workloads, forward and backward, and with what comes behind them. Name, function and arguments."""
+    x = lambda *shape: torch.randn(*shape, device="cuda").to(torch.bfloat16)
+    linears = {"bert": (4096, 768, 3072), "gpt2": (2048, 768, 2304), "llama": (2048, 2048, 7168), "vit": (12608, 768, 3072)}
+    for model, (rows, narrow, wide) in linears.items():
+        for inner, outer in ((narrow, wide), (wide, narrow)):
+            name = f"{model}, {rows} x {inner} to {outer}"
+            yield name, F.linear, (x(rows, inner), x(outer, inner), x(outer))
+            yield f"{name}, relu", lambda a, w, b: F.relu(F.linear(a, w, b)), (x(rows, inner), x(outer, inner), x(outer))
+            yield f"{name}, gradient of rows", lambda g, w: g @ w, (x(rows, outer), x(outer, inner))
+            yield f"{name}, gradient of weights", lambda g, a: g.t() @ a, (x(rows, outer), x(rows, inner))
+
+
+def run_products(result):
+    rows = result["products"] = []
+    for name, function, args in product_cases():
+        row = dict(name=name)
+        with torch.no_grad():
+            row["eager"] = kernel_us(lambda: function(*args))
+            for who, compiler in (("ours", captured), ("inductor", torch.compile)):
+                torch._dynamo.reset()
+                fast = compiler(function)
+                row[who] = kernel_us(lambda: fast(*args))
+        rows.append(row)
+        tell_us(row)
+
+
+def tell_us(row):
+    print("  " + "  ".join(f"{k} {v:.0f}" if isinstance(v, float) else f"{v:44}" for k, v in row.items()), flush=True)
 
 
 # The workloads.
@@ -571,11 +605,12 @@ def write(result, out):
         for r in result["bandwidth"]:
             lines.append(f"| {r['name']} | {speed(r, 'eager')} | {speed(r, 'inductor')} | {speed(r, 'ours')} | {r['of_copy']:.0%} |")
         lines.append("")
-    if "reductions" in result:
-        names = [key for key in result["reductions"][0] if key != "name"]
-        lines += [f"| us | {' | '.join(names)} |", "|---" * (len(names) + 1) + "|"]
-        lines += [f"| {r['name']} | {' | '.join(f'{r[name]:.0f}' for name in names)} |" for r in result["reductions"]]
-        lines.append("")
+    for part in ("reductions", "products"):
+        if part in result:
+            names = [key for key in result[part][0] if key != "name"]
+            lines += [f"| us | {' | '.join(names)} |", "|---" * (len(names) + 1) + "|"]
+            lines += [f"| {r['name']} | {' | '.join(f'{r[name]:.0f}' for name in names)} |" for r in result[part]]
+            lines.append("")
     for part in [part for part in MODEL_PARTS if part in result]:
         lines += ["", f"| {MODEL_PARTS[part]} (bf16) | run | first call s | ms | CPU ms | peak MB | reserved MB | error (eager's) |", "|---|---|---|---|---|---|---|---|"]
         for r in result[part]:
@@ -587,7 +622,7 @@ def write(result, out):
 
 def arguments():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--parts", default="cases,gradients,ops,bandwidth,reductions,models,train,modes")
+    parser.add_argument("--parts", default="cases,gradients,ops,bandwidth,reductions,products,models,train,modes")
     parser.add_argument("--models", default=",".join(GPU_SIZES))
     parser.add_argument("--runs", default="eager,inductor,inductor:reduce-overhead,oxyfx,oxytorch")
     parser.add_argument("--iters", type=int, default=30)
@@ -614,7 +649,7 @@ def main():
     if not torch.cuda.is_available():
         return print("there is no GPU here")
     result = dict(gpu=torch.cuda.get_device_name(), command=["python", *sys.argv])
-    parts = dict(cases=lambda: run_cases(result), gradients=lambda: run_gradients(result), ops=lambda: run_ops(result, given), bandwidth=lambda: run_bandwidth(result), reductions=lambda: run_reductions(result))
+    parts = dict(cases=lambda: run_cases(result), gradients=lambda: run_gradients(result), ops=lambda: run_ops(result, given), bandwidth=lambda: run_bandwidth(result), reductions=lambda: run_reductions(result), products=lambda: run_products(result))
     parts |= {part: functools.partial(run_models, result, given, part) for part in MODEL_PARTS}
     for part in given.parts.split(","):
         start = time.perf_counter()

@@ -135,7 +135,20 @@ def pattern(name: str) -> str:
     """The name without what differs from one compiler to the next: hashes of types and of crates, and places in the name, which depend on those."""
     name = re.sub(r"17h[0-9a-f]{16}E.*", "17h*", name)
     name = re.sub(r"\.llvm\.\d+$", "*", name)
-    return re.sub(r"B[0-9A-Za-z]*_", "B*_", re.sub(r"Cs[0-9A-Za-z]+_", "Cs*_", name)) if name.startswith("_R") else name
+    return "".join(parts(name)) if name.startswith("_R") else name
+
+
+# Of a name that Rust has mangled: a crate, a place in the name, a number that tells equal names apart, a constant, the length of an identifier.
+PART = re.compile(r"(Cs)[0-9A-Za-z]*_|(B)[0-9A-Za-z]*_|s[0-9A-Za-z]*_|[a-z]n?[0-9a-f]+_|(?P<length>[0-9]+)_?|.")
+
+
+def parts(name: str):
+    """Identifiers are left as they are, whatever letters they begin with."""
+    at = 0
+    while found := PART.match(name, at):
+        at = found.end() + int(found["length"] or 0)
+        hashed = found[1] or found[2]
+        yield f"{hashed}*_" if hashed else name[found.start() : at]
 
 
 if __name__ == "__main__":

@@ -9,6 +9,7 @@ The work is done by the extension `oxytorch._oxytorch`; this package is its face
 from __future__ import annotations
 
 import functools
+import inspect
 import os
 from typing import Any, Callable, Mapping, Sequence
 
@@ -17,7 +18,7 @@ import torch.nn as nn
 
 from oxytorch import _oxytorch, _reset, config
 from oxytorch._explain import Explanation, explain
-from oxytorch._module import compiled_module
+from oxytorch._module import compiled_class, compiled_module, has_calls
 from oxytorch._padding import padded
 from oxytorch._regions import compile_blocks
 from oxytorch._oxytorch import __version__, check_options, last_compile
@@ -66,7 +67,8 @@ def compile(
     """Compiles a function or module; the arguments are those of ``torch.compile``, and ``shapes``.
 
     The result is called in place of ``model``. A compiled module is the same module seen through another class: it shares all
-    of its attributes, and its ``state_dict`` has the same keys.
+    of its attributes, and its ``state_dict`` has the same keys. A decorated class whose objects can be called, as modules can, is that class:
+    calls of its objects are compiled.
 
     ``dynamic``: with ``None`` a function is compiled for the sizes that it is first called with, and sizes that change are variables from then
     on; with ``True`` all sizes of arguments are variables at once, with ``False`` none ever is. ``torch._dynamo.mark_dynamic``,
@@ -94,9 +96,13 @@ def compile(
     if dynamic is None and not static:
         dynamic = True
     capture = _capturer(fullgraph, dynamic, mode, options, shapes)
+    if has_calls(model):
+        return compiled_class(model, capture)
     if isinstance(model, nn.Module):
         return compiled_module(model, functools.partial(compile, **arguments), capture)
     captured = functools.update_wrapper(capture(model), model)
+    if inspect.iscoroutinefunction(model) and hasattr(inspect, "markcoroutinefunction"):
+        inspect.markcoroutinefunction(captured)
     captured._recompile = functools.partial(compile, **arguments)
     return captured
 
@@ -112,6 +118,8 @@ def compile_regions(
 
     The code around the blocks runs as it is. A model without repeated blocks is an error: compile it whole.
     """
+    if not isinstance(model, nn.Module):
+        raise TypeError(f"oxytorch.compile_regions takes a module, not {model!r}")
     if _is_disabled():
         return model
     if compile_blocks(model, _capturer(fullgraph, None, mode, options)) == 0:

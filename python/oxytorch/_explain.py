@@ -7,7 +7,7 @@ from typing import Any, Callable
 
 import torch.nn as nn
 
-from oxytorch._module import original_module
+from oxytorch._module import has_calls, original_module
 from oxytorch._oxytorch import Captured, last_compile
 
 
@@ -78,6 +78,8 @@ def explain(function: Callable[..., Any], **arguments: Any) -> Callable[..., Exp
     """
     from oxytorch import compile
 
+    if has_calls(function):
+        raise TypeError(f"oxytorch.explain takes an object of {function.__qualname__}, not the class: its calls are what is compiled")
     compiled = compile(_original(function), **arguments)
 
     def call(*args: Any, **kwargs: Any) -> Explanation:

@@ -2,15 +2,21 @@
 
 A compiled module shares its ``__dict__`` with the module that it was made of, so parameters, buffers, hooks, ``training`` and every other
 attribute are one and the same for both, ``state_dict`` keeps its keys, and ``isinstance`` holds. The original stays as it was.
+
+A class whose objects can be called is compiled where it stands: its body may name it (``super(Net, self)``), and others inherit from it.
 """
 
 from __future__ import annotations
 
 import copy
 import functools
+import inspect
+import types
 from typing import Any, Callable
 
 import torch.nn as nn
+
+from oxytorch._oxytorch import Captured
 
 # Makes the callable that stands for another one.
 Capture = Callable[[Callable[..., Any]], Callable[..., Any]]
@@ -22,8 +28,17 @@ class _State:
     def __init__(self, module: nn.Module, recompile: Callable[[nn.Module], nn.Module], capture: Capture) -> None:
         self.module = module
         self.recompile = recompile
+        self.capture = capture
         self.call = capture(module)
-        self.forward = capture(module.forward)
+        self.plain_forward = module.forward
+        self.forward = capture(self.plain_forward)
+
+    def current_forward(self) -> Callable[..., Any]:
+        """What the class has by that name may be another function by now."""
+        if self.plain_forward != self.module.forward:
+            self.plain_forward = self.module.forward
+            self.forward = self.capture(self.plain_forward)
+        return self.forward
 
 
 def compiled_module(module: nn.Module, recompile: Callable[[nn.Module], nn.Module], capture: Capture) -> nn.Module:
@@ -33,6 +48,26 @@ def compiled_module(module: nn.Module, recompile: Callable[[nn.Module], nn.Modul
     object.__setattr__(result, "__dict__", original.__dict__)
     type(result)._oxytorch.__set__(result, _State(original, recompile, capture))
     return result
+
+
+def _call_of(cls: type) -> Any:
+    """What is called when an object of the class is; a metaclass has a ``__call__`` for the class itself."""
+    return next((vars(base)["__call__"] for base in cls.__mro__ if "__call__" in vars(base)), None)
+
+
+def has_calls(thing: Any) -> bool:
+    """Whether it is a class of the program's with a ``__call__`` that is written in Python, of its own or inherited."""
+    return isinstance(thing, type) and isinstance(_call_of(thing), (types.FunctionType, Captured))
+
+
+def compiled_class(cls: type, capture: Capture) -> type:
+    """The same class. What is compiled takes the object as its argument, so that objects that look alike share it."""
+    call = _call_of(cls)
+    # A base may have been compiled with other options.
+    call = getattr(call, "__wrapped__", call) if isinstance(call, Captured) else call
+    if isinstance(call, types.FunctionType):
+        cls.__call__ = functools.update_wrapper(capture(call), call)
+    return cls
 
 
 def original_module(module: nn.Module) -> nn.Module:
@@ -65,13 +100,13 @@ def _call(self, *args: Any, **kwargs: Any) -> Any:
 
 
 def _forward_of(cls: type) -> Callable[..., Any]:
-    """With the signature of the class's own: trainers ask it for the names of arguments."""
+    """With the signature of the class's own: trainers ask it for the names of arguments. A scripted module's class has none."""
 
-    @functools.wraps(cls.forward)
     def forward(self, *args: Any, **kwargs: Any) -> Any:
-        return self._oxytorch.forward(*args, **kwargs)
+        return self._oxytorch.current_forward()(*args, **kwargs)
 
-    return forward
+    own = getattr(cls, "forward", None)
+    return forward if own is None else functools.update_wrapper(forward, own)
 
 
 def _reduce(self, protocol: Any) -> tuple:

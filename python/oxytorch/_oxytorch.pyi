@@ -43,6 +43,9 @@ def background_variants() -> tuple[int, int]:
 def idle_arena_bytes() -> int:
     """The bytes that this process keeps for intermediates between calls of compiled functions."""
 
+def compared_products() -> int:
+    """For how many products the library's ways have been compared on a GPU, in this process."""
+
 def launched_rows() -> int:
     """How often launches that stand side by side were put on a GPU's stream in a row, in this process."""
 

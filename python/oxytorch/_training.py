@@ -42,6 +42,7 @@ class CompiledFunction(torch.autograd.Function):
         # An input may be a part of the memory of one that the graph has written.
         ctx.versions, ctx.moment = None if ctx.seen is None else graph.versions(ctx.seen), graph.moment
         ctx.save_for_backward(*saved)
+        ctx.counters = graph.count(results)
         ctx.mark_non_differentiable(*plain)
         ctx.set_materialize_grads(False)
         ctx.graph, ctx.sizes = graph, sizes

@@ -206,6 +206,23 @@ def a_written_argument(device):
 
 
 @case
+def settings_that_decide_how_it_is_done(device):
+    """What was recorded under others would do what the user has turned off."""
+    model, fast = pair(device)
+    x, before, recorded = batch(device), torch.backends.cuda.flash_sdp_enabled(), []
+    try:
+        for allowed in (before, not before, before):
+            torch.backends.cuda.enable_flash_sdp(allowed)
+            with torch.no_grad():
+                for _ in range(6):
+                    same(fast(x), model(x))
+            recorded.append(graphs().split()[:2])
+    finally:
+        torch.backends.cuda.enable_flash_sdp(before)
+    assert recorded == [["recorded", "1"], ["recorded", "2"], ["recorded", "2"]], recorded
+
+
+@case
 def weights_that_are_replaced(device):
     model, fast = pair(device)
     with torch.no_grad():
@@ -475,6 +492,25 @@ def threads(device):
                     wrong.append(seed)
 
     workers = [threading.Thread(target=work, args=(n,)) for n in range(4)]
+    [worker.start() for worker in workers]
+    [worker.join() for worker in workers]
+    assert not wrong, wrong
+
+
+@case
+def threads_with_models_of_their_own(device):
+    """Recordings of different graphs have their intermediates in one memory."""
+    pairs, wrong = [pair(device) for _ in range(3)], []
+
+    def work(model, fast, rows):
+        generator = torch.Generator(device).manual_seed(rows)
+        with torch.no_grad():
+            for _ in range(200):
+                x = torch.randn(rows, WIDTH, device=device, generator=generator)
+                if not torch.allclose(fast(x), model(x), rtol=2e-3, atol=2e-4):
+                    wrong.append(rows)
+
+    workers = [threading.Thread(target=work, args=(*both, 160 + 32 * n)) for n, both in enumerate(pairs)]
     [worker.start() for worker in workers]
     [worker.join() for worker in workers]
     assert not wrong, wrong

@@ -190,3 +190,21 @@ def test_training_in_f16_with_a_scaler_follows_eager(whole):
     assert own <= 2 * their, f"parameters: error {own:.2e}, eager's {their:.2e}"
     torch.testing.assert_close(got[0], want[0], rtol=1e-2, atol=1e-2)
     torch.testing.assert_close(dict(model.named_buffers()), dict(eager.named_buffers()), rtol=1e-2, atol=1e-2)
+
+
+def test_the_type_of_autocast_is_asked_while_it_is_off():
+    def function(x):
+        with torch.autocast("cpu"):
+            inside = x @ x
+        return inside, x.to(torch.get_autocast_dtype("cpu"))
+
+    compiled = oxytorch.compile(function)
+    x = torch.ones(2, 2)
+    before = torch.get_autocast_dtype("cpu")
+    try:
+        for dtype in (torch.bfloat16, torch.float16, torch.bfloat16):
+            torch.set_autocast_dtype("cpu", dtype)
+            assert [found.dtype for found in compiled(x)] == [dtype, dtype]
+            assert torch.get_autocast_dtype("cpu") == dtype
+    finally:
+        torch.set_autocast_dtype("cpu", before)

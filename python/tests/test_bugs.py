@@ -75,3 +75,28 @@ def test_a_bug_is_raised_where_that_is_asked_for(entry, stage):
             entry(lambda x: (x * number).softmax(-1))(torch.randn(3, 5))
     finally:
         inject(None)
+
+
+@pytest.mark.parametrize("broken", (False, True))
+def test_a_fake_kernel_that_is_wrong_is_named(patient, entry, broken, capfd):
+    """It is the program's mistake. The operator has run and must not run twice, so the call raises; later ones are eager's."""
+
+    @torch.library.custom_op(f"oxytest::widens_{id(entry)}_{broken}", mutates_args=())
+    def widens(x: torch.Tensor) -> torch.Tensor:
+        return x.double()
+
+    def f(x):
+        y = x + 1
+        if broken:
+            print("a break")
+        return widens(y) * 2
+
+    widens.register_fake(torch.empty_like)
+    x, compiled = torch.randn(3), entry(f)
+    with pytest.warns(UserWarning, match="oxytest.widens.*register_fake.* f32 .*returned f64"), pytest.raises(RuntimeError, match="fake kernel"):
+        compiled(x)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for _ in range(3):
+            compare.assert_same(compiled(x), f(x))
+    assert capfd.readouterr().out.count("break") == 7 * broken

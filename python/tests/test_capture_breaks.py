@@ -8,6 +8,8 @@ import pytest
 import torch
 from capturing import check, x
 from compare import assert_same
+
+import oxytorch
 from oxytorch import _oxytorch
 
 
@@ -159,6 +161,17 @@ def test_several_outs_that_get_their_sizes():
         return values * 2, places, values.shape
 
     check(into_pair, (x(),), breaks=1)
+
+
+@pytest.mark.filterwarnings("ignore:An output with one or more elements was resized")
+def test_out_that_gets_another_size():
+    def into(a, out):
+        mine = torch.ones(2, 2)
+        torch.exp(a, out=out)
+        torch.mul(a, a, out=mine)
+        return out + 1, mine, mine.shape, out.shape
+
+    check(into, (x(), torch.empty(12)), (x(), torch.empty(4, 3).t()), breaks=3)
 
 
 def first_positive(t):
@@ -327,3 +340,49 @@ def test_iterators_that_objects_hold_go_on_behind_every_action(function):
     for value in (1.0, 2.0, 9.0, 1.0, 9.0, 3.0):
         t = torch.full((2,), value)
         assert_same(captured(t), function(t))
+
+
+def test_a_function_with_a_loop_that_is_cut_every_few_operations_is_called_as_a_whole():
+    """What its callers do behind it is recorded."""
+
+    def loop(x):
+        for n in range(50):
+            x = (x * 5 + n) % 17 + max(x[n % 4], 8)
+        return x
+
+    def function(x):
+        for n in range(3):
+            x = x + x[n].item() % 2
+        return (loop(x + 1).double().exp() * 2).sin() + 1
+
+    compiled = oxytorch.compile(function)
+    generator = torch.Generator().manual_seed(0)
+    for _ in range(6):
+        x = torch.randint(17, (4,), generator=generator)
+        assert_same(compiled(x), function(x))
+    report = compiled.report()
+    assert len(report["closed"]) == 1 and report["closed"][0].endswith("is called as a whole")
+    assert compiled.stats()["traced"] == 3
+    assert compiled.show().count("run a graph on (") <= 5
+
+
+def test_a_function_that_makes_a_class_is_called_as_a_whole():
+    """It is another class in each call, and what is done with it would be traced anew."""
+
+    def scaled(x):
+        class Scale:
+            by = 2
+
+            def of(self, x):
+                return x * self.by
+
+        return Scale().of(x)
+
+    def function(x):
+        return scaled(x + 1).sin() + 1
+
+    compiled = oxytorch.compile(function)
+    for _ in range(12):
+        x = torch.rand(4)
+        assert_same(compiled(x), function(x))
+    assert compiled.stats()["traced"] == 3 and compiled.show().count("run a graph on (") == 2

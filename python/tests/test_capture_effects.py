@@ -1,5 +1,7 @@
 """What a function does to others is done again in later calls."""
 
+import random
+
 import torch
 import torch.nn as nn
 from capturing import x
@@ -138,3 +140,31 @@ def test_buffers_are_written():
             assert_same(captured(t), b(t))
         assert_same(a.mean, b.mean)
         assert_same(a.steps, b.steps)
+
+
+def test_functions_of_random_are_called_as_a_whole():
+    """One break each, whatever they draw, and what they draw is drawn once."""
+
+    class Loaded(random.Random):
+        def random(self):
+            return 0.5
+
+    own = Loaded(3)
+
+    def f(t, parts):
+        order = random.sample(range(1000), 40)
+        random.shuffle(parts)
+        chosen = random.choice(parts)
+        return t * sum(order) + random.randint(0, 99) + chosen, parts[0], own.uniform(2, 4), own.choices("abc", k=2)
+
+    captured = _oxytorch.capture(f)
+    for seed in range(6):
+        found = []
+        for function in (captured, f):
+            random.seed(seed)
+            own.seed(seed)
+            t, parts = torch.ones(3), [torch.full((3,), float(n)) for n in range(4)]
+            results = function(t, parts)
+            found.append((results, parts, random.random(), own.getrandbits(30)))
+        assert_same(*found)
+    assert captured.stats()["traced"] <= 4 and len(captured.stats()["breaks"]) <= 6 * captured.stats()["traced"]

@@ -339,3 +339,36 @@ def test_the_signature_of_a_function_that_wraps_itself():
     captured = _oxytorch.capture(step)
     for _ in range(3):
         assert_same(captured(torch.ones(2)), step(torch.ones(2)))
+
+
+def asks_of_autocast(t):
+    kinds = [torch.is_autocast_enabled(kind) for kind in ("cpu", "cuda", "mps", "xpu")]
+    return t + 1 if any(kinds) else t + 2, kinds, torch.get_autocast_dtype("mps")
+
+
+def test_the_autocast_of_devices_that_nothing_is_computed_on():
+    captured, t = _oxytorch.capture(asks_of_autocast), torch.ones(2)
+    for _ in range(3):
+        assert_same(captured(t), asks_of_autocast(t))
+    assert captured.stats()["breaks"] == [] and captured.stats()["traced"] == 1
+    torch.set_autocast_enabled("mps", True)
+    try:
+        assert_same(captured(t), asks_of_autocast(t))
+    finally:
+        torch.set_autocast_enabled("mps", False)
+    assert_same(captured(t), asks_of_autocast(t))
+
+
+def test_whether_transforms_are_active():
+    def f(t):
+        return t * 2 if torch._C._are_functorch_transforms_active() else t * 3
+
+    captured, t = _oxytorch.capture(f), torch.ones(2)
+    for _ in range(3):
+        assert_same(captured(t), t * 3)
+    assert captured.stats()["breaks"] == []
+    assert_same(torch.func.vmap(captured)(t), t * 2)
+    assert_same(captured(t), t * 3)
+    through = _oxytorch.capture(lambda t: torch.func.vmap(f)(t) + f(t))
+    for _ in range(3):
+        assert_same(through(t), t * 5)

@@ -10,6 +10,7 @@ import pytest
 import torch
 
 import oxytorch
+from capturing import check, x
 
 
 class Holder:
@@ -396,3 +397,103 @@ def test_a_tensor_without_dimensions_is_not_iterated(function):
     for _ in range(2):
         with pytest.raises(TypeError, match="^iteration over a 0-d tensor$"):
             captured(torch.arange(4.0))
+
+
+def doubled(grown):
+    yield grown[-1] * 2
+    yield grown[-1] + len(grown)
+
+
+def stops_halfway(grown):
+    yield from doubled(grown)
+    raise ValueError("enough")
+
+
+def grows(t, kind, iterate):
+    grown = kind([t, t + 1])
+    try:
+        grown.extend(iterate(grown))
+    except ValueError as error:
+        return list(grown), str(error)
+    return list(grown)
+
+
+@pytest.mark.parametrize("kind", [list, collections.deque])
+@pytest.mark.parametrize(
+    "iterate",
+    [doubled, stops_halfway, lambda grown: (grown[-1] * n for n in (2, 3)), lambda grown: map(lambda n: grown[-1] + n, (1, 2))],
+    ids=["generator", "raises", "expression", "map"],
+)
+def test_what_grows_by_an_iterable_that_looks_at_it(kind, iterate):
+    check(lambda t: grows(t, kind, iterate), (x(3),))
+
+
+def test_a_set_that_grows_by_an_iterable_that_looks_at_it():
+    def grow(t):
+        grown = {1}
+        grown.update(len(grown) + 1 for _ in range(3))
+        return t + sum(grown), sorted(grown)
+
+    check(grow, (x(3),))
+
+
+def test_an_iterator_that_ends_by_what_has_grown():
+    class Until:
+        def __init__(self, grown):
+            self.grown = grown
+
+        def __iter__(self):
+            return self
+
+        def __next__(self):
+            if len(self.grown) > 3:
+                raise StopIteration
+            return self.grown[-1] * 2
+
+    check(lambda t: grows(t, list, Until), (x(3),))
+
+
+def test_a_dict_that_grows_by_an_iterable_that_looks_at_it():
+    def grow(t):
+        made = {0: t}
+        made.update(((n + 1, f(made[max(made)])) for n, f in enumerate((torch.sin, torch.cos))), last=t + 1)
+        return made
+
+    check(grow, (x(3),))
+
+
+def put_and_raise(run):
+    yield run[-1] * 2
+    raise ValueError("halfway")
+
+
+def put_and_grow(run):
+    run.append(run[-1] * 5)
+    yield run[-1] + 1
+
+
+PUT = {
+    "generator": lambda run: (run[-1] * n for n in (2, 3)),
+    "map": lambda run: map(lambda n: run[-1] + n, (1, 2)),
+    "raises": put_and_raise,
+    "grows the list": put_and_grow,
+    "tensor": lambda run: run[0].new_ones(2, 3),
+    "tensor without dimensions": lambda run: run[0].sum(),
+}
+PLACES = [slice(1, None), slice(0), slice(None), slice(-2, 1), slice(None, None, 2), slice(3, 1, -1), slice(0, 9, 4), slice(-10, None, -1)]
+
+
+@pytest.mark.parametrize("values", PUT)
+@pytest.mark.parametrize("places", PLACES, ids=str)
+def test_a_run_of_a_list_is_replaced_by_what_runs_code(values, places):
+    def put(t, run):
+        run[:] = [t, t + 1, t + 2, t + 3]
+        try:
+            run[places] = PUT[values](run)
+        except (TypeError, ValueError) as error:
+            return run, str(error)
+        return run
+
+    check(lambda t: put(t, []), (x(3),))
+    captured = check(put, (x(3), []))
+    assert "run a graph" in captured.show()

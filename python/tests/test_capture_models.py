@@ -6,10 +6,14 @@ import subprocess
 import sys
 import warnings
 
+import oxytorch
+import pytest
 import torch
 import torch.nn as nn
+import torch.nn.functional as F
 from compare import assert_same
 from oxytorch import _oxytorch
+from torch.nn.attention import SDPBackend, sdpa_kernel
 from capturing import check, x
 
 
@@ -191,3 +195,54 @@ with torch.no_grad():
 
 def test_dynamo_is_not_imported():
     subprocess.run([sys.executable, "-c", WITHOUT_DYNAMO], check=True)
+
+
+@pytest.mark.parametrize("kernels", [SDPBackend.MATH, [SDPBackend.MATH, SDPBackend.FLASH_ATTENTION]], ids=["one", "several"])
+def test_a_choice_among_kernels_of_attention_is_no_break(kernels):
+    chosen = []
+
+    def attend(q, kernels):
+        with sdpa_kernel(kernels):
+            chosen.append(torch.backends.cuda.flash_sdp_enabled())
+            attended = F.scaled_dot_product_attention(q * 2, q, q, is_causal=True)
+        chosen.append(torch.backends.cuda.flash_sdp_enabled())
+        return attended + 1
+
+    compiled = oxytorch.compile(attend, fullgraph=True)
+    for _ in range(3):
+        q = torch.randn(1, 2, 5, 8)
+        assert_same(compiled(q, kernels), attend(q, kernels))
+    assert chosen == [isinstance(kernels, list), True] * 6
+    assert compiled.stats()["traced"] == 1
+
+
+@pytest.mark.parametrize("library", ["cudnn", "mkldnn"])
+def test_flags_of_a_library_are_no_break(library):
+    """They hold for what runs under them, and are what they were behind it."""
+    flags, seen = getattr(torch.backends, library).flags, []
+
+    def function(x):
+        with flags(enabled=False):
+            seen.append(getattr(torch._C, f"_get_{library}_enabled")())
+            y = x * 2
+        seen.append(getattr(torch._C, f"_get_{library}_enabled")())
+        return y + 1
+
+    compiled = oxytorch.compile(function, fullgraph=True)
+    for _ in range(3):
+        assert_same(compiled(torch.ones(3)), torch.full((3,), 3.0))
+    assert seen == [False, True] * 3
+    assert compiled.stats()["traced"] == 1
+
+
+def test_a_registry_by_classes_is_no_break():
+    registry = {(int, str): 2.0}
+
+    def scaled(x, a, b):
+        if (type(a), type(b)) not in registry:
+            registry[type(a), type(b)] = len(registry) + 3.0
+        return x * registry[type(a), type(b)]
+
+    compiled = oxytorch.compile(scaled, fullgraph=True)
+    found = [compiled(torch.ones(1), a, "s").item() for a in (1, 2.0, "a", 1, 2.0)]
+    assert found == [2.0, 4.0, 5.0, 2.0, 4.0]

@@ -201,3 +201,122 @@ def test_hooks_that_are_always_called_may_come_later(of):
         return seen
 
     assert heard(True) == heard(False)
+
+
+class Tempered(nn.Module):
+    """What is set goes through a property, or through a descriptor."""
+
+    class Clamped:
+        def __get__(self, module, owner=None):
+            return module._bound
+
+        def __set__(self, module, value):
+            module._bound = min(value, 5.0)
+
+    bound = Clamped()
+
+    def __init__(self):
+        super().__init__()
+        self._temperature, self._bound, self.seen = 1.0, 1.0, []
+
+    @property
+    def temperature(self):
+        return self._temperature
+
+    @temperature.setter
+    def temperature(self, value):
+        if value <= 0:
+            raise ValueError(f"a temperature of {value}")
+        self.seen.append(value)
+        self._temperature = value
+
+    def forward(self, x, value=None):
+        if value is not None:
+            self.bound = value
+            self.temperature = value
+        return x / self.temperature + self.bound
+
+
+def test_setters_of_modules_are_called():
+    def done(compiled):
+        model = Tempered()
+        called = oxytorch.compile(model) if compiled else model
+        given = (None, 2.0, None, 3.0, -1.0, 4.0, 6.0, None, 7.0)
+        results = [outcome(called, torch.ones(2), value) for value in given]
+        return [(result, str(error)) for result, error in results], model._temperature, model._bound, model.seen
+
+    assert_same(done(True), done(False))
+
+
+class Reading(nn.Module):
+    """What reads parameters and modules is the program's own."""
+
+    def __init__(self):
+        super().__init__()
+        self.weight, self.first, self.second = nn.Parameter(torch.ones(2)), nn.Linear(2, 2), nn.Linear(2, 2)
+        self.read, self.is_swapped = [], False
+
+    def __getattr__(self, name):
+        if name == "first" and self.is_swapped:
+            return super().__getattr__("second")
+        found = super().__getattr__(name)
+        if name == "weight":
+            self.read.append(name)
+            return found * 2
+        return found
+
+    def forward(self, x):
+        return self.first(x) * self.weight
+
+
+def test_a_module_may_have_its_own_getattr():
+    def done(compiled):
+        torch.manual_seed(0)
+        model, results = Reading(), []
+        called = oxytorch.compile(model) if compiled else model
+        for is_swapped in (False, True, False, True):
+            model.is_swapped = is_swapped
+            results.append(called(torch.ones(2)).detach())
+        return results, model.read, list(model.state_dict())
+
+    assert_same(done(True), done(False))
+
+
+class Scaled(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("scale", torch.arange(4.0))
+        self.weight = nn.Parameter(torch.ones(4))
+
+    def forward(self, t):
+        return t * self.weight + self.scale
+
+
+MOVES = {
+    "to a tensor": lambda module, t: module.to(t),
+    "to a tensor of the function's": lambda module, t: module.to(t * 2),
+    "to a device": lambda module, t: module.to(t.device),
+    "to a device by name": lambda module, t: module.to(device=t.device, non_blocking=True),
+    "to a type": lambda module, t: module.to(torch.float64),
+    "to the type of a tensor": lambda module, t: module.to(t.double()),
+    "to device and type": lambda module, t: module.to(t.device, torch.float64),
+}
+
+
+@pytest.mark.parametrize("how", MOVES)
+@pytest.mark.parametrize("is_new", [True, False])
+def test_a_module_is_moved_where_the_program_says(how, is_new):
+    """Not to where the shadows of capture lie."""
+
+    def done(compiled):
+        torch.manual_seed(0)
+        given = Scaled()
+
+        def moved(t):
+            return MOVES[how](Scaled() if is_new else given, t)(t)
+
+        called = oxytorch.compile(moved) if compiled else moved
+        results = [outcome(called, x(3, 4)) for _ in range(3)]
+        return results, [(name, t, t.device) for name, t in given.state_dict().items()]
+
+    assert_same(done(True), done(False))

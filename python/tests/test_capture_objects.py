@@ -617,3 +617,50 @@ def test_paths_are_no_break():
         result, found = captured(torch.ones(2))
         expected, wanted = function(torch.ones(2))
         assert torch.equal(result, expected) and found == wanted
+
+
+class ByGetItem(dict):
+    __getattr__ = dict.__getitem__
+    __setattr__ = dict.__setitem__
+    __delattr__ = dict.__delitem__
+
+
+class ByGet(dict):
+    __getattr__ = dict.get
+    __setattr__ = dict.__setitem__
+    __delattr__ = dict.pop
+
+
+class Counting(ByGetItem):
+    """Its own stores of items are not those of its attributes."""
+
+    def __setitem__(self, key, value):
+        super().__setitem__(key, (value, "item"))
+
+
+@pytest.mark.parametrize("is_made", [False, True], ids=["outside", "made"])
+@pytest.mark.parametrize("kind", [ByGetItem, ByGet, Counting])
+def test_dicts_with_attributes(kind, is_made):
+    def using(config):
+        def function(x, n):
+            own = kind(n=1, scale=2.0) if is_made else config
+            own.n = n
+            own["m"] = n
+            if n == 5:
+                del own.scale
+                own.scale = 3.0
+            try:
+                missing = own.missing
+            except (KeyError, AttributeError) as error:
+                missing = repr(error)
+            return x * own.n + own.scale, missing, own.m
+
+        return function
+
+    ours, theirs = kind(n=1, scale=2.0), kind(n=1, scale=2.0)
+    captured, function = oxytorch.compile(using(ours)), using(theirs)
+    for n in (2, 3, 4, 5, 6, 5):
+        assert_same(captured(torch.ones(2), n), function(torch.ones(2), n))
+        assert dict(ours) == dict(theirs)
+    assert kind is Counting or captured.stats()["breaks"] == []
+    assert kind is Counting or captured.stats()["traced"] <= 5, captured.show()

@@ -378,9 +378,23 @@ def test_allow_in_graph():
     assert compiled.stats()["breaks"] == []
 
 
+def test_a_nested_compile_region_is_its_function():
+    region = torch.compiler.nested_compile_region(lambda x: x.sin())
+    compiled = oxytorch.compile(lambda x: region(region(x)), fullgraph=True)
+    assert torch.allclose(compiled(torch.ones(2)), torch.ones(2).sin().sin())
+
+
+def test_a_function_that_is_compiled_inside_is_part_of_the_graph():
+    compiled = oxytorch.compile(lambda x: torch.compile(lambda y: y.sin(), dynamic=True)(x) + torch.compile()(torch.cos)(x), fullgraph=True)
+    assert torch.allclose(compiled(torch.ones(2)), torch.ones(2).sin() + torch.ones(2).cos())
+
+
 def test_is_compiling():
-    compiled = oxytorch.compile(lambda x: x + 1 if torch.compiler.is_compiling() else x)
-    assert torch.equal(compiled(torch.zeros(2)), torch.ones(2))
+    import torch._dynamo
+
+    for asked in (torch.compiler.is_compiling, torch._dynamo.is_compiling):
+        compiled = oxytorch.compile(lambda x: x + 1 if asked() else x, fullgraph=True)
+        assert torch.equal(compiled(torch.zeros(2)), torch.ones(2))
 
 
 # Regions.
@@ -455,6 +469,31 @@ def test_logs_without_anybody_to_read_them():
     assert done.stdout.splitlines() == ["said", "said", "[2.0, 2.0] [2.0, 2.0, 2.0]"] and done.returncode == 0
 
 
+def test_a_mistyped_log_is_named():
+    environment = dict(os.environ, OXYTORCH_LOGS="graph_break, recompiles")
+    code = "import torch, oxytorch; oxytorch.compile(lambda x: x + 1)(torch.ones(2))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=environment, check=True)
+    assert done.stderr.startswith('oxytorch: OXYTORCH_LOGS knows no "graph_break"; there are all, graph_breaks, ')
+
+
 def test_regions_need_repeated_blocks():
+    with pytest.raises(TypeError, match="takes a module"):
+        oxytorch.compile_regions(lambda x: x)
     with pytest.raises(ValueError, match="no repeated blocks"):
         oxytorch.compile_regions(nn.Linear(2, 2))
+
+
+def test_the_steps_of_a_loop_share_kernels():
+    def network(x, weight):
+        hidden, hiddens = x.new_zeros(x.shape[0], x.shape[2]), []
+        for step in range(x.shape[1]):
+            hidden = torch.tanh(x[:, step] + hidden @ weight)
+            hiddens.append(hidden)
+        return torch.stack(hiddens, 1)
+
+    x, weight = torch.randn(3, 40, 27), torch.randn(27, 27) * 0.1
+    with torch.no_grad():
+        torch.testing.assert_close(oxytorch.compile(network)(x, weight), network(x, weight))
+    report = oxytorch.last_compile()
+    # A copy, 39 steps, and the stack of all in shares of 8.
+    assert report["kernels"] == 45 and report["kernels_compiled"] <= 8

@@ -234,6 +234,92 @@ def test_convolutions_in_training():
             torch.testing.assert_close(a.grad.float(), b.grad.float(), rtol=5e-2, atol=5e-2 * float(a.grad.abs().max()))
 
 
+@pytest.mark.parametrize("frozen", [(), ("weight",), ("input",)], ids=["nothing", "weights", "inputs"])
+def test_gradients_of_convolutions_that_are_asked_for(frozen):
+    """torch leaves out what is not asked for; addresses and streams are others every time."""
+    plain, compiled = sees(), sees()
+    for model in (plain, compiled):
+        model.requires_grad_("weight" not in frozen)
+    fast, kept = oxytorch.compile(compiled), []
+    for n in range(8):
+        kept.append(torch.empty(1000 * n + 1, device="cuda"))
+        x = images(3).requires_grad_("input" not in frozen)
+        gradients = []
+        for model in (plain, fast):
+            wanted = [*([] if "weight" in frozen else model.parameters()), *([] if "input" in frozen else [x])]
+            gradients.append(torch.autograd.grad(model(x).float().pow(2).sum(), wanted))
+        for a, b in zip(*gradients):
+            torch.testing.assert_close(a.float(), b.float(), rtol=5e-2, atol=5e-2 * float(a.abs().max()))
+
+
+def test_gradients_are_launched_without_torch():
+    convolutions = [nn.Conv2d(512, 512, 3, padding=1), nn.SiLU(), nn.Conv2d(512, 512, 3, padding=1), nn.SiLU(), nn.Conv2d(512, 512, 1)]
+    fast = oxytorch.compile(nn.Sequential(*convolutions).to("cuda", torch.bfloat16, memory_format=torch.channels_last))
+    x = torch.randn(4, 512, 16, 16, device="cuda", dtype=torch.bfloat16).to(memory_format=torch.channels_last)
+    asks = []
+    for _ in range(6):
+        with torch.profiler.profile() as profiler:
+            fast(x).float().pow(2).sum().backward()
+        asks.append(sum(event.name == "aten::convolution_backward" for event in profiler.events()))
+    assert asks[0] == 3 and asks[-1] == 0, asks
+
+
+def test_what_a_thread_of_a_backward_pass_has_learned_goes_with_it():
+    """Such a thread has the name of autograd's, which stay."""
+    plain, fast, x = sees(), oxytorch.compile(sees()), images()
+
+    class Begins(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, y):
+            return y.clone()
+
+        @staticmethod
+        def backward(ctx, gradient):
+            worker = threading.Thread(target=warm, args=(fast, x))
+            worker.start()
+            worker.join()
+            return gradient
+
+    Begins.apply(torch.ones(2, device="cuda", requires_grad=True)).sum().backward()
+    for _ in range(8):
+        same(fast, plain, x)
+
+
+def test_settings_of_convolutions_change_between_steps():
+    plain, compiled = sees(), sees()
+    fast, x = oxytorch.compile(compiled), images(3)
+    before = torch.backends.cudnn.deterministic, torch.backends.cudnn.benchmark
+    try:
+        for n in range(12):
+            torch.backends.cudnn.deterministic, torch.backends.cudnn.benchmark = n % 6 > 2, n > 5
+            for model in (plain, fast):
+                model.zero_grad(set_to_none=True)
+                model(x).float().pow(2).sum().backward()
+            for a, b in zip(plain.parameters(), compiled.parameters()):
+                torch.testing.assert_close(a.grad.float(), b.grad.float(), rtol=5e-2, atol=5e-2 * float(a.grad.abs().max()))
+    finally:
+        torch.backends.cudnn.deterministic, torch.backends.cudnn.benchmark = before
+
+
+def test_backward_passes_of_threads():
+    """Each has a forward pass of its own, and autograd's thread does all of the backward passes."""
+    plain, fast = sees(), oxytorch.compile(sees())
+    given = [images(3) for _ in range(4)]
+    gradient = lambda model, x: torch.autograd.grad(model(x).float().pow(2).sum(), list(model.parameters()))
+    wanted, wrong = [gradient(plain, x) for x in given], []
+
+    def work(x, wanted):
+        for _ in range(6):
+            for a, b in zip(wanted, gradient(fast, x)):
+                if not torch.allclose(a.float(), b.float(), rtol=5e-2, atol=5e-2 * float(a.abs().max())):
+                    wrong.append((a - b).abs().max())
+
+    threads = [threading.Thread(target=work, args=pair) for pair in zip(given, wanted)]
+    [thread.start() for thread in threads]
+    [thread.join() for thread in threads]
+    assert not wrong
+
+
 def test_training():
     plain, compiled = network(torch.float32), network(torch.float32)
     fast = oxytorch.compile(compiled)

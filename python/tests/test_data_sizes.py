@@ -109,6 +109,27 @@ def tolist(x):
     return torch.split(torch.cat([x[:a], x[:b]]) * 2, [a, b])
 
 
+@case(4)
+def numbers_that_are_tensors(x):
+    """Where torch wants a number it asks a tensor for its own: in a list, by name, by place."""
+    n = (x > 0).sum()
+    parts = (x * 1).split([n, 9 - n])
+    return parts[0] * 2, torch.arange(n) + 1, torch.arange(start=0, end=n) * 2, torch.full((3,), x.sum()) - 1, n
+
+
+@case(1)
+def texts_of_numbers_that_are_tensors(x):
+    n = (x > 0).sum()
+    return x * 2, f"{n} of {x.sum():.2f}", format(n, "3d"), "{} {!s}".format(n, 1), n + 1
+
+
+@case(3)
+def sizes_read_without_grad(x):
+    with torch.no_grad():
+        kept = x[x > 0].reshape(-1, 1) * 2
+    return kept.sum() * x, kept + 1
+
+
 @case(3)
 def split_by_a_list_as_it_was_read(x):
     counts = torch.stack([(x > 0).sum(), 9 - (x > 0).sum()])
@@ -305,6 +326,18 @@ def test_a_loop_that_is_cut_every_few_operations_is_left_to_python():
     assert compiled.stats()["segments"] < 200
 
 
+def test_a_shape_with_a_size_that_is_left_to_torch_is_traced_for_no_other_numbers():
+    def function(x, sizes):
+        height, width = sizes
+        return (x * 2).view(height, width, -1) + 1
+
+    compiled = oxytorch.compile(function)
+    for height, width in ((2, 3), (3, 4), (5, 2), (4, 6), (7, 3)):
+        arguments = torch.rand(height * width, 3), torch.tensor([height, width])
+        assert_same(compiled(*arguments), function(*arguments))
+    assert compiled.stats()["traced"] <= 2
+
+
 def test_a_loop_that_was_left_to_python_is_traced_for_no_other_data():
     def function(x):
         x = x + 1
@@ -455,3 +488,17 @@ def test_sizes_behind_a_break_vary_with_those_in_front_of_it():
             x = torch.randn(3, n)
             assert_same(compiled(x), function(x))
     assert compiled.stats()["traced"] == 2
+
+
+def test_an_operand_that_could_be_a_number_is_none():
+    import torch.nn.functional as F
+
+    programs = [
+        (lambda label, n: F.one_hot(label, n), torch.tensor(1), torch.tensor(3)),
+        (lambda x, slope: F.leaky_relu(x.sum(), slope), -torch.ones(3), torch.tensor(0.5)),
+        (lambda a, beta: F.smooth_l1_loss(a.sum(), a.max(), "mean", beta), torch.ones(3), torch.tensor(0.5)),
+    ]
+    for program, *arguments in programs:
+        compiled = oxytorch.compile(program)
+        for _ in range(3):
+            assert torch.equal(compiled(*arguments), program(*arguments))

@@ -529,3 +529,23 @@ def test_a_bound_that_has_to_be_one_of_the_two(function):
 def test_the_rest_is_seen_by_a_part_of_a_size():
     in_two(lambda x: x.view(-1, x.shape[0] // 2) * 2, [(rand(n, 6),) for n in (10, 24, 66, 16, 34, 12)])
     in_two(lambda x: x.reshape(x.shape[0] // 4, -1) + 1, [(rand(n, 3),) for n in (8, 24, 64, 16, 36, 12)])
+
+
+HALVES = {
+    "added": lambda x: x[: x.shape[0] // 2] + x[x.shape[0] // 2 :],
+    "turned": lambda x: torch.cat((-x[: x.shape[0] // 2], x[x.shape[0] // 2 :] * x[: x.shape[0] // 2])),
+}
+
+
+@pytest.mark.parametrize("name", HALVES)
+def test_halves_are_added(name):
+    """That a size is even is asked once; an odd one in between is an error that eager raises."""
+    compiled = oxytorch.compile(HALVES[name], dynamic=True)
+    for n in (12, 18, 24, 13, 12, 30):
+        x = rand(n, n)
+        if n % 2 == 0:
+            assert_same(compiled(x), HALVES[name](x))
+            assert compiled.stats()["traced"] <= 2, compiled.show()
+        else:
+            with pytest.raises(RuntimeError, match="must match"):
+                compiled(x)

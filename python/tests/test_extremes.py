@@ -13,6 +13,8 @@ ROWS = {
     "one huge": [1e38, 1.0, 2.0, 3.0],
     "squares too large": [1e20, -1e20, 2e20, 0.0],
     "infinite": [1.0, INF, 2.0, 3.0],
+    "infinite at last": [1.0, 2.0, 3.0, -INF],
+    "infinite twice": [1.0, INF, 3.0, INF],
     "both infinities": [1.0, INF, -INF, 3.0],
     "no number": [1.0, NAN, 2.0, 3.0],
     "tiny": [1e-40, 2e-40, 3e-40, 0.0],
@@ -100,3 +102,26 @@ def test_a_distance_of_bools_is_refused():
         for function in distance, oxytorch.compile(distance):
             with pytest.raises(RuntimeError, match="Subtraction"):
                 function(*args)
+
+
+POOLS = {
+    "averages": lambda x, size, **more: F.avg_pool2d(x, size, **more),
+    "of elements": lambda x, size, **more: F.avg_pool2d(x, size, count_include_pad=False, **more),
+    "divided": lambda x, size, **more: F.avg_pool2d(x, size, divisor_override=3, **more),
+    "maxima": lambda x, size, **more: F.max_pool2d(x, size, **more),
+}
+
+
+@pytest.mark.parametrize("padding", [0, 2])
+@pytest.mark.parametrize("size", [5, (9, 4), (400_000, 5), 300_000])
+@pytest.mark.parametrize("name", POOLS)
+def test_a_window_that_reaches_far_beyond_its_image(name, size, padding):
+    """It is summed as far as there are elements: over all of its places it would take hours."""
+    function = lambda x: POOLS[name](x, size, padding=padding, ceil_mode=True)
+    compiled, found = oxytorch.compile(function), []
+    for called in (compiled, function):
+        x = torch.linspace(-3, 4, 2 * 3 * 6 * 7).reshape(2, 3, 6, 7).requires_grad_()
+        result = called(x)
+        (result * torch.arange(result.numel()).reshape(result.shape)).sum().backward()
+        found.append((result.detach(), x.grad))
+    compare.assert_same(*found)

@@ -112,6 +112,53 @@ def scattered(at, log):
         return source * 0
 
 
+def behind_a_write(at, log):
+    """To memory that is not the index's."""
+    scale = TABLE.sum(0)
+    scale[scale > 20] = 1
+    counts = at.new_zeros(4).scatter_add_(0, at.clamp(max=3), torch.ones_like(at))
+    try:
+        y = TABLE[at + 0] * scale
+    except IndexError:
+        told(log, "caught")
+        y = TABLE[:2]
+    return y * counts[:2].view(-1, 1)
+
+
+def shifted_pairs(at, log):
+    """An index that the function itself has written in parts."""
+    pairs = torch.stack([at, at.flip(0)])
+    pairs[0] += 1
+    pairs[0] -= 1
+    try:
+        return TABLE[pairs[0]] + TABLE[pairs[1]]
+    except IndexError:
+        told(log, "caught")
+        return TABLE[:2]
+
+
+def made_bad_in_parts(at, log):
+    ends = at.clone()
+    ends[:1] += at[1:]
+    try:
+        return TABLE[ends.clamp(max=3) + (ends > 3).long() * 5]
+    except IndexError:
+        told(log, "caught")
+        return TABLE[:2]
+
+
+def places_in_places(at, log):
+    """Of the integers that are read it does not matter which they are; those that say where are filled in parts."""
+    begins = at.new_empty(3)
+    begins[:1].zero_()
+    torch.cumsum(at, 0, out=begins[1:])
+    try:
+        return TABLE[begins[at.clamp(max=2)].clamp(max=3)], begins[at - 1]
+    except IndexError:
+        told(log, "caught")
+        return TABLE[:2]
+
+
 def argument_written(at, log):
     log[0].add_(1)
     try:
@@ -213,6 +260,7 @@ def inverted(at, log):
 
 
 FUNCTIONS = [clause, effects_on_both_sides, computed_index, called, suppressed, written, scattered, argument_written, behind_an_action]
+FUNCTIONS += [behind_a_write, shifted_pairs, made_bad_in_parts, places_in_places]
 FUNCTIONS += [read_behind_a_clause, kept_by_the_data_behind_a_clause, keeping, again_and_again, raised_anew, divided, inverted]
 
 
@@ -253,7 +301,11 @@ def test_effects_in_front_of_a_failure_are_done(function):
         assert same(got, want), f"{got} instead of {want}"
 
 
-@pytest.mark.parametrize("function", [clause, called, suppressed, passing, again_and_again, in_contexts, computed_index, scattered], ids=lambda f: f.__name__)
+SEEN = [clause, called, suppressed, passing, again_and_again, in_contexts, computed_index, scattered]
+SEEN += [behind_a_write, shifted_pairs, made_bad_in_parts, places_in_places]
+
+
+@pytest.mark.parametrize("function", SEEN, ids=lambda f: f.__name__)
 @torch.no_grad()
 def test_a_clause_needs_no_break(function):
     """An index that is known when the function is traced, or is easy to know, is tried at once."""
@@ -607,7 +659,12 @@ def test_data_that_is_no_tensor(make):
         assert torch.equal(ours, theirs)
 
 
-@pytest.mark.parametrize("make", [lambda x: torch.tensor([[x[0], 1.0], (2, True)]), lambda x: x.new_tensor([x.shape[0], 2])])
+OF_TENSORS = [lambda x: torch.tensor([[x[0], 1.0], (2, True)]), lambda x: x.new_tensor([x.shape[0], 2])]
+# torch takes Python's types for its own.
+OF_PYTHONS_TYPES = [lambda x: torch.tensor([2, x[0]], dtype=float), lambda x: x.new_tensor([2, True], dtype=int)]
+
+
+@pytest.mark.parametrize("make", OF_TENSORS + OF_PYTHONS_TYPES)
 def test_data_that_is_a_tensor_is_no_break(make):
     captured = oxytorch.compile(lambda x: make(x) * 2, fullgraph=True)
     for _ in range(3):

@@ -490,3 +490,17 @@ def test_conj_and_neg_bits_of_inputs_are_resolved_197856():
     wrapped = compiled(f)
     for x in (z, z.conj(), z.real, z.imag, z.conj().imag, torch._neg_view(torch.randn(12)), torch.randn(12)):
         compare.assert_same([t.resolve_neg().resolve_conj() for t in wrapped(x)], [t.resolve_neg().resolve_conj() for t in f(x)])
+
+
+def test_unwritten_memory_of_deterministic_algorithms_174386():
+    def f(x):
+        made = [torch.empty(3), torch.empty_like(x), x.new_empty(2), torch.empty_strided((2, 3), (3, 1))]
+        made += [x.new_empty_strided((2,), (1,))]
+        made += [torch.empty(3, dtype=dtype) for dtype in (torch.bfloat16, torch.bool, torch.uint8, torch.int16, torch.int64)]
+        return made, torch.empty(3, dtype=torch.int32) - 1, torch.empty_like(x, dtype=torch.int8), torch.empty(4).fill_(2)
+
+    try:
+        torch.use_deterministic_algorithms(True)
+        check(f, torch.randn(4, 5))
+    finally:
+        torch.use_deterministic_algorithms(False)

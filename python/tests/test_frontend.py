@@ -577,3 +577,8 @@ def test_returned_structure():
     want = f(x)
     assert got["c"][1].values.equal(want["c"][1].values)
     compare.assert_same(got, want)
+
+
+@pytest.mark.filterwarnings("error:oxytorch")
+def test_an_operator_that_only_torchscript_has_is_not_dispatched():
+    check(lambda t: torch.as_tensor(t > 0, dtype=t.dtype) * 2, torch.randn(8))

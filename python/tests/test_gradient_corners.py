@@ -203,3 +203,56 @@ def test_what_torch_has_no_derivative_of_raises_in_backward(name):
             called(x).sum().backward()
     with torch.no_grad():
         compare.assert_same(compiled(x), function(x))
+
+
+MARGINS = {
+    "margin_ranking": lambda x, y, z: F.margin_ranking_loss(x, y, torch.ones(4, 2)),
+    "margin_ranking_apart": lambda x, y, z: F.margin_ranking_loss(x, y, -torch.ones(4, 2), margin=1.0),
+    "hinge_embedding": lambda x, y, z: F.hinge_embedding_loss(x, torch.where(y > 1.5, 1.0, -1.0), margin=1.0),
+    "triplet": lambda x, y, z: F.triplet_margin_loss(x, y, z, margin=1.0, eps=0.0),
+    "triplet_swap": lambda x, y, z: F.triplet_margin_loss(x, y, z, margin=1.0, eps=0.0, swap=True),
+    "cosine_embedding": lambda x, y, z: F.cosine_embedding_loss(x.sign(), y, -torch.ones(4), margin=0.0),
+    "multi_margin": lambda x, y, z: F.multi_margin_loss(y, torch.tensor([0, 1, 0, 1]), margin=0.0),
+    "lp_pool1d": lambda x, y, z: F.lp_pool1d((x - y)[None], 2.0, 2),
+    "lp_pool2d": lambda x, y, z: F.lp_pool2d((x - y)[None, None], 3.0, 2),
+}
+
+
+@pytest.mark.parametrize("name", MARGINS)
+def test_losses_at_their_margins_and_pools_of_zeros(name):
+    """Where a loss begins eager's `clamp_min` lets the gradient pass whole; behind the root of zero there is none."""
+    rows = (
+        [[1.0, 2.0], [0.0, 0.0], [3.0, 1.0], [-1.0, 1.0]],
+        [[1.0, 2.0], [0.0, 0.0], [3.0, 3.0], [-1.0, 2.0]],
+        [[1.0, 3.0], [1.0, 0.0], [3.0, 2.0], [-1.0, 1.0]],
+    )
+    found = []
+    for called in (oxytorch.compile(MARGINS[name]), MARGINS[name]):
+        args = [torch.tensor(row, requires_grad=True) for row in rows]
+        result = called(*args)
+        result.sum().backward()
+        found.append([result.detach()] + [arg.grad for arg in args])
+    compare.assert_same(*found)
+
+
+@pytest.mark.parametrize("p", [1, 2])
+def test_a_margin_loss_leaves_out_what_is_no_number(p):
+    x = torch.tensor([[INF, -INF, 0.0, 1.0], [NAN, 1.0, 2.0, 3.0], [1.0, 2.0, 3.0, 4.0]])
+    function = lambda x: F.multi_margin_loss(x, torch.tensor([0, 1, 2]), p=p, reduction="none")
+    compare.assert_same(oxytorch.compile(function)(x), function(x))
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+@pytest.mark.parametrize("shape", [(40,), (40, 3)])
+def test_half_gradients_of_rows_that_are_read_often_are_eager_s(shape, dtype):
+    """Of a vector every sum is rounded, of rows the last one alone."""
+    torch.manual_seed(0)
+    index = torch.randint(0, 40, (300,))
+    x, weights = torch.randn(shape).to(dtype), torch.randn(300, *shape[1:]).to(dtype)
+    function = lambda x: x.index_select(0, index)
+    found = []
+    for called in (oxytorch.compile(function), function):
+        leaf = x.clone().requires_grad_()
+        called(leaf).backward(weights)
+        found.append(leaf.grad)
+    assert torch.equal(*found)

@@ -1,5 +1,9 @@
 """Results lie in memory as eager's do, also where torch's kernels for shapes say otherwise."""
 
+import os
+import subprocess
+import sys
+
 import compare
 import oxytorch
 import pytest
@@ -165,3 +169,29 @@ def test_strides_of_dimensions_of_one_element(entry, name):
         compare.assert_same(got, want)
         assert got.stride() == want.stride()
         assert got.untyped_storage().nbytes() == want.untyped_storage().nbytes()
+
+
+@pytest.mark.parametrize("door", DOORS.values(), ids=DOORS)
+def test_parts_written_to_copies_of_what_was_expanded(door):
+    """Fake kernels say that the results are expanded as well: their rows were written over one another."""
+    x, v = torch.randn(1, 6).expand(7, 6), torch.randn(7, 6)
+    for f in (
+        lambda x, v: x.select_scatter(v[0], 0, 1),
+        lambda x, v: x.slice_scatter(v[:2], 0, 0, 2),
+        lambda x, v: x.diagonal_scatter(v.diagonal(), 0),
+        lambda x, v: (x * 2).sum(0, keepdim=True).expand(3, 6),
+    ):
+        got, want = door(f)(x, v), f(x, v)
+        assert torch.equal(got, want) and got.stride() == want.stride()
+
+
+def test_padding_behind_dynamo_in_a_process_that_has_captured_nothing(tmp_path):
+    """What the machine looks up when it first runs was not there: an internal error."""
+    script = tmp_path / "pads.py"
+    script.write_text(
+        "import torch\n"
+        "f = torch.compile(lambda x: torch.nn.functional.pad(x, (2, 1, 0, 0), 'reflect') + 1, backend='oxytorch')\n"
+        "print(tuple(f(torch.zeros(2, 3, 4, 5)).shape))\n"
+    )
+    done = subprocess.run([sys.executable, str(script)], capture_output=True, text=True, env={**os.environ, "OXYTORCH_BUG": "fatal"})
+    assert done.stdout == "(2, 3, 4, 8)\n", done.stderr

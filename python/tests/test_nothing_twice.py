@@ -80,6 +80,61 @@ def generator_across_a_break(a):
     return first + next(it) + sum(it)
 
 
+CLEANED = []
+
+
+class Told:
+    def __enter__(self):
+        CLEANED.append("in")
+
+    def __exit__(self, *raised):
+        CLEANED.append("out")
+
+
+def two_and_clean_up(a):
+    try:
+        yield a
+        yield a * 2
+    finally:
+        CLEANED.append(len(CLEANED))
+
+
+def generator_that_cleans_up_behind_a_break(a):
+    total = a
+    for number in two_and_clean_up(a):
+        print("between")
+        total = total + number
+    return total + len(CLEANED)
+
+
+def generator_with_a_context_behind_a_break(a):
+    def inner():
+        with Told():
+            yield a
+            yield a + 1
+
+    def numbers():
+        try:
+            yield from inner()
+        finally:
+            CLEANED.append(len(CLEANED))
+
+    it = numbers()
+    total = next(it)
+    print("between")
+    total = total + next(it)
+    print("once more")
+    return total + sum(it) + len(CLEANED)
+
+
+def generator_that_is_closed_behind_a_break(a):
+    it = two_and_clean_up(a)
+    first = next(it)
+    print("between")
+    it.close()
+    return first + len(CLEANED)
+
+
 def in_a_comprehension(a):
     return torch.stack([a * n for n in range(3) if print("item", n) is None])
 
@@ -224,6 +279,7 @@ def in_a_context_manager(a):
 
 FUNCTIONS = [
     nested_print, nested_item, in_try_finally, in_a_handler, in_a_named_handler, in_a_generator, generator_across_a_break,
+    generator_that_cleans_up_behind_a_break, generator_with_a_context_behind_a_break, generator_that_is_closed_behind_a_break,
     in_a_comprehension, in_a_generator_expression, in_a_sort_key, in_map_and_filter, in_reduce, in_zip_and_enumerate,
     in_special_methods, in_an_exit, in_a_context_manager,
 ]  # fmt: skip
@@ -231,9 +287,10 @@ FUNCTIONS = [
 
 def run(function, *args):
     printed = io.StringIO()
+    CLEANED.clear()
     with contextlib.redirect_stdout(printed):
         result = function(*args)
-    return result, printed.getvalue()
+    return result, (printed.getvalue(), [*CLEANED])
 
 
 @pytest.mark.parametrize("function", FUNCTIONS, ids=lambda f: f.__name__)
@@ -248,3 +305,29 @@ def test_each_effect_once_and_both_halves_compiled(function, recwarn):
     assert stats["traced"] == 1, captured.show()
     assert stats["segments"] > 1
     assert not [str(warning.message) for warning in recwarn if "runs as it is" in str(warning.message)]
+
+
+def test_a_generator_that_outlives_the_call_cleans_up_when_it_goes():
+    cleaned = []
+
+    def numbers(a):
+        try:
+            yield a
+            yield a * 2
+        finally:
+            cleaned.append(1)
+
+    def function(a, kept):
+        it = numbers(a)
+        kept.append(it)
+        first = next(it)
+        print(end="")
+        return first + 1
+
+    captured = _oxytorch.capture(function)
+    for call in range(4):
+        kept = []
+        captured(torch.ones(2) + call, kept)
+        assert len(cleaned) == call and torch.equal(next(kept[0]), (torch.ones(2) + call) * 2)
+        kept.clear()
+        assert len(cleaned) == call + 1

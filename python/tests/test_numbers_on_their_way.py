@@ -6,6 +6,7 @@ import copy
 import dataclasses
 import functools
 import itertools
+import json
 import math
 import operator
 import types
@@ -270,6 +271,33 @@ def texts_that_are_returned(x, v):
     return x * v, f"{v:.3f}/{v}", "v=%s" % v
 
 
+@way
+def texts_of_what_is_used_for_nothing_else(x, v):
+    return x + 1, f"{v}", f"step {v}", str(v)
+
+
+@way
+def texts_in_dicts(x, v):
+    report = {"loss": x * v, "message": f"step {v}"}
+    return report, {"report": report, f"{1}": str(v)}, (report["message"], v)
+
+
+@functools.singledispatch
+def scaled(v, x):
+    return x
+
+
+@scaled.register(int)
+@scaled.register(float)
+def _(v, x):
+    return x * v
+
+
+@way
+def dispatched_by_its_class(x, v):
+    return scaled(v, x) if v.__class__ is type(v) else x
+
+
 NUMBERS = {"float": [0.5 + 0.25 * n for n in range(6)], "int": list(range(3, 9))}
 
 
@@ -305,10 +333,65 @@ READ = {
 }
 
 
+HELD = {
+    "as it is": lambda t: t,
+    "in a tuple": lambda t: (1, t)[1],
+    "in a dict": lambda t: {"t": t}["t"],
+    "by an iterator": lambda t: next(iter({"t": t}.values())),
+    "in a copy": lambda t: {**{"t": t}}.copy().popitem()[1],
+    "in a dict that changes": lambda t: {"t": 1, "u": t, "v": 2}.pop("u"),
+    "in two dicts": lambda t: ({"t": {"u": t}} | {"v": 1})["t"].get("u"),
+    "unpacked": lambda t: (lambda **names: names["t"])(**{"t": t}),
+}
+
+
+@pytest.mark.parametrize("held", HELD)
 @pytest.mark.parametrize("use", READ)
-def test_texts_are_those_of_this_call(use):
+def test_texts_are_those_of_this_call(use, held):
     def function(x, v):
-        return READ[use](f"{v}", x * v)
+        return READ[use](HELD[held](f"{v}"), x * v)
+
+    captured = oxytorch.compile(function)
+    for v in (0.5, 0.75, 1.0, 0.5, 1.25):
+        got, want = captured(torch.ones(2), v), function(torch.ones(2), v)
+        compare.assert_same(got, want)
+        assert repr(got) == repr(want)
+
+
+def test_a_text_of_two_numbers():
+    """The one that stays is a constant of what else is done with it."""
+
+    def function(x, step, layer):
+        return x.repeat(layer), f"{step}/{layer}"
+
+    captured = oxytorch.compile(function)
+    for step in range(8):
+        compare.assert_same(captured(torch.ones(2), step, 3), function(torch.ones(2), step, 3))
+    assert captured.stats()["traced"] == 2, captured.show()
+
+
+DICTS = {
+    "its text": lambda d: str(d) + repr(d),
+    "equal": lambda d: (d == {"t": "0.75", "n": 1}, d != d, d == {"t": "0.5", "n": 1}),
+    "its values": lambda d: ("0.5" in d.values(), list(d.values()), sorted(map(str, d.values())), tuple(d.items())),
+    "joined": lambda d: "-".join(str(part) for part in d.values()) + ",".join([d["t"]]),
+    "json": lambda d: json.dumps(d),
+    "truth": lambda d: all(d.values()) and d.get("t") > "0.6",
+    "kept": lambda d: KEPT.append(d) or KEPT[-1],
+    "formatted": lambda d: "{t} {n}".format(**d) + "%(t)s" % d,
+    "turned": lambda d: {value: key for key, value in d.items()},
+    "compared": lambda d: max(d["t"], "0.7") + min([d["t"], "0.9"]),
+    "written": lambda d: d.update(t=d["t"] + "!") or d.setdefault("t", 3),
+    "copied": lambda d: copy.deepcopy(d),
+}
+KEPT = []
+
+
+@pytest.mark.parametrize("use", DICTS)
+def test_dicts_of_texts_are_those_of_this_call(use):
+    def function(x, v):
+        report = {"t": f"{v}", "n": 1}
+        return x * v, DICTS[use](report), report
 
     captured = oxytorch.compile(function)
     for v in (0.5, 0.75, 1.0, 0.5, 1.25):
@@ -382,3 +465,36 @@ def outcome(function, *args):
         return function(*args), None
     except RuntimeError as error:
         return (), str(error)
+
+
+@pytest.mark.parametrize("kind", [list, tuple])
+def test_what_a_slice_leaves_out_is_of_no_interest(kind):
+    """As schedulers write the betas of an optimizer: `(momentum, *betas[1:])`."""
+
+    def step(x, held):
+        rest = held["pair"][1:]
+        held["pair"] = kind((held["n"] * 2, *rest))
+        return x * held["old"][::-1][0], rest, held["old"][:] is held["old"]
+
+    compiled = oxytorch.compile(step)
+    for n in range(6):
+        held, plain = ({"pair": kind((n + 0.5, 0.25)), "n": n + 0.125, "old": kind((1.5, n + 0.75))} for _ in range(2))
+        compare.assert_same(compiled(torch.ones(3), held), step(torch.ones(3), plain))
+        assert held == plain
+    assert compiled.stats()["traced"] == 2
+
+
+@pytest.mark.parametrize("is_text", [True, False], ids=["text", "number"])
+@pytest.mark.parametrize("kind", [int, float])
+def test_numbers_that_are_added_to_themselves_again_and_again(kind, is_text):
+    """There are a billion ways through all these sums: each is looked at once."""
+
+    def function(x, v):
+        for _ in range(30):
+            v = v + v
+        return x + 1, f"{v}" if is_text else v
+
+    captured = oxytorch.compile(function)
+    for v in (3, 4, 5, 6):
+        compare.assert_same(captured(torch.ones(2), kind(v)), function(torch.ones(2), kind(v)))
+    assert captured.stats()["traced"] <= 2 and len(captured.show()) < 1_000_000

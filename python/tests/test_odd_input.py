@@ -206,6 +206,31 @@ def test_an_interrupted_call_leaves_everything_usable():
     assert log == ["begin"] + ["begin", "end"] * 3
 
 
+def test_no_interrupt_is_lost():
+    """Whatever is at work when it comes: names of types are read, and texts written, where CPython lets handlers run."""
+    model = torch.nn.Sequential(*[torch.nn.Sequential(torch.nn.Linear(4, 8), torch.nn.LayerNorm(8), torch.nn.Linear(8, 4)) for _ in range(12)])
+    rung, caught = [], []
+
+    def alarm(*_):
+        rung.append(1)
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGVTALRM, alarm)
+    try:
+        for step in range(1, 40):
+            compiled = oxytorch.compile(model)
+            try:
+                signal.setitimer(signal.ITIMER_VIRTUAL, 0.001 * step)
+                compiled(torch.ones(2, 4))
+                signal.setitimer(signal.ITIMER_VIRTUAL, 0)
+            except KeyboardInterrupt:
+                caught.append(step)
+    finally:
+        signal.setitimer(signal.ITIMER_VIRTUAL, 0)
+        signal.signal(signal.SIGVTALRM, before)
+    assert len(caught) == len(rung) > 5
+
+
 def test_an_interrupt_is_no_part_of_the_trace():
     """It goes through the program's own clauses, and later calls do not raise it again."""
     log = []

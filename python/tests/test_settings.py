@@ -49,7 +49,7 @@ def test_every_setting_is_known_by_three_ways(config):
         setattr(config, name, value)
         oxytorch.compile(lambda x: x, options={name: value})
     code = "import oxytorch; print(*(getattr(oxytorch.config, name) for name in sorted(dir(oxytorch.config))))"
-    values = {"VERBOSE": "1", "SUPPRESS_ERRORS": "0", "ASSUME_STATIC_BY_DEFAULT": "false", "RECOMPILE_LIMIT": "3"}
+    values = {"VERBOSE": "1", "SUPPRESS_ERRORS": "0", "ASSUME_STATIC_BY_DEFAULT": "false", "RECOMPILE_LIMIT": "3", "RACE_EAGER": "", "CACHE_SIZE_LIMIT": ""}
     done = run(code, **{f"OXYTORCH_{name}": value for name, value in values.items()})
     assert done.stdout.split() == ["256", "False", "True", "False", "False", "3", "False", "True"], done.stderr
 
@@ -181,6 +181,27 @@ def test_error_on_graph_break_in_a_part():
     assert not torch._dynamo.utils._get_error_on_graph_break()
 
 
+def test_error_on_graph_break_of_a_function():
+    of = torch._dynamo.error_on_graph_break
+    whole, strict, may = of(True)(lambda x: x * 2), of(True)(shows), of(False)(shows)
+    around = oxytorch.compile(lambda x: shows(whole(shows(x))))
+    assert torch.equal(around(torch.ones(2)), torch.full((2,), 5.0))
+    assert len(around.stats()["breaks"]) == 2
+    with pytest.raises(RuntimeError, match="error_on_graph_break"):
+        oxytorch.compile(lambda x: strict(x) * 2)(torch.ones(2))
+    assert not torch._dynamo.utils._get_error_on_graph_break()
+    with of(True):
+        assert torch.equal(oxytorch.compile(lambda x: may(x) * 2)(torch.ones(2)), torch.full((2,), 4.0))
+
+
+def test_marks_of_nested_tensors_are_torch_s():
+    nested = torch.nested.nested_tensor([torch.ones(2, 4), torch.ones(3, 4)], layout=torch.jagged)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        got = oxytorch.compile(lambda n: n * 2)(nested)
+    assert torch.equal(got.values(), torch.full((5, 4), 2.0))
+
+
 def test_nothing_is_compiled_where_the_environment_says_so(monkeypatch):
     monkeypatch.setenv("TORCH_COMPILE_DISABLE", "1")
     model = Deep(3)
@@ -255,3 +276,10 @@ def test_behind_a_break_too_the_limit_ends_the_recompiles():
     for n in range(20):
         assert torch.equal(compiled(x), x.repeat(n))
     assert len(compiled.report()["recompiles"]) == 3
+
+
+@pytest.mark.parametrize("option", ({"verbose": True}, {"cache_size_limit": 3}, {"pad_to": {"x": {0: 8}}}))
+def test_what_is_about_capture_has_no_place_behind_dynamo(option):
+    with pytest.raises(Exception, match=f'"{next(iter(option))}" is about capture.*torch._dynamo.config'):
+        torch.compile(lambda x: x + 1, backend="oxytorch", options=option)(torch.ones(2))
+    assert oxytorch.compile(lambda x: x + 1, options=option)(torch.ones(2)).tolist() == [2, 2]

@@ -2,7 +2,9 @@
 
 import concurrent.futures
 import dataclasses
+import gc
 import sys
+import weakref
 
 import pytest
 import torch
@@ -10,6 +12,7 @@ from capturing import x
 from compare import assert_same
 from oxytorch import _oxytorch
 from test_capture_straight import comprehension
+from torch._higher_order_ops.associative_scan import associative_scan
 
 import oxytorch
 
@@ -127,3 +130,25 @@ def test_a_function_that_calls_itself_compiled():
     for length in (3, 6, 4, 9, 5):
         t = torch.ones(length)
         assert sizes(compiled(t)) == [2.0 * 2**k * (length - k) for k in range(length - 1)]
+
+
+def test_a_graph_with_a_function_that_eager_runs():
+    """Such a graph is walked node by node, and the values of a call are its own."""
+
+    def combine(left, right):
+        return left[0] * right[0], right[0] * left[1] + right[1] + right[1]
+
+    def scanned(t):
+        return associative_scan(combine, (t.sigmoid(), t * 2), dim=1, combine_mode="generic")[1] * 1
+
+    compiled = oxytorch.compile(scanned)
+    inputs = [x(2, 5, 3).requires_grad_() for _ in range(4)]
+    want = [scanned(t) for t in inputs]
+    for got, expected in zip(in_threads(compiled, inputs * 25), want * 25):
+        assert_same(got, expected)
+    kept = x(2, 5, 3).requires_grad_()
+    alive = weakref.ref(kept)
+    compiled(kept)
+    del kept
+    gc.collect()
+    assert alive() is None

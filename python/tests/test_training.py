@@ -3,6 +3,7 @@
 import warnings
 
 import compare
+import oxytorch
 import pytest
 import torch
 import torch.nn as nn
@@ -278,3 +279,18 @@ def test_dropout_differs_between_steps_and_repeats_under_a_seed(door):
     # The same mask in both directions: what was dropped gets no gradient.
     rows = first[1].abs().sum(1) == 0
     assert not rows.all()
+
+
+def test_a_function_of_torchscript_is_differentiated_by_torch():
+    @torch.jit.script
+    def powers(x, n: int):
+        for i in range(n):
+            x = x.sin() + i
+        return x
+
+    plain, given = torch.ones(3, requires_grad=True), torch.ones(3, requires_grad=True)
+    (powers(plain * 2, 3) + 1).sum().backward()
+    compiled = oxytorch.compile(lambda x: powers(x * 2, 3) + 1)
+    with pytest.warns(UserWarning, match="ScriptFunction"):
+        compiled(given).sum().backward()
+    assert torch.allclose(given.grad, plain.grad)

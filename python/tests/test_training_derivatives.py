@@ -408,3 +408,25 @@ def test_sizes_vary_behind_what_only_torch_can_differentiate(door, function):
         compare.assert_same(*found)
     traced = called.stats()["traced"] if door == "capture" else torch._dynamo.utils.counters["stats"]["unique_graphs"]
     assert traced == 2
+
+
+def test_a_view_of_what_many_operations_have_made_is_kept_for_the_gradient():
+    """Neither was it made again nor kept: the gradient was made of another input's memory."""
+
+    def histories(x):
+        found = []
+        for start in range(3):
+            for n in range(12):
+                x = torch.where(x > n, x * 0.5, (x + start).sin())
+            found.append(x)
+        return torch.stack(found, 1)
+
+    def loss(x, w):
+        return (F.linear(torch.ones(6, 3, 8), w) * histories(x)[..., None]).sum()
+
+    compiled = oxytorch.compile(loss)
+    ours, theirs = [torch.ones(5, 8, requires_grad=True) for _ in range(2)]
+    x = torch.linspace(-1, 2, 6)
+    compiled(x, ours).backward()
+    loss(x, theirs).backward()
+    compare.assert_same(ours.grad, theirs.grad)

@@ -305,3 +305,22 @@ def test_values_that_a_call_gives_beside_indices_are_written_by_a_detached_view(
         return values + 1
 
     check(f, x(3, 4))
+
+
+@pytest.mark.filterwarnings("ignore:oxytorch. create_graph")
+def test_what_is_detached_becomes_a_leaf_in_the_trace():
+    """A gradient penalty: of what it was detached from nobody knows."""
+
+    def penalty(x, w):
+        point = (x * 0.5).detach().requires_grad_(True)
+        (slope,) = torch.autograd.grad((point @ w).exp().sum(), point, create_graph=True)
+        return (slope.norm(2, dim=1) - 1).pow(2).mean()
+
+    x, plain, given = torch.linspace(0, 1, 12).view(3, 4), *(torch.ones(4, requires_grad=True) for _ in range(2))
+    compiled = oxytorch.compile(penalty)
+    for _ in range(2):
+        plain.grad = given.grad = None
+        (want := penalty(x, plain)).backward()
+        (got := compiled(x, given)).backward()
+        assert torch.allclose(got, want) and torch.allclose(given.grad, plain.grad)
+    assert compiled.report()["segments"][0]["graph"] is not None

@@ -79,6 +79,28 @@ def test_second_derivatives_of_inputs_that_were_written():
 
 
 @both
+@pytest.mark.filterwarnings("ignore:oxytorch")
+def test_second_derivatives_behind_a_write_to_what_no_gradient_depends_on(door):
+    """What is only added up is not saved by eager, either."""
+
+    def function(x):
+        squares = x * x
+        total = squares.sum()
+        squares.add_(1)
+        return squares, total
+
+    found = []
+    for called in (DOORS[door](function), function):
+        x = torch.arange(1.0, 5, requires_grad=True)
+        squares, total = called(x)
+        squares.mul_(2)
+        (first,) = torch.autograd.grad(total, x, create_graph=True)
+        (second,) = torch.autograd.grad(first.square().sum(), x)
+        found.append([first.detach(), second])
+    compare.assert_same(*found)
+
+
+@both
 @pytest.mark.parametrize("before", BEFORE.values(), ids=BEFORE)
 def test_second_derivatives_where_what_only_others_read_was_written(door, before):
     function = lambda x, y, count: ((x * x * x).sum(), (y.sin() * count).sum())

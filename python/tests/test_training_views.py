@@ -3,6 +3,7 @@
 import warnings
 
 import compare
+import oxytorch
 import pytest
 import torch
 import torch.nn.functional as F
@@ -327,3 +328,27 @@ def test_a_view_that_is_made_without_grad_behind_a_write_can_be_asked(door, how)
                 shown = each(weight)
             found.append((repr(shown), shown.is_leaf, shown.requires_grad, weight._version, weight.detach()))
         compare.assert_same(*found)
+
+
+@pytest.mark.parametrize("dynamic", [True, None])
+def test_a_whole_and_its_rows_where_sizes_vary(dynamic):
+    """Results without a gradient beside one with it: the rows are parts of the whole, whatever their size."""
+
+    def f(t, pairs):
+        turned = pairs.flip([0]) + 1
+        return t[turned[0] + 0].sum(0), turned[0], turned, turned[1], turned[:, 2:], turned.t()[0]
+
+    compiled = oxytorch.compile(f, dynamic=dynamic)
+    with warnings.catch_warnings():
+        warnings.filterwarnings("error", message=".*runs in eager")
+        for count in (7, 7, 9, 12):
+            found = []
+            for function in (compiled, f):
+                t, pairs = x_of(5), torch.arange(2 * count).view(2, count) % 3
+                loss, first, whole, *others = function(t, pairs)
+                whole[:, 1] -= 9
+                first[0] = 17
+                loss.sum().backward()
+                offsets = [(part.storage_offset(), part.stride()) for part in (first, *others)]
+                found.append([loss.detach(), first, whole, *others, offsets, t.grad])
+            compare.assert_same(*found)

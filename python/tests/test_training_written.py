@@ -620,3 +620,74 @@ def test_what_a_gradient_needs_is_written_by_the_same_graph(door, function, insi
         assert "modified by an inplace operation" in want[0]
         assert got[0] == want[0]
         compare.assert_same(got[1:], want[1:])
+
+
+SAVED = {
+    "amax": lambda x, y: x.amax(1),
+    "amin": lambda x, y: x.amin(1),
+    "norm": lambda x, y: x.norm(dim=1),
+    "std": lambda x, y: x.std(1),
+    "prod": lambda x, y: x.prod(1),
+    "cumprod": lambda x, y: x.cumprod(0),
+    "logsumexp": lambda x, y: x.logsumexp(1),
+    "hypot": lambda x, y: x.hypot(y),
+    "exp": lambda x, y: x.exp(),
+    "maximum": lambda x, y: torch.maximum(x, y),
+    "var": lambda x, y: x.var(1),
+    "index_add": lambda x, y: x.clone().index_add_(0, torch.zeros(x.shape[0], dtype=torch.long), y),
+    "scatter_reduce": lambda x, y: x.scatter_reduce(0, torch.zeros(x.shape, dtype=torch.long), y, "mean"),
+    "two": lambda x, y: (x.norm(dim=1), (x * y).sum(1)),
+}
+
+
+@both
+@pytest.mark.parametrize("name", SAVED)
+def test_a_result_that_only_eager_saves(name, door):
+    """Its gradient is computed of something else here: who writes to it is told so where eager tells it, and nowhere else."""
+
+    def gradients(f, rows, of):
+        torch.manual_seed(rows)
+        x, y = (torch.rand(rows, 5, requires_grad=True) for _ in range(2))
+        results = f(x, y)
+        results = results if isinstance(results, tuple) else (results,)
+        results[0].add_(1)
+        try:
+            return torch.autograd.grad((results[of] * 2).sum(), (x, y), allow_unused=True)
+        except RuntimeError as error:
+            return str(error).partition(":")[0]
+
+    compiled = DOORS[door](SAVED[name])
+    for rows, of in ((4, 0), (4, -1), (6, 0)):
+        want, got = gradients(SAVED[name], rows, of), gradients(compiled, rows, of)
+        compare.assert_same(got, want)
+
+
+SHOWN = {
+    "turned": lambda x: (lambda n: (n.t(), (n * n).sum()))(x.clone()),
+    "rows": lambda x: (lambda n: (n[0], n[1], (n * n).sum()))(x.clone()),
+    "flat": lambda x: (lambda n: (n.view(-1), n * 2, n.exp()))(x.clone()),
+    "norm": lambda x: (lambda n: (n, n * 2, x / n))(x.norm(dim=1, keepdim=True)),
+    "largest": lambda x: (lambda n: (n, n + 1, n * n))(x.amax(1)),
+}
+
+
+@both
+@pytest.mark.parametrize("name", SHOWN)
+def test_a_result_that_eager_saves_for_others_of_them(name, door):
+    """A write to it matters to those gradients alone that come to who has saved it."""
+
+    def gradients(f, written, of):
+        torch.manual_seed(0)
+        x = torch.rand(4, 5, requires_grad=True)
+        results = f(x * 1)
+        with torch.no_grad():
+            results[written].add_(1)
+        try:
+            return torch.autograd.grad(results[of].sum(), x)
+        except RuntimeError as error:
+            return str(error).partition(":")[0]
+
+    compiled = DOORS[door](SHOWN[name])
+    for written, of in ((0, 0), (0, 1), (0, -1), (1, 0), (1, -1)):
+        want, got = gradients(SHOWN[name], written, of), gradients(compiled, written, of)
+        compare.assert_same(got, want)

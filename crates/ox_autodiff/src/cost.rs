@@ -132,7 +132,9 @@ impl<'a> Fixed<'a> {
     }
 
     pub fn is_fixed(&self, id: NodeId) -> bool {
-        self.is_computed_once(id) || (self.level == Level::Cheap && self.depth[id.index()] > LONGEST_CHAIN)
+        // What a view looks at is as deep. It is kept instead: a view that is neither made again nor kept would leave no way to cut.
+        let is_deep = || self.depth[id.index()] > LONGEST_CHAIN && !self.graph.node(id).op.is_view();
+        self.is_computed_once(id) || (self.level == Level::Cheap && is_deep())
     }
 
     fn is_computed_once(&self, id: NodeId) -> bool {

@@ -24,12 +24,15 @@ pub struct Wanted {
 pub struct Held {
     pub inputs: Vec<bool>,
     pub outputs: Vec<bool>,
+    /// The outputs that the program itself writes before gradients are computed. Of those that nobody holds large ones are copied, too.
+    pub written: Vec<bool>,
 }
 
 impl Held {
     /// Nothing is known of results.
     pub fn all_inputs(graph: &Graph) -> Held {
-        Held { inputs: vec![true; graph.inputs.len()], outputs: vec![false; graph.outputs.len()] }
+        let none = vec![false; graph.outputs.len()];
+        Held { inputs: vec![true; graph.inputs.len()], outputs: none.clone(), written: none }
     }
 }
 

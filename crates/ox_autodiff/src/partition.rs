@@ -99,13 +99,15 @@ impl<'a> Work<'a> {
         self.graph.outputs[..self.joint.outputs].iter().position(|o| o.value == id && o.alias.is_none())
     }
 
-    /// What the user has as well and is kept as it is: held inputs, unless the graph overwrites them, and results, unless they are copied in no time.
+    /// What the user has as well and is kept as it is: held inputs, unless the graph overwrites them, and results, unless they are copied in no time or
+    /// the program writes them.
     fn shared(&self, id: NodeId) -> Option<Source> {
         match self.graph.node(id).op {
             Op::Input(n) => (!self.is_written(n) && self.held.inputs[n as usize]).then_some(Source::Input(n)),
             _ => {
                 let is_large = !is_small(self.graph.ty(id));
-                self.result(id).filter(|n| self.held.outputs[*n] || is_large).map(|n| Source::Output(n as u32))
+                let stays = |n: &usize| self.held.outputs[*n] || is_large && !self.held.written[*n];
+                self.result(id).filter(stays).map(|n| Source::Output(n as u32))
             }
         }
     }
@@ -216,6 +218,7 @@ impl<'a> Work<'a> {
         let needed = self.computed_behind(&renamed);
         for id in self.graph.ids().filter(|id| needed[id.index()]) {
             let mut node = self.graph.node(id).clone();
+            assert!(!matches!(node.op, Op::Input(_)), "what a gradient is made of was not kept");
             node.args.iter_mut().for_each(|arg| *arg = renamed[arg.index()].expect("what a value is made of comes before it"));
             renamed[id.index()] = Some(graph.push(node));
         }

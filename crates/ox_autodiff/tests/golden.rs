@@ -9,7 +9,8 @@ use ox_testing::golden::golden;
 
 /// Eager holds all inputs and results, in one file the results only.
 fn held(file: &str, graph: &Graph) -> Held {
-    Held { inputs: vec![file != "results_held"; graph.inputs.len()], outputs: vec![true; graph.outputs.len()] }
+    let all = vec![true; graph.outputs.len()];
+    Held { inputs: vec![file != "results_held"; graph.inputs.len()], written: all.clone(), outputs: all }
 }
 
 #[test]

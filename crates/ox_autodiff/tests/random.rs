@@ -98,7 +98,7 @@ fn check(seed: u64, config: &RandomConfig) -> bool {
     made.graph.verify().unwrap_or_else(|e| panic!("seed {seed}: {e}\n{}", made.graph));
     let mut held = all_wanted(&graph).held;
     let is_held = |n: usize| !(seed >> 1).wrapping_add(n as u64).is_multiple_of(2);
-    held.inputs.iter_mut().chain(&mut held.outputs).enumerate().for_each(|(n, held)| *held = is_held(n));
+    held.inputs.iter_mut().chain(&mut held.outputs).chain(&mut held.written).enumerate().for_each(|(n, held)| *held = is_held(n));
     let split = partition(&simplified(made), &held, if seed.is_multiple_of(3) { 0.0 } else { 1.0 });
     if split.backward.nodes.iter().chain(&split.forward.nodes).any(|n| matches!(n.op, Op::Library(_))) {
         return false;

@@ -33,6 +33,8 @@ pub enum Known {
     /// Reads the grad mode, inference mode or default type, which is checked at the beginning and changed by the program.
     Mode,
     SetMode,
+    /// Changes what torch's libraries do, which a graph is told by the process: it stands between two graphs.
+    SetLibrary,
     /// A context manager that keeps the mode that it has entered.
     EnterMode,
     LeaveMode,
@@ -147,6 +149,7 @@ const KNOWN: &[(&str, &str, Known)] = &[
     ("torch.cuda.amp.common", "amp_definitely_not_available", Known::State),
     ("torch._C", "_get_privateuse1_backend_name", Known::State),
     ("torch._C", "_get_tracing_state", Known::State),
+    ("torch._C", "_are_functorch_transforms_active", Known::State),
     ("torch._C", "_is_tracing", Known::State),
     ("torch._C", "_jit_get_nvfuser_enabled", Known::State),
     ("torch._C", "_get_deterministic_algorithms", Known::State),
@@ -181,6 +184,9 @@ const KNOWN: &[(&str, &str, Known)] = &[
     ("torch._C", "_set_default_dtype", Known::SetMode),
     ("torch.autograd.grad_mode", "inference_mode.__enter__", Known::EnterMode),
     ("torch.autograd.grad_mode", "inference_mode.__exit__", Known::LeaveMode),
+    ("torch.nn.attention", "_sdpa_kernel", Known::SetLibrary),
+    ("torch.backends.cudnn", "set_flags", Known::SetLibrary),
+    ("torch.backends.mkldnn", "set_flags", Known::SetLibrary),
     ("torch", "device.__enter__", Known::EnterMode),
     ("torch", "device.__exit__", Known::LeaveMode),
     ("torch._C", "_has_torch_function", Known::No),
@@ -453,13 +459,14 @@ fn module_of(function: &Obj) -> String {
     function.attr("__module__").ok().and_then(|m| m.to_str()).unwrap_or_default()
 }
 
-/// A function of torch's, written in Python, that the op table knows as a whole.
+/// A function of torch's (or of the machine's library), written in Python, that the op table knows as a whole.
 pub fn is_torch_leaf(function: &Obj) -> bool {
     let module = module_of(function);
     let Some(name) = function.attr("__name__").ok().and_then(|n| n.to_str()) else { return false };
     match module.as_str() {
         "torch.nn.functional" => ox_ops::surface::lookup("F", &name).is_some() || name == "scaled_dot_product_attention",
         "torch._higher_order_ops.associative_scan" => name == "associative_scan",
+        crate::vm::library::MODULE => name == "recurrence",
         "torch.functional" => ox_ops::surface::lookup("torch", &name).is_some(),
         "torch._tensor" => {
             ox_ops::surface::lookup("Tensor", &name).is_some() || (name.starts_with("__") && name != "__contains__")
@@ -475,10 +482,13 @@ pub fn unpatched_init(function: &Obj) -> Option<Obj> {
     is_patch.then(|| py().import(PLACE).ok()?.getattr("unpatched_nn_module_init").ok().map(Obj::from)).flatten()
 }
 
-/// Functions in Python that only speak to torch's own compiler.
-pub fn does_nothing(function: &Obj) -> bool {
+/// Functions in Python that only speak to torch's own compiler. A size is fixed here by what asks for it, not by a mark.
+pub fn does_nothing(function: &Obj, has_tensor: bool) -> bool {
     match module_of(function).as_str() {
-        "torch._dynamo.decorators" => name_of(function) == "graph_break",
+        "torch._dynamo.decorators" => match name_of(function).as_str() {
+            "mark_static" => has_tensor,
+            name => name == "graph_break",
+        },
         SYMBOLIC_SHAPES => matches!(name_of(function).as_str(), "_advise_is_size" | "_advise_is_bounded"),
         _ => false,
     }
@@ -547,6 +557,7 @@ pub fn not_inlined(function: &Obj) -> Option<String> {
         "torch.utils.checkpoint",
         "torch.distributed",
         "torch.random",
+        "random",
     ];
     let starts = |prefix: &&&str| {
         module.strip_prefix(**prefix).is_some_and(|rest| rest.is_empty() || rest.starts_with('.') || prefix.ends_with('_'))
@@ -564,6 +575,9 @@ pub fn not_inlined(function: &Obj) -> Option<String> {
     if module == "torch.random" && name() == "fork_rng" {
         return None;
     }
+    if is_followed_in_dynamo(&module, function) {
+        return None;
+    }
     // A logger that has nothing to say.
     if matches!(known(function), Some(Known::Logs | Known::IsEnabled)) {
         return None;
@@ -576,6 +590,20 @@ pub fn not_inlined(function: &Obj) -> Option<String> {
         return Some(format!("{name} of torch.func"));
     }
     LEFT.iter().find(starts).map(|_| format!("a function of {module}"))
+}
+
+/// Code of `torch._dynamo.error_on_graph_break`, as a context and for a function: inside of it the program's own function is called, and the flag that it
+/// sets is ours as well. And `torch._dynamo.is_compiling`, which asks `torch.compiler`.
+fn is_followed_in_dynamo(module: &str, function: &Obj) -> bool {
+    let name = || function.attr("__qualname__").ok().and_then(|name| name.to_str()).unwrap_or_default();
+    match module {
+        "torch._dynamo.decorators" => {
+            name().starts_with("ErrorOnGraphBreakDecoratorContextManager.") || name() == "error_on_graph_break"
+        }
+        "torch._dynamo.external_utils" => name().starts_with("wrap_dunder_call_ctx_manager") || name() == "is_compiling",
+        "torch._dynamo.utils" => matches!(name().as_str(), "_get_error_on_graph_break" | "_set_error_on_graph_break"),
+        _ => false,
+    }
 }
 
 /// Whether it looks at the frames of its callers, for a line to tell.

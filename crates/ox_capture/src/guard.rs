@@ -165,6 +165,14 @@ impl Check {
         }
     }
 
+    /// The same for a text.
+    pub fn text(&self) -> Option<SourceId> {
+        match self {
+            Check::Equal(id, value) if value.class_is(types().str) => Some(*id),
+            _ => None,
+        }
+    }
+
     pub fn show(&self, sources: &Sources) -> String {
         let of = |id: &SourceId| sources.show(*id);
         let list = |items: &[Obj]| items.iter().map(key_text).collect::<Vec<_>>().join(", ");
@@ -182,7 +190,7 @@ impl Check {
             Check::Members(id, keys) => format!("{} == {{{}}}", of(id), list(keys)),
             Check::NoKey(id, key) => format!("{} not in {}", short(key), of(id)),
             Check::HasKey(id, key) => format!("{} in {}", short(key), of(id)),
-            Check::NoAttr(id, name) => format!("{} has no own {}", of(id), name.bind()),
+            Check::NoAttr(id, name) => format!("{} has no own {}", of(id), name),
             Check::Unmoved(id) => format!("{} is where the traces have left it", of(id)),
             Check::EmptyCell(id) => format!("{} is empty", of(id)),
             Check::EmptySlot(id, member) => {

@@ -57,5 +57,5 @@ pub use ox_gauge::{Body, Depth, Portrait, ROOM, TensorSpec, Words};
 pub use record::grad::GradMode;
 pub use record::{PlainSizes, forget_shadows};
 pub use sizes::SizeObject;
-pub use undone::{Offer, instead, take_offer, undone};
+pub use undone::{InternalError, Offer, instead, take_offer, undone};
 pub use vm::at_line;

@@ -31,14 +31,30 @@ const TOPICS: [(Topic, &str); 8] = [
 fn wanted() -> &'static [Topic] {
     static WANTED: OnceLock<Vec<Topic>> = OnceLock::new();
     WANTED.get_or_init(|| {
-        let names = |variable: &str| std::env::var(variable).unwrap_or_default();
-        let all = names("TORCH_LOGS").split(',').any(|part| part.trim().trim_start_matches('+') == "oxytorch");
-        let own = names("OXYTORCH_LOGS");
-        let is_wanted = |name: &str| {
-            all || own.split(',').any(|part| matches!(part.trim().trim_start_matches('+'), n if n == name || n == "all"))
+        let named = |variable: &str| -> Vec<String> {
+            let value = std::env::var(variable).unwrap_or_default();
+            value.split(',').map(|part| part.trim().trim_start_matches('+').to_string()).filter(|part| !part.is_empty()).collect()
         };
+        let own = named("OXYTORCH_LOGS");
+        own.iter().filter(|name| !is_topic(name)).for_each(|name| say(&unknown(name)));
+        let all = own.iter().any(|name| name == "all") || named("TORCH_LOGS").iter().any(|name| name == "oxytorch");
+        let is_wanted = |topic: &str| all || own.iter().any(|name| name == topic);
         TOPICS.iter().filter(|(_, name)| is_wanted(name)).map(|(topic, _)| *topic).collect()
     })
+}
+
+fn is_topic(name: &str) -> bool {
+    name == "all" || TOPICS.iter().any(|(_, known)| *known == name)
+}
+
+fn unknown(name: &str) -> String {
+    let topics: Vec<&str> = TOPICS.iter().map(|(_, name)| *name).collect();
+    format!("oxytorch: OXYTORCH_LOGS knows no {name:?}; there are all, {}", topics.join(", "))
+}
+
+/// Nobody reads it if it is closed.
+fn say(line: &str) {
+    drop(writeln!(std::io::stderr(), "{line}"));
 }
 
 pub fn is_on(topic: Topic) -> bool {
@@ -49,9 +65,7 @@ pub fn is_on(topic: Topic) -> bool {
 pub fn log(topic: Topic, text: impl FnOnce() -> String) {
     if is_on(topic) {
         let name = TOPICS.iter().find(|(known, _)| *known == topic).map_or("", |(_, name)| name);
-        let mut stderr = std::io::stderr();
-        // Nobody reads it if it is closed.
-        text().lines().for_each(|line| drop(writeln!(stderr, "oxytorch {name}: {line}")));
+        text().lines().for_each(|line| say(&format!("oxytorch {name}: {line}")));
     }
 }
 
@@ -63,7 +77,7 @@ pub fn place_of(function: &Obj) -> String {
     };
     let text = code.and_then(|code| {
         let (file, line) = (code.attr("co_filename")?, code.attr("co_firstlineno")?);
-        Ok(format!("{}:{}", file.bind(), line.bind()))
+        Ok(format!("{}:{}", file, line))
     });
     text.unwrap_or_default()
 }

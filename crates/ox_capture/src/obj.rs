@@ -3,6 +3,7 @@
 //! The virtual machine runs attached to the interpreter from end to end, so its references are cloned and dropped without a token.
 //! Everything that owns an `Obj` lives inside a Python object or on the stack of a call from Python, and is dropped attached too.
 
+use crate::interrupt::postponing;
 use pyo3::ffi;
 use pyo3::prelude::*;
 use std::ptr::NonNull;
@@ -151,11 +152,13 @@ impl Obj {
 
     /// `repr`, or the type where that fails.
     pub fn text(&self) -> String {
-        self.bind().repr().map(|r| r.to_string()).unwrap_or_else(|_| self.class_name())
+        // CPython lets signal handlers run first: what they raise is not about the object.
+        let text = postponing(|| Ok(self.bind().repr()?.to_string_lossy().into_owned()));
+        text.unwrap_or_else(|_| self.class_name())
     }
 
     pub fn class_name(&self) -> String {
-        self.bind().get_type().name().map(|n| n.to_string()).unwrap_or_default()
+        self.bind().get_type().name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default()
     }
 
     /// What CPython calls its class in complaints: that of C names its module.
@@ -292,6 +295,14 @@ impl<T> From<Py<T>> for Obj {
     fn from(object: Py<T>) -> Obj {
         // SAFETY: a Py is a live reference, which is taken over.
         unsafe { Obj(NonNull::new_unchecked(object.into_ptr())) }
+    }
+}
+
+/// `str`, or the type where that fails.
+impl std::fmt::Display for Obj {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let text = postponing(|| Ok(self.bind().str()?.to_string_lossy().into_owned()));
+        f.write_str(&text.unwrap_or_else(|_| self.class_name()))
     }
 }
 

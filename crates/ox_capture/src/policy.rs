@@ -142,9 +142,11 @@ impl Marks {
         for (name, argument) in arguments {
             if types().is_tensor(argument) {
                 let marks = Marks::of(argument);
-                let sizes = || argument.attr("shape").and_then(|shape| shape.bind().extract::<Vec<i64>>()).unwrap_or_default();
                 let is_plain = marks.dynamic.is_empty() && marks.ranges.is_empty();
-                if let Some(why) = (!is_plain).then(|| marks.complaint(name, &sizes())).flatten() {
+                // Sizes of a nested tensor are no numbers; torch itself marks those that vary.
+                let sizes = || argument.attr("shape").ok()?.bind().extract::<Vec<i64>>().ok();
+                let marked = if is_plain { None } else { sizes() };
+                if let Some(why) = marked.and_then(|sizes| marks.complaint(name, &sizes)) {
                     return Err(PyValueError::new_err(why));
                 }
                 continue;

@@ -74,6 +74,8 @@ pub enum Shape {
         globals: Recipe,
         name: Obj,
         parts: [Option<Recipe>; 3],
+        /// What the program says of it otherwise than its code does.
+        said: Vec<(&'static str, Recipe)>,
     },
 }
 
@@ -223,7 +225,7 @@ impl Build {
                 base.attr("__init__")?.call(&[std::slice::from_ref(&made), &args].concat(), None)?;
                 Ok(with_lines(&made, lines).into_value(py()).into())
             }
-            Shape::Function { code, globals, name, parts } => {
+            Shape::Function { code, globals, name, parts, .. } => {
                 let globals = globals.get(sources, values, built)?;
                 // SAFETY: a code object, a dict and a string.
                 let made = unsafe { Obj::owned(ffi::PyFunction_NewWithQualName(code.ptr(), globals.ptr(), name.ptr()))? };
@@ -271,6 +273,11 @@ impl Build {
                 let value = value.get(sources, values, built)?;
                 // SAFETY: a cell.
                 check(unsafe { ffi::PyCell_Set(object.ptr(), value.ptr()) })?;
+            }
+            Shape::Function { said, .. } => {
+                for (name, value) in said {
+                    object.bind().setattr(*name, value.get(sources, values, built)?.bind())?;
+                }
             }
             Shape::Exception { cause, context, suppressed, lines, fields, .. } => {
                 let mut get = |recipe: &Option<Recipe>| recipe.as_ref().map(|r| r.get(sources, values, built)).transpose();
@@ -342,8 +349,7 @@ impl Build {
             Shape::Cell(value) => value.as_ref().map(|v| v.show(sources)).unwrap_or_default(),
             Shape::Function { name, .. } => name.text(),
         };
-        let dict: Vec<String> =
-            self.dict.iter().chain(&self.slots).map(|(k, v)| format!("{}={}", k.bind(), v.show(sources))).collect();
+        let dict: Vec<String> = self.dict.iter().chain(&self.slots).map(|(k, v)| format!("{}={}", k, v.show(sources))).collect();
         let dict = if dict.is_empty() { String::new() } else { format!(" with {}", dict.join(", ")) };
         format!("{}({shape}){dict}", short(&self.class))
     }

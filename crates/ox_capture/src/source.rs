@@ -8,10 +8,13 @@ use ox_gauge::Bound;
 use ox_ops::Sym;
 use pyo3::ffi;
 use pyo3::prelude::*;
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 use smallvec::SmallVec;
 use std::fmt;
 use std::rc::Rc;
+
+/// Texts of sources are no longer than this and what one part adds, in bytes.
+const MOST_SHOWN: usize = 2000;
 
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
 pub struct SourceId(pub u32);
@@ -202,42 +205,79 @@ impl Sources {
         self.list.len()
     }
 
-    pub fn show(&self, id: SourceId) -> String {
-        let inner = |id: &SourceId| self.show(*id);
-        match self.get(id) {
-            Source::Root => "root".into(),
-            Source::Arg(n) => format!("arg{n}"),
-            Source::Kwarg(name) => format!("kwarg[{}]", name.0.text()),
-            Source::Pinned(object) if types().is_scalar(&object.0) => short(&object.0),
-            Source::Pinned(object) => format!("<{}>", short(&object.0)),
-            Source::Attr(of, name) => format!("{}.{}", inner(of), name.0.bind()),
-            Source::Item(of, n) => format!("{}[{n}]", inner(of)),
-            Source::Value(of, key) => format!("{}[{}]", inner(of), key_text(&key.0)),
-            Source::Dict(of) => format!("{}.__dict__", inner(of)),
-            Source::Cell(of) => format!("{}.cell_contents", inner(of)),
-            Source::Member(of, name) => format!("{}.{name}", inner(of)),
-            Source::Compute(function, args) => {
-                let name = short(&function.0);
-                match (sign_of(&name), &args[..]) {
-                    (Some(sign), [left, right]) => format!("{} {sign} {}", self.operand(*left), self.operand(*right)),
-                    _ => format!("{name}({})", args.iter().map(inner).collect::<Vec<_>>().join(", ")),
-                }
+    /// What a value is computed of, itself first, with the fewest steps that lead there. What is used several times comes once: a number that is
+    /// added to itself again and again is made of as many as there are ways through all sums.
+    pub fn operands(&self, id: SourceId) -> Vec<(SourceId, usize)> {
+        let (mut found, mut seen, mut at) = (vec![(id, 0)], FxHashSet::from_iter([id]), 0);
+        while let Some((id, steps)) = found.get(at).copied() {
+            if let Source::Compute(_, args) = self.get(id) {
+                found.extend(args.iter().filter(|arg| seen.insert(**arg)).map(|arg| (*arg, steps + 1)));
             }
-            Source::Expr(sym) => sym.to_string(),
-            Source::Output(segment, n) => format!("s{segment}.out{n}"),
-            Source::Built(segment, n) => format!("s{segment}.new{n}"),
-            Source::Result(segment) => format!("s{segment}.result"),
+            at += 1;
         }
+        found
+    }
+
+    /// As a text, of which the end is left out if it is long.
+    pub fn show(&self, id: SourceId) -> String {
+        let mut text = String::new();
+        self.write(id, &mut text);
+        text
+    }
+
+    fn write(&self, id: SourceId, out: &mut String) {
+        if out.len() > MOST_SHOWN {
+            return out.push('…');
+        }
+        let (of, rest) = match self.get(id) {
+            Source::Compute(function, args) => return self.write_call(&short(&function.0), args, out),
+            Source::Root => (None, "root".into()),
+            Source::Arg(n) => (None, format!("arg{n}")),
+            Source::Kwarg(name) => (None, format!("kwarg[{}]", name.0.text())),
+            Source::Pinned(object) if types().is_scalar(&object.0) => (None, short(&object.0)),
+            Source::Pinned(object) => (None, format!("<{}>", short(&object.0))),
+            Source::Attr(of, name) => (Some(of), format!(".{}", name.0)),
+            Source::Item(of, n) => (Some(of), format!("[{n}]")),
+            Source::Value(of, key) => (Some(of), format!("[{}]", key_text(&key.0))),
+            Source::Dict(of) => (Some(of), ".__dict__".into()),
+            Source::Cell(of) => (Some(of), ".cell_contents".into()),
+            Source::Member(of, name) => (Some(of), format!(".{name}")),
+            Source::Expr(sym) => (None, sym.to_string()),
+            Source::Output(segment, n) => (None, format!("s{segment}.out{n}")),
+            Source::Built(segment, n) => (None, format!("s{segment}.new{n}")),
+            Source::Result(segment) => (None, format!("s{segment}.result")),
+        };
+        of.into_iter().for_each(|of| self.write(*of, out));
+        out.push_str(&rest);
+    }
+
+    fn write_call(&self, name: &str, args: &[SourceId], out: &mut String) {
+        if let (Some(sign), [left, right]) = (sign_of(name), args) {
+            self.write_operand(*left, out);
+            out.push_str(&format!(" {sign} "));
+            return self.write_operand(*right, out);
+        }
+        out.push_str(&format!("{name}("));
+        for (n, arg) in args.iter().enumerate() {
+            out.push_str(if n == 0 { "" } else { ", " });
+            self.write(*arg, out);
+        }
+        out.push(')');
     }
 
     /// Beside a sign.
-    fn operand(&self, id: SourceId) -> String {
+    fn write_operand(&self, id: SourceId, out: &mut String) {
         let is_plain = match self.get(id) {
             Source::Compute(function, _) => sign_of(&short(&function.0)).is_none(),
             Source::Expr(sym) => sym.as_var().is_some(),
             _ => true,
         };
-        if is_plain { self.show(id) } else { format!("({})", self.show(id)) }
+        if is_plain {
+            return self.write(id, out);
+        }
+        out.push('(');
+        self.write(id, out);
+        out.push(')');
     }
 }
 
@@ -266,7 +306,7 @@ pub fn short(object: &Obj) -> String {
     if object.class_is(types().code)
         && let (Ok(name), Ok(line)) = (object.attr("co_qualname"), object.attr("co_firstlineno"))
     {
-        return format!("the code of {} at line {}", name.bind(), line.bind());
+        return format!("the code of {} at line {}", name, line);
     }
     if let Some(name) = own_name(object) {
         return name;

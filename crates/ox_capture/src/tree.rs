@@ -113,6 +113,17 @@ impl Branches {
         self.list.change(|list| list.retain(|known| !Rc::ptr_eq(known, segment)));
     }
 
+    fn path_to(&self, wanted: &Rc<Segment>, path: &mut Vec<Rc<Segment>>) -> bool {
+        for segment in self.all().iter() {
+            path.push(segment.clone());
+            if Rc::ptr_eq(segment, wanted) || segment.branches().is_some_and(|behind| behind.path_to(wanted, path)) {
+                return true;
+            }
+            path.pop();
+        }
+        false
+    }
+
     pub fn len(&self) -> usize {
         self.list.read().len()
     }
@@ -194,6 +205,12 @@ impl Tree {
         let writes = self.class_writes.read();
         let is_changed = writes.iter().any(|(id, _)| mro.iter().any(|base| base.id() == *id));
         is_changed.then(|| ClassPortrait::of(class, &writes))
+    }
+
+    /// The segments that a call goes through until this one has ended.
+    pub fn path_to(&self, segment: &Rc<Segment>) -> Option<Vec<Rc<Segment>>> {
+        let mut path = Vec::new();
+        self.branches.path_to(segment, &mut path).then_some(path)
     }
 
     pub fn is_closed(&self, code: &Obj) -> bool {

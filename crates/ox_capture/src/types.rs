@@ -107,8 +107,10 @@ types! {
     device = "torch", "device";
     layout = "torch", "layout";
     memory_format = "torch", "memory_format";
+    attention_kernel = "torch._C", "_SDPBackend";
     op_overload = "torch._ops", "OpOverload";
     op_packet = "torch._ops", "OpOverloadPacket";
+    higher_order_operator = "torch._ops", "HigherOrderOperator";
     type_var = "typing", "TypeVar";
     special_form = "typing", "_SpecialForm";
 }
@@ -156,6 +158,7 @@ impl Types {
             self.layout,
             self.memory_format,
             self.device,
+            self.attention_kernel,
             self.range,
             self.slice,
         ];

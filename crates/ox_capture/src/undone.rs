@@ -12,6 +12,9 @@ use std::cell::Cell;
 // With the exception that the run ended in, where eager has a poorer one.
 pyo3::create_exception!(oxytorch, Undone, PyBaseException);
 
+// A graph has failed by a mistake of the compiler's, or of the program's own fake kernels, behind what must not be done twice.
+pyo3::create_exception!(oxytorch, InternalError, PyRuntimeError);
+
 thread_local! {
     static OFFERED: Cell<bool> = const { Cell::new(false) };
 }

@@ -95,7 +95,7 @@ fn difference(check: &Check, context: &Context<'_>, values: &mut Values<'_>, dyn
         }
         Check::NoKey(id, key) => (changed(&format!("{} in {}", key_text(key), of(id)), "False", Some("True".into())), VALUE),
         Check::HasKey(id, key) => (changed(&format!("{} in {}", key_text(key), of(id)), "True", Some("False".into())), VALUE),
-        Check::NoAttr(id, name) => (format!("{} had no attribute {} of its own and has one", of(id), name.bind()), VALUE),
+        Check::NoAttr(id, name) => (format!("{} had no attribute {} of its own and has one", of(id), name), VALUE),
         Check::Members(id, old) => {
             let found = now(id).map(|set| members_of(&set)).map(|members| list_text(&members));
             (changed(&format!("list({})", of(id)), &list_text(old), found), VALUE)

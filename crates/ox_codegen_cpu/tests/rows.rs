@@ -227,6 +227,33 @@ fn scan_restarts_with_every_row_of_its_axis() {
     }
 }
 
+#[test]
+fn a_recurrence_decays_before_it_adds() {
+    let text = "kernel recurrence(b0: f32 in, b1: f32 in, b2: f32 out, i0 < 18) lanes=LANES {
+  pass i1 < 21 {
+    v0 = load b0[i0 + 18*i1]
+    v1 = load b1[i0 + 18*i1]
+    v2 = scan sum v0 decay v1
+    store b2[i0 + 18*i1] v2
+  }
+}
+";
+    let (x, decay) = (numbers(18 * 21, 4), numbers(18 * 21, 5));
+    let mut expected = vec![0.0f32; 18 * 21];
+    for column in 0..18 {
+        let mut state = 0.0f32;
+        for at in (column..18 * 21).step_by(18) {
+            state = decay[at] * state + x[at];
+            expected[at] = state;
+        }
+    }
+    for lanes in ["outer", "none"] {
+        let states = vec![0.0f32; 18 * 21];
+        run(&compile(&text.replace("LANES", lanes)), &[&x, &decay, &states], &[], 18);
+        assert_eq!(states, expected, "{lanes}");
+    }
+}
+
 /// Written forwards, read backwards: each point (each lane) has a scratch of its own.
 #[test]
 fn scratch_is_private_to_a_point() {

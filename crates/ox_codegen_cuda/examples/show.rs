@@ -17,8 +17,8 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         return table(&plan);
     }
     println!("{plan}");
-    for kernel in &plan.kernels {
-        println!("{}", Backend::text(kernel, OPTIONS)?);
+    for (n, kernel) in plan.kernels.iter().enumerate() {
+        println!("{}", Backend::text(kernel, OPTIONS, plan.lines_of(n))?);
     }
     Ok(())
 }

@@ -48,12 +48,24 @@ impl Backend {
 
     /// One translation unit: what the driver loads.
     pub fn image(&self, unit: &[Source], arch: u32) -> Result<Vec<u8>, CodegenError> {
-        self.nvrtc.cubin(&assemble(unit), arch)
+        self.nvrtc.cubin(&assemble(unit), self.nvrtc.target(arch).unwrap_or(arch))
     }
 
-    /// The kernel as a person may read it.
-    pub fn text(kernel: &Kernel, options: Options) -> Result<String, CodegenError> {
-        Ok(assemble([&emit(kernel, &symbol(kernel, 0), &options)?]))
+    /// An error where this NVRTC compiles nothing that such a GPU runs.
+    pub fn check(&self, arch: u32) -> Result<(), CodegenError> {
+        let missing = || {
+            CodegenError::Missing(format!(
+                "this NVRTC does not compile for a GPU of compute capability {}.{}",
+                arch / 10,
+                arch % 10
+            ))
+        };
+        self.nvrtc.target(arch).map(drop).ok_or_else(missing)
+    }
+
+    /// The kernel as a person may read it, with the lines that it comes from.
+    pub fn text<'a>(kernel: &Kernel, options: Options, lines: impl Iterator<Item = &'a str>) -> Result<String, CodegenError> {
+        Ok(assemble([&emit(kernel, &symbol(kernel, 0), &options)?.from_lines(lines)]))
     }
 }
 

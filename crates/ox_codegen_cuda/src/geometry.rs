@@ -98,7 +98,8 @@ pub fn choose(kernel: &Kernel, ordered: bool, multiprocessors: u32) -> Geometry 
         return points(kernel, enough);
     };
     let scans = kernel.insts.iter().any(|i| matches!(i.inst, Inst::Scan { .. }));
-    if ordered || (scans && kernel.lanes == Lanes::Outer && many_points(kernel)) {
+    let decays = kernel.insts.iter().any(|i| matches!(i.inst, Inst::Scan { decay: Some(_), .. }));
+    if ordered || decays || (scans && kernel.lanes == Lanes::Outer && many_points(kernel)) {
         return Geometry { spread: Spread::Columns, x: 64, y: 1, lanes: 1, items: None };
     }
     if scans {

@@ -28,6 +28,8 @@ pub struct Nvrtc {
     cubin: unsafe extern "C" fn(Program, *mut c_char) -> Code,
     error_text: unsafe extern "C" fn(Code) -> *const c_char,
     is_minimal: bool,
+    /// The compute capabilities that it compiles for, in order; none where it does not say.
+    archs: Vec<u32>,
     _libraries: (Library, Vec<Library>),
 }
 
@@ -80,9 +82,15 @@ impl Nvrtc {
                 cubin: *library.get(b"nvrtcGetCUBIN\0")?,
                 error_text: *library.get(b"nvrtcGetErrorString\0")?,
                 is_minimal,
+                archs: archs(&library),
                 _libraries: (library, builtins),
             })
         }
+    }
+
+    /// What to compile for: that of the GPU or, for one that is newer than this compiler, the latest before it whose code it runs. None where there is none.
+    pub fn target(&self, arch: u32) -> Option<u32> {
+        target(&self.archs, arch)
     }
 
     /// CUDA C++ to a cubin for GPUs of compute capability `arch` (90 is 9.0).
@@ -110,6 +118,33 @@ impl Nvrtc {
         let text = unsafe { CStr::from_ptr((self.error_text)(code)) };
         Err(nvrtc(text.to_string_lossy()))
     }
+}
+
+/// SAFETY: as for `Nvrtc::open`.
+unsafe fn archs(library: &Library) -> Vec<u32> {
+    // SAFETY: the caller's promise; as many numbers are written as were told.
+    unsafe {
+        let count = library.get::<unsafe extern "C" fn(*mut c_int) -> Code>(b"nvrtcGetNumSupportedArchs\0");
+        let list = library.get::<unsafe extern "C" fn(*mut c_int) -> Code>(b"nvrtcGetSupportedArchs\0");
+        let (Ok(count), Ok(list)) = (count, list) else { return Vec::new() };
+        let mut found = 0;
+        if count(&mut found) != 0 {
+            return Vec::new();
+        }
+        let mut archs = vec![0; found as usize];
+        if list(archs.as_mut_ptr()) != 0 {
+            return Vec::new();
+        }
+        archs.into_iter().map(|arch| arch as u32).collect()
+    }
+}
+
+/// Code runs on later GPUs of the same generation.
+fn target(archs: &[u32], arch: u32) -> Option<u32> {
+    if archs.is_empty() {
+        return Some(arch);
+    }
+    archs.iter().copied().filter(|known| *known <= arch && known / 10 == arch / 10).max()
 }
 
 struct Owned<'a> {
@@ -165,4 +200,18 @@ fn in_packages(folder: &Path) -> Vec<PathBuf> {
     let mut libs: Vec<PathBuf> = entries.flatten().map(|entry| entry.path().join("lib")).collect();
     libs.sort();
     libs.iter().flat_map(|lib| NAMES.iter().map(|name| lib.join(name))).filter(|path| path.exists()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn newer_gpus_run_what_older_ones_of_their_kind_do() {
+        let known = [75, 80, 86, 90, 100, 120];
+        assert_eq!([90, 89, 121, 103].map(|arch| target(&known, arch)), [Some(90), Some(86), Some(120), Some(100)]);
+        // Too old, too new, between two.
+        assert_eq!([70, 130, 110].map(|arch| target(&known, arch)), [None; 3]);
+        assert_eq!(target(&[], 130), Some(130));
+    }
 }

@@ -3,8 +3,8 @@
 mod emulate;
 
 use emulate::Emulator;
-use ox_codegen_cuda::{Options, Source, emit};
-use ox_ir::{DType, Kernel, Scalar};
+use ox_codegen_cuda::{Backend, Options, Source, emit};
+use ox_ir::{DType, Graph, Kernel, Scalar};
 use ox_testing::{TensorData, assert_close, interpret_kernel};
 
 const OPTIONS: Options = Options { arch: 90, ordered: false, multiprocessors: 0, careful: false };
@@ -218,6 +218,16 @@ const CASES: &[Case] = &[
         }",
         &[1400, 1400],
     ),
+    // A recurrence goes one by one, also where a scan would be done by many threads.
+    Case(
+        "kernel recurrence(b0: f32 in, b1: f32 out, i0 < 70) lanes=inner parallel {
+          pass i1 < 9 {
+            v0 = load b0[9*i0 + i1] v1 = load b0[9*i0 + 8 - i1] v2 = const 0.125 : f32 v3 = mul v1 v2
+            v4 = scan sum v0 decay v3 store b1[9*i0 + i1] v4
+          }
+        }",
+        &[630, 630],
+    ),
 ];
 
 fn filled(kernel: &Kernel, lengths: &[usize]) -> Vec<TensorData> {
@@ -270,13 +280,17 @@ fn families_mean_what_the_interpreter_says() {
 }
 
 fn check(emulator: &Emulator, kernel: &Kernel, source: &Source, mut want: Vec<TensorData>, sizes: &[i64]) {
-    let mut bytes: Vec<Vec<u8>> = want.iter().map(to_bytes).collect();
+    let given: Vec<Vec<u8>> = want.iter().map(to_bytes).collect();
     interpret_kernel(kernel, &mut want[..], sizes).unwrap();
-    let mut views: Vec<&mut [u8]> = bytes.iter_mut().map(Vec::as_mut_slice).collect();
     let points = source.points.eval(&|var| kernel.sizes.iter().position(|size| size == var).map(|n| sizes[n])).unwrap();
-    emulator.run(source, points, &mut views, sizes).unwrap();
-    for (want, got) in want.iter().zip(&bytes) {
-        assert_close(&from_bytes(want, got), want);
+    for reversed in [false, true] {
+        let mut bytes = given.clone();
+        let mut views: Vec<&mut [u8]> = bytes.iter_mut().map(Vec::as_mut_slice).collect();
+        emulator.reverse(reversed);
+        emulator.run(source, points, &mut views, sizes).unwrap();
+        for (want, got) in want.iter().zip(&bytes) {
+            assert_close(&from_bytes(want, got), want);
+        }
     }
 }
 
@@ -526,4 +540,21 @@ fn a_copy_keeps_the_bits_of_a_nan() {
     let emulator = Emulator::new("bits", std::slice::from_ref(&source));
     emulator.run(&source, 4096, &mut [&mut from, &mut to], &[]).unwrap();
     assert_eq!(from, to);
+}
+
+/// In the order of the program, each once; of equal kernels those of the first.
+#[test]
+fn a_kernel_says_which_of_the_users_lines_it_comes_from() {
+    let text = r#"graph(%0: f32[64, 128]@cuda0 "x", %1: f32[64, 128]@cuda0 "y") {
+  %2 = sin(%0) : f32[64, 128]@cuda0  # net.py:3
+  %3 = neg(%2) : f32[64, 128]@cuda0  # net.py:3
+  %4 = tanh(%3) : f32[64, 128]@cuda0  # C:\\net.py:7
+  return %4
+}"#;
+    let plan = ox_schedule::schedule(&Graph::parse(text).unwrap(), &Default::default()).unwrap();
+    assert_eq!(plan.lines_of(0).collect::<Vec<_>>(), ["net.py:3", r"C:\\net.py:7"]);
+    let text = Backend::text(&plan.kernels[0], OPTIONS, plan.lines_of(0)).unwrap();
+    // A backslash at its end would join the comment with the next line.
+    let comment = "// net.py:3\n// C:__net.py:7\n// tanh_neg_sin: a thread for each point";
+    assert!(text.contains(comment), "{text}");
 }

@@ -4,16 +4,18 @@ mod emulate;
 
 use emulate::Emulator;
 use ox_codegen_cuda::{CodegenError, Nvrtc, Options, Source, assemble, emit};
+use ox_ir::graph::{Combine, Op};
 use ox_ir::kernel::BufRole;
-use ox_ir::{Graph, Kernel, Plan};
+use ox_ir::{Graph, Kernel, Plan, Var};
+use ox_testing::random::Rng;
 use ox_testing::{RandomConfig, interpret_graph, interpret_plan_with, random_graph, random_inputs, random_sizes};
 use std::path::PathBuf;
 
 /// `SEEDS=1000..2000` looks at others.
-fn seeds() -> std::ops::Range<u64> {
+fn seeds(usual: std::ops::Range<u64>) -> std::ops::Range<u64> {
     let given = std::env::var("SEEDS").ok();
     let parsed = given.as_deref().and_then(|s| s.split_once("..")).and_then(|(a, b)| Some(a.parse().ok()?..b.parse().ok()?));
-    parsed.unwrap_or(0..40)
+    parsed.unwrap_or(usual)
 }
 
 struct Case {
@@ -42,10 +44,25 @@ fn unbounded(graph: &Graph) -> Graph {
     open
 }
 
-/// On a GPU with `multiprocessors`: with none, even small kernels move whole vectors.
-fn cases(ordered: bool, multiprocessors: u32) -> Vec<Case> {
+/// What is made of a seed, and for which GPU: with no multiprocessors, even small kernels move whole vectors.
+#[derive(Clone, Copy)]
+struct Kind {
+    large: bool,
+    ordered: bool,
+    multiprocessors: u32,
+}
+
+const SMALL: Kind = Kind { large: false, ordered: false, multiprocessors: 0 };
+const ORDERED: Kind = Kind { large: false, ordered: true, multiprocessors: 132 };
+const LARGE: Kind = Kind { large: true, ordered: false, multiprocessors: 0 };
+/// So that few multiprocessors are busy: rows and columns are spread over more threads.
+const WIDE: Kind = Kind { large: true, ordered: false, multiprocessors: 16 };
+
+fn cases(kind: Kind) -> Vec<Case> {
+    let Kind { large, ordered, multiprocessors } = kind;
     let case = |seed: u64| {
-        let config = RandomConfig { symbolic: seed % 2 == 1, ..RandomConfig::default() };
+        let nodes = if large { 6 + seed as usize % 8 } else { 12 };
+        let config = RandomConfig { symbolic: seed % 2 == 1, large, nodes, calls: !large, ..RandomConfig::default() };
         let graph = random_graph(seed, &config);
         let graph = if seed % 4 == 3 { unbounded(&graph) } else { graph };
         let optimised = if seed % 4 < 2 { graph.clone() } else { ox_optimise::optimise(graph.clone(), &Default::default()) };
@@ -59,12 +76,37 @@ fn cases(ordered: bool, multiprocessors: u32) -> Vec<Case> {
         let sources = plan.kernels.iter().enumerate().map(text).collect();
         Case { seed, graph, plan, sources }
     };
-    seeds().map(case).collect()
+    seeds(if large { 0..24 } else { 0..40 }).map(case).collect()
 }
 
-fn difference(case: &Case, emulator: &Emulator) -> Option<String> {
+/// Anywhere in their ranges, where those have an end.
+fn sizes_of(graph: &Graph, seed: u64) -> Vec<i64> {
+    let mut rng = Rng::new(seed);
+    let small = random_sizes(graph, seed);
+    let size = |(var, small): (&Var, i64)| match var.hi() {
+        most @ ..1000 => rng.int(var.lo(), most) / var.divisor() * var.divisor(),
+        _ => small,
+    };
+    graph.sizes.iter().zip(small).map(size).collect()
+}
+
+/// Whether elements may be written twice, each time as another: on a GPU nobody says which of them stays.
+fn overwrites(graph: &Graph) -> bool {
+    graph.nodes.iter().any(|node| matches!(node.op, Op::IndexPut { combine: Combine::Set, .. }))
+}
+
+/// With threads in their order, and in the reverse one.
+fn difference(case: &Case, emulator: &Emulator, ordered: bool) -> Option<String> {
+    let orders: &[bool] = if ordered || !overwrites(&case.graph) { &[false, true] } else { &[false] };
+    orders.iter().find_map(|reversed| {
+        emulator.reverse(*reversed);
+        difference_in_order(case, emulator)
+    })
+}
+
+fn difference_in_order(case: &Case, emulator: &Emulator) -> Option<String> {
     let Case { graph, plan, sources, seed } = case;
-    let sizes = random_sizes(graph, *seed);
+    let sizes = sizes_of(graph, *seed);
     let inputs = random_inputs(graph, *seed, &sizes);
     let got = interpret_plan_with(plan, &inputs, &sizes, &mut |n, bufs, kernel_sizes| {
         let source = &sources[n as usize];
@@ -84,25 +126,35 @@ fn difference(case: &Case, emulator: &Emulator) -> Option<String> {
     Some(format!("seed {seed}: {difference}\nsizes {sizes:?}\n{graph}\n{plan}\n{texts}\n"))
 }
 
-fn check_meaning(name: &str, ordered: bool, multiprocessors: u32) {
+fn check_meaning(name: &str, kind: Kind) {
     if !emulate::is_possible() {
         return eprintln!("skipped: there is no g++");
     }
-    let cases = cases(ordered, multiprocessors);
+    let cases = cases(kind);
     let all: Vec<Source> = cases.iter().flat_map(|case| case.sources.clone()).collect();
     let emulator = Emulator::new(name, &all);
-    let wrong: String = cases.iter().filter_map(|case| difference(case, &emulator)).collect();
+    let wrong: String = cases.iter().filter_map(|case| difference(case, &emulator, kind.ordered)).collect();
     assert!(wrong.is_empty(), "{wrong}");
 }
 
 #[test]
 fn kernels_mean_what_the_graph_means() {
-    check_meaning("free", false, 0);
+    check_meaning("free", SMALL);
 }
 
 #[test]
 fn ordered_kernels_mean_what_the_graph_means() {
-    check_meaning("ordered", true, 132);
+    check_meaning("ordered", ORDERED);
+}
+
+#[test]
+fn large_kernels_mean_what_the_graph_means() {
+    check_meaning("large", LARGE);
+}
+
+#[test]
+fn large_kernels_of_few_rows_mean_what_the_graph_means() {
+    check_meaning("wide", WIDE);
 }
 
 /// Where the Python that tests run with keeps its packages.
@@ -129,8 +181,10 @@ fn compile_all(sources: &[&Source]) {
 
 #[test]
 fn nvrtc_takes_every_kernel() {
-    let cases = cases(false, 0);
-    compile_all(&cases.iter().flat_map(|case| &case.sources).collect::<Vec<_>>());
+    for kind in [SMALL, LARGE] {
+        let cases = cases(kind);
+        compile_all(&cases.iter().flat_map(|case| &case.sources).collect::<Vec<_>>());
+    }
 }
 
 /// Backward graphs of an encoder layer and of a small network of convolutions, as they come out of differentiation.

@@ -4,7 +4,7 @@ use crate::cache::Key;
 use crate::pipeline::{CompileError, codegen_error};
 use ox_codegen_cuda::{Backend, Options, launched};
 use ox_ir::failure::{Panic, fault, guarded};
-use ox_ir::{CodegenError, Kernel};
+use ox_ir::{CodegenError, Kernel, Plan};
 use ox_runtime::{Careful, CompileJob, Gate, GpuFunction, Image, Properties, RunError};
 use rustc_hash::FxHashMap;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
@@ -52,7 +52,8 @@ pub(crate) struct Pace {
 
 /// The kernels in order, and how many of them had to be compiled. They are text behind this, and compiled while the program goes on: a launch
 /// waits for its kernel, the calls in front of it do not.
-pub(crate) fn load(kernels: &[Kernel], options: Options, pace: Pace) -> Result<(Vec<Arc<GpuFunction>>, usize), CompileError> {
+pub(crate) fn load(plan: &Plan, options: Options, pace: Pace) -> Result<(Vec<Arc<GpuFunction>>, usize), CompileError> {
+    let kernels = &plan.kernels;
     let keys: Vec<(Key, Options)> = kernels.iter().map(|kernel| (Key::new(kernel), options)).collect();
     let mut found: Vec<Option<Arc<GpuFunction>>> = {
         let known = known_kernels();
@@ -63,8 +64,10 @@ pub(crate) fn load(kernels: &[Kernel], options: Options, pace: Pace) -> Result<(
         return Ok((found.into_iter().flatten().collect(), 0));
     }
     let backend = backend()?;
+    backend.check(options.arch).map_err(codegen_error)?;
     let wanted: Vec<Kernel> = missing.iter().map(|n| kernels[*n].clone()).collect();
     let sources = Backend::sources(&wanted, &options).map_err(codegen_error)?;
+    let sources = sources.into_iter().zip(&missing).map(|(source, n)| source.from_lines(plan.lines_of(*n))).collect();
     let mut places = missing.iter();
     let mut keys: Vec<Option<(Key, Options)>> = keys.into_iter().map(Some).collect();
     let mut jobs: Vec<CompileJob> = Vec::new();
@@ -114,8 +117,8 @@ fn careful(kernel: &Kernel, options: Options) -> Careful {
 }
 
 /// The kernel as a person may read it.
-pub(crate) fn text(kernel: &Kernel, options: Options) -> Option<String> {
-    Backend::text(kernel, options).ok()
+pub(crate) fn text(plan: &Plan, n: usize, options: Options) -> Option<String> {
+    Backend::text(&plan.kernels[n], options, plan.lines_of(n)).ok()
 }
 
 /// Without a driver (or with an old one) the graph runs in eager, which says why in its own words.

@@ -71,6 +71,10 @@ pub enum OptionsError {
     Mode(String),
     #[error("unknown option \"{name}\"{hint}; the options are {list}", hint = did_you_mean(name), list = quoted(Options::known()))]
     Name { name: String },
+    #[error(
+        "option \"{name}\" is about capture, and is for oxytorch.compile: behind torch.compile it is Dynamo that captures, as torch._dynamo.config says"
+    )]
+    Capture { name: String },
     #[error("option \"{name}\" wants {wanted}, not {got}")]
     Value { name: String, wanted: &'static str, got: String },
 }
@@ -180,6 +184,9 @@ impl Options {
             "background_variants" => self.background_variants = want_bool(name, value)?,
             "race_eager" => self.race_eager = want_bool(name, value)?,
             "debug_dir" => self.debug_dir = Some(PathBuf::from(want_str(name, value)?)),
+            _ if name == "pad_to" || Setting::find(name).is_some() => {
+                return Err(OptionsError::Capture { name: name.to_string() });
+            }
             _ => return Err(OptionsError::Name { name: name.to_string() }),
         }
         Ok(())
@@ -277,6 +284,14 @@ mod tests {
     fn two_modes_record_graphs() {
         let recording: Vec<&str> = Mode::ALL.into_iter().filter(|mode| mode.has_graphs()).map(Mode::name).collect();
         assert_eq!(recording, ["reduce-overhead", "max-autotune"]);
+    }
+
+    #[test]
+    fn an_option_of_capture_is_not_called_unknown() {
+        for name in ["verbose", "cache_size_limit", "pad_to"] {
+            let error = Options::new(None, [(name, OptionValue::Int(1))]).unwrap_err().to_string();
+            assert!(error.contains("is for oxytorch.compile") && !error.contains("unknown"), "{error}");
+        }
     }
 
     #[test]

@@ -12,7 +12,7 @@ use ox_codegen_cpu::tidy::forget_code;
 use ox_codegen_cpu::{Backend, LoadedKernel};
 use ox_ir::failure::{Panic, fault, guarded};
 use ox_ir::{CodegenError, Device, Graph, Kernel, Plan, Sym};
-use ox_optimise::{FreeBias, OptimiseOptions, Optimised, PackWeights};
+use ox_optimise::{FreeBias, FusePostOps, OptimiseOptions, Optimised, PackWeights, PostOps};
 use ox_runtime::{Executable, Foreground, GraphSettings, HostCalls, Kernels, LoadedFn, Packable, RunError, give_back_if_grown};
 use ox_schedule::{ScheduleError, ScheduleOptions, Target};
 use std::sync::{Arc, OnceLock};
@@ -157,10 +157,10 @@ fn plan_and_kernels(
     dump.write("3-plan.txt", &plan);
 
     turn();
-    let (kernels, compiled) = report.time("codegen", || stage("codegen", || codegen(&plan.kernels, device, options)))?;
+    let (kernels, compiled) = report.time("codegen", || stage("codegen", || codegen(&plan, device, options)))?;
     report.kernels_compiled = compiled;
     if dump.is_on() {
-        dump_kernels(dump, device, &plan.kernels, options.deterministic);
+        dump_kernels(dump, device, &plan, options.deterministic);
     }
     Ok((plan, kernels))
 }
@@ -185,10 +185,19 @@ fn optimise(graph: &Graph, device: Device, options: &Options) -> Optimised {
         wide_sums: device != Device::Cpu && options.is_backward(),
         align_products: (device != Device::Cpu).then_some(ALIGNED_FROM),
         free_bias: if device == Device::Cpu { FreeBias::OfProducts } else { FreeBias::OfConvolutions },
+        fuse_post_ops: fuse_post_ops(device),
         ..OptimiseOptions::default()
     };
     let graph = ox_optimise::optimise(graph.clone(), &wanted);
     if options.freezing { ox_optimise::split_frozen(graph) } else { Optimised { graph, prelude: None } }
+}
+
+fn fuse_post_ops(device: Device) -> FusePostOps {
+    let usual = OptimiseOptions::default().fuse_post_ops;
+    match device {
+        Device::Cpu => usual,
+        _ => FusePostOps { half_matmul: PostOps::OF_CUBLAS, ..usual },
+    }
 }
 
 /// What the library can pack is asked once in a process.
@@ -219,17 +228,18 @@ pub(crate) fn backend() -> Result<&'static Backend, CompileError> {
     BACKEND.get_or_init(Backend::new).as_ref().map_err(|error| codegen_error(error.clone()))
 }
 
-fn codegen(kernels: &[Kernel], device: Device, options: &Options) -> Result<(Kernels, usize), CompileError> {
+fn codegen(plan: &Plan, device: Device, options: &Options) -> Result<(Kernels, usize), CompileError> {
     let threads = match options.compile_threads {
         0 => std::thread::available_parallelism().map_or(1, |n| n.get()),
         n => n,
     };
     if let Device::Cuda(n) = device {
         let pace = gpu::Pace { threads, later: options.later };
-        let (loaded, compiled) = gpu::load(kernels, gpu::options(n, options.deterministic)?, pace)?;
+        let (loaded, compiled) = gpu::load(plan, gpu::options(n, options.deterministic)?, pace)?;
         return Ok((Kernels::Gpu(loaded), compiled));
     }
-    let (kernels, sizes): (Vec<Kernel>, Vec<Vec<Sym>>) = forms(kernels).into_iter().map(|form| (form.kernel, form.sizes)).unzip();
+    let (kernels, sizes): (Vec<Kernel>, Vec<Vec<Sym>>) =
+        forms(&plan.kernels).into_iter().map(|form| (form.kernel, form.sizes)).unzip();
     let (loaded, compiled) = cache::load(backend()?, &kernels, threads).map_err(codegen_error)?;
     let with_sizes = |(kernel, sizes): (LoadedKernel, Vec<Sym>)| LoadedFn {
         function: kernel.function,
@@ -251,15 +261,16 @@ pub(crate) fn codegen_error(error: CodegenError) -> CompileError {
 fn load(plan: Plan, kernels: Kernels, host: Arc<dyn HostCalls>) -> Result<Executable, CompileError> {
     Executable::new(plan, kernels, host).map_err(|error| match error {
         RunError::Torch { message, .. } => CompileError::Unsupported(message),
+        error @ RunError::Memory { .. } => CompileError::Unsupported(error.to_string()),
         other => CompileError::Bug { stage: "load", message: other.to_string() },
     })
 }
 
-fn dump_kernels(dump: &Dump, device: Device, kernels: &[Kernel], ordered: bool) {
-    for (n, (kernel, form)) in kernels.iter().zip(forms(kernels)).enumerate() {
+fn dump_kernels(dump: &Dump, device: Device, plan: &Plan, ordered: bool) {
+    for (n, (kernel, form)) in plan.kernels.iter().zip(forms(&plan.kernels)).enumerate() {
         dump.write(&format!("4-kernel-{n:03}-{}.txt", kernel.name), kernel);
         if let Device::Cuda(device) = device {
-            let text = gpu::options(device, ordered).ok().and_then(|options| gpu::text(kernel, options)).unwrap_or_default();
+            let text = gpu::options(device, ordered).ok().and_then(|options| gpu::text(plan, n, options)).unwrap_or_default();
             dump.write(&format!("5-kernel-{n:03}-{}.cu", kernel.name), &text);
         } else if let Ok(Ok(ir)) = backend().map(|b| b.emit_ir(&form.kernel)) {
             dump.write(&format!("5-kernel-{n:03}-{}.ll", kernel.name), &ir);

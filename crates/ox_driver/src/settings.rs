@@ -103,12 +103,12 @@ impl Setting {
     }
 }
 
-/// Reads `OXYTORCH_` and the name in capitals, for each setting and alias.
+/// Reads `OXYTORCH_` and the name in capitals, for each setting and alias. What is empty is not set.
 pub fn load_environment() -> Result<(), OptionsError> {
     for setting in &SETTINGS {
         for name in [Some(setting.name), setting.alias].into_iter().flatten() {
             let variable = format!("OXYTORCH_{}", name.to_uppercase());
-            let Ok(text) = std::env::var(&variable) else { continue };
+            let Some(text) = std::env::var(&variable).ok().filter(|text| !text.is_empty()) else { continue };
             let wanted = if setting.kind == Kind::Flag { "0 or 1" } else { setting.wanted() };
             let value = setting.parse(&text).ok_or(OptionsError::Value { name: variable, wanted, got: format!("\"{text}\"") })?;
             setting.place().store(value, Ordering::Relaxed);

@@ -331,7 +331,8 @@ pub enum Op {
         op: ReduceOp,
         dims: Dims,
     },
-    /// Inclusive running sum, product, max or min along `dim`.
+    /// Inclusive running sum, product, max or min along `dim`. With a second argument what a sum has so far is multiplied by that first:
+    /// `y[t] = decay[t] * y[t - 1] + x[t]`, a linear recurrence.
     Scan {
         op: ReduceOp,
         dim: usize,

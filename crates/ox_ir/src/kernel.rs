@@ -85,10 +85,12 @@ pub enum Inst {
         value: Val,
         position: Sym,
     },
-    /// The running result over the last inner axis, inclusive; the value itself in a pass without inner axes.
+    /// The running result over the last inner axis, inclusive; the value itself in a pass without inner axes. What a sum has so far is
+    /// multiplied by `decay` before the value is added.
     Scan {
         op: ReduceOp,
         value: Val,
+        decay: Option<Val>,
     },
     /// An i64 value from memory used as an index below `extent`: wraps negatives if `wrap`, and where it is
     /// still out of range reports check number `check` and continues with 0. Defines `var` for index expressions, wherever this

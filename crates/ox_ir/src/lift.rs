@@ -12,6 +12,8 @@ pub enum Lift {
     Sizes,
     /// Numbers too (but those that vectors are made by), and little is known of any: as many kernels as possible are one.
     Numbers,
+    /// Of a kernel without sizes the places in memory where it begins to read and write: the steps of a loop are then one.
+    Places,
 }
 
 /// A kernel with the expressions whose values its sizes are.
@@ -65,7 +67,7 @@ struct Lifter {
 
 impl Lifter {
     fn axis(&mut self, axis: &mut Axis) {
-        let stays = self.how == Lift::Sizes || self.lanes.contains(&axis.var) || self.divided.contains(&axis.var);
+        let stays = self.how != Lift::Numbers || self.lanes.contains(&axis.var) || self.divided.contains(&axis.var);
         axis.extent = self.size(&axis.extent, stays);
         let var = Var::axis(axis.var.id(), axis.extent.clone());
         self.axes.insert(axis.var.clone(), var.clone());
@@ -73,6 +75,9 @@ impl Lifter {
     }
 
     fn inst(&mut self, inst: &mut Inst) {
+        if self.how == Lift::Places && !matches!(inst, Inst::Load { .. } | Inst::Store { .. }) {
+            return;
+        }
         inst.map_syms(|sym, role| match role {
             Role::Index => self.index(sym, false),
             Role::Extent => self.size(sym, true),
@@ -89,8 +94,12 @@ impl Lifter {
             *factor = &*factor + &part;
         }
         factors.iter().fold(Sym::ZERO, |sum, (moving, factor)| {
-            let along_lanes = moving.iter().any(|atom| atom.any_var(&mut |var| self.lanes.contains(var)));
-            let stays = self.how == Lift::Sizes || inside || along_lanes;
+            let along_lanes = || moving.iter().any(|atom| atom.any_var(&mut |var| self.lanes.contains(var)));
+            let stays = match self.how {
+                Lift::Sizes => true,
+                Lift::Numbers => inside || along_lanes(),
+                Lift::Places => inside || !moving.is_empty(),
+            };
             let factor = self.size(factor, stays);
             &sum + &moving.iter().fold(factor, |product, atom| &product * &self.atom(atom))
         })
@@ -134,7 +143,7 @@ impl Lifter {
         let (id, (lo, hi)) = (self.arguments.len() as u32, sym.bounds());
         let var = match self.how {
             Lift::Sizes => Var::size(id, lo, hi, sym.known_divisor().max(1)),
-            Lift::Numbers => Var::size(id, if lo < 0 { i64::MIN } else { lo.min(1) }, i64::MAX, 1),
+            Lift::Numbers | Lift::Places => Var::size(id, if lo < 0 { i64::MIN } else { lo.min(1) }, i64::MAX, 1),
         };
         self.arguments.push((sym.clone(), var.clone()));
         Sym::var(&var)
@@ -207,6 +216,32 @@ mod tests {
             pass i1 < 3, i2 < 768 { v0 = load b0[2304*i0 + 768*i1 + 2*i2] v1 = reduce sum v0 } pass { store b1[i0] v1 } }";
         let text = Kernel::parse(text).unwrap().lifted(Lift::Numbers).kernel.to_string();
         assert!(text.contains("i2 < 768") && text.contains("2*i2") && !text.contains("i1 < 3"), "{text}");
+    }
+
+    #[test]
+    fn steps_of_a_loop_share_a_kernel() {
+        let step = |place: i64| {
+            let text = format!(
+                "kernel k(b0: i64 in, b1: i64 out, i0 < 4, i1 < 16) lanes=outer {{
+                   pass {{ v0 = load b0[128*i0 + i1 + {place}] v1 = index i1 + {place} : i64 v2 = add v0 v1 store b1[16*i0 + i1 + 5] v2 }} }}"
+            );
+            Kernel::parse(&text).unwrap().lifted(Lift::Places)
+        };
+        let (one, text) = (step(32), step(32).kernel.to_string());
+        one.kernel.verify().unwrap();
+        assert!(text.contains("128*i0") && text.contains("index i1 + 32"), "{text}");
+        assert_eq!(one.sizes.iter().map(|sym| sym.as_const().unwrap()).collect::<Vec<_>>(), [32, 5]);
+        let loads = |step: &Lifted| {
+            step.kernel
+                .insts
+                .iter()
+                .filter_map(|inst| match &inst.inst {
+                    Inst::Load { index, .. } => Some(index.clone()),
+                    _ => None,
+                })
+                .collect::<Vec<_>>()
+        };
+        assert_eq!(loads(&one), loads(&step(48)));
     }
 
     #[test]

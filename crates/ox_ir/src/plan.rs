@@ -131,6 +131,8 @@ pub struct Plan {
     pub buffers: Vec<Buffer>,
     /// Each distinct kernel once.
     pub kernels: Vec<Kernel>,
+    /// By kernel: the user's lines that it comes from, as places in `locations`. For people, like its name.
+    pub origins: Vec<Vec<u32>>,
     pub steps: Vec<Step>,
     pub outputs: Vec<PlanOutput>,
     pub write_backs: Vec<WriteBack>,
@@ -140,6 +142,12 @@ pub struct Plan {
 }
 
 impl Plan {
+    /// The user's lines that a kernel comes from: those of its first use.
+    pub fn lines_of(&self, kernel: usize) -> impl Iterator<Item = &str> {
+        let places = self.origins.get(kernel).into_iter().flatten();
+        places.filter_map(|place| self.locations.get(*place as usize)).map(String::as_str).filter(|line| !line.is_empty())
+    }
+
     /// It grows no more: room for other steps is given back.
     pub fn shrink(&mut self) {
         self.steps.shrink_to_fit();

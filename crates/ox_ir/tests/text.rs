@@ -70,11 +70,12 @@ graph(%0: f32[s0] "x") {
   %26 = library(%0, %4, callee="aten::sort" "stable", args=[$0, none, -1, 1.0, true, "x", [1, s0 + 2], tuple($1), slice(none, (s0 + 1)//2, 1), {"k": dtype(f16)}, device(cuda0), memory_format(2), layout(0), object(3)], kwargs=["dim": 1], outs=[f32[2], i64[2, 3] strides [1, 2]], mutates=[1], effect) : f32[2]
   %27 = project(%26, 1) : i64[2, 3]
   %28 = library(callee=python 3 "my_op", outs=[f32[2]]) : f32[2]
+  %29 = scan(%7, %7, op=sum, dim=1) : i64[2, 3]
   return
 }
 "#,
     );
-    assert_eq!(graph.nodes.len(), 29);
+    assert_eq!(graph.nodes.len(), 30);
 }
 
 /// An input without a node, and inputs whose nodes come late or out of order.
@@ -124,7 +125,7 @@ kernel "soft max"(b0: f32 in, b1: bf16 out, b2: i64 inout, b3: f32 scratch 128, 
     v5 = lt v4 v2
     v6 = load b0[i3 + 128*j0] if v5 else -inf
     v7 = reduce max v6 : f64
-    v8 = scan sum v6
+    v8 = scan sum v6 decay v6
     v9 = reduce argmax v6 at 128*i2 + i3
     store b3[i3] v8 if v5
   }

@@ -77,6 +77,8 @@ fn reductions_and_calls() {
     wrong("%4 = reduce(%0, op=sum, dims=[1]) : f32[2]", "the shape should be [2, 1]");
     wrong("%4 = reduce(%0, op=any, dims=[1]) : f32[2, 1]", "the result is bool");
     wrong("%4 = scan(%0, op=argmax, dim=0) : f32[2, 3]", "no running argmax");
+    right("%4 = scan(%0, %0, op=sum, dim=0) : f32[2, 3]");
+    wrong("%4 = scan(%0, %0, op=max, dim=0) : f32[2, 3]", "2 arguments, not 1");
     wrong("%4 = matmul(%0, %0) : f32[2, 3]", "do not fit");
     right("%5 = permute(%0, [1, 0]) : f32[3, 2]\n %4 = matmul(%3, %5) : f32[s0, 2]");
     wrong("%4 = library(%0, callee=\"a\" \"\", args=[[$1]], outs=[f32[2]]) : f32[2]", "there is no tensor $1");
@@ -129,6 +131,7 @@ fn kernels() {
     wrong_kernel("pass { v0 = load b0[i0] v1 = load b2[i0] v2 = add v0 v1 }", "arguments of types");
     wrong_kernel("pass { v0 = load b0[i0] v1 = load b0[i0] if v0 else 0.0 }", "the mask v0 is not bool");
     wrong_kernel("pass { v0 = load b0[i0] v1 = scan argmax v0 }", "there is no running argmax");
+    wrong_kernel("pass { v0 = load b0[i0] v1 = scan max v0 decay v0 }", "only sums decay");
     wrong_kernel("pass { v0 = load b0[i0] v1 = neg v0 : f64 }", "its type is f64, not f32");
     wrong_kernel("pass i0 < 3 { v0 = load b0[i0] }", "i0 is an axis already");
 }

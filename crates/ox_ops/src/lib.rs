@@ -16,7 +16,7 @@ pub mod value;
 pub use builder::{Builder, Limit, Unknown, is_seed};
 pub use decide::{Fact, Hints, Noted, at_hints};
 pub use error::{ExceptionKind, OpError, OpResult};
-pub use functional::are_apart;
+pub use functional::{are_apart, is_elementwise};
 pub use infer::{check, infer};
 pub use ox_ir::sym::Atom;
 pub use ox_ir::{Sym, Var};

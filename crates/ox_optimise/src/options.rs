@@ -1,19 +1,33 @@
 //! What the caller may choose.
 
+use ox_ir::graph::Post;
+
 /// Which operations a library call may take over as its last step.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct PostOps {
     /// `relu`, the one that every library has.
     pub relu: bool,
-    /// `gelu`, `silu`, `sigmoid`, `tanh`, `hardswish`, `hardtanh`, `leaky_relu`.
+    /// `gelu` by the formula with tanh, the other one that a GPU's has.
+    pub gelu_tanh: bool,
+    /// The other `gelu`, `silu`, `sigmoid`, `tanh`, `hardswish`, `hardtanh`, `leaky_relu`.
     pub others: bool,
     /// The sum with another tensor (a residual connection).
     pub add: bool,
 }
 
 impl PostOps {
-    pub const NONE: PostOps = PostOps { relu: false, others: false, add: false };
-    pub const ALL: PostOps = PostOps { relu: true, others: true, add: true };
+    pub const NONE: PostOps = PostOps { relu: false, gelu_tanh: false, others: false, add: false };
+    pub const ALL: PostOps = PostOps { relu: true, gelu_tanh: true, others: true, add: true };
+    /// What cuBLASLt computes on the way, for next to nothing (`scripts/gpu_report.py --parts products`).
+    pub const OF_CUBLAS: PostOps = PostOps { relu: true, gelu_tanh: true, ..PostOps::NONE };
+
+    pub fn takes(&self, post: &Post) -> bool {
+        match post {
+            Post::Relu => self.relu,
+            Post::Gelu(true) => self.gelu_tanh,
+            _ => self.others,
+        }
+    }
 }
 
 /// Post-operations by kind of call; of the packed ones in oneDNN's format.
@@ -21,6 +35,8 @@ impl PostOps {
 pub struct FusePostOps {
     pub conv: PostOps,
     pub matmul: PostOps,
+    /// Of products in 16 bits whose rows lie as a GPU's library wants them.
+    pub half_matmul: PostOps,
     pub packed_conv: PostOps,
     pub packed_matmul: PostOps,
 }
@@ -39,10 +55,10 @@ impl PackWeights {
     pub const ALL: PackWeights = PackWeights { matmul_f32: true, matmul_bf16: true, conv_f32: true, conv_bf16: true };
 }
 
-/// Whose bias the kernels that read the result add, rather than the library.
+/// Whose bias kernels add, rather than the library.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum FreeBias {
-    /// Of products in f32 and f64: `addmm` on the CPU writes the bias into every row first, and in a half type the sum would be rounded twice.
+    /// Of products in f32 and f64 whose results only kernels read: `addmm` on the CPU writes the bias into every row first, and in a half type the sum would be rounded twice.
     OfProducts,
     /// Of convolutions: on a GPU torch adds it by a kernel of its own, to what has been rounded already. A product's is added on the way there.
     OfConvolutions,
@@ -88,6 +104,7 @@ impl Default for OptimiseOptions {
             fuse_post_ops: FusePostOps {
                 conv: PostOps::NONE,
                 matmul: PostOps::NONE,
+                half_matmul: PostOps::NONE,
                 packed_conv: PostOps { add: false, ..PostOps::ALL },
                 packed_matmul: PostOps { relu: true, ..PostOps::NONE },
             },

@@ -56,7 +56,7 @@ pub fn optimise_reported(graph: Graph, options: &OptimiseOptions) -> (Graph, Vec
         // Behind all that changes weights, before what only packed calls take over.
         line.rules("pack_weights", |graph| pack_weights(graph, &options.pack_weights));
     }
-    line.rules("fuse_post_ops", |graph| fuse_post_ops(graph, &options.fuse_post_ops));
+    line.rules("fuse_post_ops", |graph| fuse_post_ops(graph, &options.fuse_post_ops, options.round_intermediates));
     // The passes above put views where they needed them, and leave behind what they replaced.
     if line.reports.iter().skip(3).any(|report| !report.rules.is_empty()) {
         line.rules("simplify", simplify);

@@ -4,7 +4,7 @@ mod common;
 
 use common::{Agree, assert_agree};
 use ox_ir::{Graph, Op};
-use ox_optimise::{FusePostOps, OptimiseOptions, PackWeights, PostOps, optimise};
+use ox_optimise::{FreeBias, FusePostOps, OptimiseOptions, PackWeights, PostOps, optimise};
 use ox_testing::golden::golden;
 
 /// What is switched on for the cases of a file.
@@ -13,6 +13,11 @@ fn options(file: &str) -> OptimiseOptions {
     let all = FusePostOps { conv: PostOps::ALL, matmul: PostOps::ALL, ..usual.fuse_post_ops };
     match file {
         "fuse_post_ops" => OptimiseOptions { fuse_post_ops: all, ..usual },
+        "fuse_half_post_ops" => OptimiseOptions { fuse_post_ops: of_halves(usual.fuse_post_ops), ..usual },
+        "fuse_half_post_ops_unrounded" => {
+            OptimiseOptions { fuse_post_ops: of_halves(usual.fuse_post_ops), round_intermediates: false, ..usual }
+        }
+        "free_conv_bias" => OptimiseOptions { free_bias: FreeBias::OfConvolutions, ..usual },
         "pack_weights" => OptimiseOptions { freezing: true, pack_weights: PackWeights::ALL, ..usual },
         "additive_masks" => OptimiseOptions { additive_masks: true, ..usual },
         "grouped_attention" => OptimiseOptions { grouped_attention: true, ..usual },
@@ -21,6 +26,11 @@ fn options(file: &str) -> OptimiseOptions {
         "fold_channels" => OptimiseOptions { freezing: true, ..usual },
         _ => usual,
     }
+}
+
+/// As a GPU's library has them.
+fn of_halves(usual: FusePostOps) -> FusePostOps {
+    FusePostOps { half_matmul: PostOps::OF_CUBLAS, ..usual }
 }
 
 #[test]

@@ -1,12 +1,12 @@
 //! `NativeCallable`: what Dynamo calls in place of the graph that it captured.
 
-use crate::error::{Verdict, at_location, judge, report_bug, warn_once};
+use crate::error::{Verdict, at_location, judge, no_memory, report_bug, warn_once};
 use crate::fx::{OutTree, Pinned, Slot};
 use crate::limits::Limits;
 use crate::rewind::Rewind;
 use crate::tensor::Crossing;
 use crate::unheard;
-use ox_capture::{GradMode, Obj, instead, take_offer, undone};
+use ox_capture::{GradMode, InternalError, Obj, instead, take_offer, undone};
 use ox_driver::{Program, Race};
 use ox_ir::plan::{Place, WriteBack};
 use ox_ir::{DType, Graph, Sym, Var};
@@ -214,13 +214,14 @@ impl NativeCallable {
             Verdict::Eager { location, .. } if undoable && !location.is_empty() => Err(undone(None)),
             Verdict::Mistake(error, location) => self.serve_by_eager(py, &error.to_string(), &location, args),
             Verdict::Eager { why, location } => self.serve_by_eager(py, &why, &location, args),
+            Verdict::NoMemory { bytes, device } => self.serve_by_eager(py, &no_memory(bytes, device), "", args),
             Verdict::Bug(message) => {
                 self.give_up(py, &message)?;
                 self.eager.bind(py).call1(args.clone())
             }
             Verdict::LateBug(message) => {
                 self.give_up(py, &message)?;
-                Err(PyRuntimeError::new_err(format!("oxytorch: internal error: {message}")))
+                Err(InternalError::new_err(format!("oxytorch: internal error: {message}")))
             }
         }
     }

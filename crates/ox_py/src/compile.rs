@@ -12,7 +12,7 @@ use crate::pieces::{self, Pieces, Region, Step, Written};
 use crate::report::{LastCompile, remember};
 use crate::rewind::rewinds;
 use crate::training::{
-    Again, Backward, TrainingCallable, Views, Ways, fused_attention, gates, has_effects, reach, read_and_written,
+    Again, Backward, TrainingCallable, Views, Ways, counted, fused_attention, gates, has_effects, reach, read_and_written,
 };
 use crate::watched::watched;
 use ox_capture::{GradMode, forget_shadows, is_interrupt};
@@ -328,6 +328,7 @@ impl Job<'_> {
             weights,
             mut gradients,
             held,
+            saved_behind,
             unheard,
             seen,
             ..
@@ -338,7 +339,10 @@ impl Job<'_> {
         graph.shrink();
         let attention = fused_attention(py, &graph, self.options.deterministic);
         // torch's checkpoint holds all arguments.
-        let held = if self.recomputed.is_some() { Held::all_inputs(&graph) } else { views.held(held) };
+        let (held, saved_behind) = match self.recomputed {
+            Some(_) => (Held::all_inputs(&graph), Vec::new()),
+            None => (views.held(held), views.of_results(&saved_behind)),
+        };
         let wanted = Wanted { inputs: gradients.inputs.clone(), outputs: gradients.outputs.clone(), attention, held };
         let host: Arc<dyn HostCalls> = Arc::new(host.into_host());
         let budget = if self.recomputed.is_some() { 0 } else { self.options.activation_memory_budget };
@@ -367,6 +371,7 @@ impl Job<'_> {
         let (again, copied) = (Again::of(&graph, &gradients, constants.len()), read_and_written(&graph, &gradients));
         let Training { forward, backward, graph: mut of_gradients, sources, gradients: places, .. } = compiled;
         of_gradients.shrink();
+        let counted = counted(&saved_behind, &wanted.outputs, &sources);
         let backward = Backward {
             graph: of_gradients,
             sources,
@@ -401,7 +406,8 @@ impl Job<'_> {
             unheard,
         };
         let (second, ways) = (PyOnceLock::new(), Ways::default());
-        let callable = TrainingCallable { native, gradients, results, views, backward, ways, gates, again, copied, second };
+        let callable =
+            TrainingCallable { native, gradients, results, views, backward, ways, gates, again, copied, counted, second };
         Ok(Bound::new(py, callable)?.into_any())
     }
 

@@ -1,8 +1,10 @@
 //! Errors as Python sees them. There are three kinds: what is unsupported is left to eager with one warning; what is the user's
 //! mistake is raised, with the user's own line; a bug of ours is reported in one line and served by eager.
 
+use crate::torch::device_object;
 use ox_capture::is_interrupt;
 use ox_driver::{OptionsError, Setting};
+use ox_ir::Device;
 use ox_runtime::{Exception, RunError};
 use pyo3::exceptions::{PyIndexError, PyRuntimeError, PyUserWarning, PyValueError, PyZeroDivisionError};
 use pyo3::prelude::*;
@@ -67,6 +69,11 @@ pub enum Verdict {
         why: String,
         location: String,
     },
+    /// As `Eager`, for want of memory. Who cannot ask eager raises what torch does.
+    NoMemory {
+        bytes: usize,
+        device: Device,
+    },
     /// Eager serves this call and all later ones.
     Bug(String),
     /// Eager serves all later calls. It cannot serve this one: some of its effects have been seen already.
@@ -84,14 +91,43 @@ pub fn judge(py: Python<'_>, error: RunError) -> Verdict {
         },
         RunError::Mismatch(why) => Verdict::Eager { why, location: String::new() },
         RunError::Torch { message, location } => Verdict::Eager { why: format!("{message} {location}"), location },
+        RunError::Memory { bytes, device } => Verdict::NoMemory { bytes, device },
         RunError::Bug(message) => Verdict::Bug(message),
         RunError::Spent(error) => match judge(py, *error) {
             Verdict::Mistake(error, _) => Verdict::Raise(error),
             Verdict::Eager { why, location } => Verdict::Raise(at_location(PyRuntimeError::new_err(why), &location)),
+            Verdict::NoMemory { bytes, device } => Verdict::Raise(out_of_memory(py, bytes, device)),
             Verdict::Bug(message) => Verdict::LateBug(message),
             settled => settled,
         },
     }
+}
+
+/// Why eager serves a call.
+pub fn no_memory(bytes: usize, device: Device) -> String {
+    RunError::Memory { bytes, device }.to_string()
+}
+
+/// torch's own exception: who catches it to go on with less knows it by its class and its words.
+pub fn out_of_memory(py: Python<'_>, bytes: usize, device: Device) -> PyErr {
+    match refused_by_torch(py, bytes, device) {
+        Ok(Some(error)) | Err(error) => error,
+        Ok(None) => {
+            PyRuntimeError::new_err(format!("DefaultCPUAllocator: can't allocate memory: you tried to allocate {bytes} bytes."))
+        }
+    }
+}
+
+/// What torch says if it is asked once more. The run has given back what it held, so there may be room now: then the words are ours. None for those of a CPU.
+fn refused_by_torch(py: Python<'_>, bytes: usize, device: Device) -> PyResult<Option<PyErr>> {
+    let torch = py.import("torch")?;
+    let kwargs = [("dtype", torch.getattr("uint8")?), ("device", device_object(py, device)?)].into_py_dict(py)?;
+    if let Err(error) = torch.call_method("empty", (bytes,), Some(&kwargs)) {
+        return Ok(Some(error));
+    }
+    let Device::Cuda(n) = device else { return Ok(None) };
+    let text = format!("CUDA out of memory. Tried to allocate {bytes} bytes. GPU {n} had no room for them in a compiled graph.");
+    Ok(Some(PyErr::from_value(torch.getattr("OutOfMemoryError")?.call1((text,))?)))
 }
 
 /// Warns once in a process for each text.

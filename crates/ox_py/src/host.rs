@@ -104,7 +104,7 @@ impl HostCalls for Host {
                 Some(Object::Attribute(name)) => return is_computed_by_c(name.bind(py)),
                 Some(Object::Plain(function)) if is_torchs(function.bind(py)) => {
                     let function = function.bind(py);
-                    if function.getattr(intern!(py, "__module__"))?.to_string() == "_operator" {
+                    if function.getattr(intern!(py, "__module__"))?.str()?.to_string_lossy() == "_operator" {
                         return Ok(true);
                     }
                     function.getattr(intern!(py, "__name__"))?.cast_into()?

@@ -9,13 +9,14 @@ pub fn log_kernels(graph: &Graph, plan: &Plan) {
     log(Topic::Kernels, || kernel_lines(graph, plan));
 }
 
-/// A line for each kernel, with the user's line that the graph begins with.
+/// A line for each kernel, with the first of the user's lines that it comes from, or that the graph begins with.
 fn kernel_lines(graph: &Graph, plan: &Plan) -> String {
     let place = graph.locations.iter().find(|line| !line.is_empty()).map_or("", String::as_str);
     let line = |(n, kernel): (usize, &Kernel)| {
         let launches =
             plan.steps.iter().filter(|step| matches!(step, Step::Launch { kernel, .. } if *kernel as usize == n)).count();
         let axes: Vec<String> = kernel.axes.iter().map(|axis| axis.extent.to_string()).collect();
+        let place = plan.lines_of(n).next().unwrap_or(place);
         format!("{place}: {} over [{}], {} buffers, launched {launches} times", kernel.name, axes.join(", "), kernel.bufs.len())
     };
     plan.kernels.iter().enumerate().map(line).collect::<Vec<_>>().join("\n")

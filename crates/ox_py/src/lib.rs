@@ -44,6 +44,7 @@ fn _oxytorch(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_function(wrap_pyfunction!(report::last_compile, m)?)?;
     m.add_function(wrap_pyfunction!(report::idle_arena_bytes, m)?)?;
     m.add_function(wrap_pyfunction!(report::launched_rows, m)?)?;
+    m.add_function(wrap_pyfunction!(report::compared_products, m)?)?;
     m.add_function(wrap_pyfunction!(report::kept_result_bytes, m)?)?;
     m.add_function(wrap_pyfunction!(report::background_variants, m)?)?;
     ox_runtime::on_variant(|text| ox_capture::log(ox_capture::Topic::Variants, || text.to_string()));

@@ -1,10 +1,9 @@
 //! An FX graph in the place of a GraphModule, which takes longer to make than the rest of a compile: it is made if it must run.
 
 use crate::pieces::example;
-use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
-use pyo3::types::{PyCFunction, PyString, PyTuple};
+use pyo3::types::{PyCFunction, PyDict, PyFunction, PyString, PyTuple};
 
 #[pyclass(frozen)]
 pub struct Recorded {
@@ -12,12 +11,12 @@ pub struct Recorded {
     graph: Py<PyAny>,
     /// The module whose tensors and submodules the graph names; None if it names none.
     root: Option<Py<PyAny>>,
-    module: PyOnceLock<Py<PyAny>>,
+    ready: PyOnceLock<Ready>,
 }
 
 impl Recorded {
     pub fn new(graph: Py<PyAny>, root: Option<Py<PyAny>>) -> Recorded {
-        Recorded { graph, root, module: PyOnceLock::new() }
+        Recorded { graph, root, ready: PyOnceLock::new() }
     }
 
     /// A part of another graph, which may name what that one does.
@@ -29,18 +28,44 @@ impl Recorded {
         Recorded::new(graph, root)
     }
 
-    fn module<'py>(&self, py: Python<'py>) -> PyResult<&Bound<'py, PyAny>> {
-        let module = self.module.get_or_try_init(py, || -> PyResult<Py<PyAny>> {
+    fn ready(&self, py: Python<'_>) -> PyResult<&Ready> {
+        self.ready.get_or_try_init(py, || {
             let root = match &self.root {
                 Some(root) => root.bind(py).clone(),
                 None => py.import("torch.nn")?.getattr("Module")?.call0()?,
             };
-            numbers_as_one_tensor(self.graph.bind(py))?;
-            functions_by_their_names(self.graph.bind(py))?;
-            Ok(py.import("torch.fx")?.getattr("GraphModule")?.call1((root, self.graph.bind(py)))?.unbind())
-        })?;
-        Ok(module.bind(py))
+            let graph = self.graph.bind(py);
+            numbers_as_one_tensor(graph)?;
+            functions_by_their_names(graph)?;
+            Ok(match takes_functions(graph)? {
+                true => Ready::Walked(root.unbind()),
+                false => {
+                    Ready::Text(py.import("torch.fx")?.getattr("GraphModule")?.call1((root, graph))?.getattr("forward")?.unbind())
+                }
+            })
+        })
     }
+}
+
+/// How eager runs the graph.
+enum Ready {
+    /// By a function of Python's that says the same.
+    Text(Py<PyAny>),
+    /// Node by node, with the module that it names.
+    Walked(Py<PyAny>),
+}
+
+/// Whether a call has a function among its arguments, which no text of the graph can name.
+fn takes_functions(graph: &Bound<'_, PyAny>) -> PyResult<bool> {
+    for node in graph.getattr("nodes")?.try_iter()? {
+        let node = node?;
+        let named = node.getattr("kwargs")?.cast_into::<PyDict>()?.values();
+        let args = node.getattr("args")?.cast_into::<PyTuple>()?;
+        if args.iter().chain(named.iter()).any(|arg| arg.is_instance_of::<PyFunction>()) {
+            return Ok(true);
+        }
+    }
+    Ok(false)
 }
 
 /// Functions over lists of tensors with a number for each, which may be computed: then eager takes them as one tensor, not as a list of them.
@@ -104,12 +129,20 @@ impl Recorded {
     /// Runs the graph in eager.
     #[pyo3(signature = (*args))]
     fn forward<'py>(&self, args: &Bound<'py, PyTuple>) -> PyResult<Bound<'py, PyAny>> {
-        self.module(args.py())?.getattr(intern!(args.py(), "forward"))?.call1(args.clone())
+        let py = args.py();
+        match self.ready(py)? {
+            Ready::Text(forward) => forward.bind(py).call1(args.clone()),
+            // What walks keeps the values of its call, and there may be calls on several threads.
+            Ready::Walked(root) => {
+                let walker = py.import("torch.fx")?.getattr("Interpreter")?.call1((root, true, &self.graph))?;
+                walker.getattr("run")?.call1(args.clone())
+            }
+        }
     }
 
     #[getter]
     fn code(&self, py: Python<'_>) -> PyResult<String> {
-        self.module(py)?.getattr("code")?.extract()
+        self.graph.bind(py).str()?.extract()
     }
 
     /// Tensors and submodules.

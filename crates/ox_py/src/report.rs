@@ -97,6 +97,12 @@ pub fn launched_rows() -> u64 {
     ox_runtime::launched_rows()
 }
 
+/// For how many products the library's ways have been compared on a GPU, in this process.
+#[pyfunction]
+pub fn compared_products() -> usize {
+    ox_runtime::compared_products()
+}
+
 /// The bytes of large results that torch has freed and this process keeps for the next ones.
 #[pyfunction]
 pub fn kept_result_bytes() -> usize {

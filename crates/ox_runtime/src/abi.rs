@@ -7,7 +7,7 @@ use crate::error::RunError;
 use libloading::os::unix::Library;
 use ox_ir::{DType, Device};
 use rustc_hash::FxHasher;
-use std::ffi::{c_char, c_void};
+use std::ffi::{c_char, c_int, c_void};
 use std::hash::{Hash, Hasher};
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
@@ -286,6 +286,18 @@ impl Abi {
         Some(context.convolution.iter().fold(0, |bits, flag| 2 * bits + bit(flag)))
     }
 
+    /// Those that decide what is recorded in a graph, as far as they can be read; likewise. They may be others when it is replayed.
+    pub(crate) fn recording_settings(&self) -> u64 {
+        let mut hasher = FxHasher::default();
+        (self.attention_settings(), self.convolution_settings()).hash(&mut hasher);
+        if let Some((context, precision)) = self.cpp.context.as_ref().and_then(|context| Some((context, context.precision?))) {
+            // SAFETY: as above; numbers that this function knows.
+            let of = |op: c_int| unsafe { precision((context.global)(), PRECISION_ON_CUDA, op) };
+            PRECISION_OPS.map(of).hash(&mut hasher);
+        }
+        hasher.finish()
+    }
+
     /// Memory that C++ code in libtorch will `delete`.
     pub(crate) fn new_boxed(&self, value: StableIValue) -> Option<*mut StableIValue> {
         // SAFETY: operator new gives memory aligned for any scalar.
@@ -304,6 +316,11 @@ impl Abi {
         }
     }
 }
+
+/// Of `at::Float32Backend`.
+const PRECISION_ON_CUDA: c_int = 1;
+/// Of `at::Float32Op`: convolutions, recurrent layers and products.
+const PRECISION_OPS: [c_int; 3] = [1, 2, 3];
 
 /// In the order of preference for attention: as many as every torch knows that we run on.
 const BACKENDS: usize = 5;
@@ -370,6 +387,8 @@ struct Context {
     /// Of attention.
     flags: [Flag; 6],
     convolution: [Flag; 4],
+    /// `at::Float32Precision at::Context::float32Precision(at::Float32Backend, at::Float32Op) const`, from torch 2.9 on.
+    precision: Option<unsafe extern "C" fn(*const c_void, c_int, c_int) -> c_int>,
 }
 
 /// As long as any of its arrays: both are returned by way of memory of the caller's.
@@ -399,6 +418,10 @@ impl Context {
                     flag(b"_ZNK2at7Context18deterministicCuDNNEv\0")?,
                     flag(b"_ZNK2at7Context23deterministicAlgorithmsEv\0")?,
                 ],
+                precision: library
+                    .get(b"_ZNK2at7Context16float32PrecisionENS_14Float32BackendENS_9Float32OpE\0")
+                    .ok()
+                    .map(|s| *s),
             })
         }
     }

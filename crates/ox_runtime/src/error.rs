@@ -1,5 +1,6 @@
 //! What can go wrong in a run.
 
+use ox_ir::Device;
 use std::any::Any;
 
 /// The Python exception that a user error becomes.
@@ -22,6 +23,9 @@ pub enum RunError {
     /// exception runs the same function in eager: a run that fails so has done nothing that shows.
     #[error("{message}")]
     Torch { message: String, location: String },
+    /// torch has no memory for a tensor of so many bytes. Likewise.
+    #[error("there is no memory for {bytes} bytes on {device}")]
+    Memory { bytes: usize, device: Device },
     /// What the host raised inside `HostCalls::call`, carried through untouched.
     #[error("an exception was raised by a call into the host")]
     Host { raised: Box<dyn Any + Send>, location: String },

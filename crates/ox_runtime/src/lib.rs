@@ -23,7 +23,9 @@ pub use background::{Gate, end_background};
 pub use calls::library::{HostCalls, NoHost, Reserved};
 pub use calls::pack::{Packable, packable};
 pub use calls::schema::{Schema, supports};
-pub use cuda::{Careful, CompileJob, GpuFunction, Image, Maker, Properties, launched_rows, properties, submit};
+pub use cuda::{
+    Careful, CompileJob, GpuFunction, Image, Maker, Properties, compared_products, launched_rows, properties, submit,
+};
 pub use error::{Exception, RunError};
 pub use exec::known::Known;
 pub use exec::{

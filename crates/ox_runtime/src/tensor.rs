@@ -76,10 +76,17 @@ impl Tensor {
     pub fn empty_strided(sizes: &[i64], strides: &[i64], dtype: DType, device: Device) -> Result<Tensor, RunError> {
         let abi = abi()?;
         let (kind, index) = abi.device(device).ok_or_else(|| RunError::bug("a tensor on a device that we do not know"))?;
-        let (rank, dtype) = (sizes.len() as i64, abi.dtype(dtype));
+        let (rank, of_torch) = (sizes.len() as i64, abi.dtype(dtype));
         // SAFETY: the arrays have `rank` elements.
-        make("empty_strided", |out| unsafe {
-            (abi.aoti_torch_empty_strided)(rank, sizes.as_ptr(), strides.as_ptr(), dtype, kind, index.max(0), out)
+        let made = make("empty_strided", |out| unsafe {
+            (abi.aoti_torch_empty_strided)(rank, sizes.as_ptr(), strides.as_ptr(), of_torch, kind, index.max(0), out)
+        });
+        made.map_err(|error| match error {
+            RunError::Torch { .. } => {
+                let layout = Layout { dtype, sizes: sizes.into(), strides: strides.into() };
+                RunError::Memory { bytes: layout.bytes(), device }
+            }
+            other => other,
         })
     }
 

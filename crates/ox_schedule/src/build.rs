@@ -1,10 +1,10 @@
 //! Units to Plan: buffers, steps, outputs.
 
 use crate::ScheduleError;
-use crate::emit::{CheckText, Context, Emitted, emit, emit_scatter};
+use crate::emit::{CheckText, Context, Emitted, emit, emit_scatter, emit_shares};
 use crate::fuse::{Unit, UnitKind};
 use crate::layout::{resolve, same_strides, view_base};
-use crate::name::kernel_name;
+use crate::name::{kernel_lines, kernel_name};
 use crate::order::settle;
 use crate::prepare::project_strides;
 use crate::roots::Roots;
@@ -47,6 +47,7 @@ impl<'a> Build<'a> {
                 UnitKind::Call => self.call(unit.members[0])?,
                 UnitKind::Loop | UnitKind::Scan => self.fused(&unit)?,
                 UnitKind::Scatter => self.scatter(unit.members[0])?,
+                UnitKind::Shares => self.shares(unit.members[0])?,
             }
         }
         self.outputs()?;
@@ -128,7 +129,7 @@ impl<'a> Build<'a> {
             emitted = make(false)?;
         }
         let name = kernel_name(self.ctx.graph, &unit.members, self.ctx.is_root);
-        self.launch(emitted, name);
+        self.launch(emitted, name, &unit.members);
         Ok(())
     }
 
@@ -140,17 +141,34 @@ impl<'a> Build<'a> {
         let [mut base, mut values] =
             emit_scatter(self.ctx, id).map_err(|why| ScheduleError::Unsupported(format!("this scatter: {}", why.0)))?;
         settle(&mut base.kernel);
-        self.launch(base, "scatter_base".into());
+        self.launch(base, "scatter_base".into(), &[id]);
         let node = self.ctx.graph.node(id);
         let source = node.args[node.args.len() - 1];
         if !self.is_empty(&[source]) {
             settle(&mut values.kernel);
-            self.launch(values, kernel_name(self.ctx.graph, &[id], self.ctx.is_root));
+            self.launch(values, kernel_name(self.ctx.graph, &[id], self.ctx.is_root), &[id]);
         }
         Ok(())
     }
 
-    fn launch(&mut self, emitted: Emitted, name: String) {
+    fn shares(&mut self, id: NodeId) -> Result<(), ScheduleError> {
+        if !self.stored.contains(&id) {
+            return Ok(());
+        }
+        if self.is_empty(&[id]) {
+            self.buffer(id);
+            return Ok(());
+        }
+        let shares = emit_shares(self.ctx, id).map_err(|why| ScheduleError::Bug(format!("a share became illegal: {}", why.0)))?;
+        for mut share in shares {
+            settle(&mut share.kernel);
+            self.launch(share, kernel_name(self.ctx.graph, &[id], self.ctx.is_root), &[id]);
+        }
+        Ok(())
+    }
+
+    /// `members` are what it computes.
+    fn launch(&mut self, emitted: Emitted, name: String, members: &[NodeId]) {
         let Emitted { mut kernel, params, checks } = emitted;
         kernel.parallel = !kernel.axes.is_empty();
         let bufs = params.iter().map(|id| self.buffer(*id)).collect();
@@ -161,6 +179,7 @@ impl<'a> Build<'a> {
         }
         self.plan.steps.push(Step::Launch { kernel: self.plan.kernels.len() as u32, bufs, checks: first });
         self.plan.kernels.push(Kernel { name, ..kernel });
+        self.plan.origins.push(kernel_lines(self.ctx.graph, members, self.ctx.is_root));
     }
 
     fn check(&self, id: NodeId, text: CheckText) -> Check {
@@ -314,16 +333,17 @@ fn finest(ctx: &Context, unit: &Unit) -> Space {
     space
 }
 
-/// Makes equal kernels one, under the name of their first use.
+/// Makes equal kernels one, under the name of their first use, and with its lines.
 pub fn share_kernels(plan: &mut Plan) {
-    let mut distinct: IndexMap<Kernel, String> = IndexMap::new();
+    let mut distinct: IndexMap<Kernel, (String, Vec<u32>)> = IndexMap::new();
     let numbers: Vec<u32> = std::mem::take(&mut plan.kernels)
         .into_iter()
-        .map(|mut kernel| {
+        .zip(std::mem::take(&mut plan.origins))
+        .map(|(mut kernel, origin)| {
             let name = std::mem::take(&mut kernel.name);
             let entry = distinct.entry(kernel);
             let number = entry.index() as u32;
-            entry.or_insert(name);
+            entry.or_insert((name, origin));
             number
         })
         .collect();
@@ -332,5 +352,6 @@ pub fn share_kernels(plan: &mut Plan) {
             *kernel = numbers[*kernel as usize];
         }
     }
-    plan.kernels = distinct.into_iter().map(|(kernel, name)| Kernel { name, ..kernel }).collect();
+    let named = |(kernel, (name, origin))| (Kernel { name, ..kernel }, origin);
+    (plan.kernels, plan.origins) = distinct.into_iter().map(named).unzip();
 }

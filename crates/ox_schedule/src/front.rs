@@ -4,7 +4,7 @@
 use ox_ir::plan::{BufId, Plan, Step};
 use rustc_hash::FxHashSet;
 
-/// Reorders runs of launches. Every buffer is written by one launch so far, but for scatters, which are no single numbers.
+/// Reorders runs of launches. Every buffer is written by one launch so far, but for scatters and shares, which are no single numbers.
 pub fn numbers_first(plan: &mut Plan) {
     let steps = std::mem::take(&mut plan.steps);
     let mut run = Vec::new();

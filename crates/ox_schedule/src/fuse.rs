@@ -7,7 +7,7 @@
 
 use crate::Target;
 use crate::cost::{bytes, estimate, numel};
-use crate::emit::{Context, emit};
+use crate::emit::{Context, emit, has_shares};
 use crate::roots::{Roots, needs_own_loop};
 use crate::space::{Level, Space};
 use indexmap::IndexSet;
@@ -49,6 +49,8 @@ pub enum UnitKind {
     Loop,
     Scan,
     Scatter,
+    /// A concatenation of many parts.
+    Shares,
     Call,
 }
 
@@ -128,6 +130,7 @@ impl<'a> Fusion<'a> {
             _ if !self.roots.is_root[id.index()] => return None,
             Op::Scan { .. } => UnitKind::Scan,
             Op::IndexPut { .. } => UnitKind::Scatter,
+            _ if has_shares(graph, node, self.roots.required[id.index()]) => UnitKind::Shares,
             _ => UnitKind::Loop,
         };
         let space = match &node.op {
@@ -221,13 +224,19 @@ impl<'a> Fusion<'a> {
         let Some(behind) = self.behind(first, second) else { return false };
         let stored = |_: NodeId| true;
         match emit(self.ctx, &joined.members, &joined.space, &stored, false) {
-            Ok(e) if e.params.len() <= MOST_PARAMS && e.kernel.insts.len() <= MOST_INSTRUCTIONS => {
+            Ok(e) if self.has_room(a, b, &joined, e.params.len()) && e.kernel.insts.len() <= MOST_INSTRUCTIONS => {
                 self.reorder(first, second, &behind, a);
                 self.join(a, b, joined);
                 true
             }
             _ => false,
         }
+    }
+
+    /// An expression that is large by itself may have more parameters; what reads nothing else does not add to them.
+    fn has_room(&self, a: usize, b: usize, joined: &Unit, params: usize) -> bool {
+        let alone = self.unit(a).reads.len().max(self.unit(b).reads.len());
+        params <= MOST_PARAMS || joined.reads.len() <= alone
     }
 
     /// The unit that the two would make.

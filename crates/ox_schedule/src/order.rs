@@ -218,7 +218,11 @@ pub fn for_each_arg(inst: &mut Inst, f: &mut dyn FnMut(&mut ox_ir::kernel::Val))
         }
         Inst::Point(_, args) => args.iter_mut().for_each(f),
         Inst::Cast(v) => f(v),
-        Inst::Reduce { value, .. } | Inst::ReduceArg { value, .. } | Inst::Scan { value, .. } => f(value),
+        Inst::Reduce { value, .. } | Inst::ReduceArg { value, .. } => f(value),
+        Inst::Scan { value, decay, .. } => {
+            f(value);
+            decay.iter_mut().for_each(f);
+        }
         Inst::CheckIndex { value, .. } | Inst::CheckNonZero { value, .. } => f(value),
         Inst::Store { value, mask, .. } => {
             f(value);

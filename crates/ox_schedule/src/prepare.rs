@@ -93,7 +93,7 @@ impl Wishes {
         let mut last = FxHashMap::default();
         let convs: Vec<NodeId> = graph.ids().filter(|id| options.channels_last && is_plane_conv(graph, *id)).collect();
         // Group norms run over whole planes of a few channels: in channels-last order those are slivers of every row.
-        let norms = convs.iter().any(|id| is_made_of_reduction(graph, graph.node(*id).args[0]));
+        let norms = convs.iter().any(|id| is_normed_by_planes(graph, graph.node(*id).args[0]));
         for id in graph.ids().filter(|id| options.channels_last && is_gpu_conv_backward(graph, *id, options.target)) {
             let node = graph.node(id);
             last.insert(id, true);
@@ -107,6 +107,7 @@ impl Wishes {
                 || match options.target {
                     // The matrix units of a GPU know no other order.
                     Target::Gpu => graph.ty(id).dtype.size() == 2,
+                    Target::Cpu if lies_channels_last(graph, graph.node(id).args[0]) => !is_by_columns(graph, id),
                     Target::Cpu => !norms && is_better_channels_last(graph, id),
                 };
             last.insert(id, better);
@@ -149,6 +150,28 @@ fn is_better_channels_last(graph: &Graph, id: NodeId) -> bool {
     repacked < 2 * (numel(graph.ty(node.args[0])) + numel(&node.ty))
 }
 
+/// Whether a value comes in channels-last order (rows of a linear layer seen as an image): eager computes it so, and the usual order would be a copy.
+fn lies_channels_last(graph: &Graph, id: NodeId) -> bool {
+    natural_order(graph, id, FAR).is_some_and(|strides| is_channels_last(&graph.ty(id).shape, &strides))
+}
+
+/// As values lie before convolutions have wishes: what is computed element by element lies as the first tensor that it is made of.
+fn natural_order(graph: &Graph, id: NodeId, far: usize) -> Option<Shape> {
+    let base = view_base(graph, id);
+    let node = graph.node(base);
+    let shape = &node.ty.shape;
+    let strides = match &node.op {
+        Op::Input(n) => graph.inputs[*n as usize].strides.clone(),
+        Op::Conv(_) => return None,
+        Op::Point(_) | Op::Cast if far > 0 => {
+            let first = node.args.iter().find(|arg| !matches!(graph.node(view_base(graph, **arg)).op, Op::Full(_)))?;
+            natural_order(graph, *first, far - 1).filter(|strides| is_dense(shape, strides))?
+        }
+        _ => contiguous_strides(shape),
+    };
+    resolve(graph, id, &|_| strides.clone()).map(|strided| strided.strides)
+}
+
 /// Columns are made of planes.
 fn is_by_columns(graph: &Graph, id: NodeId) -> bool {
     let node = graph.node(id);
@@ -157,14 +180,20 @@ fn is_by_columns(graph: &Graph, id: NodeId) -> bool {
     node.ty.dtype == DType::F32 && attrs.is_by_columns(&sizes(&graph.ty(node.args[1]).shape), &sizes(&node.ty.shape))
 }
 
-/// Whether a reduction goes into a value, seen through what would be computed in one kernel with it.
-fn is_made_of_reduction(graph: &Graph, id: NodeId) -> bool {
+/// Whether a reduction goes into a value, seen through what would be computed in one kernel with it, that is over more (or less) than the channels of a point.
+fn is_normed_by_planes(graph: &Graph, id: NodeId) -> bool {
+    let channels = &graph.ty(id).shape[1];
     let mut stack = vec![id];
     for _ in 0..FAR {
         let Some(id) = stack.pop() else { return false };
         let node = graph.node(id);
         match &node.op {
-            Op::Reduce { .. } => return true,
+            Op::Reduce { dims, .. } => {
+                let given = &graph.ty(node.args[0]).shape;
+                if dims.iter().map(|d| &given[*d]).product::<Sym>() != *channels {
+                    return true;
+                }
+            }
             Op::Point(_) | Op::Cast => stack.extend(node.args.iter().copied()),
             op if op.is_view() => stack.extend(node.args.iter().copied()),
             _ => {}

@@ -10,7 +10,8 @@ use ox_ir::{Graph, NodeId, Op};
 const CHEAP: i64 = 8;
 /// An expression is cut when it grows beyond this.
 const MOST_INLINED: i64 = 200;
-const MOST_CAT_PARTS: usize = 4;
+/// More are not asked of where the whole is used.
+pub const MOST_CAT_PARTS: usize = 4;
 
 pub struct Roots {
     pub is_root: Vec<bool>,

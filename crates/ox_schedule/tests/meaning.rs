@@ -252,6 +252,22 @@ fn scans() {
     );
 }
 
+/// What is computed for a recurrence alone is computed in its loop, whichever dimension it goes along.
+#[test]
+fn recurrences() {
+    for dim in 0..3 {
+        let plan = check(&format!(
+            r#"graph(%0: f32[3, 4, 5] "decay", %1: f32[3, 4, 5] "x") {{
+  %2 = sigmoid(%0) : f32[3, 4, 5]
+  %3 = mul(%1, %1) : f32[3, 4, 5]
+  %4 = scan(%3, %2, op=sum, dim={dim}) : f32[3, 4, 5]
+  return %4
+}}"#
+        ));
+        assert_eq!(plan.kernels.len(), 1, "{plan}");
+    }
+}
+
 #[test]
 fn outputs_in_eagers_strides() {
     check(
@@ -365,6 +381,48 @@ fn convolutions_work_channels_last() {
     );
     let lasts = plan.buffers.iter().filter(|b| b.strides[1].is_one() && b.shape.len() == 4).count();
     assert!(lasts >= 4, "{plan}");
+}
+
+/// Rows of a linear layer, normed and seen as an image: such an image lies channels-last, and nothing is copied into another order, in front of the convolution or behind it.
+#[test]
+fn tokens_that_are_an_image_stay_where_they_are() {
+    let plan = check(
+        r#"graph(%0: f32[18, 4] "x", %1: f32[4, 6] "l", %2: f32[6, 1, 3, 3] "w") {
+  %3 = matmul(%0, %1) : f32[18, 6]
+  %4 = reduce(%3, op=max, dims=[0, 1]) : f32[1, 1]
+  %5 = expand(%4) : f32[18, 6]
+  %6 = sub(%3, %5) : f32[18, 6]
+  %7 = reshape(%6) : f32[2, 3, 3, 6]
+  %8 = permute(%7, [0, 3, 1, 2]) : f32[2, 6, 3, 3]
+  %9 = conv(%8, %2, stride=[1, 1], padding=[1, 1], dilation=[1, 1], output_padding=[0, 0], groups=6) : f32[2, 6, 3, 3]
+  %10 = permute(%9, [0, 2, 3, 1]) : f32[2, 3, 3, 6]
+  %11 = reshape(%10) : f32[18, 6]
+  %12 = permute(%1, [1, 0]) : f32[6, 4]
+  %13 = matmul(%11, %12) : f32[18, 4]
+  return %13
+}"#,
+    );
+    assert_eq!(plan.kernels.len(), 1, "{plan}");
+}
+
+/// The channels of a point lie side by side there.
+#[test]
+fn a_norm_over_channels_is_for_channels_last() {
+    let lasts = |dims: &str, normed: &str| {
+        let plan = check(&format!(
+            r#"graph(%0: f32[2, 3, 5, 5] "x", %1: f32[4, 3, 3, 3] "w", %2: f32[4, 1, 3, 3] "v") {{
+  %3 = conv(%0, %1, stride=[1, 1], padding=[1, 1], dilation=[1, 1], output_padding=[0, 0], groups=1) : f32[2, 4, 5, 5]
+  %4 = reduce(%3, op=max, dims={dims}) : {normed}
+  %5 = expand(%4) : f32[2, 4, 5, 5]
+  %6 = sub(%3, %5) : f32[2, 4, 5, 5]
+  %7 = conv(%6, %2, stride=[1, 1], padding=[1, 1], dilation=[1, 1], output_padding=[0, 0], groups=4) : f32[2, 4, 5, 5]
+  return %7
+}}"#
+        ));
+        plan.buffers.iter().filter(|b| b.strides.len() == 4 && b.strides[1].is_one() && b.shape[1] == 4i64.into()).count()
+    };
+    assert!(lasts("[1]", "f32[2, 1, 5, 5]") >= 2);
+    assert_eq!(lasts("[2, 3]", "f32[2, 4, 1, 1]"), 0);
 }
 
 /// The sums of a batch norm's gradient, in either order of memory: on a GPU each is cut, both share their kernels, and small kernels that
@@ -499,4 +557,71 @@ fn convolutions_choose_their_memory_order() {
     assert!(is_last(12, 3, 1, 4), "large planes, small weights");
     assert!(!is_last(4, 3, 1, 24), "small planes, large weights");
     assert!(!is_last(12, 3, 3, 4), "patches");
+}
+
+/// `count` inputs whose sizes along a dimension differ, put together there.
+fn many_parts(count: i64, dim: usize, part: &str, behind: &str) -> String {
+    let sizes = |along: &str| if dim == 0 { format!("[{along}, 6]") } else { format!("[6, {along}]") };
+    let length = |n: i64| n % 5 + 1;
+    let inputs: Vec<String> = (0..count).map(|n| format!("%{n}: f32{} \"x{n}\"", sizes(&length(n).to_string()))).collect();
+    let parts = (0..count).map(|n| format!("  %{} = {part}(%{n}) : f32{}\n", count + n, sizes(&length(n).to_string())));
+    let names: Vec<String> = (count..2 * count).map(|n| format!("%{n}")).collect();
+    let all = sizes(&(0..count).map(length).sum::<i64>().to_string());
+    let (cat, last) = (2 * count, 2 * count + 1);
+    format!(
+        "graph({}) {{\n{}  %{cat} = cat({}, dim={dim}) : f32{all}\n  %{last} = {behind}(%{cat}) : f32{all}\n  return %{cat}, %{last}\n}}",
+        inputs.join(", "),
+        parts.collect::<String>(),
+        names.join(", ")
+    )
+}
+
+/// Code that asks each element in which of all parts it lies grows with their number, and takes as much longer.
+#[test]
+fn many_parts_are_put_together_share_by_share() {
+    for (count, dim) in [(17, 0), (40, 1), (100, 0)] {
+        for target in [Target::Cpu, Target::Gpu] {
+            let options = ScheduleOptions { target, ..Default::default() };
+            let plan = check_with(&many_parts(count, dim, "sin", "tanh"), &[], &options);
+            let shares: Vec<_> = plan.kernels.iter().filter(|kernel| kernel.name.starts_with("cat")).collect();
+            assert_eq!(shares.len() as i64, (count + 7) / 8, "{plan}");
+            assert!(shares.iter().all(|kernel| kernel.bufs.len() <= 9), "{plan}");
+        }
+    }
+    // Few are fused with what comes behind.
+    let few = check(&many_parts(6, 1, "sin", "tanh"));
+    assert!(few.kernels.iter().any(|kernel| kernel.name == "cat_sin_tanh"), "{few}");
+}
+
+/// A kernel of its own costs a large part less than the question which part it is.
+#[test]
+fn large_parts_are_written_one_by_one() {
+    let text = |behind: &str, outputs: &str| {
+        format!(
+            "graph(%0: f32[4, 9000] \"x\", %1: f32[4, 10] \"y\", %2: f32[4, 20] \"z\", %3: f32[4, 9000] \"w\") {{\n  \
+             %4 = sin(%0) : f32[4, 9000]\n  %5 = cat(%4, %1, %2, %3, dim=1) : f32[4, 18030]\n  %6 = {behind}(%5) : f32[4, 18030]\n  \
+             return {outputs}\n}}"
+        )
+    };
+    let plan = check(&text("tanh", "%5, %6"));
+    let shares: Vec<_> = plan.kernels.iter().filter(|kernel| kernel.name.starts_with("cat")).collect();
+    assert_eq!(shares.len(), 3, "{plan}");
+    // What nobody needs as a whole is asked for where it is used.
+    let fused = check(&text("tanh", "%6"));
+    assert_eq!(fused.kernels.len(), 1, "{fused}");
+}
+
+#[test]
+fn many_parts_of_any_size() {
+    let inputs: Vec<String> =
+        (0..20).map(|n| format!("%{n}: bf16[{}, 3] strides [1, {}] \"x{n}\"", ["s0", "2"][n % 2], ["s0", "2"][n % 2])).collect();
+    let names: Vec<String> = (0..20).map(|n| format!("%{n}")).collect();
+    let text = format!(
+        "sizes s0 in 0..9\ngraph({}) {{\n  %20 = cat({}, dim=0) : bf16[10*s0 + 20, 3]\n  return %20 strides [1, 10*s0 + 20]\n}}",
+        inputs.join(", "),
+        names.join(", ")
+    );
+    for size in [0, 1, 7] {
+        check_sizes(&text, &[size]);
+    }
 }

@@ -2,11 +2,13 @@
 //!
 //! - `recompile`: whether a call that no trace fits is traced.
 //! - `trace`: calls that the machine runs, and what is kept of them.
+//! - `passed`: generators that a replay has gone past.
 //! - `face`: what Python sees.
 //! - `counts`: what is counted for people.
 
 mod counts;
 mod face;
+mod passed;
 mod recompile;
 mod trace;
 
@@ -18,8 +20,9 @@ use crate::policy::Stance;
 use crate::source::Values;
 use crate::tree::{Action, Branches, End, Segment, Tree};
 use crate::undone::{instead, is_undone};
-use crate::vm::{exception_of, with_lines};
+use crate::vm::{VmGenerator, exception_of, with_lines};
 use counts::Counts;
+use passed::PassedBy;
 use pyo3::exceptions::{PyRuntimeError, PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use std::cell::RefCell;
@@ -89,6 +92,8 @@ impl Inner {
     }
 
     fn call(&self, args: &[Obj], kwargs: Option<&Obj>) -> PyResult<Obj> {
+        // Goes behind the values, which hold the same.
+        let mut passed = PassedBy::default();
         let mut values = Values::new(&self.function, args, kwargs);
         let stance = Stance::now();
         if stance == Stance::ForceEager {
@@ -98,7 +103,7 @@ impl Inner {
         match self.choose(&tree, &tree.branches, &mut values, true) {
             Some(segment) => match &segment.end {
                 End::GiveUp(_) => self.plainly(args, kwargs),
-                _ => match self.run_down(&tree, segment, &mut values) {
+                _ => match self.run_down(&tree, segment, &mut values, &mut passed) {
                     Err(error) if is_undone(&error) => instead(&error, self.plainly(args, kwargs)),
                     done => done,
                 },
@@ -140,7 +145,7 @@ impl Inner {
     }
 
     /// Runs known segments until the end, or until nothing known fits. `Undone` if nothing came of it.
-    fn run_down(&self, tree: &Rc<Tree>, segment: Rc<Segment>, values: &mut Values<'_>) -> PyResult<Obj> {
+    fn run_down(&self, tree: &Rc<Tree>, segment: Rc<Segment>, values: &mut Values<'_>, passed: &mut PassedBy) -> PyResult<Obj> {
         let mut segment = segment;
         let mut before: Option<(Rc<Segment>, PyResult<Obj>)> = None;
         loop {
@@ -148,7 +153,7 @@ impl Inner {
                 (Ok(built), _) => built,
                 (Err(error), Some((parent, outcome))) if is_undone(&error) => {
                     let End::Action(action) = &parent.end else { return Err(error) };
-                    return instead(&error, self.resume(tree, parent, action, values, copied(outcome), false));
+                    return instead(&error, self.resume(tree, parent, action, (values, passed), copied(outcome), false));
                 }
                 (Err(error), _) => return Err(error),
             };
@@ -156,25 +161,25 @@ impl Inner {
                 End::Return(recipe) | End::Raise(recipe, _) => recipe,
                 End::Action(action) => {
                     let outcome = self.act(tree, action, values, &built)?;
-                    drop(built);
+                    let generators: Vec<Obj> = built.into_iter().flatten().filter(VmGenerator::is_live).collect();
                     let returned = outcome.is_ok();
                     let object = match &outcome {
                         Ok(object) => object.clone(),
                         Err(error) => exception_of(error),
                     };
                     values.set(action.result, object);
-                    match self.choose(tree, &action.branches, values, returned) {
-                        Some(next) if !matches!(next.end, End::GiveUp(_)) => {
-                            before = Some((std::mem::replace(&mut segment, next), outcome));
-                        }
-                        Some(_) => return self.resume(tree, &segment, action, values, outcome, false),
-                        None => {
-                            let record = !self.grows_in_vain(tree)?
-                                && self.may_grow(tree, Stance::now(), &action.branches, values, returned)?;
-                            return self.resume(tree, &segment, action, values, outcome, record);
-                        }
+                    let next = self.choose(tree, &action.branches, values, returned);
+                    let is_unknown = next.is_none();
+                    if let Some(next) = next.filter(|next| !matches!(next.end, End::GiveUp(_))) {
+                        passed.add(generators);
+                        before = Some((std::mem::replace(&mut segment, next), outcome));
+                        continue;
                     }
-                    continue;
+                    drop(generators);
+                    let record = is_unknown
+                        && !self.grows_in_vain(tree)?
+                        && self.may_grow(tree, Stance::now(), &action.branches, values, returned)?;
+                    return self.resume(tree, &segment, action, (values, passed), outcome, record);
                 }
                 End::GiveUp(_) => return Err(PyRuntimeError::new_err("oxytorch: a trace without an end")),
             };

@@ -3,9 +3,11 @@
 use super::Inner;
 use crate::guard::{Check, Context};
 use crate::log::{Topic, log, place_of};
+use crate::obj::Obj;
 use crate::policy::Stance;
-use crate::source::{Source, Values, short};
+use crate::source::{Source, SourceId, Sources, Values, short};
 use crate::tree::{Branches, Segment, Tree};
+use crate::types::types;
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
 
@@ -84,9 +86,14 @@ impl Inner {
         let sources = tree.sources.read();
         let context = Context { sources: &sources, backend: &*self.backend, returned };
         for segment in segments.iter() {
-            let failed = segment.checks.iter().filter(|check| !check.holds(&context, values));
-            let varying: Vec<String> = failed.filter_map(Check::number).map(|id| sources.show(id)).collect();
-            tree.varying.change(|known| known.extend(varying));
+            let (holding, failed): (Vec<&Check>, Vec<&Check>) =
+                segment.checks.iter().partition(|check| check.holds(&context, values));
+            let mut varying: Vec<SourceId> = failed.iter().filter_map(|check| check.number()).collect();
+            for text in failed.iter().filter_map(|check| check.text()) {
+                varying.extend(numbers_of(&sources, text, values));
+            }
+            varying.retain(|id| !holding.iter().any(|check| check.number() == Some(*id)));
+            tree.varying.change(|known| known.extend(varying.into_iter().map(|id| sources.show(id))));
         }
         for segment in segments.iter() {
             self.note_varying_sizes(tree, &segment.checks, &context, values);
@@ -178,4 +185,12 @@ impl Inner {
             _ => Ok(()),
         }
     }
+}
+
+/// The numbers that a text is made of.
+fn numbers_of(sources: &Sources, text: SourceId, values: &mut Values<'_>) -> Vec<SourceId> {
+    let is_number = |value: Obj| value.class_is(types().int) || value.class_is(types().float);
+    let mut is_given =
+        |id: SourceId| !matches!(sources.get(id), Source::Compute(..)) && values.get(sources, id).is_some_and(is_number);
+    sources.operands(text).into_iter().map(|(id, _)| id).filter(|id| is_given(*id)).collect()
 }

@@ -1,6 +1,7 @@
 //! Calls that the machine runs: the first of their kind, and those that leave known traces behind an action.
 
 use super::Inner;
+use super::passed::PassedBy;
 use crate::declared::Varying;
 use crate::gc::Rest;
 use crate::guard::Check;
@@ -14,7 +15,7 @@ use crate::record::{Closing, Inspection, Origin, Rec, Recording, Val};
 use crate::source::{Key, Source, Values};
 use crate::state::TorchState;
 use crate::tree::{Action, End, Segment, Tree};
-use crate::undone::{instead, is_undone};
+use crate::undone::{InternalError, instead, is_undone};
 use crate::vm::{Args, Attach, Called, Escape, Refused, Vm, exception_of, lines_of};
 use pyo3::exceptions::{PyException, PyMemoryError, PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
@@ -28,7 +29,7 @@ impl Inner {
         tree: &Rc<Tree>,
         segment: &Rc<Segment>,
         action: &Action,
-        values: &mut Values<'_>,
+        (values, passed): (&mut Values<'_>, &mut PassedBy),
         outcome: PyResult<Obj>,
         record: bool,
     ) -> PyResult<Obj> {
@@ -60,6 +61,7 @@ impl Inner {
         drop(sources_values);
         // Whatever the machine needs of them, its frames and its recording have.
         values.forget();
+        drop(std::mem::take(passed));
         vm.adopt_suspended();
         let (whole, before) = (vm.frames.is_empty(), action.branches.len());
         let result = self.finish(vm, |vm| match outcome {
@@ -156,6 +158,10 @@ impl Inner {
         if let Some(why) = vm.gave_up.take() {
             let name = crate::source::short(&self.function);
             self.backend.warn(&format!("oxytorch: {name} runs as it is: {why}"))?;
+        }
+        if result.as_ref().is_ok_and(|result| result.as_ref().is_err_and(|error| error.is_instance_of::<InternalError>(py()))) {
+            // The next graph would fail, too: from here on later calls run as they are.
+            vm.attach.branches(&vm.tree).full.set(true);
         }
         if let Some(late) = take_late() {
             return Err(late);
@@ -284,7 +290,7 @@ fn makes_generator(function: &Obj) -> bool {
 /// With what people call them.
 fn named_arguments(args: &[Obj], kwargs: Option<&Obj>) -> Vec<(String, Obj)> {
     let positional = args.iter().enumerate().map(|(n, arg)| (format!("argument {n}"), arg.clone()));
-    let named = kwargs.map(entries_of).unwrap_or_default().into_iter().map(|(name, arg)| (name.bind().to_string(), arg));
+    let named = kwargs.map(entries_of).unwrap_or_default().into_iter().map(|(name, arg)| (name.to_string(), arg));
     positional.chain(named).collect()
 }
 

@@ -238,7 +238,7 @@ fn is_closed_function(object: &Obj) -> bool {
         && is_empty(object.attr("__code__").and_then(|code| code.attr("co_names")))
 }
 
-/// A number of the kind that a shadow would hold; for lists and vectors, as many.
+/// A number of the kind that a shadow would hold; for lists and vectors, as many. torch reads no tensor that requires a gradient.
 fn stand_in(shadow: &Obj) -> PyResult<Obj> {
     let types = types();
     if shadow.is_instance_of(types.list) || shadow.is_instance_of(types.tuple) {
@@ -248,8 +248,15 @@ fn stand_in(shadow: &Obj) -> PyResult<Obj> {
     if !types.is_tensor(shadow) {
         return Ok(shadow.clone());
     }
-    let is_float = shadow.attr("dtype")?.attr("is_floating_point")?.truth()?;
-    let one: Obj = if is_float { pyo3::types::PyFloat::new(py(), 1.0).into() } else { Obj::int(1) };
+    let dtype = shadow.attr("dtype")?;
+    if shadow.attr("requires_grad")?.truth()? || dtype.attr("is_complex")?.truth()? {
+        return Ok(shadow.clone());
+    }
+    let one: Obj = match dtype.attr("is_floating_point")?.truth()? {
+        true => pyo3::types::PyFloat::new(py(), 1.0).into(),
+        false if dtype.is(&Obj::from(py().import("torch")?.getattr("bool")?)) => Obj::bool(true),
+        false => Obj::int(1),
+    };
     match shadow.bind().call_method0("dim")?.extract::<usize>()? {
         0 => Ok(one),
         1 => list_of(&vec![one; shadow.bind().call_method0("numel")?.extract()?]),

@@ -4,6 +4,8 @@ use super::data::refuse_endless;
 use super::device;
 use super::graph::{LazyEntry, NotRecorded, Recorded, Shadow, layout_of, tensors_in, tools};
 use super::memory::refuse_beyond_memory;
+use super::outs::Outs;
+use super::overlap::refuse_partial_overlaps;
 use super::plain_sizes::PlainSizes;
 use super::shared::refuse_overlapping_writes;
 use super::writes::{refuse_odd_flag, written};
@@ -18,7 +20,7 @@ use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
 /// Functions that make tensors of nothing: their shadows are made on the meta device.
-pub(super) const FACTORIES: &[&str] = &[
+pub const FACTORIES: &[&str] = &[
     "zeros",
     "ones",
     "empty",
@@ -209,9 +211,16 @@ impl Recording {
             return Err(NotRecorded::Break(format!("{name} gives its out= a size")));
         }
         if !reshapes {
-            refuse_overlapping_writes(&written(callee, &name, &shadow_args, &shadow_kwargs)?)?;
+            let written = written(callee, &name, &shadow_args, &shadow_kwargs)?;
+            refuse_overlapping_writes(&written)?;
+            refuse_partial_overlaps(&name, &written, &shadow_args, &shadow_kwargs)?;
         }
-        let result = match self.do_on_shadows(callee, &name, &shadow_args, &shadow_kwargs, state) {
+        let outs = Outs::of(&shadow_kwargs)?;
+        let done = self.do_on_shadows(callee, &name, &shadow_args, &shadow_kwargs, state);
+        if outs.have_changed()? {
+            return Err(NotRecorded::Break(format!("{name} gives its out= another size")));
+        }
+        let result = match done {
             Ok(result) => self.memory_order(callee, &name, &shadow_args, &shadow_kwargs, result)?,
             Err(error) => return Err(NotRecorded::failed(&format!("{name}: "), error)),
         };

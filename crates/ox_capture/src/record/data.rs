@@ -4,6 +4,7 @@ use super::graph::{NotRecorded, Recorded};
 use super::inspect::is_heap_type;
 use super::{Recording, Val};
 use crate::obj::{Obj, items_of, list_of, py};
+use crate::types::types;
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::IntoPyDict;
@@ -27,7 +28,7 @@ impl Recording {
             None if name == "new_tensor" => self.shadow(&args[0].obj)?.0.attr("dtype")?,
             dtype => dtype.unwrap_or_else(Obj::none),
         };
-        let is_whole = !(dtype.is_none() || dtype.attr("is_floating_point")?.truth()? || dtype.attr("is_complex")?.truth()?);
+        let is_whole = !dtype.is_none() && is_whole(&dtype)?;
         let numbers = self.without_tensors(&data, is_whole)?;
         let options = [("dtype", dtype.bind().clone()), ("device", intern!(py(), "cpu").clone().into_any())].into_py_dict(py())?;
         match py().import("torch")?.call_method("tensor", (numbers.bind(),), Some(&options)) {
@@ -60,6 +61,14 @@ impl Recording {
         let items = items.iter().map(|item| self.without_tensors(item, is_whole)).collect::<Recorded<Vec<Obj>>>()?;
         Ok(list_of(&items)?)
     }
+}
+
+/// torch takes Python's own types for its types: `dtype=int`.
+fn is_whole(dtype: &Obj) -> PyResult<bool> {
+    if dtype.is_instance_of(types().type_) {
+        return Ok(dtype.ptr() == types().int.cast() || dtype.ptr() == types().bool.cast());
+    }
+    Ok(!dtype.attr("is_floating_point")?.truth()? && !dtype.attr("is_complex")?.truth()?)
 }
 
 /// Lists that contain themselves are torch's to refuse: whoever walks through them here would not come back.

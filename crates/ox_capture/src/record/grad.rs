@@ -4,6 +4,7 @@ use super::Recording;
 use super::graph::Recorded;
 use crate::guard::Check;
 use crate::obj::{Obj, py};
+use crate::types::types;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyCFunction, PyDict};
@@ -150,8 +151,10 @@ impl Recording {
         if !enabled || self.state.grad {
             return Ok(());
         }
-        let inputs: Vec<_> = self.graph.inputs.iter().map(|input| (input.source, input.object.clone())).collect();
-        for (source, tensor) in inputs {
+        // Numbers are inputs as well.
+        let tensors = self.graph.inputs.iter().filter(|input| types().is_tensor(&input.object));
+        let tensors: Vec<_> = tensors.map(|input| (input.source, input.object.clone())).collect();
+        for (source, tensor) in tensors {
             self.checks.push(Check::RequiresGrad(source, requires_grad(&tensor)?));
         }
         Ok(())

@@ -4,7 +4,6 @@
 //! raise; and as a node of the graph, which is computed later.
 
 use super::autocast::Conversion;
-use super::memory::memory_of;
 use crate::backend::Sizes;
 use crate::interrupt::is_interrupt;
 use crate::lazy::is_lazy;
@@ -146,12 +145,6 @@ impl GraphRecord {
         let version = |shadow: &Obj| shadow.attr("_version").ok().and_then(|version| version.bind().extract::<u64>().ok());
         self.inputs.iter().filter(move |input| types().is_tensor(&input.shadow) && version(&input.shadow) != Some(0))
     }
-
-    /// A view of another type shares memory with what it is a view of.
-    pub(super) fn shares_what_is_written(&self, tensor: &Obj) -> bool {
-        let Ok(memory) = memory_of(tensor) else { return true };
-        self.written_inputs().any(|input| memory_of(&input.object).is_ok_and(|written| written == memory))
-    }
 }
 
 /// Why a call was not recorded: it is done for real.
@@ -160,6 +153,8 @@ pub enum NotRecorded {
     Break(String),
     /// The data decides what size the result has, and shadows have none.
     Decided(String),
+    /// A tensor was asked for its number, and shadows have none.
+    Number(String),
     /// Torch must do it, on the tensors themselves, for this reason.
     ByTorch(&'static str),
     /// Torch must do it, of sizes that vary: nobody says what becomes of them.
@@ -181,6 +176,7 @@ impl NotRecorded {
         match () {
             () if is_interrupt(&error) => NotRecorded::Raise(error),
             () if data_decides(&error) || looks_at_data(what, &error) => NotRecorded::Decided(format!("{what}{error}")),
+            () if asks_for_a_number(&error) => NotRecorded::Number(format!("{what}{error}")),
             () => NotRecorded::Break(format!("{what}{error}")),
         }
     }
@@ -192,6 +188,12 @@ fn data_decides(error: &PyErr) -> bool {
     let class = error.get_type(py());
     let is_named = class.name().is_ok_and(|name| name == "DynamicOutputShapeException");
     is_named || error.is_instance_of::<PyRuntimeError>(py()) && error.value(py()).to_string().contains("data-dependent shape")
+}
+
+/// torch has no class for it.
+fn asks_for_a_number(error: &PyErr) -> bool {
+    error.is_instance_of::<PyRuntimeError>(py())
+        && error.value(py()).to_string().contains("Tensor.item() cannot be called on meta tensors")
 }
 
 /// A function that is made of others, one of which looks at values and so has no kernel for shapes: `istft` compares its window with zeros.

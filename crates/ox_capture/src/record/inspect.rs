@@ -4,7 +4,7 @@ use super::modes::is_inference_guard;
 use super::{Abandon, Origin, Rec, Recording, Val, abandon};
 use crate::obj::{Obj, entries_of, items_of};
 use crate::recipe::{Build, Recipe, Shape};
-use crate::source::{generic_attr, instance_dict};
+use crate::source::{generic_attr, instance_dict, same_value};
 use crate::types::types;
 use crate::vm::snapshot::FrameShot;
 use crate::vm::{Frame, VmGenerator, VmIterator, lines_of};
@@ -187,13 +187,38 @@ impl Recording {
             part(name).filter(|p| !p.is_none()).map(|p| self.recipe_of(&p, found)).transpose()
         };
         let parts = [recipe("__defaults__")?, recipe("__kwdefaults__")?, recipe("__closure__")?];
+        let said = self.said_of_function(function, [&code, &globals, &name], found)?;
         let globals = self.recipe_of(&globals, found)?;
-        Ok(Shape::Function { code, globals, name, parts })
+        Ok(Shape::Function { code, globals, name, parts, said })
+    }
+
+    /// Its name, text and module, where they are not those that its code gives it, and its annotations, which others may hold, too.
+    fn said_of_function(
+        &self,
+        function: &Obj,
+        [code, globals, name]: [&Obj; 3],
+        found: &mut Inspection,
+    ) -> Rec<Vec<(&'static str, Recipe)>> {
+        // SAFETY: a code object, a dict and a string.
+        let plain = unsafe { Obj::owned(ffi::PyFunction_NewWithQualName(code.ptr(), globals.ptr(), name.ptr())) };
+        let Ok(plain) = plain else { return abandon("a function that cannot be made") };
+        let mut said = Vec::new();
+        for name in ["__name__", "__doc__", "__module__"] {
+            if let (Ok(own), Ok(usual)) = (function.attr(name), plain.attr(name))
+                && !same_value(&own, &usual)
+            {
+                said.push((name, self.recipe_of(&own, found)?));
+            }
+        }
+        if let Some(all) = function.attr("__annotations__").ok().filter(|all| !entries_of(all).is_empty()) {
+            said.push(("__annotations__", self.recipe_of(&all, found)?));
+        }
+        Ok(said)
     }
 
     fn own_dict(&self, object: &Obj, found: &mut Inspection) -> Rec<Vec<(Obj, Recipe)>> {
         let types = types();
-        if object.class_is(types.function) || object.class_is(types.cell) {
+        if object.class_is(types.cell) {
             return Ok(Vec::new());
         }
         let Some(dict) = instance_dict(object) else { return Ok(Vec::new()) };

@@ -41,11 +41,9 @@ impl Recording {
     }
 
     fn is_computed_of(&self, source: SourceId, var: &Var) -> bool {
-        match self.tree.sources.read().get(source) {
-            Source::Compute(_, args) => args.iter().any(|arg| self.is_computed_of(*arg, var)),
-            Source::Expr(sym) => self.is_made_of(sym, var),
-            _ => false,
-        }
+        let sources = self.tree.sources.read();
+        let is_made = |id: SourceId| matches!(sources.get(id), Source::Expr(sym) if self.is_made_of(sym, var));
+        sources.operands(source).into_iter().any(|(id, _)| is_made(id))
     }
 
     /// Whether an expression fits in 64 bits whatever its whole numbers are. Sizes alone always do: their tensors are there.

@@ -1,6 +1,6 @@
 //! Which memory tensors lie in, as far as shadows tell.
 
-use super::graph::{NotRecorded, Recorded};
+use super::graph::{LazyEntry, NotRecorded, Recorded};
 use super::{Origin, Recording};
 use crate::obj::Obj;
 use crate::types::types;
@@ -23,12 +23,15 @@ impl Recording {
         }
     }
 
-    /// Whether other tensors of this graph lie in the same memory: autograd tells them when one of them becomes a leaf.
+    /// Whether other tensors of this graph that somebody holds lie in the same memory: autograd tells them when one of them becomes a leaf.
     pub fn has_views(&self, tensor: &Obj) -> bool {
         let Origin::Lazy(n) = self.origin(tensor) else { return false };
         let lazies = &self.graph.lazies;
         let Ok(memory) = memory_of(&lazies[n].shadow) else { return false };
-        lazies.iter().enumerate().any(|(other, lazy)| other != n && memory_of(&lazy.shadow).is_ok_and(|other| other == memory))
+        // SAFETY: reads the count of a live object. One reference is the record's own.
+        let is_held = |lazy: &LazyEntry| unsafe { pyo3::ffi::Py_REFCNT(lazy.object.ptr()) > 1 };
+        let is_view = |lazy: &LazyEntry| is_held(lazy) && memory_of(&lazy.shadow).is_ok_and(|other| other == memory);
+        lazies.iter().enumerate().any(|(other, lazy)| other != n && is_view(lazy))
     }
 
     /// The shadow of a lazy tensor that lies in memory of this trace's. One in the memory of an input tells nothing of how much that is; nor does a

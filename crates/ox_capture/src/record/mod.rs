@@ -14,6 +14,7 @@ pub mod grad;
 mod graph;
 mod inspect;
 mod integer;
+mod lanes;
 mod machines;
 mod memory;
 mod mended;
@@ -21,6 +22,8 @@ mod meta_kernels;
 pub mod modes;
 mod number;
 mod order;
+mod outs;
+mod overlap;
 mod peek;
 mod places;
 mod plain_sizes;
@@ -36,7 +39,7 @@ mod unseen;
 mod writes;
 mod written;
 
-pub use calls::DONE_FOR_REAL;
+pub use calls::{DONE_FOR_REAL, FACTORIES};
 pub use describe::referents;
 pub use graph::{NotRecorded, Shadow, tensors_in};
 pub use inspect::{Inspection, built_in_base, is_machine, is_plain_instance, is_python_instance, members_of};
@@ -138,6 +141,8 @@ pub struct Recording {
     met: FxHashMap<SourceId, Obj>,
     /// One of them was another when it was read again: a signal's handler or another thread has changed it, and no trace can say when.
     pub contradicted: bool,
+    /// Whether autocast is no longer as it was found.
+    pub autocast_is_set: bool,
     versions: FxHashSet<usize>,
     /// By address; the object is held, so that the address stays its own.
     ids: FxHashMap<usize, (Origin, Option<Obj>)>,
@@ -249,6 +254,7 @@ impl Recording {
             tainted: None,
             met: FxHashMap::default(),
             contradicted: false,
+            autocast_is_set: false,
             state,
             place: String::new(),
             spending: Spending::default(),

@@ -156,20 +156,13 @@ impl Recording {
         (fits && (self.is_of_optimizer(source) || self.varies(source))).then_some(source)
     }
 
-    /// Whether it was seen to change, or is computed of variables.
+    /// Whether it was seen to change, or is computed of variables. A number that was computed in more steps than that is a constant.
     pub(super) fn varies(&self, source: SourceId) -> bool {
-        self.varies_within(source, MOST_STEPS)
-    }
-
-    /// A number that was computed in more steps than that is a constant.
-    fn varies_within(&self, source: SourceId, steps: usize) -> bool {
         let (sources, varying) = (self.tree.sources.read(), self.tree.varying.read());
-        let by_variables = match sources.get(source) {
-            Source::Compute(_, args) => steps > 0 && args.iter().any(|arg| self.varies_within(*arg, steps - 1)),
-            Source::Expr(_) => true,
-            _ => false,
+        let varies = |id: SourceId| {
+            matches!(sources.get(id), Source::Expr(_)) || !varying.is_empty() && varying.contains(&sources.show(id))
         };
-        by_variables || !varying.is_empty() && varying.contains(&sources.show(source))
+        sources.operands(source).into_iter().any(|(id, steps)| steps <= MOST_STEPS && varies(id))
     }
 
     /// Whether some item of a list from outside was seen to change.
@@ -180,14 +173,12 @@ impl Recording {
     }
 
     pub(super) fn is_of_optimizer(&self, source: SourceId) -> bool {
-        if self.optimizers.contains(&source) {
-            return true;
-        }
-        match self.tree.sources.read().get(source) {
+        let sources = self.tree.sources.read();
+        let is_part = |id: SourceId| match sources.get(id) {
             Source::Attr(of, _) | Source::Item(of, _) | Source::Value(of, _) | Source::Dict(of) => self.is_of_optimizer(*of),
-            Source::Compute(_, args) => args.iter().any(|arg| self.is_of_optimizer(*arg)),
             _ => false,
-        }
+        };
+        sources.operands(source).into_iter().any(|(id, _)| self.optimizers.contains(&id) || is_part(id))
     }
 }
 

@@ -1,19 +1,18 @@
 //! Values of lazy tensors before their graph is computed, for those who must know at once whether an operation would fail.
 
-use super::graph::GraphRecord;
-use super::writes::Unsettled;
+use super::writes::{Write, example_of, is_integer_type};
 use super::{Origin, Recording};
 use crate::obj::{Obj, entries_of, items_of, list_of, py, tuple_of};
 use crate::record::grad::GradMode;
 use crate::types::types;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PySlice};
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 
 /// More operations are not done twice.
-const FEW: usize = 32;
+const FEW: usize = 64;
 /// Parts of the names of operations that give another result the second time, or leave something behind.
-const FICKLE: [&str; 12] = [
+const FICKLE: [&str; 17] = [
     "rand",
     "dropout",
     "bernoulli",
@@ -21,7 +20,12 @@ const FICKLE: [&str; 12] = [
     "normal",
     "poisson",
     "exponential",
-    "empty",
+    "uniform",
+    "cauchy",
+    "geometric",
+    "fractional",
+    "lstm",
+    "gru",
     "rrelu",
     "attention",
     "batch_norm",
@@ -33,13 +37,13 @@ impl Recording {
     pub fn peek(&self, lazy: &Obj) -> Option<Obj> {
         let Origin::Lazy(n) = self.origin(lazy) else { return None };
         let _mode = GradMode::set(false).ok()?;
-        let graph = &self.graph;
-        let of_integers = match self.unsettled() {
-            Unsettled::Nothing => false,
-            Unsettled::NoIntegers => true,
-            Unsettled::Anything => return None,
-        };
-        Peek { graph, of_integers, values: FxHashMap::default() }.value(&graph.lazies[n].node)
+        let (last, writes) = (&self.graph.lazies[n].node, self.writes()?);
+        let mut peek = Peek { rec: self, writes, values: FxHashMap::default() };
+        for node in peek.leading_to(last)? {
+            let value = peek.value(&node)?;
+            peek.values.insert(node.id(), value);
+        }
+        peek.values.remove(&last.id())
     }
 
     /// A tensor of the size and type of a lazy one, whose values are nobody's concern.
@@ -68,58 +72,90 @@ pub(super) fn name_of(node: &Obj) -> Option<String> {
 }
 
 /// Whether what a node gives is a tensor of integers.
-pub(super) fn is_integer(node: &Obj) -> Option<bool> {
-    let dtype = node.attr("meta").ok()?.bind().get_item("example_value").ok()?.getattr("dtype").ok()?;
-    Some(!dtype.getattr("is_floating_point").ok()?.is_truthy().ok()? && !dtype.getattr("is_complex").ok()?.is_truthy().ok()?)
+fn is_integer(node: &Obj) -> Option<bool> {
+    let dtype = example_of(node)?.attr("dtype").ok()?;
+    Some(is_integer_type(&dtype))
+}
+
+/// Whether only the size of what is no integer matters.
+fn goes_by_size(name: &str) -> bool {
+    name.ends_with("_as") || name.ends_with("_like") || name.starts_with("new_")
 }
 
 struct Peek<'a> {
-    graph: &'a GraphRecord,
-    /// Other tensors may have been written.
-    of_integers: bool,
+    rec: &'a Recording,
+    writes: Vec<Write>,
     /// By their nodes.
     values: FxHashMap<usize, Obj>,
 }
 
 impl Peek<'_> {
-    fn value(&mut self, node: &Obj) -> Option<Obj> {
-        if let Some(known) = self.values.get(&node.id()) {
-            return Some(known.clone());
+    /// What must be computed, in the order of the graph: what a node is made of, and all that is written to memory where some of that lies.
+    fn leading_to(&self, last: &Obj) -> Option<Vec<Obj>> {
+        let (mut open, mut found) = (vec![last.clone()], FxHashSet::default());
+        while let Some(node) = open.pop() {
+            if !found.insert(node.id()) {
+                continue;
+            }
+            if found.len() > FEW {
+                return None;
+            }
+            open.extend(self.needed_by(&node)?);
+            if !self.writes.is_empty() {
+                let example = example_of(&node)?;
+                open.extend(self.writes.iter().filter(|write| write.is_to(&example)).map(|write| write.node.clone()));
+            }
         }
+        let nodes = self.rec.graph.fx.attr("nodes").ok()?;
+        let all = nodes.bind().try_iter().ok()?.map(|node| node.ok().map(Obj::from)).collect::<Option<Vec<Obj>>>()?;
+        Some(all.into_iter().filter(|node| found.contains(&node.id())).collect())
+    }
+
+    /// The nodes whose values it reads. None if it is not done twice.
+    fn needed_by(&self, node: &Obj) -> Option<Vec<Obj>> {
         let name = name_of(node)?;
-        let is_fickle = FICKLE.iter().any(|part| name.contains(part));
-        if self.values.len() == FEW || is_fickle || (self.of_integers && is_integer(node) != Some(true)) {
+        if FICKLE.iter().any(|part| name.contains(part)) {
             return None;
         }
-        let value = match name.is_empty() {
-            true => self.input(node)?,
-            false => self.called(node, &name)?,
-        };
-        self.values.insert(node.id(), value.clone());
-        Some(value)
+        let mut needed = items_of(&node.attr("all_input_nodes").ok()?);
+        needed.retain(|arg| !(goes_by_size(&name) && is_integer(arg) == Some(false)));
+        Some(needed)
+    }
+
+    fn value(&self, node: &Obj) -> Option<Obj> {
+        let name = name_of(node)?;
+        if name.is_empty() {
+            return self.input(node);
+        }
+        let is_ours = |target: &Obj| self.values.get(&target.id()).is_some_and(|tensor| !self.rec.is_of_inputs(tensor));
+        let write = self.writes.iter().find(|write| write.node.is(node));
+        let may_run = write.is_none_or(|write| write.targets.iter().all(is_ours));
+        if may_run { self.called(node, &name) } else { None }
     }
 
     fn input(&self, node: &Obj) -> Option<Obj> {
-        let input = &self.graph.inputs.iter().find(|input| input.node.is(node))?.object;
-        let is_settled = !self.of_integers || !self.graph.shares_what_is_written(input);
+        let input = &self.rec.graph.inputs.iter().find(|input| input.node.is(node))?.object;
+        let is_settled = !types().is_tensor(input) || self.rec.is_beside(input, &self.writes);
         is_settled.then(|| input.clone())
     }
 
-    fn called(&mut self, node: &Obj, name: &str) -> Option<Obj> {
-        let by_size = name.ends_with("_as") || name.ends_with("_like") || name.starts_with("new_");
+    fn called(&self, node: &Obj, name: &str) -> Option<Obj> {
+        let by_size = goes_by_size(name);
         let mut args = items_of(&self.filled(&node.attr("args").ok()?, by_size)?);
         let kwargs = self.filled(&node.attr("kwargs").ok()?, by_size)?;
         let function = match node.attr("op").ok()?.to_str().as_deref() {
             Some("call_method") if !args.is_empty() => args.remove(0).attr(name).ok()?,
             _ => node.attr("target").ok()?,
         };
-        function.call(&args, Some(&kwargs)).ok()
+        let value = function.call(&args, Some(&kwargs)).ok()?;
+        // Where it is not filled later any value would do.
+        if name.contains("empty") { value.attr("zero_").ok()?.call(&[], None).ok() } else { Some(value) }
     }
 
     /// With the values of nodes in their places. `by_size`: of those that are no integers only the size matters.
-    fn filled(&mut self, object: &Obj, by_size: bool) -> Option<Obj> {
+    fn filled(&self, object: &Obj, by_size: bool) -> Option<Obj> {
         let types = types();
-        let mut each = |items: Vec<Obj>| items.iter().map(|item| self.filled(item, by_size)).collect::<Option<Vec<Obj>>>();
+        let each = |items: Vec<Obj>| items.iter().map(|item| self.filled(item, by_size)).collect::<Option<Vec<Obj>>>();
         if object.is_instance_of(types.tuple) {
             return tuple_of(&each(items_of(object))?).ok();
         }
@@ -138,10 +174,8 @@ impl Peek<'_> {
             return slice.call(&each(parts)?, None).ok();
         }
         match object.class_name() == "Node" {
-            true if by_size && is_integer(object) == Some(false) => {
-                like(&object.attr("meta").ok()?.bind().get_item("example_value").ok()?.into())
-            }
-            true => self.value(object),
+            true if by_size && is_integer(object) == Some(false) => like(&example_of(object)?),
+            true => self.values.get(&object.id()).cloned(),
             false => Some(object.clone()),
         }
     }

@@ -49,6 +49,8 @@ static USERS: AtomicUsize = AtomicUsize::new(0);
 
 impl PlainSizes {
     pub fn stand_in() -> PyResult<PlainSizes> {
+        // Behind Dynamo nothing may have been captured yet.
+        crate::types::load(py())?;
         // Made before anything is asked: other threads may run meanwhile.
         let (ours, asking) = (shapes()?, asking()?);
         USERS.fetch_add(1, Ordering::Relaxed);

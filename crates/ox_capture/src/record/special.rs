@@ -41,6 +41,9 @@ impl Recording {
         state: &TorchState,
     ) -> Recorded<Option<Val>> {
         let name = callee.name();
+        if name == "_parse_to" {
+            return self.parsed_to(callee, args, kwargs).map(Some);
+        }
         if let Some((key, out)) = kwargs.iter().find(|(key, _)| key.to_str().as_deref() == Some("out"))
             && let Some(n) = self.empty_made_here(&out.obj)?
         {
@@ -48,6 +51,21 @@ impl Recording {
             return self.call_into_empty(callee, (args, &rest), n, location, state).map(Some);
         }
         self.no_empty_among_outs(&name, kwargs)?;
+        if name == "as_tensor"
+            && state.default_device.is_none()
+            && let [tensor] = args
+            && self.is_tensor(&tensor.obj)
+        {
+            return self.tensor_as_tensor(tensor, kwargs, location, state).map(Some);
+        }
+        // A size is one only as an instance of its class, and no call of a graph has it as that: other rows of numbers are elements.
+        if name == "new"
+            && let [_, size] = args
+            && size.obj.class_is(types().size)
+        {
+            let by_size = Shadow::Method(Obj::str("new_empty"));
+            return self.torch_call_as_is(&by_size, args, kwargs, location, state).map(Some);
+        }
         if INDEXING.contains(&name.as_str())
             && let [tensor, index, rest @ ..] = args
             && let Some(number) = self.number_made_here(&index.obj)?
@@ -62,6 +80,58 @@ impl Recording {
             return Err(NotRecorded::Break(format!("{name}: integer division by zero")));
         }
         Ok(None)
+    }
+
+    /// What `Module.to` is asked for: device and type, those of a tensor among them. No graph computes it, and shadows lie on no device of the
+    /// program's: the function is called for real.
+    fn parsed_to(&mut self, callee: &Shadow, args: &[Val], kwargs: &[(Obj, Val)]) -> Recorded<Val> {
+        let Shadow::Function(function) = callee else { return Err(NotRecorded::Break("_parse_to of a tensor".into())) };
+        let mut real = Vec::with_capacity(args.len());
+        for arg in args {
+            real.push(self.same_place_and_type(arg)?);
+        }
+        let named = PyDict::new(py());
+        for (key, value) in kwargs {
+            named.set_item(key.bind(), self.same_place_and_type(value)?.bind())?;
+        }
+        let wanted = function.call(&real, Some(&named.into())).map_err(|error| NotRecorded::failed("_parse_to: ", error))?;
+        self.made(&wanted);
+        Ok(wanted.into())
+    }
+
+    /// Of a tensor another one, without elements, that the program never sees; what is no tensor is itself.
+    fn same_place_and_type(&mut self, value: &Val) -> Recorded<Obj> {
+        let object = &value.obj;
+        if value.free.is_some() {
+            return Err(NotRecorded::Break("_parse_to of a number that changes".into()));
+        }
+        let (dtype, device) = match self.origin(object) {
+            _ if !self.is_tensor(object) => {
+                let known = types().is_scalar(object);
+                return if known { Ok(object.clone()) } else { Ok(self.translate(object)?.1) };
+            }
+            Origin::Lazy(n) => (self.graph.lazies[n].shadow.attr("dtype")?, self.device()?),
+            Origin::Outside(source) => {
+                self.rely_on_tensor(object, source)?;
+                (object.attr("dtype")?, object.attr("device")?)
+            }
+            Origin::Const => (object.attr("dtype")?, object.attr("device")?),
+            _ => return Err(NotRecorded::Break("_parse_to of a tensor that the program made elsewhere".into())),
+        };
+        let kwargs = PyDict::new(py());
+        kwargs.set_item("dtype", dtype.bind())?;
+        kwargs.set_item("device", device.bind())?;
+        Ok(py().import("torch")?.call_method("empty", (0,), Some(&kwargs))?.into())
+    }
+
+    /// A tensor is converted as `to` does it, or given back. By its own name the call is a factory to the shadows, which lack the tensor's data.
+    fn tensor_as_tensor(&mut self, tensor: &Val, kwargs: &[(Obj, Val)], location: &str, state: &TorchState) -> Recorded<Val> {
+        let wanted: Vec<_> = kwargs.iter().filter(|(_, value)| !value.obj.is_none()).cloned().collect();
+        if wanted.is_empty() {
+            return Ok(tensor.clone());
+        }
+        let to = Shadow::Method(Obj::str("to"));
+        self.torch_call_as_is(&to, std::slice::from_ref(tensor), &wanted, location, state)
     }
 
     /// Several results that get their sizes: a graph gives them none.

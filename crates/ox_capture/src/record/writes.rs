@@ -1,7 +1,8 @@
 //! What the calls of a graph write that is not computed yet.
 
-use super::graph::{NotRecorded, Recorded, Shadow, tensors_in};
-use super::peek::{is_integer, name_of};
+use super::graph::{InputEntry, NotRecorded, Recorded, Shadow, tensors_in};
+use super::memory::memory_of;
+use super::peek::name_of;
 use super::{Recording, Val};
 use crate::obj::{Obj, items_of};
 use crate::types::types;
@@ -9,13 +10,31 @@ use ox_ops::surface::writes_first;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
-/// What is not yet what it will be.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Unsettled {
-    Nothing,
-    /// Integers are never written.
-    NoIntegers,
-    Anything,
+/// A call of a graph that writes.
+pub(super) struct Write {
+    pub node: Obj,
+    /// The nodes of what is written.
+    pub targets: Vec<Obj>,
+    /// Where they lie, as shadows name it.
+    memories: Vec<usize>,
+}
+
+impl Write {
+    /// None if nobody can say what it writes: `out=`, or else its first argument.
+    fn by(node: Obj) -> Option<Write> {
+        let (args, kwargs) = (items_of(&node.attr("args").ok()?), node.attr("kwargs").ok()?);
+        let named = |name: &&str| kwargs.bind().get_item(name).ok().map(Obj::from);
+        let first = || args.first().cloned().or_else(|| ["input", "self"].iter().find_map(named));
+        let targets = nodes_in(&named(&"out").or_else(first)?);
+        let shadows = targets.iter().map(example_of).collect::<Option<Vec<Obj>>>()?;
+        let memories =
+            shadows.iter().flat_map(tensors_in).map(|tensor| memory_of(&tensor).ok()).collect::<Option<Vec<usize>>>()?;
+        (!memories.is_empty()).then_some(Write { node, targets, memories })
+    }
+
+    pub fn is_to(&self, shadow: &Obj) -> bool {
+        tensors_in(shadow).iter().any(|tensor| memory_of(tensor).is_ok_and(|memory| self.memories.contains(&memory)))
+    }
 }
 
 impl Shadow {
@@ -35,18 +54,13 @@ pub fn is_integer_type(dtype: &Obj) -> bool {
 }
 
 impl Recording {
-    pub(super) fn unsettled(&self) -> Unsettled {
-        self.written_by_calls().unwrap_or(Unsettled::Anything)
-    }
-
-    /// None if nobody can say.
-    fn written_by_calls(&self) -> Option<Unsettled> {
-        let mut found = Unsettled::Nothing;
+    /// In their order. None if nobody can say.
+    pub(super) fn writes(&self) -> Option<Vec<Write>> {
+        let mut found = Vec::new();
         for node in self.graph.fx.attr("nodes").ok()?.bind().try_iter().ok()? {
             let node = Obj::from(node.ok()?);
             if writes(&node)? {
-                is_integer(&node).filter(|is| !is)?;
-                found = Unsettled::NoIntegers;
+                found.push(Write::by(node)?);
             }
         }
         Some(found)
@@ -54,14 +68,40 @@ impl Recording {
 
     /// Whether a tensor that is no lazy one holds already what the graph will leave in it.
     pub fn is_settled(&self, tensor: &Obj) -> bool {
-        match self.unsettled() {
-            Unsettled::Nothing => true,
-            Unsettled::NoIntegers => {
-                tensor.attr("dtype").is_ok_and(|dtype| is_integer_type(&dtype)) && !self.graph.shares_what_is_written(tensor)
-            }
-            Unsettled::Anything => false,
-        }
+        self.writes().is_some_and(|writes| self.is_beside(tensor, &writes))
     }
+
+    /// Whether it shares no memory with an input that is written. A view of another type does with what it is a view of.
+    pub(super) fn is_beside(&self, tensor: &Obj, writes: &[Write]) -> bool {
+        let is_written = |input: &&InputEntry| writes.iter().any(|write| write.is_to(&input.shadow));
+        writes.is_empty() || !self.lies_in(tensor, self.graph.inputs.iter().filter(is_written))
+    }
+
+    /// Whether it shares memory with one of the inputs.
+    pub(super) fn is_of_inputs(&self, tensor: &Obj) -> bool {
+        self.lies_in(tensor, self.graph.inputs.iter())
+    }
+
+    fn lies_in<'a>(&self, tensor: &Obj, mut inputs: impl Iterator<Item = &'a InputEntry>) -> bool {
+        let Ok(memory) = memory_of(tensor) else { return true };
+        inputs.any(|input| memory_of(&input.object).is_ok_and(|other| other == memory))
+    }
+}
+
+/// The node, or those of a list.
+fn nodes_in(arg: &Obj) -> Vec<Obj> {
+    match arg.class_name().as_str() {
+        "Node" => vec![arg.clone()],
+        _ if arg.is_instance_of(types().tuple) || arg.is_instance_of(types().list) => {
+            items_of(arg).iter().flat_map(nodes_in).collect()
+        }
+        _ => Vec::new(),
+    }
+}
+
+/// The shadow of what a node stands for.
+pub(super) fn example_of(node: &Obj) -> Option<Obj> {
+    node.attr("meta").ok()?.bind().get_item("example_value").ok().map(Obj::from)
 }
 
 /// Whether a node writes one of its arguments. None for an operator of the program's.
@@ -78,10 +118,9 @@ fn gives_back_by_flag(node: &Obj, kwargs: &Bound<'_, PyDict>) -> Option<bool> {
     if !args.iter().any(is_flag) && !kwargs.values().iter().any(|value| is_flag(&value.into())) {
         return Some(false);
     }
-    let example = |node: &Obj| node.attr("meta").ok()?.bind().get_item("example_value").ok().map(Obj::from);
-    let result = example(node)?;
+    let result = example_of(node)?;
     let mut given = args.into_iter().chain(kwargs.values().iter().map(Obj::from));
-    Some(given.any(|arg| example(&arg).is_some_and(|arg| arg.is(&result))))
+    Some(given.any(|arg| example_of(&arg).is_some_and(|arg| arg.is(&result))))
 }
 
 /// The tensors that a call writes.

@@ -1,11 +1,12 @@
 //! Reading attributes of instances: by their class, their dict, and hooks written in Python.
 
 use super::attribute_of::alias_field;
+use super::seen::seen_class;
 use super::{Args, Called, Flow, R, Vm};
 use crate::attr::{has_get, is_c_descriptor, is_data_descriptor, is_generic, type_lookup};
 use crate::lazy::is_lazy;
 use crate::obj::{Obj, dict_get};
-use crate::record::{Origin, Val};
+use crate::record::{Origin, Val, is_machine};
 use crate::source::{Key, Source, generic_attr, instance_dict};
 use crate::types::types;
 use ox_bytecode::Name;
@@ -119,6 +120,15 @@ impl Vm {
         {
             return Ok(Found::Method(self.pinned(method)));
         }
+        // Nor does its class, which `functools.singledispatch` asks for.
+        if object.free.is_some() && name.to_str().as_deref() == Some("__class__") {
+            let class = self.pinned(object.obj.class());
+            return Ok(Found::Called(Called::Value(class)));
+        }
+        if is_machine(&object.obj) && name.to_str().as_deref() == Some("__class__") {
+            let class = self.pinned(seen_class(&object.obj)?);
+            return Ok(Found::Called(Called::Value(class)));
+        }
         let this = self.settled_number(object);
         let class = this.class();
         if let Some(field) = alias_field(&this, name) {
@@ -172,7 +182,8 @@ impl Vm {
             return Ok(Found::Called(Called::Value(this.get_attr(name)?.into())));
         }
         let on_class = type_lookup(&class, name);
-        if let Some(descriptor) = on_class.as_ref().filter(|d| is_data_descriptor(d)) {
+        // One that is only asked for writing leaves reading to the instance.
+        if let Some(descriptor) = on_class.as_ref().filter(|d| is_data_descriptor(d) && has_get(d)) {
             return self.data_descriptor(object, &this, name, descriptor, fall_back);
         }
         if let Some(found) = instance_dict(&this).and_then(|dict| dict_get(&dict, name)) {
@@ -193,7 +204,7 @@ impl Vm {
             Some(found) => self.bind_found(object, &class, found, fall_back.then_some(name)),
             None if fall_back => self.missing_attr(object, &this, &class, name),
             None => {
-                let text = format!("'{}' object has no attribute '{}'", this.class_name(), name.bind());
+                let text = format!("'{}' object has no attribute '{}'", this.class_name(), name);
                 Err(PyAttributeError::new_err(text))
             }
         }
@@ -338,14 +349,40 @@ impl Vm {
                 Err(error) => Err(error),
             };
         };
+        // A hook of the program's may do anything before it asks torch's.
         if this.is_instance_of(types().nn_module)
+            && is_of_modules(&hook, "__getattr__")
             && let Some(found) = self.module_part(this, name)?
         {
             return Ok(Found::Called(Called::Value(found)));
         }
-        if !hook.class_is(types().function) {
+        if self.is_item_method(&hook, this, "__getitem__") {
+            return self.load_item(object, &name.clone().into()).map(Found::Called);
+        }
+        if !hook.class_is(types().function) && !is_of_dict(&hook, this) {
             return self.opaque_attr(object, name, "a __getattr__ written in C");
         }
         self.call_hook(hook, vec![object.clone(), name.clone().into()])
     }
+
+    /// Whether a hook for attributes does what an index does: `__setattr__ = dict.__setitem__`, where the class has no such method of its own.
+    pub(super) fn is_item_method(&self, hook: &Obj, object: &Obj, name: &str) -> bool {
+        let is_named = || hook.attr("__name__").is_ok_and(|own| own.to_str().as_deref() == Some(name));
+        is_of_dict(hook, object) && is_named() && self.uses_slot(object, name, types().dict)
+    }
+}
+
+/// Whether a hook is `nn.Module`'s own.
+pub(super) fn is_of_modules(hook: &Obj, name: &str) -> bool {
+    // SAFETY: a type.
+    let base = unsafe { Obj::borrowed(types().nn_module.cast()) };
+    type_lookup(&base, &Obj::str(name)).is_some_and(|own| own.is(hook))
+}
+
+/// Whether a hook for attributes is a method of dicts, and the object is one: `__getattr__ = dict.__getitem__`. The machine knows these.
+pub(super) fn is_of_dict(hook: &Obj, object: &Obj) -> bool {
+    let t = types();
+    let is_method = hook.class_is(t.method_descriptor) || hook.class_is(t.wrapper_descriptor);
+    let is_of_dict = || hook.attr("__objclass__").is_ok_and(|class| class.ptr() == t.dict.cast());
+    object.is_instance_of(t.dict) && is_method && is_of_dict()
 }

@@ -204,7 +204,7 @@ impl Vm {
             self.give_up("a class whose changes are not counted");
         }
         let Some(found) = super_lookup(class, after, name) else {
-            let text = format!("'super' object has no attribute '{}'", name.bind());
+            let text = format!("'super' object has no attribute '{}'", name);
             return Err(PyAttributeError::new_err(text));
         };
         self.recorded(|rec| Ok(rec.class_reads.insert(Key(name.clone()))));

@@ -22,6 +22,10 @@ impl Args {
         Args { positional, keywords: Vec::new() }
     }
 
+    pub fn values(&self) -> impl Iterator<Item = &Val> {
+        self.positional.iter().chain(self.keywords.iter().map(|(_, value)| value))
+    }
+
     pub fn with_self(mut self, first: Val) -> Args {
         self.positional.insert(0, first);
         self
@@ -33,15 +37,31 @@ fn wrong(function: &Obj, what: String) -> pyo3::PyErr {
     PyTypeError::new_err(format!("{name}() {what}"))
 }
 
-fn too_many(function: &Obj, positional: usize, given: usize) -> pyo3::PyErr {
+/// A keyword that is none of the parameters, or only ever given by position.
+fn unexpected(function: &Obj, positional_only: &[ox_bytecode::Variable], names: &[String], text: &str) -> pyo3::PyErr {
+    let misused = positional_only.iter().map(|variable| variable.name.to_string()).filter(|name| names.contains(name));
+    let misused: Vec<String> = misused.collect();
+    if misused.is_empty() {
+        return wrong(function, format!("got an unexpected keyword argument '{text}'"));
+    }
+    wrong(function, format!("got some positional-only arguments passed as keyword arguments: '{}'", misused.join(", ")))
+}
+
+/// `beside`: how many arguments were given for parameters that only take keywords.
+fn too_many(function: &Obj, positional: usize, given: usize, beside: usize) -> pyo3::PyErr {
     let defaults = function.attr("__defaults__").map_or(0, |defaults| items_of(&defaults).len());
     let takes = match defaults {
         0 => positional.to_string(),
         _ => format!("from {} to {positional}", positional - defaults.min(positional)),
     };
     let plural = if positional == 1 && defaults == 0 { "" } else { "s" };
-    let verb = if given == 1 { "was" } else { "were" };
-    wrong(function, format!("takes {takes} positional argument{plural} but {given} {verb} given"))
+    let many = |n: usize| if n == 1 { "" } else { "s" };
+    let keywords = match beside {
+        0 => String::new(),
+        _ => format!(" positional argument{} (and {beside} keyword-only argument{})", many(given), many(beside)),
+    };
+    let verb = if given == 1 && beside == 0 { "was" } else { "were" };
+    wrong(function, format!("takes {takes} positional argument{plural} but {given}{keywords} {verb} given"))
 }
 
 impl Vm {
@@ -57,13 +77,11 @@ impl Vm {
         for (n, value) in args.positional.into_iter().enumerate() {
             if n < positional { locals[n] = Some(value) } else { rest.push(value) }
         }
-        if !rest.is_empty() && !decoded.has_varargs() {
-            return Err(too_many(function, positional, given));
-        }
         let mut extra: Vec<(Obj, Val)> = Vec::new();
+        let names: Vec<String> = args.keywords.iter().map(|(name, _)| name.to_str().unwrap_or_default()).collect();
+        let first = decoded.arguments.positional_only as usize;
         for (name, value) in args.keywords {
             let text = name.to_str().unwrap_or_default();
-            let first = decoded.arguments.positional_only as usize;
             let place = (first..named).find(|n| decoded.variables[*n].name == text);
             match place {
                 Some(n) if locals[n].is_some() => {
@@ -71,12 +89,12 @@ impl Vm {
                 }
                 Some(n) => locals[n] = Some(value),
                 None if decoded.has_varkeywords() => extra.push((name, value)),
-                None if decoded.variables[..first].iter().any(|variable| variable.name == text) => {
-                    let text = format!("got some positional-only arguments passed as keyword arguments: '{text}'");
-                    return Err(wrong(function, text));
-                }
-                None => return Err(wrong(function, format!("got an unexpected keyword argument '{text}'"))),
+                None => return Err(unexpected(function, &decoded.variables[..first], &names, &text)),
             }
+        }
+        if !rest.is_empty() && !decoded.has_varargs() {
+            let beside = locals[positional..named].iter().flatten().count();
+            return Err(too_many(function, positional, given, beside));
         }
         self.fill_defaults(code, function, &mut locals)?;
         let mut next = named;

@@ -3,7 +3,7 @@
 use super::exception::exception_of;
 use super::native::keywords;
 use super::reading::{Read, Reading};
-use super::{Args, Attach, Break, Called, Frame, R, Vm};
+use super::{After, Args, Attach, Break, Called, Frame, R, Vm};
 use crate::advice::advice;
 use crate::gc::Work;
 use crate::log::{Topic, log};
@@ -211,11 +211,17 @@ fn inspect_frame(frame: &Frame, rec: &Recording, found: &mut Inspection) -> Rec<
     for value in frame.locals.iter().chain(&frame.stack).flatten() {
         rec.recipe(value, found)?;
     }
-    if let super::After::Instance(object) = &frame.after {
-        rec.recipe(object, found)?;
+    match &frame.after {
+        After::Instance(object) => drop(rec.recipe(object, found)?),
+        After::New(class, args) => {
+            for value in std::iter::once(class).chain(args.values()) {
+                rec.recipe(value, found)?;
+            }
+        }
+        _ => {}
     }
-    if let Some(scope) = &frame.scope {
-        rec.recipe_of(scope, found)?;
+    for part in [&frame.scope, &frame.handled.own, &frame.handled.around].into_iter().flatten() {
+        rec.recipe_of(part, found)?;
     }
     rec.recipe_of(&frame.function, found)?;
     Ok(())

@@ -5,7 +5,6 @@ use super::flow::called_name;
 use super::{Args, Called, R, Vm};
 use crate::obj::{Obj, list_of, py, tuple_of};
 use crate::record::Val;
-use crate::types::types;
 use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::types::PySet;
@@ -161,16 +160,20 @@ impl Vm {
         Ok(())
     }
 
+    fn unpacked(&mut self, value: &Val) -> R<Vec<Val>> {
+        if !super::iterate::is_iterable(&value.obj) {
+            let text = format!("cannot unpack non-iterable {} object", value.obj.type_name());
+            return Err(pyo3::exceptions::PyTypeError::new_err(text));
+        }
+        self.iterate_all(value)
+    }
+
     pub(super) fn unpack(&mut self, n: usize) -> R<()> {
         if self.collect_first(Some(n + 1))? {
             return Ok(());
         }
         let value = self.pop();
-        if types().is_indivisible(&value.obj) {
-            let text = format!("cannot unpack non-iterable {} object", value.obj.class_name());
-            return Err(pyo3::exceptions::PyTypeError::new_err(text));
-        }
-        let items = self.iterate_all(&value)?;
+        let items = self.unpacked(&value)?;
         if items.len() != n {
             let text = match items.len() < n {
                 true => format!("not enough values to unpack (expected {n}, got {})", items.len()),
@@ -187,7 +190,7 @@ impl Vm {
             return Ok(());
         }
         let value = self.pop();
-        let mut items = self.iterate_all(&value)?;
+        let mut items = self.unpacked(&value)?;
         if items.len() < before + after {
             let text = format!("not enough values to unpack (expected at least {}, got {})", before + after, items.len());
             return Err(pyo3::exceptions::PyValueError::new_err(text));

@@ -68,7 +68,19 @@ impl Vm {
             (Known::Format, [object, ..]) => return self.format_object(callable, object, &args),
             (Known::Apply, [class, inputs @ ..]) => return self.apply_function(callable, class, inputs, &args),
             (Known::Mode, []) => callable.obj.call(&[], None)?.into(),
-            (Known::State, _) if args.keywords.is_empty() => {
+            (Known::Autocast, _) if args.keywords.is_empty() && is_followed(&positional) => {
+                let objects: Vec<Obj> = positional.iter().map(|a| self.settled(a)).collect();
+                let state = callable.obj.call(&objects, None)?;
+                // Types are there where autocast is off, too, and come back when the program leaves it.
+                let name = callable.obj.attr("__name__")?.to_str().unwrap_or_default();
+                let is_on = matches!(name.as_str(), "is_autocast_enabled" | "is_autocast_cpu_enabled");
+                if let Some(rec) = self.rec.as_mut().filter(|rec| !is_on && !rec.autocast_is_set) {
+                    rec.rely_on_state(&callable.obj, &objects, &state);
+                }
+                state.into()
+            }
+            // The autocast of other kinds of devices converts nothing here, and is a state like any.
+            (Known::State | Known::Autocast, _) if args.keywords.is_empty() => {
                 let objects: Vec<Obj> = positional.iter().map(|a| self.settled(a)).collect();
                 let state = callable.obj.call(&objects, None)?;
                 if !types().is_scalar(&state) {
@@ -79,14 +91,11 @@ impl Vm {
                 }
                 state.into()
             }
-            (Known::Autocast, _) if args.keywords.is_empty() && is_followed(&positional) => {
-                let objects: Vec<Obj> = positional.iter().map(|a| self.settled(a)).collect();
-                callable.obj.call(&objects, None)?.into()
-            }
             (Known::SetAutocast, _) if args.keywords.is_empty() && is_followed(&positional) => {
                 let objects: Vec<Obj> = positional.iter().map(|a| self.settled(a)).collect();
                 if let Some(rec) = &mut self.rec {
                     rec.note_change(callable.obj.clone(), objects.iter().cloned().map(Val::from).collect());
+                    rec.autocast_is_set = true;
                 }
                 callable.obj.call(&objects, None)?.into()
             }
@@ -98,6 +107,7 @@ impl Vm {
                 }
                 callable.obj.call(&[object], None)?.into()
             }
+            (Known::SetLibrary, _) => return self.action(callable, args, "a choice among torch's kernels", None),
             (Known::EnterMode, [manager]) => self.pass_border(callable, std::slice::from_ref(&manager.obj))?,
             (Known::LeaveMode, [manager, ..]) => {
                 self.pass_border(callable, &[manager.obj.clone(), Obj::none(), Obj::none(), Obj::none()])?

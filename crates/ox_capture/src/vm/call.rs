@@ -34,7 +34,7 @@ impl Vm {
             return self.opaque_call(callable, args, "a store that only C can make");
         }
         if self.is_in_library("by_torch") {
-            return self.opaque_call(callable, args, "control flow of torch's with other values than tensors");
+            return self.opaque_call(callable, args, "a function of torch's with values that no graph takes there");
         }
         if self.is_in_library("between_graphs") {
             return self.read(
@@ -44,9 +44,14 @@ impl Vm {
                 "a write of a number of values that the data decides, or to what another tensor of the graph shares",
             );
         }
+        if self.is_in_library("by_element") {
+            return Ok(Called::Value(self.is_by_element(&args)));
+        }
         let types = types();
         let this = callable.obj.clone();
-        if let Some(called) = self.call_stand_in(&this, &args)? {
+        if !self.is_in_library("as_a_whole")
+            && let Some(called) = self.call_stand_in(&this, &args)?
+        {
             return Ok(called);
         }
         if let Some(called) = self.call_numpy(callable, &args)? {
@@ -85,7 +90,8 @@ impl Vm {
             return Ok(Called::Value(value));
         }
         if this.class_is(types.script_function) {
-            return self.torch_call(Shadow::Function(this.clone()), callable, args);
+            let in_python = super::library::function("scripted")?.call(std::slice::from_ref(&this), None)?;
+            return self.torch_call(Shadow::Function(in_python), callable, args);
         }
         if this.class_is(types.lru_cache) {
             return self.call_cached(callable, args);
@@ -105,7 +111,7 @@ impl Vm {
 
     /// Whether the innermost frame is of this function of the library.
     fn is_in_library(&self, name: &str) -> bool {
-        self.frames.last().is_some_and(|frame| frame.code.hidden && frame.code.name == name)
+        self.frames.last().is_some_and(|frame| frame.is_of_library(name))
     }
 
     fn call_plainly(&mut self, callable: &Val, args: &Args) -> R<Val> {
@@ -113,6 +119,9 @@ impl Vm {
             let (from_here, args) = self.calling_from_here(callable, args.clone())?;
             let positional: Vec<Obj> = args.positional.iter().map(|a| a.obj.clone()).collect();
             return Ok(from_here.call(&positional, keywords(&args.keywords)?.as_ref())?.into());
+        }
+        if let ([only], true) = (&args.positional[..], callable.obj.ptr() == types().type_.cast()) {
+            return Ok(super::seen::seen_class(&only.obj)?.into());
         }
         let positional: Vec<Obj> = args.positional.iter().map(|a| a.obj.clone()).collect();
         Ok(callable.obj.call(&positional, keywords(&args.keywords)?.as_ref())?.into())
@@ -129,7 +138,7 @@ impl Vm {
         let class = callable.obj.class();
         self.recorded(|rec| Ok(rec.rely_on_class(&class)));
         match type_lookup(&class, &Obj::str("__call__")) {
-            Some(function) if function.class_is(types().function) => {
+            Some(function) if function.class_is(types().function) || crate::callable::inner_function(&function).is_some() => {
                 let function = self.pinned(function);
                 self.call(&function, args.with_self(callable.clone()))
             }
@@ -211,7 +220,7 @@ impl Vm {
             let callee = wrapped_method(function).map_or_else(|| Shadow::Function(function.clone()), Shadow::Method);
             return self.torch_call(callee, callable, args);
         }
-        if builtins::does_nothing(function) {
+        if builtins::does_nothing(function, self.has_tensor(&args)) {
             return Ok(Called::Value(Obj::none().into()));
         }
         if let Some(value) = self.fact(function, &args) {
@@ -286,7 +295,7 @@ impl Vm {
                 let descriptor = self.pinned(descriptor);
                 self.call_descriptor(&descriptor, args.with_self(owner))
             }
-            _ => self.opaque_call(callable, args, &format!("a method {} of C", name.bind())),
+            _ => self.opaque_call(callable, args, &format!("a method {} of C", name)),
         }
     }
 

@@ -5,17 +5,31 @@ use super::crumbs::{Crumb, FEW};
 use super::{After, Attach, Frame, Vm};
 use crate::log::{Topic, log};
 use crate::policy::error_on_graph_break;
+use crate::tree::Segment;
+use std::rc::Rc;
 
 impl Vm {
     /// Nothing can be kept in the middle of the frame at this depth. This trace is lost if the next can go around the function in which that is;
     /// else the call is Python's from here on.
     pub(super) fn give_up_in(&mut self, depth: usize, why: &str) {
-        if !self.closes(depth, why) {
-            return self.give_up_for_good(why);
+        match self.closes(depth, why) {
+            true => self.lose_trace(),
+            false => self.give_up_for_good(why),
         }
+    }
+
+    pub(super) fn lose_trace(&mut self) {
         if let Err(error) = self.stop_recording() {
             self.fatal = true;
             error.restore(crate::obj::py());
+        }
+    }
+
+    /// A class is another one in each call, for which what is done with it would be traced anew: the function that makes it and works with it is called
+    /// as a whole if that goes on.
+    pub(super) fn class_is_made(&mut self) {
+        if self.closes(self.depth_to_leave(), "a class is made") {
+            self.lose_trace();
         }
     }
 
@@ -26,14 +40,44 @@ impl Vm {
         // The function that was compiled is entered by nobody who could go around it.
         let Some(at) = function.filter(|at| *at > 0 && self.rec.is_some() && may_break) else { return false };
         let Some(entered) = self.entered_by(at) else { return false };
+        let closes = self.closes_at(at, why);
+        if let (true, Some(Crumb { before, segment, .. })) = (closes, entered) {
+            before.branches(&self.tree).remove(segment);
+        }
+        closes
+    }
+
+    /// The same for the innermost function in which all crumbs were left behind since the machine stood here first, if those are nearly all that it has
+    /// done. `first`: of all crumbs that are swept; those in front of the loop may be others'. An earlier trace may have entered the function.
+    pub(super) fn closes_around(&self, first: usize, why: &str) -> bool {
+        let stands = |segment: &Segment, at: usize| {
+            segment.snapshot().is_some_and(|snapshot| snapshot.stands_in(at, &self.frames[at].code.object))
+        };
+        let location = self.location();
+        let Some(turn) = self.crumbs[first..].iter().position(|crumb| crumb.location == location) else { return false };
+        let is_around = |at: &usize| {
+            is_function(&self.frames[*at]) && self.crumbs[first + turn..].iter().all(|crumb| stands(&crumb.segment, *at))
+        };
+        let Some(at) = (1..self.frames.len()).rev().find(is_around).filter(|_| self.waiting == 0) else { return false };
+        let Some(path) = self.crumbs.last().and_then(|crumb| self.tree.path_to(&crumb.segment)) else { return false };
+        let entered = path.iter().rposition(|segment| !stands(segment, at)).map_or(0, |outside| outside + 1);
+        let Some((entered, inside)) = path[entered..].split_first() else { return false };
+        let is_inside = |crumb: &&Crumb| inside.iter().any(|segment| Rc::ptr_eq(segment, &crumb.segment));
+        let (count, calls) = self.crumbs.iter().filter(is_inside).fold((0, 0), |(n, sum), crumb| (n + 1, sum + crumb.calls));
+        let closes = calls < FEW * count && self.closes_at(at, why);
+        if closes {
+            let before = path[..path.len() - inside.len() - 1].last().and_then(|before| before.branches());
+            before.unwrap_or(&self.tree.branches).remove(entered);
+        }
+        closes
+    }
+
+    fn closes_at(&self, at: usize, why: &str) -> bool {
         let Frame { code, function, .. } = &self.frames[at];
         let why =
             format!("{why} (at {}); if that goes on, {} is called as a whole", self.location(), crate::source::short(function));
         let closes = self.tree.close(&code.object, why.clone());
         if closes {
-            if let Some(Crumb { before, segment, .. }) = entered {
-                before.branches(&self.tree).remove(segment);
-            }
             log(Topic::GraphBreaks, || why);
         }
         closes

@@ -3,6 +3,7 @@
 use super::asking::ASKED;
 use super::finalised::finaliser;
 use super::reading::Read;
+use super::seen::seen_class;
 use super::{After, Args, Called, R, Vm, VmIterator};
 use crate::attr::type_lookup;
 use crate::builtins;
@@ -44,7 +45,7 @@ impl Vm {
         let class = match is_lazy(&value.obj) {
             // SAFETY: types live as long as torch.
             true => unsafe { Obj::borrowed(types().tensor.cast()) },
-            false => value.obj.class(),
+            false => seen_class(&value.obj)?,
         };
         Ok(self.pinned(class))
     }
@@ -85,6 +86,8 @@ impl Vm {
                     self.tuple(values)?
                 }
             }
+        } else if ptr == t.frozenset && plain && positional.len() == 1 && positional[0].obj.class_is(t.frozenset) {
+            positional[0].clone()
         } else if (ptr == t.set || ptr == t.frozenset) && plain && positional.len() <= 1 {
             let items = self.all_of_first(positional)?;
             if self.asks_for_hashes(&items) {
@@ -248,6 +251,10 @@ impl Vm {
     }
 
     fn new_dict(&mut self, callable: &Val, args: &Args) -> R<Called> {
+        if let [_, _, ..] = args.positional[..] {
+            let objects: Vec<Obj> = args.positional.iter().map(|arg| arg.obj.clone()).collect();
+            return callable.obj.call(&objects, None).map(|made| Called::Value(self.made(made)));
+        }
         let made = callable.obj.call(&[], None)?;
         let mut entries = Vec::new();
         if let Some(first) = args.positional.first() {
@@ -320,8 +327,10 @@ impl Vm {
     }
 
     fn new_scalar(&mut self, callable: &Val, args: &Args) -> R<Called> {
-        let Some(first) = args.positional.first() else {
-            return Ok(Called::Value(callable.obj.call(&[], None)?.into()));
+        let first = match (args.positional.first(), args.keywords.first()) {
+            (Some(first), _) => first,
+            (None, Some((_, first))) => first,
+            (None, None) => return Ok(Called::Value(callable.obj.call(&[], None)?.into())),
         };
         if super::operators::is_tensor(&first.obj) {
             let why = "a tensor's value as a number or text";
@@ -456,8 +465,10 @@ impl Vm {
             return self.opaque_call(callable, args, "an object that is told when it goes");
         }
         let object = if new.class_is(t.staticmethod) {
-            let function = self.pinned(new.attr("__func__")?);
-            self.call_now(&function, args.clone().with_self(callable.clone()))?
+            match self.call_own_new(callable, &new, &args)? {
+                Called::Value(object) => object,
+                Called::Pushed => return Ok(Called::Pushed),
+            }
         } else {
             match self.new_by_c(&class, &new, &args)? {
                 Some(object) => object,
@@ -470,13 +481,10 @@ impl Vm {
                 }
             }
         };
-        if !object.obj.is_instance_of(class.ptr().cast()) {
-            return Ok(Called::Value(object));
-        }
-        self.initialise(&object, args)
+        self.initialise_made(callable, &args, object)
     }
 
-    fn initialise(&mut self, object: &Val, args: Args) -> R<Called> {
+    pub fn initialise(&mut self, object: &Val, args: Args) -> R<Called> {
         let class = object.obj.class();
         let Some(init) = type_lookup(&class, &Obj::str("__init__")) else { return Ok(Called::Value(object.clone())) };
         if init.class_is(types().function) {
@@ -557,6 +565,12 @@ impl Vm {
         super::native::keywords(&args.keywords)
     }
 
+    /// A class with an `__init__` of its own may take others than `__new__` of its base does.
+    fn keywords_for_new(&mut self, class: &Obj, args: &Args) -> R<Option<Obj>> {
+        let overridden = type_lookup(class, &Obj::str("__init__")).is_some_and(|init| init.class_is(types().function));
+        if overridden { Ok(None) } else { self.known_keywords(args) }
+    }
+
     /// `__new__` of the built-in bases.
     fn new_by_c(&mut self, class: &Obj, new: &Obj, args: &Args) -> R<Option<Val>> {
         let t = types();
@@ -580,7 +594,8 @@ impl Vm {
                 items = self.iterate_all(first)?;
                 objects.push(tuple_of(&self.all_but_free(&items))?);
             }
-            new.call(&objects, None)?
+            objects.extend(args.positional.iter().skip(1).map(|arg| arg.obj.clone()));
+            new.call(&objects, self.keywords_for_new(class, args)?.as_ref())?
         } else if is_of(t.frozenset) && self.holds_plain_members(args) {
             let mut objects = vec![class.clone()];
             objects.extend(self.known_members(args)?);
@@ -588,7 +603,7 @@ impl Vm {
         } else if [t.int, t.float, t.str].iter().any(|base| is_of(*base)) && self.is_plain_data(args) {
             let mut objects = vec![class.clone()];
             objects.extend(args.positional.iter().map(|a| self.settled(a)));
-            new.call(&objects, None)?
+            new.call(&objects, self.keywords_for_new(class, args)?.as_ref())?
         } else {
             return Ok(None);
         };

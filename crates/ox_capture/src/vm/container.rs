@@ -13,6 +13,14 @@ use pyo3::prelude::*;
 impl Vm {
     pub(super) fn dict_method(&mut self, callable: &Val, name: &str, owner: &Val, rest: &Args) -> R<Option<Called>> {
         let dict = owner.obj.clone();
+        let rest = &match name {
+            _ if rest.keywords.is_empty() || name == "update" => rest.clone(),
+            "setdefault" | "pop" if dict.is_instance_of(types().ordered_dict) => match by_position(rest) {
+                Some(rest) => rest,
+                None => return Ok(None),
+            },
+            _ => return Ok(None),
+        };
         let value = match (name, &rest.positional[..]) {
             ("get", [key, default @ ..]) => {
                 let key = self.settled(key);
@@ -76,7 +84,11 @@ impl Vm {
                 callable.obj.call(&[dict, key], None)?;
                 value
             }
-            ("update", positional) => {
+            ("update", [pairs]) if self.grows_by(pairs) && self.try_attr(pairs, &Obj::str("keys"))?.is_none() => {
+                let names = self.names(&rest.keywords)?;
+                return self.call_library("grow_dict", vec![callable.clone(), owner.clone(), pairs.clone(), names]).map(Some);
+            }
+            ("update", positional @ ([] | [_])) => {
                 let mut entries = Vec::new();
                 if let Some(first) = positional.first() {
                     entries = self.entries_to_add(first)?;
@@ -202,6 +214,9 @@ impl Vm {
     }
 
     pub(super) fn changing_method(&mut self, callable: &Val, name: &str, args: Args) -> R<Called> {
+        if let Some(called) = self.grow_one_by_one(callable, name, &args)? {
+            return Ok(called);
+        }
         if matches!(name, "extend" | "update" | "__init__" | "extendleft")
             && let Some(called) = self.call_with_list(callable, &args, 1)?
         {
@@ -401,4 +416,15 @@ fn is_named_by_dict(object: &Obj) -> bool {
     let hook = |class: &Obj| type_lookup(class, &Obj::str("__dir__"));
     let is_plain = hook(&object.class()).zip(hook(&base)).is_some_and(|(own, plain)| own.is(&plain));
     is_plain && crate::record::is_plain_instance(object)
+}
+
+/// The key and the default of a method of an OrderedDict's, which takes them by keyword, too.
+fn by_position(args: &Args) -> Option<Args> {
+    let mut positional = args.positional.clone();
+    for place in positional.len()..positional.len() + args.keywords.len() {
+        let name = *["key", "default"].get(place)?;
+        let (_, value) = args.keywords.iter().find(|(keyword, _)| keyword.to_str().as_deref() == Some(name))?;
+        positional.push(value.clone());
+    }
+    Some(Args::positional(positional))
 }

@@ -182,6 +182,9 @@ impl Vm {
         if !entries_of(object).iter().all(|(key, _)| super::read::is_key(key)) {
             return Ok(None);
         }
+        if self.has_attributes(object) {
+            return Ok(None);
+        }
         let copy = self.new_copy(object, object.class().call(&[], None)?, memo);
         for (key, value) in self.mapping_items(&object.clone().into())? {
             let Some(value) = self.part(&value, memo)? else { return Ok(None) };
@@ -189,6 +192,14 @@ impl Vm {
             self.stow(&copy, key, &value);
         }
         Ok(Some(copy))
+    }
+
+    /// Attributes of a mapping's own are copied with it, by the library: those of `state_dict()` are an OrderedDict's.
+    fn has_attributes(&mut self, mapping: &Obj) -> bool {
+        let Some(dict) = instance_dict(mapping) else { return false };
+        let dict = self.found_at(mapping, &Obj::str("__dict__"), dict, Source::Dict).obj;
+        self.know_keys(&dict);
+        !entries_of(&dict).is_empty()
     }
 
     fn copied_set(&mut self, value: &Val, memo: &mut Option<Memo>) -> R<Option<Obj>> {

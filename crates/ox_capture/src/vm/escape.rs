@@ -1,8 +1,9 @@
 //! What leaves the machine: its own iterators and generators become CPython's.
 
+use super::entries::{Entries, Gives};
 use super::iterate::Kind;
 use super::{R, VmGenerator, VmIterator, library};
-use crate::obj::{Obj, entries_of, items_of, py, tuple_of};
+use crate::obj::{Obj, entries_of, items_of, list_of, py, tuple_of};
 use crate::record::{MadeBy, Val};
 use crate::types::types;
 use pyo3::prelude::*;
@@ -104,10 +105,11 @@ impl<'a> Escape<'a> {
             }
             Kind::Items { items, at, .. } => {
                 let rest = self.all(&items[at.min(items.len())..])?;
-                let list = crate::obj::list_of(&rest)?;
+                let list = list_of(&rest)?;
                 self.tuples.push(list.clone());
                 self.given(builtin("iter")?, vec![list], vec![], None)
             }
+            Kind::Entries(entries) => self.entries(&entries),
             Kind::Zip { iterators, strict } => {
                 let mut args = self.all(&iterators)?;
                 args.push(Obj::bool(strict));
@@ -117,6 +119,29 @@ impl<'a> Escape<'a> {
                 let args = vec![self.outside(&iterator.obj)?, Obj::int(count)];
                 self.given(builtin("enumerate")?, args, vec![], None)
             }
+        }
+    }
+
+    fn entries(&mut self, entries: &Entries) -> R<Obj> {
+        let builtin = |name: &str| -> R<Obj> { Ok(py().import("builtins")?.getattr(name)?.into()) };
+        let Some(passed) = entries.passed() else {
+            self.stuck = true;
+            return self.given(builtin("iter")?, vec![list_of(entries.to_come())?], vec![], None);
+        };
+        // SAFETY: the types live for ever.
+        let class = unsafe {
+            match entries.dict.is_instance_of(types().ordered_dict) {
+                true => Obj::borrowed(types().ordered_dict.cast()),
+                false => Obj::borrowed(types().dict.cast()),
+            }
+        };
+        let view = match entries.gives {
+            Gives::Keys => entries.dict.clone(),
+            gives => self.given(class.attr(gives.method())?, vec![entries.dict.clone()], vec![], None)?,
+        };
+        match passed {
+            0 => self.given(builtin("iter")?, vec![view], vec![], None),
+            _ => self.given(library::function("iterator_behind")?, vec![view, Obj::int(passed as i64)], vec![], None),
         }
     }
 

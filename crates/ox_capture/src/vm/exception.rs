@@ -68,8 +68,12 @@ impl Vm {
                 self.push(exception);
                 return Ok(None);
             }
-            let frame = self.frames.pop().expect("a frame is running");
-            self.finished(&frame);
+            // From 3.12 on an instruction of its own is there for that.
+            if self.frame().generator.is_some() && self.ends_iterator(&error.value(py()).clone().into()) {
+                return self.leave(base, Obj::none().into());
+            }
+            let mut frame = self.frames.pop().expect("a frame is running");
+            self.finished(&mut frame);
             if frame.generator.is_some() && error.is_instance_of::<PyStopIteration>(py()) {
                 error = generator_raised(error);
             }
@@ -78,19 +82,6 @@ impl Vm {
                 return Err(error);
             }
         }
-    }
-
-    pub fn push_exc_info(&mut self) {
-        let exception = self.pop();
-        let before = handled();
-        self.push(before);
-        set_handled(&exception.obj);
-        self.push(exception);
-    }
-
-    pub fn pop_except(&mut self) {
-        let before = self.pop();
-        set_handled(&before.obj);
     }
 
     pub fn check_exc_match(&mut self) -> R<()> {
@@ -124,7 +115,7 @@ impl Vm {
             self.push(part.clone());
         }
         if !found.is_none() {
-            set_handled(found);
+            self.handle(found.clone());
         }
         Ok(())
     }
@@ -159,10 +150,7 @@ impl Vm {
             let cause = if cause.obj.is_none() { cause } else { self.exception_of(&cause, "exception causes")? };
             exception.obj.bind().setattr("__cause__", cause.obj.bind())?;
         }
-        let context = handled();
-        if !context.is_none() && !context.is(&exception.obj) {
-            exception.obj.bind().setattr("__context__", context.bind())?;
-        }
+        super::handled::chain(&exception.obj)?;
         Err(PyErr::from_value(exception.obj.bind().clone()))
     }
 
@@ -190,6 +178,13 @@ impl Vm {
         }
         self.reraising = true;
         Err(PyErr::from_value(exception.obj.bind().clone()))
+    }
+
+    /// Whether the running frame stands for an iterator of C's, and the exception says that there is no more.
+    pub fn ends_iterator(&mut self, exception: &Obj) -> bool {
+        let function = self.frame().function.clone();
+        let stop = py().get_type::<PyStopIteration>();
+        exception.is_instance_of(stop.as_type_ptr()) && super::library::native_of(&function).is_some()
     }
 
     pub fn stop_iteration_error(&mut self, exception: &Obj) -> R<Obj> {
@@ -263,8 +258,9 @@ impl Vm {
         self.recorded(|rec| Ok(rec.rely_on_class(&class)));
         if type_lookup(&class, &Obj::str(name)).is_none() {
             // SAFETY: a live type's name, as CPython writes it.
-            let name = unsafe { std::ffi::CStr::from_ptr((*object.obj.class_ptr()).tp_name) }.to_string_lossy();
-            let text = format!("'{name}' object does not support the context manager protocol");
+            let class = unsafe { std::ffi::CStr::from_ptr((*object.obj.class_ptr()).tp_name) }.to_string_lossy();
+            let missed = if name == "__exit__" { " (missed __exit__ method)" } else { "" };
+            let text = format!("'{class}' object does not support the context manager protocol{missed}");
             return Err(PyTypeError::new_err(text));
         }
         self.now(|vm| vm.load_attr(object, &Obj::str(name)))

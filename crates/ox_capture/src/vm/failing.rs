@@ -65,6 +65,10 @@ impl Vm {
 
     /// Whether the graph must end in front of this operation, which may fail. It is tried, where that can be done, and its exception is the program's.
     pub fn must_be_seen(&mut self, callee: &Shadow, callable: &Val, args: &Args) -> R<bool> {
+        // What stands for elements may be more than what the operation is meant for.
+        if self.frames.iter().any(|frame| frame.is_of_library("of_elements")) {
+            return Ok(false);
+        }
         let name = callee.name();
         // Without a clause the graph may fail later, but what the program does meanwhile would have been done: what is cheap is tried all
         // the same.
@@ -87,7 +91,7 @@ impl Vm {
     }
 }
 
-/// The arguments as they will be; where only integers matter, others of the right size. What is written is a tensor that nobody knows. None if
+/// The arguments as they will be; where only places matter, others of the right size. What is written is a tensor that nobody knows. None if
 /// they cannot be known yet.
 fn known(args: &Args, rec: &Recording, name: &str) -> Option<Args> {
     let has_out = args.keywords.iter().any(|(key, _)| key.to_str().as_deref() == Some("out"));
@@ -95,6 +99,7 @@ fn known(args: &Args, rec: &Recording, name: &str) -> Option<Args> {
         return None;
     }
     let all_matter = !INDEXED.contains(&plain(name));
+    let first_matters = all_matter || PLACES_FIRST.contains(&plain(name));
     let matters = |tensor: &Obj| all_matter || rec.dtype_on_cpu(tensor).is_none_or(|dtype| is_integer_type(&dtype));
     let value = |tensor: &Obj| match (matters(tensor), is_lazy(tensor)) {
         (true, true) => rec.peek(tensor),
@@ -107,7 +112,9 @@ fn known(args: &Args, rec: &Recording, name: &str) -> Option<Args> {
         Some(stand_in) => Some(stand_in?.attr("clone").and_then(|clone| clone.call(&[], None)).ok()?),
         None => None,
     };
-    let read = args.positional.iter().skip(usize::from(written.is_some())).map(|arg| filled(&arg.obj, &value));
+    let by = |n: usize| if n == 0 && !first_matters { &any as &dyn Fn(&Obj) -> Option<Obj> } else { &value };
+    let rest = args.positional.iter().enumerate().skip(usize::from(written.is_some()));
+    let read = rest.map(|(n, arg)| filled(&arg.obj, by(n)));
     let positional = written.into_iter().map(Some).chain(read).map(|arg| arg.map(Val::from)).collect::<Option<Vec<Val>>>()?;
     let named = args.keywords.iter().map(|(name, arg)| Some((name.clone(), filled(&arg.obj, &value)?.into())));
     Some(Args { positional, keywords: named.collect::<Option<Vec<(Obj, Val)>>>()? })

@@ -78,7 +78,7 @@ impl Vm {
             return Ok(None);
         };
         let name = callable.obj.attr("__name__")?;
-        let why = format!("{} of code that is known only when it runs", name.bind());
+        let why = format!("{} of code that is known only when it runs", name);
         let locals = match args.positional.get(2).filter(|_| is_given(2)) {
             Some(locals) => locals.clone(),
             None if shares_scope() => {

@@ -73,14 +73,15 @@ impl Vm {
                 for pair in pairs.chunks(2) {
                     dict.set_item(pair[0].bind(), pair[1].bind())?;
                 }
-                function.obj.bind().setattr("__annotations__", dict)?;
+                let dict = self.made(dict.into());
+                function.obj.bind().setattr("__annotations__", dict.obj.bind())?;
             }
         }
         self.push(function);
         Ok(())
     }
 
-    pub(super) fn intrinsic(&mut self, intrinsic: Intrinsic1) -> R<()> {
+    pub(super) fn intrinsic(&mut self, intrinsic: Intrinsic1) -> R<Flow> {
         let value = self.pop();
         match intrinsic {
             Intrinsic1::ListToTuple => {
@@ -88,13 +89,17 @@ impl Vm {
                 let tuple = self.tuple(items)?;
                 self.push(tuple);
             }
+            // An iterator of C's ends where what it calls raises StopIteration.
+            Intrinsic1::StopIterationError if self.ends_iterator(&value.obj) => {
+                return Ok(Flow::Return(Obj::none().into()));
+            }
             Intrinsic1::StopIterationError => {
                 let error = self.stop_iteration_error(&value.obj)?;
                 self.push(error);
             }
             other => return Err(PyRuntimeError::new_err(format!("oxytorch: the intrinsic {other} outside of a module"))),
         }
-        Ok(())
+        Ok(Flow::Next)
     }
 
     pub(super) fn import_name(&mut self, n: Name) -> R<()> {
@@ -138,7 +143,7 @@ impl Vm {
     fn ask_for_names(&mut self, module: &Obj, names: &Val, import: &Obj) -> R<()> {
         let lacking = self.now(|vm| vm.call_library("names_lacking", vec![module.clone().into(), names.clone()]))?;
         for name in items_of(&lacking.obj) {
-            let full = format!("{}.{}", module.attr("__name__")?.bind(), name.bind());
+            let full = format!("{}.{}", module.attr("__name__")?, name);
             if let Err(error) = import.call(&[Obj::str(&full)], None) {
                 let is_it = |of: Bound<'_, PyAny>| of.extract::<String>().is_ok_and(|of| of == full);
                 if !error.is_instance_of::<PyModuleNotFoundError>(py()) || !error.value(py()).getattr("name").is_ok_and(is_it) {
@@ -154,7 +159,7 @@ impl Vm {
         let value = match self.now(|vm| vm.load_attr(&module.clone().into(), &name)) {
             Ok(value) => value,
             Err(_) => {
-                let full = Obj::str(&format!("{}.{}", module.attr("__name__")?.bind(), name.bind()));
+                let full = Obj::str(&format!("{}.{}", module.attr("__name__")?, name));
                 let modules: Obj = py().import("sys")?.getattr("modules")?.into();
                 match crate::obj::dict_get(&modules, &full) {
                     Some(found) => self.pinned(found),
@@ -174,7 +179,7 @@ impl Vm {
     }
 
     pub fn name_error(&self, name: &Obj) -> PyErr {
-        named_error(format!("name '{}' is not defined", name.bind()), name)
+        named_error(format!("name '{}' is not defined", name), name)
     }
 }
 

@@ -1,6 +1,8 @@
 //! Generators whose frames the machine runs.
 
 use super::abandoned::{awaited, is_inside};
+use super::exception::exception_of;
+use super::seen::seen_class;
 use super::{After, Args, Called, Flow, Frame, R, Vm};
 use crate::obj::{Obj, entries_of, items_of, py};
 use crate::record::{Origin, Val};
@@ -93,6 +95,12 @@ impl VmGenerator {
         vm.generator_method(&this, "close", Args::default()).map(drop)
     }
 
+    /// For C code that asks whether it is a generator.
+    #[getter]
+    fn __class__(this: Bound<'_, Self>) -> PyResult<Py<PyAny>> {
+        seen_class(&Obj::from(this)).map(|class| class.bind().clone().unbind())
+    }
+
     #[getter]
     fn gi_running(&self) -> bool {
         self.running.get()
@@ -154,6 +162,11 @@ impl VmGenerator {
         VmGenerator { frame, function, started: no(), running: no(), moved: no(), spent: no() }
     }
 
+    /// The function of which it is a call.
+    pub fn made_by(&self) -> Option<Obj> {
+        self.function.borrow().clone()
+    }
+
     pub fn state(&self) -> State {
         State { started: self.started.get(), running: self.running.get(), spent: self.spent.get() }
     }
@@ -171,6 +184,20 @@ impl VmGenerator {
     /// Nothing is done any more when it goes.
     pub fn spend(&self) {
         self.spent.set(true);
+    }
+
+    /// Whether something is done when it goes.
+    pub fn is_live(object: &Obj) -> bool {
+        object.bind().cast::<VmGenerator>().is_ok_and(|generator| {
+            let generator = generator.borrow();
+            generator.started.get() && !generator.spent.get()
+        })
+    }
+
+    pub fn mark_spent(object: &Obj, spent: bool) {
+        if let Ok(generator) = object.bind().cast::<VmGenerator>() {
+            generator.borrow().spent.set(spent);
+        }
     }
 
     /// Looks at the suspended frame.
@@ -224,6 +251,7 @@ impl Vm {
             pc: running.pc,
             after: std::mem::replace(&mut running.after, After::Push),
             generator: None,
+            handled: Default::default(),
             scope: None,
         };
         let frame = std::mem::replace(running, empty);
@@ -248,6 +276,7 @@ impl Vm {
         frame.after = after;
         frame.generator = Some(Obj::from(generator));
         drop(cell);
+        self.enter_handled(&mut frame);
         self.frames.push(*frame);
         Ok(true)
     }
@@ -272,7 +301,7 @@ impl Vm {
         let base = self.frames.len() - 1;
         self.waiting += 1;
         let result = match thrown {
-            Some(error) => match self.unwind(base, error) {
+            Some(error) => match self.raise_in_generator(base, error) {
                 Ok(Some(value)) => Ok(value),
                 Ok(None) => self.run(base),
                 Err(error) => Err(error),
@@ -284,10 +313,37 @@ impl Vm {
         result.map(|value| if suspended { Ok(value) } else { Err(value) })
     }
 
+    /// What a generator waits for in a `yield from`, which gets what is thrown into it; unless it is thrown at this very place.
+    fn awaited_for(&mut self, generator: &Bound<'static, VmGenerator>, rest: &[Val]) -> R<Option<Val>> {
+        let here = super::library::function("HERE")?;
+        if rest.iter().any(|value| value.obj.is(&here)) {
+            return Ok(None);
+        }
+        Ok(generator.borrow().with_frame(|frame| frame.and_then(awaited)).map(Val::from))
+    }
+
+    /// The exception that is thrown, which may be made for that.
+    fn exception_to_throw(&mut self, first: &Val, rest: &[Val]) -> R<Val> {
+        let exception = exception_of(&thrown(first, rest)?);
+        if exception.is(&first.obj) {
+            return Ok(first.clone());
+        }
+        if let Some(rec) = &mut self.rec {
+            rec.made_exception(&exception);
+        }
+        Ok(exception.into())
+    }
+
+    fn raise_in_generator(&mut self, base: usize, error: PyErr) -> R<Option<Val>> {
+        self.chain_thrown(&error)?;
+        self.unwind(base, error)
+    }
+
     /// The running frame, a generator's, gives out a value.
     pub fn suspend(&mut self, base: usize, value: Val) -> R<Option<Val>> {
         let mut frame = self.frames.pop().expect("a frame is running");
         let after = std::mem::replace(&mut frame.after, After::Push);
+        self.leave_handled(&mut frame);
         let generator = frame.generator.take().expect("only generators yield");
         let bound = generator.bind().cast::<VmGenerator>().map_err(PyErr::from)?.clone();
         self.runs(&generator);
@@ -306,13 +362,14 @@ impl Vm {
     }
 
     /// A generator's frame is left for good.
-    pub fn finished(&mut self, frame: &Frame) {
-        if let Some(generator) = &frame.generator
+    pub fn finished(&mut self, frame: &mut Frame) {
+        if let Some(generator) = frame.generator.clone()
             && let Ok(bound) = generator.bind().cast::<VmGenerator>()
         {
-            self.runs(generator);
+            self.leave_handled(frame);
+            self.runs(&generator);
             bound.borrow().running.set(false);
-            self.suspended.forget(generator);
+            self.suspended.forget(&generator);
         }
     }
 
@@ -349,6 +406,10 @@ impl Vm {
     }
 
     fn next_or_returned(&mut self, receiver: &Val) -> R<Result<Val, Val>> {
+        // What the end of an iterator of the program's says is the value of the `yield from`.
+        if let Some(method) = self.python_method(&receiver.obj, "__next__") {
+            return self.call_now(&method, Args::positional(vec![receiver.clone()])).map(Ok).or_else(stop_value);
+        }
         match self.next_of(receiver) {
             Ok(Some(value)) => Ok(Ok(value)),
             Ok(None) => Ok(Err(Obj::none().into())),
@@ -366,10 +427,16 @@ impl Vm {
         match (name.as_str(), &args.positional[..]) {
             ("__next__", []) => self.enter(&bound, Obj::none().into(), None),
             ("send", [value]) if started || value.obj.is_none() => self.enter(&bound, value.clone(), None),
-            ("throw", [first, rest @ ..]) => {
-                let error = thrown(first, rest)?;
-                self.enter(&bound, Obj::none().into(), Some(error))
-            }
+            ("throw", [first, rest @ ..]) => match self.awaited_for(&bound, rest)? {
+                Some(inner) => {
+                    let error = self.exception_to_throw(first, rest)?;
+                    self.call_library("throw_into", vec![generator.clone(), inner, error])
+                }
+                None => {
+                    let error = thrown(first, rest)?;
+                    self.enter(&bound, Obj::none().into(), Some(error))
+                }
+            },
             ("close", []) if started => self.call_library("close", vec![generator.clone()]),
             _ => self.generator_method(&bound, &name, args).map(Called::Value),
         }
@@ -379,7 +446,11 @@ impl Vm {
     fn enter(&mut self, generator: &Bound<'static, VmGenerator>, value: Val, thrown: Option<PyErr>) -> R<Called> {
         match (self.resume(generator, value, After::Next)?, thrown) {
             // Raised where the frame stands, which is the innermost now.
-            (_, Some(error)) => Err(error),
+            (true, Some(error)) => {
+                self.chain_thrown(&error)?;
+                Err(error)
+            }
+            (false, Some(error)) => Err(error),
             (true, None) => Ok(Called::Pushed),
             (false, None) => Err(PyStopIteration::new_err(())),
         }
@@ -396,6 +467,11 @@ impl Vm {
                 self.drive(generator, value.clone(), None)?
             }
             ("throw", [first, rest @ ..]) => {
+                if let Some(inner) = self.awaited_for(generator, rest)? {
+                    let error = self.exception_to_throw(first, rest)?;
+                    let this: Val = Obj::from(generator).into();
+                    return self.now(|vm| vm.call_library("throw_into", vec![this, inner, error]));
+                }
                 let error = thrown(first, rest)?;
                 self.drive(generator, none, Some(error))?
             }
@@ -406,7 +482,12 @@ impl Vm {
                     drop(frame);
                     return Ok(none);
                 }
-                return match self.drive(generator, none.clone(), Some(PyGeneratorExit::new_err(()))) {
+                let closed = match self.awaited_for(generator, &[])? {
+                    Some(inner) => self.now(|vm| vm.call_library("close_awaited", vec![inner])).map(drop),
+                    None => Ok(()),
+                };
+                let error = closed.err().unwrap_or_else(|| PyGeneratorExit::new_err(()));
+                return match self.drive(generator, none.clone(), Some(error)) {
                     Ok(Ok(_)) => Err(PyRuntimeError::new_err("generator ignored GeneratorExit")),
                     Ok(Err(_)) => Ok(none),
                     Err(error) if error.is_instance_of::<PyGeneratorExit>(py()) => Ok(none),
@@ -442,7 +523,8 @@ fn stop_value(error: PyErr) -> R<Result<Val, Val>> {
 /// `throw(exception)` and `throw(type, value, traceback)`
 fn thrown(first: &Val, rest: &[Val]) -> R<PyErr> {
     let is_class = first.obj.is_instance_of(crate::types::types().type_);
-    let exception = match (is_class, rest.first().filter(|v| !v.obj.is_none())) {
+    let given = rest.first().filter(|v| !v.obj.is_none());
+    let exception = match (is_class, given) {
         (false, _) => first.obj.clone(),
         (true, Some(value)) if value.obj.is_instance_of(first.obj.ptr().cast()) => value.obj.clone(),
         (true, Some(value)) => first.obj.call(std::slice::from_ref(&value.obj), None)?,

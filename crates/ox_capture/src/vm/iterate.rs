@@ -1,11 +1,13 @@
 //! Iteration. While recording, the built-in iterators are the machine's own, so that what they give out keeps its source.
 
+use super::entries::{Entries, Gives};
 use super::escape::Escape;
+use super::seen::seen_class;
 use super::{After, Args, Called, Flow, R, Vm, VmGenerator};
 use crate::attr::type_lookup;
-use crate::obj::{Obj, entries_of, items_of, py};
+use crate::obj::{Obj, items_of, py};
 use crate::record::{Origin, Val};
-use crate::source::{Key, Source, item_of};
+use crate::source::{Source, item_of};
 use crate::types::types;
 use pyo3::exceptions::{PyRuntimeError, PyStopIteration, PyTypeError, PyValueError};
 use pyo3::ffi;
@@ -19,12 +21,14 @@ pub enum Kind {
         of: Obj,
         at: usize,
     },
-    /// What a dict or set held at the beginning; its size must stay.
+    /// What a set or deque held at the beginning; its size must stay.
     Items {
         items: Vec<Val>,
         at: usize,
         of: Option<(Obj, usize)>,
     },
+    /// A dict or a view of one.
+    Entries(Entries),
     /// A list or tuple from its end; `left` items are still to come.
     Backwards {
         of: Obj,
@@ -66,12 +70,22 @@ impl Kind {
                     None => ("items", parts, 0),
                 }
             }
+            Kind::Entries(entries) => {
+                let mut parts = vec![entries.dict.clone().into()];
+                parts.extend(entries.to_come().iter().map(|key| Val::from(key.clone())));
+                (entries.gives.name(), parts, entries.len as i64)
+            }
             Kind::Zip { iterators, strict } => ("zip", iterators.clone(), i64::from(*strict)),
             Kind::Enumerate { iterator, count } => ("enumerate", vec![iterator.clone()], *count),
         }
     }
 
     pub fn from_parts(name: &str, mut parts: Vec<Val>, at: i64) -> R<Kind> {
+        if let Some(gives) = Gives::called(name) {
+            let dict = parts.remove(0).obj;
+            let keys = parts.into_iter().map(|key| key.obj).collect();
+            return Ok(Kind::Entries(Entries::left(dict, gives, keys, at as usize)));
+        }
         Ok(match name {
             "sequence" => Kind::Sequence { of: parts.remove(0).obj, at: at as usize },
             "backwards" => Kind::Backwards { of: parts.remove(0).obj, left: at as usize },
@@ -98,6 +112,12 @@ impl VmIterator {
         let mut vm = Vm::plain();
         let value: Val = Obj::from(this).into();
         Ok(vm.next_of(&value)?.map(|v| v.obj.bind().clone().unbind()))
+    }
+
+    /// For C code that asks what it is.
+    #[getter]
+    fn __class__(this: Bound<'_, Self>) -> PyResult<Py<PyAny>> {
+        seen_class(&Obj::from(this)).map(|class| class.bind().clone().unbind())
     }
 
     fn __length_hint__(&self) -> PyResult<Py<PyAny>> {
@@ -140,7 +160,7 @@ impl VmIterator {
     }
 
     /// Ends it for good, whatever becomes of what it went through.
-    fn end(&self) {
+    pub(super) fn end(&self) {
         self.kind.replace(VmIterator::empty().kind.into_inner());
     }
 
@@ -154,7 +174,8 @@ impl VmIterator {
         let ptr = callable.obj.ptr().cast::<ffi::PyTypeObject>();
         let option = |name: &str| args.keywords.iter().find(|(k, _)| k.to_str().as_deref() == Some(name)).map(|(_, v)| v.clone());
         let positional = &args.positional;
-        let kind = if ptr == t.zip {
+        let only = |names: &[&str]| args.keywords.iter().all(|(k, _)| k.to_str().is_some_and(|k| names.contains(&k.as_str())));
+        let kind = if ptr == t.zip && only(&["strict"]) {
             let strict = match option("strict") {
                 Some(strict) => vm.truth(&strict)?,
                 None => false,
@@ -164,30 +185,34 @@ impl VmIterator {
                 return vm.call_library("zipped", iterators);
             }
             Kind::Zip { iterators, strict }
-        } else if ptr == t.enumerate && !positional.is_empty() {
+        } else if ptr == t.enumerate
+            && positional.len() <= 2
+            && only(if positional.is_empty() { &["iterable", "start"] } else { &["start"] })
+            && let Some(iterable) = positional.first().cloned().or_else(|| option("iterable"))
+        {
             let start = option("start").or_else(|| positional.get(1).cloned());
             let count = start.map_or(Ok(0), |s| vm.settled(&s).bind().extract())?;
-            let iterator = vm.iter_now(&positional[0])?;
+            let iterator = vm.iter_now(&iterable)?;
             if vm.waits_for_code(std::slice::from_ref(&iterator)) {
                 return vm.call_library("counted", vec![iterator, Obj::int(count).into()]);
             }
             Kind::Enumerate { iterator, count }
-        } else if ptr == t.map && positional.len() >= 2 {
+        } else if ptr == t.map && positional.len() >= 2 && only(&[]) {
             let mut parts = vec![positional[0].clone()];
             for iterable in &positional[1..] {
                 parts.push(vm.iter_now(iterable)?);
             }
             return vm.call_library(if parts.len() == 2 { "mapped" } else { "mapped_many" }, parts);
-        } else if ptr == t.filter && positional.len() == 2 {
+        } else if ptr == t.filter && positional.len() == 2 && only(&[]) {
             let iterator = vm.iter_now(&positional[1])?;
             return match positional[0].obj.is_none() {
                 true => vm.call_library("kept", vec![iterator]),
                 false => vm.call_library("filtered", vec![positional[0].clone(), iterator]),
             };
-        } else if ptr == t.reversed && positional.len() == 1 {
+        } else if ptr == t.reversed && positional.len() == 1 && only(&[]) {
             return vm.reversed(callable, &positional[0]).map(Called::Value);
         } else {
-            return Err(PyTypeError::new_err(format!("{}() got unexpected arguments", callable.obj.attr("__name__")?.bind())));
+            return vm.refused_by_c(callable, args);
         };
         vm.own_iterator(kind).map(Called::Value)
     }
@@ -197,6 +222,13 @@ impl Vm {
     /// Whether one of the iterators may run code of the program's when it is asked.
     fn waits_for_code(&self, iterators: &[Val]) -> bool {
         self.rec.is_some() && iterators.iter().any(|iterator| !self.is_own_iterator(&iterator.obj))
+    }
+
+    /// A call that CPython is expected to refuse, in its words.
+    fn refused_by_c(&mut self, callable: &Val, args: &Args) -> R<Called> {
+        let positional: Vec<Obj> = args.positional.iter().map(|arg| arg.obj.clone()).collect();
+        let made = callable.obj.call(&positional, super::native::keywords(&args.keywords)?.as_ref())?;
+        Ok(Called::Value(self.made(made)))
     }
 
     pub fn own_iterator(&mut self, kind: Kind) -> R<Val> {
@@ -219,6 +251,9 @@ impl Vm {
             let has_items = type_lookup(&this.class(), &Obj::str("__getitem__")).is_some();
             if !has_items {
                 return Ok(callable.obj.call(std::slice::from_ref(this), None)?.into());
+            }
+            if self.python_method(this, "__getitem__").is_some() {
+                return self.now(|vm| vm.call_library("backwards", vec![object.clone()]));
             }
         }
         if this.class_is(t.list) || this.class_is(t.tuple) {
@@ -258,7 +293,7 @@ impl Vm {
             return self.own_iterator(kind).map(Called::Value);
         }
         if own.is_none() && type_lookup(&class, &Obj::str("__getitem__")).is_some_and(|m| m.class_is(t.function)) {
-            return self.iterate_by_items(value);
+            return self.call_library("by_items", vec![value.clone()]);
         }
         if this.class_is(t.mapping_proxy)
             && let [mapping] = &crate::record::referents(this)[..]
@@ -292,16 +327,16 @@ impl Vm {
         }
         if this.is_instance_of(t.dict) {
             self.know_keys(this);
-            let items: Vec<Val> = entries_of(this).into_iter().map(|(key, _)| key.into()).collect();
-            let len = items.len();
-            return Ok(Some(Kind::Items { items, at: 0, of: Some((this.clone(), len)) }));
+            return Ok(Some(Kind::Entries(Entries::new(this.clone(), Gives::Keys))));
         }
         if let Some(dict) = self.rec.as_ref().and_then(|rec| rec.viewed(this)) {
-            return self.view_items(this, &dict).map(Some);
+            self.know_keys(&dict);
+            return Ok(Some(Kind::Entries(Entries::new(dict, Gives::of(this)))));
         }
         if this.class_is(t.str) || this.class_is(t.bytes) {
             let items: Vec<Val> = this.bind().try_iter()?.map(|i| i.map(|i| Obj::from(i).into())).collect::<R<_>>()?;
-            return Ok(Some(Kind::Items { items, at: 0, of: None }));
+            let len = this.bind().len()?;
+            return Ok(Some(Kind::Items { items, at: 0, of: Some((this.clone(), len)) }));
         }
         if this.is_instance_of(t.set) || this.is_instance_of(t.frozenset) || this.class_is(t.deque) {
             self.know_all(this);
@@ -320,25 +355,6 @@ impl Vm {
             return Ok(Some(Kind::Items { items, at: 0, of: None }));
         }
         Ok(None)
-    }
-
-    fn view_items(&mut self, view: &Obj, dict: &Obj) -> R<Kind> {
-        self.know_keys(dict);
-        let t = types();
-        let mut items = Vec::new();
-        for (key, value) in entries_of(dict) {
-            if view.is_instance_of(t.dict_keys) || view.class_is(t.mapping_proxy) {
-                items.push(key.into());
-                continue;
-            }
-            let value = self.found_at(dict, &key, value, |of| Source::Value(of, Key(key.clone())));
-            items.push(match view.is_instance_of(t.dict_values) {
-                true => value,
-                false => self.tuple(vec![key.into(), value])?,
-            });
-        }
-        let len = items.len();
-        Ok(Kind::Items { items, at: 0, of: Some((dict.clone(), len)) })
     }
 
     /// Of a range of sizes. How many there are is relied on, not where they end.
@@ -367,21 +383,6 @@ impl Vm {
         let parts = self.now(|vm| vm.torch_call(shadow, &unbind, Args::positional(vec![value.clone(), Obj::int(0).into()])))?;
         let of = parts.obj;
         self.own_iterator(Kind::Sequence { of, at: 0 }).map(Called::Value)
-    }
-
-    /// The old protocol: `__getitem__` until IndexError.
-    fn iterate_by_items(&mut self, value: &Val) -> R<Called> {
-        let mut items = Vec::new();
-        loop {
-            let at: Val = Obj::int(items.len() as i64).into();
-            let item = self.now(|vm| vm.load_item(value, &at));
-            match item {
-                Ok(item) => items.push(item),
-                Err(error) if error.is_instance_of::<pyo3::exceptions::PyIndexError>(py()) => break,
-                Err(error) => return Err(error),
-            }
-        }
-        self.own_iterator(Kind::Items { items, at: 0, of: None }).map(Called::Value)
     }
 
     /// Everything that the iterable gives.
@@ -462,6 +463,7 @@ impl Vm {
         let kind = iterator.borrow().kind.borrow().clone();
         match kind {
             Kind::Items { .. } => unreachable!("done above"),
+            Kind::Entries(entries) => self.advance_entries(iterator, entries),
             Kind::Sequence { of, at } => {
                 let (is_range, is_array) = (of.class_is(types().range), crate::numpy::is_array(&of));
                 let len = if is_range || is_array { of.bind().len()? } else { crate::guard::length(&of).unwrap_or(0) };
@@ -498,7 +500,7 @@ impl Vm {
         }
     }
 
-    /// What a dict, a set or their like held when the iteration began: they must not change their size meanwhile.
+    /// What a set or its like held when the iteration began: it must not change its size meanwhile.
     fn advance_items(
         &mut self,
         iterator: &Bound<'static, VmIterator>,
@@ -511,7 +513,6 @@ impl Vm {
             && container.bind().len()? != len
         {
             return Err(PyRuntimeError::new_err(match container {
-                c if c.is_instance_of(types().dict) => "dictionary changed size during iteration",
                 c if c.is_instance_of(types().deque) => "deque mutated during iteration",
                 _ => "Set changed size during iteration",
             }));

@@ -1,11 +1,12 @@
 //! `isinstance` and `issubclass`.
 
 use super::operators::is_tensor;
+use super::seen::seen_class;
 use super::{Args, Called, R, Vm};
 use crate::attr::type_lookup;
 use crate::builtins::{Known, is_of_torch};
 use crate::obj::{Obj, items_of, py};
-use crate::record::Val;
+use crate::record::{Val, is_machine};
 use crate::types::types;
 use pyo3::ffi;
 use pyo3::prelude::*;
@@ -28,7 +29,12 @@ impl Vm {
             let args = Args::positional(vec![object.clone(), class.clone()]);
             return self.opaque_call(callable, args, "isinstance() by a protocol, which looks at attributes");
         }
-        let answer = callable.obj.call(&[object.obj.clone(), kinds], None)?;
+        let answer = match known == Known::IsInstance && is_machine(&object.obj) {
+            true => {
+                py().import("builtins")?.getattr("issubclass")?.call1((seen_class(&object.obj)?.bind(), kinds.bind()))?.into()
+            }
+            false => callable.obj.call(&[object.obj.clone(), kinds], None)?,
+        };
         if let Some(rec) = &mut self.rec
             && known == Known::IsSubclass
         {

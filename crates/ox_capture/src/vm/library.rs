@@ -1,7 +1,8 @@
 //! Functions of C that call back into Python, as the machine runs them: written in Python, in `library/`.
 
+use super::operators::is_tensor;
 use super::{After, Args, Called, Flow, R, Vm};
-use crate::obj::{Obj, dict_get, py};
+use crate::obj::{Obj, dict_get, items_of, py};
 use crate::record::Val;
 use crate::types::types;
 use pyo3::prelude::*;
@@ -11,13 +12,22 @@ use pyo3::types::{PyCFunction, PyDict, PyTuple};
 /// The file that code of the library names. Its frames are not the user's.
 pub const FILE: &str = "<oxytorch>";
 
-const SOURCES: [&str; 3] =
-    [include_str!("library/functions.py"), include_str!("library/iterators.py"), include_str!("library/control.py")];
+const SOURCES: [&str; 5] = [
+    include_str!("library/functions.py"),
+    include_str!("library/iterators.py"),
+    include_str!("library/control.py"),
+    include_str!("library/scans.py"),
+    include_str!("library/attention.py"),
+];
+
+/// The name of the module that its functions say they are of.
+pub const MODULE: &str = "oxytorch.library";
 
 struct Library {
     names: Obj,
     stands_for: Obj,
     native: Obj,
+    classes: Obj,
 }
 
 static LIBRARY: PyOnceLock<Library> = PyOnceLock::new();
@@ -25,7 +35,7 @@ static LIBRARY: PyOnceLock<Library> = PyOnceLock::new();
 fn library() -> R<&'static Library> {
     LIBRARY.get_or_try_init(py(), || {
         let names = PyDict::new(py());
-        names.set_item("__name__", "oxytorch.library")?;
+        names.set_item("__name__", MODULE)?;
         names.set_item("write_unraisable", PyCFunction::new_closure(py(), Some(c"write_unraisable"), None, write_unraisable)?)?;
         let compile = py().import("builtins")?.getattr("compile")?;
         for source in SOURCES {
@@ -33,7 +43,12 @@ fn library() -> R<&'static Library> {
             py().import("builtins")?.getattr("exec")?.call1((code, &names))?;
         }
         let table = |name: &str| -> R<Obj> { Ok(Obj::from(&names).bind().get_item(name)?.into()) };
-        Ok(Library { stands_for: table("STANDS_FOR")?, native: table("NATIVE")?, names: names.into() })
+        Ok(Library {
+            stands_for: table("STANDS_FOR")?,
+            native: table("NATIVE")?,
+            classes: table("CLASSES")?,
+            names: names.into(),
+        })
     })
 }
 
@@ -50,13 +65,21 @@ pub fn function(name: &str) -> R<Obj> {
 
 /// What the machine runs in the place of a callable of C, or of one of torch's that compiles what it is given.
 fn stand_in(callable: &Obj) -> Option<Obj> {
-    let may_be = [types().builtin, types().type_, types().function].iter().any(|class| callable.class_is(*class));
+    let types = types();
+    let is_of = |class: &_| callable.class_is(*class);
+    let may_be =
+        [types.builtin, types.type_, types.function].iter().any(is_of) || callable.is_instance_of(types.higher_order_operator);
     if may_be { dict_get(&library().ok()?.stands_for, callable) } else { None }
 }
 
 /// What makes the iterator of C that a generator of the library stands for.
 pub fn native_of(function: &Obj) -> Option<Obj> {
     dict_get(&library().ok()?.native, function)
+}
+
+/// The class of C that a generator of the library stands for.
+pub fn class_of(function: &Obj) -> Option<Obj> {
+    dict_get(&library().ok()?.classes, function)
 }
 
 /// Compiles the library once.
@@ -76,6 +99,13 @@ impl Vm {
         let Some(function) = stand_in(callable) else { return Ok(None) };
         let function = self.pinned(function);
         self.call_function(&function, args.clone()).map(Some)
+    }
+
+    /// The question of `by_element` in `library/attention.py`: of what a function made, and of what.
+    pub fn is_by_element(&mut self, args: &Args) -> Val {
+        let (made, lanes) = (&args.positional[0].obj, items_of(&args.positional[1].obj));
+        let is_one = self.rec.as_mut().is_some_and(|rec| rec.is_by_element(made, &lanes));
+        Obj::bool(is_one).into()
     }
 
     /// Whether iteration over it runs code of the program's, in which a break may come.
@@ -103,12 +133,45 @@ impl Vm {
         }
         let before = self.tuple(args.positional[..place].to_vec())?;
         let after = self.tuple(args.positional[place + 1..].to_vec())?;
+        let names = self.names(&args.keywords)?;
+        self.call_library("with_list", vec![callable.clone(), before, iterable, after, names]).map(Some)
+    }
+
+    /// Named arguments as a dict of this call's.
+    pub fn names(&mut self, keywords: &[(Obj, Val)]) -> R<Val> {
         let names = PyDict::new(py());
-        for (name, value) in &args.keywords {
+        for (name, value) in keywords {
             names.set_item(name.bind(), self.settled(value).bind())?;
         }
-        let names = self.made(names.into());
-        self.call_library("with_list", vec![callable.clone(), before, iterable, after, names]).map(Some)
+        Ok(self.made(names.into()))
+    }
+
+    /// Whether a container that grows by it must do so item by item, since it may look at what is there already.
+    pub fn grows_by(&self, iterable: &Val) -> bool {
+        self.rec.is_some() && self.waiting == 0 && self.runs_code(&iterable.obj)
+    }
+
+    /// A list, a deque or a set that grows by an iterable that runs code, which may look at it: each item is there when the next one is asked for.
+    pub fn grow_one_by_one(&mut self, callable: &Val, name: &str, args: &Args) -> R<Option<Called>> {
+        let [owner, iterable] = &args.positional[..] else { return Ok(None) };
+        let grows = match name {
+            "extend" | "extendleft" => owner.obj.is_instance_of(types().list) || owner.obj.class_is(types().deque),
+            "update" => owner.obj.is_instance_of(types().set),
+            _ => false,
+        };
+        if !grows || !self.grows_by(iterable) {
+            return Ok(None);
+        }
+        self.call_library("grow", vec![callable.clone(), owner.clone(), iterable.clone()]).map(Some)
+    }
+
+    /// `items[1:] = values`, where asking for the values runs code or is a call of torch's.
+    pub fn store_run(&mut self, items: &Val, places: &Obj, values: &Val) -> R<Option<Called>> {
+        let is_run = items.obj.class_is(types().list) && places.class_is(types().slice);
+        if !is_run || self.rec.is_none() || self.waiting > 0 || !(is_tensor(&values.obj) || self.runs_code(&values.obj)) {
+            return Ok(None);
+        }
+        self.call_library("store_run", vec![items.clone(), places.clone().into(), values.clone()]).map(Some)
     }
 
     /// For an instruction with an iterable on top of the stack: if that runs code, the instruction comes again with a list.

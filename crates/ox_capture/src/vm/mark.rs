@@ -9,7 +9,7 @@ use pyo3::ffi;
 use pyo3::prelude::*;
 use std::sync::OnceLock;
 
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, Debug)]
 pub enum Mark {
     /// `disable`: Python runs it. With the author's reason.
     Disabled(Option<String>),
@@ -17,6 +17,8 @@ pub enum Mark {
     Constant,
     /// `allow_in_graph`: one operation of the graph.
     InGraph,
+    /// `torch.compile` has wrapped it, for itself: this is what it has wrapped.
+    Compiled(Obj),
 }
 
 impl Mark {
@@ -25,10 +27,15 @@ impl Mark {
         let has = |name: &str| dict.as_ref().and_then(|d| dict_get(d, &Obj::str(name)));
         if has("_torchdynamo_disable").is_some_and(|mark| mark.truth().unwrap_or(false)) {
             let reason = has("_torchdynamo_disable_msg").filter(|m| !m.is_none());
-            return Some(Mark::Disabled(reason.map(|m| m.bind().to_string())));
+            return Some(Mark::Disabled(reason.map(|m| m.to_string())));
         }
         if is_kept_from_dynamo(function) {
             return Some(Mark::Disabled(None));
+        }
+        // What is copied from one wrapper to another says so by the number.
+        let is_own = |number: Obj| number.bind().extract::<usize>().is_ok_and(|number| number == function.id());
+        if has("_torchdynamo_wrapper_id").is_some_and(is_own) && has("_torchdynamo_inline").is_some() {
+            return has("_torchdynamo_orig_callable").map(Mark::Compiled);
         }
         if has("_dynamo_marked_constant").is_some() {
             return Some(Mark::Constant);
@@ -101,6 +108,10 @@ impl Vm {
                 self.torch_call(Shadow::Function(callable.obj.clone()), callable, args.clone()).map(Some)
             }
             Mark::InGraph => Ok(None),
+            Mark::Compiled(original) => {
+                let original = self.pinned(original);
+                self.call(&original, args.clone()).map(Some)
+            }
         }
     }
 }

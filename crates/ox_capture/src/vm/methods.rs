@@ -3,8 +3,10 @@
 use super::container::is_reader;
 use super::native::keywords;
 use super::operators::is_tensor;
+use super::reading::rank;
 use super::{Args, Called, R, Vm};
 use crate::attr::{is_generic, type_lookup};
+use crate::lazy::is_lazy;
 use crate::obj::{Obj, py};
 use crate::record::{Origin, Val};
 use crate::types::types;
@@ -21,6 +23,9 @@ impl Vm {
         let class = object.obj.class();
         let python = |name: &str| type_lookup(&class, &Obj::str(name)).filter(|f| f.class_is(t.function));
         let empty = spec.obj.to_str().is_some_and(|text| text.is_empty());
+        if name == "format" && self.is_plain_number(&object.obj) {
+            return self.call_library("number_text", vec![object.clone(), spec]);
+        }
         if name == "format"
             && !is_tensor(&object.obj)
             && let Some(found) = python("__format__")
@@ -46,6 +51,12 @@ impl Vm {
             return Ok(called);
         }
         self.opaque_call(callable, args.clone(), &format!("the text of a {}", object.obj.class_name()))
+    }
+
+    /// A tensor without dimensions, of no class of somebody's own: `format` takes its number. What a graph is recorded of lies on no meta device.
+    fn is_plain_number(&self, object: &Obj) -> bool {
+        let seen = || self.rec.as_ref().map_or_else(|| object.clone(), |rec| rec.seen_as(object));
+        (is_lazy(object) || object.class_is(types().tensor)) && rank(&seen()) == Some(0)
     }
 
     // Methods of containers.

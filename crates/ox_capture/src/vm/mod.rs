@@ -25,6 +25,7 @@ mod construct;
 mod container;
 mod copy;
 mod crumbs;
+mod entries;
 mod escape;
 mod exception;
 mod failing;
@@ -33,15 +34,18 @@ mod flow;
 mod frame_functions;
 mod function;
 mod generator;
+mod handled;
 mod iterate;
 mod kinds;
 mod known_code;
-mod library;
+pub mod library;
 mod mark;
 mod methods;
 mod moving;
 mod names;
 mod native;
+mod new;
+mod number_tensors;
 mod operators;
 mod overflow;
 mod own_derivative;
@@ -49,6 +53,7 @@ mod question;
 mod read;
 mod reading;
 mod rows;
+mod seen;
 mod sizes;
 pub mod snapshot;
 mod step;
@@ -86,6 +91,8 @@ pub enum After {
     Push,
     /// The frame was `__init__`: this object is pushed.
     Instance(Val),
+    /// The frame was `__new__`: what it returns is initialised with these arguments, if it is of the class, and pushed.
+    New(Val, Args),
     /// Nothing is pushed.
     Drop,
     /// None is pushed.
@@ -114,6 +121,7 @@ pub struct Frame {
     pub after: After,
     /// The generator whose frame it is.
     pub generator: Option<Obj>,
+    pub handled: handled::Handled,
     /// What `exec` and `eval` see and leave behind, where that is one dict for all of them.
     pub scope: Option<Obj>,
 }
@@ -125,6 +133,11 @@ fn users_frame(frames: &[Frame]) -> Option<(usize, &Frame)> {
 }
 
 impl Frame {
+    /// Whether it is of this function of the library.
+    pub fn is_of_library(&self, name: &str) -> bool {
+        self.code.hidden && self.code.name == name
+    }
+
     pub fn new(code: Rc<CodeInfo>, function: &Obj, locals: Vec<Option<Val>>) -> R<Frame> {
         let globals = function.attr("__globals__")?;
         let builtins = function.attr("__builtins__")?;
@@ -139,6 +152,7 @@ impl Frame {
             pc: 0,
             after: After::Push,
             generator: None,
+            handled: Default::default(),
             scope: None,
         })
     }
@@ -186,7 +200,7 @@ pub enum Attach {
 }
 
 impl Attach {
-    fn branches<'a>(&'a self, tree: &'a Tree) -> &'a Branches {
+    pub fn branches<'a>(&'a self, tree: &'a Tree) -> &'a Branches {
         match self {
             Attach::Root => &tree.branches,
             Attach::Action(parent) => parent.branches().expect("an action has branches"),
@@ -474,9 +488,9 @@ impl Vm {
     }
 
     /// The running frame is done. The value, if the caller is not a frame.
-    fn leave(&mut self, base: usize, value: Val) -> R<Option<Val>> {
-        let frame = self.frames.pop().expect("a frame is running");
-        self.finished(&frame);
+    pub(super) fn leave(&mut self, base: usize, value: Val) -> R<Option<Val>> {
+        let mut frame = self.frames.pop().expect("a frame is running");
+        self.finished(&mut frame);
         self.leave_suspended(&frame);
         self.mark_results(&frame, &value)?;
         let done = self.frames.len() == base;
@@ -487,6 +501,12 @@ impl Vm {
                 return if done { Err(error) } else { self.unwind(base, error) };
             }
             After::Instance(object) => object.clone(),
+            After::New(class, args) => match self.now_initialised(class, args, value) {
+                Ok(Called::Value(object)) => object,
+                Ok(Called::Pushed) => return Ok(None),
+                Err(error) if done => return Err(error),
+                Err(error) => return self.unwind(base, error),
+            },
             After::Nothing => Obj::none().into(),
             _ => value,
         };
@@ -494,7 +514,7 @@ impl Vm {
             After::Hand => return Ok(Some(value)),
             After::Next if done => return Err(generator::stop_iteration(&value.obj)),
             _ if done => return Ok(Some(value)),
-            After::Push | After::Instance(_) | After::Nothing => self.push(value),
+            After::Push | After::Instance(_) | After::New(..) | After::Nothing => self.push(value),
             After::Again => {
                 self.push(value);
                 self.frame().pc -= 1;
@@ -535,14 +555,16 @@ impl Vm {
     /// Runs the frame that was just pushed.
     pub fn finish_pushed(&mut self) -> R<Val> {
         let base = self.frames.len() - 1;
-        let instance = match std::mem::replace(&mut self.frame().after, After::Hand) {
-            After::Instance(object) => Some(object),
-            After::Nothing => Some(Obj::none().into()),
-            _ => None,
-        };
+        let after = std::mem::replace(&mut self.frame().after, After::Hand);
         self.waiting += 1;
         let result = self.run(base);
         self.waiting -= 1;
-        result.map(|value| instance.unwrap_or(value))
+        let value = result?;
+        match after {
+            After::Instance(object) => Ok(object),
+            After::New(class, args) => self.now(|vm| vm.initialise_made(&class, &args, value)),
+            After::Nothing => Ok(Obj::none().into()),
+            _ => Ok(value),
+        }
     }
 }

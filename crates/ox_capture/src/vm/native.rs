@@ -18,6 +18,8 @@ const BUDGET: usize = 4096;
 pub struct Refused {
     why: String,
     read: Option<Read>,
+    /// Whether a tensor was asked for its number.
+    wants_number: bool,
 }
 
 impl Refused {
@@ -174,8 +176,11 @@ impl Vm {
         }
         match self.record_torch(&callee, &args, may_fail)? {
             Ok(value) => Ok(Called::Value(value)),
-            Err(Refused { why, read: Some(read) }) if self.rec.is_some() => self.read(callable, args, read, &why),
-            Err(Refused { why, .. }) => self.opaque_call(callable, args, &why),
+            Err(Refused { why, read: Some(read), .. }) if self.rec.is_some() => self.read(callable, args, read, &why),
+            Err(Refused { why, wants_number, .. }) => {
+                let read = if wants_number { self.with_numbers_read(&callee, callable, &args)? } else { None };
+                read.map_or_else(|| self.opaque_call(callable, args, &why), Ok)
+            }
         }
     }
 
@@ -206,20 +211,21 @@ impl Vm {
                 Ok(Ok(value))
             }
             Err(NotRecorded::Raise(error)) => Err(error),
-            Err(NotRecorded::Break(why)) => Ok(Err(Refused { why, read: None })),
+            Err(NotRecorded::Break(why)) => Ok(Err(Refused { why, ..Refused::default() })),
+            Err(NotRecorded::Number(why)) => Ok(Err(Refused { why, wants_number: true, read: None })),
             Err(NotRecorded::Decided(_)) => {
                 let why = format!("{name}, of which the values of a tensor decide the result");
-                Ok(Err(Refused { why, read: Some(Read::Sizes) }))
+                Ok(Err(Refused { why, read: Some(Read::Sizes), ..Refused::default() }))
             }
             Err(NotRecorded::Varying) => {
-                Ok(Err(Refused { why: of_varying(&name), read: Some(Read::Like(self.varying_in(args))) }))
+                Ok(Err(Refused { why: of_varying(&name), read: Some(Read::Like(self.varying_in(args))), ..Refused::default() }))
             }
             Err(NotRecorded::ByTorch(why)) => {
-                Ok(Err(Refused { why: format!("{name}, {why}"), read: Some(self.read_by_torch(args)) }))
+                Ok(Err(Refused { why: format!("{name}, {why}"), read: Some(self.read_by_torch(args)), ..Refused::default() }))
             }
             Err(NotRecorded::Abandon(why)) => {
                 self.give_up(&why);
-                Ok(Err(Refused { why, read: None }))
+                Ok(Err(Refused { why, ..Refused::default() }))
             }
         }
     }
@@ -266,7 +272,9 @@ impl Vm {
         match recorded {
             Ok(value) => Ok(Called::Value(value)),
             Err(NotRecorded::Raise(error)) => Err(error),
-            Err(NotRecorded::Break(why) | NotRecorded::Decided(why)) => self.opaque_call(&getattr.into(), args, &why),
+            Err(NotRecorded::Break(why) | NotRecorded::Decided(why) | NotRecorded::Number(why)) => {
+                self.opaque_call(&getattr.into(), args, &why)
+            }
             Err(NotRecorded::Varying) => {
                 let read = Read::Like(self.varying_in(&args));
                 self.read(&getattr.into(), args, read, &of_varying(&name.to_str().unwrap_or_default()))

@@ -144,9 +144,6 @@ impl Vm {
         if self.is_data(&left.obj) && self.is_data(&right.obj) {
             return self.data_operator(name, &function, in_place, left, right);
         }
-        if in_place && let Some(found) = self.python_method(&left.obj, &format!("__i{method}__")) {
-            return self.call(&found, Args::positional(vec![left.clone(), right.clone()]));
-        }
         let is_asked = crate::attr::type_lookup(&right.obj.class(), &Obj::str("__radd__")).is_some();
         if function == "iadd" && left.obj.class_is(types().list) && !is_asked {
             return self.call_library("extended", vec![left.clone(), right.clone()]);
@@ -235,11 +232,16 @@ impl Vm {
             true => None,
             false => self.python_method(&right.obj, reflected),
         };
-        if own.is_none() && other.is_none() && is_hint(&left.obj) && is_hint(&right.obj) {
+        let in_place = match name.strip_prefix('i') {
+            Some(method) => self.python_method(&left.obj, &format!("__i{method}__")),
+            None => None,
+        };
+        let nobody = own.is_none() && other.is_none() && in_place.is_none();
+        if nobody && is_hint(&left.obj) && is_hint(&right.obj) {
             let made = native.call(&[left.obj.clone(), right.obj.clone()], None)?;
             return Ok(Called::Value(self.pinned(made)));
         }
-        if own.is_none() && other.is_none() {
+        if nobody {
             let args = Args::positional(vec![left.clone(), right.clone()]);
             let t = types();
             if left.obj.class_is(t.method) && right.obj.class_is(t.method) && matches!(forward, "__eq__" | "__ne__") {
@@ -284,11 +286,14 @@ impl Vm {
             true => other,
             false => other.or_else(|| self.c_method(&right.obj, reflected, &left.obj)),
         };
-        let other_first = other.is_some() && is_of_subclass(&right.obj, &left.obj);
+        // Of operators CPython asks a subclass first only if that has a method of its own.
+        let is_first = || !reflected.starts_with("__r") || overrides(&right.obj, &left.obj, reflected);
+        let other_first = other.is_some() && is_of_subclass(&right.obj, &left.obj) && is_first();
         let mut tries = vec![(own, [left.clone(), right.clone()]), (other, [right.clone(), left.clone()])];
         if other_first {
             tries.reverse();
         }
+        tries.insert(0, (in_place, [left.clone(), right.clone()]));
         let mut list = Vec::new();
         for (method, [one, other]) in tries {
             if let Some(method) = method {
@@ -326,7 +331,8 @@ impl Vm {
         let is_of_sequences = matches!(name, "__add__" | "__mul__" | "__rmul__") && is_sequence(object);
         let knows = match is_of_sequences {
             true => name == "__add__" && other.is_instance_of(object.class_ptr()),
-            false => crate::numpy::takes_objects(object) || has_base_in_c(other),
+            // A decimal knows what a fraction is.
+            false => crate::numpy::takes_objects(object) || has_base_in_c(other) || crate::builtins::is_by_settings(object),
         };
         if !knows || is_as_of_object(&class, name) {
             return None;
@@ -685,6 +691,12 @@ fn has_base_in_c(object: &Obj) -> bool {
 fn is_sequence(object: &Obj) -> bool {
     let t = types();
     [t.list, t.tuple, t.str, t.bytes, t.deque].iter().any(|class| object.is_instance_of(*class))
+}
+
+/// Whether the two classes have different methods of this name.
+fn overrides(object: &Obj, base: &Obj, name: &str) -> bool {
+    let method = |of: &Obj| type_lookup(&of.class(), &Obj::str(name)).map(|method| method.id());
+    method(object) != method(base)
 }
 
 fn is_of_subclass(object: &Obj, base: &Obj) -> bool {

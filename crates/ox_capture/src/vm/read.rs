@@ -38,7 +38,7 @@ impl Vm {
             }
             if let Some(found) = self.find_key(&plain, &index) {
                 let value = found.map(|value| Called::Value(value.into()));
-                return value.ok_or_else(|| PyKeyError::new_err(index.bind().clone().unbind()));
+                return value.ok_or_else(|| key_error(&index));
             }
         }
         let is_sequence = [types.list, types.tuple, types.size].iter().any(|class| plain.class_is(*class));
@@ -53,6 +53,9 @@ impl Vm {
             return Ok(called);
         }
         if let Some(value) = self.slice_of_sizes(&plain, &index)? {
+            return Ok(Called::Value(value));
+        }
+        if let Some(value) = self.slice_from_outside(&plain, &index)? {
             return Ok(Called::Value(value));
         }
         if let Some(item) = self.array_item(&plain, key)? {
@@ -146,11 +149,11 @@ impl Vm {
                         let of: Val = dict.clone().into();
                         let factory = self.now(|vm| vm.load_attr(&of, &Obj::str("default_factory")))?;
                         if factory.obj.is_none() {
-                            return Err(PyKeyError::new_err(key.clone().bind().clone().unbind()));
+                            return Err(key_error(key));
                         }
                         self.call_library("missing", vec![of, key.clone().into(), factory])
                     }
-                    None => Err(PyKeyError::new_err(key.clone().bind().clone().unbind())),
+                    None => Err(key_error(key)),
                 }
             }
         }
@@ -171,10 +174,15 @@ impl Vm {
             };
             return Err(PyIndexError::new_err(format!("{kind} index out of range")));
         }
+        Ok(Called::Value(self.item_at(sequence, place as usize)))
+    }
+
+    /// The item at a place that there is.
+    pub(super) fn item_at(&mut self, sequence: &Obj, place: usize) -> Val {
         let is_deque = sequence.is_instance_of(types().deque);
-        let found = if is_deque { items_of(sequence).get(place as usize).cloned() } else { item_of(sequence, place as usize) };
+        let found = if is_deque { items_of(sequence).get(place).cloned() } else { item_of(sequence, place) };
         let found = found.expect("the place was compared with the length");
-        Ok(Called::Value(self.found_at(sequence, &Obj::int(place), found, |of| Source::Item(of, place as u32))))
+        self.found_at(sequence, &Obj::int(place as i64), found, |of| Source::Item(of, place as u32))
     }
 
     /// The whole content is relied on.
@@ -231,4 +239,9 @@ impl Vm {
 /// What a dict finds without code of the program's.
 pub fn is_key(object: &Obj) -> bool {
     types().is_scalar(object) || types().is_pinnable(object)
+}
+
+/// The key stands in a tuple of its own: a tuple would be taken for the arguments.
+fn key_error(key: &Obj) -> PyErr {
+    PyKeyError::new_err((key.bind().clone().unbind(),))
 }

@@ -186,7 +186,7 @@ fn is_mask(tensor: &Obj) -> bool {
     matches!(dtype.as_str(), "torch.bool" | "torch.uint8")
 }
 
-fn rank(tensor: &Obj) -> Option<i64> {
+pub(super) fn rank(tensor: &Obj) -> Option<i64> {
     tensor.bind().call_method0("dim").ok()?.extract().ok()
 }
 

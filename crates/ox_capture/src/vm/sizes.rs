@@ -2,8 +2,8 @@
 //! the machine does the building.
 
 use super::{Args, R, Vm};
-use crate::obj::{Obj, items_of, list_of};
-use crate::record::{DEPTH, Val};
+use crate::obj::{Obj, items_of, list_of, py};
+use crate::record::{DEPTH, Origin, Val};
 use crate::state::TorchState;
 use crate::types::types;
 use ox_bytecode::{BinaryOp, CompareOp};
@@ -286,15 +286,30 @@ impl Vm {
             return Ok(None);
         }
         let values = self.items_made_here(object);
-        let places: (isize, isize, isize) = index.bind().call_method1("indices", (values.len(),))?.extract()?;
-        let mut taken = Vec::new();
-        let mut at = places.0;
-        while (places.2 > 0 && at < places.1) || (places.2 < 0 && at > places.1) {
-            taken.push(values[at as usize].clone());
-            at += places.2;
-        }
+        let taken: Vec<Val> = places_of(index, values.len())?.into_iter().map(|place| values[place].clone()).collect();
         let cut = Obj::from(object.bind().get_item(index.bind())?);
         self.made_of_sizes(cut, &taken).map(Some)
+    }
+
+    /// A slice of a list or tuple from outside, item by item: what is left out is of no interest, and numbers stay free. None for many items.
+    pub fn slice_from_outside(&mut self, object: &Obj, index: &Obj) -> R<Option<Val>> {
+        const FEW: usize = 64;
+        let t = types();
+        let is_sequence = object.class_is(t.list) || object.class_is(t.tuple);
+        if !is_sequence || !index.class_is(t.slice) || !matches!(self.origin(object), Origin::Outside(_)) {
+            return Ok(None);
+        }
+        let len = crate::guard::length(object).unwrap_or(0);
+        let places = places_of(index, len)?;
+        if places.len() > FEW {
+            return Ok(None);
+        }
+        self.know_len(object);
+        if object.class_is(t.tuple) && places.iter().copied().eq(0..len) {
+            return Ok(Some(object.clone().into()));
+        }
+        let taken: Vec<Val> = places.into_iter().map(|place| self.item_at(object, place)).collect();
+        if object.class_is(t.list) { self.list(&taken).map(Some) } else { self.tuple(taken).map(Some) }
     }
 
     /// `shape + (1, n)`, `[1] + list(shape)`. A list that is added to in place stays the list that it is.
@@ -312,7 +327,7 @@ impl Vm {
     /// A sequence from outside (the size of a window that a module has) is taken item by item.
     fn items_to_join(&mut self, sequence: &Obj) -> R<Vec<Val>> {
         match self.origin(sequence) {
-            crate::record::Origin::Outside(_) => self.iterate_all(&sequence.clone().into()),
+            Origin::Outside(_) => self.iterate_all(&sequence.clone().into()),
             _ => Ok(self.items_made_here(sequence)),
         }
     }
@@ -338,7 +353,7 @@ impl Vm {
         }
         let (ours, theirs) = (self.items_made_here(left), self.items_made_here(right));
         let is_int = |value: &Val| value.obj.class_is(types().int);
-        let is_ours = |vm: &Vm, object: &Obj| !matches!(vm.origin(object), crate::record::Origin::Outside(_));
+        let is_ours = |vm: &Vm, object: &Obj| !matches!(vm.origin(object), Origin::Outside(_));
         if !ours.iter().chain(&theirs).all(is_int) || !is_ours(self, left) || !is_ours(self, right) {
             return Ok(None);
         }
@@ -353,4 +368,11 @@ impl Vm {
         }
         Ok(Some(wanted))
     }
+}
+
+/// Where the items of a slice stand.
+fn places_of(slice: &Obj, len: usize) -> R<Vec<usize>> {
+    // A range cuts bounds and steps that are beyond all indices, as a list does.
+    let all = py().import("builtins")?.getattr("range")?.call1((len,))?;
+    all.get_item(slice.bind())?.try_iter()?.map(|place| place?.extract()).collect()
 }

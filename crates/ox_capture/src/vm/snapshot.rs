@@ -1,6 +1,7 @@
 //! The machine's state at a branch, by recipes, so that a later call can go on from there.
 
-use super::{After, Frame, Vm, code_info, exception};
+use super::handled::Handled;
+use super::{After, Args, Frame, Vm, code_info, exception};
 use crate::obj::Obj;
 use crate::recipe::Recipe;
 use crate::record::{Rec, Recording, Val, abandon};
@@ -17,6 +18,9 @@ pub struct FrameShot {
     after: AfterShot,
     /// The generator whose frame it is, while that runs.
     generator: Option<Recipe>,
+    /// What the generator handles itself, and what its caller does.
+    own: Option<Recipe>,
+    around: Option<Recipe>,
     scope: Option<Recipe>,
 }
 
@@ -26,6 +30,7 @@ enum AfterShot {
     Drop,
     Nothing,
     Instance(Recipe),
+    New(Recipe, Vec<Recipe>, Vec<(Obj, Recipe)>),
     ForIter(usize),
     Send(usize),
     Next,
@@ -110,16 +115,22 @@ impl FrameShot {
             After::Drop => AfterShot::Drop,
             After::Nothing => AfterShot::Nothing,
             After::Instance(object) => AfterShot::Instance(recipe(object)?),
+            After::New(class, args) => AfterShot::New(
+                recipe(class)?,
+                args.positional.iter().map(&mut *recipe).collect::<Rec<_>>()?,
+                args.keywords.iter().map(|(name, value)| Ok((name.clone(), recipe(value)?))).collect::<Rec<_>>()?,
+            ),
             After::ForIter(label) => AfterShot::ForIter(*label),
             After::Send(label) => AfterShot::Send(*label),
             After::Next => AfterShot::Next,
             After::Again => AfterShot::Again,
             After::Hand => return abandon("a frame that Rust waits for"),
         };
-        let generator = frame.generator.clone().map(|generator| recipe(&generator.into())).transpose()?;
-        let scope = frame.scope.clone().map(|scope| recipe(&scope.into())).transpose()?;
+        let mut part = |part: &Option<Obj>| part.clone().map(|part| recipe(&part.into())).transpose();
+        let (generator, scope) = (part(&frame.generator)?, part(&frame.scope)?);
+        let (own, around) = (part(&frame.handled.own)?, part(&frame.handled.around)?);
         let (code, function) = (frame.code.object.clone(), recipe(&frame.function.clone().into())?);
-        Ok(FrameShot { code, function, pc: frame.pc, locals, stack, after, generator, scope })
+        Ok(FrameShot { code, function, pc: frame.pc, locals, stack, after, generator, own, around, scope })
     }
 
     pub fn frame(&self, get: &mut dyn FnMut(&Recipe) -> PyResult<Val>) -> PyResult<Frame> {
@@ -135,19 +146,27 @@ impl FrameShot {
             AfterShot::Drop => After::Drop,
             AfterShot::Nothing => After::Nothing,
             AfterShot::Instance(recipe) => After::Instance(get(recipe)?),
+            AfterShot::New(class, positional, keywords) => {
+                let class = get(class)?;
+                let positional = positional.iter().map(&mut *get).collect::<PyResult<_>>()?;
+                let keywords = keywords.iter().map(|(name, value)| Ok((name.clone(), get(value)?))).collect::<PyResult<_>>()?;
+                After::New(class, Args { positional, keywords })
+            }
             AfterShot::ForIter(label) => After::ForIter(*label),
             AfterShot::Send(label) => After::Send(*label),
             AfterShot::Next => After::Next,
             AfterShot::Again => After::Again,
         };
-        let generator = self.generator.as_ref().map(|recipe| get(recipe).map(|v| v.obj)).transpose()?;
-        let scope = self.scope.as_ref().map(|recipe| get(recipe).map(|v| v.obj)).transpose()?;
+        let mut part = |part: &Option<Recipe>| part.as_ref().map(|recipe| get(recipe).map(|v| v.obj)).transpose();
+        let (generator, scope) = (part(&self.generator)?, part(&self.scope)?);
+        let handled = Handled { own: part(&self.own)?, around: part(&self.around)? };
         let mut frame = Frame::new(code, &function, locals)?;
         frame.scope = scope;
         frame.stack = stack;
         frame.pc = self.pc;
         frame.after = after;
         frame.generator = generator;
+        frame.handled = handled;
         Ok(frame)
     }
 }

@@ -89,6 +89,7 @@ impl Vm {
                 self.delete_item(&globals.into(), &name.into())?;
             }
             LoadBuildClass => {
+                self.class_is_made();
                 let builtins = self.frame().builtins.clone();
                 self.push(Obj::from(builtins.bind().get_item("__build_class__")?));
             }
@@ -257,7 +258,7 @@ impl Vm {
             CallFunctionEx { keywords } => return self.op_call_ex(keywords),
             MakeFunction => self.make_function()?,
             SetFunctionAttribute(attribute) => self.set_function_attribute(attribute)?,
-            CallIntrinsic1(intrinsic) => self.intrinsic(intrinsic)?,
+            CallIntrinsic1(intrinsic) => return self.intrinsic(intrinsic),
             Jump(Label(label)) => {
                 let label = label as usize;
                 if label < self.frame().pc {

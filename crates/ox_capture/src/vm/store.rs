@@ -1,5 +1,6 @@
 //! Writing: attributes, items, cells. What others see is written for real, and noted to be done again in later calls.
 
+use super::attribute::{is_of_dict, is_of_modules};
 use super::finalised::finaliser;
 use super::reading::stores_a_count;
 use super::{Args, Called, R, Vm};
@@ -204,23 +205,23 @@ impl Vm {
 
     fn store_attr_by_hook(&mut self, object: &Val, class: &Obj, name: &Obj, value: Val) -> R<Called> {
         let hook = type_lookup(class, &Obj::str("__setattr__")).expect("it is not the generic one");
-        if !hook.class_is(types().function) {
+        if self.is_item_method(&hook, &object.obj, "__setitem__") {
+            return self.store_item(object, &name.clone().into(), value);
+        }
+        if !hook.class_is(types().function) && !is_of_dict(&hook, &object.obj) {
             return self.store_for_real("setattr", vec![object.clone(), name.clone().into(), value]);
         }
         if object.obj.is_instance_of(types().nn_module) && self.is_plain_module_store(&object.obj, name, &value.obj) {
-            return self.store_plain_attr(object, name, value).and_then(|()| nothing());
+            return self.store_generic_attr(object, name, value);
         }
         let hook = self.pinned(hook);
         self.call(&hook, Args::positional(vec![object.clone(), name.clone().into(), value]))
     }
 
-    /// A value that `nn.Module.__setattr__` would just put into the instance's dict: no tensor, no module, and no table has the name.
+    /// A value that `nn.Module.__setattr__` would just give to `object.__setattr__`: no tensor, no module, and no table has the name.
     fn is_plain_module_store(&mut self, module: &Obj, name: &Obj, value: &Obj) -> bool {
-        let plain_hook = type_lookup(&module.class(), &Obj::str("__setattr__")).is_some_and(|hook| {
-            // SAFETY: a type.
-            let base = unsafe { Obj::borrowed(types().nn_module.cast()) };
-            type_lookup(&base, &Obj::str("__setattr__")).is_some_and(|own| own.is(&hook))
-        });
+        let hook = type_lookup(&module.class(), &Obj::str("__setattr__"));
+        let plain_hook = hook.is_some_and(|hook| is_of_modules(&hook, "__setattr__"));
         let is_part = is_lazy(value) || types().is_tensor(value) || value.is_instance_of(types().nn_module);
         if !plain_hook || is_part {
             return false;
@@ -255,7 +256,8 @@ impl Vm {
         }
         let class = this.class();
         self.recorded(|rec| Ok(rec.rely_on_class(&class)));
-        match deleting_hook(&class) {
+        let of_dict = || type_lookup(&class, &Obj::str("__delattr__")).filter(|hook| is_of_dict(hook, this));
+        match deleting_hook(&class).or_else(of_dict) {
             Some(hook) => {
                 let hook = self.pinned(hook);
                 self.call(&hook, Args::positional(vec![object.clone(), name.clone().into()]))
@@ -332,6 +334,9 @@ impl Vm {
             && let setitem = self.operator("setitem")?
             && let Some(called) = self.call_with_number(&setitem.into(), &[object.clone(), key.clone(), value.clone()], 1)?
         {
+            return Ok(called);
+        }
+        if let Some(called) = self.store_run(object, &index, &value)? {
             return Ok(called);
         }
         if by_key || this.class_is(types.list) || this.class_is(types.deque) {

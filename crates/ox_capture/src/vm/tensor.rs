@@ -7,7 +7,7 @@ use super::{Args, Called, R, Vm};
 use crate::attr::type_lookup;
 use crate::guard::Check;
 use crate::lazy::is_lazy;
-use crate::obj::Obj;
+use crate::obj::{Obj, items_of};
 use crate::record::{Origin, Shadow, Val, is_python_instance};
 use crate::source::{Key, Source, generic_attr};
 use crate::types::types;
@@ -18,6 +18,10 @@ impl Vm {
     /// must come with the same one.
     pub fn is_fixed_key(&mut self, key: &Obj) -> bool {
         if is_key(key) || types().is_enum(key) || self.origin(key) == Origin::Const || self.is_known_value(key) {
+            return true;
+        }
+        // `registry[type(p), type(q)]`
+        if key.class_is(types().tuple) && self.is_ours(key) && !self.holds_sizes(key) && items_of(key).iter().all(is_key) {
             return true;
         }
         let plain = key.class_is(types().tensor) || key.class_is(types().parameter);

@@ -73,6 +73,9 @@ fn carries(instruction: &Instruction) -> bool {
             | FormatSimple
             | BuildString(_)
             | BuildTuple(_)
+            // What is put there under a key stays what it is; keys are relied on.
+            | BuildMap(_)
+            | BuildConstKeyMap(_)
             | Binary { op: BinaryOp::Add | BinaryOp::Remainder, .. }
     )
 }

@@ -4,13 +4,17 @@ use super::convert::{self, memory_elem};
 use super::index::Place;
 use super::{Buffer, Emitter};
 use crate::CodegenError;
-use crate::ir::{Elem, V};
+use crate::ir::{Access, Elem, V};
 use ox_ir::kernel::Val;
 use ox_ir::{DType, Scalar, Sym};
 
 impl<'a> Emitter<'a> {
     pub fn buffer(&self, buf: u32) -> Result<Buffer<'a>, CodegenError> {
-        self.buffers.get(buf as usize).copied().ok_or_else(|| self.malformed(format!("there is no buffer b{buf}")))
+        let buffer = self.buffers.get(buf as usize).copied();
+        let buffer = buffer.ok_or_else(|| self.malformed(format!("there is no buffer b{buf}")))?;
+        // Not invariant, or LLVM would load it in front of the loop.
+        let address = || buffer.pointer.load(Elem::Ptr, 1, 8, Access::UNKNOWN);
+        Ok(if buffer.is_elsewhere { Buffer { pointer: address(), is_elsewhere: false, ..buffer } } else { buffer })
     }
 
     pub fn load(&self, buf: u32, index: &Sym, mask: Option<&(Val, Scalar)>, dtype: DType) -> Result<V<'a>, CodegenError> {
@@ -35,10 +39,7 @@ impl<'a> Emitter<'a> {
         let place = match place {
             Place::Uniform(pointer) => Place::Uniform(condition.select(pointer, fallback)),
             Place::Contiguous(pointer) => Place::Contiguous(condition.select(pointer, fallback)),
-            Place::Reversed(pointer) => {
-                let last = fallback.offset(constant.elem, self.ir.index(self.width as i64 - 1));
-                Place::Reversed(condition.select(pointer, last))
-            }
+            Place::Reversed(pointer) => Place::Reversed(condition.select(pointer, self.last_of(fallback, constant.elem))),
             Place::Scattered(_) => unreachable!("each lane has an address of its own"),
         };
         convert::from_memory(self.load_raw(buffer, place, None), buffer.dtype)
@@ -79,10 +80,18 @@ impl<'a> Emitter<'a> {
                 (Place::Contiguous(condition.select(pointer, spare)), self.lane_mask())
             }
             Place::Reversed(pointer) if !condition.is_wide() => {
-                let last = spare.offset(elem, self.ir.index(self.width as i64 - 1));
-                (Place::Reversed(condition.select(pointer, last)), self.lane_mask())
+                (Place::Reversed(condition.select(pointer, self.last_of(spare, elem))), self.lane_mask())
             }
-            _ => (place, Some(self.full_mask(condition))),
+            // A vector that is masked off as a whole reads nothing, but takes a processor many times as long where no memory is.
+            Place::Contiguous(pointer) => {
+                let mask = self.full_mask(condition);
+                (Place::Contiguous(mask.any().select(pointer, spare)), Some(mask))
+            }
+            Place::Reversed(pointer) => {
+                let mask = self.full_mask(condition);
+                (Place::Reversed(mask.any().select(pointer, self.last_of(spare, elem))), Some(mask))
+            }
+            Place::Scattered(_) => (place, Some(self.full_mask(condition))),
         }
     }
 
@@ -90,6 +99,11 @@ impl<'a> Emitter<'a> {
     pub fn full_mask(&self, condition: V<'a>) -> V<'a> {
         let condition = condition.splat(self.lanes());
         self.lane_mask().map_or(condition, |mask| mask & condition)
+    }
+
+    /// Where the first lane of a reversed access to this memory lies.
+    fn last_of(&self, memory: V<'a>, elem: Elem) -> V<'a> {
+        memory.offset(elem, self.ir.index(self.width as i64 - 1))
     }
 
     /// Where the last lane of a reversed access lies: its lowest address.

@@ -34,6 +34,8 @@ use smallvec::SmallVec;
 const MOST_SCRATCH_BYTES: i64 = 2 << 20;
 /// A cache line and the widest vector.
 const SCRATCH_ALIGN: u32 = 64;
+/// Addresses of buffers that are kept in registers.
+const MOST_KEPT: usize = 10;
 
 /// Writes `kernel` as the function `symbol` into `module`.
 pub fn emit(
@@ -79,6 +81,9 @@ struct Lane<'a> {
 struct Buffer<'a> {
     number: u32,
     pointer: V<'a>,
+    /// Whether `pointer` is where the address stands. The address is loaded where it is used: in front of the kernel's loops it would be loaded, put
+    /// on the stack, and loaded from there.
+    is_elsewhere: bool,
     dtype: DType,
     access: Access,
     /// Scratch under vectorised outer points: element k of lane l lies at `k * width + l`.
@@ -152,10 +157,13 @@ impl<'a> Emitter<'a> {
                 BufRole::Scratch(count) => self.scratch(param.dtype, if per_lane { count * self.width as i64 } else { count })?,
                 _ => {
                     passed += 1;
-                    pointers.offset(Elem::Ptr, self.ir.index(passed - 1)).load(Elem::Ptr, 1, 8, Access::UNKNOWN.invariant())
+                    let place = pointers.offset(Elem::Ptr, self.ir.index(passed - 1));
+                    let is_kept = passed as usize <= MOST_KEPT;
+                    if is_kept { place.load(Elem::Ptr, 1, 8, Access::UNKNOWN.invariant()) } else { place }
                 }
             };
-            self.buffers.push(Buffer { number: n as u32, pointer, dtype: param.dtype, access, per_lane });
+            let is_elsewhere = !matches!(param.role, BufRole::Scratch(_)) && passed as usize > MOST_KEPT;
+            self.buffers.push(Buffer { number: n as u32, pointer, is_elsewhere, dtype: param.dtype, access, per_lane });
         }
         Ok(())
     }

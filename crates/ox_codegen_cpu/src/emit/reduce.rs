@@ -130,9 +130,12 @@ impl<'a> Emitter<'a> {
 
     /// The running result including this element. Half types are rounded on the way out only, as eager does.
     pub fn scan(&mut self, val: Val) -> Result<V<'a>, CodegenError> {
-        let Inst::Scan { op, value } = self.kernel.inst(val).inst else { unreachable!("called for scans") };
+        let Inst::Scan { op, value, decay } = self.kernel.inst(val).inst else { unreachable!("called for scans") };
         let dtype = self.dtype(val);
-        let so_far = self.running[&val][0];
+        let mut so_far = self.running[&val][0];
+        if let Some(decay) = decay {
+            so_far = convert::convert(self.value(decay)?, self.dtype(decay), dtype).splat(so_far.lanes) * so_far;
+        }
         let element = convert::convert(self.value(value)?, self.dtype(value), dtype).splat(so_far.lanes);
         let next = combine(op, dtype, so_far, element);
         self.running.insert(val, smallvec![next]);

@@ -33,7 +33,17 @@ impl<'a> Emitter<'a> {
         let points: Sym = self.kernel.axes.iter().chain(inner).map(|a| &a.extent).product();
         let bytes = points.as_const().map_or(0, |n| n.saturating_mul(param.dtype.size() as i64));
         let contiguous = self.lane.as_ref().is_some_and(|lane| index.coeff(&lane.var).is_some_and(|c| c.is_one()));
-        param.role == BufRole::Out && bytes >= STREAMED_FROM && contiguous && self.validity(index).is_none()
+        self.is_only_written(*buf, &param.role) && bytes >= STREAMED_FROM && contiguous && self.validity(index).is_none()
+    }
+
+    /// What others have written to the buffer may have to stay, as in a share of a concatenation.
+    fn is_only_written(&self, buf: u32, role: &BufRole) -> bool {
+        let reads = |inst: &Inst| match inst {
+            Inst::Load { buf: read, .. } => *read == buf,
+            Inst::Store { buf: written, combine, .. } => *written == buf && *combine != Combine::Set,
+            _ => false,
+        };
+        *role == BufRole::Out || *role == BufRole::InOut && !self.kernel.insts.iter().any(|typed| reads(&typed.inst))
     }
 
     /// Whether these stores are aligned at the lane axis' current value (and so at every whole vector from there).

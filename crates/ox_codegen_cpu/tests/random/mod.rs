@@ -198,7 +198,7 @@ impl Maker {
             let value = self.pick(&seen);
             let op = self.pick(&[ReduceOp::Max, ReduceOp::Min]);
             let dtype = self.kernel.inst(value).dtype;
-            let val = self.push(Inst::Scan { op, value }, dtype, &mut pass);
+            let val = self.push(Inst::Scan { op, value, decay: None }, dtype, &mut pass);
             seen.push(val);
         }
         let stored = *seen.last().expect("at least one load");

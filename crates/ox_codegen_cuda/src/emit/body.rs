@@ -137,7 +137,7 @@ impl Emitter<'_> {
             Inst::Reduce { value, .. } if !self.in_loop => ctype::convert(&self.value(*value), self.dtype(*value), dtype),
             Inst::ReduceArg { position, .. } if !self.in_loop => format!("(long long)({})", index::text(position)),
             Inst::Reduce { .. } | Inst::ReduceArg { .. } => return self.accumulate(val),
-            Inst::Scan { value, .. } => self.scan(val, *value),
+            Inst::Scan { value, decay, .. } => self.scan(val, *value, *decay),
             Inst::CheckIndex { value, var, extent, wrap, check } => {
                 self.check_index(val, *value, var, extent, *wrap, *check);
                 return Ok(());
@@ -205,7 +205,7 @@ impl Emitter<'_> {
         Ok(())
     }
 
-    fn scan(&mut self, val: Val, value: Val) -> String {
+    fn scan(&mut self, val: Val, value: Val, decay: Option<Val>) -> String {
         let (op, dtype) = self.reduction(val);
         let element = ctype::convert(&self.value(value), self.dtype(value), dtype);
         if !self.in_loop {
@@ -214,6 +214,9 @@ impl Emitter<'_> {
         let functor = reduce::functor(op, dtype);
         let y = self.g.y;
         if y == 1 {
+            if let Some(decay) = decay {
+                self.line(format!("a{0} = {1} * a{0};", val.0, self.value(decay)));
+            }
             self.line(format!("a{0} = {functor}(a{0}, {element});", val.0));
             return reduce::finished(op, format!("a{}", val.0), dtype);
         }

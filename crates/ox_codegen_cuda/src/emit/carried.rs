@@ -54,7 +54,8 @@ pub fn operands(inst: &Inst) -> Vec<Val> {
         Inst::Const(_) | Inst::Index(_) => Vec::new(),
         Inst::Load { mask, .. } => mask.iter().map(|(m, _)| *m).collect(),
         Inst::Point(_, args) => args.iter().copied().collect(),
-        Inst::Cast(value) | Inst::Reduce { value, .. } | Inst::ReduceArg { value, .. } | Inst::Scan { value, .. } => vec![*value],
+        Inst::Cast(value) | Inst::Reduce { value, .. } | Inst::ReduceArg { value, .. } => vec![*value],
+        Inst::Scan { value, decay, .. } => std::iter::once(*value).chain(*decay).collect(),
         Inst::CheckIndex { value, .. } | Inst::CheckNonZero { value, .. } => vec![*value],
         Inst::Store { value, mask, .. } => std::iter::once(*value).chain(*mask).collect(),
     }

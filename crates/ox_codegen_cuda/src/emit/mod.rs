@@ -91,6 +91,16 @@ pub(crate) struct Emitter<'k> {
     depth: usize,
 }
 
+impl Source {
+    /// With the user's lines that it comes from in front. What they are called has no meaning in C++.
+    pub fn from_lines<'a>(mut self, lines: impl Iterator<Item = &'a str>) -> Source {
+        let plain = |c: char| if c.is_control() || c == '\\' { '_' } else { c };
+        let comment: String = lines.map(|line| format!("// {}\n", line.chars().map(plain).collect::<String>())).collect();
+        self.text.insert_str(0, &comment);
+        self
+    }
+}
+
 /// Shared memory that reductions pass values through: 16 bytes for each thread that takes part.
 const SLOT: i64 = 16;
 /// What a block can have on every GPU from sm_80 on, with leave to use more than 48 KiB.

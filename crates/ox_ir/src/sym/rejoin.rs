@@ -17,6 +17,7 @@ impl Sym {
         let joined = |(mono, c): &(Monomial, i64)| {
             let whole = has_halves.then(|| self.rejoin_term(mono, *c)).flatten();
             let whole = whole.or_else(|| self.undo_exact_division(mono, *c));
+            let whole = whole.or_else(|| has_halves.then(|| self.counted_in_parts(mono, *c)).flatten());
             whole.or_else(|| has_halves.then(|| self.third_of(mono, *c)).flatten())
         };
         match self.terms().iter().find_map(joined) {
@@ -37,6 +38,21 @@ impl Sym {
         let term = rest.fold(&p.0 * (c / p.1.constant()), |acc, atom| &acc * &atom);
         let others = self.terms().iter().filter(|(m, _)| m != mono).cloned().collect();
         Some(&Sym::from_terms(others, self.constant()) + &term)
+    }
+
+    /// The sum with `a * rest * x + c * rest * (x // n)` replaced by `(a * n + c) * rest * (x // n)`, where `n` divides the variable x: half of it and
+    /// what is left without that half are the same.
+    fn counted_in_parts(&self, mono: &Monomial, c: i64) -> Option<Sym> {
+        let exact = |a: &Atom| matches!(a, Atom::Div(p) if p.1.as_const().is_some_and(|n| n > 1 && p.0.is_multiple_of(n)));
+        let at = mono.iter().position(exact)?;
+        let Atom::Div(p) = &mono[at] else { return None };
+        let mut whole = mono.clone();
+        whole[at] = Atom::Var(p.0.as_var()?.clone());
+        whole.sort();
+        let (_, a) = self.terms().iter().find(|(m, _)| *m == whole)?;
+        let times = a.checked_mul(p.1.constant())?.checked_add(c)?;
+        let others = self.terms().iter().filter(|(m, _)| m != mono && *m != whole).cloned().collect();
+        Some(&Sym::from_terms(others, self.constant()) + &Sym::from_terms(vec![(mono.clone(), times)], 0))
     }
 
     /// The sum with the term `c * rest * (x % n)` and its other half `c * rest * n * (x // n)` replaced by `c * rest * x`.
@@ -101,6 +117,19 @@ mod tests {
         let s = Sym::var(&Var::size(0, 2, i64::MAX, 1));
         let x = Sym::var(&Var::axis(0, &s * 4));
         assert_eq!(&(&s * &x.div(&s)) + &x.rem(&s), x);
+    }
+
+    #[test]
+    fn what_is_left_without_a_part_is_counted_in_parts() {
+        let (n, b) = (Sym::var(&Var::size(0, 1, 1000, 6)), Sym::var(&Var::size(1, 1, 1000, 1)));
+        let third = n.div(&Sym::from(3i64));
+        assert_eq!(&n - &third, &third * 2);
+        assert_eq!(&(&n - &third) + &third, n);
+        assert_eq!(&(&n * 2) - &third, &third * 5);
+        assert_eq!(&(&b * &n) - &(&b * &third), &(&b * &third) * 2);
+        assert_eq!(&(&n - &third) - &third, third);
+        // Of another it is not known.
+        assert_ne!(&b - &b.div(&Sym::from(2i64)), b.div(&Sym::from(2i64)));
     }
 
     #[test]

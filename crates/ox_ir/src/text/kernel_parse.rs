@@ -147,7 +147,7 @@ impl KernelParser<'_, '_> {
             "load" => self.load(),
             "cast" => self.val().map(Inst::Cast),
             "reduce" => self.reduce(),
-            "scan" => Ok(Inst::Scan { op: ReduceOp::parse(self.p)?, value: self.val()? }),
+            "scan" => self.scan(),
             "check_index" => self.check_index(),
             "check_nonzero" => Ok(Inst::CheckNonZero { value: self.val()?, check: self.check()? }),
             "store" => self.store(),
@@ -180,6 +180,13 @@ impl KernelParser<'_, '_> {
             return Ok(Inst::Reduce { op, value });
         }
         Ok(Inst::ReduceArg { op, value, position: self.p.sym()? })
+    }
+
+    fn scan(&mut self) -> Parsed<Inst> {
+        let op = ReduceOp::parse(self.p)?;
+        let value = self.val()?;
+        let decay = if self.p.cursor.eat_word("decay") { Some(self.val()?) } else { None };
+        Ok(Inst::Scan { op, value, decay })
     }
 
     fn check_index(&mut self) -> Parsed<Inst> {

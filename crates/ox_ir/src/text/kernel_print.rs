@@ -119,7 +119,10 @@ impl fmt::Display for Inst {
             Inst::Cast(value) => write!(f, "cast {value}"),
             Inst::Reduce { op, value } => write!(f, "reduce {} {value}", op.name()),
             Inst::ReduceArg { op, value, position } => write!(f, "reduce {} {value} at {position}", op.name()),
-            Inst::Scan { op, value } => write!(f, "scan {} {value}", op.name()),
+            Inst::Scan { op, value, decay } => {
+                write!(f, "scan {} {value}", op.name())?;
+                decay.iter().try_for_each(|decay| write!(f, " decay {decay}"))
+            }
             Inst::CheckIndex { value, var, extent, wrap, check } => {
                 let wrap = if *wrap { " wrap" } else { "" };
                 write!(f, "check_index {value} {var} < {extent}{wrap} check {check}")

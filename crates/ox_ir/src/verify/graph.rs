@@ -140,13 +140,7 @@ impl Checked<'_> {
                 self.has_shape(&self.arg(0).shape)
             }
             Op::Reduce { op, dims } => self.reduce(*op, dims),
-            Op::Scan { op, dim } => {
-                self.arity(1)?;
-                self.dim(*dim, self.ty.rank())?;
-                let running = matches!(op, ReduceOp::Sum | ReduceOp::Prod | ReduceOp::Max | ReduceOp::Min);
-                ensure(running, || format!("there is no running {}", op.name()))?;
-                same_type(self.ty, self.arg(0))
-            }
+            Op::Scan { op, dim } => self.scan(*op, *dim),
             Op::Cat { dim } => self.cat(*dim),
             Op::Matmul { .. } | Op::Conv(_) | Op::Pack(_) | Op::Attention(_) | Op::Library(_) | Op::Project(_) => self.call(),
             _ => self.view(),
@@ -185,6 +179,15 @@ impl Checked<'_> {
         let shape: Vec<Sym> =
             x.shape.iter().enumerate().map(|(d, n)| if dims.contains(&d) { Sym::ONE } else { n.clone() }).collect();
         self.has_shape(&shape)
+    }
+
+    fn scan(&self, op: ReduceOp, dim: usize) -> Check {
+        let decays = op == ReduceOp::Sum && self.node.args.len() == 2;
+        self.arity(if decays { 2 } else { 1 })?;
+        self.dim(dim, self.ty.rank())?;
+        let running = matches!(op, ReduceOp::Sum | ReduceOp::Prod | ReduceOp::Max | ReduceOp::Min);
+        ensure(running, || format!("there is no running {}", op.name()))?;
+        self.args().try_for_each(|arg| same_type(self.ty, arg))
     }
 
     fn cat(&self, dim: usize) -> Check {

@@ -117,10 +117,13 @@ impl Scope<'_> {
                 ensure(op.is_arg(), || "only positions have `at`".into())?;
                 is(DType::I64)
             }
-            Inst::Scan { op, value } => {
+            Inst::Scan { op, value, decay } => {
                 self.value(*value)?;
                 let running = matches!(op, ReduceOp::Sum | ReduceOp::Prod | ReduceOp::Max | ReduceOp::Min);
-                ensure(running, || format!("there is no running {}", op.name()))
+                ensure(running, || format!("there is no running {}", op.name()))?;
+                let Some(decay) = decay else { return Ok(()) };
+                ensure(*op == ReduceOp::Sum, || "only sums decay".into())?;
+                ensure(self.value(*decay)? == typed.dtype, || "a sum decays by numbers of its type".into())
             }
             Inst::CheckIndex { value, var, extent, .. } => {
                 self.seen(extent)?;

@@ -74,6 +74,11 @@ impl Builder {
         self.add(Op::Scan { op, dim }, &[x])
     }
 
+    /// `y[t] = decay[t] * y[t - 1] + x[t]` along `dim`, from nothing.
+    pub fn recurrence(&mut self, x: NodeId, decay: NodeId, dim: usize) -> OpResult<NodeId> {
+        self.add(Op::Scan { op: ReduceOp::Sum, dim }, &[x, decay])
+    }
+
     /// The plain product of equal batch dimensions.
     pub fn matmul(&mut self, a: NodeId, b: NodeId) -> OpResult<NodeId> {
         let one = Scalar::Float(1.0);

@@ -27,6 +27,8 @@ pub struct Builder {
     pub device: Device,
     /// Random numbers are eager's very own: its functions are called for them.
     pub fallback_random: bool,
+    /// `torch.use_deterministic_algorithms`: memory that nobody has written holds NaN, or the largest integer.
+    pub deterministic: bool,
     draws: random::Draws,
     limits: Vec<Limit>,
 }
@@ -47,6 +49,7 @@ impl Builder {
             default_dtype: DType::F32,
             device: Device::Cpu,
             fallback_random: false,
+            deterministic: false,
             draws: random::Draws::default(),
             limits: Vec::new(),
         }

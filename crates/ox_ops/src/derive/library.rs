@@ -5,8 +5,8 @@ use super::{Gradients, Site, attention, contract, fused, operators};
 use crate::builder::Builder;
 use crate::error::{OpError, OpResult};
 use crate::surface::wrap_dim;
-use ox_ir::Scalar;
 use ox_ir::graph::{Arg, Bounds, Combine, Library, NodeId, ReduceOp};
+use ox_ir::{Device, Scalar};
 
 type Rule = fn(&mut Builder, &Site<'_>, &Library) -> OpResult<Gradients>;
 
@@ -90,12 +90,16 @@ fn selection(b: &mut Builder, site: &Site<'_>, dim: i64) -> OpResult<Gradients> 
     site.only(scatter_sum(b, x, dim, indices, grad))
 }
 
-/// Zeros like `x`, with `grad` added where `gather` along `dim` would have read it.
+/// Zeros like `x`, with `grad` added where `gather` along `dim` would have read it; half types on a CPU in f32, rounded once, as eager does it.
 pub fn scatter_sum(b: &mut Builder, x: NodeId, dim: usize, indices: NodeId, grad: NodeId) -> OpResult<NodeId> {
-    let base = b.full_like(Scalar::Float(0.0), x);
+    let dtype = b.dtype(x);
+    let sums = if b.ty(x).device == Device::Cpu { dtype.compute() } else { dtype };
+    let (wide, grad) = (b.cast(x, sums), b.cast(grad, sums));
+    let base = b.full_like(Scalar::Float(0.0), wide);
     let shape = b.shape(indices);
     let places = (0..shape.len()).map(|d| if d == dim { Ok(indices) } else { b.iota(&shape, d) });
     let places = places.collect::<OpResult<Vec<_>>>()?;
     let dims: Vec<usize> = (0..shape.len()).collect();
-    b.index_put(base, &places, grad, (&dims, 0, Bounds::RuntimeError), Combine::With(ReduceOp::Sum))
+    let total = b.index_put(base, &places, grad, (&dims, 0, Bounds::RuntimeError), Combine::With(ReduceOp::Sum))?;
+    Ok(b.cast(total, dtype))
 }

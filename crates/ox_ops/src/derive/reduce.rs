@@ -85,6 +85,9 @@ fn sum_from_end(b: &mut Builder, x: NodeId, dim: usize) -> OpResult<NodeId> {
 }
 
 pub fn scan(b: &mut Builder, site: &Site<'_>, op: ReduceOp, dim: usize) -> OpResult<Gradients> {
+    if site.node.args.len() == 2 {
+        return recurrence(b, site, dim);
+    }
     let (x, dtype) = (site.arg(0), b.dtype(site.arg(0)));
     let grad = site.grad()?;
     let grad = b.cast(grad, dtype.compute());
@@ -94,6 +97,28 @@ pub fn scan(b: &mut Builder, site: &Site<'_>, op: ReduceOp, dim: usize) -> OpRes
         _ => return Err(OpError::unsupported(format!("a running {} has no derivative", op.name()))),
     };
     site.only(Ok(b.cast(result, dtype)))
+}
+
+/// What comes to a result goes on to the one before it, times the decay between them: the same recurrence from the end.
+fn recurrence(b: &mut Builder, site: &Site<'_>, dim: usize) -> OpResult<Gradients> {
+    let dtype = b.dtype(site.arg(0));
+    let wide = dtype.compute();
+    let grad = site.grad()?;
+    let (grad, decay) = (b.cast(grad, wide), b.cast(site.arg(1), wide));
+    let backwards = flip(b, grad, dim)?;
+    let decay = flip(b, decay, dim)?;
+    let decay = shift(b, decay, dim, Scalar::Float(0.0))?;
+    let total = b.recurrence(backwards, decay, dim)?;
+    let total = flip(b, total, dim)?;
+    site.each(|n| {
+        if n == 0 {
+            return Ok(Some(b.cast(total, dtype)));
+        }
+        let result = b.cast(site.result, wide);
+        let before = shift(b, result, dim, Scalar::Float(0.0))?;
+        let product = (Expr::Node(total) * before).build(b)?;
+        Ok(Some(b.cast(product, dtype)))
+    })
 }
 
 /// Up to the first zero, the sum of the later products without this factor; at the first zero, the same with the zero left out;

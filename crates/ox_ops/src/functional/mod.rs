@@ -12,6 +12,7 @@ use crate::error::OpResult;
 use ox_ir::graph::{Graph, NodeId, Op, SliceDim};
 use ox_ir::{Sym, TensorType};
 
+pub use names::is_elementwise;
 pub(crate) use names::resolve;
 pub(crate) use python_values::python_value;
 pub use write::are_apart;

@@ -40,6 +40,11 @@ pub(crate) fn resolve(namespace: &str, name: &str) -> Option<Target> {
     Some(Target { in_place: true, ..Target::plain(row) })
 }
 
+/// Whether each element of what a function gives is computed of the elements at its place alone.
+pub fn is_elementwise(namespace: &str, name: &str) -> bool {
+    resolve(namespace, name).is_some_and(|target| !target.in_place && surface::is_elementwise(target.row))
+}
+
 /// `name` is one of the operator module's, or what stands between the underscores of a special method.
 fn resolve_operator(name: &str) -> Option<Target> {
     let name = name.trim_end_matches('_');

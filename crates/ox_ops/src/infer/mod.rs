@@ -25,7 +25,7 @@ pub fn infer(op: &Op, args: &[&TensorType]) -> OpResult<TensorType> {
         Op::Index { dims, at, .. } => index::infer_index(dims, *at, args),
         Op::IndexPut { dims, at, .. } => index::infer_index_put(dims, *at, args),
         Op::Reduce { op: reduce, dims } => infer_reduce(*reduce, dims, one(op, args)?),
-        Op::Scan { op: scan, dim } => infer_scan(*scan, *dim, one(op, args)?),
+        Op::Scan { op: scan, dim } => infer_scan(*scan, *dim, args),
         Op::Matmul { bias, add, .. } => contract::infer_matmul(*bias, *add, args),
         Op::Conv(attrs) => contract::infer_conv(attrs, args),
         Op::Pack(_) | Op::Detach => one(op, args).cloned(),
@@ -119,10 +119,14 @@ fn infer_reduce(op: ReduceOp, dims: &[usize], arg: &TensorType) -> OpResult<Tens
     Ok(arg.with_dtype(dtype).with_shape(shape))
 }
 
-fn infer_scan(op: ReduceOp, dim: usize, arg: &TensorType) -> OpResult<TensorType> {
-    let fits = matches!(op, ReduceOp::Sum | ReduceOp::Prod | ReduceOp::Max | ReduceOp::Min) && dim < arg.rank();
-    require(fits, || format!("scan {} along {dim} of {arg:?}", op.name()))?;
-    Ok(arg.clone())
+fn infer_scan(op: ReduceOp, dim: usize, args: &[&TensorType]) -> OpResult<TensorType> {
+    let fits = match args {
+        [arg] => matches!(op, ReduceOp::Sum | ReduceOp::Prod | ReduceOp::Max | ReduceOp::Min) && dim < arg.rank(),
+        [arg, decay] => op == ReduceOp::Sum && dim < arg.rank() && arg == decay,
+        _ => false,
+    };
+    require(fits, || format!("scan {} along {dim} of {args:?}", op.name()))?;
+    Ok(args[0].clone())
 }
 
 /// The device that the result lies on: constants and 0-dimensional CPU tensors follow the others.

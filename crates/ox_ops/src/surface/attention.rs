@@ -2,13 +2,13 @@
 
 use super::dropout::scaled;
 use super::shared::{float, opt_real};
-use super::softmax::softmax_along;
+use super::softmax::{safe_softmax_along, softmax_along};
 use super::{Bound, Surface, fresh};
 use crate::builder::{Builder, broadcast_shapes};
 use crate::error::{OpError, OpResult};
 use crate::infer::differ;
 use crate::value::Value;
-use ox_ir::graph::{NodeId, ReduceOp, Shape};
+use ox_ir::graph::{NodeId, Shape};
 use ox_ir::{DType, PointOp, Scalar, Sym};
 
 pub const ROWS: &[Surface] = &[fresh(
@@ -69,11 +69,11 @@ fn with_dropout(
         Seen::Added(mask) => {
             let mask = b.cast(mask, dtype.compute());
             let scores = b.binary(PointOp::Add, scores, mask)?;
-            safe_softmax(b, scores, last)?
+            safe_softmax_along(b, scores, last)?
         }
         Seen::Where(mask) => {
             let scores = b.choose(mask, scores, f64::NEG_INFINITY)?;
-            safe_softmax(b, scores, last)?
+            safe_softmax_along(b, scores, last)?
         }
     };
     let shape = b.shape(weights);
@@ -101,15 +101,6 @@ fn seen(b: &mut Builder, scores: NodeId, mask: Option<NodeId>, causal: bool) -> 
         }
         None => Seen::All,
     })
-}
-
-/// A row that sees nothing has weights of 0, and no gradient.
-fn safe_softmax(b: &mut Builder, scores: NodeId, dim: usize) -> OpResult<NodeId> {
-    let most = b.reduce(ReduceOp::Max, scores, &[dim])?;
-    let blind = b.binary(PointOp::Eq, most, f64::NEG_INFINITY)?;
-    let finite = b.choose(blind, 0.0, scores)?;
-    let weights = softmax_along(b, finite, dim)?;
-    b.choose(blind, 0.0, weights)
 }
 
 fn check(b: &Builder, [q, k, v]: [NodeId; 3]) -> OpResult<()> {

@@ -1,6 +1,6 @@
 //! Tensors from nothing, and masks by position.
 
-use super::overflow::check_fits;
+use super::overflow::{check_fits, holds_all};
 use super::shared::size_operand;
 use super::{Bound, Operand, Surface, fresh};
 use crate::builder::Builder;
@@ -24,13 +24,19 @@ const SIZES: &str =
 const NEW_SIZES: &str = "input, *size, dtype=None, layout=None, device=None, pin_memory=False, requires_grad=False";
 
 pub const ROWS: &[Surface] = &[
-    fresh(&["zeros", "empty"], SIZES, |b, a| filled(b, a, None, Scalar::Int(0))),
+    fresh(&["zeros"], SIZES, |b, a| filled(b, a, None, Scalar::Int(0))),
     fresh(&["ones"], SIZES, |b, a| filled(b, a, None, Scalar::Int(1))),
-    fresh(&["new_zeros", "new_empty"], NEW_SIZES, |b, a| filled(b, a, Some(a.tensor("input")?), Scalar::Int(0))),
+    fresh(&["new_zeros"], NEW_SIZES, |b, a| filled(b, a, Some(a.tensor("input")?), Scalar::Int(0))),
     fresh(&["new_ones"], NEW_SIZES, |b, a| filled(b, a, Some(a.tensor("input")?), Scalar::Int(1))),
-    fresh(&["empty_strided"], options!("size, stride"), |b, a| filled(b, a, None, Scalar::Int(0))),
-    fresh(&["new_empty_strided"], options!("input, size, stride"), |b, a| filled(b, a, Some(a.tensor("input")?), Scalar::Int(0))),
-    fresh(&["zeros_like", "empty_like"], options!("input"), |b, a| filled_like(b, a, Operand::Scalar(Scalar::Int(0)))),
+    fresh(&["empty"], SIZES, |b, a| unwritten(b, a, None)),
+    fresh(&["empty_strided"], options!("size, stride"), |b, a| unwritten(b, a, None)),
+    fresh(&["new_empty"], NEW_SIZES, |b, a| unwritten(b, a, Some(a.tensor("input")?))),
+    fresh(&["new_empty_strided"], options!("input, size, stride"), |b, a| unwritten(b, a, Some(a.tensor("input")?))),
+    fresh(&["empty_like"], options!("input"), |b, a| {
+        let value = what_is_unwritten(b, dtype_of_new(b, a, Some(a.tensor("input")?))?);
+        filled_like(b, a, Operand::Scalar(value))
+    }),
+    fresh(&["zeros_like"], options!("input"), |b, a| filled_like(b, a, Operand::Scalar(Scalar::Int(0)))),
     fresh(&["ones_like"], options!("input"), |b, a| filled_like(b, a, Operand::Scalar(Scalar::Int(1)))),
     fresh(&["full_like"], options!("input, value"), |b, a| filled_like(b, a, a.operand("value")?)),
     fresh(&["full"], options!("size, value"), |b, a| full(b, a, None)),
@@ -84,10 +90,34 @@ pub(super) fn sizes(a: &Bound) -> OpResult<Shape> {
 
 fn filled(b: &mut Builder, a: &Bound, like: Option<NodeId>, value: Scalar) -> OpResult<Value> {
     check_device(b, a, like)?;
-    let default = like.map_or(b.default_dtype, |x| b.dtype(x));
-    let dtype = a.opt_dtype("dtype")?.unwrap_or(default);
+    let dtype = dtype_of_new(b, a, like)?;
     let shape = sizes(a)?;
     Ok(b.full(value, dtype, &shape).into())
+}
+
+fn dtype_of_new(b: &Builder, a: &Bound, like: Option<NodeId>) -> OpResult<DType> {
+    let default = like.map_or(b.default_dtype, |x| b.dtype(x));
+    Ok(a.opt_dtype("dtype")?.unwrap_or(default))
+}
+
+fn unwritten(b: &mut Builder, a: &Bound, like: Option<NodeId>) -> OpResult<Value> {
+    let value = what_is_unwritten(b, dtype_of_new(b, a, like)?);
+    filled(b, a, like, value)
+}
+
+/// What memory holds that nobody has written: zeros are as good as anything, unless algorithms are to be deterministic.
+/// (`torch.utils.deterministic.fill_uninitialized_memory` need not be asked: without it anything will do.)
+fn what_is_unwritten(b: &Builder, dtype: DType) -> Scalar {
+    match dtype {
+        _ if !b.deterministic => Scalar::Int(0),
+        dtype if dtype.is_float() => Scalar::Float(f64::NAN),
+        DType::Bool => Scalar::Bool(true),
+        DType::I8 => Scalar::Int(i8::MAX.into()),
+        DType::U8 => Scalar::Int(u8::MAX.into()),
+        DType::I16 => Scalar::Int(i16::MAX.into()),
+        DType::I32 => Scalar::Int(i32::MAX.into()),
+        _ => Scalar::Int(i64::MAX),
+    }
 }
 
 fn filled_like(b: &mut Builder, a: &Bound, value: Operand) -> OpResult<Value> {
@@ -100,6 +130,11 @@ fn filled_like(b: &mut Builder, a: &Bound, value: Operand) -> OpResult<Value> {
 
 fn fill_shape(b: &mut Builder, value: &Operand, dtype: DType, shape: &[Sym]) -> OpResult<Value> {
     check_fits(b, value, dtype)?;
+    if let Operand::Tensor(node) = value
+        && !holds_all(dtype, b.dtype(*node))
+    {
+        return Err(OpError::unsupported(format!("a fill value that {dtype} may not hold")));
+    }
     let value = b.materialise(value, dtype);
     if b.rank(value) > 0 {
         return Err(OpError::unsupported("a fill value that is not 0-dimensional"));
@@ -110,7 +145,11 @@ fn fill_shape(b: &mut Builder, value: &Operand, dtype: DType, shape: &[Sym]) -> 
 fn full(b: &mut Builder, a: &Bound, like: Option<NodeId>) -> OpResult<Value> {
     check_device(b, a, like)?;
     let value = a.operand("value")?;
-    let default = like.map_or_else(|| b.result_type(std::slice::from_ref(&value)), |x| b.dtype(x));
+    let default = match (like, &value) {
+        (Some(like), _) => b.dtype(like),
+        (None, Operand::Tensor(node)) if b.dtype(*node) == DType::Bool => DType::Bool,
+        (None, _) => b.result_type(&[a.number("value")?]),
+    };
     let dtype = a.opt_dtype("dtype")?.unwrap_or(default);
     let shape = sizes(a)?;
     fill_shape(b, &value, dtype, &shape)

@@ -1,5 +1,6 @@
 //! Reading by index tensors.
 
+use super::scatter::widened;
 use super::{Bound, Operand, Surface, fresh};
 use crate::builder::{Builder, broadcast_shapes};
 use crate::decide::exceeds;
@@ -57,7 +58,9 @@ fn index_select(b: &mut Builder, a: &mut Bound) -> OpResult<Value> {
     let index = b.reshape(index, &[count])?;
     let shape = b.shape(x);
     let x = at_least_1d(b, x)?;
-    let value = b.index(x, &[index], &[dim], dim, Bounds::IndexError)?;
+    let read = |b: &mut Builder, x: NodeId| b.index(x, &[index], &[dim], dim, Bounds::IndexError);
+    // Eager's gradient is an `index_add`, whose way for vectors rounds every sum.
+    let value = if b.rank(x) == 1 { read(b, x)? } else { gathered(b, x, read)? };
     Ok(if shape.is_empty() { b.reshape(value, &shape)? } else { value }.into())
 }
 
@@ -118,7 +121,18 @@ fn gather_row(b: &mut Builder, a: &mut Bound) -> OpResult<Value> {
     let (x, index) = (a.tensor("input")?, a.tensor("index")?);
     let dim = a.dim("dim", b.rank(x))?;
     check_index(b, index, "gather")?;
-    Ok(gather(b, x, dim, index, Bounds::RuntimeError)?.into())
+    Ok(gathered(b, x, |b, x| gather(b, x, dim, index, Bounds::RuntimeError))?.into())
+}
+
+/// What `read` makes of elements of `x`. The gradients of what is read more than once are added up as eager does it on a CPU: half types in f32.
+pub(super) fn gathered(b: &mut Builder, x: NodeId, read: impl Fn(&mut Builder, NodeId) -> OpResult<NodeId>) -> OpResult<NodeId> {
+    let (value, wide) = (read(b, x)?, widened(b, x));
+    if wide == x {
+        return Ok(value);
+    }
+    let path = read(b, wide)?;
+    let path = b.cast(path, b.dtype(x));
+    b.graft(value, path)
 }
 
 /// `out[i][j] = x[index[i][j]][j]` for dim 0, and so on.
@@ -170,7 +184,7 @@ fn take_along_dim(b: &mut Builder, a: &mut Bound) -> OpResult<Value> {
     if !a.has("dim") {
         let (numel, count) = (b.ty(x).numel(), b.ty(index).numel());
         let (flat, index) = (b.reshape(x, &[numel])?, b.reshape(index, &[count])?);
-        return Ok(b.index(flat, &[index], &[0], 0, Bounds::RuntimeError)?.into());
+        return Ok(gathered(b, flat, |b, flat| b.index(flat, &[index], &[0], 0, Bounds::RuntimeError))?.into());
     }
     let dim = a.dim("dim", b.rank(x))?;
     if b.rank(x) != b.rank(index) {
@@ -189,5 +203,5 @@ fn take_along_dim(b: &mut Builder, a: &mut Bound) -> OpResult<Value> {
     let index = b.binary(PointOp::Remainder, index, size)?;
     wide[dim] = want[dim].clone();
     let index = b.broadcast_to(index, &wide)?;
-    Ok(gather(b, x, dim, index, Bounds::RuntimeError)?.into())
+    Ok(gathered(b, x, |b, x| gather(b, x, dim, index, Bounds::RuntimeError))?.into())
 }

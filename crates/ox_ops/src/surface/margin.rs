@@ -4,9 +4,11 @@ use super::loss::{Reduction, log_sigmoid, reduced, reduction};
 use super::norm::distance;
 use super::operator::{Operator, int, one};
 use super::shared::{only_float, real, size_operand, sum_over, wide};
+use super::slope::gated;
 use super::{Bound, Surface, fresh};
 use crate::builder::Builder;
 use crate::error::{OpError, OpResult};
+use crate::formula::Expr;
 use crate::infer::differ;
 use crate::value::Value;
 use ox_ir::graph::{Arg, Bounds, NodeId};
@@ -50,7 +52,13 @@ pub const ROWS: &[Surface] = &[
 fn short_of(b: &mut Builder, x: NodeId, margin: f64) -> OpResult<NodeId> {
     let negated = b.unary(PointOp::Neg, x)?;
     let rest = b.binary(PointOp::Add, negated, margin)?;
-    b.binary(PointOp::Maximum, rest, 0.0)
+    at_least_zero(b, rest)
+}
+
+/// Eager's `clamp_min`: at zero the gradient passes whole.
+fn at_least_zero(b: &mut Builder, x: NodeId) -> OpResult<NodeId> {
+    let value = b.binary(PointOp::Maximum, x, 0.0)?;
+    gated(b, value, x, Expr::Node(x).ge(0.0))
 }
 
 fn hinge_embedding_loss(b: &mut Builder, args: &mut Bound) -> OpResult<Value> {
@@ -103,7 +111,7 @@ fn cosine_embedding_loss(b: &mut Builder, args: &mut Bound) -> OpResult<Value> {
     let negated = b.unary(PointOp::Neg, cosine)?;
     let apart = b.binary(PointOp::Add, negated, 1.0)?;
     let beyond = b.binary(PointOp::Sub, cosine, args.float("margin")?)?;
-    let beyond = b.binary(PointOp::Maximum, beyond, 0.0)?;
+    let beyond = at_least_zero(b, beyond)?;
     let (same, other) = (b.binary(PointOp::Eq, target, 1i64)?, b.binary(PointOp::Eq, target, -1i64)?);
     let zero = b.full(ox_ir::Scalar::Int(0), b.dtype(cosine), &[]);
     let rest = b.choose(other, beyond, zero)?;
@@ -131,7 +139,7 @@ fn triplet_margin_loss(b: &mut Builder, args: &mut Bound) -> OpResult<Value> {
     }
     let near = b.binary(PointOp::Add, near, margin)?;
     let losses = b.binary(PointOp::Sub, near, far)?;
-    let losses = b.binary(PointOp::Maximum, losses, 0.0)?;
+    let losses = at_least_zero(b, losses)?;
     reduced(b, losses, reduction(args)?)
 }
 
@@ -178,7 +186,8 @@ fn multi_margin_loss(b: &mut Builder, args: &mut Bound) -> OpResult<Value> {
     let chosen = b.unsqueeze(chosen, 1)?;
     let room = b.binary(PointOp::Sub, args.float("margin")?, chosen)?;
     let within = b.binary(PointOp::Add, room, x)?;
-    let mut losses = b.binary(PointOp::Maximum, within, 0.0)?;
+    // Eager's kernel leaves out what is not above zero, NaN too.
+    let mut losses = Expr::Node(within).gt(0.0).pick(within, 0.0).build(b)?;
     if p == 2 {
         losses = b.binary(PointOp::Mul, losses, losses)?;
     }

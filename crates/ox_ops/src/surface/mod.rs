@@ -165,9 +165,19 @@ const TABLES: &[&[Surface]] = &[
     view::ROWS,
 ];
 
+/// Tables of functions that give each element of the elements at its place.
+const ELEMENTWISE: &[&[Surface]] = &[activation::ROWS, binary::ROWS, compare::ROWS, convert::ROWS, unary::ROWS];
+/// But for these, which halve a dimension, have a number for each channel, or draw.
+const NOT_ELEMENTWISE: [&str; 3] = ["glu", "prelu", "rrelu"];
+
 /// All rows.
 pub fn rows() -> impl Iterator<Item = &'static Surface> {
     TABLES.iter().flat_map(|table| table.iter())
+}
+
+pub(crate) fn is_elementwise(row: &Surface) -> bool {
+    let is_listed = ELEMENTWISE.iter().flat_map(|table| table.iter()).any(|listed| listed.names == row.names);
+    is_listed && !NOT_ELEMENTWISE.contains(&row.names[0])
 }
 
 fn index() -> &'static FxHashMap<&'static str, &'static Surface> {

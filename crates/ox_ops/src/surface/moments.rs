@@ -82,10 +82,8 @@ fn variance(b: &mut Builder, args: &Bound, root: bool) -> OpResult<(NodeId, Node
     let (centred, mut mean) = centred(b, x, &dims)?;
     let squares = square(b, centred)?;
     let total = sum_over(b, squares, &dims)?;
-    // Eager finds both in one walk: the second element is compared with the mean so far, which is lost if one of them is infinite.
     if !count.is_one() {
-        let lost = b.unary(PointOp::IsNan, total)?;
-        mean = b.choose(lost, total, mean)?;
+        mean = mean_of_a_walk(b, (x, mean), total, &dims)?;
     }
     let mut spread = b.binary(PointOp::Div, total, divisor.clone())?;
     let divisor = b.materialise(&divisor, b.dtype(x));
@@ -101,6 +99,39 @@ fn variance(b: &mut Builder, args: &Bound, root: bool) -> OpResult<(NodeId, Node
         drop_dims(b, value, &dims, keepdim)
     };
     Ok((finish(spread)?, finish(mean)?))
+}
+
+/// Eager finds mean and variance in one walk: what comes behind an infinity is compared with the mean so far, and both are lost. An
+/// infinity that comes last, and alone, is the mean. `total` is of the squares: NaN where one is lost.
+fn mean_of_a_walk(b: &mut Builder, (x, mean): (NodeId, NodeId), total: NodeId, dims: &[usize]) -> OpResult<NodeId> {
+    let mut lost = b.unary(PointOp::IsNan, total)?;
+    if let Some(last) = last_of(b, x, dims)? {
+        let infinite = |b: &mut Builder, x: NodeId| {
+            let size = b.unary(PointOp::Abs, x)?;
+            b.binary(PointOp::Eq, size, f64::INFINITY)
+        };
+        let (all, last) = (infinite(b, x)?, infinite(b, last)?);
+        let all = b.cast(all, b.dtype(x));
+        let count = sum_over(b, all, dims)?;
+        let is_alone = b.binary(PointOp::Eq, count, 1.0)?;
+        let is_kept = b.binary(PointOp::And, is_alone, last)?;
+        let is_lost = b.unary(PointOp::Not, is_kept)?;
+        lost = b.binary(PointOp::And, lost, is_lost)?;
+    }
+    b.choose(lost, total, mean)
+}
+
+/// The last element of what is reduced, with the dimensions at size 1; None where there may be none.
+fn last_of(b: &mut Builder, x: NodeId, dims: &[usize]) -> OpResult<Option<NodeId>> {
+    let mut last = x;
+    for &dim in dims {
+        let size = b.shape(x)[dim].clone();
+        if !size.is_positive() {
+            return Ok(None);
+        }
+        last = b.slice_dim(last, dim, &(&size - 1), &Sym::ONE, 1)?;
+    }
+    Ok(Some(last))
 }
 
 /// The p-norm over `dims`, which stay with size 1, in the type of `x`; computed wide.

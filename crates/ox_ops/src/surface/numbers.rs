@@ -56,6 +56,9 @@ const SCALARS: &[Row] = &[
     ("sub", &[], &["alpha"]),
     ("addcmul", &[3], &["value", "scalars"]),
     ("addcdiv", &[3], &["value", "scalars"]),
+    ("full", &[1], &["fill_value"]),
+    ("full_like", &[1], &["fill_value"]),
+    ("new_full", &[2], &["fill_value"]),
 ];
 
 /// Where an argument stands in a call.
@@ -106,6 +109,7 @@ mod tests {
         assert!(!takes_number("lerp_", Place::Position(1)));
         assert!(!takes_number("softshrink", Place::Position(1)));
         assert!(reads_number("_foreach_addcdiv_", Place::Position(3)));
+        assert!(reads_number("new_full", Place::Keyword("fill_value")));
         assert!(!reads_number("mul", Place::Position(1)));
     }
 }

@@ -87,6 +87,15 @@ pub fn check_fits(b: &mut Builder, number: &Operand, dtype: DType) -> OpResult<(
     Ok(())
 }
 
+/// Whether a type holds every number of another one.
+pub fn holds_all(dtype: DType, of: DType) -> bool {
+    let (low, high) = match of {
+        _ if of.is_int() || of == DType::Bool => of.int_range(),
+        _ => return of.is_float() && (of == dtype || dtype.is_float() && of.size() < dtype.size()),
+    };
+    !dtype.is_complex() && fits(Scalar::Int(low), dtype) && fits(Scalar::Int(high), dtype)
+}
+
 /// Whether a type holds a number: whether torch converts it.
 pub fn fits(value: Scalar, dtype: DType) -> bool {
     let number = value.as_f64();

@@ -3,9 +3,11 @@
 use super::gather::gather;
 use super::operator::{Operator, ints};
 use super::shared::{known_per_dim, only_float, real, size_operand, wide};
+use super::slope::gated;
 use super::{Bound, Operand, Surface, fresh};
 use crate::builder::Builder;
 use crate::error::{OpError, OpResult};
+use crate::formula::Expr;
 use crate::value::Value;
 use ox_ir::graph::{Arg, Bounds, NodeId, ReduceOp, Shape};
 use ox_ir::{DType, Device, PointOp, Scalar, Sym};
@@ -68,6 +70,16 @@ impl Sliding {
         }
         Ok(Sliding { size, stride, padding, dilation, count, behind })
     }
+
+    /// The one window over a dimension, without what of it lies behind the last element.
+    fn clipped(&self, len: &Sym) -> Sliding {
+        let Sliding { size, stride, padding, dilation, ref count, ref behind } = *self;
+        let reached = len.as_const().filter(|len| *len > 0 && count.is_one()).map(|len| (len + padding - 1) / dilation + 1);
+        match reached.filter(|reached| (1..size).contains(reached)) {
+            Some(size) => Sliding { size, stride, padding, dilation, count: count.clone(), behind: Sym::ZERO },
+            None => Sliding { size, stride, padding, dilation, count: count.clone(), behind: behind.clone() },
+        }
+    }
 }
 
 /// The windows over the last `n` dimensions of `x`, by the arguments' usual names.
@@ -112,6 +124,13 @@ pub fn spread_windows(b: &mut Builder, x: NodeId, windows: &[Sliding], value: Sc
     Ok(y)
 }
 
+/// The same where `value` changes nothing in what is made of each window: one that reaches far beyond its input is no longer than that.
+fn spread_to_reduce(b: &mut Builder, x: NodeId, windows: &[Sliding], value: Scalar) -> OpResult<NodeId> {
+    let first = b.rank(x) - windows.len();
+    let windows: Vec<Sliding> = windows.iter().zip(&b.shape(x)[first..]).map(|(window, len)| window.clipped(len)).collect();
+    spread_windows(b, x, &windows, value)
+}
+
 fn reduce_windows(b: &mut Builder, spread: NodeId, n: usize, op: ReduceOp) -> OpResult<NodeId> {
     let rank = b.rank(spread);
     let dims: Vec<usize> = (rank - n..rank).collect();
@@ -126,7 +145,7 @@ fn max_pool(b: &mut Builder, args: &mut Bound, n: usize) -> OpResult<Value> {
         return with_indices(b, args, x, &windows);
     }
     let value = ReduceOp::Max.neutral(b.dtype(x));
-    let spread = spread_windows(b, x, &windows, value)?;
+    let spread = spread_to_reduce(b, x, &windows, value)?;
     let y = reduce_windows(b, spread, n, ReduceOp::Max)?;
     if !b.dtype(x).is_float() {
         return Ok(y.into());
@@ -188,7 +207,7 @@ fn average_pool(b: &mut Builder, args: &mut Bound, n: usize) -> OpResult<Value> 
 fn averaged(b: &mut Builder, x: NodeId, windows: &[Sliding], divisor: Operand) -> OpResult<NodeId> {
     let dtype = b.dtype(x);
     let x = wide(b, x);
-    let spread = spread_windows(b, x, windows, Scalar::Float(0.0))?;
+    let spread = spread_to_reduce(b, x, windows, Scalar::Float(0.0))?;
     let total = reduce_windows(b, spread, windows.len(), ReduceOp::Sum)?;
     let mean = b.binary(PointOp::Div, total, divisor)?;
     Ok(b.cast(mean, dtype))
@@ -236,6 +255,8 @@ fn power_pool(b: &mut Builder, args: &mut Bound, n: usize) -> OpResult<Value> {
     let divisor = divisor(b, x, &windows, true)?;
     let mean = averaged(b, powers, &windows, divisor)?;
     let (sign, size) = (b.unary(PointOp::Sign, mean)?, b.unary(PointOp::Abs, mean)?);
+    // Eager has a `relu` here, by which the slope of the root at zero, which is infinite, comes to nobody.
+    let size = gated(b, size, size, Expr::Node(size).le(0.0).unary(PointOp::Not))?;
     let mean = b.binary(PointOp::Mul, sign, size)?;
     let total = b.binary(PointOp::Mul, mean, elements)?;
     Ok(b.binary(PointOp::Pow, total, 1.0 / p)?.into())

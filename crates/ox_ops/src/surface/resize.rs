@@ -1,6 +1,7 @@
 //! `interpolate`: the source of each output element is computed as torch computes it, in f32 (f64 for f64 tensors).
 
 use super::adaptive::average_to;
+use super::gather::gathered;
 use super::operator::{Operator, int, ints, one};
 use super::shared::{flag, not_implemented, real, size_operand, wide};
 use super::{Bound, Operand, Surface, fresh};
@@ -102,8 +103,8 @@ fn interpolate(b: &mut Builder, args: &mut Bound) -> OpResult<Value> {
         "nearest" | "area" | "nearest-exact" if told => Err(OpError::value(
             "align_corners option can only be set with the interpolating modes: linear | bilinear | bicubic | trilinear",
         )),
-        "nearest" => Ok(nearest(b, x, &axes, 0.0)?.into()),
-        "nearest-exact" => Ok(nearest(b, x, &axes, 0.5)?.into()),
+        "nearest" => Ok(gathered(b, x, |b, x| nearest(b, x, &axes, 0.0))?.into()),
+        "nearest-exact" => Ok(gathered(b, x, |b, x| nearest(b, x, &axes, 0.5))?.into()),
         "area" => {
             let sizes: Vec<Sym> = axes.iter().map(|a| a.to.clone()).collect();
             average_to(b, x, &sizes)
@@ -117,7 +118,7 @@ fn interpolate(b: &mut Builder, args: &mut Bound) -> OpResult<Value> {
                     wanted + 2
                 )));
             }
-            Ok(linear(b, x, &axes, align)?.into())
+            Ok(gathered(b, x, |b, x| linear(b, x, &axes, align))?.into())
         }
         other => Err(OpError::unsupported(format!("interpolate '{other}'"))),
     }

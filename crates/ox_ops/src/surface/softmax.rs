@@ -22,6 +22,7 @@ pub const ROWS: &[Surface] = &[
     fresh(&["F.softmin"], FUNCTIONAL, softmin),
     fresh(&["aten._softmax"], "input, dim, half_to_float", |b, args| aten(b, args, softmax_along)),
     fresh(&["aten._log_softmax"], "input, dim, half_to_float", |b, args| aten(b, args, log_softmax_along)),
+    fresh(&["_safe_softmax"], PLAIN, |b, args| along_dim(b, args, safe_softmax_along)),
     fresh(&["logsumexp", "special.logsumexp"], "input, dim, keepdim=False", logsumexp),
 ];
 
@@ -93,6 +94,15 @@ pub fn softmax_along(b: &mut Builder, x: NodeId, dim: usize) -> OpResult<NodeId>
     let total = sum_over(b, powers, &[dim])?;
     let y = b.binary(PointOp::Div, powers, total)?;
     softmax_slope(b, y, x, dim)
+}
+
+/// A row that sees nothing has weights of 0, and no gradient.
+pub fn safe_softmax_along(b: &mut Builder, scores: NodeId, dim: usize) -> OpResult<NodeId> {
+    let most = b.reduce(ReduceOp::Max, scores, &[dim])?;
+    let blind = b.binary(PointOp::Eq, most, f64::NEG_INFINITY)?;
+    let finite = b.choose(blind, 0.0, scores)?;
+    let weights = softmax_along(b, finite, dim)?;
+    b.choose(blind, 0.0, weights)
 }
 
 /// As `softmax_along`, the logarithm.

@@ -1,5 +1,5 @@
 //! The inverse of `fuse_bias` where that is faster: a call whose users are all fused kernels leaves its bias to them, which saves the
-//! library a pass over memory.
+//! library a pass over memory. Where the library makes that pass in any case the bias is a kernel's, whoever reads the result: it does more on its way.
 
 use crate::FreeBias;
 use crate::rewriter::{Fired, Rewriter};
@@ -10,7 +10,7 @@ pub fn free_bias(graph: Graph, whose: FreeBias) -> (Graph, Fired) {
     let computed = only_computed_with(&graph);
     let mut place = 0;
     Rewriter::new().rebuild(graph, |new, node| {
-        let free = computed[place] && has_plain_bias(&node, whose);
+        let free = (computed[place] || is_added_apart(&node, whose)) && has_plain_bias(&node, whose);
         place += 1;
         if free { split(new, node) } else { new.emit(node) }
     })
@@ -24,6 +24,11 @@ fn has_plain_bias(node: &Node, whose: FreeBias) -> bool {
         (Op::Conv(attrs), FreeBias::OfConvolutions) => attrs.bias && !attrs.add && attrs.post == Post::None,
         _ => false,
     }
+}
+
+/// Whether the library adds it by a kernel of its own. That for convolutions of single channels adds it before it rounds.
+fn is_added_apart(node: &Node, whose: FreeBias) -> bool {
+    whose == FreeBias::OfConvolutions && matches!(&node.op, Op::Conv(attrs) if attrs.groups.is_one())
 }
 
 /// For each node: whether all that happens to it, seen through views, is done by kernels.

@@ -117,14 +117,14 @@ fn reduce_reduce(graph: &mut Rewriter, node: &Node) -> Option<NodeId> {
 
 fn scan_of_one(graph: &mut Rewriter, node: &Node) -> Option<NodeId> {
     let Op::Scan { op, dim } = node.op else { return None };
-    let exact = op != ReduceOp::Sum || !node.ty.dtype.is_float();
+    let exact = node.args.len() == 1 && (op != ReduceOp::Sum || !node.ty.dtype.is_float());
     (exact && graph.ty(node.args[0]).shape[dim].is_one()).then(|| node.args[0])
 }
 
 /// A running sum of zeros, a running product of ones, a running extremum of anything.
 fn scan_constant(graph: &mut Rewriter, node: &Node) -> Option<NodeId> {
-    let Op::Scan { op, .. } = node.op else { return None };
-    let value = convert(graph.constant(node.args[0])?, node.ty.dtype);
+    let (Op::Scan { op, .. }, [arg]) = (&node.op, &node.args[..]) else { return None };
+    let value = convert(graph.constant(*arg)?, node.ty.dtype);
     let stays = match op {
         ReduceOp::Sum => value == Scalar::Int(0) || value == Scalar::Float(0.0),
         ReduceOp::Prod => value.as_f64() == 1.0,

@@ -16,7 +16,8 @@ pub(super) struct Operator {
 }
 
 impl<'py> Importer<'py> {
-    /// The overload that torch would choose. None for functions that are not an operator's plain binding.
+    /// The overload that torch would choose. None for functions that are not an operator's plain binding, and for those that only TorchScript
+    /// has, as `as_tensor`: the dispatcher refuses each call of them.
     pub(super) fn operator(&self, request: &Request<'py>) -> Import<Option<Operator>> {
         let Some(name) = self.qualified_name(request)? else { return Ok(None) };
         let py = self.py;
@@ -34,7 +35,8 @@ impl<'py> Importer<'py> {
         };
         let overload = if overload == "default" { String::new() } else { overload };
         let Ok(schema) = torch.call_method1(intern!(py, "_get_schema"), (&name, &overload)) else { return Ok(None) };
-        Ok(Some(Operator { name, overload, schema: schema.to_string() }))
+        let is_dispatched = torch.call_method1(intern!(py, "_dispatch_find_schema_or_throw"), (&name, &overload)).is_ok();
+        Ok(is_dispatched.then(|| Operator { name, overload, schema: schema.to_string() }))
     }
 
     /// `aten::linalg_det` for `torch.linalg.det`, if that is torch's own binding and not a Python function around it.

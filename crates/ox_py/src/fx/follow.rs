@@ -2,7 +2,7 @@
 
 use super::importer::{How, Importer};
 use super::refusal::{Import, Refusal};
-use super::sizes::{Known, hint_of};
+use super::sizes::{Known, UNSETTLED, hint_of};
 use crate::recorded::Recorded;
 use ox_capture::{Obj, Sizes};
 use ox_driver::guarded;
@@ -47,7 +47,9 @@ impl Follower {
         }
         self.nodes.push(node);
         let (mut from, mut taken) = (self.nodes.len() - 1, true);
-        loop {
+        // As often as `sizes::import` asks; what is not settled by then is fixed.
+        let most = 4 * self.known.hints.len();
+        for round in 0..=most + 2 {
             let (result, facts) = at_hints(self.known.hints.clone(), || self.step_from(from));
             self.noted.extend(facts);
             match result {
@@ -57,11 +59,13 @@ impl Follower {
                     self.nodes.pop();
                     taken = false;
                 }
+                Err(refusal) if round > most && refusal.asks_of_sizes() => self.known.fix_all(UNSETTLED),
                 Err(refusal) => self.known.learn_from(refusal, &self.noted)?,
             }
             self.noted.clear();
             (self.importer, from) = (None, 0);
         }
+        Err(Refusal::unsupported(UNSETTLED))
     }
 
     fn step_from(&mut self, from: usize) -> Import<()> {

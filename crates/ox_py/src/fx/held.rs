@@ -3,6 +3,7 @@
 
 use super::importer::{Importer, InputInfo};
 use super::refusal::{Import, Refusal};
+use crate::pieces::written_behind;
 use ox_driver::{Held, is_small};
 use ox_ir::graph::Graph;
 use pyo3::intern;
@@ -56,27 +57,39 @@ fn names_of_saved(node: &Bound<'_, PyAny>) -> PyResult<Vec<String>> {
 }
 
 impl<'py> Importer<'py> {
-    /// `outputs`: by output of the graph, its storage.
-    pub(super) fn held(&self, graph: &Graph, outputs: &[usize]) -> Import<Held> {
+    /// And for each output, which others lie in memory that is saved between its gradient and those of the arguments. `outputs`: what they are to eager,
+    /// and their storages.
+    pub(super) fn held(&self, graph: &Graph, outputs: &[(Bound<'py, PyAny>, usize)]) -> Import<(Held, Vec<Vec<bool>>)> {
         let nodes = self.gm.getattr(intern!(self.py, "graph"))?.getattr(intern!(self.py, "nodes"))?;
         let nodes = nodes.try_iter()?.collect::<PyResult<Vec<_>>>()?;
-        let Some(saved) = self.saved_storages(&nodes)? else { return Ok(Held::all_inputs(graph)) };
-        let is_given = |input: &InputInfo| self.constants.iter().any(|(_, constant)| *constant == input.tensor);
         let mut held = Held::all_inputs(graph);
+        let mut walk = Walk::default();
+        if !self.go_back(&nodes, &mut walk)? {
+            return Ok((held, vec![vec![false; outputs.len()]; outputs.len()]));
+        }
+        let saved: FxHashSet<usize> = walk.saved.values().flat_map(|saved| &saved.storages).copied().collect();
+        let written = written_behind(&self.gm)?;
+        let is_given = |input: &InputInfo| self.constants.iter().any(|(_, constant)| *constant == input.tensor);
         for (n, input) in self.inputs.iter().enumerate() {
             // A copy would cost too much for programs that hardly exist, and a write to them is found out all the same.
-            let stays = (self.weights[n] || input.handed_on) && !is_small(&graph.inputs[n].ty);
+            let is_written = written.contains(&input.storage);
+            let stays = (self.weights[n] || input.handed_on) && !is_written && !is_small(&graph.inputs[n].ty);
             held.inputs[n] = stays || is_given(input) || input.storage == usize::MAX || saved.contains(&input.storage);
         }
-        held.outputs.iter_mut().zip(outputs).for_each(|(held, storage)| *held = saved.contains(storage));
-        Ok(held)
+        held.outputs.iter_mut().zip(outputs).for_each(|(held, (_, storage))| *held = saved.contains(storage));
+        held.written.iter_mut().zip(outputs).for_each(|(is_written, (_, storage))| *is_written = written.contains(storage));
+        let mut behind = Vec::with_capacity(outputs.len());
+        for (example, _) in outputs {
+            let saved = walk.storages_behind(example)?;
+            behind.push(outputs.iter().map(|(_, storage)| saved.contains(storage)).collect());
+        }
+        Ok((held, behind))
     }
 
-    /// The storages of all that eager's graph between the placeholders and the results has saved. What nothing behind it has a gradient of is not part
-    /// of that.
-    fn saved_storages(&self, nodes: &[Bound<'py, PyAny>]) -> Import<Option<FxHashSet<usize>>> {
-        let py = self.py;
-        let (mut walk, mut begins) = (Walk::default(), Vec::new());
+    /// Through eager's graph between the placeholders and the results. What nothing behind it has a gradient of is not part of that. False where it
+    /// cannot be told what is saved.
+    fn go_back(&self, nodes: &[Bound<'py, PyAny>], walk: &mut Walk<'py>) -> Import<bool> {
+        let (py, mut begins) = (self.py, Vec::new());
         for node in nodes {
             match node.getattr(intern!(py, "op"))?.extract::<&str>()? {
                 "placeholder" | "get_attr" => self.each_maker(node, &mut |made_by| {
@@ -139,19 +152,25 @@ struct Walk<'py> {
     objects: Vec<Bound<'py, PyAny>>,
     seen: FxHashSet<usize>,
     saved_by: SavedBy,
+    saved: FxHashMap<usize, Saved>,
+}
+
+/// What a node has saved, and the nodes that it gives gradients to.
+struct Saved {
+    storages: Vec<usize>,
+    behind: Vec<usize>,
 }
 
 impl<'py> Walk<'py> {
     fn is_new(&mut self, node: &Bound<'py, PyAny>) -> bool {
-        let is_new = self.seen.insert(node.as_ptr() as usize);
+        let is_new = self.seen.insert(address_of(node));
         if is_new {
             self.objects.push(node.clone());
         }
         is_new
     }
 
-    fn go(&mut self, mut stack: Vec<Bound<'py, PyAny>>) -> Import<Option<FxHashSet<usize>>> {
-        let mut storages = FxHashSet::default();
+    fn go(&mut self, mut stack: Vec<Bound<'py, PyAny>>) -> Import<bool> {
         while let Some(node) = stack.pop() {
             if !self.is_new(&node) {
                 continue;
@@ -163,12 +182,32 @@ impl<'py> Walk<'py> {
                 // Nobody will compute this gradient.
                 Err(_) => Some(Vec::new()),
             };
-            let Some(saved) = saved else { return Ok(None) };
-            for tensor in saved {
-                storages.insert(tensor.call_method0(intern!(py, "untyped_storage"))?.getattr(intern!(py, "_cdata"))?.extract()?);
-            }
-            stack.extend(behind(&node)?);
+            let Some(saved) = saved else { return Ok(false) };
+            let storage = |tensor: &Bound<'py, PyAny>| {
+                tensor.call_method0(intern!(py, "untyped_storage"))?.getattr(intern!(py, "_cdata"))?.extract::<usize>()
+            };
+            let storages = saved.iter().map(storage).collect::<PyResult<_>>()?;
+            let next = behind(&node)?;
+            self.saved.insert(address_of(&node), Saved { storages, behind: next.iter().map(address_of).collect() });
+            stack.extend(next);
         }
-        Ok(Some(storages))
+        Ok(true)
     }
+
+    /// What is saved between this result and the placeholders.
+    fn storages_behind(&self, result: &Bound<'py, PyAny>) -> PyResult<FxHashSet<usize>> {
+        let (mut open, mut seen, mut found) = (Vec::new(), FxHashSet::default(), FxHashSet::default());
+        each_node(result, &mut |made_by| open.push(address_of(&made_by)))?;
+        while let Some(node) = open.pop() {
+            if let Some(Saved { storages, behind }) = self.saved.get(&node).filter(|_| seen.insert(node)) {
+                found.extend(storages);
+                open.extend(behind);
+            }
+        }
+        Ok(found)
+    }
+}
+
+fn address_of(node: &Bound<'_, PyAny>) -> usize {
+    node.as_ptr() as usize
 }

@@ -54,6 +54,8 @@ pub struct Imported {
     pub weights: Vec<bool>,
     pub gradients: Gradients,
     pub held: Held,
+    /// In training, for each output which of them lie in memory that eager saves between its gradient and those of the arguments.
+    pub saved_behind: Vec<Vec<bool>>,
     /// The arguments that are written, but so that autograd does not count it.
     pub unheard: Vec<usize>,
     /// Whether a result is a view that was made without grad, of what was written since. torch refuses to compute with it, which it knows by when the
@@ -248,6 +250,8 @@ impl<'py> Importer<'py> {
         if let Some(dtype) = self.torch.dtype_of(&default) {
             self.recorder.builder().default_dtype = dtype;
         }
+        let deterministic = torch.call_method0(intern!(self.py, "are_deterministic_algorithms_enabled"))?.is_truthy()?;
+        self.recorder.builder().deterministic = deterministic;
         Ok(())
     }
 

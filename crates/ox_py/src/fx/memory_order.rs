@@ -1,5 +1,5 @@
-//! Where torch's fake kernels give a result another memory order than eager's: padding by reflection and replication keeps
-//! channels-last in eager. What comes behind may depend on it, so such a graph is left alone.
+//! Where torch's fake kernels give a result another memory order than eager's: padding by reflection and replication, and a shuffle of
+//! channels, keep channels-last in eager. What comes behind may depend on it, so such a graph is left alone.
 
 use super::call::Request;
 use super::importer::Importer;
@@ -10,7 +10,14 @@ use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
 
-const PADDING: &[&str] = &["reflection_pad2d", "reflection_pad3d", "replication_pad2d", "replication_pad3d"];
+const KEEPING: &[&str] = &[
+    "reflection_pad2d",
+    "reflection_pad3d",
+    "replication_pad2d",
+    "replication_pad3d",
+    "channel_shuffle",
+    "native_channel_shuffle",
+];
 
 impl<'py> Importer<'py> {
     pub(super) fn check_memory_order(&self, request: &Request<'py>) -> Import<()> {
@@ -34,7 +41,7 @@ impl<'py> Importer<'py> {
 
 fn keeps_memory_order(request: &Request<'_>) -> bool {
     if request.name.name != "pad" {
-        return PADDING.contains(&request.name.name.as_str());
+        return KEEPING.contains(&request.name.name.as_str());
     }
     let named = request.kwargs.iter().find(|(key, _)| key == "mode").map(|(_, value)| value);
     let mode = request.args.get(2).or(named);

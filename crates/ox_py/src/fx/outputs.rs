@@ -6,8 +6,9 @@ use super::importer::{Gradients, Imported, Importer, Slot};
 use super::refusal::{Import, Refusal};
 use crate::limits::Limits;
 use ox_driver::Held;
+use ox_ir::Graph;
 use ox_ir::Sym;
-use ox_ir::graph::Alias;
+use ox_ir::graph::{Alias, NodeId, Op};
 use ox_ops::{Layout, OpError, OutputSpec, TensorRef, ValueOf};
 use pyo3::intern;
 use pyo3::prelude::*;
@@ -37,18 +38,19 @@ pub enum OutTree {
 
 /// What was learned of the outputs while the tree was built.
 #[derive(Default)]
-struct Collected {
+struct Collected<'py> {
     specs: Vec<OutputSpec>,
     /// The place of the input whose storage the output lies in, by the fake tensors.
     inputs: Vec<Option<u32>>,
     /// Whether it requires grad.
     grads: Vec<bool>,
-    storages: Vec<usize>,
+    /// What it is to eager, and its storage.
+    examples: Vec<(Bound<'py, PyAny>, usize)>,
     apart: Vec<Option<Apart>>,
     outdated: bool,
 }
 
-impl Collected {
+impl Collected<'_> {
     fn tree(&self, n: usize) -> OutTree {
         match self.apart[n] {
             Some(Apart::Detached) => OutTree::Detached(n),
@@ -88,9 +90,15 @@ impl<'py> Importer<'py> {
                 _ => {}
             }
         }
-        let held = match self.training {
-            true => self.held(&graph, &collected.storages)?,
-            false => Held::all_inputs(&graph),
+        for (output, spec) in graph.outputs.iter().zip(&collected.specs).filter(|(output, _)| output.alias.is_none()) {
+            let meets_itself = |d: usize| spec.strides[d].is_zero() && !graph.ty(output.value).shape[d].is_one();
+            if (0..spec.strides.len()).any(meets_itself) && !is_repeated(&graph, output.value) {
+                return Err(Refusal::unsupported("an output of which torch foretells that different elements share a place"));
+            }
+        }
+        let (held, saved_behind) = match self.training {
+            true => self.held(&graph, &collected.examples)?,
+            false => (Held::all_inputs(&graph), Vec::new()),
         };
         let unheard = self.unheard_arguments(&graph, &collected.apart);
         let constants = self.constants.into_iter().map(|(object, _)| object).collect();
@@ -108,6 +116,7 @@ impl<'py> Importer<'py> {
             weights,
             gradients,
             held,
+            saved_behind,
             unheard,
             outdated: collected.outdated,
             facts: Vec::new(),
@@ -115,7 +124,7 @@ impl<'py> Importer<'py> {
         })
     }
 
-    fn out_tree(&mut self, object: &Bound<'py, PyAny>, collected: &mut Collected) -> Import<OutTree> {
+    fn out_tree(&mut self, object: &Bound<'py, PyAny>, collected: &mut Collected<'py>) -> Import<OutTree> {
         if let Ok(tuple) = object.cast::<PyTuple>() {
             let items = tuple.iter().map(|item| self.out_tree(&item, collected)).collect::<Import<_>>()?;
             return Ok(OutTree::Tuple(items));
@@ -138,7 +147,7 @@ impl<'py> Importer<'py> {
         }
     }
 
-    fn out_tensor(&mut self, node: &Bound<'py, PyAny>, tensor: TensorRef, collected: &mut Collected) -> Import<OutTree> {
+    fn out_tensor(&mut self, node: &Bound<'py, PyAny>, tensor: TensorRef, collected: &mut Collected<'py>) -> Import<OutTree> {
         if let Some(whole) = self.whole_input(tensor) {
             return Ok(whole);
         }
@@ -166,7 +175,7 @@ impl<'py> Importer<'py> {
         collected.specs.push(OutputSpec { tensor, strides, offset });
         collected.inputs.push(input.map(|n| n as u32));
         collected.grads.push(requires_grad);
-        collected.storages.push(place.storage);
+        collected.examples.push((example, place.storage));
         collected.apart.push(self.apart(tensor).filter(|_| !requires_grad));
         Ok(collected.tree(collected.specs.len() - 1))
     }
@@ -200,5 +209,15 @@ impl<'py> Importer<'py> {
         let place = passed.iter().position(|input| input.tensor == tensor)?;
         let tensors = self.slots.iter().enumerate().filter(|(_, slot)| matches!(slot, Slot::Tensor | Slot::Number(_)));
         tensors.map(|(n, _)| n).nth(place).map(OutTree::Argument)
+    }
+}
+
+/// Whether it shows something again and again: then elements of it may share their places. (Fake kernels say so of more, such as `select_scatter` of
+/// what was expanded, which eager copies.)
+fn is_repeated(graph: &Graph, value: NodeId) -> bool {
+    let node = graph.node(value);
+    match node.op {
+        Op::Expand => true,
+        ref op => op.is_view() && is_repeated(graph, node.args[0]),
     }
 }

@@ -30,6 +30,11 @@ impl Refusal {
         Refusal::Unsupported { what: what.into(), location: String::new() }
     }
 
+    /// Whether it is another graph once more is known of its sizes.
+    pub fn asks_of_sizes(&self) -> bool {
+        matches!(self, Refusal::Undecided(_) | Refusal::Fixed { .. } | Refusal::Left { .. })
+    }
+
     /// Adds the line where none is known yet.
     pub fn at(self, line: &str) -> Refusal {
         match self {

@@ -130,8 +130,10 @@ pub fn import<'py>(gm: &Bound<'py, PyAny>, examples: &Bound<'py, PyAny>, how: Ho
             Err(refusal) => known.learn_from(refusal, &facts)?,
         }
     }
-    Err(Refusal::unsupported("sizes that are not settled by what is known of them"))
+    Err(Refusal::unsupported(UNSETTLED))
 }
+
+pub const UNSETTLED: &str = "sizes that are not settled by what is known of them";
 
 // Why all sizes of a graph are constants.
 pub const IN_PIECES: &str = "a graph that is computed in pieces";

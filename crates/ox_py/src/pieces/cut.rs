@@ -1,6 +1,7 @@
 //! An FX graph into a row of FX graphs. The order of the nodes stays: neither writes nor random numbers change places.
 
 use super::Tree;
+use super::behind::tell_of_later_writes;
 use super::places::{example, requires_grad};
 use super::regions::{Region, is_result, may_be_written, regions};
 use super::views::Views;
@@ -154,24 +155,28 @@ impl<'py> Cutter<'py> {
             parts = self.with_views(parts, end)?;
         }
         let crossing = self.crossing(&parts, end)?;
-        let mut pieces = Vec::with_capacity(parts.len());
+        let (mut pieces, mut writes) = (Vec::with_capacity(parts.len()), Vec::with_capacity(parts.len()));
         for (part, crossing) in parts.iter().zip(&crossing) {
             pieces.push(self.piece(part, crossing)?);
-            self.note_written(&part.members)?;
+            let written = self.written_by(&part.members)?;
+            self.written.extend(&written);
+            writes.push(written);
         }
+        tell_of_later_writes(&self.gm, &pieces, &writes)?;
         let returned = self.nodes[end].getattr(intern!(self.py, "args"))?.cast_into::<PyTuple>()?.get_item(0)?;
         let result = self.tree(&returned)?;
         let written = self.written_arguments()?;
         Ok(Cut { pieces, values: self.values.len(), result, written })
     }
 
-    fn note_written(&mut self, members: &[usize]) -> PyResult<()> {
+    fn written_by(&self, members: &[usize]) -> PyResult<FxHashSet<usize>> {
+        let mut written = FxHashSet::default();
         for place in members {
             for arg in may_be_written(&self.nodes[*place])? {
-                self.written.extend(self.memory_of(self.places[&id(&arg)])?);
+                written.extend(self.memory_of(self.places[&id(&arg)])?);
             }
         }
-        Ok(())
+        Ok(written)
     }
 
     fn written_arguments(&self) -> PyResult<Vec<usize>> {

@@ -80,7 +80,7 @@ fn described<'py>(node: &Node<'py>, region: usize, grad: bool) -> PyResult<(usiz
 fn adopt<'py>(gm: &Bound<'py, PyAny>, module: &Bound<'py, PyAny>, part: &Node<'py>, region: usize) -> PyResult<Node<'py>> {
     let py = gm.py();
     let target: String = part.getattr(intern!(py, "target"))?.extract()?;
-    let name = format!("checkpoint_{region}_{}", part.getattr(intern!(py, "name"))?);
+    let name = format!("checkpoint_{region}_{}", part.getattr(intern!(py, "name"))?.str()?.to_string_lossy());
     let found = target.split('.').try_fold(module.clone(), |object, name| object.getattr(name))?;
     gm.setattr(name.as_str(), found)?;
     gm.getattr(intern!(py, "graph"))?.call_method1(intern!(py, "get_attr"), (name,))

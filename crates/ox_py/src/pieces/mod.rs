@@ -1,5 +1,6 @@
 //! A graph in several pieces, one behind the other, which autograd joins.
 //!
+//! - `behind`: what later pieces write.
 //! - `cut`: an FX graph into FX graphs.
 //! - `inline`: checkpointed functions into the graph around them.
 //! - `itself`: calls that give their argument back.
@@ -8,6 +9,7 @@
 //! - `shared`: arguments that are written, and share with others what autograd knows of them.
 //! - `views`: results that torch makes of others.
 
+mod behind;
 mod cut;
 mod inline;
 mod itself;
@@ -16,6 +18,7 @@ mod regions;
 mod shared;
 mod views;
 
+pub use behind::written_behind;
 pub use cut::{cut_with_views, ordered};
 pub use inline::inline_checkpoints;
 pub use itself::merge_selves;

@@ -1,9 +1,11 @@
 //! Where to cut.
 
+use super::regions::may_be_written;
+use crate::fx::{grad_mode, storages};
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
-use rustc_hash::FxHashSet;
+use rustc_hash::{FxHashMap, FxHashSet};
 
 type Node<'py> = Bound<'py, PyAny>;
 
@@ -45,7 +47,7 @@ fn differentiable(nodes: &[Node<'_>]) -> PyResult<FxHashSet<usize>> {
     for node in output.getattr(intern!(output.py(), "all_input_nodes"))?.try_iter()? {
         let node = node?;
         if is_computed(&node)? && example(&node)?.is_some_and(|e| requires_grad(&e).unwrap_or(false)) {
-            found.insert(node.as_ptr() as usize);
+            found.insert(address(&node));
         }
     }
     Ok(found)
@@ -60,17 +62,81 @@ pub fn visible_cuts(nodes: &[Node<'_>], views: &FxHashSet<usize>) -> PyResult<Ve
     if visible.len() < 2 {
         return Ok(cuts);
     }
+    let finished = finished(nodes, &visible)?;
     let mut here: FxHashSet<usize> = FxHashSet::default();
     for (place, node) in nodes[..nodes.len() - 1].iter().enumerate() {
         if !views.contains(&place) && place_cut(node, &here)? {
             cuts.push(place);
             here.clear();
         }
-        if visible.contains(&(node.as_ptr() as usize)) {
-            here.insert(node.as_ptr() as usize);
-        }
+        here.extend(finished.get(&place).into_iter().flatten());
     }
     Ok(cuts)
+}
+
+/// The visible results by the places from which on what is computed of them is computed of what others see: where they are made, or behind the
+/// last write to them. What was computed of them before has the history in front of that write.
+fn finished(nodes: &[Node<'_>], visible: &FxHashSet<usize>) -> PyResult<FxHashMap<usize, Vec<usize>>> {
+    let writes = Writes::of(nodes)?;
+    let mut found: FxHashMap<usize, Vec<usize>> = FxHashMap::default();
+    for (place, node) in nodes.iter().enumerate().filter(|(_, node)| visible.contains(&address(node))) {
+        let last = writes.last_to(node)?.filter(|last| *last > place);
+        let last = last.map_or(Ok(None), |last| Ok::<_, PyErr>((!is_seen_otherwise(nodes, node, last)?).then_some(last)))?;
+        found.entry(last.unwrap_or(place)).or_default().push(address(node));
+    }
+    Ok(found)
+}
+
+/// The last writes to memory, by its address; None where one gives no new history.
+struct Writes(FxHashMap<usize, Option<usize>>);
+
+impl Writes {
+    fn of(nodes: &[Node<'_>]) -> PyResult<Writes> {
+        let mut last = FxHashMap::default();
+        for (place, node) in nodes.iter().enumerate() {
+            if grad_mode(node)?.is_some() {
+                return Ok(Writes(FxHashMap::default()));
+            }
+            for written in may_be_written(node)? {
+                let Some(example) = example(&written)? else { continue };
+                let has_history = requires_grad(&example)?;
+                for memory in storages(&example)? {
+                    let known = last.entry(memory).or_insert(Some(place));
+                    *known = (has_history && known.is_some()).then_some(place);
+                }
+            }
+        }
+        Ok(Writes(last))
+    }
+
+    fn last_to(&self, node: &Node<'_>) -> PyResult<Option<usize>> {
+        let memory = example(node)?.map_or(Ok(Vec::new()), |example| storages(&example))?;
+        let [memory] = memory[..] else { return Ok(None) };
+        Ok(self.0.get(&memory).copied().flatten())
+    }
+}
+
+/// Whether something behind `last` reads the memory of a result by another node from in front of it: through that the gradient comes to the result, too.
+fn is_seen_otherwise(nodes: &[Node<'_>], result: &Node<'_>, last: usize) -> PyResult<bool> {
+    let py = result.py();
+    let memory = |node: &Node<'_>| example(node)?.map_or(Ok(Vec::new()), |example| storages(&example));
+    let own = memory(result)?;
+    let later: FxHashSet<usize> = nodes[last + 1..].iter().map(address).collect();
+    for node in nodes[..=last].iter().filter(|node| !node.is(result)) {
+        if !memory(node)?.iter().any(|memory| own.contains(memory)) {
+            continue;
+        }
+        for user in node.getattr(intern!(py, "users"))?.try_iter()? {
+            if later.contains(&address(&user?)) {
+                return Ok(true);
+            }
+        }
+    }
+    Ok(false)
+}
+
+fn address(node: &Node<'_>) -> usize {
+    node.as_ptr() as usize
 }
 
 /// Whether the node makes something new of a visible result of its piece.
@@ -83,7 +149,7 @@ fn place_cut(node: &Node<'_>, here: &FxHashSet<usize>) -> PyResult<bool> {
         let arg = arg?;
         // What is written in place stays what it is.
         let is_itself = example(&arg)?.is_some_and(|e| e.is(&result));
-        if here.contains(&(arg.as_ptr() as usize)) && !is_itself {
+        if here.contains(&address(&arg)) && !is_itself {
             return Ok(true);
         }
     }

@@ -3,10 +3,11 @@
 use super::chosen::Choice;
 use super::reach::read_by;
 use super::spent::{Pass, changed, modified, version_of};
-use super::{Again, TrainingCallable};
+use super::{Again, Backward, TrainingCallable};
 use crate::unheard;
 use ox_capture::GradMode;
-use ox_driver::SMALL;
+use ox_driver::{SMALL, Source};
+use ox_ir::Graph;
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::intern;
 use pyo3::prelude::*;
@@ -151,13 +152,15 @@ impl TrainingCallable {
     }
 
     /// What is computed again is computed of the inputs as they are now: somebody else may have written to them since the call. What the
-    /// graph writes itself, no gradient depends on, or it was copied.
+    /// graph writes itself, no gradient depends on, or it was copied; the values of others no gradient depends on, either (what is only added up).
     fn ensure_unchanged(&self, ctx: &Bound<'_, PyAny>, seen: &Bound<'_, PyTuple>, grads: &Bound<'_, PyTuple>) -> PyResult<()> {
         let py = ctx.py();
         let versions: Vec<Option<i64>> = ctx.getattr(intern!(py, "versions"))?.extract()?;
         let moment: i64 = ctx.getattr(intern!(py, "moment"))?.extract()?;
         let read = read_by(&self.native.graph, grads.iter().map(|grad| !grad.is_none()));
-        for (place, tensor) in seen.iter().enumerate().filter(|(place, _)| read[*place] && !self.is_written(*place)) {
+        let matters = self.backward.values_that_matter(&self.native.graph);
+        let is_asked = |place: usize| read[place] && matters[place] && !self.is_written(place);
+        for (place, tensor) in seen.iter().enumerate().filter(|(place, _)| is_asked(*place)) {
             if let (Some(now), Some(then)) = (version_of(&tensor)?, versions[place])
                 && now != then
             {
@@ -234,6 +237,22 @@ impl TrainingCallable {
         (0..inputs.len())
             .map(|place| Ok(if is_wanted(place) { found.next().transpose()?.filter(|grad| !grad.is_none()) } else { None }))
             .collect()
+    }
+}
+
+impl Backward {
+    /// The inputs whose values gradients depend on. What was saved may have been computed of all of them.
+    fn values_that_matter(&self, graph: &Graph) -> Vec<bool> {
+        let mut matters = vec![self.sources.iter().any(|source| matches!(source, Source::Saved(_))); graph.inputs.len()];
+        let is_read = |n: usize| self.sources.contains(&Source::Output(n as u32));
+        let below = read_by(graph, (0..graph.outputs.len()).map(is_read));
+        matters.iter_mut().zip(below).for_each(|(matters, below)| *matters |= below);
+        for source in &self.sources {
+            if let Source::Input(n) = source {
+                matters[*n as usize] = true;
+            }
+        }
+        matters
     }
 }
 

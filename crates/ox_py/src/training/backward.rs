@@ -4,7 +4,7 @@ use super::TrainingCallable;
 use super::chosen::Choice;
 use super::known::Known;
 use super::spent::Saved;
-use crate::error::{Verdict, judge, report_bug};
+use crate::error::{Verdict, judge, out_of_memory, report_bug};
 use crate::tensor::Crossing;
 use crate::torch::{Torch, device_object};
 use ox_driver::{CompileError, Options, Part, Program, Source, part};
@@ -176,6 +176,7 @@ impl Backward {
         Ok(match verdict {
             Verdict::Raise(error) | Verdict::Mistake(error, _) => error,
             Verdict::Eager { why, .. } => PyRuntimeError::new_err(format!("oxytorch: the backward pass failed: {why}")),
+            Verdict::NoMemory { bytes, device } => out_of_memory(py, bytes, device),
             Verdict::Bug(message) | Verdict::LateBug(message) => {
                 callable.native.give_up(py, &message)?;
                 PyRuntimeError::new_err(format!("oxytorch: internal error in the backward pass: {message}"))

@@ -6,6 +6,7 @@
 //! - `backward`: the program for the gradients that there are; `chosen`: which of them are asked for.
 //! - `spent`: several backward passes through one call; `knots`: where eager's graph of it lets go of something.
 //! - `known`: what was found out for some of them; `unseen`: what is computed for our books, which nobody sees.
+//! - `counted`: results that eager alone has saved, and who writes to them.
 //! - `again`: second derivatives by eager; `second`: those of graphs with random numbers of our own.
 //! - `attention`: which of torch's kernels for it a GPU has.
 //! - here: the callable, and its forward.
@@ -15,6 +16,7 @@ mod apart;
 mod attention;
 mod backward;
 mod chosen;
+mod counted;
 mod knots;
 mod known;
 mod parts;
@@ -27,6 +29,7 @@ mod views;
 use again::{Kept, is_batched};
 pub use attention::fused_attention;
 pub use backward::Backward;
+pub use counted::{Counted, counted};
 pub use parts::{Gate, gates};
 pub use reach::{Again, draws_seeds_only, has_effects, reach, read_and_written};
 pub use second::Second;
@@ -36,12 +39,12 @@ use views::Whole;
 pub use views::{Place, Views};
 
 use crate::callable::{NativeCallable, Sizes};
-use crate::error::{Verdict, judge};
+use crate::error::{Verdict, judge, no_memory};
 use crate::fx::{Gradients, OutTree, Slot};
 use crate::rewind::Rewind;
 use crate::tensor::Crossing;
 use crate::unheard;
-use ox_capture::{GradMode, Obj, instead, take_offer, undone};
+use ox_capture::{GradMode, InternalError, Obj, instead, take_offer, undone};
 use ox_driver::Source;
 use ox_runtime::TensorRef;
 use pyo3::exceptions::{PyException, PyRuntimeError, PyZeroDivisionError};
@@ -83,6 +86,8 @@ pub struct TrainingCallable {
     pub(crate) again: Again,
     /// The inputs that it needs as they were before the call.
     pub(crate) copied: Vec<bool>,
+    /// The results that eager's graph saves and the backward program does not read.
+    pub(crate) counted: Vec<Counted>,
     pub(crate) second: PyOnceLock<Second>,
 }
 
@@ -206,6 +211,11 @@ impl TrainingCallable {
     /// How often they were written until now.
     fn versions(&self, seen: &Bound<'_, PyTuple>) -> PyResult<Vec<Option<i64>>> {
         seen.iter().map(|tensor| version_of(&tensor)).collect()
+    }
+
+    /// What counts writes to those results that eager alone has saved.
+    fn count<'py>(&self, results: &Bound<'py, PyTuple>) -> PyResult<Vec<Bound<'py, PyAny>>> {
+        self.counters(results)
     }
 
     /// The moment of now among the writes that torch does not count.
@@ -336,13 +346,14 @@ impl TrainingCallable {
             }
             Verdict::Mistake(error, location) => served(&error.to_string(), &location, None),
             Verdict::Eager { why, location } => served(&why, &location, None),
+            Verdict::NoMemory { bytes, device } => served(&no_memory(bytes, device), "", None),
             Verdict::Bug(message) => {
                 self.native.give_up(py, &message)?;
                 served("", "", None)
             }
             Verdict::LateBug(message) => {
                 self.native.give_up(py, &message)?;
-                PyRuntimeError::new_err(format!("oxytorch: internal error: {message}"))
+                InternalError::new_err(format!("oxytorch: internal error: {message}"))
             }
         })
     }

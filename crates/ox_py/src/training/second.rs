@@ -127,7 +127,10 @@ impl TrainingCallable {
         let views = Views { places: (0..results).map(Place::Result).collect() };
         let (again, second, ways) = (Again::Natively, PyOnceLock::new(), Ways::default());
         let (gates, copied) = (Vec::new(), vec![false; gradients.inputs.len()]);
-        let callable = TrainingCallable { native, gradients, results, views, backward, ways, gates, again, copied, second };
+        // Their results were handed on to autograd, which nobody writes.
+        let counted = Vec::new();
+        let callable =
+            TrainingCallable { native, gradients, results, views, backward, ways, gates, again, copied, counted, second };
         Ok(Second { callable: Py::new(py, callable)?, tangents, gradients: places })
     }
 }

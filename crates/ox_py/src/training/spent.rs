@@ -119,6 +119,12 @@ impl TrainingCallable {
     /// What is left of what a call saved, or torch's own error where eager would come to a node that has let go of what it saved. `ctx` is the
     /// autograd function's.
     pub(super) fn saved<'py>(&self, ctx: &Bound<'py, PyAny>, choice: &Choice) -> PyResult<Vec<Option<Saved<'py>>>> {
+        let saved = self.left_of_saved(ctx, choice)?;
+        self.ensure_uncounted(ctx, choice)?;
+        Ok(saved)
+    }
+
+    fn left_of_saved<'py>(&self, ctx: &Bound<'py, PyAny>, choice: &Choice) -> PyResult<Vec<Option<Saved<'py>>>> {
         let py = ctx.py();
         let Some(spent) = spent(ctx)? else {
             let all = match ctx.getattr(intern!(py, "saved_tensors")) {

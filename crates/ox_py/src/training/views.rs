@@ -84,8 +84,28 @@ impl Views {
 
     /// The same of the results that are none.
     pub fn held(&self, held: Held) -> Held {
-        let results = self.places.iter().zip(&held.outputs).filter(|(place, _)| matches!(place, Place::Result(_)));
-        Held { outputs: results.map(|(_, held)| *held).collect(), ..held }
+        let of_results = |all: &[bool]| {
+            let results = self.places.iter().zip(all).filter(|(place, _)| matches!(place, Place::Result(_)));
+            results.map(|(_, one)| *one).collect()
+        };
+        Held { outputs: of_results(&held.outputs), written: of_results(&held.written), ..held }
+    }
+
+    /// What is said of pairs of outputs, of pairs of results: the gradients of views come to what they are made of.
+    pub fn of_results(&self, said: &[Vec<bool>]) -> Vec<Vec<bool>> {
+        let results: Vec<usize> = (0..self.places.len()).filter(|n| matches!(self.places[*n], Place::Result(_))).collect();
+        let mut of_results = vec![vec![false; results.len()]; results.len()];
+        for (place, said) in self.places.iter().zip(said) {
+            let result = match place {
+                Place::Result(n) => *n,
+                Place::View(view) => match view.base {
+                    Base::Result(n) => n,
+                    Base::Input(_) => continue,
+                },
+            };
+            of_results[result].iter_mut().zip(&results).for_each(|(all, output)| *all |= said[*output]);
+        }
+        of_results
     }
 }
 
@@ -98,16 +118,16 @@ fn overlaps(input: &GraphInput) -> bool {
 fn is_part(outputs: &[GraphOutput], output: &GraphOutput, graph: &Graph) -> bool {
     let Some(Alias::Output(of, offset)) = &output.alias else { return false };
     let holder = &outputs[*of as usize];
-    let inside = || -> Option<bool> {
-        let all = constants(&graph.ty(holder.value).shape)?;
-        let dense = is_dense(&all, &constants(&holder.strides)?);
-        let (first, last) = extent(&constants(&graph.ty(output.value).shape)?, &constants(&output.strides)?, offset.as_const()?);
-        Some(dense && first >= 0 && last < all.iter().product())
+    let all = &graph.ty(holder.value).shape;
+    let fits = || {
+        let end = Part::new(&graph.ty(output.value).shape, &output.strides, offset.clone()).end();
+        offset.is_nonneg() && (all.iter().product::<Sym>() - end).is_nonneg()
     };
+    // What holds the whole of the memory holds whatever lies there.
+    let inside = || is_dense(all, &holder.strides) && (!matches!(holder.memory, Memory::Whole(_)) || fits());
     // The same elements: what is not dense has a view of itself, too (`expand` to its own size).
-    let is_all =
-        offset.is_zero() && output.strides == holder.strides && graph.ty(output.value).shape == graph.ty(holder.value).shape;
-    graph.ty(output.value).dtype != graph.ty(holder.value).dtype || !(is_all || inside().unwrap_or(false))
+    let is_all = offset.is_zero() && output.strides == holder.strides && graph.ty(output.value).shape == *all;
+    graph.ty(output.value).dtype != graph.ty(holder.value).dtype || !(is_all || inside())
 }
 
 /// Whether parts of its memory are taken away from this output.
@@ -153,25 +173,14 @@ fn are_apart(graph: &Graph, outputs: &[GraphOutput], holder: usize, members: &[u
     apart::are_apart(&std::iter::once(&holder).chain(members).map(part).collect::<Vec<_>>())
 }
 
-fn constants(sizes: &Shape) -> Option<Vec<i64>> {
-    sizes.iter().map(|size| size.as_const()).collect()
-}
-
 /// Elements without gaps, in some order of the dimensions.
-fn is_dense(shape: &[i64], strides: &[i64]) -> bool {
-    let mut dims: Vec<(i64, i64)> = strides.iter().copied().zip(shape.iter().copied()).filter(|(_, size)| *size != 1).collect();
-    dims.sort_unstable();
-    let mut next = 1;
-    dims.into_iter().all(|(stride, size)| {
-        let fits = stride == next;
-        next *= size;
-        fits
-    })
-}
-
-fn extent(shape: &[i64], strides: &[i64], offset: i64) -> (i64, i64) {
-    let span: i64 = shape.iter().zip(strides).map(|(size, stride)| (size - 1).max(0) * stride).sum();
-    (offset, offset + span)
+fn is_dense(shape: &[Sym], strides: &[Sym]) -> bool {
+    let mut dims: Vec<(&Sym, &Sym)> = strides.iter().zip(shape).filter(|(_, size)| !size.is_one()).collect();
+    let mut next = Sym::ONE;
+    while let Some(innermost) = dims.iter().position(|(stride, _)| **stride == next) {
+        next = &next * dims.remove(innermost).1;
+    }
+    dims.is_empty()
 }
 
 /// What views are made of.

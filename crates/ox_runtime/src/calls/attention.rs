@@ -106,7 +106,7 @@ impl AttentionStep {
         }
         let call = FusedAttention { cudnn: true, causal: self.causal, scale: self.scale, sums: false };
         let first = |made: Vec<Tensor>| made.into_iter().next().ok_or_else(|| RunError::bug("attention returned nothing"));
-        Some(self.learned.run(run, &self.operands(), settings, |tensors| call.call(tensors).and_then(first)))
+        Some(self.learned.run_for_one(run, &self.operands(), settings, |tensors| call.call(tensors).and_then(first)))
     }
 
     /// Whether eager takes cuDNN's kernels under these settings; None where it does not say.
@@ -187,7 +187,7 @@ impl CallStep for AttentionStep {
             (Some((known, true)), Some(settings)) if known == settings && !self.empty && self.front.is_none() => settings,
             _ => return Ok(false),
         };
-        self.learned.tell(run, &self.operands(), settings, self.out, hears)
+        self.learned.tell(run, &self.operands(), settings, &[self.out], hears)
     }
 }
 

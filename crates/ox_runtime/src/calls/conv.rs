@@ -217,7 +217,7 @@ impl CallStep for ConvStep {
             let ops = run.ops;
             let bias = |tensors: &[Handle]| tensors.get(2).map_or(null(), |bias| bias as *const Handle);
             let call = |tensors: &[Handle]| self.convolve(ops, tensors[0], tensors[1], bias(tensors));
-            let result = learned.run(run, operands, settings, call)?;
+            let result = learned.run_for_one(run, operands, settings, call)?;
             return run.deliver(self.out, result);
         }
         let x = run.operand(self.x)?;
@@ -240,6 +240,6 @@ impl CallStep for ConvStep {
     fn tell(&self, run: &mut Run<'_>, hears: &mut Hears<'_>) -> Result<bool, RunError> {
         let Some((learned, operands)) = &self.learned else { return Ok(false) };
         let Some(settings) = run.abi.convolution_settings() else { return Ok(false) };
-        learned.tell(run, operands, settings, self.out, hears)
+        learned.tell(run, operands, settings, &[self.out], hears)
     }
 }

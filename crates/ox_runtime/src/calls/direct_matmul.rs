@@ -1,6 +1,6 @@
 //! Products that a GPU's library does without torch in between: to ask torch for one takes longer than many a product runs.
 
-use crate::cuda::blas::{Addresses, LARGE, Planned, Shape};
+use crate::cuda::blas::{Addresses, Behind, LARGE, Planned, Shape, When};
 use crate::cuda::{Rows, driver};
 use crate::error::RunError;
 use crate::exec::frame::Run;
@@ -11,13 +11,14 @@ use crate::tensor::Tensor;
 use ox_ir::Device;
 use std::sync::{Mutex, PoisonError};
 
-/// The layouts of a product with two or three dimensions; a bias is one vector for all rows.
+/// The layouts of a product with two or three dimensions; a bias is one vector for all rows. And what is computed of the sum on the way.
 #[derive(Clone, Copy)]
 pub struct Layouts<'a> {
     pub a: &'a Layout,
     pub b: &'a Layout,
     pub out: &'a Layout,
     pub bias: Option<&'a Layout>,
+    pub behind: Behind,
 }
 
 pub enum DirectProduct {
@@ -68,6 +69,8 @@ fn addresses(run: &Run<'_>, a: Operand, b: Operand, out: Operand, bias: Option<O
 pub struct Part {
     shape: Shape,
     alpha: f32,
+    /// Done several times in a call: which of the library's ways is the fastest is not looked for, since it would be in the first call.
+    is_piece: bool,
     state: Mutex<State>,
 }
 
@@ -81,11 +84,15 @@ enum State {
 
 impl Part {
     fn of(layouts: Layouts<'_>, alpha: f64) -> Option<Part> {
-        Some(Part::shaped(Shape::of(layouts.a, layouts.b, layouts.out, layouts.bias)?, alpha))
+        Some(Part::shaped(Shape::of(layouts.a, layouts.b, layouts.out, layouts.bias)?.with(layouts.behind), alpha))
     }
 
     fn shaped(shape: Shape, alpha: f64) -> Part {
-        Part { shape, alpha: alpha as f32, state: Mutex::new(State::New) }
+        Part { shape, alpha: alpha as f32, is_piece: false, state: Mutex::new(State::New) }
+    }
+
+    fn into_piece(self) -> Part {
+        Part { is_piece: true, ..self }
     }
 
     /// What the library has done once or twice is known (see `Planned`).
@@ -108,8 +115,13 @@ impl Part {
             *state = Planned::new(&self.shape, device).map_or(State::Refused, |planned| State::Planned(Box::new(planned)));
         }
         let State::Planned(planned) = &mut *state else { return Ok(false) };
+        let when = match run.recorded_later {
+            _ if self.is_piece => When::Never,
+            true => When::AtOnce,
+            false => When::Later,
+        };
         // SAFETY: the operands have these layouts, and live until the run is over; what follows on the stream runs behind it.
-        let taken = unsafe { planned.run(at, self.alpha, stream, run.device)? };
+        let taken = unsafe { planned.run(at, self.alpha, stream, run.device, when)? };
         if !taken {
             *state = State::Refused;
         }
@@ -153,7 +165,7 @@ const BUFFER: i64 = 26 << 20;
 
 impl Ragged {
     fn of(layouts: Layouts<'_>, alpha: f64) -> Option<Ragged> {
-        let Layouts { a, b, out, bias } = layouts;
+        let Layouts { a, b, out, bias, behind } = layouts;
         let ([rows, columns], [row_step, 1]) = (&out.sizes[..], &out.strides[..]) else { return None };
         if *rows < LARGE || *columns < LARGE || row_step != columns || columns % STEP == 0 {
             return None;
@@ -165,13 +177,13 @@ impl Ragged {
         let buffer = |rows: i64| Layout { strides: [even, 1].as_slice().into(), ..cut(out, &[rows, even]) };
         let part = |rows: i64| {
             let (a, out) = (cut(a, &[rows, a.sizes[1]]), buffer(rows));
-            Part::of(Layouts { a: &a, b: &even_b, out: &out, bias: even_bias.as_ref() }, alpha)
+            Part::of(Layouts { a: &a, b: &even_b, out: &out, bias: even_bias.as_ref(), behind }, alpha).map(Part::into_piece)
         };
         let last = match rows % piece_rows {
             0 => None,
             rest => Some(part(rest)?),
         };
-        let last_columns = Shape::of_last_columns(a, b, out, bias.is_some(), columns - even)?;
+        let last_columns = Shape::of_last_columns(a, b, out, bias.is_some(), columns - even)?.with(behind);
         Some(Ragged {
             piece: part(piece_rows)?,
             last,
@@ -229,7 +241,7 @@ mod tests {
     fn logits(rows: i64, columns: i64) -> Option<DirectProduct> {
         let (a, b, out) =
             (half(&[rows, 768], &[768, 1]), half(&[768, columns], &[1, 768]), half(&[rows, columns], &[columns, 1]));
-        DirectProduct::of(Layouts { a: &a, b: &b, out: &out, bias: None }, 1.0)
+        DirectProduct::of(Layouts { a: &a, b: &b, out: &out, bias: None, behind: Behind::Nothing }, 1.0)
     }
 
     #[test]

@@ -2,13 +2,15 @@
 
 use super::dispatch::{self, call};
 use super::fused_attention::FusedAttention;
+use super::learned::{self, Learned};
 use super::schema::{Kind, Schema};
 use super::stable_ivalue::{Value, take_tensor, take_tensor_list};
 use super::{CallStep, InGraphs};
-use crate::abi::Handle;
+use crate::abi::{Abi, Handle};
 use crate::error::RunError;
 use crate::exec::frame::Run;
 use crate::exec::prepare::{Operand, Preparing};
+use crate::exec::rows::Hears;
 use crate::graphs::{Capture, PoolId};
 use crate::tensor::{Tensor, TensorRef};
 use ox_ir::graph::{Callee, Library};
@@ -104,6 +106,35 @@ pub struct LibraryStep {
     lasting: bool,
     once: bool,
     in_graphs: InGraphs,
+    /// On a GPU, in 16 bits: what is known of it, and what it depends on besides its operands.
+    learned: Option<(Learned, Settings)>,
+}
+
+/// Which of the user's settings decide how a call is done.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Settings {
+    OfConvolutions,
+    OfAttention,
+}
+
+impl Settings {
+    /// Of the calls whose launches are learned: cuDNN's in training.
+    fn of(library: &Library) -> Option<Settings> {
+        match library.callee.name() {
+            "aten::convolution_backward" => Some(Settings::OfConvolutions),
+            "aten::_scaled_dot_product_cudnn_attention" => Some(Settings::OfAttention),
+            "aten::_scaled_dot_product_cudnn_attention_backward" => Some(Settings::OfAttention),
+            _ => None,
+        }
+    }
+
+    fn read(self, abi: &Abi) -> Option<u64> {
+        match self {
+            Settings::OfConvolutions => abi.convolution_settings(),
+            // Of convolutions are those that say whether results must be the same every time.
+            Settings::OfAttention => Some(abi.attention_settings()? ^ abi.convolution_settings()?.rotate_left(32)),
+        }
+    }
 }
 
 impl LibraryStep {
@@ -119,23 +150,60 @@ impl LibraryStep {
         let ins = ins.iter().map(|v| p.operand_of(v)).collect::<Result<_, _>>()?;
         let once = library.effect && !is_repeatable(p.host, library);
         let in_graphs = in_graphs(p, library, native.is_some() || attention.is_some(), once);
+        let learned = if lasting || once { None } else { learned(p, library, outs) };
         let (library, outs) = (library.clone(), outs.to_vec());
-        Ok(LibraryStep { library, native, attention, ins, outs, complex, lasting, once, in_graphs })
+        Ok(LibraryStep { library, native, attention, ins, outs, complex, lasting, once, in_graphs, learned })
+    }
+
+    /// By ourselves, if it is known what it launches; None where nobody looks.
+    fn run_learned(&self, run: &mut Run<'_>) -> Option<Result<(), RunError>> {
+        let (known, settings) = self.learned.as_ref()?;
+        let (settings, abi) = (settings.read(run.abi)?, run.abi);
+        let missing = || Err(RunError::bug("a call of Python's is not learned"));
+        let call = |tensors: &[Handle]| self.call_torch(abi, tensors).unwrap_or_else(missing);
+        let results = known.run(run, &self.ins, settings, call);
+        Some(results.and_then(|results| {
+            self.check_count(results.len())?;
+            learned::deliver(run, &self.outs, results)
+        }))
+    }
+
+    /// Without the host; None where only that can.
+    fn call_torch(&self, abi: &Abi, tensors: &[Handle]) -> Option<Result<Vec<Tensor>, RunError>> {
+        match (&self.attention, &self.native) {
+            (Some(attention), _) => Some(attention.call(tensors)),
+            // SAFETY: the values were bound to the operator's schema.
+            (None, Some(native)) => Some(unsafe { native.call(abi, tensors) }),
+            (None, None) => None,
+        }
+    }
+
+    fn check_count(&self, got: usize) -> Result<(), RunError> {
+        let want = self.library.outs.len();
+        if got == want {
+            Ok(())
+        } else {
+            Err(RunError::bug(format!("{:?} returned {got} tensors, not {want}", self.library.callee)))
+        }
+    }
+
+    /// What an operator of the program's returns is planned as its fake kernel says, which the program has written, too.
+    fn blamed(&self, error: RunError) -> RunError {
+        match error {
+            RunError::Bug(message) if !is_builtin(&self.library) => RunError::Bug(format!(
+                "{} returns something else than its fake kernel (torch.library.register_fake) says: {message}",
+                self.library.callee.name()
+            )),
+            error => error,
+        }
     }
 
     fn call(&self, run: &Run<'_>, tensors: &[Handle]) -> Result<Vec<Tensor>, RunError> {
-        if let Some(attention) = &self.attention {
-            return attention.call(tensors);
-        }
-        match &self.native {
-            // SAFETY: the values were bound to the operator's schema.
-            Some(native) => unsafe { native.call(run, tensors) },
-            None => {
-                // SAFETY: the handles live through the call.
-                let tensors: Vec<TensorRef<'_>> = tensors.iter().map(|&h| unsafe { TensorRef::from_handle(h) }).collect();
-                run.host.call(&self.library, &tensors, &|var| run.env.value(var))
-            }
-        }
+        self.call_torch(run.abi, tensors).unwrap_or_else(|| {
+            // SAFETY: the handles live through the call.
+            let tensors: Vec<TensorRef<'_>> = tensors.iter().map(|&h| unsafe { TensorRef::from_handle(h) }).collect();
+            run.host.call(&self.library, &tensors, &|var| run.env.value(var))
+        })
     }
 
     /// A copy for each argument that the callee changes, laid out as the buffer that it ends up in.
@@ -171,6 +239,9 @@ impl LibraryStep {
 
 impl CallStep for LibraryStep {
     fn run(&self, run: &mut Run<'_>) -> Result<(), RunError> {
+        if let Some(done) = self.run_learned(run) {
+            return done;
+        }
         let copies = self.copies(run)?;
         let mut kept: Vec<Tensor> = Vec::new();
         let mut tensors: Vec<Handle> = Vec::with_capacity(self.ins.len());
@@ -185,15 +256,16 @@ impl CallStep for LibraryStep {
             }
         }
         let results = self.call(run, &tensors)?;
-        if results.len() != self.library.outs.len() {
-            let (got, want) = (results.len(), self.library.outs.len());
-            return Err(RunError::bug(format!("{:?} returned {got} tensors, not {want}", self.library.callee)));
-        }
+        self.check_count(results.len())?;
         let results = results.into_iter().map(|r| self.detach(run, r, &copies)).collect::<Result<Vec<_>, _>>()?;
-        for (&buf, tensor) in self.outs.iter().zip(results.into_iter().chain(copies)) {
-            run.deliver(buf, tensor)?;
-        }
-        Ok(())
+        let mut pairs = self.outs.iter().zip(results.into_iter().chain(copies));
+        pairs.try_for_each(|(&buf, tensor)| run.deliver(buf, tensor)).map_err(|error| self.blamed(error))
+    }
+
+    fn tell(&self, run: &mut Run<'_>, hears: &mut Hears<'_>) -> Result<bool, RunError> {
+        let Some((learned, settings)) = &self.learned else { return Ok(false) };
+        let Some(settings) = settings.read(run.abi) else { return Ok(false) };
+        learned.tell(run, &self.ins, settings, &self.outs, hears)
     }
 
     fn is_once(&self) -> bool {
@@ -207,21 +279,29 @@ impl CallStep for LibraryStep {
 
 impl Native {
     /// SAFETY: the values must have been bound to the operator's schema.
-    unsafe fn call(&self, run: &Run<'_>, tensors: &[Handle]) -> Result<Vec<Tensor>, RunError> {
+    unsafe fn call(&self, abi: &Abi, tensors: &[Handle]) -> Result<Vec<Tensor>, RunError> {
         // SAFETY: the caller's promise.
-        let words = unsafe { call(run.abi, &self.name, &self.overload, &self.values, tensors, self.returns.len())? };
+        let words = unsafe { call(abi, &self.name, &self.overload, &self.values, tensors, self.returns.len())? };
         let mut results = Vec::with_capacity(words.len());
         for (word, ty) in words.into_iter().zip(&self.returns) {
             // SAFETY: the schema says what each word is; `native` admits tensors and lists of them only.
             unsafe {
                 match ty {
                     Kind::Tensor => results.push(take_tensor(word)),
-                    _ => take_tensor_list(run.abi, word, &mut results)?,
+                    _ => take_tensor_list(abi, word, &mut results)?,
                 }
             }
         }
         Ok(results)
     }
+}
+
+/// Results of these calls are new tensors, which need no look at what they share.
+fn learned(p: &Preparing<'_>, library: &Library, outs: &[usize]) -> Option<(Learned, Settings)> {
+    let settings = Settings::of(library).filter(|_| p.device != Device::Cpu && library.mutates.is_empty())?;
+    let layouts = || outs.iter().map(|out| &p.buffers[*out].layout);
+    let is_half = layouts().next().is_some_and(|first| first.dtype.size() == 2);
+    is_half.then(|| (Learned::new(layouts().map(|layout| layout.bytes()).sum()), settings))
 }
 
 fn native(p: &Preparing<'_>, library: &Library) -> Option<Native> {

@@ -4,6 +4,7 @@ use super::direct_matmul::{DirectProduct, Layouts};
 use super::post::PostStep;
 use super::{CallStep, arguments, single};
 use crate::abi::Handle;
+use crate::cuda::blas::Behind;
 use crate::error::RunError;
 use crate::exec::frame::Run;
 use crate::exec::layout::Layout;
@@ -154,11 +155,12 @@ fn at_index(parts: &Parts, at: i64) -> Parts {
 
 fn product(p: &mut Preparing<'_>, attrs: &Attrs<'_>, parts: Parts) -> Product {
     let bias = parts.bias.map(|w| if p.device == Device::Cpu { w } else { as_vector(w) });
-    let is_plain = parts.add.is_none() && *attrs.post == Post::None && (bias.is_none() || attrs.beta == 1.0);
-    let direct = match p.device {
-        Device::Cuda(_) if is_plain => {
+    let is_plain = parts.add.is_none() && (bias.is_none() || attrs.beta == 1.0);
+    let direct = match (p.device, behind(attrs.post)) {
+        (Device::Cuda(_), Some(behind)) if is_plain => {
             let bias = bias.as_ref().map(|bias| &bias.layout);
-            DirectProduct::of(Layouts { a: &parts.a.layout, b: &parts.b.layout, out: &parts.out.layout, bias }, attrs.alpha)
+            let layouts = Layouts { a: &parts.a.layout, b: &parts.b.layout, out: &parts.out.layout, bias, behind };
+            DirectProduct::of(layouts, attrs.alpha)
         }
         _ => None,
     };
@@ -170,6 +172,16 @@ fn product(p: &mut Preparing<'_>, attrs: &Attrs<'_>, parts: Parts) -> Product {
         bias: bias.map(|w| p.operand(w)),
         add: parts.add.map(|w| p.operand(w)),
         direct,
+    }
+}
+
+/// What a GPU's library computes on the way.
+fn behind(post: &Post) -> Option<Behind> {
+    match post {
+        Post::None => Some(Behind::Nothing),
+        Post::Relu => Some(Behind::Relu),
+        Post::Gelu(true) => Some(Behind::Gelu),
+        _ => None,
     }
 }
 

@@ -17,6 +17,10 @@ macro_rules! driver {
             $($field: unsafe extern "C" fn($($arg),*) -> Code,)*
         }
 
+        /// What a stand-in for the driver must have.
+        #[cfg(test)]
+        const NAMES: &[&str] = &[$($name),*];
+
         impl Driver {
             /// SAFETY: `library` must be libcuda, whose functions have the types given here.
             unsafe fn load(library: &SharedObject) -> Result<Driver, String> {
@@ -38,6 +42,11 @@ driver! {
     attribute "cuDeviceGetAttribute" (*mut c_int, c_int, c_int);
     error_text "cuGetErrorString" (Code, *mut *const c_char);
     current_context "cuCtxGetCurrent" (Handles);
+    context_state "cuDevicePrimaryCtxGetState" (c_int, *mut c_uint, *mut c_int);
+    retain_context "cuDevicePrimaryCtxRetain" (Handles, c_int);
+    release_context "cuDevicePrimaryCtxRelease_v2" (c_int);
+    push_context "cuCtxPushCurrent_v2" (Handle);
+    pop_context "cuCtxPopCurrent_v2" (Handles);
     load_image "cuLibraryLoadData" (Handles, *const c_void, *mut c_int, *mut *mut c_void, c_uint, *mut c_int, *mut *mut c_void, c_uint);
     unload_image "cuLibraryUnload" (Handle);
     find_kernel "cuLibraryGetKernel" (Handles, Handle, *const c_char);
@@ -49,8 +58,11 @@ driver! {
     graph_launch "cuGraphLaunch" (Handle, Handle);
     copy "cuMemcpyDtoDAsync_v2" (u64, u64, usize, Handle);
     copy_rows "cuMemcpy2DAsync_v2" (*const RowCopy, Handle);
+    read "cuMemcpyDtoHAsync_v2" (*mut c_void, u64, usize, Handle);
     new_event "cuEventCreate" (Handles, c_uint);
     record_event "cuEventRecord" (Handle, Handle);
+    delete_event "cuEventDestroy_v2" (Handle);
+    elapsed "cuEventElapsedTime" (*mut f32, Handle, Handle);
     wait_for_event "cuEventSynchronize" (Handle);
     stream_wait "cuStreamWaitEvent" (Handle, Handle, c_uint);
     is_capturing "cuStreamIsCapturing" (Handle, *mut c_int);
@@ -67,6 +79,7 @@ const PLAIN_SHARED: u32 = 48 << 10;
 const MAPPED: c_uint = 1 | 2;
 /// Faults of kernels: addresses, instructions, assertions, memory, time.
 const LATE: [Code; 9] = [700, 702, 710, 714, 715, 716, 717, 718, 719];
+const NO_MEMORY: Code = 2;
 const UNTIMED: c_uint = 2;
 /// Of the modes of captures.
 const RELAXED: c_int = 2;
@@ -76,6 +89,37 @@ pub(crate) struct Stream(pub Handle);
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Event(pub Handle);
+
+/// An event of the current device that knows when the stream came to it.
+pub(crate) struct TimedEvent {
+    driver: &'static Driver,
+    event: Event,
+}
+
+impl TimedEvent {
+    pub fn new(driver: &'static Driver) -> Result<TimedEvent, RunError> {
+        Ok(TimedEvent { driver, event: driver.make_event(0)? })
+    }
+
+    pub fn record(&self, stream: Stream) -> Result<(), RunError> {
+        self.driver.record(self.event, stream)
+    }
+
+    /// Milliseconds from this one to a later one; both must have come.
+    pub fn until(&self, later: &TimedEvent) -> Result<f32, RunError> {
+        let mut time = 0.0;
+        // SAFETY: live events; one number is written.
+        self.driver.check(unsafe { (self.driver.elapsed)(&mut time, self.event.0, later.event.0) }, "cuEventElapsedTime")?;
+        Ok(time)
+    }
+}
+
+impl Drop for TimedEvent {
+    fn drop(&mut self) {
+        // SAFETY: made by the driver, destroyed once.
+        unsafe { (self.driver.delete_event)(self.event.0) };
+    }
+}
 
 // SAFETY: handles of the driver may be used from any thread.
 unsafe impl Send for Stream {}
@@ -203,14 +247,38 @@ impl Driver {
         done
     }
 
-    /// Launches under way on the current device are waited for.
+    /// Launches under way are waited for: on any device, since the image is that of all, and whether this thread has used CUDA or not. Where that is
+    /// refused, they may still run, and the image stays.
     ///
-    /// SAFETY: nobody may have a kernel of it any more, and on other devices none of them may be under way.
+    /// SAFETY: nobody may have a kernel of it any more.
     pub unsafe fn unload(&self, library: Library) {
-        // SAFETY: the caller's promise.
+        self.beside_captures(|| {
+            if (0..self.count()).all(|device| self.wait_for_device(device)) {
+                // SAFETY: the caller's promise.
+                unsafe { (self.unload_image)(library.0) };
+            }
+        });
+    }
+
+    /// Whether nothing runs there any more. Nobody need have made the device current; one that the process does not use has nothing to do.
+    fn wait_for_device(&self, device: c_int) -> bool {
+        let (mut flags, mut is_used, mut context) = (0, 0, null_mut());
+        // SAFETY: two numbers and a pointer are written; the context lives until it is released, and is current in between.
         unsafe {
-            (self.wait_for_all)();
-            (self.unload_image)(library.0);
+            let known = (self.context_state)(device, &mut flags, &mut is_used) == 0 && is_used != 0;
+            if !known {
+                return true;
+            }
+            if (self.retain_context)(&mut context, device) != 0 {
+                return false;
+            }
+            let mut is_idle = false;
+            if (self.push_context)(context) == 0 {
+                is_idle = (self.wait_for_all)() == 0;
+                (self.pop_context)(&mut context);
+            }
+            (self.release_context)(device);
+            is_idle
         }
     }
 
@@ -290,11 +358,27 @@ impl Driver {
         self.check(unsafe { (self.copy_rows)(&copy, stream.0) }, "cuMemcpy2DAsync")
     }
 
+    /// Memory of the device, when the stream has come so far.
+    ///
+    /// SAFETY: so many bytes of the device must begin there.
+    pub unsafe fn read(&self, from: *const u8, bytes: usize, stream: Stream) -> Result<Vec<u8>, RunError> {
+        let mut into = vec![0u8; bytes];
+        // SAFETY: the caller's promise; there is room for all bytes, until the stream is waited for.
+        let code = unsafe { (self.read)(into.as_mut_ptr().cast(), from as u64, bytes, stream.0) };
+        self.wait(stream)?;
+        self.check(code, "cuMemcpyDtoHAsync")?;
+        Ok(into)
+    }
+
     /// An event of the current device, without a time. It is never destroyed.
     pub fn new_event(&self) -> Result<Event, RunError> {
+        self.make_event(UNTIMED)
+    }
+
+    fn make_event(&self, flags: c_uint) -> Result<Event, RunError> {
         let mut event = null_mut();
         // SAFETY: one pointer is written.
-        self.check(unsafe { (self.new_event)(&mut event, UNTIMED) }, "cuEventCreate")?;
+        self.check(unsafe { (self.new_event)(&mut event, flags) }, "cuEventCreate")?;
         Ok(Event(event))
     }
 
@@ -353,6 +437,108 @@ impl Driver {
         // What a kernel does wrong shows when the next thing is asked for.
         let earlier = if LATE.contains(&code) { " (it, or a kernel before it)" } else { "" };
         let message = format!("CUDA error {code} in {what}{earlier}: {text}");
+        // Nothing has been launched, and eager works in memory that torch has already.
+        if code == NO_MEMORY {
+            return Err(RunError::torch(message));
+        }
         Err(RunError::User { kind: Exception::RuntimeError, message, location: String::new() })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::process::Command;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    /// Every function writes its name into a list; some say more of what they are asked for.
+    const STAND_IN: &str = r#"
+        #include <string.h>
+        static char said[4096];
+        const char* what_was_said(void) { return said; }
+        static int say(const char* what) { strcat(strcat(said, what), "\n"); return 0; }
+        int cuDeviceGetCount(int* count) { *count = 3; return 0; }
+        int cuDevicePrimaryCtxGetState(int device, unsigned* flags, int* used) { *used = device != 1; return 0; }
+        int cuDevicePrimaryCtxRetain(void** context, int device) { *context = (void*)(long)(device + 1); return 0; }
+        int cuCtxPushCurrent_v2(void* context) { return say(context == (void*)1 ? "on 0" : "on 2"); }
+        int cuThreadExchangeStreamCaptureMode(int* mode) { return 0; }
+        static int refusal = 0;
+        void refuse_to_wait(void) { refusal = 900; }
+        int cuCtxSynchronize(void) { say("cuCtxSynchronize"); return refusal; }
+        int cuGetErrorString(int code, const char** text) { *text = "in words"; return 0; }
+    "#;
+
+    struct StandIn {
+        driver: Driver,
+        library: SharedObject,
+    }
+
+    impl StandIn {
+        /// None where there is no compiler of C.
+        fn new() -> Option<StandIn> {
+            let others = NAMES.iter().filter(|name| !STAND_IN.contains(&format!("{name}(")));
+            let plain: String = others.map(|name| format!("int {name}() {{ return say(\"{name}\"); }}\n")).collect();
+            static MADE: AtomicUsize = AtomicUsize::new(0);
+            let number = MADE.fetch_add(1, Ordering::Relaxed);
+            let folder = std::env::temp_dir().join(format!("ox-driver-{}-{number}", std::process::id()));
+            std::fs::create_dir_all(&folder).ok()?;
+            let (source, made) = (folder.join("driver.c"), folder.join("driver.so"));
+            std::fs::write(&source, format!("{STAND_IN}{plain}")).ok()?;
+            let done = Command::new("cc").args(["-w", "-shared", "-fPIC", "-o"]).arg(&made).arg(&source).status();
+            let library = done.ok().filter(|status| status.success()).map(|_| {
+                // SAFETY: our own library.
+                unsafe { SharedObject::new(&made) }.unwrap_or_else(|error| panic!("{error}"))
+            });
+            let _ = std::fs::remove_dir_all(&folder);
+            let library = library?;
+            // SAFETY: its functions take what the driver's do, and look at little of it.
+            let driver = unsafe { Driver::load(&library) }.unwrap_or_else(|error| panic!("{error}"));
+            Some(StandIn { driver, library })
+        }
+
+        fn said(&self) -> Vec<String> {
+            // SAFETY: a function of the stand-in's, and a text of its own.
+            let text = unsafe {
+                let said = self.library.get::<unsafe extern "C" fn() -> *const c_char>(b"what_was_said\0");
+                CStr::from_ptr(said.unwrap_or_else(|error| panic!("{error}"))())
+            };
+            text.to_string_lossy().lines().map(str::to_string).collect()
+        }
+    }
+
+    /// A thread that has never used CUDA may be the one that drops the last kernel of an image, and its launches may be on any device.
+    #[test]
+    fn all_devices_that_are_used_are_waited_for_before_an_image_goes() {
+        let Some(stand_in) = StandIn::new() else { return eprintln!("skipped: there is no compiler of C") };
+        // SAFETY: nothing is loaded.
+        unsafe { stand_in.driver.unload(Library(null_mut())) };
+        let wait = ["cuCtxSynchronize", "cuCtxPopCurrent_v2", "cuDevicePrimaryCtxRelease_v2"];
+        let expected = [&["on 0"][..], &wait, &["on 2"], &wait, &["cuLibraryUnload"]].concat();
+        assert_eq!(stand_in.said(), expected);
+    }
+
+    /// Not even a device that is captured from is idle.
+    #[test]
+    fn an_image_stays_where_nobody_can_wait() {
+        let Some(stand_in) = StandIn::new() else { return eprintln!("skipped: there is no compiler of C") };
+        // SAFETY: a function of the stand-in's without arguments; nothing is loaded.
+        unsafe {
+            let refuse = stand_in.library.get::<unsafe extern "C" fn()>(b"refuse_to_wait\0");
+            refuse.unwrap_or_else(|error| panic!("{error}"))();
+            stand_in.driver.unload(Library(null_mut()));
+        }
+        assert_eq!(stand_in.said(), ["on 0", "cuCtxSynchronize", "cuCtxPopCurrent_v2", "cuDevicePrimaryCtxRelease_v2"]);
+    }
+
+    #[test]
+    fn eager_may_have_room_where_the_driver_has_none() {
+        let Some(stand_in) = StandIn::new() else { return eprintln!("skipped: there is no compiler of C") };
+        let driver = &stand_in.driver;
+        assert!(
+            matches!(driver.check(NO_MEMORY, "k"), Err(RunError::Torch { message, .. }) if message.contains("error 2 in k: in words"))
+        );
+        assert!(
+            matches!(driver.check(700, "k"), Err(RunError::User { message, .. }) if message.contains("or a kernel before it"))
+        );
     }
 }

@@ -14,6 +14,7 @@ mod row;
 mod torch;
 mod watch;
 
+pub use blas::compared_products;
 pub(crate) use chain::Chain;
 pub use chain::launched_rows;
 pub(crate) use driver::{Driver, Event, Rows, Stream, driver};

@@ -48,8 +48,8 @@ struct Seen {
 /// What counts of how an address is aligned, and what torch aligns all memory to.
 const MOST_ALIGNED: u64 = 256;
 const TORCHS: u64 = 512;
-/// More memory to work in is not kept.
-const MOST_SCRATCH: u64 = 4 << 20;
+/// More memory to work in is not kept: torch asks the driver for so much at a time, and that is all that is known of what a library uses of it.
+const MOST_SCRATCH: u64 = 24 << 20;
 
 impl Repeat {
     /// Watches a call that has been made before: `call` makes it with operands that lie elsewhere, and says what it has made. By odd multiples of what counts, each

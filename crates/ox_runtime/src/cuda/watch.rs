@@ -33,7 +33,7 @@ functions! {
     end "cuStreamEndCapture" (Handle, *mut Handle);
     drop_graph "cuGraphDestroy" (Handle);
     nodes "cuGraphGetNodes" (Handle, *mut Handle, *mut usize);
-    dependencies "cuGraphNodeGetDependencies" (Handle, *mut Handle, *mut usize);
+    dependencies "cuGraphNodeGetDependencies_v2" (Handle, *mut Handle, *mut u64, *mut usize);
     kind "cuGraphNodeGetType" (Handle, *mut c_int);
     kernel "cuGraphKernelNodeGetParams_v2" (Handle, *mut KernelNode);
     attribute "cuGraphKernelNodeGetAttribute" (Handle, c_int, *mut [u64; 8]);
@@ -161,7 +161,15 @@ impl Graph {
         let Graph(functions, graph) = self;
         // SAFETY: a live graph, and nodes of it.
         let mut nodes = listed(|list, count| unsafe { (functions.nodes)(*graph, list, count) })?;
-        let depends = |node: Handle| listed(|list, count| unsafe { (functions.dependencies)(node, list, count) });
+        // How a kernel waits for another is not asked: one that may begin while the other ends may as well wait for its end.
+        let mut ways = vec![0u64; nodes.len()];
+        let mut depends = |node: Handle| {
+            listed(|list, count| {
+                let ways = if list.is_null() { null_mut() } else { ways.as_mut_ptr() };
+                // SAFETY: there is room for as many as there are nodes.
+                unsafe { (functions.dependencies)(node, list, ways, count) }
+            })
+        };
         // The driver gives them in the order in which they came.
         for n in 0..nodes.len() {
             let before = if n == 0 { &[][..] } else { &nodes[n - 1..n] };
@@ -188,7 +196,7 @@ impl Drop for Graph {
 }
 
 /// A list that the driver writes when it has been asked how long it is.
-fn listed(ask: impl Fn(*mut Handle, *mut usize) -> Code) -> Option<Vec<Handle>> {
+fn listed(mut ask: impl FnMut(*mut Handle, *mut usize) -> Code) -> Option<Vec<Handle>> {
     let mut count = 0;
     (ask(null_mut(), &mut count) == 0).then_some(())?;
     let mut list = vec![null_mut(); count];

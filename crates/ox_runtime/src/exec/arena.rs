@@ -38,8 +38,9 @@ unsafe impl Sync for Arena {}
 
 impl Arena {
     pub fn new(bytes: usize, device: Device) -> Result<Arena, RunError> {
-        let rounded = bytes.checked_next_multiple_of(STEP).ok_or_else(|| out_of_memory(bytes))?;
-        let size = i64::try_from(rounded).map_err(|_| out_of_memory(bytes))?;
+        let too_much = || RunError::Memory { bytes, device };
+        let rounded = bytes.checked_next_multiple_of(STEP).ok_or_else(too_much)?;
+        let size = i64::try_from(rounded).map_err(|_| too_much())?;
         let tensor = Tensor::empty_strided(&[size], &[1], DType::U8, device)?;
         let (start, bytes, pooled) = (tensor.as_ref().data_ptr()?, rounded, device == Device::Cpu);
         if pooled {
@@ -73,10 +74,6 @@ impl Arena {
     pub fn contains(&self, data: *const u8) -> bool {
         (self.start as usize..self.start as usize + self.bytes).contains(&(data as usize))
     }
-}
-
-fn out_of_memory(bytes: usize) -> RunError {
-    RunError::torch(format!("not enough memory: tried to allocate {bytes} bytes for intermediate results"))
 }
 
 /// The bytes of arenas that this process keeps between runs.

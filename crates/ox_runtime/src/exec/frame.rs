@@ -117,6 +117,8 @@ pub struct Run<'a> {
     pub profiled: bool,
     /// It makes large tensors: see `heap::keep_ends_together`.
     pub large: bool,
+    /// Later runs are recorded: what can only be found out by launching must be known before.
+    pub recorded_later: bool,
 }
 
 impl Run<'_> {

@@ -64,6 +64,7 @@ impl Job<'_> {
             scratch: Vec::new(),
             spent: false,
             large: false,
+            recorded_later: executable.graphs.is_some(),
             profiled,
         })
     }

@@ -77,8 +77,9 @@ impl Run<'_> {
     fn check_result(&self, buf: usize, layout: &Layout, result: TensorRef<'_>) -> Result<(), RunError> {
         let (sizes, dtype) = (result.sizes()?, result.dtype()?);
         if sizes != layout.sizes.as_slice() || dtype != Some(layout.dtype) {
+            let dtype = dtype.map_or("an unknown type".to_string(), |dtype| dtype.to_string());
             return Err(RunError::bug(format!(
-                "buffer {buf} was planned as {} {:?}, but torch returned {dtype:?} {sizes:?}",
+                "buffer {buf} was planned as {} {:?}, but torch returned {dtype} {sizes:?}",
                 layout.dtype, layout.sizes
             )));
         }

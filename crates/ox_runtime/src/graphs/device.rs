@@ -108,6 +108,12 @@ pub fn arena(bytes: usize, device: Device, host: &dyn HostCalls) -> Result<Arc<A
     Ok(fresh)
 }
 
+/// For tests, on the CPU: what a `Turn` is on a GPU. Recordings share their memory for intermediates.
+pub fn emulated_turn() -> MutexGuard<'static, ()> {
+    static TURN: Mutex<()> = Mutex::new(());
+    TURN.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
 /// Only one thread records at a time. None if another does.
 pub fn recorder() -> Option<MutexGuard<'static, ()>> {
     static RECORDER: Mutex<()> = Mutex::new(());

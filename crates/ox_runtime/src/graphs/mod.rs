@@ -153,11 +153,12 @@ impl Graphs {
     ) -> Result<Option<Result<Vec<Tensor>, RunError>>, RunError> {
         let mut addresses = self.addresses(job)?;
         let inputs = addresses.len();
-        // Part of the key, as if it were the address of an input that stays where it is.
+        // Part of the key, as if they were addresses of inputs that stay where they are.
         addresses.push(usize::from(claim.is_some_and(|claim| claim.is_whole)));
+        addresses.push(job.executable.abi.recording_settings() as usize);
         let input = |n: usize| self.watched.as_ref().map_or(n, |watched| watched[n]);
         let is_fixed = |n: usize| self.settings.is_weight(input(n)) || job.writes(input(n)) || loan::is_lent(addresses[n]);
-        let is_pinned = |n: usize| n == inputs || is_fixed(n);
+        let is_pinned = |n: usize| n >= inputs || is_fixed(n);
         let layout = |n: usize| job.prepared.inputs.get(input(n)).and_then(Option::as_ref);
         let is_large = |n: usize| n < inputs && layout(n).is_some_and(|layout| recording::bytes(layout) > recording::SMALL);
         let follows = claim.is_some_and(Claim::can_be_followed);

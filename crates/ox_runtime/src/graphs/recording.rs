@@ -160,7 +160,8 @@ impl Recording {
         let outcome = outcome.and_then(|tensors| self.report_failures(&results).map(|()| tensors));
         results.clear_frame();
         job.give_back(results.frame);
-        outcome.map_err(|error| if job.prepared.write_backs.is_empty() { error } else { RunError::Spent(Box::new(error)) })
+        let is_once = !job.prepared.write_backs.is_empty() || job.prepared.graphable.draws;
+        outcome.map_err(|error| if is_once { RunError::Spent(Box::new(error)) } else { error })
     }
 
     /// Of the replays, and of plain runs before them.
@@ -194,7 +195,10 @@ impl Recording {
                 // SAFETY: the recording holds the graph and its memory.
                 unsafe { driver()?.launch_graph(captured.handle(), stream, &job.describe())? }
             }
-            Engine::Steps => self.do_steps(job)?,
+            Engine::Steps => {
+                let _turn = device::emulated_turn();
+                self.do_steps(job)?;
+            }
         }
         self.register()?;
         let mut lent = self.lent.iter().map(Known::loan);

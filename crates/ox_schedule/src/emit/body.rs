@@ -87,8 +87,9 @@ impl Emitter<'_> {
             Op::SliceScatter(dims) => self.slice_scatter(node, dims, coords, mask, pass),
             Op::Index { dims, at, .. } => self.gather(id, dims, *at, coords, mask),
             Op::Scan { op, .. } => {
-                let value = self.value(node.args[0], coords, mask)?;
-                Ok(self.push(pass, Inst::Scan { op: *op, value }, dtype))
+                let value = self.value(node.args[0], coords.clone(), mask)?;
+                let decay = node.args.get(1).map(|decay| self.value(*decay, coords, mask)).transpose()?;
+                Ok(self.push(pass, Inst::Scan { op: *op, value, decay }, dtype))
             }
             // A view that is a member: stored for its own sake.
             op if op.is_view() => {

@@ -2,6 +2,7 @@
 
 use super::mask::Condition;
 use super::{Emitter, Illegal, PassId};
+use crate::cost::numel;
 use ox_ir::graph::{Node, Shape, SliceDim};
 use ox_ir::kernel::{Inst, Val};
 use ox_ir::{PointOp, Scalar, Sym};
@@ -95,9 +96,15 @@ impl Emitter<'_> {
                 let both = self.and(mask, inside);
                 let new = self.value(source, inner, Some(both))?;
                 let pass = self.later(pass, inside);
-                let outside = self.apply(PointOp::Not, &[inside], pass);
-                let both = self.and(mask, outside);
-                let old = self.value(base, coords, Some(both))?;
+                // What is written over exists, too: reading some of it for nothing costs less than asking everywhere.
+                let seen = match 2 * numel(self.ctx.graph.ty(source)) > numel(&node.ty) {
+                    true => {
+                        let outside = self.apply(PointOp::Not, &[inside], pass);
+                        Some(self.and(mask, outside))
+                    }
+                    false => mask,
+                };
+                let old = self.value(base, coords, seen)?;
                 Ok(self.apply(PointOp::Where, &[inside, new, old], pass))
             }
         }

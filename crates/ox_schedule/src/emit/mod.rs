@@ -11,6 +11,7 @@ mod index;
 mod mask;
 mod scatter;
 mod scratch;
+mod share;
 
 use crate::space::{Level, Space};
 use ox_ir::graph::{Combine, Shape};
@@ -19,6 +20,7 @@ use ox_ir::{DType, Graph, NodeId, Op, Sym, Var};
 use rustc_hash::{FxHashMap, FxHashSet};
 
 pub use scatter::emit_scatter;
+pub use share::{emit_shares, has_shares};
 
 /// What the emitter must know of the whole schedule.
 pub struct Context<'a> {

@@ -57,7 +57,15 @@ impl Emitter<'_> {
         Ok((self.indexed_coords(id, dims, *at, &coords, None)?, coords))
     }
 
-    fn write(&mut self, id: NodeId, coords: &[Sym], value: ox_ir::kernel::Val, role: BufRole, combine: Combine, full: bool) {
+    pub(super) fn write(
+        &mut self,
+        id: NodeId,
+        coords: &[Sym],
+        value: ox_ir::kernel::Val,
+        role: BufRole,
+        combine: Combine,
+        full: bool,
+    ) {
         let buf = self.param(id, role);
         let index = address(coords, &(self.ctx.strides)(id));
         let inst = Inst::Store { buf, index, value, combine, mask: None };

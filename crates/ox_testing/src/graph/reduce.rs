@@ -33,6 +33,11 @@ impl Accumulator {
         self.value = Accumulator::combine(self.op, accumulate_dtype(self.dtype), self.value, element);
     }
 
+    /// What a sum has so far, multiplied.
+    pub fn decay(&mut self, by: Scalar) {
+        self.value = apply(PointOp::Mul, accumulate_dtype(self.dtype), &[by, self.value]).expect("no division");
+    }
+
     /// The first extremum counts, and a NaN is beyond all numbers.
     fn is_better(&self, element: Scalar) -> bool {
         match (self.value, element) {
@@ -91,11 +96,13 @@ impl Eval<'_> {
 
     pub(super) fn scan(&self, op: ReduceOp, dim: usize) -> Result<TensorData> {
         let x = self.arg(0)?;
+        let decay = self.arg(1).ok();
         Ok(TensorData::from_fn(self.dtype, &x.shape, |index| {
             let mut acc = Accumulator::new(op, x.dtype);
             let mut source = index.to_vec();
             for at in 0..=index[dim] {
                 source[dim] = at;
+                decay.iter().for_each(|decay| acc.decay(decay.get(&source)));
                 acc.push(x.get(&source), at as i64);
             }
             acc.result()

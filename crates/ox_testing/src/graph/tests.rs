@@ -113,6 +113,7 @@ fn reductions() {
     on_2x3("reduce(%0, op=sum, dims=[1]) : i64[2, 1]", &[2, 1], &[3, 12]);
     on_2x3("reduce(%0, op=max, dims=[0, 1]) : i64[1, 1]", &[1, 1], &[5]);
     on_2x3("scan(%0, op=sum, dim=1) : i64[2, 3]", &[2, 3], &[0, 1, 3, 3, 7, 12]);
+    on_2x3("scan(%0, %0, op=sum, dim=1) : i64[2, 3]", &[2, 3], &[0, 1, 4, 3, 16, 85]);
     let head = "graph(%0: f32[4] \"x\")";
     let x = [floats(&[4], &[1.0, f64::NAN, 7.0, f64::NAN])];
     assert_eq!(run(head, "%1 = reduce(%0, op=argmax, dims=[0]) : i64[1]\n return %1", &x).data, [Scalar::Int(1)]);

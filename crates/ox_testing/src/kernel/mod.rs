@@ -136,7 +136,12 @@ impl<M: KernelMemory + ?Sized> Point<'_, M> {
             Inst::ReduceArg { value, position, .. } => {
                 return self.accumulate(acc, *value, position, kernel.inst(*value).dtype).map(drop);
             }
-            Inst::Scan { value, .. } => self.accumulate(acc, *value, &Sym::ZERO, typed.dtype)?,
+            Inst::Scan { value, decay, .. } => {
+                if let Some(decay) = decay {
+                    acc.as_mut().expect("made for every scan").decay(self.value(*decay)?);
+                }
+                self.accumulate(acc, *value, &Sym::ZERO, typed.dtype)?
+            }
             Inst::CheckIndex { value, var, extent, wrap, check } => self.check_index(*value, var, extent, *wrap, *check)?,
             Inst::CheckNonZero { value, check } => {
                 let value = self.value(*value)?.as_i64();

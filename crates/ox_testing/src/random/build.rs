@@ -24,6 +24,13 @@ pub(super) struct Gen<'a> {
 
 /// No tensor has more elements, so that the slow interpreters stay quick enough.
 const MOST_ELEMENTS: i64 = 300;
+const MOST_OF_LARGE: i64 = 24_000;
+
+const SMALL_SIZES: [i64; 10] = [1, 1, 2, 2, 3, 3, 4, 5, 6, 7];
+/// Whole warps and vectors, and what is left over at their ends.
+const LARGE_SIZES: [i64; 20] = [1, 1, 2, 3, 5, 8, 16, 31, 33, 48, 64, 100, 127, 128, 258, 512, 1000, 1023, 2049, 9000];
+/// At most of a variable: two of them are a tensor.
+const LARGE_VARIABLE: i64 = 150;
 
 impl<'a> Gen<'a> {
     pub fn new(seed: u64, config: &'a RandomConfig) -> Gen<'a> {
@@ -31,15 +38,23 @@ impl<'a> Gen<'a> {
         let mut rng = Rng::new(seed);
         graph.sizes = match (config.symbolic, config.expressions) {
             (true, true) => variables(&mut rng),
-            (true, false) => vec![Var::size(0, 2, 6, 1), Var::size(1, 2, 6, 2)],
+            (true, false) => {
+                let most = if config.large { LARGE_VARIABLE } else { 6 };
+                vec![Var::size(0, 2, most, 1), Var::size(1, 2, most, 2)]
+            }
             (false, _) => Vec::new(),
         };
         Gen { rng, graph, meta: Vec::new(), config }
     }
 
+    /// The most elements that a tensor has.
+    pub fn most(&self) -> i64 {
+        if self.config.large { MOST_OF_LARGE } else { MOST_ELEMENTS }
+    }
+
     /// None if the result would be too large.
     pub fn push(&mut self, op: Op, args: &[NodeId], ty: TensorType, meta: Meta) -> Option<NodeId> {
-        if ty.numel().bounds().1 > MOST_ELEMENTS || ty.rank() > 5 {
+        if ty.numel().bounds().1 > self.most() || ty.rank() > 5 {
             return None;
         }
         self.meta.push(meta);
@@ -80,7 +95,7 @@ impl<'a> Gen<'a> {
         if !self.graph.sizes.is_empty() && self.rng.percent(40) {
             return Sym::var(self.rng.pick(&self.graph.sizes));
         }
-        Sym::from(*self.rng.pick(&[1i64, 1, 2, 2, 3, 3, 4, 5, 6, 7]))
+        Sym::from(*self.rng.pick(if self.config.large { &LARGE_SIZES[..] } else { &SMALL_SIZES[..] }))
     }
 
     pub fn dtype(&mut self) -> DType {
@@ -114,7 +129,8 @@ impl<'a> Gen<'a> {
         match self.rng.below(3) {
             0 if !shape.is_empty() => {
                 let dim = self.rng.below(shape.len());
-                self.push(Op::Iota { dim }, &[], TensorType::new(DType::I64, shape), Meta { fuzzy: false, bound: 300.0 })
+                let bound = self.most() as f64;
+                self.push(Op::Iota { dim }, &[], TensorType::new(DType::I64, shape), Meta { fuzzy: false, bound })
             }
             1 if !self.graph.sizes.is_empty() => {
                 let value = &self.size() * 2;

@@ -106,7 +106,7 @@ impl Gen<'_> {
     fn index(&mut self, extent: &Sym, shape: &Shape, bounds: Bounds) -> Option<NodeId> {
         let raw = self.operand(DType::I64, shape)?;
         let ty = TensorType::new(DType::I64, shape.clone());
-        let meta = Meta { fuzzy: false, bound: 300.0 };
+        let meta = Meta { fuzzy: false, bound: self.most() as f64 };
         let scalar = self.push(Op::SymValue(extent.clone()), &[], TensorType::new(DType::I64, []), meta)?;
         let extent = self.conform(scalar, shape)?;
         let index = self.push(Op::Point(PointOp::Remainder), &[raw, extent], ty.clone(), meta)?;

@@ -34,12 +34,23 @@ pub struct RandomConfig {
     pub calls: bool,
     /// Index and IndexPut too.
     pub indexing: bool,
+    /// Dimensions of up to some thousand elements: what a GPU spreads over blocks.
+    pub large: bool,
 }
 
 impl Default for RandomConfig {
     fn default() -> RandomConfig {
         let dtypes = vec![DType::F32, DType::F64, DType::BF16, DType::F16, DType::I64, DType::I32, DType::U8, DType::Bool];
-        RandomConfig { nodes: 12, inputs: 3, dtypes, symbolic: false, expressions: false, calls: true, indexing: true }
+        RandomConfig {
+            nodes: 12,
+            inputs: 3,
+            dtypes,
+            symbolic: false,
+            expressions: false,
+            calls: true,
+            indexing: true,
+            large: false,
+        }
     }
 }
 

@@ -347,3 +347,28 @@ def attribute_becomes_a_property():
             return a * self.value
 
     return Thing().step
+
+
+class Checked:
+    def __set_name__(self, owner, name):
+        self.name = name
+
+    def __set__(self, instance, value):
+        if value is None:
+            raise ValueError(self.name)
+        instance.__dict__[self.name] = value
+
+
+class Holder:
+    value = Checked()
+    other = Checked()
+
+    def __init__(self, value):
+        self.value = value
+
+
+@case(x)
+def descriptor_for_writing_alone(a):
+    held = Holder(a)
+    held.value = held.value + 1
+    return held.value, held.other is Holder.__dict__["other"]

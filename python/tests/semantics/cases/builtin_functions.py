@@ -1,5 +1,7 @@
 """Built-in functions, with Python functions as their arguments too."""
 
+import dataclasses
+
 from ..case import ANY, case
 from ..values import x
 
@@ -297,3 +299,32 @@ def breakpoint_free_memory(a):
     values = [a + n for n in range(3)]
     del values[1]
     return values
+
+
+class Hashed:
+    def __init__(self, number):
+        self.number = number
+
+    def __hash__(self):
+        return self.number
+
+
+@case(x)
+def hashes_of_all_sizes(a):
+    return a, [hash(Hashed(number)) for number in (0, -1, True, 2**61 - 1, 2**62 + 3, -(2**63), 2**63, 2**70 + 3)]
+
+
+@dataclasses.dataclass(frozen=True)
+class Point:
+    name: str = "name"
+    number: float = 2.5
+
+
+@case(x)
+def hash_of_a_dataclass(a):
+    return a, [hash(Point(number=n)) == hash(("name", n)) for n in range(8)], frozenset({1}) is frozenset(frozenset({1}))
+
+
+@case(lambda: (x(), 2.5))
+def numbers_by_keyword(a, number):
+    return a, complex(real=number, imag=2), complex(imag=1), str(object=number), int("11", base=2), dict(one=1, two=a)

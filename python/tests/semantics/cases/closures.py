@@ -1,5 +1,8 @@
 """Closures, cells, nonlocals and globals."""
 
+import functools
+import typing
+
 from ..case import case, made
 from ..runner import MISSING
 from ..values import x
@@ -447,3 +450,31 @@ def eval_raises(a):
 def names_of_variables(a):
     b = a + 1
     return dir(), sorted(vars()), b
+
+
+@case(x, graphs=2)
+def function_keeps_what_is_said_of_it(a):
+    def inner(value: int) -> "text":
+        """What it does."""
+        return value
+
+    @functools.wraps(inner)
+    def outer(*values):
+        return inner(*values)
+
+    inner.note = a
+    inner.__doc__, inner.__name__ = "another", "renamed"
+    print("a break")
+    said = inner.note, inner.__doc__, inner.__name__, inner.__annotations__, outer.__wrapped__ is inner, outer.__doc__
+    return said, (outer.__name__, outer.__qualname__, outer.__annotations__)
+
+
+@case(x)
+def function_comes_out_with_its_attributes(a):
+    def made(value: typing.Optional[int], other: "text" = 1) -> list[int]:
+        return value
+
+    made.note = [a]
+    made.__annotations__["more"] = str
+    result = functools.wraps(made)(lambda value: value)
+    return made.__annotations__, made.note, result.__wrapped__ is made, made, result

@@ -1,6 +1,7 @@
 """Lists, dicts, sets, tuples and their relatives, and their methods."""
 
 import collections
+import copy
 import dataclasses
 import enum
 import types
@@ -482,3 +483,32 @@ def list_asks_the_other_side_first(a):
     items = [0]
     items += Joins()
     return a, items
+
+
+def attributed():
+    table = collections.OrderedDict(a=1)
+    table.note = [1]
+    return table
+
+
+@case(lambda: (x(), attributed()), eager=True)
+def copies_of_an_ordered_dict_with_attributes(a, table):
+    made = attributed()
+    return a, [(shallow.note is of.note, deep.note, deep.note is of.note) for of in (table, made) for shallow, deep in [both(of)]]
+
+
+def both(table):
+    return copy.copy(table), copy.deepcopy(table)
+
+
+@case(x)
+def defaults_by_keyword(a):
+    table = collections.OrderedDict(a=a)
+    given = table.setdefault("b", default=2), table.pop("none", default=3), table.pop(key="a"), table.setdefault(key="c")
+    refused = []
+    for refuses in (lambda: {}.get(1, default=3), lambda: {}.setdefault(1, default=3), lambda: {}.update([(1, 2)], [(3, 4)])):
+        try:
+            refuses()
+        except TypeError as error:
+            refused.append(str(error))
+    return given, table, refused

@@ -214,3 +214,9 @@ def hashes(a):
 @case(x)
 def wrong_operand(a):
     return 1 + None
+
+
+@case(x, graphs=ANY)
+def numbers_of_all_kinds_are_equal(a):
+    numbers = (2, 2.0, 2 + 0j, decimal.Decimal(2), fractions.Fraction(2))
+    return a, [[one == other for other in numbers] for one in numbers], decimal.Decimal(1) < fractions.Fraction(3, 2)

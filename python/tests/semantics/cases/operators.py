@@ -471,3 +471,47 @@ def index_that_is_a_number(a):
 @case(lambda: (x(), Number(1)), lambda: (x(), Number(2)), graphs=ANY)
 def index_that_is_a_number_from_outside(a, n):
     return [a, a + 1, a + 2][n], "pqr"[n]
+
+
+class Joined:
+    def __or__(self, other):
+        return f"{type(self).__name__} or {type(other).__name__}"
+
+    def __ror__(self, other):
+        return f"{type(self).__name__} after {type(other).__name__}"
+
+
+class JoinedAlike(Joined):
+    pass
+
+
+class JoinedOtherwise(Joined):
+    def __ror__(self, other):
+        return "otherwise"
+
+
+@case(x)
+def subclass_is_first_only_with_a_method_of_its_own(a):
+    return a, Joined() | JoinedAlike(), JoinedAlike() | Joined(), Joined() | JoinedOtherwise()
+
+
+class Refuses:
+    def __iadd__(self, other):
+        return NotImplemented
+
+    def __add__(self, other):
+        return ("added", other)
+
+    def __ipow__(self, other):
+        return NotImplemented
+
+
+@case(x)
+def in_place_methods_that_do_not_know(a):
+    one = other = Refuses()
+    one += a
+    try:
+        other **= 2
+    except TypeError:
+        other = "refused"
+    return one, other

@@ -1,5 +1,7 @@
 """Slices, unpacking and stars."""
 
+import sys
+
 from ..case import case
 from ..values import x
 
@@ -195,3 +197,9 @@ def walrus(a):
     while (n := n - 1) > 0:
         a = a + n
     return a, n, [m := 1, m + 1]
+
+
+@case(lambda: (x(), [0, 1, 2, 3, 4]), lambda: (x(), (0, 1, 2, 3, 4)))
+def bounds_and_steps_beyond_all_indices(a, items):
+    steps = items[3 :: sys.maxsize], items[:: -sys.maxsize], items[1 :: 2**70], items[:: -(2**70)]
+    return a, steps, items[-(2**128) : 3], items[3 : 2**145], items[2**70 : -(2**70) : -1]

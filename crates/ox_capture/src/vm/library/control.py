@@ -1,7 +1,10 @@
 """Control flow that torch offers as functions: eager compiles the branches by TorchDynamo each time. The machine asks the data between two graphs, as for
 any `if`, and runs the branch that is taken."""
 
+import types
+
 import torch
+from torch._higher_order_ops.invoke_subgraph import invoke_subgraph_placeholder
 
 
 def cond(pred, true_fn, false_fn, operands=()):
@@ -75,6 +78,25 @@ def goes_on(answer):
     return answer.item() if isinstance(answer, torch.Tensor) else answer
 
 
+# A region that TorchDynamo is to compile once: eager calls the function, and equal layers are one artifact anyhow.
+
+
+def nested_region(function, *args, **kwargs):
+    return function(*args, **kwargs)
+
+
+# A function that is to be compiled is, with what calls it.
+
+
+def compiled(model=None, **options):
+    if model is None:
+        return lambda model: compiled(model, **options)
+    return model if isinstance(model, COMPILED_WITH_CALLERS) else as_a_whole(torch.compile, model, **options)
+
+
+COMPILED_WITH_CALLERS = types.FunctionType, types.BuiltinFunctionType
+
+
 # What is left to torch, behind a break.
 
 
@@ -84,3 +106,5 @@ def by_torch(function, *args):
 
 STANDS_FOR[torch.cond] = cond
 STANDS_FOR[torch._higher_order_ops.while_loop] = while_loop
+STANDS_FOR[invoke_subgraph_placeholder] = nested_region
+STANDS_FOR[torch.compile] = compiled

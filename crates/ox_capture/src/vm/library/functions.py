@@ -29,6 +29,15 @@ def called_from(function, /, *args, **names):
     return function(*args, **names)
 
 
+def scripted(function):
+    """A function of `torch.jit.script` as one of Python's: in the text of a graph, by which eager may have to run it, the other would be named as its class."""
+
+    def ScriptFunction(*args, **names):
+        return function(*args, **names)
+
+    return ScriptFunction
+
+
 def code_of_a_call():
     return compile("(0).__call__()", "", "eval")
 
@@ -72,6 +81,57 @@ def with_list(function, before, iterable, after, names):
     return function(*before, [item for item in iterable], *after, **names)
 
 
+def grow(extend, grown, iterable):
+    for item in iterable:
+        extend(grown, [item])
+
+
+def grow_dict(update, grown, pairs, names):
+    for pair in pairs:
+        update(grown, [pair])
+    update(grown, **names)
+
+
+def store_run(items, places, values):
+    """Where the run begins and ends is settled before the values are asked for, or behind that by newer versions of CPython."""
+    start, stop, step = places.indices(len(items))
+    try:
+        iterator = iter(values)
+    except TypeError:
+        iterator = None
+    if iterator is None:
+        raise TypeError(NO_RUN if step == 1 else "must assign iterable to extended slice")
+    values = [value for value in iterator]
+    if RUNS_ARE_SETTLED_LATE:
+        start, stop, step = places.indices(len(items))
+    if step < 0 and start < 0:
+        # Nothing lies there, and as an index it would be the last.
+        start, stop, step = 0, 0, 2
+    items[start : stop if stop >= 0 else None : step] = values
+
+
+def are_runs_settled_late():
+    items = [0, 1]
+
+    def grows():
+        items.append(2)
+        yield 3
+
+    items[2:] = grows()
+    return items == [0, 1, 3]
+
+
+def refusal_of_a_run():
+    try:
+        [][:] = 0
+    except TypeError as error:
+        return str(error)
+
+
+RUNS_ARE_SETTLED_LATE = are_runs_settled_late()
+NO_RUN = refusal_of_a_run()
+
+
 def steps(iterator):
     while True:
         try:
@@ -86,6 +146,26 @@ def next_or(iterator, default):
         return next(iterator)
     except StopIteration:
         return default
+
+
+# Thrown with an exception: what the generator waits for is not asked.
+HERE = object()
+
+
+def throw_into(generator, inner, error):
+    try:
+        if isinstance(error, GeneratorExit):
+            close_awaited(inner)
+        elif hasattr(inner, "throw"):
+            return inner.throw(error)
+    except BaseException as raised:
+        error = raised
+    return generator.throw(error, HERE)
+
+
+def close_awaited(inner):
+    if hasattr(inner, "close"):
+        inner.close()
 
 
 def close(generator):
@@ -135,7 +215,7 @@ def in_scope(function, code, names, scope, now, gone):
 def until(function, sentinel):
     while True:
         item = function()
-        if item == sentinel:
+        if item is sentinel or sentinel == item:
             return
         yield item
 
@@ -474,6 +554,18 @@ def bounds_read(key, stack, bounds):
     return bounds_read, key, numbers
 
 
+def numbers_read(function, positional, named, places, stack, tensors):
+    numbers = [tensors[0].item()] if len(tensors) == 1 else stack(tensors).tolist()
+    for (argument, inside), number in zip(places, numbers):
+        given = positional if isinstance(argument, int) else named
+        if inside is None:
+            given[argument] = number
+        else:
+            given[argument] = [*given[argument]]
+            given[argument][inside] = number
+    return function(*positional, **named)
+
+
 def count_elements(mapping, iterable):
     for element in iterable:
         mapping[element] = mapping.get(element, 0) + 1
@@ -483,6 +575,11 @@ def missing(table, key, factory):
     value = factory()
     table[key] = value
     return value
+
+
+def number_text(tensor, spec):
+    """The number is read between two graphs, and the text is made of whatever it is then: asked for as a whole, each text would be traced anew."""
+    return format(tensor.detach().item(), spec)
 
 
 def formatted(method, value, spec):
@@ -505,6 +602,8 @@ def hashed(method, value):
     result = method(value)
     if not isinstance(result, int):
         raise TypeError("__hash__ method should return an integer")
+    if -sys.maxsize - 1 <= result <= sys.maxsize:
+        return -2 if result == -1 else int.__add__(result, 0)
     return hash(result)
 
 

@@ -47,6 +47,31 @@ def zipped(*iterators):
         yield tuple(items)
 
 
+def by_items(sequence):
+    place = 0
+    while True:
+        try:
+            item = sequence[place]
+        except (IndexError, StopIteration):
+            return
+        yield item
+        place += 1
+
+
+def backwards(sequence):
+    return down_from(sequence, len(sequence))
+
+
+def down_from(sequence, place):
+    while place > 0:
+        place -= 1
+        try:
+            item = sequence[place]
+        except (IndexError, StopIteration):
+            return
+        yield item
+
+
 def chain(*iterables):
     return chained(iter(iterables))
 
@@ -217,8 +242,8 @@ def cycled(iterator):
             yield item
 
 
-def repeat(object, *times):
-    return repeated(object, *[operator.index(number) for number in times])
+def repeat(object, times=MISSING):
+    return repeated(object, None if times is MISSING else operator.index(times))
 
 
 def repeated(object, times=None):
@@ -336,6 +361,8 @@ NATIVE = {
     counted: enumerate,
     zipped: zip,
     until: iter,
+    by_items: iter,
+    down_from: lambda sequence, place: reversed(sequence),
     steps: lambda iterator: iterator,
     chained: itertools.chain.from_iterable,
     sliced: itertools.islice,
@@ -351,6 +378,18 @@ NATIVE = {
     counting: itertools.count,
     paired: itertools.pairwise,
     filled: lambda iterators, fillvalue: itertools.zip_longest(*iterators, fillvalue=fillvalue),
+}
+
+# The classes that the program sees.
+CLASSES = {function: native for function, native in NATIVE.items() if isinstance(native, type)} | {
+    kept: filter,
+    until: type(iter(int, 1)),
+    by_items: type(iter(type("Sequence", (), {"__getitem__": None})())),
+    down_from: reversed,
+    chained: itertools.chain,
+    accumulated: itertools.accumulate,
+    repeated: itertools.repeat,
+    filled: itertools.zip_longest,
 }
 
 
@@ -371,6 +410,13 @@ def outlive(inner):
             item = ask(given)
         except StopIteration as stop:
             return stop.value
+
+
+def iterator_behind(container, passed):
+    iterator = iter(container)
+    for _ in range(passed):
+        next(iterator)
+    return iterator
 
 
 def begun(inner, name, qualname, code):
