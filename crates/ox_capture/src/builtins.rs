@@ -312,7 +312,7 @@ impl Tables {
         for (module, names) in PURE {
             let module = py.import(*module)?;
             let names: Vec<String> = match names.is_empty() {
-                true => module.dir()?.iter().map(|n| n.to_string()).collect(),
+                true => module.dir()?.extract()?,
                 false => names.split(' ').map(str::to_string).collect(),
             };
             for name in names {
@@ -322,8 +322,7 @@ impl Tables {
         let core = py.import("torch._C")?;
         for namespace in TORCH {
             let namespace = core.getattr(*namespace)?;
-            for name in namespace.dir()? {
-                let name = name.to_string();
+            for name in namespace.dir()?.extract::<Vec<String>>()? {
                 let object = namespace.getattr(name.as_str())?;
                 if Obj::from(&object).class_is(types().builtin) && !name.starts_with("__") {
                     tables.torch.insert(object.as_ptr() as usize);
@@ -332,8 +331,7 @@ impl Tables {
             }
         }
         // The functions that `torch` exports are other objects than those of the class.
-        for name in py.import("torch")?.dir()? {
-            let name = name.to_string();
+        for name in py.import("torch")?.dir()?.extract::<Vec<String>>()? {
             let object: Obj = py.import("torch")?.getattr(name.as_str())?.into();
             let is_operator = object.class_is(types().builtin)
                 && !name.starts_with("__")

@@ -144,7 +144,7 @@ impl Range {
 /// The line outside of this package that is under way.
 pub fn line_outside() -> PyResult<String> {
     let mut frame = py().import("sys")?.call_method0("_getframe")?;
-    while frame.getattr("f_globals")?.get_item("__name__").is_ok_and(|name| name.to_string().starts_with("oxytorch")) {
+    while frame.getattr("f_globals")?.get_item("__name__").is_ok_and(|name| Obj::from(name).to_string().starts_with("oxytorch")) {
         frame = frame.getattr("f_back")?;
     }
     Ok(format!("{}:{}", frame.getattr("f_code")?.getattr("co_filename")?, frame.getattr("f_lineno")?))

@@ -298,6 +298,11 @@ impl<T> From<Py<T>> for Obj {
     }
 }
 
+/// What an exception says.
+pub fn message(error: &PyErr) -> String {
+    Obj::from(error.value(py()).as_any()).to_string()
+}
+
 /// `str`, or the type where that fails.
 impl std::fmt::Display for Obj {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {

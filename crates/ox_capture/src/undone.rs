@@ -4,7 +4,7 @@
 //! does next. So where a run has changed nothing the program itself does the work, from where the segment begins: the exception then comes
 //! where it comes in eager, and everything before it has been done.
 
-use crate::obj::{Obj, py};
+use crate::obj::{Obj, message, py};
 use pyo3::exceptions::{PyBaseException, PyRuntimeError};
 use pyo3::prelude::*;
 use std::cell::Cell;
@@ -58,5 +58,5 @@ pub fn instead(undone: &PyErr, done: PyResult<Obj>) -> PyResult<Obj> {
 }
 
 fn is_same(own: &Obj, error: &PyErr) -> bool {
-    error.is_instance_of::<PyRuntimeError>(py()) && own.bind().to_string() == error.value(py()).to_string()
+    error.is_instance_of::<PyRuntimeError>(py()) && own.to_string() == message(error)
 }

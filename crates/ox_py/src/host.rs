@@ -4,7 +4,7 @@ use crate::fx::Callee;
 use crate::graphs;
 use crate::tensor::Crossing;
 use crate::torch::{EnumKind, Torch, device_object};
-use ox_capture::{Topic, log};
+use ox_capture::{Obj, Topic, log};
 use ox_ir::graph::{self, Arg, Library};
 use ox_ir::{Scalar, Sym, Var};
 use ox_runtime::{Capture, HostCalls, PoolId, Reserved, RunError, Tensor, TensorRef};
@@ -82,7 +82,7 @@ impl HostCalls for Host {
     fn schema(&self, name: &str, overload: &str) -> Option<String> {
         Python::attach(|py| {
             let get = py.import(intern!(py, "torch._C")).ok()?.getattr(intern!(py, "_get_schema")).ok()?;
-            Some(get.call1((name, overload)).ok()?.to_string())
+            Some(Obj::from(get.call1((name, overload)).ok()?).to_string())
         })
     }
 

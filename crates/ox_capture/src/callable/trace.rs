@@ -7,7 +7,7 @@ use crate::gc::Rest;
 use crate::guard::Check;
 use crate::interrupt::{is_interrupt, take_late};
 use crate::log::place_of;
-use crate::obj::{Obj, entries_of, py};
+use crate::obj::{Obj, entries_of, message, py};
 use crate::policy::Marks;
 use crate::recipe::{Build, Recipe};
 use crate::record::spent::Moment;
@@ -275,7 +275,7 @@ pyo3::create_exception!(oxytorch, NothingDone, PyException);
 /// The function may not break, but would.
 fn refused(error: PyErr) -> PyErr {
     match error.is_instance_of::<Refused>(py()) {
-        true => PyRuntimeError::new_err(error.value(py()).to_string()),
+        true => PyRuntimeError::new_err(message(&error)),
         false => error,
     }
 }

@@ -7,7 +7,7 @@ use super::autocast::Conversion;
 use crate::backend::Sizes;
 use crate::interrupt::is_interrupt;
 use crate::lazy::is_lazy;
-use crate::obj::{Obj, entries_of, items_of, py, tuple_of};
+use crate::obj::{Obj, entries_of, items_of, message, py, tuple_of};
 use crate::source::SourceId;
 use crate::types::types;
 use ox_ops::Sym;
@@ -187,18 +187,17 @@ impl NotRecorded {
 fn data_decides(error: &PyErr) -> bool {
     let class = error.get_type(py());
     let is_named = class.name().is_ok_and(|name| name == "DynamicOutputShapeException");
-    is_named || error.is_instance_of::<PyRuntimeError>(py()) && error.value(py()).to_string().contains("data-dependent shape")
+    is_named || error.is_instance_of::<PyRuntimeError>(py()) && message(error).contains("data-dependent shape")
 }
 
 /// torch has no class for it.
 fn asks_for_a_number(error: &PyErr) -> bool {
-    error.is_instance_of::<PyRuntimeError>(py())
-        && error.value(py()).to_string().contains("Tensor.item() cannot be called on meta tensors")
+    error.is_instance_of::<PyRuntimeError>(py()) && message(error).contains("Tensor.item() cannot be called on meta tensors")
 }
 
 /// A function that is made of others, one of which looks at values and so has no kernel for shapes: `istft` compares its window with zeros.
 fn looks_at_data(what: &str, error: &PyErr) -> bool {
-    let text = if error.is_instance_of::<PyNotImplementedError>(py()) { error.value(py()).to_string() } else { String::new() };
+    let text = if error.is_instance_of::<PyNotImplementedError>(py()) { message(error) } else { String::new() };
     let inner =
         text.strip_prefix("aten::").and_then(|text| text.split_once(": attempted to run this operator with Meta tensors"));
     inner.is_some_and(|(inner, _)| what.strip_suffix(": ").is_some_and(|name| name != inner))
@@ -213,7 +212,7 @@ impl From<super::Abandon> for NotRecorded {
 pub(super) type Recorded<T> = Result<T, NotRecorded>;
 
 pub(super) fn layout_of(shadow: &Obj) -> String {
-    let stride = shadow.bind().call_method0("stride").map(|s| s.to_string()).unwrap_or_default();
+    let stride = shadow.bind().call_method0("stride").map(|s| Obj::from(s).text()).unwrap_or_default();
     format!("{} {stride}", shadow.attr("shape").map(|s| s.text()).unwrap_or_default())
 }
 

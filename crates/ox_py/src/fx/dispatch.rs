@@ -3,6 +3,7 @@
 use super::call::{Callee, Request};
 use super::importer::Importer;
 use super::refusal::Import;
+use ox_capture::Obj;
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyCFunction, PyDict, PyString, PyTuple};
@@ -35,8 +36,9 @@ impl<'py> Importer<'py> {
         };
         let overload = if overload == "default" { String::new() } else { overload };
         let Ok(schema) = torch.call_method1(intern!(py, "_get_schema"), (&name, &overload)) else { return Ok(None) };
+        let schema = Obj::from(schema).to_string();
         let is_dispatched = torch.call_method1(intern!(py, "_dispatch_find_schema_or_throw"), (&name, &overload)).is_ok();
-        Ok(is_dispatched.then(|| Operator { name, overload, schema: schema.to_string() }))
+        Ok(is_dispatched.then(|| Operator { name, overload, schema }))
     }
 
     /// `aten::linalg_det` for `torch.linalg.det`, if that is torch's own binding and not a Python function around it.
