@@ -16,6 +16,7 @@ mod point;
 mod reduce;
 mod stores;
 mod stream;
+mod tiles;
 mod width;
 
 use crate::CodegenError;
@@ -107,6 +108,8 @@ struct Emitter<'a> {
     /// The stores that go past the caches in the loop under construction.
     streaming: Vec<Val>,
     streamed: bool,
+    /// Where in their tiles the loads of the vector under construction find their elements.
+    in_tile: Vec<(Val, V<'a>)>,
     hoisted: hoist::Hoisted<'a>,
 }
 
@@ -128,6 +131,7 @@ impl<'a> Emitter<'a> {
             lane: None,
             streaming: Vec::new(),
             streamed: false,
+            in_tile: Vec::new(),
             hoisted: hoist::Hoisted::default(),
         };
         for (n, var) in kernel.sizes.iter().enumerate() {
@@ -226,7 +230,10 @@ impl<'a> Emitter<'a> {
         let value = match &typed.inst {
             Inst::Const(scalar) => self.constant(*scalar, dtype),
             Inst::Index(sym) => convert::convert(self.sym(sym, index::At::Lanes, Elem::I64)?, DType::I64, dtype),
-            Inst::Load { buf, index, mask } => self.load(*buf, index, mask.as_ref(), dtype)?,
+            Inst::Load { buf, index, mask } => match self.from_tile(val, dtype) {
+                Some(value) => value,
+                None => self.load(*buf, index, mask.as_ref(), dtype)?,
+            },
             Inst::Point(op, args) => self.point(*op, args, dtype)?,
             Inst::Cast(arg) => convert::convert(self.value(*arg)?, self.dtype(*arg), dtype),
             Inst::Reduce { .. } | Inst::ReduceArg { .. } => return self.accumulate(val),

@@ -1,10 +1,21 @@
 //! The loops over the outer points `begin..end`.
 
 use super::index::At;
+use super::tiles::Tiles;
 use super::{Emitter, Lane};
 use crate::CodegenError;
 use crate::ir::{Elem, V};
+use ox_ir::Sym;
 use ox_ir::kernel::{Axis, Lanes};
+
+/// What is still to be done when a row begins, or goes on.
+#[derive(Clone, Copy)]
+struct Part<'a> {
+    from: V<'a>,
+    /// In this row and in later ones.
+    left: V<'a>,
+    length: V<'a>,
+}
 
 impl<'a> Emitter<'a> {
     pub fn kernel_body(&mut self) -> Result<(), CodegenError> {
@@ -45,10 +56,10 @@ impl<'a> Emitter<'a> {
         Ok(positions)
     }
 
-    /// The positions of the next point: an odometer, since dividing for every point would cost more than many bodies.
-    fn advance(&self, axes: &[Axis], positions: &[V<'a>]) -> Result<Vec<V<'a>>, CodegenError> {
+    /// The positions some points further on, but none past the end of the last axis: an odometer, since dividing for every point would cost more than many bodies.
+    fn advance(&self, axes: &[Axis], positions: &[V<'a>], by: V<'a>) -> Result<Vec<V<'a>>, CodegenError> {
         let mut next = positions.to_vec();
-        let mut carry = self.ir.index(1);
+        let mut carry = by;
         for n in (0..axes.len()).rev() {
             let moved = positions[n].add_index(carry);
             if n == 0 {
@@ -76,7 +87,7 @@ impl<'a> Emitter<'a> {
         ir.for_loop(begin, end, 1, start, |p, positions| {
             bind(self, p, &positions);
             self.passes()?;
-            if positions.is_empty() { Ok(positions) } else { self.advance(axes, &positions) }
+            if positions.is_empty() { Ok(positions) } else { self.advance(axes, &positions, ir.index(1)) }
         })?;
         Ok(())
     }
@@ -94,6 +105,7 @@ impl<'a> Emitter<'a> {
     /// Row after row of the last axis; `begin` and `end` may lie in the middle of one.
     fn rows(&mut self, axes: &'a [Axis], last: &'a Axis, begin: V<'a>, end: V<'a>) -> Result<(), CodegenError> {
         let ir = self.ir;
+        let tiles = self.tiles(&axes[axes.len() - 1], last);
         ir.when(begin.lt(end), vec![], |_| {
             let length = self.divisor(last)?;
             let mut start = self.decode(axes, begin.udiv(length))?;
@@ -105,17 +117,50 @@ impl<'a> Emitter<'a> {
                 for (axis, position) in axes.iter().zip(positions) {
                     self.bind(&axis.var, *position);
                 }
-                let wanted = from.add_index(end - *point);
-                let to = wanted.lt(length).select(wanted, length);
-                self.row(last, *from, to)?;
-                let point = point.add_index(to - *from);
-                let mut next = self.advance(axes, positions)?;
+                let part = Part { from: *from, left: end - *point, length };
+                let (rows, points) = match &tiles {
+                    Some(tiles) => self.some_rows(tiles, &axes[axes.len() - 1], last, part)?,
+                    None => (ir.index(1), self.part_of_row(last, part)?),
+                };
+                let point = point.add_index(points);
+                let mut next = self.advance(axes, positions, rows)?;
                 next.extend([point, ir.index(0)]);
                 Ok((next, point.lt(end)))
             })?;
             Ok(vec![])
         })?;
         Ok(())
+    }
+
+    /// As much of a row as there is to do; gives how many points those are.
+    fn part_of_row(&mut self, axis: &'a Axis, part: Part<'a>) -> Result<V<'a>, CodegenError> {
+        let wanted = part.from.add_index(part.left);
+        let to = wanted.lt(part.length).select(wanted, part.length);
+        self.row(axis, part.from, to)?;
+        Ok(to - part.from)
+    }
+
+    /// As many rows as tiles are high, if so many whole ones are left, or a part of one; gives how many rows and points those are.
+    fn some_rows(
+        &mut self,
+        tiles: &Tiles<'a>,
+        rows: &'a Axis,
+        last: &'a Axis,
+        part: Part<'a>,
+    ) -> Result<(V<'a>, V<'a>), CodegenError> {
+        let (ir, side) = (self.ir, self.ir.index(tiles.side as i64));
+        let row = self.sym(&Sym::var(&rows.var), At::Base, Elem::I64)?;
+        let below = self.sym(&rows.extent, At::Base, Elem::I64)? - row;
+        let area = part.length.mul_index(side);
+        let is_tile = part.from.eq(ir.index(0)) & part.length.ge(side) & below.ge(side) & part.left.ge(area);
+        let done = ir.when(is_tile, vec![ir.index(0), ir.index(0)], |_| {
+            self.tiled_rows(tiles, (rows, row), last, part.length)?;
+            Ok::<_, CodegenError>(vec![side, area])
+        })?;
+        self.bind(&rows.var, row);
+        let done =
+            ir.when(done[0].eq(ir.index(0)), done, |_| Ok::<_, CodegenError>(vec![ir.index(1), self.part_of_row(last, part)?]))?;
+        Ok((done[0], done[1]))
     }
 
     /// The points `from..to` of one row: full vectors, then what is left under a mask.
