@@ -209,7 +209,8 @@ fn scan_restarts_with_every_row_of_its_axis() {
   }
 }
 ";
-    let source = numbers(18 * 63, 4);
+    // Whole numbers, whose sums are the same in any order.
+    let source: Vec<f32> = numbers(18 * 63, 4).iter().map(|x| x.round()).collect();
     let (mut sums, mut maxima) = (vec![], vec![]);
     for row in source.chunks(21) {
         let (mut sum, mut max) = (0.0f32, f32::NEG_INFINITY);
@@ -225,6 +226,41 @@ fn scan_restarts_with_every_row_of_its_axis() {
         run(&compile(&text.replace("LANES", lanes)), &[&source, &sum, &max], &[], 18);
         assert_eq!((sum, max), (sums.clone(), maxima.clone()), "{lanes}");
     }
+}
+
+/// `1e30 * 1e30` leaves the range of f32, wherever what comes behind it would bring the product back.
+#[test]
+fn products_of_floats_are_scanned_in_their_order_and_widened_ones_in_any() {
+    let text = "kernel products(b0: f32 in, b1: f32 out, b2: f64 out, i0 < 5) lanes=inner {
+  pass i1 < 40 {
+    v0 = load b0[40*i0 + i1]
+    v1 = cast v0 : f64
+    v2 = scan prod v0
+    v3 = scan prod v1
+    store b1[40*i0 + i1] v2
+    store b2[40*i0 + i1] v3
+  }
+}
+";
+    let wide = text.replace("    v2 = scan prod v0\n", "").replace("    store b1[40*i0 + i1] v2\n", "");
+    let source: Vec<f32> = (0..200).map(|n| [1e30, 1e30, 1e-30, 1e-30, 2.0][n % 5]).collect();
+    let (mut own, mut widened) = (vec![], vec![]);
+    for row in source.chunks(40) {
+        own.extend(row.iter().scan(1f32, |so_far, x| {
+            *so_far *= x;
+            Some(*so_far)
+        }));
+        widened.extend(row.iter().scan(1f64, |so_far, x| {
+            *so_far *= *x as f64;
+            Some(*so_far)
+        }));
+    }
+    let (narrow, both) = (vec![0f32; 200], vec![0f64; 200]);
+    run(&compile(text), &[&source, &narrow, &both], &[], 5);
+    assert!((&narrow, &both) == (&own, &widened));
+    let again = vec![0f64; 200];
+    run(&compile(&wide), &[&source, &narrow, &again], &[], 5);
+    assert!(again.iter().zip(&widened).all(|(got, want)| (got / want - 1.0).abs() < 1e-13));
 }
 
 #[test]

@@ -99,7 +99,7 @@ pub fn choose(kernel: &Kernel, ordered: bool, multiprocessors: u32) -> Geometry 
     };
     let scans = kernel.insts.iter().any(|i| matches!(i.inst, Inst::Scan { .. }));
     let decays = kernel.insts.iter().any(|i| matches!(i.inst, Inst::Scan { decay: Some(_), .. }));
-    if ordered || decays || (scans && kernel.lanes == Lanes::Outer && many_points(kernel)) {
+    if ordered || decays || (scans && !kernel.axes.is_empty() && many_points(kernel)) {
         return Geometry { spread: Spread::Columns, x: 64, y: 1, lanes: 1, items: None };
     }
     if scans {
@@ -126,7 +126,7 @@ fn reads_along(kernel: &Kernel) -> bool {
             }
         }
     }
-    votes > 0 || (votes == 0 && kernel.lanes != Lanes::Outer)
+    votes > 0 || (votes == 0 && kernel.lanes == Lanes::Inner)
 }
 
 fn few_points(kernel: &Kernel, enough: i64) -> bool {

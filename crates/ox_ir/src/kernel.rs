@@ -189,6 +189,22 @@ impl Kernel {
         &self.insts[val.index()]
     }
 
+    /// Whether a scan may combine neighbours first and what came before them afterwards. Products of floats may not: where they leave the range of their
+    /// type on the way would be another place.
+    pub fn scans_in_any_order(&self, scan: &Inst) -> bool {
+        match scan {
+            Inst::Scan { op: ReduceOp::Sum | ReduceOp::Max | ReduceOp::Min, decay: None, .. } => true,
+            Inst::Scan { op: ReduceOp::Prod, value, decay: None } => {
+                !self.inst(*value).dtype.is_float() || self.is_widened(*value)
+            }
+            _ => false,
+        }
+    }
+
+    fn is_widened(&self, value: Val) -> bool {
+        matches!(self.inst(value).inst, Inst::Cast(narrow) if self.inst(narrow).dtype.size() < self.inst(value).dtype.size())
+    }
+
     /// The number of outer points.
     pub fn points(&self) -> Sym {
         length(&self.axes)

@@ -11,7 +11,7 @@ use crate::emit::{Context, emit, has_shares};
 use crate::roots::{Roots, needs_own_loop};
 use crate::space::{Level, Space};
 use indexmap::IndexSet;
-use ox_ir::graph::Shape;
+use ox_ir::graph::{Node, Shape};
 use ox_ir::{Graph, NodeId, Op, Sym};
 use rustc_hash::FxHashMap;
 use std::collections::BinaryHeap;
@@ -57,6 +57,7 @@ pub enum UnitKind {
 pub struct Fusion<'a> {
     ctx: &'a Context<'a>,
     roots: &'a Roots,
+    target: Target,
     units: Vec<Option<Unit>>,
     /// The unit that now holds what unit k held.
     parent: Vec<usize>,
@@ -72,7 +73,7 @@ pub struct Fusion<'a> {
 
 /// The units in an order in which they can run.
 pub fn fuse(ctx: &Context, roots: &Roots, target: Target) -> Vec<Unit> {
-    let mut fusion = Fusion::new(ctx, roots);
+    let mut fusion = Fusion::new(ctx, roots, target);
     fusion.enqueue_all();
     while let Some((_, std::cmp::Reverse((a, b)))) = fusion.queue.pop() {
         let (a, b) = (fusion.find(a), fusion.find(b));
@@ -89,10 +90,11 @@ pub fn fuse(ctx: &Context, roots: &Roots, target: Target) -> Vec<Unit> {
 }
 
 impl<'a> Fusion<'a> {
-    fn new(ctx: &'a Context<'a>, roots: &'a Roots) -> Fusion<'a> {
+    fn new(ctx: &'a Context<'a>, roots: &'a Roots, target: Target) -> Fusion<'a> {
         let mut fusion = Fusion {
             ctx,
             roots,
+            target,
             units: Vec::new(),
             parent: Vec::new(),
             unit_of: FxHashMap::default(),
@@ -171,7 +173,7 @@ impl<'a> Fusion<'a> {
 
     /// Offers the unit's joins with the units it reads from, those that read from it, and those that read what it reads.
     fn enqueue_neighbours(&mut self, k: usize) {
-        if self.unit(k).kind != UnitKind::Loop {
+        if !matches!(self.unit(k).kind, UnitKind::Loop | UnitKind::Scan) {
             return;
         }
         let (reads, members) = (self.unit(k).reads.clone(), self.unit(k).members.clone());
@@ -185,7 +187,7 @@ impl<'a> Fusion<'a> {
         }
         for other in pairs {
             let other = self.find(other);
-            if other != k && self.unit(other).kind == UnitKind::Loop {
+            if other != k && matches!(self.unit(other).kind, UnitKind::Loop | UnitKind::Scan) {
                 let (a, b) = (k.min(other), k.max(other));
                 let gain = self.gain(a, b);
                 if gain > 0 {
@@ -193,6 +195,24 @@ impl<'a> Fusion<'a> {
                 }
             }
         }
+    }
+
+    /// What the two would be.
+    fn joined_kind(&self, a: &Unit, b: &Unit) -> Option<UnitKind> {
+        match (a.kind, b.kind) {
+            (UnitKind::Loop, UnitKind::Loop) => Some(UnitKind::Loop),
+            (UnitKind::Scan, UnitKind::Loop) => self.may_follow(a, b).then_some(UnitKind::Scan),
+            (UnitKind::Loop, UnitKind::Scan) => self.may_follow(b, a).then_some(UnitKind::Scan),
+            _ => None,
+        }
+    }
+
+    /// Whether what a scan gives may be gone on with in its own loop, as is done with a sum in f64 of what is f32. A scan that cannot have lanes along its
+    /// axis would take them from what is joined to it.
+    fn may_follow(&self, scan: &Unit, next: &Unit) -> bool {
+        let decays = |id: &NodeId| matches!(self.ctx.graph.node(*id), Node { op: Op::Scan { .. }, args, .. } if args.len() > 1);
+        let reads = scan.members.iter().any(|id| next.reads.contains(id));
+        self.target == Target::Cpu && reads && !scan.members.iter().any(decays) && !next.space.has_reduction()
     }
 
     /// The readers of a node that stand next to unit `k` among all its readers; a weight that all layers read does not pair them all.
@@ -245,11 +265,16 @@ impl<'a> Fusion<'a> {
         if a.members.len() + b.members.len() > MOST_MEMBERS {
             return None;
         }
+        let kind = self.joined_kind(a, b)?;
         let space = self.common_space(a, b)?;
+        // What a scan runs along stays one axis.
+        if kind == UnitKind::Scan && space.axes.iter().filter(|axis| axis.reduced).count() > 1 {
+            return None;
+        }
         let mut members: Vec<NodeId> = a.members.iter().chain(&b.members).copied().collect();
         members.sort_unstable();
         let reads: IndexSet<NodeId> = a.reads.union(&b.reads).filter(|r| !members.contains(r)).copied().collect();
-        Some(Unit { members, space, kind: UnitKind::Loop, reads })
+        Some(Unit { members, space, kind, reads })
     }
 
     fn common_space(&self, a: &Unit, b: &Unit) -> Option<Space> {

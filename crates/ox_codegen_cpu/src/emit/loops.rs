@@ -44,10 +44,12 @@ impl<'a> Emitter<'a> {
         Ok(())
     }
 
-    /// Whether the lanes run along the last axis of this pass. A scan goes one by one.
+    /// Whether the lanes run along the last axis of this pass. Some scans go one by one.
     fn runs_along_inner(&self, pass: &Pass) -> bool {
-        let scans = pass.body.iter().any(|v| matches!(self.kernel.inst(*v).inst, Inst::Scan { .. }));
-        self.kernel.lanes == Lanes::Inner && !pass.axes.is_empty() && !scans
+        let is_one_by_one = |inst: &Inst| matches!(inst, Inst::Scan { .. }) && !self.kernel.scans_in_any_order(inst);
+        self.kernel.lanes == Lanes::Inner
+            && !pass.axes.is_empty()
+            && !pass.body.iter().any(|v| is_one_by_one(&self.kernel.inst(*v).inst))
     }
 
     fn nest(&mut self, pass: &'a Pass, slots: &Slots, level: usize, vector: bool) -> Result<(), CodegenError> {

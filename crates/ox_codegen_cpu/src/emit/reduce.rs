@@ -137,9 +137,25 @@ impl<'a> Emitter<'a> {
             so_far = convert::convert(self.value(decay)?, self.dtype(decay), dtype).splat(so_far.lanes) * so_far;
         }
         let element = convert::convert(self.value(value)?, self.dtype(value), dtype).splat(so_far.lanes);
+        if self.kernel.lanes == Lanes::Inner && so_far.is_wide() {
+            let next = combine(op, dtype, so_far, self.prefixes(val, element));
+            self.running.insert(val, smallvec![next.lane(next.lanes - 1).splat(next.lanes)]);
+            return Ok(rounded(op, next, dtype));
+        }
         let next = combine(op, dtype, so_far, element);
         self.running.insert(val, smallvec![next]);
         Ok(rounded(op, next, dtype))
+    }
+
+    /// In each lane, all up to it: first of two neighbours, then of four, and so on. What is anything behind the last lane that exists stays there.
+    fn prefixes(&self, val: Val, element: V<'a>) -> V<'a> {
+        let (op, dtype, lanes) = (self.reduce_op(val), self.dtype(val), element.lanes);
+        let by = std::iter::successors(Some(1), |by| Some(2 * by)).take_while(|by| *by < lanes);
+        by.fold(element, |all, by| {
+            let before = all.shuffle(all, &(0..lanes).map(|lane| (lane + lanes - by) % lanes).collect::<Vec<_>>());
+            let has_before = self.ir.iota(Elem::I32, lanes).ge(self.ir.int(Elem::I32, by as i64));
+            has_before.select(combine(op, dtype, before, all), all)
+        })
     }
 
     /// Makes the results values; folds the lanes if they ran along the reduced axis.

@@ -7,7 +7,7 @@ use llvm_sys::prelude::*;
 use llvm_sys::{LLVMAtomicOrdering, LLVMLinkage};
 
 /// At least the largest vector: 16 lanes of 8 bytes.
-const SPARE_BYTES: i64 = 256;
+const SPARE_BYTES: i64 = 512;
 
 /// What LLVM is told of one buffer's memory.
 #[derive(Clone, Copy)]

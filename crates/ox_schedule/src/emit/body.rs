@@ -87,6 +87,10 @@ impl Emitter<'_> {
             Op::SliceScatter(dims) => self.slice_scatter(node, dims, coords, mask, pass),
             Op::Index { dims, at, .. } => self.gather(id, dims, *at, coords, mask),
             Op::Scan { op, .. } => {
+                // It needs what came before, whatever is asked for.
+                if mask.is_some() || self.canonical.get(&id).is_some_and(|(point, _)| *point != coords) {
+                    return Err(Illegal("a part of a scan, or another order of it"));
+                }
                 let value = self.value(node.args[0], coords.clone(), mask)?;
                 let decay = node.args.get(1).map(|decay| self.value(*decay, coords, mask)).transpose()?;
                 Ok(self.push(pass, Inst::Scan { op: *op, value, decay }, dtype))
