@@ -41,7 +41,7 @@ impl<'a> Emitter<'a> {
     }
 
     /// Whether the variable differs from lane to lane.
-    fn is_wide_var(&self, var: &Var) -> bool {
+    pub fn is_wide_var(&self, var: &Var) -> bool {
         self.is_lane(var) || self.vars.get(var).is_some_and(|b| b.value.is_wide())
     }
 
@@ -120,7 +120,7 @@ impl<'a> Emitter<'a> {
     }
 
     /// Whether the expression and every part of it is small.
-    fn is_narrow(&self, sym: &Sym) -> bool {
+    pub fn is_narrow(&self, sym: &Sym) -> bool {
         let small = |(lo, hi): (i64, i64)| lo > -NARROW && hi < NARROW;
         let atom = |a: &Atom| match a {
             Atom::Var(v) => small((v.lo(), v.hi())),
@@ -184,7 +184,7 @@ impl<'a> Emitter<'a> {
     }
 
     /// The terms that differ between lanes, or those that do not.
-    fn terms_of(&self, index: &Sym, wide: bool) -> Sym {
+    pub fn terms_of(&self, index: &Sym, wide: bool) -> Sym {
         let is_wide = |mono: &Monomial| mono.iter().any(|a| self.vars_of(a).iter().any(|v| self.is_wide_var(v)));
         let terms = index.terms().iter().filter(|(mono, _)| is_wide(mono) == wide);
         terms.fold(Sym::ZERO, |sum, (mono, c)| &sum + &monomial(mono, *c))

@@ -27,7 +27,10 @@ impl<'a> Emitter<'a> {
         if let (Some(condition), true) = (whole, buffer.dtype == dtype) {
             return Ok(self.load_or(&buffer, place, condition, other));
         }
-        let raw = self.load_raw(&buffer, place, condition);
+        let raw = match (place, condition) {
+            (Place::Scattered(_), None) => self.load_near(&buffer, index, || self.load_raw(&buffer, place, None))?,
+            _ => self.load_raw(&buffer, place, condition),
+        };
         let value = convert::convert(convert::from_memory(raw, buffer.dtype), buffer.dtype, dtype);
         Ok(wanted.map_or(value, |wanted| wanted.select(value, self.constant(other, dtype))))
     }

@@ -11,6 +11,7 @@ mod index;
 mod integer;
 mod loads;
 mod loops;
+mod near;
 mod outer;
 mod point;
 mod reduce;
@@ -111,6 +112,7 @@ struct Emitter<'a> {
     /// Where in their tiles the loads of the vector under construction find their elements.
     in_tile: Vec<(Val, V<'a>)>,
     hoisted: hoist::Hoisted<'a>,
+    of_lane_axis: Vec<bool>,
 }
 
 impl<'a> Emitter<'a> {
@@ -133,6 +135,7 @@ impl<'a> Emitter<'a> {
             streamed: false,
             in_tile: Vec::new(),
             hoisted: hoist::Hoisted::default(),
+            of_lane_axis: near::of_lane_axis(kernel),
         };
         for (n, var) in kernel.sizes.iter().enumerate() {
             let value = params.sizes.offset(Elem::I64, ir.index(n as i64)).load(Elem::I64, 1, 8, Access::UNKNOWN);
@@ -230,7 +233,7 @@ impl<'a> Emitter<'a> {
         let value = match &typed.inst {
             Inst::Const(scalar) => self.constant(*scalar, dtype),
             Inst::Index(sym) => convert::convert(self.sym(sym, index::At::Lanes, Elem::I64)?, DType::I64, dtype),
-            Inst::Load { buf, index, mask } => match self.from_tile(val, dtype) {
+            Inst::Load { buf, index, mask } => match self.tiled_load(val, dtype) {
                 Some(value) => value,
                 None => self.load(*buf, index, mask.as_ref(), dtype)?,
             },

@@ -93,14 +93,14 @@ impl<'a> Emitter<'a> {
             for (val, tile) in &tiles.loads {
                 self.fill(*val, *tile, (rows, top), (lanes, left), tiles.side)?;
             }
-            self.from_tiles(tiles, (rows, top), (lanes, left))?;
+            self.tile_bodies(tiles, (rows, top), (lanes, left))?;
             Ok::<_, CodegenError>(none)
         })?;
         Ok(())
     }
 
     /// The bodies of a tile.
-    fn from_tiles(
+    fn tile_bodies(
         &mut self,
         tiles: &Tiles<'a>,
         (rows, top): (&'a Axis, V<'a>),
@@ -160,7 +160,7 @@ impl<'a> Emitter<'a> {
     }
 
     /// What a load gives inside of a tile.
-    pub fn from_tile(&self, val: Val, dtype: DType) -> Option<V<'a>> {
+    pub fn tiled_load(&self, val: Val, dtype: DType) -> Option<V<'a>> {
         let (_, place) = self.in_tile.iter().find(|(load, _)| *load == val)?;
         let own = self.loaded(val);
         let raw = place.load(memory_elem(own), self.width, 1, Access::UNKNOWN);
