@@ -171,7 +171,7 @@ impl<'a> Emitter<'a> {
     }
 
     /// How far apart the elements of two neighbouring lanes are, if all are as far.
-    fn lane_step(&self, index: &Sym) -> Option<Sym> {
+    pub fn lane_step(&self, index: &Sym) -> Option<Sym> {
         let lane = self.lane.as_ref()?;
         let by_loaded = index.vars().iter().any(|v| *v != lane.var && self.is_wide_var(v));
         if by_loaded { None } else { index.coeff(&lane.var) }

@@ -1,6 +1,7 @@
-//! Loads by indices that follow an axis: of an image that is enlarged, padded, or shifted by what was computed.
+//! Loads of lanes that are near one another: some elements apart, or by indices that follow an axis, of an image that is enlarged, padded, or shifted by
+//! what was computed.
 //!
-//! The lanes of such a load do not lie side by side, but mostly within one or two vectors, some of them more than once. These are read, and their
+//! The lanes by such an index do not lie side by side, but mostly within one or two vectors, some of them more than once. These are read, and their
 //! elements are put in their places, which takes a processor a fraction of what it takes to collect them one by one. What was computed decides,
 //! each time.
 
@@ -12,6 +13,9 @@ use crate::ir::{Access, Elem, V};
 use ox_ir::Sym;
 use ox_ir::kernel::{Inst, Kernel, Lanes};
 use ox_ir::sym::{Var, VarKind};
+
+/// Up to here it is better to read all that lies between the lanes.
+const MOST_STEP: i64 = 4;
 
 /// The lanes' elements, which lie at and behind a place.
 struct Near<'a> {
@@ -26,6 +30,9 @@ impl<'a> Emitter<'a> {
     /// As `far`, which collects lane by lane, or where they are near by reading what lies between them.
     pub fn load_near(&self, buffer: &Buffer<'a>, index: &Sym, far: impl FnOnce() -> V<'a>) -> Result<V<'a>, CodegenError> {
         let elem = memory_elem(buffer.dtype);
+        if let Some(step) = self.small_step(index) {
+            return Ok(self.every(step, self.pointer(buffer, index, 1, At::Base)?, elem, buffer.access));
+        }
         let permutations = self.permutations(elem);
         let (moving, fixed) = (self.terms_of(index, true), self.addressed(index));
         if permutations.is_empty() || !self.follows_lanes(index) || !self.is_narrow(&moving) {
@@ -50,6 +57,30 @@ impl<'a> Emitter<'a> {
         }
         let is_far = is_left | outside.any();
         Ok(ir.when(is_far, loaded, |_| Ok::<_, CodegenError>(vec![far()]))?[0])
+    }
+
+    /// How far apart neighbouring lanes are, if that is little and all lanes exist.
+    fn small_step(&self, index: &Sym) -> Option<u32> {
+        let step = self.lane_step(index)?.as_const()?;
+        (self.lane_mask().is_none() && (2..=MOST_STEP).contains(&step)).then_some(step as u32)
+    }
+
+    /// Every so many elements from a place on: as many vectors, of which the last one ends with the last element.
+    fn every(&self, step: u32, pointer: V<'a>, elem: Elem, access: Access) -> V<'a> {
+        let width = self.width;
+        let starts: Vec<u32> = (0..step).map(|n| (n * width).min((step - 1) * (width - 1))).collect();
+        let holder = |lane: u32| (step * lane / width).min(step - 1);
+        let read = |n: u32| pointer.offset(elem, self.ir.index(starts[n as usize] as i64)).load(elem, width, 1, access);
+        let from = |n: u32, lane: u32| step * lane - starts[n as usize];
+        (1..step).fold(read(0), |so_far, n| {
+            let kept = |lane: u32| if n == 1 { from(0, lane) } else { lane };
+            let pick = |lane: u32| match holder(lane) {
+                own if own == n => width + from(n, lane),
+                own if own < n => kept(lane),
+                _ => 0,
+            };
+            so_far.shuffle(read(n), &(0..width).map(pick).collect::<Vec<_>>())
+        })
     }
 
     /// What the instruction takes.
