@@ -19,6 +19,7 @@ mod stores;
 mod stream;
 mod tiles;
 mod width;
+mod woven;
 
 use crate::CodegenError;
 use crate::backend::Sums;
@@ -111,6 +112,8 @@ struct Emitter<'a> {
     streamed: bool,
     /// Where in their tiles the loads of the vector under construction find their elements.
     in_tile: Vec<(Val, V<'a>)>,
+    /// The stores of the vector under construction and their values, where these are to be woven with those of other rows.
+    held: Option<Vec<(Val, V<'a>)>>,
     hoisted: hoist::Hoisted<'a>,
     of_lane_axis: Vec<bool>,
 }
@@ -134,6 +137,7 @@ impl<'a> Emitter<'a> {
             streaming: Vec::new(),
             streamed: false,
             in_tile: Vec::new(),
+            held: None,
             hoisted: hoist::Hoisted::default(),
             of_lane_axis: near::of_lane_axis(kernel),
         };
@@ -243,6 +247,7 @@ impl<'a> Emitter<'a> {
             Inst::Scan { .. } => self.scan(val)?,
             Inst::CheckIndex { value, var, extent, wrap, check } => self.check_index(*value, var, extent, *wrap, *check)?,
             Inst::CheckNonZero { value, check } => return self.check_non_zero(*value, *check),
+            Inst::Store { .. } if self.hold(val)? => return Ok(()),
             Inst::Store { buf, index, value, combine, mask } => {
                 let stream = self.streaming.contains(&val).then(|| self.stream_align(val));
                 return self.store(*buf, index, *value, *combine, *mask, stream);

@@ -8,6 +8,16 @@ use crate::ir::{Elem, V};
 use ox_ir::Sym;
 use ox_ir::kernel::{Axis, Lanes, Val};
 
+/// How rows are done, where several are to be done from one end to the other.
+enum Way<'a> {
+    Tiled(Tiles<'a>),
+    /// All of them, so many, at once.
+    Woven(i64),
+    /// So short that each is written without a loop.
+    Short(i64),
+    Plain,
+}
+
 /// What is still to be done when a row begins, or goes on.
 #[derive(Clone, Copy)]
 struct Part<'a> {
@@ -105,7 +115,7 @@ impl<'a> Emitter<'a> {
     /// Row after row of the last axis; `begin` and `end` may lie in the middle of one.
     fn rows(&mut self, axes: &'a [Axis], last: &'a Axis, begin: V<'a>, end: V<'a>) -> Result<(), CodegenError> {
         let ir = self.ir;
-        let tiles = self.tiles(&axes[axes.len() - 1], last);
+        let way = self.way(&axes[axes.len() - 1], last);
         ir.when(begin.lt(end), vec![], |_| {
             let length = self.divisor(last)?;
             let mut start = self.decode(axes, begin.udiv(length))?;
@@ -119,10 +129,11 @@ impl<'a> Emitter<'a> {
                 }
                 let part = Part { from: *from, left: end - *point, length };
                 let row = &axes[axes.len() - 1];
-                let (rows, points) = match (&tiles, self.short_row(last)) {
-                    (Some(tiles), _) => self.some_rows(tiles, row, last, part)?,
-                    (None, Some(length)) => self.whole_rows(row, last, length, part)?,
-                    (None, None) => (ir.index(1), self.part_of_row(last, part)?),
+                let (rows, points) = match &way {
+                    Way::Tiled(tiles) => self.tile_high(tiles, row, last, part)?,
+                    Way::Woven(count) => self.all_rows(*count, row, last, part)?,
+                    Way::Short(length) => self.whole_rows(row, last, *length, part)?,
+                    Way::Plain => (ir.index(1), self.part_of_row(last, part)?),
                 };
                 let point = point.add_index(points);
                 let mut next = self.advance(axes, positions, rows)?;
@@ -134,6 +145,16 @@ impl<'a> Emitter<'a> {
         Ok(())
     }
 
+    fn way(&mut self, rows: &Axis, last: &Axis) -> Way<'a> {
+        if let Some(tiles) = self.tiles(rows, last) {
+            return Way::Tiled(tiles);
+        }
+        if let Some(count) = self.woven(rows, last) {
+            return Way::Woven(count);
+        }
+        self.short_row(last).map_or(Way::Plain, Way::Short)
+    }
+
     /// As much of a row as there is to do; gives how many points those are.
     fn part_of_row(&mut self, axis: &'a Axis, part: Part<'a>) -> Result<V<'a>, CodegenError> {
         let wanted = part.from.add_index(part.left);
@@ -143,7 +164,7 @@ impl<'a> Emitter<'a> {
     }
 
     /// As many rows as tiles are high, if so many whole ones are left, or a part of one; gives how many rows and points those are.
-    fn some_rows(
+    fn tile_high(
         &mut self,
         tiles: &Tiles<'a>,
         rows: &'a Axis,
@@ -157,6 +178,17 @@ impl<'a> Emitter<'a> {
         self.several_or_one((rows, row), last, part, is_tile, |this| {
             this.tiled_rows(tiles, (rows, row), last, part.length)?;
             Ok(side)
+        })
+    }
+
+    /// All of the rows, which are woven, if they are all to be done.
+    fn all_rows(&mut self, count: i64, rows: &'a Axis, last: &'a Axis, part: Part<'a>) -> Result<(V<'a>, V<'a>), CodegenError> {
+        let count_there = self.ir.index(count);
+        let (row, _) = self.row_and_those_below(rows)?;
+        let are_all = (part.from + row).eq(self.ir.index(0)) & part.left.ge(part.length.mul_index(count_there));
+        self.several_or_one((rows, row), last, part, are_all, |this| {
+            this.woven_rows(count, rows, last, part.length)?;
+            Ok(count_there)
         })
     }
 
@@ -281,7 +313,7 @@ impl<'a> Emitter<'a> {
         Ok(ended[0])
     }
 
-    fn at_lanes(&mut self, axis: &Axis, x: V<'a>, mask: Option<V<'a>>) -> Result<(), CodegenError> {
+    pub fn at_lanes(&mut self, axis: &Axis, x: V<'a>, mask: Option<V<'a>>) -> Result<(), CodegenError> {
         self.bind(&axis.var, x);
         self.lane = Some(Lane { var: axis.var.clone(), mask });
         self.passes()?;

@@ -35,7 +35,7 @@ impl<'a> Emitter<'a> {
     pub fn tiles(&self, rows: &Axis, lanes: &Axis) -> Option<Tiles<'a>> {
         let side = self.width.max(LEAST_SIDE);
         let kernel = self.kernel;
-        let is_plain = kernel.lanes == Lanes::Outer && kernel.passes.iter().all(|pass| pass.axes.is_empty());
+        let is_plain = kernel.parallel && kernel.lanes == Lanes::Outer && kernel.passes.iter().all(|pass| pass.axes.is_empty());
         let points: Sym = kernel.axes.iter().map(|axis| &axis.extent).product();
         let is_large =
             [rows, lanes].iter().all(|axis| axis.extent.bounds().1 >= side as i64) && points.bounds().1 >= LEAST_POINTS;
