@@ -13,6 +13,7 @@ mod loads;
 mod loops;
 mod near;
 mod outer;
+mod pieces;
 mod point;
 mod reduce;
 mod stores;
@@ -114,6 +115,8 @@ struct Emitter<'a> {
     in_tile: Vec<(Val, V<'a>)>,
     /// The stores of the vector under construction and their values, where these are to be woven with those of other rows.
     held: Option<Vec<(Val, V<'a>)>>,
+    /// The answers in the piece under construction.
+    known: pieces::Known,
     hoisted: hoist::Hoisted<'a>,
     of_lane_axis: Vec<bool>,
 }
@@ -138,6 +141,7 @@ impl<'a> Emitter<'a> {
             streamed: false,
             in_tile: Vec::new(),
             held: None,
+            known: pieces::Known::default(),
             hoisted: hoist::Hoisted::default(),
             of_lane_axis: near::of_lane_axis(kernel),
         };
@@ -234,6 +238,10 @@ impl<'a> Emitter<'a> {
         let kernel = self.kernel;
         let typed = kernel.inst(val);
         let dtype = typed.dtype;
+        if let Some(value) = self.without_asking(val)? {
+            self.values[val.index()] = Some(value);
+            return Ok(());
+        }
         let value = match &typed.inst {
             Inst::Const(scalar) => self.constant(*scalar, dtype),
             Inst::Index(sym) => convert::convert(self.sym(sym, index::At::Lanes, Elem::I64)?, DType::I64, dtype),

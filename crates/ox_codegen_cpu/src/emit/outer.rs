@@ -259,23 +259,34 @@ impl<'a> Emitter<'a> {
 
     /// The points `from..to` of one row: full vectors, then what is left under a mask.
     fn row(&mut self, axis: &'a Axis, from: V<'a>, to: V<'a>) -> Result<(), CodegenError> {
-        let (ir, kernel, width) = (self.ir, self.kernel, self.width as i64);
-        let full = from.add_index((to - from) & -width);
+        let (ir, kernel) = (self.ir, self.kernel);
         self.lane = Some(Lane { var: axis.var.clone(), mask: None });
         let plain = kernel.passes.iter().filter(|pass| pass.axes.is_empty()).flat_map(|pass| &pass.body);
         let before = self.hoist(plain, &axis.var)?;
         self.lane = None;
-        let rest = self.stream_row(axis, from, full)?;
-        ir.for_loop(rest, full, width, vec![], |x, none| {
+        let pieces = self.pieces(axis);
+        if pieces.is_empty() {
+            let full = from.add_index((to - from) & -(self.width as i64));
+            self.full_vectors(axis, from, full)?;
+            ir.when(full.lt(to), vec![], |none| {
+                let mask = ir.lanes_below(to - full, self.width);
+                self.at_lanes(axis, full, Some(mask))?;
+                Ok::<_, CodegenError>(none)
+            })?;
+        } else {
+            self.row_in_pieces(axis, pieces, from, to)?;
+        }
+        self.hoisted = before;
+        Ok(())
+    }
+
+    /// Whole vectors, past the caches where that is better.
+    pub fn full_vectors(&mut self, axis: &'a Axis, from: V<'a>, to: V<'a>) -> Result<(), CodegenError> {
+        let rest = self.stream_row(axis, from, to)?;
+        self.ir.for_loop(rest, to, self.width as i64, vec![], |x, none| {
             self.at_lanes(axis, x, None)?;
             Ok::<_, CodegenError>(none)
         })?;
-        ir.when(full.lt(to), vec![], |none| {
-            let mask = ir.lanes_below(to - full, self.width);
-            self.at_lanes(axis, full, Some(mask))?;
-            Ok::<_, CodegenError>(none)
-        })?;
-        self.hoisted = before;
         Ok(())
     }
 

@@ -16,13 +16,21 @@ const SHARE: usize = 8;
 /// of a million elements each took 930 ms in one kernel, where eager takes 40.
 const LARGE: i64 = 1 << 15;
 const ROW: i64 = 64;
+/// Of so many parts, in rows of so many elements, the code generator makes pieces.
+const MOST_PIECES: usize = 3;
+const LEAST_ROW: i64 = 256;
 
 /// Whether it is computed so. `required`: it must be in memory as a whole, whatever reads it.
 pub fn has_shares(graph: &Graph, node: &Node, required: bool) -> bool {
     let Op::Cat { dim } = node.op else { return false };
     let alone = || node.args.iter().filter(|part| is_alone(graph, **part, dim)).map(|part| numel(graph.ty(*part))).sum::<i64>();
     let (parts, is_kept) = (node.args.len(), required || node.args.len() > MOST_CAT_PARTS);
-    parts > MOST_PARTS || is_kept && 2 * alone() > numel(&node.ty)
+    parts > MOST_PARTS || is_kept && !is_in_pieces(node, dim) && 2 * alone() > numel(&node.ty)
+}
+
+/// Whether the code generator knows in which part each vector of a row lies, so that one kernel is as good, and writes row after row.
+fn is_in_pieces(node: &Node, dim: usize) -> bool {
+    dim + 1 == node.ty.rank() && node.args.len() <= MOST_PIECES && node.ty.shape[dim].as_const().is_some_and(|n| n >= LEAST_ROW)
 }
 
 fn is_alone(graph: &Graph, part: NodeId, dim: usize) -> bool {
