@@ -39,7 +39,7 @@ impl<'a> Emitter<'a> {
         let points: Sym = kernel.axes.iter().map(|axis| &axis.extent).product();
         let is_large =
             [rows, lanes].iter().all(|axis| axis.extent.bounds().1 >= side as i64) && points.bounds().1 >= LEAST_POINTS;
-        if self.width == 1 || !is_plain || !is_large || kernel.insts.len() > MOST_INSTS || !self.can_be_done_twice() {
+        if self.width == 1 || !is_plain || !is_large || kernel.insts.len() > MOST_INSTS || !self.may_be_tiled(lanes, side) {
             return None;
         }
         let all = (0..kernel.insts.len() as u32).map(Val);
@@ -51,12 +51,14 @@ impl<'a> Emitter<'a> {
         Some(Tiles { side, loads: loads.into_iter().map(|val| (val, tile(val))).collect() })
     }
 
-    /// The last tile of a row covers what is left and part of the one before.
-    fn can_be_done_twice(&self) -> bool {
+    /// The last tile of a row covers what is left and part of the one before, which is done twice. What is written over its operand may not be, so
+    /// there no tile may be left over.
+    fn may_be_tiled(&self, lanes: &Axis, side: u32) -> bool {
         let sets = |inst: &Inst| !matches!(inst, Inst::Store { combine, .. } if *combine != Combine::Set);
-        let is_read_or_written = |role: &BufRole| matches!(role, BufRole::In | BufRole::Out);
-        self.kernel.insts.iter().all(|typed| sets(&typed.inst))
-            && self.kernel.bufs.iter().all(|buf| is_read_or_written(&buf.role))
+        let may_be_done_twice = |role: &BufRole| matches!(role, BufRole::In | BufRole::Out);
+        let is_exact = lanes.extent.is_multiple_of(side as i64);
+        let mut roles = self.kernel.bufs.iter().map(|buf| &buf.role);
+        self.kernel.insts.iter().all(|typed| sets(&typed.inst)) && (is_exact || roles.all(may_be_done_twice))
     }
 
     /// Whether a load is contiguous along `rows` and not along the lanes.
