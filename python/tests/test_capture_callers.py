@@ -88,6 +88,29 @@ def test_lines_and_modules_of_warnings():
             captured(torch.ones(3), n)
 
 
+def test_what_torch_gives_up_is_told_while_it_is_traced():
+    """In the program's own line; where the warning is raised, in every call."""
+
+    def sized(a, n):
+        torch._check_is_size(n)
+        return a * n
+
+    captured = _oxytorch.capture(sized)
+    for function, calls in ((sized, 1), (captured, 2)):
+        for _ in range(calls):
+            with warnings.catch_warnings(), pytest.raises(FutureWarning):
+                warnings.simplefilter("error")
+                function(torch.ones(3), 2)
+    told = []
+    for function in (sized, captured):
+        with warnings.catch_warnings(record=True) as found:
+            warnings.simplefilter("always")
+            assert_same(function(torch.ones(3), 2), torch.ones(3) * 2)
+        told.append([(str(w.message), w.filename, w.lineno) for w in found])
+    assert told[0] == told[1] and len(told[0]) == 1
+    assert captured.stats()["breaks"] == []
+
+
 def quiet(a, n):
     b = a + 1
     with warnings.catch_warnings():

@@ -9,6 +9,7 @@ import pytest
 import torch
 
 import oxytorch
+from capturing import outcome
 from compare import assert_same
 
 CASES = {}
@@ -95,6 +96,18 @@ def checked(x):
     torch._check(n >= 0)
     torch._check(n < 100, lambda: "too many")
     return torch.ones(n, 4) @ torch.ones(4, 2)
+
+
+@case(3)
+def asserted(x):
+    n = (x > 0).sum().item()
+    torch._check_is_size(n, max=100)
+    torch._check_value(n < 100)
+    torch._constrain_as_size(n, max=100)
+    torch._check_tensor_all(x >= 0)
+    torch._assert_async((x * 2 >= 0).all(), "negative")
+    torch._assert((x * 3 >= 0).all(), "negative")
+    return torch.ones(n, 4) * 2
 
 
 @case(3)
@@ -204,6 +217,42 @@ def test_a_check_that_does_not_hold_raises():
     with pytest.raises(RuntimeError, match="five are too many"):
         compiled(torch.tensor([4, 2]))
     assert_same(compiled(torch.tensor([1, 1])), function(torch.tensor([1, 1])))
+
+
+# Behind pytest's back, which rewrites the statements of its files.
+WRITTEN = {}
+exec("def statement(x):\n    assert (x > -5).all() and not (x < 0).any(), 'negative'\n", WRITTEN)
+
+
+ASSERTIONS = {
+    "is_size": lambda x: torch._check_is_size(x[0].item(), lambda: "no size"),
+    "max": lambda x: torch._check_is_size(abs(x[0].item()), max=3),
+    "value": lambda x: torch._check_value(x[0].item() >= 0, lambda: f"negative: {x[0].item()}"),
+    "tensor_all": lambda x: torch._check_tensor_all(x >= 0),
+    "scalar": lambda x: torch._assert_scalar(x[0].item() + 4, "four below"),
+    "range": lambda x: torch.sym_constrain_range(x[0].item(), min=-1, max=3),
+    "constrained": lambda x: torch._constrain_as_size(x[0].item(), max=3),
+    "async": lambda x: torch._assert_async((x >= 0).all()),
+    "by_operator": lambda x: torch.ops.aten._assert_async((x >= 0).all(), "negative"),
+    "assert": lambda x: torch._assert((x >= 0).all(), "negative"),
+    "statement": WRITTEN["statement"],
+}
+
+
+@pytest.mark.parametrize("name", ASSERTIONS)
+def test_assertions_raise_where_they_do_not_hold(name):
+    def function(x):
+        doubled = x * 2
+        ASSERTIONS[name](x)
+        return doubled + 1
+
+    compiled = oxytorch.compile(function, fullgraph=True)
+    for first in (1, 2, -4, -5, 3, -4):
+        x = torch.tensor([first, 0])
+        (got, raised), (want, expected) = outcome(compiled, x), outcome(function, x)
+        assert raised == expected
+        assert_same(got, want)
+    assert compiled.stats()["breaks"] == []
 
 
 def test_numbers_too_large_for_variables():

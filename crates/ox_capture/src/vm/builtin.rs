@@ -1,7 +1,7 @@
 //! Built-in functions, as the machine does them.
 
 use super::{Args, Called, R, Vm};
-use crate::builtins::Known;
+use crate::builtins::{Known, is_of_torch};
 use crate::obj::{Obj, dict_get, py};
 use crate::record::grad::GradMode;
 use crate::record::{Origin, Val};
@@ -139,6 +139,9 @@ impl Vm {
                     false => self.call_function(callable, args),
                 };
             }
+            (Known::OfCallers, _) if self.is_in_what_torch_gives_up() => {
+                return self.warn_once(callable, &args).map(Called::Value);
+            }
             (Known::OfCallers, _) => {
                 let why = format!("the function {} of C", crate::source::short(&callable.obj));
                 return self.call_from_here(callable, args, &why);
@@ -153,6 +156,23 @@ impl Vm {
             _ => return native(self, "a built-in function with unusual arguments"),
         };
         Ok(Called::Value(value))
+    }
+
+    /// A warning that later calls do not repeat. Where it is raised they do.
+    fn warn_once(&mut self, warn: &Val, args: &Args) -> R<Val> {
+        match self.call_plainly(warn, args) {
+            Err(raised) => self.stop_recording().and(Err(raised)),
+            warned => warned,
+        }
+    }
+
+    /// Whether the innermost frame says of a function of torch's that torch will drop it: it says so while it is traced, as under TorchDynamo, and not in
+    /// every call.
+    fn is_in_what_torch_gives_up(&mut self) -> bool {
+        let frame = self.frame();
+        let module = dict_get(&frame.globals, &Obj::str("__name__")).and_then(|name| name.to_str());
+        let is_decorator = matches!(module.as_deref(), Some("typing_extensions" | "warnings"));
+        is_decorator && is_of_torch(&frame.function) && frame.function.attr("__deprecated__").is_ok()
     }
 
     /// Whether a module asks that has hooks which are called behind an exception, too: it leaves them out where it is compiled.
