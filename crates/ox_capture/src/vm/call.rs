@@ -114,7 +114,7 @@ impl Vm {
         self.frames.last().is_some_and(|frame| frame.is_of_library(name))
     }
 
-    pub(super) fn call_plainly(&mut self, callable: &Val, args: &Args) -> R<Val> {
+    fn call_plainly(&mut self, callable: &Val, args: &Args) -> R<Val> {
         if builtins::looks_at_callers(&callable.obj) {
             let (from_here, args) = self.calling_from_here(callable, args.clone())?;
             let positional: Vec<Obj> = args.positional.iter().map(|a| a.obj.clone()).collect();
