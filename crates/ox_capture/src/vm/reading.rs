@@ -51,6 +51,7 @@ impl Read {
         let alone = args.positional.len() + args.keywords.len() == 1;
         match name {
             _ if NUMBERS.contains(&name) && alone => Some(Read::Numbers),
+            "equal" | "allclose" | "is_nonzero" => Some(Read::Numbers),
             "nonzero" | "argwhere" | "masked_select" | "bincount" => Some(Read::Dim(0)),
             "where" if alone => Some(Read::Dim(0)),
             "one_hot" if alone => Some(Read::Dim(-1)),
