@@ -179,7 +179,8 @@ impl Vm {
         let module = dict_get(&frame.globals, &Obj::str("__name__")).and_then(|name| name.to_str());
         let is_decorator = matches!(module.as_deref(), Some("typing_extensions" | "warnings"));
         let names: Vec<Option<String>> = args.keywords.iter().map(|(name, _)| name.to_str()).collect();
-        let in_order = names.iter().map(Option::as_deref).eq([Some("category"), Some("stacklevel")]) && args.positional.len() == 1;
+        let in_order =
+            names.iter().map(Option::as_deref).eq([Some("category"), Some("stacklevel")]) && args.positional.len() == 1;
         if !is_decorator || !in_order || !is_of_torch(&frame.function) || frame.function.attr("__deprecated__").is_err() {
             return Ok(false);
         }

@@ -272,7 +272,8 @@ impl Vm {
         }
         let items = self.iterate_all(value)?;
         let objects: Vec<Obj> = items.iter().map(|item| item.obj.clone()).collect();
-        let copy = if value.obj.class_is(t.list) { list_of(&objects)? } else { value.obj.class().call(&[tuple_of(&objects)?], None)? };
+        let copy =
+            if value.obj.class_is(t.list) { list_of(&objects)? } else { value.obj.class().call(&[tuple_of(&objects)?], None)? };
         self.made_of_sizes(copy, &items)
     }
 
