@@ -135,17 +135,16 @@ impl Inner {
     fn elsewhere(&self, args: &[Obj], kwargs: Option<&Obj>) -> PyResult<Obj> {
         let Some(backend) = Stance::backend() else { return self.plainly(args, kwargs) };
         let known = self.elsewhere.borrow().clone().filter(|(of, _)| of.is(&backend));
-        let (_, compiled) = match known {
-            Some(known) => known,
-            None => {
-                let options = PyDict::new(py());
-                options.set_item("backend", backend.bind())?;
-                options.set_item("fullgraph", self.settings.fullgraph)?;
-                options.set_item("dynamic", self.settings.dynamic)?;
-                let compiled = py().import("torch")?.call_method("compile", (self.function.bind(),), Some(&options))?;
-                self.elsewhere.borrow_mut().insert((backend, compiled.into())).clone()
-            }
-        };
+        if let Some((_, compiled)) = known {
+            return compiled.call(args, kwargs);
+        }
+        let options = PyDict::new(py());
+        options.set_item("backend", backend.bind())?;
+        options.set_item("fullgraph", self.settings.fullgraph)?;
+        options.set_item("dynamic", self.settings.dynamic)?;
+        let compiled = Obj::from(py().import("torch")?.call_method("compile", (self.function.bind(),), Some(&options))?);
+        // What goes may run code: nothing may be borrowed then.
+        drop(self.elsewhere.replace(Some((backend, compiled.clone()))));
         compiled.call(args, kwargs)
     }
 
