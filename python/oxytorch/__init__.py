@@ -135,7 +135,7 @@ def error_on_graph_break(error_on_graph_break: bool) -> Any:
 
 
 def _is_disabled() -> bool:
-    return os.environ.get("TORCH_COMPILE_DISABLE") == "1"
+    return "1" in (os.environ.get("TORCH_COMPILE_DISABLE"), os.environ.get("TORCHDYNAMO_DISABLE"))
 
 
 def _capturer(

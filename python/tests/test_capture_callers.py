@@ -7,6 +7,7 @@ import warnings
 
 import pytest
 import torch
+from capturing import outcome
 from compare import assert_same
 from oxytorch import _oxytorch
 
@@ -86,6 +87,36 @@ def test_lines_and_modules_of_warnings():
             warnings.simplefilter("error")
             warnings.filterwarnings("ignore", module=__name__)
             captured(torch.ones(3), n)
+
+
+def sized(a, n):
+    torch._check_is_size(n)
+    return a * n
+
+
+def sized_in_silence(a, n):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return sized(a * 2, n)
+
+
+def test_what_torch_gives_up_is_told_without_a_break():
+    """By the filters of the moment, in each call."""
+    captured, silent = _oxytorch.capture(sized), _oxytorch.capture(sized_in_silence)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for _ in range(3):
+            assert_same(silent(torch.ones(3), 2), torch.ones(3) * 4)
+    for action in ("error", "always", "always", "ignore", "error", "always"):
+        outcomes = []
+        for function in (sized, captured):
+            with warnings.catch_warnings(record=True) as found:
+                warnings.simplefilter(action)
+                result, raised = outcome(function, torch.ones(3), 2)
+            outcomes.append((raised, [(str(w.message), w.filename, w.lineno) for w in found]))
+        assert outcomes[0] == outcomes[1]
+        assert raised or torch.equal(result, torch.ones(3) * 2)
+    assert captured.stats()["breaks"] == [] and captured.stats()["traced"] == 2
 
 
 def quiet(a, n):

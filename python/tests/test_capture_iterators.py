@@ -497,3 +497,28 @@ def test_a_run_of_a_list_is_replaced_by_what_runs_code(values, places):
     check(lambda t: put(t, []), (x(3),))
     captured = check(put, (x(3), []))
     assert "run a graph" in captured.show()
+
+
+class Listed(list):
+    pass
+
+
+class Storing(list):
+    def __setitem__(self, place, value):
+        super().__setitem__(place, value)
+
+
+@pytest.mark.parametrize("values", PUT)
+@pytest.mark.parametrize("kind", (list, Listed, Storing))
+def test_the_method_of_lists_that_replaces_a_run(kind, values):
+    def put(t):
+        run, other = kind([t, t + 1, t + 2, t + 3]), kind([t * 2, t * 3, t * 4])
+        try:
+            list.__setitem__(run, slice(1, 3), PUT[values](run))
+            other[:2] = PUT[values](other)
+        except (TypeError, ValueError) as error:
+            return list(run), list(other), str(error)
+        return list(run), list(other), type(run)
+
+    captured = check(put, (x(3),))
+    assert "run a graph" in captured.show()

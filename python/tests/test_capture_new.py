@@ -127,4 +127,4 @@ def test_deprecated_classes():
             torch.testing.assert_close(captured(a), want)
     assert want.dtype == torch.bfloat16
     assert [warning.category for warning in told] == [FutureWarning] * 8
-    assert len(captured.stats()["breaks"]) == 2 and captured.stats()["ops"] > 0
+    assert captured.stats()["breaks"] == [] and captured.stats()["ops"] > 0

@@ -264,6 +264,39 @@ def test_eager_then_compile(stance, name):
     assert traced(double) == 1
 
 
+def test_nothing_more_is_compiled_while_dynamo_is_disabled():
+    double = oxytorch.compile(lambda x: x * 2)
+    double(torch.ones(3))
+    with torch._dynamo.config.patch(disable=True):
+        for n in (3, 4):
+            assert torch.equal(double(torch.ones(n)), torch.full((n,), 2.0))
+        assert traced(double) == 1
+    double(torch.ones(4))
+    assert traced(double) == 2
+
+
+def test_another_backend_is_forced(stance):
+    seen = []
+
+    def backend(module, inputs):
+        seen.append(len(inputs))
+        return module
+
+    def doubles(x):
+        return torch.nn.functional.relu(x) * 2
+
+    double, network = oxytorch.compile(doubles), oxytorch.compile(torch.nn.Linear(3, 3))
+    x = torch.randn(3)
+    for forced, own in (("oxytorch", 1), (backend, 1), ("eager", 1), (None, 1)):
+        stance("default", force_backend=forced)
+        assert torch.equal(double(x), doubles(x))
+        torch.testing.assert_close(network(x), torch.nn.functional.linear(x, network.weight, network.bias))
+        assert traced(double) == own and len(seen) == 2 * (forced in (backend, "eager", None))
+    stance("default", force_backend=backend)
+    double(torch.randn(4))
+    assert traced(double) == 1 and len(seen) > 2
+
+
 # Explanations.
 
 

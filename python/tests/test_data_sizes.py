@@ -1,5 +1,6 @@
 """Sizes and numbers that the data decides: read between two graphs, variables behind; no breaks, and no trace for each of them."""
 
+import math
 import sys
 import time
 import warnings
@@ -9,6 +10,7 @@ import pytest
 import torch
 
 import oxytorch
+from capturing import outcome
 from compare import assert_same
 
 CASES = {}
@@ -98,9 +100,29 @@ def checked(x):
 
 
 @case(3)
+def asserted(x):
+    n = (x > 0).sum().item()
+    torch._check_is_size(n, max=100)
+    torch._check_value(n < 100)
+    torch._constrain_as_size(n, max=100)
+    torch._check_tensor_all(x >= 0)
+    torch._assert_async((x * 2 >= 0).all(), "negative")
+    torch._assert((x * 3 >= 0).all(), "negative")
+    return torch.ones(n, 4) * 2
+
+
+@case(3)
 def compared(x):
     n = (x > 0).sum().item()
     return x * n if n > 3 else x + n
+
+
+@case(3)
+def compared_as_a_whole(x):
+    y = x * 2
+    if torch.equal(y, x + x[0]) or y.equal(x[:3]):
+        return y + 1
+    return y - 1 if torch.allclose(input=y, other=y + 1e-9) and torch.is_nonzero(y[0]) else y + 2
 
 
 @case(4)
@@ -204,6 +226,100 @@ def test_a_check_that_does_not_hold_raises():
     with pytest.raises(RuntimeError, match="five are too many"):
         compiled(torch.tensor([4, 2]))
     assert_same(compiled(torch.tensor([1, 1])), function(torch.tensor([1, 1])))
+
+
+PAIRS = ((2, 3), (4, 5), (3, 3), (6, 2), (7, 5), (3, 9))
+
+SPLIT = {
+    "unpacked": lambda x, h, w: x.view(h, w, -1) * 2,
+    "in_front": lambda x, h, w: x.reshape(-1, w, h).sum(0),
+    "one_of_two": lambda x, h, w: x.view(h, 3 * w, -1) + 1,
+}
+
+
+@pytest.mark.parametrize("name", SPLIT)
+def test_what_is_left_for_an_open_dimension(name):
+    def function(x, counts):
+        return SPLIT[name](x, *counts.tolist())
+
+    compiled = oxytorch.compile(function, fullgraph=True)
+    for pair in PAIRS:
+        x = torch.randn(pair[0] * pair[1] * 3)
+        assert_same(compiled(x, torch.tensor(pair)), function(x, torch.tensor(pair)))
+    assert compiled.stats()["traced"] == 2
+
+
+def test_spread_behind_a_read():
+    def function(x, counts):
+        return x.view(*counts.tolist(), -1) * 2, torch.ones([1, *counts.tolist()])
+
+    compiled = oxytorch.compile(function, fullgraph=True)
+    for pair in PAIRS:
+        x = torch.randn(pair[0] * pair[1] * 3)
+        assert_same(compiled(x, torch.tensor(pair)), function(x, torch.tensor(pair)))
+    assert compiled.stats()["traced"] == 2
+
+
+LASTING = {
+    "as_it_is": lambda x, shape: torch.zeros(shape) + x.new(shape).shape[0] * x.view(shape),
+    "joined": lambda x, shape: x.view(shape + (1,)) * 2,
+    "spread": lambda x, shape: x.expand(2, *shape) * 2,
+    "parts": lambda x, shape: x.view(shape[:-1] + (2, 2)) * shape[0],
+    "numbers": lambda x, shape: (x * shape.numel(), math.prod(shape), sum(shape), len(shape)),
+    "compared": lambda x, shape: x * 2 if torch.zeros(shape).shape == shape and x.shape == shape else x,
+    "given_back": lambda x, shape: (shape, x + 1),
+    "walked": lambda x, shape: [torch.zeros(size) for size in shape],
+}
+
+
+@pytest.mark.parametrize("name", LASTING)
+def test_shapes_outlive_a_read(name):
+    def function(x, t):
+        shape = x.shape
+        number = t.item()
+        return LASTING[name](x, shape), torch.full((x.shape[0],), t.item()) + number
+
+    compiled = oxytorch.compile(function, fullgraph=True)
+    for n in (3, 5, 7, 9, 2, 13):
+        x, t = torch.randn(n, 4), torch.tensor(n + 0.5)
+        assert_same(compiled(x, t), function(x, t))
+    assert compiled.stats()["traced"] == 2
+
+
+# Behind pytest's back, which rewrites the statements of its files.
+WRITTEN = {}
+exec("def statement(x):\n    assert (x > -5).all() and not (x < 0).any(), 'negative'\n", WRITTEN)
+
+
+ASSERTIONS = {
+    "is_size": lambda x: torch._check_is_size(x[0].item(), lambda: "no size"),
+    "max": lambda x: torch._check_is_size(abs(x[0].item()), max=3),
+    "value": lambda x: torch._check_value(x[0].item() >= 0, lambda: f"negative: {x[0].item()}"),
+    "tensor_all": lambda x: torch._check_tensor_all(x >= 0),
+    "scalar": lambda x: torch._assert_scalar(x[0].item() + 4, "four below"),
+    "range": lambda x: torch.sym_constrain_range(x[0].item(), min=-1, max=3),
+    "constrained": lambda x: torch._constrain_as_size(x[0].item(), max=3),
+    "async": lambda x: torch._assert_async((x >= 0).all()),
+    "by_operator": lambda x: torch.ops.aten._assert_async((x >= 0).all(), "negative"),
+    "assert": lambda x: torch._assert((x >= 0).all(), "negative"),
+    "statement": WRITTEN["statement"],
+}
+
+
+@pytest.mark.parametrize("name", ASSERTIONS)
+def test_assertions_raise_where_they_do_not_hold(name):
+    def function(x):
+        doubled = x * 2
+        ASSERTIONS[name](x)
+        return doubled + 1
+
+    compiled = oxytorch.compile(function, fullgraph=True)
+    for first in (1, 2, -4, -5, 3, -4):
+        x = torch.tensor([first, 0])
+        (got, raised), (want, expected) = outcome(compiled, x), outcome(function, x)
+        assert raised == expected
+        assert_same(got, want)
+    assert compiled.stats()["breaks"] == []
 
 
 def test_numbers_too_large_for_variables():

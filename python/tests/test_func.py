@@ -88,3 +88,39 @@ def test_a_failure_inside_leaves_no_level_behind(transform):
         with pytest.raises(KeyError, match="inside"):
             compiled(torch.ones(2) + n)
         assert level() is None
+
+
+def test_stacked_states_leave_the_function_compiled():
+    """Their parameters are detached and made leaves under the name of what they were stacked from."""
+    modules = [torch.nn.Linear(3, 3) for _ in range(2)]
+    base = torch.nn.Linear(3, 3)
+
+    def ensemble(x):
+        parameters, buffers = torch.func.stack_module_state(modules)
+        call = lambda p, b, x: torch.func.functional_call(base, (p, b), (x,), {})
+        return torch.func.vmap(call, in_dims=(0, 0, None))(parameters, buffers, x * 2) + 1, parameters
+
+    compiled, x = oxytorch.compile(ensemble), torch.randn(4, 3)
+    for _ in range(3):
+        (got, ours), (want, theirs) = compiled(x), ensemble(x)
+        torch.testing.assert_close(got, want)
+        for name, parameter in theirs.items():
+            assert torch.equal(ours[name], parameter) and ours[name].is_leaf and ours[name].requires_grad
+        got.sum().backward()
+        want.sum().backward()
+        torch.testing.assert_close(ours["weight"].grad, theirs["weight"].grad)
+    assert compiled.stats()["traced"] == 1 and compiled.stats()["ops"] > 2
+    assert modules[0].weight.grad is None
+
+
+def test_a_view_that_is_kept_beside_a_new_leaf():
+    def function(x):
+        whole = x * 2
+        part = whole.detach().requires_grad_()
+        return whole, part
+
+    compiled, x = oxytorch.compile(function), torch.ones(3, requires_grad=True)
+    for _ in range(2):
+        for whole, part in (compiled(x), function(x)):
+            assert part.is_leaf and part.requires_grad and not whole.is_leaf
+            assert part.data_ptr() == whole.data_ptr()

@@ -2,6 +2,7 @@
 
 import asyncio
 import copy
+import functools
 import inspect
 import pickle
 import sys
@@ -153,6 +154,79 @@ def test_what_torch_compile_has_wrapped_is_inlined(backend):
         torch.testing.assert_close(compiled(x), module._call_impl((x + 1).sin() * 3) - 1)
     assert not compiled.stats()["breaks"] and compiled.stats()["traced"] == 1
     assert len(oxytorch.explain(lambda x: hidden(x, scale=2) + 1)(x).breaks) == 1
+
+
+COMPILERS = {"ours": oxytorch.compile, "torch's": lambda function: torch.compile(function, backend="eager")}
+
+
+def made_by(compiler):
+    """What a function may be given, with a call of it: compiled for itself, by one or the other."""
+
+    class Net(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.inner = compiler(nn.Linear(4, 4))
+
+        def forward(self, x, *, scale=1.0):
+            return self.inner(x) * scale
+
+    class Tool:
+        offset = 3
+
+        @compiler
+        def method(self, x, *, scale=1):
+            return x * scale + self.offset
+
+        @classmethod
+        @compiler
+        def of_class(cls, x, scale=2):
+            return x * scale + cls.offset
+
+        @staticmethod
+        @compiler
+        def alone(x, scale=2):
+            return x * scale
+
+        partly = functools.partialmethod(method, scale=3)
+
+    class Other(Tool):
+        def method(self, x, *, scale=1):
+            return super().method(x, scale=scale) + 1
+
+    class Forward(nn.Linear):
+        @compiler
+        def forward(self, x, *, scale=1):
+            return super().forward(x) * scale
+
+    function = compiler(lambda x, y=2, *, scale=3: x * y + scale)
+    module = compiler(Net())
+    return {
+        "module": (module, lambda m, x: m(x, scale=2.0) + 1),
+        "fields": (module, lambda m, x: (isinstance(m, nn.Module), m.training, m.inner(x) + m.inner.weight.shape[0])),
+        "partial of a module": (functools.partial(module, scale=3.0), lambda m, x: m(x) + m(x, scale=1.0)),
+        "modules": (nn.Sequential(module, compiler(nn.ReLU())), lambda m, x: m(x) * 2),
+        "forward": (Forward(4, 4), lambda m, x: m(x, scale=2)),
+        "function": (function, lambda f, x: f(x, scale=5) + f(x, y=7) + f(*(x,), **{"scale": 1})),
+        "partial": (functools.partial(function, scale=9), lambda f, x: f(x) + f(x, y=3) + f(x, scale=1)),
+        "of a partial": (compiler(functools.partial(function, scale=9)), lambda f, x: f(x, y=3)),
+        "methods": (Tool(), lambda o, x: o.method(x, scale=2) + o.of_class(x, scale=3) + o.alone(x, scale=4) + o.partly(x)),
+        "by class": (Tool(), lambda o, x: type(o).method(o, x) + type(o).of_class(x) + type(o).alone(x)),
+        "bound": (Tool().method, lambda f, x: f(x, scale=5)),
+        "inherited": (Other(), lambda o, x: o.method(x, scale=2)),
+    }
+
+
+@pytest.mark.parametrize("compiler", COMPILERS)
+@pytest.mark.parametrize("name", made_by(lambda function: function))
+def test_what_is_compiled_for_itself_is_inlined_as_an_argument(compiler, name):
+    given, call = made_by(COMPILERS[compiler])[name]
+    compiled, x = oxytorch.compile(call, fullgraph=True), torch.randn(3, 4)
+    with torch.no_grad():
+        # Dynamo changes nn.Module when it compiles for the first time.
+        want = call(given, x)
+        for _ in range(3):
+            torch.testing.assert_close(compiled(given, x), want)
+    assert compiled.stats()["traced"] == 1 and compiled.stats()["ops"] > 0
 
 
 def test_a_metaclass_that_is_called_is_not_what_its_objects_do():

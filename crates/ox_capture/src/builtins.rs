@@ -598,6 +598,8 @@ fn is_followed_in_dynamo(module: &str, function: &Obj) -> bool {
         "torch._dynamo.decorators" => {
             name().starts_with("ErrorOnGraphBreakDecoratorContextManager.") || name() == "error_on_graph_break"
         }
+        // What `torch.compile` makes of a module: it calls that.
+        "torch._dynamo.eval_frame" => name().starts_with("OptimizedModule.") || name() == "_set_in_optimized_module",
         "torch._dynamo.external_utils" => name().starts_with("wrap_dunder_call_ctx_manager") || name() == "is_compiling",
         "torch._dynamo.utils" => matches!(name().as_str(), "_get_error_on_graph_break" | "_set_error_on_graph_break"),
         _ => false,

@@ -20,6 +20,8 @@ pub enum Stance {
     FailOnRecompile,
     /// The first call of each function is plain Python.
     EagerThenCompile,
+    /// Another backend has the functions: `force_backend=`.
+    Elsewhere,
 }
 
 /// The namespace of a module of torch's, if somebody has loaded it. Before that nobody can have set anything there.
@@ -37,12 +39,21 @@ impl Namespace {
         if let Some(found) = self.found.get(py()) {
             return dict_get(found, name);
         }
-        // SAFETY: the dict of loaded modules, borrowed.
-        let modules = unsafe { Obj::borrowed(ffi::PyImport_GetModuleDict()) };
-        let module = dict_get(&modules, &Obj::str(self.module))?;
-        let found = module.attr("__dict__").ok()?;
+        let found = loaded(self.module)?.attr("__dict__").ok()?;
         dict_get(self.found.get_or_init(py(), || found), name)
     }
+}
+
+fn loaded(module: &str) -> Option<Obj> {
+    // SAFETY: the dict of loaded modules, borrowed.
+    let modules = unsafe { Obj::borrowed(ffi::PyImport_GetModuleDict()) };
+    dict_get(&modules, &Obj::str(module))
+}
+
+/// `torch._dynamo.config.disable`: what is compiled is used, and nothing more is compiled.
+pub fn is_disabled() -> bool {
+    let disable = loaded("torch._dynamo.config").and_then(|config| config.attr("disable").ok());
+    disable.is_some_and(|disable| disable.truth().unwrap_or(false))
 }
 
 /// A name that is looked up in every call.
@@ -179,15 +190,28 @@ impl Stance {
         Stance::read().unwrap_or(Stance::Default)
     }
 
-    fn read() -> Option<Stance> {
+    fn keeper() -> Option<Obj> {
         static KEEPER: Namespace = Namespace::new("torch._dynamo.eval_frame");
         static STANCE: Name = Name::new("_stance");
-        let stance = KEEPER.get(STANCE.get())?.attr("stance").ok()?;
+        KEEPER.get(STANCE.get())
+    }
+
+    /// What `force_backend=` asks for, if that is not this one.
+    pub fn backend() -> Option<Obj> {
+        static BACKEND: Name = Name::new("backend");
+        let backend = Stance::keeper()?.get_attr(BACKEND.get()).ok()?;
+        (!backend.is_none() && backend.to_str().as_deref() != Some("oxytorch")).then_some(backend)
+    }
+
+    fn read() -> Option<Stance> {
+        static STANCE: Name = Name::new("stance");
+        let stance = Stance::keeper()?.get_attr(STANCE.get()).ok()?;
         Some(match stance.bind().extract::<&str>().ok()? {
             "force_eager" => Stance::ForceEager,
             "eager_on_recompile" => Stance::EagerOnRecompile,
             "fail_on_recompile" => Stance::FailOnRecompile,
             "eager_then_compile" | "aot_eager_then_compile" => Stance::EagerThenCompile,
+            _ if Stance::backend().is_some() => Stance::Elsewhere,
             _ => Stance::Default,
         })
     }

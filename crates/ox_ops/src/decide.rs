@@ -317,6 +317,24 @@ pub(crate) fn count(total: &Sym, step: &Sym) -> Option<i64> {
     (assured(&(&rest - 1)) && assured(&(step - &rest))).then_some(count)
 }
 
+/// What is left of a size where another one divides it. That is no quotient that one can write where both are several sizes: the factor that it is at the
+/// hints then, or the number, so that the rest of the equation says what one of the sizes is.
+pub(crate) fn left_of(total: &Sym, part: &Sym) -> Sym {
+    let quotient = total.div(part);
+    let exact = Fact::Equal(&quotient * part, total.clone());
+    let now = |deciding: &mut Deciding| {
+        let (all, each) = deciding.hint(total).zip(deciding.hint(part)).filter(|(all, each)| *all > 0 && *each > 0)?;
+        let is_known = part.as_const().is_some() || exact.solved().is_some() || exact.multiples(&deciding.hints).is_some();
+        if is_known || all % each != 0 {
+            return None;
+        }
+        let factors = if let [(factors, _)] = total.terms() { factors.as_slice() } else { &[] };
+        let left = Sym::from(all / each);
+        Some(factors.iter().rev().map(Atom::sym).find(|factor| deciding.hint(factor) == left.as_const()).unwrap_or(left))
+    };
+    if &quotient * part == *total { quotient } else { decide(now).unwrap_or(quotient) }
+}
+
 /// The lesser of two sizes: the one that is so at the hints, where there are some.
 pub(crate) fn lesser(a: &Sym, b: &Sym) -> Sym {
     let known = a.lesser(b);
@@ -422,6 +440,20 @@ mod tests {
         assert_eq!(told(&x - 4, 1), "s0 >= 5");
         assert_eq!(told(&(&y * 2) - &x, 1), "2*s1 >= s0 + 1");
         assert_eq!(told(&-&(&x * &y) + 9, 2), "s0*s1 <= 7");
+    }
+
+    #[test]
+    fn what_is_left_of_a_size() {
+        let (a, b) = sizes();
+        let (c, d) = (Var::size(2, 2, i64::MAX, 1), Var::size(3, 2, i64::MAX, 1));
+        let [x, y, rows, width] = [&a, &b, &c, &d].map(Sym::var);
+        let hints = Hints::from_iter([(a, 4), (b, 5), (c, 20), (d, 8)]);
+        let left = |total: &Sym, part: &Sym| at_hints(hints.clone(), || left_of(total, part)).0;
+        assert_eq!(left(&(&rows * 3), &(&x * &y)), Sym::from(3i64));
+        assert_eq!(left(&(&rows * &width), &(&x * &y)), width);
+        assert_eq!(left(&(&rows * &width), &rows), width);
+        assert_eq!(left(&rows, &Sym::from(2i64)), rows.div(&Sym::from(2i64)));
+        assert_eq!(left(&(&rows + 1), &(&x * &y)), (&rows + 1).div(&(&x * &y)));
     }
 
     #[test]

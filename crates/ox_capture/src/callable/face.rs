@@ -107,7 +107,7 @@ impl Captured {
     /// Forgets all traces, and what was counted.
     fn reset(&self) {
         // What goes may run code: nothing may be borrowed then.
-        drop(self.0.tree.take());
+        drop((self.0.tree.take(), self.0.elsewhere.take()));
         self.0.counts.clear();
     }
 }

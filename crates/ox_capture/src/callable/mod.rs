@@ -25,6 +25,7 @@ use counts::Counts;
 use passed::PassedBy;
 use pyo3::exceptions::{PyRuntimeError, PyTypeError, PyValueError};
 use pyo3::prelude::*;
+use pyo3::types::PyDict;
 use std::cell::RefCell;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -51,6 +52,8 @@ struct Inner {
     /// Sizes that are variables at once.
     declared: Declared,
     counts: Counts,
+    /// The last backend that a stance forced, and what it made of the function.
+    elsewhere: RefCell<Option<(Obj, Obj)>>,
 }
 
 // SAFETY: only attached threads get here, one at a time, and no borrow of a cell is held where the interpreter may switch threads: what is
@@ -82,7 +85,15 @@ impl Captured {
         if settings.dynamic == Some(false) && !declared.is_empty() {
             return Err(PyValueError::new_err("oxytorch: dynamic=False says that no size varies, and shapes= says which do"));
         }
-        Ok(Captured(Inner { function, tree: Default::default(), backend, settings, declared, counts: Counts::default() }))
+        Ok(Captured(Inner {
+            function,
+            tree: Default::default(),
+            backend,
+            settings,
+            declared,
+            counts: Counts::default(),
+            elsewhere: RefCell::default(),
+        }))
     }
 }
 
@@ -96,8 +107,10 @@ impl Inner {
         let mut passed = PassedBy::default();
         let mut values = Values::new(&self.function, args, kwargs);
         let stance = Stance::now();
-        if stance == Stance::ForceEager {
-            return self.plainly(args, kwargs);
+        match stance {
+            Stance::ForceEager => return self.plainly(args, kwargs),
+            Stance::Elsewhere => return self.elsewhere(args, kwargs),
+            _ => {}
         }
         let tree = self.tree();
         match self.choose(&tree, &tree.branches, &mut values, true) {
@@ -116,6 +129,23 @@ impl Inner {
                 }
             }
         }
+    }
+
+    /// By the backend that the stance forces.
+    fn elsewhere(&self, args: &[Obj], kwargs: Option<&Obj>) -> PyResult<Obj> {
+        let Some(backend) = Stance::backend() else { return self.plainly(args, kwargs) };
+        let known = self.elsewhere.borrow().clone().filter(|(of, _)| of.is(&backend));
+        if let Some((_, compiled)) = known {
+            return compiled.call(args, kwargs);
+        }
+        let options = PyDict::new(py());
+        options.set_item("backend", backend.bind())?;
+        options.set_item("fullgraph", self.settings.fullgraph)?;
+        options.set_item("dynamic", self.settings.dynamic)?;
+        let compiled = Obj::from(py().import("torch")?.call_method("compile", (self.function.bind(),), Some(&options))?);
+        // What goes may run code: nothing may be borrowed then.
+        drop(self.elsewhere.replace(Some((backend, compiled.clone()))));
+        compiled.call(args, kwargs)
     }
 
     fn tree(&self) -> Rc<Tree> {

@@ -4,7 +4,7 @@ use super::Inner;
 use crate::guard::{Check, Context};
 use crate::log::{Topic, log, place_of};
 use crate::obj::Obj;
-use crate::policy::Stance;
+use crate::policy::{Stance, is_disabled};
 use crate::source::{Source, SourceId, Sources, Values, short};
 use crate::tree::{Branches, Segment, Tree};
 use crate::types::types;
@@ -30,6 +30,9 @@ impl Inner {
         values: &mut Values<'_>,
         returned: bool,
     ) -> PyResult<bool> {
+        if is_disabled() {
+            return Ok(false);
+        }
         let name = short(&self.function);
         self.note_varying(tree, branches, values, returned);
         let mut why = || self.why_not(tree, branches, values, returned);

@@ -24,12 +24,14 @@ impl Recording {
     }
 
     /// Whether other tensors of this graph that somebody holds lie in the same memory: autograd tells them when one of them becomes a leaf.
-    pub fn has_views(&self, tensor: &Obj) -> bool {
+    /// `about_to_go`: the address of an object that somebody will hold no more.
+    pub fn has_views(&self, tensor: &Obj, about_to_go: Option<usize>) -> bool {
         let Origin::Lazy(n) = self.origin(tensor) else { return false };
         let lazies = &self.graph.lazies;
         let Ok(memory) = memory_of(&lazies[n].shadow) else { return false };
+        let known = |lazy: &LazyEntry| 1 + isize::from(Some(lazy.object.id()) == about_to_go);
         // SAFETY: reads the count of a live object. One reference is the record's own.
-        let is_held = |lazy: &LazyEntry| unsafe { pyo3::ffi::Py_REFCNT(lazy.object.ptr()) > 1 };
+        let is_held = |lazy: &LazyEntry| unsafe { pyo3::ffi::Py_REFCNT(lazy.object.ptr()) > known(lazy) };
         let is_view = |lazy: &LazyEntry| is_held(lazy) && memory_of(&lazy.shadow).is_ok_and(|other| other == memory);
         lazies.iter().enumerate().any(|(other, lazy)| other != n && is_view(lazy))
     }

@@ -141,8 +141,13 @@ impl Recording {
         self.stowed.0.retain(|id, _| self.ids.contains_key(id));
     }
 
+    /// Behind an action: what could change it has seen. Tuples that an earlier segment has built hold the numbers that they held.
     pub(super) fn forget_stowed(&mut self) {
-        self.stowed.0.clear();
+        let is_lasting = |id: &usize| match self.ids.get(id) {
+            Some((Origin::Outside(_), Some(object))) => object.is_instance_of(types().tuple),
+            _ => false,
+        };
+        self.stowed.0.retain(|id, _| is_lasting(id));
     }
 
     /// Whether a graph takes the number as an input: its value was seen to change, or it is a setting of an optimizer's. Not where autocast
@@ -165,11 +170,15 @@ impl Recording {
         sources.operands(source).into_iter().any(|(id, steps)| steps <= MOST_STEPS && varies(id))
     }
 
-    /// Whether some item of a list from outside was seen to change.
-    pub fn varies_inside(&self, list: &Obj) -> bool {
-        let Origin::Outside(source) = self.origin(list) else { return false };
-        let (varying, place) = (self.tree.varying.read(), self.tree.sources.read().show(source));
-        !varying.is_empty() && (0..items_of(list).len()).any(|n| varying.contains(&format!("{place}[{n}]")))
+    /// Whether some item of a list or tuple from outside was seen to change.
+    pub fn varies_inside(&self, sequence: &Obj) -> bool {
+        let Origin::Outside(source) = self.origin(sequence) else { return false };
+        let varying = self.tree.varying.read();
+        if varying.is_empty() {
+            return false;
+        }
+        let place = self.tree.sources.read().show(source);
+        (0..items_of(sequence).len()).any(|n| varying.contains(&format!("{place}[{n}]")))
     }
 
     pub(super) fn is_of_optimizer(&self, source: SourceId) -> bool {

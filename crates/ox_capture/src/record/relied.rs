@@ -183,12 +183,10 @@ impl Recording {
 
     /// An object that stands at a place of `parent`, which was reached from outside; no check if it was put there by the program.
     pub fn meet_at(&mut self, parent: &Obj, key: &Obj, object: Obj, source: impl FnOnce(SourceId) -> Source) -> Rec<Val> {
-        let Origin::Outside(id) = self.origin(parent) else {
-            let free = self.stowed_at(parent, key, &object);
-            return Ok(Val { obj: object, free });
-        };
-        if self.is_written(parent, key) || self.whole.contains(&parent.id()) {
-            let free = self.stowed_at(parent, key, &object);
+        let free = self.stowed_at(parent, key, &object);
+        let Origin::Outside(id) = self.origin(parent) else { return Ok(Val { obj: object, free }) };
+        let is_kept = free.is_some() && parent.is_instance_of(types().tuple);
+        if is_kept || self.is_written(parent, key) || self.whole.contains(&parent.id()) {
             return Ok(Val { obj: object, free });
         }
         if self.is_opaque(parent) {

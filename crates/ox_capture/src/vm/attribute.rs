@@ -4,6 +4,7 @@ use super::attribute_of::alias_field;
 use super::seen::seen_class;
 use super::{Args, Called, Flow, R, Vm};
 use crate::attr::{has_get, is_c_descriptor, is_data_descriptor, is_generic, type_lookup};
+use crate::callable::inner_function;
 use crate::lazy::is_lazy;
 use crate::obj::{Obj, dict_get};
 use crate::record::{Origin, Val, is_machine};
@@ -216,7 +217,7 @@ impl Vm {
         let found = self.pinned(found);
         let this = &found.obj;
         let methods = [types.function, types.method_descriptor, types.wrapper_descriptor, types.lru_cache];
-        if methods.into_iter().any(|class| this.class_is(class)) {
+        if methods.into_iter().any(|class| this.class_is(class)) || inner_function(this).is_some() {
             return Ok(Found::Method(found));
         }
         if this.class_is(types.classmethod) {

@@ -3,6 +3,7 @@
 use super::attribute::Found;
 use super::{Args, Called, Flow, R, Vm};
 use crate::attr::{has_get, is_c_descriptor, is_data_descriptor, super_lookup, type_lookup};
+use crate::callable::inner_function;
 use crate::lazy::is_lazy;
 use crate::obj::{Obj, dict_get};
 use crate::record::Val;
@@ -72,7 +73,7 @@ impl Vm {
                 return Ok(Found::Method(function));
             }
         }
-        if has_get(&found) && !is_c_descriptor(&found) {
+        if has_get(&found) && !is_c_descriptor(&found) && inner_function(&found).is_none() {
             let found = self.pinned(found);
             let class = this.clone();
             return self.call_get(&found, &Obj::none().into(), &class, None);

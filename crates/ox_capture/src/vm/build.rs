@@ -20,6 +20,24 @@ impl Vm {
         Ok(made)
     }
 
+    /// The list on the stack that is being written down (`[*a, b]`): nobody else has it yet. Where a break came in between and it is given numbers that
+    /// vary, a list of this segment's takes its place, which keeps them as what they are.
+    pub(super) fn display(&mut self, n: usize, given: &[Val]) -> R<Obj> {
+        const FEW: usize = 64;
+        let list = self.peek(n);
+        let len = list.bind().len()?;
+        let is_at_home = self.rec.is_none() || self.is_ours(&list);
+        if is_at_home || len > FEW || !given.iter().any(|value| self.stays_free(value)) {
+            return Ok(list);
+        }
+        let items: Vec<Val> = (0..len).map(|place| self.item_at(&list, place)).collect();
+        let own = self.list(&items)?;
+        let stack = &mut self.frame().stack;
+        let place = stack.len() - n;
+        stack[place] = Some(own.clone());
+        Ok(own.obj)
+    }
+
     /// `list.append`. What others see is given the number itself.
     pub(super) fn append(&mut self, list: &Obj, value: &Val) -> R<()> {
         let is_ours = self.is_ours(list);

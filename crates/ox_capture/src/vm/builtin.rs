@@ -1,7 +1,7 @@
 //! Built-in functions, as the machine does them.
 
 use super::{Args, Called, R, Vm};
-use crate::builtins::Known;
+use crate::builtins::{Known, is_of_torch};
 use crate::obj::{Obj, dict_get, py};
 use crate::record::grad::GradMode;
 use crate::record::{Origin, Val};
@@ -139,6 +139,9 @@ impl Vm {
                     false => self.call_function(callable, args),
                 };
             }
+            (Known::OfCallers, _) if self.is_in_what_torch_gives_up(&args)? => {
+                return self.warn_behind_graph(callable, args).map(Called::Value);
+            }
             (Known::OfCallers, _) => {
                 let why = format!("the function {} of C", crate::source::short(&callable.obj));
                 return self.call_from_here(callable, args, &why);
@@ -153,6 +156,37 @@ impl Vm {
             _ => return native(self, "a built-in function with unusual arguments"),
         };
         Ok(Called::Value(value))
+    }
+
+    /// A warning with which nothing but an exception comes back: an effect like a store. Where it is raised nothing is kept: other filters would let it pass.
+    fn warn_behind_graph(&mut self, warn: &Val, args: Args) -> R<Val> {
+        let named = args.keywords.into_iter().map(|(_, value)| value);
+        let args = Args::positional(args.positional.into_iter().chain(named).collect());
+        let (from_here, args) = self.calling_from_here(warn, args)?;
+        let objects: Vec<Obj> = args.positional.iter().map(|arg| arg.obj.clone()).collect();
+        if let Some(rec) = &mut self.rec {
+            rec.note_change(from_here.clone(), args.positional);
+        }
+        match from_here.call(&objects, None) {
+            Err(raised) => self.stop_recording().and(Err(raised)),
+            warned => warned.map(Val::from),
+        }
+    }
+
+    /// Whether the innermost frame says of a function of torch's that torch will drop it, by filters that are those of the caller.
+    fn is_in_what_torch_gives_up(&mut self, args: &Args) -> R<bool> {
+        let frame = self.frame();
+        let module = dict_get(&frame.globals, &Obj::str("__name__")).and_then(|name| name.to_str());
+        let is_decorator = matches!(module.as_deref(), Some("typing_extensions" | "warnings"));
+        let names: Vec<Option<String>> = args.keywords.iter().map(|(name, _)| name.to_str()).collect();
+        let in_order =
+            names.iter().map(Option::as_deref).eq([Some("category"), Some("stacklevel")]) && args.positional.len() == 1;
+        if !is_decorator || !in_order || !is_of_torch(&frame.function) || frame.function.attr("__deprecated__").is_err() {
+            return Ok(false);
+        }
+        let module: Obj = py().import("warnings")?.into();
+        let (name, filters) = (Obj::str("filters"), module.attr("filters")?);
+        Ok(self.rec.as_ref().is_some_and(|rec| !rec.is_written(&module, &name) && !rec.is_resized(&filters)))
     }
 
     /// Whether a module asks that has hooks which are called behind an exception, too: it leaves them out where it is compiled.

@@ -500,7 +500,7 @@ impl Vm {
         }
         // `function.__get__(object, class)` is a bound method.
         if text == "__get__"
-            && owner.obj.class_is(types().function)
+            && (owner.obj.class_is(types().function) || crate::callable::inner_function(&owner.obj).is_some())
             && let Some(object) = args.positional.get(1).filter(|object| !object.obj.is_none())
         {
             return self.bound(&owner, object).map(Called::Value);

@@ -222,6 +222,11 @@ impl Vm {
         {
             return Ok(called);
         }
+        if let ("__setitem__", [items, places, values]) = (name, &args.positional[..])
+            && let Some(called) = self.store_run(items, &places.obj, values)?
+        {
+            return Ok(called);
+        }
         if matches!(name, "remove" | "index" | "count" | "__contains__")
             && (!self.is_plain_data(&args) || self.compares_sizes(&args))
             && let Some(called) = self.search_objects(name, &args)?

@@ -1,10 +1,12 @@
 //! Instructions that go elsewhere: jumps and calls.
 
+use super::reading::Read;
 use super::{Args, Flow, R, Vm};
+use crate::builtins::is_of_torch;
 use crate::obj::Obj;
 use crate::record::Val;
 use crate::types::types;
-use ox_bytecode::{Condition, Const, Label};
+use ox_bytecode::{Condition, Const, Instruction, Label};
 use pyo3::exceptions::PyRuntimeError;
 
 impl Vm {
@@ -38,10 +40,30 @@ impl Vm {
         if self.rec.is_none() || !super::operators::is_tensor(&value.obj) {
             return Ok(None);
         }
-        let truth = self.operator("truth")?;
+        let (truth, args) = (self.operator("truth")?, Args::positional(vec![value.clone()]));
+        let is_asserted = self.is_asserted();
         self.frame().pc -= 1;
-        let called = self.opaque_call(&truth.into(), Args::positional(vec![value.clone()]), "the truth of a tensor")?;
+        let called = match is_asserted {
+            true => self.read(&truth.into(), args, Read::Nothing, "the truth of a tensor, which is asserted")?,
+            false => self.opaque_call(&truth.into(), args, "the truth of a tensor")?,
+        };
         self.take(called).map(Some)
+    }
+
+    /// Whether one of the two ways from here is the failure of an `assert`, or of `torch._assert`: the program has one way to go.
+    fn is_asserted(&mut self) -> bool {
+        use Instruction::{JumpIf, LoadAssertionError};
+        let frame = self.frame();
+        if frame.code.name == "_assert" && is_of_torch(&frame.function) {
+            return true;
+        }
+        let instructions = &frame.code.code.instructions;
+        let is_failure = |at: usize| instructions.get(at) == Some(&LoadAssertionError);
+        let jump = [frame.pc - 1, frame.pc].into_iter().find_map(|at| match instructions.get(at) {
+            Some(JumpIf { label: Label(label), .. }) => Some((at + 1, *label as usize)),
+            _ => None,
+        });
+        jump.is_some_and(|(next, label)| is_failure(next) || is_failure(label))
     }
 
     pub(super) fn op_call(&mut self, count: usize, keywords: Option<Const>) -> R<Flow> {

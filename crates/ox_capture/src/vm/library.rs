@@ -167,7 +167,7 @@ impl Vm {
 
     /// `items[1:] = values`, where asking for the values runs code or is a call of torch's.
     pub fn store_run(&mut self, items: &Val, places: &Obj, values: &Val) -> R<Option<Called>> {
-        let is_run = items.obj.class_is(types().list) && places.class_is(types().slice);
+        let is_run = items.obj.is_instance_of(types().list) && places.class_is(types().slice);
         if !is_run || self.rec.is_none() || self.waiting > 0 || !(is_tensor(&values.obj) || self.runs_code(&values.obj)) {
             return Ok(None);
         }

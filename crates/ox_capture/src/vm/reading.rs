@@ -14,6 +14,9 @@ use pyo3::prelude::*;
 /// Reads numbers.
 const NUMBERS: &[&str] = &["item", "tolist", "__int__", "__float__", "__index__"];
 
+/// Raise where a value is not what it should be, and return nothing.
+const ASSERTIONS: &[&str] = &["_assert_async", "_assert_scalar", "sym_constrain_range", "sym_constrain_range_for_size"];
+
 /// What the first argument is called, where it is given by its name.
 const FIRST: &[&str] = &["input", "condition", "repeats"];
 
@@ -40,11 +43,15 @@ pub type Reading<'a> = (&'a Read, &'a [Option<i64>]);
 impl Read {
     /// What a torch function reads, if it does.
     pub fn by(rec: &Recording, name: &str, args: &Args) -> Option<Read> {
+        if ASSERTIONS.contains(&name) {
+            return Some(Read::Nothing);
+        }
         let first = args.positional.first().or_else(|| FIRST.iter().find_map(|name| args.named(name)));
         let first = first.filter(|first| is_tensor(&first.obj))?;
         let alone = args.positional.len() + args.keywords.len() == 1;
         match name {
             _ if NUMBERS.contains(&name) && alone => Some(Read::Numbers),
+            "equal" | "allclose" | "is_nonzero" => Some(Read::Numbers),
             "nonzero" | "argwhere" | "masked_select" | "bincount" => Some(Read::Dim(0)),
             "where" if alone => Some(Read::Dim(0)),
             "one_hot" if alone => Some(Read::Dim(-1)),

@@ -2,7 +2,7 @@
 //! the machine does the building.
 
 use super::{Args, R, Vm};
-use crate::obj::{Obj, items_of, list_of, py};
+use crate::obj::{Obj, items_of, list_of, py, tuple_of};
 use crate::record::{DEPTH, Origin, Val};
 use crate::state::TorchState;
 use crate::types::types;
@@ -131,8 +131,8 @@ impl Vm {
     /// What a list of ours gets from a sequence, where there are sizes in one of them.
     fn given_at_once(&mut self, list: &Obj, more: &Obj) -> R<Option<Vec<Val>>> {
         let is_sequence = more.class_is(types().list) || more.is_instance_of(types().tuple);
-        let has_sizes = self.is_list_of_sizes(list, &[]) || (self.is_ours(list) && self.holds_sizes(more));
-        if is_sequence && has_sizes && list.class_is(types().list) { self.items_to_join(more).map(Some) } else { Ok(None) }
+        let has_sizes = || self.is_list_of_sizes(list, &[]) || (self.is_ours(list) && self.gives_sizes(more));
+        if is_sequence && list.class_is(types().list) && has_sizes() { self.items_to_join(more).map(Some) } else { Ok(None) }
     }
 
     /// `sizes[0] = n`, `sizes[1:] = shape`. False if it is about something else.
@@ -263,21 +263,33 @@ impl Vm {
         }
     }
 
-    /// `counts.tolist()` as it is: a list from outside whose items vary is taken item by item.
+    /// `counts.tolist()` as it is, a shape that was made in front of a break: a sequence from outside whose items vary is taken item by item.
     fn with_items_of_its_own(&mut self, value: &Val) -> R<Val> {
-        let is_read = value.obj.class_is(types().list) && self.rec.as_ref().is_some_and(|rec| rec.varies_inside(&value.obj));
-        if !is_read {
+        let t = types();
+        let is_sequence = [t.list, t.tuple, t.size].iter().any(|class| value.obj.class_is(*class));
+        if !is_sequence || self.is_ours(&value.obj) || !self.gives_sizes(&value.obj) {
             return Ok(value.clone());
         }
         let items = self.iterate_all(value)?;
         let objects: Vec<Obj> = items.iter().map(|item| item.obj.clone()).collect();
-        self.made_of_sizes(list_of(&objects)?, &items)
+        let copy =
+            if value.obj.class_is(t.list) { list_of(&objects)? } else { value.obj.class().call(&[tuple_of(&objects)?], None)? };
+        self.made_of_sizes(copy, &items)
+    }
+
+    fn varies_inside(&self, sequence: &Obj) -> bool {
+        self.rec.as_ref().is_some_and(|rec| rec.varies_inside(sequence))
     }
 
     /// A tuple or list of ours with expressions in it.
     pub fn holds_sizes(&self, object: &Obj) -> bool {
         let is_sequence = object.is_instance_of(types().tuple) || object.class_is(types().list) && self.is_ours(object);
         is_sequence && self.rec.as_ref().is_some_and(|rec| rec.has_stowed(object))
+    }
+
+    /// The same, or one from outside whose items vary.
+    fn gives_sizes(&self, sequence: &Obj) -> bool {
+        self.holds_sizes(sequence) || self.varies_inside(sequence)
     }
 
     /// `shape[:-1]`
@@ -316,7 +328,7 @@ impl Vm {
     pub fn joined_sizes(&mut self, left: &Obj, right: &Obj, in_place: bool) -> R<Option<Val>> {
         let are_tuples = left.is_instance_of(types().tuple) && right.is_instance_of(types().tuple);
         let are_lists = left.class_is(types().list) && right.class_is(types().list) && !in_place;
-        if !(are_tuples || are_lists) || !(self.holds_sizes(left) || self.holds_sizes(right)) {
+        if !(are_tuples || are_lists) || !(self.gives_sizes(left) || self.gives_sizes(right)) {
             return Ok(None);
         }
         let values = [self.items_to_join(left)?, self.items_to_join(right)?].concat();
@@ -353,7 +365,7 @@ impl Vm {
         }
         let (ours, theirs) = (self.items_made_here(left), self.items_made_here(right));
         let is_int = |value: &Val| value.obj.class_is(types().int);
-        let is_ours = |vm: &Vm, object: &Obj| !matches!(vm.origin(object), Origin::Outside(_));
+        let is_ours = |vm: &Vm, object: &Obj| !matches!(vm.origin(object), Origin::Outside(_)) || vm.holds_sizes(object);
         if !ours.iter().chain(&theirs).all(is_int) || !is_ours(self, left) || !is_ours(self, right) {
             return Ok(None);
         }

@@ -194,7 +194,7 @@ impl Vm {
             }
             ListAppend(n) => {
                 let value = self.pop();
-                let list = self.peek(n as usize);
+                let list = self.display(n as usize, std::slice::from_ref(&value))?;
                 self.append(&list, &value)?;
             }
             SetAdd(n) => {
@@ -217,7 +217,7 @@ impl Vm {
                     return Err(pyo3::exceptions::PyTypeError::new_err(text));
                 }
                 let items = self.iterate_all(&iterable)?;
-                let list = self.peek(n as usize);
+                let list = self.display(n as usize, &items)?;
                 for item in &items {
                     self.append(&list, item)?;
                 }

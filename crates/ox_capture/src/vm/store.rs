@@ -336,7 +336,9 @@ impl Vm {
         {
             return Ok(called);
         }
-        if let Some(called) = self.store_run(object, &index, &value)? {
+        if this.class_is(types.list)
+            && let Some(called) = self.store_run(object, &index, &value)?
+        {
             return Ok(called);
         }
         if by_key || this.class_is(types.list) || this.class_is(types.deque) {
@@ -378,6 +380,9 @@ impl Vm {
             Some(function) if function.class_is(types.function) => {
                 let function = self.pinned(function);
                 self.call(&function, Args::positional(vec![object.clone(), key.clone(), value]))
+            }
+            Some(method) if this.is_instance_of(types.list) && self.uses_slot(&this, "__setitem__", types.list) => {
+                self.call(&method.into(), Args::positional(vec![object.clone(), key.clone(), value]))
             }
             // CPython's words.
             None => this.bind().set_item(index.bind(), value.obj.bind()).and_then(|()| nothing()),

@@ -11,6 +11,7 @@ use crate::obj::{Obj, items_of};
 use crate::record::{Origin, Shadow, Val, is_python_instance};
 use crate::source::{Key, Source, generic_attr};
 use crate::types::types;
+use ox_bytecode::Instruction;
 use pyo3::prelude::*;
 
 impl Vm {
@@ -109,9 +110,10 @@ impl Vm {
     /// A tensor that requires grad from here on. One from outside only where no graph of this segment knows of grad: such a graph would see it.
     fn make_leaf(&mut self, tensor: &Val) -> R<bool> {
         let this = &tensor.obj;
+        let about_to_go = self.about_to_go();
         let Some(rec) = &mut self.rec else { return Ok(false) };
         let plain = this.class_is(types().tensor) && matches!(rec.origin(this), Origin::Outside(_)) && !rec.knows_grad();
-        if rec.has_views(this) {
+        if rec.has_views(this, about_to_go) {
             return self.leave_to_python("requires_grad_ of a tensor that has views").map(|()| false);
         }
         if !(is_lazy(this) || plain) || rec.becomes_leaf(this).is_err() {
@@ -126,6 +128,13 @@ impl Vm {
             setter.call(std::slice::from_ref(this), None)?;
         }
         Ok(true)
+    }
+
+    /// What stands in the variable that gets what is called here: `a = a.detach().requires_grad_()`.
+    fn about_to_go(&mut self) -> Option<usize> {
+        let frame = self.frame();
+        let Some(Instruction::StoreFast(local)) = frame.code.code.instructions.get(frame.pc) else { return None };
+        frame.locals[local.index()].as_ref().map(|value| value.obj.id())
     }
 
     /// `requires_grad_` of a tensor that is so already: nothing is done, and the tensor is given back.

@@ -3,7 +3,7 @@
 use super::shared::real;
 use super::{Bound, Surface, fresh, maybe, view, wrap_dim, wrap_dims};
 use crate::builder::Builder;
-use crate::decide::{assured, is_one, lesser, undecided};
+use crate::decide::{assured, is_one, left_of, lesser, undecided};
 use crate::error::{OpError, OpResult};
 use crate::infer::{differ, shape_text};
 use crate::value::{Value, ValueOf};
@@ -87,7 +87,7 @@ pub(super) fn resolve_sizes(numel: &Sym, sizes: &[Sym]) -> OpResult<Shape> {
                     false => invalid(),
                 });
             }
-            let rest = numel.div(&known);
+            let rest = left_of(numel, &known);
             if differ(&(&rest * &known), numel) {
                 return Err(invalid());
             }

@@ -107,7 +107,11 @@ def store_run(items, places, values):
     if step < 0 and start < 0:
         # Nothing lies there, and as an index it would be the last.
         start, stop, step = 0, 0, 2
-    items[start : stop if stop >= 0 else None : step] = values
+    run = slice(start, stop if stop >= 0 else None, step)
+    if type(items) is list:
+        items[run] = values
+    else:
+        list.__setitem__(items, run, values)
 
 
 def are_runs_settled_late():
