@@ -399,7 +399,7 @@ impl Prepared {
         let base = view_base(&self.graph, output.value);
         let shape = &self.graph.ty(output.value).shape;
         !matches!(self.graph.node(base).op, Op::Input(_))
-            && (output.memory != Memory::Own || is_whole(&self.graph, output.value, &output.strides))
+            && (output.memory != Memory::Own || base == output.value || is_whole(&self.graph, output.value, &output.strides))
             && self.resolved(output.value).is_some_and(|s| same_strides(shape, &s, &output.strides))
             && self.suits_tenants(k, base)
             && self.begins_in(output, base)
