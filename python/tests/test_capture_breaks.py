@@ -1,6 +1,7 @@
 """Calls that only Python can make: both sides stay compiled, nothing runs twice."""
 
 import contextlib
+import copy
 import warnings
 import weakref
 
@@ -386,3 +387,44 @@ def test_a_function_that_makes_a_class_is_called_as_a_whole():
         x = torch.rand(4)
         assert_same(compiled(x), function(x))
     assert compiled.stats()["traced"] == 3 and compiled.show().count("run a graph on (") == 2
+
+
+def product_of_two(a, b):
+    print(end="")
+    return a * b
+
+
+def one_written(a, b):
+    print(end="")
+    a.add_(1)
+    return b * 2, a + b
+
+
+def lists_of_two(a, b):
+    print(end="")
+    a.append(a[0] + 1)
+    b.append(b[0] * 2)
+    return a is b, len(a), a[-1], b[-1]
+
+
+def counters_of_two(a, b):
+    print(end="")
+    a.count += 1
+    b.count *= 3
+    return a.t * b.t, a.count, b.count
+
+
+class Counter:
+    def __init__(self, t):
+        self.t, self.count = t, 1
+
+
+@pytest.mark.parametrize("function, made", [(product_of_two, torch.clone), (one_written, torch.clone), (lists_of_two, lambda t: [t]), (counters_of_two, Counter)])
+def test_two_arguments_that_were_one_object_behind_a_break(function, made):
+    """What was traced behind the break of the first call, for one object, was used for two."""
+    captured = _oxytorch.capture(function)
+    for size, one in ((2, False), (3, True), (3, False), (3, True), (2, True), (2, False)):
+        a, b = made(x(size)), made(x(size))
+        ours = (a, a if one else b)
+        theirs = copy.deepcopy(ours)
+        assert_same(captured(*ours), function(*theirs))

@@ -245,6 +245,19 @@ def test_what_is_written_is_written_as_often_as_in_eager(door, backward, name):
     torch.testing.assert_close(found[0], found[1])
 
 
+@pytest.mark.parametrize("door", DOORS)
+def test_what_is_written_beside_a_part_without_gradients_is_written_once(door):
+    weight, count = nn.Parameter(torch.ones(4)), torch.zeros(1)
+
+    def f(t, count):
+        t = checkpoint(torch.sin, t, use_reentrant=False)
+        count.add_(1)
+        return torch.fft.fft(t * weight).abs()
+
+    DOORS[door](f)(torch.randn(3, 4), count).sum().backward()
+    assert count.item() == 1
+
+
 def test_a_break_inside():
     def inner(t):
         t = t.sin()

@@ -99,6 +99,11 @@ OWN = {
     "product": lambda x: (x @ x.T)[2:4].clone(),
     "copied": lambda x: x.sin()[1:].to(x.dtype, copy=True),
     "reshaped": lambda x: x.sin()[:, 1:].reshape(-1),
+    "times_one": lambda x: x.sin()[2:4] * 1,
+    "negated_twice": lambda x: x.sin()[2:4].neg().neg(),
+    "there_and_back": lambda x: x.sin()[2:4].double().float(),
+    "repeated_once": lambda x: x.sin()[2:4].repeat(1, 1),
+    "column_of_one_row": lambda x: x.sin()[:1, 1] * 1,
 }
 
 

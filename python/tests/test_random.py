@@ -249,6 +249,34 @@ def test_eagers_numbers_when_asked_for():
             compare.assert_same(seeded(compiled, x, seed=seed), seeded(f, x, seed=seed))
 
 
+LAID = {
+    "rows": lambda x: (x + 1).contiguous() * 2,
+    "columns": lambda x: x.t().contiguous().t() + 1,
+    "a_part_of_a_stack": lambda x: torch.stack([x, x], 1)[:, 0],
+    "channels_last": lambda x: x[None, :, :, None].repeat(2, 1, 1, 3).to(memory_format=torch.channels_last),
+}
+
+IN_ORDER = {
+    "dropout": lambda y: F.dropout(y, 0.5),
+    "randn_like": lambda y: torch.randn_like(y),
+    "randint_like": lambda y: torch.randint_like(y, 1000),
+    "bernoulli": lambda y: torch.bernoulli(y.sigmoid()),
+    "normal_": lambda y: (y * 1).normal_(),
+    "uniform_": lambda y: torch.empty_like(y).uniform_(1, 2) + y,
+    "exponential_": lambda y: (y * 1).exponential_(),
+}
+
+
+@pytest.mark.parametrize("transposed", [False, True])
+@pytest.mark.parametrize("drawn", IN_ORDER)
+@pytest.mark.parametrize("laid", LAID)
+def test_eagers_numbers_come_in_the_order_in_which_eagers_memory_lies(laid, drawn, transposed):
+    f = lambda x: IN_ORDER[drawn](LAID[laid](x))
+    compiled = oxytorch.compile(f, options={"fallback_random": True})
+    x = torch.rand(5, 6).t() if transposed else torch.rand(6, 5)
+    compare.assert_same(seeded(compiled, x, seed=0), seeded(f, x, seed=0))
+
+
 TORCHS = {
     "bernoulli": lambda p: torch.bernoulli(p) * p,
     "bernoulli_": lambda p: torch.empty_like(p).bernoulli_(p.detach()) * p,

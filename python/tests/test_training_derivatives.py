@@ -113,6 +113,19 @@ def test_tensors_of_inference_mode_beside_one_that_requires_grad(door):
     compare.assert_same(derivatives(DOORS[door](f)), derivatives(f))
 
 
+@pytest.mark.parametrize("outside", [False, True])
+def test_nothing_has_a_history_in_inference_mode_whatever_the_grad_mode(outside):
+    def f(t):
+        with torch.enable_grad():
+            return t * 2
+
+    called, t = oxytorch.compile(f), t_of(1).requires_grad_()
+    for _ in range(3):
+        with torch.inference_mode(), torch.set_grad_enabled(outside):
+            got = called(t)
+        assert got.is_inference() and got.is_leaf and not got.requires_grad
+
+
 @both
 @pytest.mark.parametrize("trained", [False, True])
 def test_forward_derivatives(door, trained):

@@ -136,6 +136,11 @@ impl PartialEq for TorchState {
 }
 
 impl TorchState {
+    /// Whether what is computed gets a history: in inference mode nothing does, whatever the grad mode says.
+    pub fn has_histories(&self) -> bool {
+        self.grad && !self.inference
+    }
+
     pub fn now() -> PyResult<TorchState> {
         let f = functions()?;
         let truth = |function: &Obj| -> PyResult<bool> { function.call(&[], None)?.truth() };

@@ -349,7 +349,8 @@ impl Recorder {
             let value = if part || holds(n) { self.read_in_place(spec.tensor)? } else { self.read(spec.tensor)? };
             let memory = match () {
                 _ if part => Memory::Whole(spec.offset.clone()),
-                _ if aliases[n].is_none() && self.builder.graph().node(value).op.is_view() => Memory::Own,
+                // What is computed may turn out to be a view: `x[1:] * 1`.
+                _ if aliases[n].is_none() && (!holds(n) || self.builder.graph().node(value).op.is_view()) => Memory::Own,
                 _ => Memory::Any,
             };
             results.push(GraphOutput { value, strides: spec.strides.clone(), alias: aliases[n].clone(), memory });

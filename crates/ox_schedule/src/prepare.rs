@@ -240,9 +240,14 @@ impl Prepared {
         }
         if node.op.is_call() {
             for k in 0..node.args.len() {
-                if !self.resolved(node.args[k]).is_some_and(|strides| takes(&node.op, k, &strides)) {
-                    let dense = contiguous_strides(&self.graph.ty(node.args[k]).shape);
-                    node.args[k] = self.push_copy(node.args[k], dense);
+                let shape = self.graph.ty(node.args[k]).shape.clone();
+                let order = order_of_draws(&node.op, k, &shape);
+                let suits = |strides: Shape| {
+                    takes(&node.op, k, &strides) && order.is_none_or(|order| same_strides(&shape, &strides, order))
+                };
+                if !self.resolved(node.args[k]).is_some_and(suits) {
+                    let strides = order.cloned().unwrap_or_else(|| contiguous_strides(&shape));
+                    node.args[k] = self.push_copy(node.args[k], strides);
                 }
             }
         }
@@ -399,7 +404,7 @@ impl Prepared {
         let base = view_base(&self.graph, output.value);
         let shape = &self.graph.ty(output.value).shape;
         !matches!(self.graph.node(base).op, Op::Input(_))
-            && (output.memory != Memory::Own || is_whole(&self.graph, output.value, &output.strides))
+            && (output.memory != Memory::Own || base == output.value || is_whole(&self.graph, output.value, &output.strides))
             && self.resolved(output.value).is_some_and(|s| same_strides(shape, &s, &output.strides))
             && self.suits_tenants(k, base)
             && self.begins_in(output, base)
@@ -448,6 +453,15 @@ fn takes(op: &Op, n: usize, strides: &Shape) -> bool {
     let is_median = matches!(op, Op::Library(library) if matches!(library.callee.name(), "aten::median" | "aten::nanmedian"));
     let whole_rows = n < rows_wanted(op);
     (!whole_rows || strides.last().is_none_or(|s| s.is_one())) && !(is_median && strides.iter().any(Sym::is_zero))
+}
+
+/// How the n-th argument must lie for torch to draw eager's numbers: it fills a result that lies as the argument does from the beginning of memory.
+fn order_of_draws<'a>(op: &'a Op, n: usize, shape: &Shape) -> Option<&'a Shape> {
+    const ALIKE: [&str; 6] = ["rand_like", "randn_like", "randint_like", "bernoulli", "dropout", "alpha_dropout"];
+    let Op::Library(library) = op else { return None };
+    let name = library.callee.name().rsplit([':', '.']).next()?;
+    let result = library.outs.first().filter(|out| n == 0 && ALIKE.contains(&name) && out.ty.shape == *shape)?;
+    Some(&result.strides)
 }
 
 /// How many of the first arguments torch's flash attention wants with the elements of a row side by side.

@@ -48,11 +48,11 @@ impl Inner {
         };
         let mut pushed = None;
         if let Some(rec) = &mut vm.rec {
-            rec.restore(&sources_values, action.result);
-            rec.adopt_sizes(values.sizes.all());
             rec.checks.push(Check::Returned(outcome.is_ok()));
             let state = rec.state.clone();
             rec.checks.push(Check::State(state.into()));
+            rec.restore(&sources_values, action.result);
+            rec.adopt_sizes(values.sizes.all());
             match &outcome {
                 Ok(object) => pushed = Some(rec.meet(object.clone(), action.result)),
                 Err(error) => drop(rec.meet(exception_of(error), action.result)),

@@ -325,7 +325,7 @@ impl Recording {
 
     fn made_how(&self, callee: &Shadow, state: &TorchState) -> PyResult<super::quick::Made> {
         let is_python = matches!(callee, Shadow::Function(function) if function.class_is(types().function));
-        Ok(super::quick::Made { grad: state.grad, is_on_cpu: self.is_on_cpu()?, is_python })
+        Ok(super::quick::Made { grad: state.has_histories(), is_on_cpu: self.is_on_cpu()?, is_python })
     }
 
     pub(super) fn do_on_shadows(
@@ -340,7 +340,7 @@ impl Recording {
         // Under autocast the versions of shadows count.
         let is_plain = !matches!(callee, Shadow::Attribute(_)) && !state.autocast.is_on();
         if is_plain
-            && state.grad
+            && state.has_histories()
             && name == "scaled_dot_product_attention"
             && let Some(known) = self.fused_attention(args, named)?
         {

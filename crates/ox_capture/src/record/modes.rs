@@ -116,10 +116,10 @@ impl Recording {
         if *self.graph.inference.get_or_insert(state.inference) != state.inference {
             return Err(NotRecorded::Break("inference mode begins or ends between operations of one graph".into()));
         }
-        if state.grad && !self.graph.new_leaves.is_empty() {
+        if state.has_histories() && !self.graph.new_leaves.is_empty() {
             return Err(NotRecorded::Break("a tensor that requires grad from here on".into()));
         }
-        self.enter_grad_mode(state.grad)
+        self.enter_grad_mode(state.has_histories())
     }
 
     /// Where the program has changed the default type: a call whose result depends on it is told the type.

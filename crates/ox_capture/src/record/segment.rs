@@ -282,8 +282,19 @@ impl Recording {
                     self.machines.entry(object.id()).or_insert(source);
                 }
                 self.note_kind(object, origin);
-                self.ids.entry(object.id()).or_insert((origin, Some(object.clone())));
+                let first = self.ids.entry(object.id()).or_insert((origin, Some(object.clone()))).0;
+                self.rely_on_one_object(object, source, first);
             }
+        }
+    }
+
+    /// An object that was found at two places is told by the first of them. In the calls before, others may have been there.
+    fn rely_on_one_object(&mut self, object: &Obj, source: SourceId, first: Origin) {
+        if let Origin::Outside(known) = first
+            && known != source
+            && !crate::types::types().is_pinnable(object)
+        {
+            self.check_once(1, source, known.0, || Check::Same(source, known));
         }
     }
 

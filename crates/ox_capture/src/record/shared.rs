@@ -27,7 +27,7 @@ pub(super) fn refuse_overlapping_writes(written: &[Obj]) -> Recorded<()> {
 impl Recording {
     /// Whether gradients matter to the graph of this segment.
     pub fn knows_grad(&self) -> bool {
-        self.state.grad || self.graph.grad.is_some_and(|(first, now)| first || now)
+        self.state.has_histories() || self.graph.grad.is_some_and(|(first, now)| first || now)
     }
 
     /// To be called before a tensor becomes an input, and when it is known to be a plain one: others hear what is asked of them.

@@ -3,7 +3,7 @@
 use super::Tree;
 use super::behind::tell_of_later_writes;
 use super::places::{example, requires_grad};
-use super::regions::{Region, is_result, may_be_written, regions};
+use super::regions::{Region, have_gradients, is_result, may_be_written, regions};
 use super::views::Views;
 use crate::fx::{Layout, storages};
 use crate::recorded::Recorded;
@@ -393,6 +393,9 @@ impl<'py> Cutter<'py> {
             if !found.is_empty() {
                 break;
             }
+        }
+        if !found.is_empty() && !have_gradients(&self.nodes, 0)? {
+            return Ok(Vec::new());
         }
         for region in found.iter_mut().filter(|region| open.iter().any(|open| open.id == region.id)) {
             region.early_stop = false;

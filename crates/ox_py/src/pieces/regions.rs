@@ -42,7 +42,10 @@ pub fn is_result(node: &Node<'_>) -> PyResult<bool> {
 
 /// Where parts begin and end that have `depth` others around them. What has no gradient is not kept in any case.
 pub fn region_cuts(nodes: &[Node<'_>], depth: usize) -> PyResult<Vec<usize>> {
-    let (mut cuts, mut last, mut requires) = (Vec::new(), None, false);
+    if !have_gradients(nodes, depth)? {
+        return Ok(Vec::new());
+    }
+    let (mut cuts, mut last) = (Vec::new(), None);
     for (place, node) in nodes.iter().enumerate() {
         if !is_computed(node)? {
             continue;
@@ -52,9 +55,19 @@ pub fn region_cuts(nodes: &[Node<'_>], depth: usize) -> PyResult<Vec<usize>> {
             cuts.push(place);
         }
         last = here;
-        requires |= here.is_some() && example(node)?.is_some_and(|e| requires_grad(&e).unwrap_or(false));
     }
-    Ok(if requires { cuts } else { Vec::new() })
+    Ok(cuts)
+}
+
+/// Whether anything is computed again for the parts that have `depth` others around them. Where nothing is, the graph is not cut for them.
+pub fn have_gradients(nodes: &[Node<'_>], depth: usize) -> PyResult<bool> {
+    for node in nodes {
+        let requires = || Ok::<_, PyErr>(example(node)?.is_some_and(|e| requires_grad(&e).unwrap_or(false)));
+        if is_computed(node)? && regions(node)?.len() > depth && requires()? {
+            return Ok(true);
+        }
+    }
+    Ok(false)
 }
 
 /// Of which one that nobody uses is to have zeros.
