@@ -1,5 +1,6 @@
 //! How CPython finds attributes, without running any.
 
+use crate::interrupt::Quiet;
 use crate::obj::Obj;
 use crate::types::types;
 use pyo3::ffi;
@@ -18,11 +19,11 @@ pub fn type_lookup(class: &Obj, name: &Obj) -> Option<Obj> {
 
 /// The attribute in the bases that follow `after` in the order of `class`.
 pub fn super_lookup(class: &Obj, after: &Obj, name: &Obj) -> Option<Obj> {
-    let mro = crate::obj::items_of(&class.attr("__mro__").ok()?);
+    let mro = crate::obj::items_of(&class.attr("__mro__").quiet()?);
     let start = mro.iter().position(|base| base.is(after))? + 1;
     mro[start..].iter().find_map(|base| {
-        let dict = base.attr("__dict__").ok()?;
-        dict.bind().get_item(name.bind()).ok().map(Obj::from)
+        let dict = base.attr("__dict__").quiet()?;
+        dict.bind().get_item(name.bind()).quiet().map(Obj::from)
     })
 }
 
@@ -51,8 +52,8 @@ pub fn is_generic_store(class: &Obj) -> bool {
 fn is_by_slot(class: &Obj, name: &str, is_slot: impl Fn(&Obj) -> bool) -> bool {
     let Some(found) = type_lookup(class, &Obj::str(name)) else { return true };
     found.class_is(types().wrapper_descriptor)
-        && found.attr("__name__").is_ok_and(|own| own.to_str().as_deref() == Some(name))
-        && found.attr("__objclass__").is_ok_and(|owner| is_slot(&owner))
+        && found.attr("__name__").quiet().is_some_and(|own| own.to_str().as_deref() == Some(name))
+        && found.attr("__objclass__").quiet().is_some_and(|owner| is_slot(&owner))
 }
 
 /// Whether a class has `object`'s own method of this name, or none.

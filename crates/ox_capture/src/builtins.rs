@@ -1,5 +1,6 @@
 //! What is known of callables by their identity: which functions of C are pure, which are torch's, which the machine does itself.
 
+use crate::interrupt::Quiet;
 use crate::obj::{Obj, py};
 use crate::record::DONE_FOR_REAL;
 use crate::types::types;
@@ -259,13 +260,14 @@ pub fn is_value(object: &Obj) -> bool {
         let modules = unsafe { Obj::borrowed(pyo3::ffi::PyImport_GetModuleDict()) };
         crate::obj::dict_get(&modules, &Obj::str(module))
     });
-    module.is_some_and(|module| module.attr(&name).is_ok_and(|known| known.is(&class)) && has_known_zone(object, &module))
+    module
+        .is_some_and(|module| module.attr(&name).quiet().is_some_and(|known| known.is(&class)) && has_known_zone(object, &module))
 }
 
 /// A zone of a class of the program's says itself what a date in it is.
 fn has_known_zone(object: &Obj, module: &Obj) -> bool {
-    let Ok(zone) = object.attr("tzinfo") else { return true };
-    zone.is_none() || module.attr("timezone").is_ok_and(|known| zone.class().is(&known))
+    let Some(zone) = object.attr("tzinfo").quiet() else { return true };
+    zone.is_none() || module.attr("timezone").quiet().is_some_and(|known| zone.class().is(&known))
 }
 
 /// Whether operators on it look at more than their operands: the precision and rounding of decimals are settings of a thread.
@@ -335,7 +337,7 @@ impl Tables {
             let object: Obj = py.import("torch")?.getattr(name.as_str())?.into();
             let is_operator = object.class_is(types().builtin)
                 && !name.starts_with("__")
-                && object.attr("__self__").is_ok_and(|owner| owner.is_instance_of(types().type_));
+                && object.attr("__self__").quiet().is_some_and(|owner| owner.is_instance_of(types().type_));
             if is_operator || ["tensor", "as_tensor"].contains(&name.as_str()) {
                 tables.torch.insert(object.id());
                 tables.keep.push(object);
@@ -460,7 +462,7 @@ fn module_of(function: &Obj) -> String {
 /// A function of torch's (or of the machine's library), written in Python, that the op table knows as a whole.
 pub fn is_torch_leaf(function: &Obj) -> bool {
     let module = module_of(function);
-    let Some(name) = function.attr("__name__").ok().and_then(|n| n.to_str()) else { return false };
+    let Some(name) = function.attr("__name__").quiet().and_then(|n| n.to_str()) else { return false };
     match module.as_str() {
         "torch.nn.functional" => ox_ops::surface::lookup("F", &name).is_some() || name == "scaled_dot_product_attention",
         "torch._higher_order_ops.associative_scan" => name == "associative_scan",
@@ -476,8 +478,8 @@ pub fn is_torch_leaf(function: &Obj) -> bool {
 /// The `__init__` that Dynamo gives `nn.Module` once it has run in the process, to count new modules for itself: the one it replaced.
 pub fn unpatched_init(function: &Obj) -> Option<Obj> {
     const PLACE: &str = "torch._dynamo.mutation_guard";
-    let is_patch = module_of(function) == PLACE && function.attr("__name__").ok()?.to_str()? == "patched_init";
-    is_patch.then(|| py().import(PLACE).ok()?.getattr("unpatched_nn_module_init").ok().map(Obj::from)).flatten()
+    let is_patch = module_of(function) == PLACE && function.attr("__name__").quiet()?.to_str()? == "patched_init";
+    is_patch.then(|| py().import(PLACE).quiet()?.getattr("unpatched_nn_module_init").quiet().map(Obj::from)).flatten()
 }
 
 /// Functions in Python that only speak to torch's own compiler. A size is fixed here by what asks for it, not by a mark.
@@ -528,7 +530,7 @@ pub fn is_of_torch(function: &Obj) -> bool {
 /// `torch.utils.checkpoint.checkpoint`
 pub fn is_checkpoint(function: &Obj) -> bool {
     module_of(function) == "torch.utils.checkpoint"
-        && function.attr("__name__").ok().and_then(|n| n.to_str()).as_deref() == Some("checkpoint")
+        && function.attr("__name__").quiet().and_then(|n| n.to_str()).as_deref() == Some("checkpoint")
 }
 
 /// Functions in Python that are called as they are: what they do concerns the process, not the program's values.
@@ -618,7 +620,7 @@ fn transform(function: &Obj) -> Option<String> {
     const PLACES: &[&str] = &["torch._functorch.eager_transforms", "torch._functorch.vmap"];
     // What only returns another function, or looks at an argument.
     const PLAIN: &[&str] = &["jacrev", "jacfwd", "hessian", "functionalize", "_check_randomness_arg"];
-    let module = crate::obj::dict_get(&function.attr("__globals__").ok()?, &Obj::str("__name__"))?.to_str()?;
-    let name = function.attr("__code__").ok()?.attr("co_name").ok()?.to_str()?;
+    let module = crate::obj::dict_get(&function.attr("__globals__").quiet()?, &Obj::str("__name__"))?.to_str()?;
+    let name = function.attr("__code__").quiet()?.attr("co_name").quiet()?.to_str()?;
     (PLACES.contains(&module.as_str()) && !PLAIN.contains(&name.as_str())).then_some(name)
 }

@@ -2,6 +2,7 @@
 //! compared, but for what traces write; that is read like any place outside.
 
 use crate::guard::version_of;
+use crate::interrupt::Quiet;
 use crate::obj::{Obj, items_of, py};
 use crate::source::Key;
 use pyo3::prelude::*;
@@ -59,12 +60,12 @@ fn same_entries(now: &[(Obj, Obj)], before: &[(Obj, Obj)]) -> bool {
 }
 
 fn bases_of(class: &Obj) -> Vec<Obj> {
-    class.attr("__mro__").map(|mro| items_of(&mro)).unwrap_or_default()
+    class.attr("__mro__").map(|mro| items_of(&mro)).quiet().unwrap_or_default()
 }
 
 fn entries_but_for(class: &Obj, but_for: &FxHashSet<Place>) -> Entries {
     let items = class.attr("__dict__").and_then(|dict| Ok(dict.bind().call_method0("items")?.try_iter()?.collect::<Vec<_>>()));
-    let pairs = items.unwrap_or_default().into_iter().flatten().map(|pair| items_of(&pair.into()));
+    let pairs = items.quiet().unwrap_or_default().into_iter().flatten().map(|pair| items_of(&pair.into()));
     let pairs = pairs.map(|pair| (pair[0].clone(), pair[1].clone()));
     pairs.filter(|(name, _)| !but_for.contains(&(class.id(), Key(name.clone())))).collect()
 }
@@ -76,8 +77,8 @@ pub fn owner_of(class: &Obj, name: &Obj) -> Option<Obj> {
 
 /// What the class's own dict holds.
 pub fn own_entry(class: &Obj, name: &Obj) -> Option<Obj> {
-    let dict = class.attr("__dict__").ok()?;
-    dict.bind().get_item(name.bind()).ok().map(Obj::from)
+    let dict = class.attr("__dict__").quiet()?;
+    dict.bind().get_item(name.bind()).quiet().map(Obj::from)
 }
 
 /// `own_entry` as a function for sources; NotImplemented where there is none.

@@ -1,5 +1,6 @@
 //! `shapes=`: sizes of arguments that vary, by the name of the parameter and the dimension, with their ranges.
 
+use crate::interrupt::Quiet;
 use crate::obj::{Obj, entries_of, py};
 use crate::policy::Marks;
 use crate::source::short;
@@ -144,7 +145,12 @@ impl Range {
 /// The line outside of this package that is under way.
 pub fn line_outside() -> PyResult<String> {
     let mut frame = py().import("sys")?.call_method0("_getframe")?;
-    while frame.getattr("f_globals")?.get_item("__name__").is_ok_and(|name| Obj::from(name).to_string().starts_with("oxytorch")) {
+    while frame
+        .getattr("f_globals")?
+        .get_item("__name__")
+        .quiet()
+        .is_some_and(|name| Obj::from(name).to_string().starts_with("oxytorch"))
+    {
         frame = frame.getattr("f_back")?;
     }
     Ok(format!("{}:{}", frame.getattr("f_code")?.getattr("co_filename")?, frame.getattr("f_lineno")?))
@@ -152,7 +158,7 @@ pub fn line_outside() -> PyResult<String> {
 
 /// That line, and the function.
 fn made_at(function: &Obj) -> String {
-    let declared = line_outside().map(|line| format!("declared at {line}")).unwrap_or_else(|_| "declared".into());
+    let declared = line_outside().map(|line| format!("declared at {line}")).quiet().unwrap_or_else(|| "declared".into());
     format!("{declared} for {}", short(function))
 }
 

@@ -2,6 +2,7 @@
 
 use crate::backend::Backend;
 use crate::class_portrait::ClassPortrait;
+use crate::interrupt::Quiet;
 use crate::obj::{Obj, dict_get, entries_of, py};
 use crate::source::{SourceId, Sources, Values, generic_attr, instance_dict, key_text, same_value, short};
 use crate::state::TorchState;
@@ -81,7 +82,7 @@ impl Check {
         let sources = context.sources;
         match self {
             Check::Call(positional, names) => values.args.len() == *positional && has_names(values.kwargs, names),
-            Check::State(state) => TorchState::now().is_ok_and(|now| now == **state),
+            Check::State(state) => TorchState::now().quiet().is_some_and(|now| now == **state),
             Check::Type(id, class) => values.get(sources, *id).is_some_and(|v| v.class_is(class.ptr().cast())),
             Check::Is(id, object) => values.get(sources, *id).is_some_and(|v| v.is(object)),
             Check::Equal(id, object) => values.get(sources, *id).is_some_and(|v| same_value(&v, object)),
@@ -229,7 +230,7 @@ fn is_unset(member: &Obj, object: &Obj) -> bool {
 
 /// The value of an int that is not too large.
 pub fn whole(object: &Obj) -> Option<i64> {
-    if object.class_is(types().int) { object.bind().extract().ok() } else { None }
+    if object.class_is(types().int) { object.bind().extract().quiet() } else { None }
 }
 
 /// Whether a flag says that the number of a class is valid.
@@ -258,7 +259,7 @@ fn has_names(kwargs: Option<&Obj>, names: &[Obj]) -> bool {
 pub fn length(object: &Obj) -> Option<usize> {
     let types = types();
     if object.class_is(types.deque) {
-        return object.bind().len().ok();
+        return object.bind().len().quiet();
     }
     let counted = [types.list, types.tuple, types.dict, types.set, types.frozenset];
     if !counted.iter().any(|t| object.is_instance_of(*t)) {
@@ -288,6 +289,6 @@ fn has_keys(dict: &Obj, keys: &[Obj]) -> bool {
 }
 
 fn has_members(set: &Obj, members: &[Obj]) -> bool {
-    let Some(found) = (length(set) == Some(members.len())).then(|| set.bind().try_iter().ok()).flatten() else { return false };
+    let Some(found) = (length(set) == Some(members.len())).then(|| set.bind().try_iter().quiet()).flatten() else { return false };
     found.flatten().map(Obj::from).zip(members).all(|(found, member)| found.is(member) || same_value(&found, member))
 }

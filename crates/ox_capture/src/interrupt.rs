@@ -2,7 +2,7 @@
 
 use crate::attr::type_lookup;
 use crate::obj::{Obj, py};
-use pyo3::exceptions::PyException;
+use pyo3::exceptions::{PyException, PyGeneratorExit};
 use pyo3::prelude::*;
 use std::cell::RefCell;
 
@@ -60,6 +60,23 @@ pub fn postponing<T>(mut work: impl FnMut() -> PyResult<T>) -> PyResult<T> {
         }
     }
     work()
+}
+
+/// Results of questions to which no answer is an answer.
+pub trait Quiet<T> {
+    /// As `ok`, but an interrupt that came while it was found out is raised a little later.
+    fn quiet(self) -> Option<T>;
+}
+
+impl<T> Quiet<T> for PyResult<T> {
+    fn quiet(self) -> Option<T> {
+        let keep = |error: PyErr| {
+            if is_interrupt(&error) && !error.is_instance_of::<PyGeneratorExit>(py()) {
+                LATE.set(Some(error));
+            }
+        };
+        self.map_err(keep).ok()
+    }
 }
 
 /// What came meanwhile.

@@ -1,5 +1,6 @@
 //! `OXYTORCH_LOGS=graph_breaks,recompiles,guards,graph,kernels,races,cudagraphs,variants`: one line on stderr for each thing as it happens. `TORCH_LOGS="+oxytorch"` is all.
 
+use crate::interrupt::Quiet;
 use crate::obj::Obj;
 use crate::types::types;
 use std::io::Write;
@@ -79,5 +80,5 @@ pub fn place_of(function: &Obj) -> String {
         let (file, line) = (code.attr("co_filename")?, code.attr("co_firstlineno")?);
         Ok(format!("{}:{}", file, line))
     });
-    text.unwrap_or_default()
+    text.quiet().unwrap_or_default()
 }

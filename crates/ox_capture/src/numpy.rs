@@ -1,5 +1,6 @@
 //! What is known of NumPy. An array of numbers that the program makes from what it knows is data like a list: its functions run as they are.
 
+use crate::interrupt::Quiet;
 use crate::obj::{Obj, dict_get, entries_of, py};
 use pyo3::ffi;
 use pyo3::prelude::*;
@@ -31,7 +32,7 @@ const LEFT: &[&str] =
 
 fn numpy() -> Option<&'static Numpy> {
     static NUMPY: PyOnceLock<Option<Numpy>> = PyOnceLock::new();
-    NUMPY.get_or_init(py(), || Numpy::load().ok()).as_ref()
+    NUMPY.get_or_init(py(), || Numpy::load().quiet()).as_ref()
 }
 
 impl Numpy {
@@ -75,7 +76,7 @@ pub fn is_dtype(object: &Obj) -> bool {
 /// Whether an array holds numbers and no objects.
 pub fn holds_numbers(array: &Obj) -> bool {
     let kind = array.attr("dtype").and_then(|dtype| dtype.attr("kind"));
-    kind.is_ok_and(|kind| kind.to_str().is_some_and(|kind| "biufc".contains(kind.as_str())))
+    kind.quiet().is_some_and(|kind| kind.to_str().is_some_and(|kind| "biufc".contains(kind.as_str())))
 }
 
 pub fn is_pure(function: &Obj) -> bool {
@@ -94,5 +95,5 @@ pub fn is_seed(function: &Obj) -> bool {
     // SAFETY: the dict of loaded modules, borrowed.
     let modules = unsafe { Obj::borrowed(ffi::PyImport_GetModuleDict()) };
     let random = dict_get(&modules, &Obj::str("numpy.random"));
-    random.and_then(|module| module.attr("seed").ok()).is_some_and(|seed| seed.is(function))
+    random.and_then(|module| module.attr("seed").quiet()).is_some_and(|seed| seed.is(function))
 }

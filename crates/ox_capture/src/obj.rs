@@ -3,7 +3,7 @@
 //! The virtual machine runs attached to the interpreter from end to end, so its references are cloned and dropped without a token.
 //! Everything that owns an `Obj` lives inside a Python object or on the stack of a call from Python, and is dropped attached too.
 
-use crate::interrupt::postponing;
+use crate::interrupt::{Quiet, postponing};
 use pyo3::ffi;
 use pyo3::prelude::*;
 use std::ptr::NonNull;
@@ -154,11 +154,11 @@ impl Obj {
     pub fn text(&self) -> String {
         // CPython lets signal handlers run first: what they raise is not about the object.
         let text = postponing(|| Ok(self.bind().repr()?.to_string_lossy().into_owned()));
-        text.unwrap_or_else(|_| self.class_name())
+        text.quiet().unwrap_or_else(|| self.class_name())
     }
 
     pub fn class_name(&self) -> String {
-        self.bind().get_type().name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default()
+        self.bind().get_type().name().map(|name| name.to_string_lossy().into_owned()).quiet().unwrap_or_default()
     }
 
     /// What CPython calls its class in complaints: that of C names its module.
@@ -168,7 +168,7 @@ impl Obj {
     }
 
     pub fn to_str(&self) -> Option<String> {
-        self.bind().extract::<String>().ok()
+        self.bind().extract::<String>().quiet()
     }
 
     pub fn truth(&self) -> PyResult<bool> {
@@ -208,7 +208,7 @@ pub fn items_of(sequence: &Obj) -> Vec<Obj> {
         } else if ffi::PyList_Check(ptr) != 0 {
             (0..ffi::PyList_Size(ptr)).map(|n| Obj::borrowed(ffi::PyList_GetItem(ptr, n))).collect()
         } else if sequence.is_instance_of(crate::types::types().deque) {
-            sequence.bind().try_iter().map(|items| items.flatten().map(Obj::from).collect()).unwrap_or_default()
+            sequence.bind().try_iter().map(|items| items.flatten().map(Obj::from).collect()).quiet().unwrap_or_default()
         } else {
             Vec::new()
         }
@@ -307,7 +307,7 @@ pub fn message(error: &PyErr) -> String {
 impl std::fmt::Display for Obj {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let text = postponing(|| Ok(self.bind().str()?.to_string_lossy().into_owned()));
-        f.write_str(&text.unwrap_or_else(|_| self.class_name()))
+        f.write_str(&text.quiet().unwrap_or_else(|| self.class_name()))
     }
 }
 

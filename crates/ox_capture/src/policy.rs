@@ -1,6 +1,7 @@
 //! What is done with a call that no trace fits: `torch.compiler.set_stance`, and the settings of `oxytorch.config`.
 
 use crate::declared::line_outside;
+use crate::interrupt::Quiet;
 use crate::obj::{Obj, dict_get, entries_of, items_of, py};
 use crate::source::key_text;
 use crate::types::types;
@@ -39,7 +40,7 @@ impl Namespace {
         if let Some(found) = self.found.get(py()) {
             return dict_get(found, name);
         }
-        let found = loaded(self.module)?.attr("__dict__").ok()?;
+        let found = loaded(self.module)?.attr("__dict__").quiet()?;
         dict_get(self.found.get_or_init(py(), || found), name)
     }
 }
@@ -52,8 +53,8 @@ fn loaded(module: &str) -> Option<Obj> {
 
 /// `torch._dynamo.config.disable`: what is compiled is used, and nothing more is compiled.
 pub fn is_disabled() -> bool {
-    let disable = loaded("torch._dynamo.config").and_then(|config| config.attr("disable").ok());
-    disable.is_some_and(|disable| disable.truth().unwrap_or(false))
+    let disable = loaded("torch._dynamo.config").and_then(|config| config.attr("disable").quiet());
+    disable.is_some_and(|disable| disable.truth().quiet().unwrap_or(false))
 }
 
 /// A name that is looked up in every call.
@@ -73,7 +74,7 @@ impl Name {
 pub fn error_on_graph_break() -> bool {
     static UTILS: Namespace = Namespace::new("torch._dynamo.utils");
     static FLAG: Name = Name::new("_error_on_graph_break");
-    UTILS.get(FLAG.get()).is_some_and(|flag| flag.truth().unwrap_or(false))
+    UTILS.get(FLAG.get()).is_some_and(|flag| flag.truth().quiet().unwrap_or(false))
 }
 
 /// What `torch._dynamo.mark_dynamic` and its like say of a tensor's dimensions.
@@ -88,7 +89,7 @@ pub struct Marks {
 
 impl Marks {
     pub fn of(tensor: &Obj) -> Marks {
-        let marked = crate::source::instance_dict(tensor).filter(|dict| dict.bind().len().is_ok_and(|len| len > 0));
+        let marked = crate::source::instance_dict(tensor).filter(|dict| dict.bind().len().quiet().is_some_and(|len| len > 0));
         let Some(dict) = marked else { return Marks::default() };
         let set = |name: &str| -> Vec<Obj> {
             let found = dict_get(&dict, &Obj::str(name));
@@ -98,9 +99,9 @@ impl Marks {
         // Counted from the end if negative. What is still negative is beyond any rank.
         let place = |dim: i64| if dim < 0 { (dim + rank) as usize } else { dim as usize };
         let dims = |name: &str| -> Vec<usize> {
-            set(name).iter().filter_map(|dim| Some(place(dim.bind().extract::<i64>().ok()?))).collect()
+            set(name).iter().filter_map(|dim| Some(place(dim.bind().extract::<i64>().quiet()?))).collect()
         };
-        let part = |range: &Obj, name: &str| range.attr(name).ok().and_then(|n| n.bind().extract::<i64>().ok());
+        let part = |range: &Obj, name: &str| range.attr(name).quiet().and_then(|n| n.bind().extract::<i64>().quiet());
         let range = |range: &Obj| Some((place(part(range, "dim")?), part(range, "min"), part(range, "max")));
         Marks {
             dynamic: [dims("_dynamo_dynamic_indices"), dims("_dynamo_weak_dynamic_indices")].concat(),
@@ -144,7 +145,7 @@ impl Marks {
 
     /// The same for people.
     pub fn complaint(&self, name: &str, sizes: &[i64]) -> Option<String> {
-        let called = || line_outside().map(|line| format!(" (called at {line})")).unwrap_or_default();
+        let called = || line_outside().map(|line| format!(" (called at {line})")).quiet().unwrap_or_default();
         self.objection(sizes).map(|why| format!("oxytorch: {name}: {why}{}", called()))
     }
 
@@ -155,7 +156,7 @@ impl Marks {
                 let marks = Marks::of(argument);
                 let is_plain = marks.dynamic.is_empty() && marks.ranges.is_empty();
                 // Sizes of a nested tensor are no numbers; torch itself marks those that vary.
-                let sizes = || argument.attr("shape").ok()?.bind().extract::<Vec<i64>>().ok();
+                let sizes = || argument.attr("shape").quiet()?.bind().extract::<Vec<i64>>().quiet();
                 let marked = if is_plain { None } else { sizes() };
                 if let Some(why) = marked.and_then(|sizes| marks.complaint(name, &sizes)) {
                     return Err(PyValueError::new_err(why));
@@ -199,14 +200,14 @@ impl Stance {
     /// What `force_backend=` asks for, if that is not this one.
     pub fn backend() -> Option<Obj> {
         static BACKEND: Name = Name::new("backend");
-        let backend = Stance::keeper()?.get_attr(BACKEND.get()).ok()?;
+        let backend = Stance::keeper()?.get_attr(BACKEND.get()).quiet()?;
         (!backend.is_none() && backend.to_str().as_deref() != Some("oxytorch")).then_some(backend)
     }
 
     fn read() -> Option<Stance> {
         static STANCE: Name = Name::new("stance");
-        let stance = Stance::keeper()?.get_attr(STANCE.get()).ok()?;
-        Some(match stance.bind().extract::<&str>().ok()? {
+        let stance = Stance::keeper()?.get_attr(STANCE.get()).quiet()?;
+        Some(match stance.bind().extract::<&str>().quiet()? {
             "force_eager" => Stance::ForceEager,
             "eager_on_recompile" => Stance::EagerOnRecompile,
             "fail_on_recompile" => Stance::FailOnRecompile,

@@ -1,6 +1,7 @@
 //! `Source`: how a later call finds an object again that this call read.
 
 use crate::attr::{has_get, is_c_descriptor, is_data_descriptor, type_lookup};
+use crate::interrupt::Quiet;
 use crate::obj::{Obj, dict_get, items_of, py};
 use crate::types::types;
 use crate::warm::Warm;
@@ -33,7 +34,7 @@ impl Eq for Key {}
 
 impl std::hash::Hash for Key {
     fn hash<H: std::hash::Hasher>(&self, state: &mut H) {
-        let hash = if types().is_scalar(&self.0) { self.0.bind().hash().unwrap_or(0) } else { self.0.id() as isize };
+        let hash = if types().is_scalar(&self.0) { self.0.bind().hash().quiet().unwrap_or(0) } else { self.0.id() as isize };
         hash.hash(state);
     }
 }
@@ -48,17 +49,17 @@ pub fn same_value(a: &Obj, b: &Obj) -> bool {
     }
     let types = types();
     if a.class_is(types.float) {
-        return a.bind().extract::<f64>().ok().map(f64::to_bits) == b.bind().extract::<f64>().ok().map(f64::to_bits);
+        return a.bind().extract::<f64>().quiet().map(f64::to_bits) == b.bind().extract::<f64>().quiet().map(f64::to_bits);
     }
     if types.is_numpy_scalar(a) {
-        let bytes = |number: &Obj| number.bind().call_method0("tobytes").ok()?.extract::<Vec<u8>>().ok();
+        let bytes = |number: &Obj| number.bind().call_method0("tobytes").quiet()?.extract::<Vec<u8>>().quiet();
         return bytes(a) == bytes(b);
     }
     // Equal complex numbers may differ in the signs of their zeros: their texts tell.
     if a.class_is(types.complex) {
         return a.text() == b.text();
     }
-    a.bind().eq(b.bind()).unwrap_or(false)
+    a.bind().eq(b.bind()).quiet().unwrap_or(false)
 }
 
 /// What is read where. Only C code of CPython's runs when one is evaluated: the checks in front of it see to that.
@@ -322,7 +323,7 @@ pub fn short(object: &Obj) -> String {
 /// The name that a class, a function, a method or a module has.
 fn own_name(object: &Obj) -> Option<String> {
     if object.class_is(types().method) {
-        return own_name(&object.attr("__func__").ok()?);
+        return own_name(&object.attr("__func__").quiet()?);
     }
     ["__qualname__", "__name__"].into_iter().find_map(|name| {
         let name = Obj::str(name);
@@ -481,7 +482,7 @@ impl<'a> Values<'a> {
             Source::Member(of, name) => member(&self.get(sources, *of)?, name),
             Source::Compute(function, args) => {
                 let args: Option<Vec<Obj>> = args.iter().map(|a| self.get(sources, *a)).collect();
-                function.0.call(&args?, None).ok()
+                function.0.call(&args?, None).quiet()
             }
             Source::Expr(sym) => self.sizes.eval(sym).map(Obj::int),
             Source::Output(..) | Source::Built(..) | Source::Result(..) => None,
@@ -492,7 +493,7 @@ impl<'a> Values<'a> {
 fn item(of: &Obj, n: usize) -> Option<Obj> {
     let types = types();
     if of.class_is(types.deque) {
-        return of.bind().get_item(n).ok().map(Obj::from);
+        return of.bind().get_item(n).quiet().map(Obj::from);
     }
     if of.is_instance_of(types.list) || of.is_instance_of(types.tuple) { item_of(of, n) } else { None }
 }
@@ -503,7 +504,7 @@ fn member(of: &Obj, name: &str) -> Option<Obj> {
         return part;
     }
     if !of.class_is(types().function) {
-        return of.attr(name).ok();
+        return of.attr(name).quiet();
     }
     // SAFETY: a function; borrowed or null, which Python shows as None.
     let part = unsafe {
@@ -513,7 +514,7 @@ fn member(of: &Obj, name: &str) -> Option<Obj> {
             "__defaults__" => ffi::PyFunction_GetDefaults(of.ptr()),
             "__kwdefaults__" => ffi::PyFunction_GetKwDefaults(of.ptr()),
             "__closure__" => ffi::PyFunction_GetClosure(of.ptr()),
-            _ => return of.attr(name).ok(),
+            _ => return of.attr(name).quiet(),
         })
     };
     Some(part.unwrap_or_else(Obj::none))

@@ -1,5 +1,6 @@
 //! The modes of torch that a trace depends on.
 
+use crate::interrupt::Quiet;
 use crate::obj::{Obj, py};
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
@@ -110,7 +111,7 @@ pub fn default_dtype() -> PyResult<Obj> {
 
 /// Whether graphs are computed on such devices.
 fn is_followed(device: &Obj) -> bool {
-    device.attr("type").ok().and_then(|kind| kind.to_str()).is_some_and(|kind| Autocast::KINDS.contains(&&*kind))
+    device.attr("type").quiet().and_then(|kind| kind.to_str()).is_some_and(|kind| Autocast::KINDS.contains(&&*kind))
 }
 
 /// The device of the innermost mode that says one, and how many do.

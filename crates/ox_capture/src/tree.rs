@@ -3,6 +3,7 @@
 use crate::class_portrait::{ClassPortrait, Place};
 use crate::gauge::{Gauge, Role};
 use crate::guard::{Check, Context};
+use crate::interrupt::Quiet;
 use crate::obj::{Obj, items_of, tuple_of};
 use crate::recipe::{Build, Recipe, build_all};
 use crate::record::Places;
@@ -201,7 +202,7 @@ impl Tree {
 
     /// The class without what traces write to it or one of its bases, if they do.
     pub fn portrait_of(&self, class: &Obj) -> Option<ClassPortrait> {
-        let mro = class.attr("__mro__").map(|mro| items_of(&mro)).unwrap_or_default();
+        let mro = class.attr("__mro__").map(|mro| items_of(&mro)).quiet().unwrap_or_default();
         let writes = self.class_writes.read();
         let is_changed = writes.iter().any(|(id, _)| mro.iter().any(|base| base.id() == *id));
         is_changed.then(|| ClassPortrait::of(class, &writes))

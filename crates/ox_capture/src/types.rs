@@ -1,5 +1,6 @@
 //! The types and functions of CPython and torch that the machine compares with, looked up once.
 
+use crate::interrupt::Quiet;
 use crate::obj::{Obj, py};
 use pyo3::ffi;
 use pyo3::prelude::*;
@@ -163,7 +164,7 @@ impl Types {
             self.slice,
         ];
         self.scalars = scalars.into_iter().map(|t| t as usize).collect();
-        self.numpy = numpy_scalars().unwrap_or_default();
+        self.numpy = numpy_scalars().quiet().unwrap_or_default();
         self.scalars.extend(self.numpy.iter().map(|class| class.id()));
         let pinnable = [
             self.type_,

@@ -2,6 +2,7 @@
 //! done about it.
 
 use crate::guard::{Check, Context, length};
+use crate::interrupt::Quiet;
 use crate::obj::{Obj, entries_of};
 use crate::record::members_of;
 use crate::source::{Source, SourceId, Sources, Values, key_text, short};
@@ -105,7 +106,7 @@ fn difference(check: &Check, context: &Context<'_>, values: &mut Values<'_>, dyn
         }
         Check::Fact(fact, _) => (broken_fact(fact, sources, &values.sizes), ASKED),
         Check::State(old) => {
-            (changed("the state of torch", &old.to_string(), TorchState::now().ok().map(|now| now.to_string())), MODE)
+            (changed("the state of torch", &old.to_string(), TorchState::now().quiet().map(|now| now.to_string())), MODE)
         }
         Check::Class(portrait) => (format!("class {} was changed", short(&portrait.class)), CODE),
         Check::Version(class, _) => (format!("class {} was changed", short(class)), CODE),

@@ -3,6 +3,7 @@
 use super::{Captured, Inner};
 use crate::advice::advice;
 use crate::explain;
+use crate::interrupt::Quiet;
 use crate::obj::{Obj, items_of};
 use crate::source::Values;
 use pyo3::IntoPyObjectExt;
@@ -114,11 +115,17 @@ impl Captured {
 
 /// The name under which this very object is found in the module of the function.
 fn own_name<'py>(captured: &Bound<'py, Captured>) -> Option<Bound<'py, PyAny>> {
-    let name = captured.getattr("__qualname__").ok()?;
-    let module =
-        captured.py().import("sys").ok()?.getattr("modules").ok()?.get_item(captured.getattr("__module__").ok()?).ok()?;
-    let parts = name.extract::<String>().ok()?;
-    let found = parts.split('.').try_fold(module, |found, part| found.getattr(part)).ok()?;
+    let name = captured.getattr("__qualname__").quiet()?;
+    let module = captured
+        .py()
+        .import("sys")
+        .quiet()?
+        .getattr("modules")
+        .quiet()?
+        .get_item(captured.getattr("__module__").quiet()?)
+        .quiet()?;
+    let parts = name.extract::<String>().quiet()?;
+    let found = parts.split('.').try_fold(module, |found, part| found.getattr(part)).quiet()?;
     found.is(captured).then_some(name)
 }
 

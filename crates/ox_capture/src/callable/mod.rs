@@ -15,6 +15,7 @@ mod trace;
 use crate::backend::Backend;
 use crate::declared::Declared;
 use crate::guard::Context;
+use crate::interrupt::Quiet;
 use crate::obj::{Obj, py};
 use crate::policy::Stance;
 use crate::source::Values;
@@ -154,7 +155,7 @@ impl Inner {
 
     /// Tests want to see every bug.
     fn bugs_are_fatal(&self) -> bool {
-        self.setting("suppress_errors").is_ok_and(|on| on == 0)
+        self.setting("suppress_errors").quiet().is_some_and(|on| on == 0)
             || std::env::var("OXYTORCH_BUG").is_ok_and(|value| value == "fatal")
     }
 
@@ -242,5 +243,5 @@ fn copied(outcome: &PyResult<Obj>) -> PyResult<Obj> {
 /// Seconds that this thread has had the processor.
 pub fn thread_time() -> f64 {
     let now = py().import("time").and_then(|time| time.call_method0("thread_time")?.extract());
-    now.unwrap_or(0.0)
+    now.quiet().unwrap_or(0.0)
 }

@@ -5,7 +5,7 @@ use super::passed::PassedBy;
 use crate::declared::Varying;
 use crate::gc::Rest;
 use crate::guard::Check;
-use crate::interrupt::{is_interrupt, take_late};
+use crate::interrupt::{Quiet, is_interrupt, take_late};
 use crate::log::place_of;
 use crate::obj::{Obj, entries_of, message, py};
 use crate::policy::Marks;
@@ -284,7 +284,7 @@ fn refused(error: PyErr) -> PyErr {
 fn makes_generator(function: &Obj) -> bool {
     const GENERATOR_COROUTINE_OR_BOTH: u32 = 0x20 | 0x80 | 0x200;
     let flags = function.attr("__code__").and_then(|code| code.attr("co_flags"));
-    flags.is_ok_and(|flags| flags.bind().extract::<u32>().is_ok_and(|f| f & GENERATOR_COROUTINE_OR_BOTH != 0))
+    flags.quiet().is_some_and(|flags| flags.bind().extract::<u32>().quiet().is_some_and(|f| f & GENERATOR_COROUTINE_OR_BOTH != 0))
 }
 
 /// With what people call them.

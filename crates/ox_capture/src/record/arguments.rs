@@ -6,6 +6,7 @@ use super::modes::ordinary_mode_for;
 use super::shared::version_of;
 use super::{Origin, Rec, Recording, Val, abandon, grad};
 use crate::guard::Check;
+use crate::interrupt::Quiet;
 use crate::obj::{Obj, entries_of, items_of, list_of, py, tuple_of};
 use crate::source::{Source, SourceId};
 use crate::types::types;
@@ -232,7 +233,9 @@ impl Recording {
 
 /// A function whose result depends on nothing but its arguments: it reads neither globals nor a closure, and has no attributes to ask.
 fn is_closed_function(object: &Obj) -> bool {
-    let is_empty = |part: PyResult<Obj>| part.is_ok_and(|part| part.is_none() || part.bind().len().is_ok_and(|len| len == 0));
+    let is_empty = |part: PyResult<Obj>| {
+        part.quiet().is_some_and(|part| part.is_none() || part.bind().len().quiet().is_some_and(|len| len == 0))
+    };
     object.class_is(types().function)
         && ["__closure__", "__defaults__", "__kwdefaults__"].iter().all(|name| is_empty(object.attr(name)))
         && is_empty(object.attr("__code__").and_then(|code| code.attr("co_names")))

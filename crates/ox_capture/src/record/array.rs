@@ -3,6 +3,7 @@
 use super::graph::{NotRecorded, Recorded, tensors_in};
 use super::inspect::Inspection;
 use super::{Origin, Rec, Recording, Val, abandon};
+use crate::interrupt::Quiet;
 use crate::numpy;
 use crate::obj::{Obj, items_of, py};
 use crate::recipe::{Recipe, Rest, Shape};
@@ -93,7 +94,7 @@ fn holds_numpy(data: &Obj) -> bool {
 }
 
 fn has_flag(array: &Obj, name: &str) -> bool {
-    array.attr("flags").and_then(|flags| flags.attr(name)?.truth()).unwrap_or(false)
+    array.attr("flags").and_then(|flags| flags.attr(name)?.truth()).quiet().unwrap_or(false)
 }
 
 fn address(array: &Obj) -> PyResult<i64> {

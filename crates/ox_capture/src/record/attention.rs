@@ -4,6 +4,7 @@ use super::Recording;
 use super::grad::requires_grad;
 use super::order::dims_of;
 use super::quick::{self, Tensor};
+use crate::interrupt::Quiet;
 use crate::obj::{Obj, py};
 use crate::types::types;
 use pyo3::prelude::*;
@@ -52,7 +53,8 @@ impl Recording {
 
     /// The shadow of a fused kernel's result that gradients flow through. Meta kernels decompose the call, and save what fused ones do not.
     pub(super) fn fused_attention(&self, args: &[Obj], kwargs: &Bound<'_, PyDict>) -> PyResult<Option<Obj>> {
-        let Some(query) = args.first().filter(|_| quick::is_attention_with_gradients(args, kwargs).unwrap_or(false)) else {
+        let Some(query) = args.first().filter(|_| quick::is_attention_with_gradients(args, kwargs).quiet().unwrap_or(false))
+        else {
             return Ok(None);
         };
         let (sizes, _) = dims_of(query)?;

@@ -11,6 +11,7 @@ use super::shared::refuse_overlapping_writes;
 use super::writes::{refuse_odd_flag, written};
 use super::{Origin, Recording, Val, grad};
 use crate::guard::Check;
+use crate::interrupt::Quiet;
 use crate::lazy::{is_lazy, make_lazy, reshape_lazy};
 use crate::obj::{Obj, items_of, list_of, py, tuple_of};
 use crate::state::TorchState;
@@ -205,7 +206,7 @@ impl Recording {
         if let (Some(device), Shadow::Function(function)) = (&state.default_device, callee) {
             name_device(&name, function, device, &node_kwargs)?;
         }
-        if let Some(out) = shadow_kwargs.get_item("out")?.filter(|out| out.hasattr("numel").unwrap_or(false))
+        if let Some(out) = shadow_kwargs.get_item("out")?.filter(|out| out.hasattr("numel").quiet().unwrap_or(false))
             && out.call_method0("numel")?.extract::<usize>()? == 0
         {
             return Err(NotRecorded::Break(format!("{name} gives its out= a size")));

@@ -3,6 +3,7 @@
 use super::inspect::{Inspection, built_in_base, members_of};
 use super::{MadeBy, Rec, Recording, abandon};
 use crate::builtins;
+use crate::interrupt::Quiet;
 use crate::obj::{Obj, entries_of, items_of, py, tuple_of};
 use crate::recipe::{Recipe, Rest, Shape};
 use crate::source::short;
@@ -31,13 +32,13 @@ impl Recording {
             return self.given(method, &referents(object), found);
         }
         if object.class_is(t.deque) {
-            let limit = object.attr("maxlen").unwrap_or_else(|_| Obj::none());
+            let limit = object.attr("maxlen").quiet().unwrap_or_else(Obj::none);
             let args = vec![Recipe::Const(empty()?), Recipe::Const(limit)];
             let items = items_of(object).iter().map(|item| self.recipe_of(item, found)).collect::<Rec<_>>()?;
             return Ok(Shape::Made { by: Recipe::Const(class), args, names: vec![], rest: Rest { items, ..Rest::default() } });
         }
         if object.class_is(t.default_dict) {
-            let factory = object.attr("default_factory").unwrap_or_else(|_| Obj::none());
+            let factory = object.attr("default_factory").quiet().unwrap_or_else(Obj::none);
             let args = vec![self.recipe_of(&factory, found)?];
             let rest = Rest { entries: self.entries(object, found)?, ..Rest::default() };
             return Ok(Shape::Made { by: Recipe::Const(class), args, names: vec![], rest });
@@ -120,9 +121,9 @@ fn view_method(view: &Obj) -> Option<Obj> {
     // SAFETY: the type lives for ever.
     let dict = unsafe { Obj::borrowed(class.cast()) };
     match name.trim_start_matches('o') {
-        "dict_keys" => dict.attr("keys").ok(),
-        "dict_values" => dict.attr("values").ok(),
-        "dict_items" => dict.attr("items").ok(),
+        "dict_keys" => dict.attr("keys").quiet(),
+        "dict_values" => dict.attr("values").quiet(),
+        "dict_items" => dict.attr("items").quiet(),
         "mappingproxy" => Some(view.class()),
         _ => None,
     }
@@ -131,14 +132,14 @@ fn view_method(view: &Obj) -> Option<Obj> {
 /// The objects that one of C holds.
 pub fn referents(object: &Obj) -> Vec<Obj> {
     let found = py().import("gc").and_then(|gc| gc.call_method1("get_referents", (object.bind(),)));
-    found.map(|list| items_of(&list.into())).unwrap_or_default()
+    found.map(|list| items_of(&list.into())).quiet().unwrap_or_default()
 }
 
 /// The number or text in an instance of a subclass of its type.
 pub(super) fn plain_value(object: &Obj) -> Option<Obj> {
     let t = types();
     let base = built_in_base(&object.class())?;
-    let call = |method: &str, args: &[Obj]| base.attr(method).ok()?.call(args, None).ok();
+    let call = |method: &str, args: &[Obj]| base.attr(method).quiet()?.call(args, None).quiet();
     let one = |number: Obj| [object.clone(), number];
     match base.ptr().cast() {
         class if class == t.int => call("__add__", &one(Obj::int(0))),

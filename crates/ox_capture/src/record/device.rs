@@ -2,6 +2,7 @@
 
 use super::graph::{NotRecorded, Recorded};
 use super::{Origin, Recording};
+use crate::interrupt::Quiet;
 use crate::obj::{Obj, py};
 use crate::types::types;
 use pyo3::prelude::*;
@@ -36,9 +37,13 @@ impl Recording {
     pub fn dtype_on_cpu(&self, tensor: &Obj) -> Option<Obj> {
         let types = types();
         match self.origin(tensor) {
-            Origin::Lazy(n) => self.graph.lazies[n].shadow.attr("dtype").ok().filter(|_| self.is_on_cpu().unwrap_or(false)),
+            Origin::Lazy(n) => {
+                self.graph.lazies[n].shadow.attr("dtype").quiet().filter(|_| self.is_on_cpu().quiet().unwrap_or(false))
+            }
             _ if !tensor.class_is(types.tensor) && !tensor.class_is(types.parameter) => None,
-            _ => tensor.attr("dtype").ok().filter(|_| tensor.attr("is_cpu").and_then(|is| is.truth()).unwrap_or(false)),
+            _ => {
+                tensor.attr("dtype").quiet().filter(|_| tensor.attr("is_cpu").and_then(|is| is.truth()).quiet().unwrap_or(false))
+            }
         }
     }
 }

@@ -3,6 +3,7 @@
 use super::Recording;
 use super::graph::Recorded;
 use crate::guard::Check;
+use crate::interrupt::Quiet;
 use crate::obj::{Obj, py};
 use crate::types::types;
 use pyo3::prelude::*;
@@ -36,7 +37,7 @@ pub fn require_grad(shadow: &Obj, leaf: bool) -> PyResult<()> {
         let source = py().import("torch")?.call_method("empty", ((),), Some(&kwargs))?;
         source.call_method1("requires_grad_", (true,))?;
         // Fails where elements share memory: then writing it fails as well, and a leaf will do.
-        if shadow.bind().call_method1("add_", (source,)).is_ok() {
+        if shadow.bind().call_method1("add_", (source,)).quiet().is_some() {
             return Ok(());
         }
     }

@@ -5,7 +5,7 @@
 
 use super::autocast::Conversion;
 use crate::backend::Sizes;
-use crate::interrupt::is_interrupt;
+use crate::interrupt::{Quiet, is_interrupt};
 use crate::lazy::is_lazy;
 use crate::obj::{Obj, entries_of, items_of, message, py, tuple_of};
 use crate::source::SourceId;
@@ -142,7 +142,7 @@ impl GraphRecord {
     }
 
     fn written_inputs(&self) -> impl Iterator<Item = &InputEntry> {
-        let version = |shadow: &Obj| shadow.attr("_version").ok().and_then(|version| version.bind().extract::<u64>().ok());
+        let version = |shadow: &Obj| shadow.attr("_version").quiet().and_then(|version| version.bind().extract::<u64>().quiet());
         self.inputs.iter().filter(move |input| types().is_tensor(&input.shadow) && version(&input.shadow) != Some(0))
     }
 }
@@ -186,7 +186,7 @@ impl NotRecorded {
 /// no class of its own for that, only these words.
 fn data_decides(error: &PyErr) -> bool {
     let class = error.get_type(py());
-    let is_named = class.name().is_ok_and(|name| name == "DynamicOutputShapeException");
+    let is_named = class.name().quiet().is_some_and(|name| name == "DynamicOutputShapeException");
     is_named || error.is_instance_of::<PyRuntimeError>(py()) && message(error).contains("data-dependent shape")
 }
 
@@ -212,15 +212,15 @@ impl From<super::Abandon> for NotRecorded {
 pub(super) type Recorded<T> = Result<T, NotRecorded>;
 
 pub(super) fn layout_of(shadow: &Obj) -> String {
-    let stride = shadow.bind().call_method0("stride").map(|s| Obj::from(s).text()).unwrap_or_default();
-    format!("{} {stride}", shadow.attr("shape").map(|s| s.text()).unwrap_or_default())
+    let stride = shadow.bind().call_method0("stride").map(|s| Obj::from(s).text()).quiet().unwrap_or_default();
+    format!("{} {stride}", shadow.attr("shape").map(|s| s.text()).quiet().unwrap_or_default())
 }
 
 impl Shadow {
     pub fn name(&self) -> String {
         match self {
             Shadow::Function(function) => {
-                function.attr("__name__").ok().and_then(|n| n.to_str()).unwrap_or_else(|| function.text())
+                function.attr("__name__").quiet().and_then(|n| n.to_str()).unwrap_or_else(|| function.text())
             }
             Shadow::Method(name) | Shadow::Attribute(name) => name.to_str().unwrap_or_default(),
         }

@@ -2,6 +2,7 @@
 
 use super::modes::is_inference_guard;
 use super::{Abandon, Origin, Rec, Recording, Val, abandon};
+use crate::interrupt::Quiet;
 use crate::obj::{Obj, entries_of, items_of};
 use crate::recipe::{Build, Recipe, Shape};
 use crate::source::{generic_attr, instance_dict, same_value};
@@ -84,7 +85,7 @@ impl Recording {
 
     fn shape(&self, object: &Obj, found: &mut Inspection) -> Rec<Shape> {
         let t = types();
-        let parts = |names: &[&str]| -> Vec<Obj> { names.iter().filter_map(|n| object.attr(n).ok()).collect() };
+        let parts = |names: &[&str]| -> Vec<Obj> { names.iter().filter_map(|n| object.attr(n).quiet()).collect() };
         if let Some(call) = self.calls.get(&object.id()) {
             return self.call_shape(call, found);
         }
@@ -156,7 +157,7 @@ impl Recording {
         let part = |name: &str| exception.attr(name).map_err(|e| super::Abandon(e.to_string()));
         let Some(base) = built_in_base(&exception.class()) else { return abandon("an exception without a class in C") };
         let given = part("args")?;
-        let is_group = exception.attr("exceptions").is_ok_and(|inner| inner.class_is(types().tuple));
+        let is_group = exception.attr("exceptions").quiet().is_some_and(|inner| inner.class_is(types().tuple));
         let args = match is_group {
             // A group is made of its exceptions as they are; the list that the program gave is among its arguments all the same.
             true => vec![self.recipe_of(&part("message")?, found)?, self.recipe_of(&part("exceptions")?, found)?],
@@ -166,8 +167,8 @@ impl Recording {
         // An exception that this call does not know is one that its caller handles.
         let context = Some(part("__context__")?).filter(|c| !c.is_none() && self.origin(c) != Origin::Unknown);
         let context = context.map(|c| self.recipe_of(&c, found)).transpose()?;
-        let suppressed = part("__suppress_context__")?.truth().unwrap_or(false);
-        let set = |name: &&'static str| exception.attr(name).ok().filter(|part| !part.is_none()).map(|part| (*name, part));
+        let suppressed = part("__suppress_context__")?.truth().quiet().unwrap_or(false);
+        let set = |name: &&'static str| exception.attr(name).quiet().filter(|part| !part.is_none()).map(|part| (*name, part));
         let fields = fields_of(&base).iter().filter_map(set).collect::<Vec<_>>();
         let mut fields: Vec<(&'static str, Recipe)> =
             fields.iter().map(|(name, part)| Ok((*name, self.recipe_of(part, found)?))).collect::<Rec<_>>()?;
@@ -179,7 +180,7 @@ impl Recording {
     }
 
     fn function_shape(&self, function: &Obj, found: &mut Inspection) -> Rec<Shape> {
-        let part = |name: &str| function.attr(name).ok();
+        let part = |name: &str| function.attr(name).quiet();
         let (Some(code), Some(globals), Some(name)) = (part("__code__"), part("__globals__"), part("__qualname__")) else {
             return abandon("a function without code");
         };
@@ -201,7 +202,7 @@ impl Recording {
     ) -> Rec<Vec<(&'static str, Recipe)>> {
         // SAFETY: a code object, a dict and a string.
         let plain = unsafe { Obj::owned(ffi::PyFunction_NewWithQualName(code.ptr(), globals.ptr(), name.ptr())) };
-        let Ok(plain) = plain else { return abandon("a function that cannot be made") };
+        let Some(plain) = plain.quiet() else { return abandon("a function that cannot be made") };
         let mut said = Vec::new();
         for name in ["__name__", "__doc__", "__module__"] {
             if let (Ok(own), Ok(usual)) = (function.attr(name), plain.attr(name))
@@ -210,7 +211,7 @@ impl Recording {
                 said.push((name, self.recipe_of(&own, found)?));
             }
         }
-        if let Some(all) = function.attr("__annotations__").ok().filter(|all| !entries_of(all).is_empty()) {
+        if let Some(all) = function.attr("__annotations__").quiet().filter(|all| !entries_of(all).is_empty()) {
             said.push(("__annotations__", self.recipe_of(&all, found)?));
         }
         Ok(said)
@@ -234,10 +235,10 @@ impl Recording {
 
 /// The names of the fields that classes written in Python keep in slots.
 fn slots_of(class: &Obj) -> Vec<Obj> {
-    let mro = class.attr("__mro__").map(|mro| items_of(&mro)).unwrap_or_default();
-    let dicts = mro.into_iter().filter(is_heap_type).filter_map(|base| base.attr("__dict__").ok());
-    let written = dicts.filter(|dict| dict.bind().contains("__slots__").unwrap_or(false));
-    let fields = written.filter_map(|dict| dict.bind().call_method0("items").ok()?.try_iter().ok());
+    let mro = class.attr("__mro__").map(|mro| items_of(&mro)).quiet().unwrap_or_default();
+    let dicts = mro.into_iter().filter(is_heap_type).filter_map(|base| base.attr("__dict__").quiet());
+    let written = dicts.filter(|dict| dict.bind().contains("__slots__").quiet().unwrap_or(false));
+    let fields = written.filter_map(|dict| dict.bind().call_method0("items").quiet()?.try_iter().quiet());
     let fields = fields.flat_map(|items| items.flatten().map(|pair| items_of(&pair.into())).collect::<Vec<_>>());
     fields.filter(|pair| pair[1].class_is(types().member)).map(|pair| pair[0].clone()).collect()
 }
@@ -249,12 +250,12 @@ pub(super) fn is_heap_type(class: &Obj) -> bool {
 
 /// The class in C that an instance of the class is laid out by.
 pub fn built_in_base(class: &Obj) -> Option<Obj> {
-    items_of(&class.attr("__mro__").ok()?).into_iter().find(|base| !is_heap_type(base))
+    items_of(&class.attr("__mro__").quiet()?).into_iter().find(|base| !is_heap_type(base))
 }
 
 /// Fields that are no arguments: the object and name of an AttributeError.
 fn fields_of(base: &Obj) -> &'static [&'static str] {
-    match base.attr("__name__").ok().and_then(|n| n.to_str()).as_deref() {
+    match base.attr("__name__").quiet().and_then(|n| n.to_str()).as_deref() {
         Some("AttributeError") => &["name", "obj"],
         Some("NameError" | "UnboundLocalError") => &["name"],
         Some("ImportError" | "ModuleNotFoundError") => &["name", "path"],
@@ -263,7 +264,7 @@ fn fields_of(base: &Obj) -> &'static [&'static str] {
 }
 
 pub fn members_of(object: &Obj) -> Vec<Obj> {
-    object.bind().try_iter().map(|items| items.flatten().map(Obj::from).collect()).unwrap_or_default()
+    object.bind().try_iter().map(|items| items.flatten().map(Obj::from).collect()).quiet().unwrap_or_default()
 }
 
 impl Inspection {

@@ -3,6 +3,7 @@
 
 use super::Recording;
 use super::peek::name_of;
+use crate::interrupt::Quiet;
 use crate::obj::{Obj, items_of};
 use crate::types::types;
 use pyo3::prelude::*;
@@ -56,7 +57,7 @@ impl Lanes {
         if let Some(known) = self.kinds.get(&node.id()) {
             return Some(*known);
         }
-        let inputs = items_of(&node.attr("all_input_nodes").ok()?);
+        let inputs = items_of(&node.attr("all_input_nodes").quiet()?);
         let kinds = inputs.iter().map(|input| self.kind(input)).collect::<Option<Vec<Kind>>>()?;
         let kind = match kinds.contains(&Kind::PerElement) {
             false => Kind::Shared,
@@ -87,7 +88,7 @@ impl Lanes {
 
     /// An element of a table that is the same for all, found by as many indices as it has dimensions.
     fn is_look_up(&self, node: &Obj) -> Option<bool> {
-        let [table, index] = &items_of(&node.attr("args").ok()?)[..] else { return Some(false) };
+        let [table, index] = &items_of(&node.attr("args").quiet()?)[..] else { return Some(false) };
         let indices = if index.is_instance_of(types().tuple) { items_of(index) } else { vec![index.clone()] };
         let is_index = |index: &Obj| index.class_is(types().int) || is_whole_number(index);
         let is_table = is_node(table) && self.is_shared(table) && rank(&example(table)?) == Some(indices.len());
@@ -108,7 +109,7 @@ impl Lanes {
 
 fn is_elementwise(node: &Obj, name: &str) -> bool {
     let text = |of: &Obj, name: &str| of.attr(name).ok().and_then(|text| text.to_str()).unwrap_or_default();
-    let module = node.attr("target").map(|target| text(&target, "__module__")).unwrap_or_default();
+    let module = node.attr("target").map(|target| text(&target, "__module__")).quiet().unwrap_or_default();
     let namespace = match (text(node, "op").as_str(), module.as_str()) {
         ("call_method", _) => "Tensor",
         (_, "_operator") => "operator",
@@ -119,8 +120,8 @@ fn is_elementwise(node: &Obj, name: &str) -> bool {
 }
 
 fn are_promoted_alike(x: &Obj, lane: &Obj) -> Option<bool> {
-    let (x, lane) = (x.attr("dtype").ok()?, lane.attr("dtype").ok()?);
-    let kind = |dtype: &Obj| Some((dtype.text() == "torch.bool", dtype.attr("is_floating_point").ok()?.truth().ok()?));
+    let (x, lane) = (x.attr("dtype").quiet()?, lane.attr("dtype").quiet()?);
+    let kind = |dtype: &Obj| Some((dtype.text() == "torch.bool", dtype.attr("is_floating_point").quiet()?.truth().quiet()?));
     Some(x.is(&lane) || kind(&x)? != kind(&lane)?)
 }
 
@@ -129,20 +130,20 @@ fn is_node(object: &Obj) -> bool {
 }
 
 fn example(node: &Obj) -> Option<Obj> {
-    Some(node.attr("meta").ok()?.bind().get_item("example_value").ok()?.into())
+    Some(node.attr("meta").quiet()?.bind().get_item("example_value").quiet()?.into())
 }
 
 fn is_written(shadow: &Obj) -> Option<bool> {
-    Some(shadow.attr("_version").ok()?.bind().extract::<u64>().ok()? > 0)
+    Some(shadow.attr("_version").quiet()?.bind().extract::<u64>().quiet()? > 0)
 }
 
 /// None of what is no tensor.
 fn rank(tensor: &Obj) -> Option<usize> {
-    tensor.bind().call_method0("dim").ok()?.extract().ok()
+    tensor.bind().call_method0("dim").quiet()?.extract().quiet()
 }
 
 /// Not of truth values, which would choose elements, nor of bytes, which may stand for them.
 fn is_whole_number(node: &Obj) -> bool {
-    let dtype = |node: &Obj| Some(example(node)?.attr("dtype").ok()?.text());
+    let dtype = |node: &Obj| Some(example(node)?.attr("dtype").quiet()?.text());
     is_node(node) && matches!(dtype(node).as_deref(), Some("torch.int64" | "torch.int32"))
 }

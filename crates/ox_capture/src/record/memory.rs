@@ -2,6 +2,7 @@
 
 use super::graph::{LazyEntry, NotRecorded, Recorded};
 use super::{Origin, Recording};
+use crate::interrupt::Quiet;
 use crate::obj::Obj;
 use crate::types::types;
 use pyo3::prelude::*;
@@ -28,11 +29,11 @@ impl Recording {
     pub fn has_views(&self, tensor: &Obj, about_to_go: Option<usize>) -> bool {
         let Origin::Lazy(n) = self.origin(tensor) else { return false };
         let lazies = &self.graph.lazies;
-        let Ok(memory) = memory_of(&lazies[n].shadow) else { return false };
+        let Some(memory) = memory_of(&lazies[n].shadow).quiet() else { return false };
         let known = |lazy: &LazyEntry| 1 + isize::from(Some(lazy.object.id()) == about_to_go);
         // SAFETY: reads the count of a live object. One reference is the record's own.
         let is_held = |lazy: &LazyEntry| unsafe { pyo3::ffi::Py_REFCNT(lazy.object.ptr()) > known(lazy) };
-        let is_view = |lazy: &LazyEntry| is_held(lazy) && memory_of(&lazy.shadow).is_ok_and(|other| other == memory);
+        let is_view = |lazy: &LazyEntry| is_held(lazy) && memory_of(&lazy.shadow).quiet().is_some_and(|other| other == memory);
         lazies.iter().enumerate().any(|(other, lazy)| other != n && is_view(lazy))
     }
 
@@ -66,7 +67,7 @@ impl Recording {
 
 /// Those of inference mode do not tell.
 fn may_be_view(tensor: &Obj) -> bool {
-    tensor.bind().call_method0("_is_view").and_then(|is_view| is_view.is_truthy()).unwrap_or(true)
+    tensor.bind().call_method0("_is_view").and_then(|is_view| is_view.is_truthy()).quiet().unwrap_or(true)
 }
 
 /// What tells it from other memory.
@@ -82,12 +83,12 @@ pub(super) fn refuse_beyond_memory(name: &str, tensors: &[Obj]) -> Recorded<()> 
     let bytes = |object: &Bound<'_, PyAny>| object.getattr("nbytes")?.extract::<u64>();
     for tensor in tensors {
         // A number of bytes that no integer holds is too large as well.
-        if bytes(tensor.bind()).unwrap_or(BEYOND) < BEYOND {
+        if bytes(tensor.bind()).quiet().unwrap_or(BEYOND) < BEYOND {
             continue;
         }
         let storage = tensor.bind().call_method0("untyped_storage")?;
         let memory = storage.call_method0("nbytes").and_then(|bytes| bytes.extract::<u64>());
-        if memory.unwrap_or(BEYOND) >= BEYOND {
+        if memory.quiet().unwrap_or(BEYOND) >= BEYOND {
             return Err(NotRecorded::Break(format!("{name} makes a tensor that no memory holds")));
         }
     }

@@ -1,5 +1,6 @@
 //! Calls that torch's kernels for the meta device have other results of than its real ones.
 
+use crate::interrupt::Quiet;
 use crate::obj::{Obj, items_of, list_of, py, tuple_of};
 use crate::types::types;
 use pyo3::prelude::*;
@@ -22,7 +23,7 @@ pub fn arguments(
     }
     let tensor = match args.first() {
         Some(first) => Some(first.clone()),
-        None => ["input", "x", "A"].iter().find_map(|key| kwargs.get_item(key).ok().flatten()).map(Obj::from),
+        None => ["input", "x", "A"].iter().find_map(|key| kwargs.get_item(key).quiet().flatten()).map(Obj::from),
     };
     let Some(tensor) = tensor.filter(|tensor| types().is_tensor(tensor)) else { return Ok(None) };
     let rank: i64 = tensor.bind().call_method0("dim")?.extract()?;

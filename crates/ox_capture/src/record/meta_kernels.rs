@@ -1,6 +1,7 @@
 //! Kernels for the meta device that torch has written in Python. Some are wrapped so that TorchDynamo leaves them alone, and the wrapper
 //! imports TorchDynamo for that, which takes a second. Where nobody has imported it, there is nobody to be kept away.
 
+use crate::interrupt::Quiet;
 use crate::obj::{Obj, entries_of, items_of, py};
 use crate::source::cell_contents;
 use crate::types::types;
@@ -38,8 +39,8 @@ fn look(function: &Obj, seen: &mut FxHashSet<usize>, wrappers: &mut Vec<Obj>) {
     if is_wrapper(function) {
         wrappers.push(function.clone());
     }
-    let cells = function.attr("__closure__").map(|cells| items_of(&cells)).unwrap_or_default();
-    let parts = cells.iter().filter_map(cell_contents).chain(function.attr("__wrapped__").ok());
+    let cells = function.attr("__closure__").map(|cells| items_of(&cells)).quiet().unwrap_or_default();
+    let parts = cells.iter().filter_map(cell_contents).chain(function.attr("__wrapped__").quiet());
     parts.for_each(|part| look(&part, seen, wrappers));
 }
 
@@ -47,7 +48,8 @@ fn is_wrapper(function: &Obj) -> bool {
     function
         .attr("__code__")
         .and_then(|code| code.attr("co_filename"))
-        .is_ok_and(|file| file.to_str().is_some_and(|file| file.ends_with("torch/_compile.py")))
+        .quiet()
+        .is_some_and(|file| file.to_str().is_some_and(|file| file.ends_with("torch/_compile.py")))
 }
 
 /// Gives the function inside a form that asks for TorchDynamo only once that is there.

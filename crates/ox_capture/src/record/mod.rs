@@ -53,6 +53,7 @@ pub use writes::{is_integer_type, plain};
 
 use crate::backend::Backend;
 use crate::guard::Check;
+use crate::interrupt::Quiet;
 use crate::lazy::is_lazy;
 use crate::obj::{Obj, entries_of, items_of};
 use crate::source::{Key, Source, SourceId};
@@ -292,10 +293,10 @@ impl Recording {
 
     fn parts(&self, object: &Obj) -> Vec<Obj> {
         if object.class_is(types().slice) {
-            return ["start", "stop", "step"].iter().filter_map(|name| object.attr(name).ok()).collect();
+            return ["start", "stop", "step"].iter().filter_map(|name| object.attr(name).quiet()).collect();
         }
         if object.class_is(types().frozenset) {
-            return object.bind().try_iter().map(|i| i.flatten().map(Obj::from).collect()).unwrap_or_default();
+            return object.bind().try_iter().map(|i| i.flatten().map(Obj::from).collect()).quiet().unwrap_or_default();
         }
         items_of(object)
     }
@@ -437,7 +438,7 @@ impl Recording {
             self.register(object, Origin::Outside(source));
             for member in ["__code__", "__globals__"] {
                 let part = self.source(Source::Member(source, member));
-                if let Ok(object) = object.attr(member) {
+                if let Some(object) = object.attr(member).quiet() {
                     self.check_once(3, part, 0, || Check::Is(part, object));
                 }
             }

@@ -6,6 +6,7 @@
 use super::calls::FACTORIES;
 use super::graph::{NotRecorded, Recorded, Shadow, tensors_in};
 use super::{Recording, grad};
+use crate::interrupt::Quiet;
 use crate::obj::{Obj, py};
 use crate::state::{TorchState, default_dtype};
 use pyo3::prelude::*;
@@ -30,7 +31,7 @@ impl DefaultType {
 impl Drop for DefaultType {
     fn drop(&mut self) {
         // It was the default before.
-        let is_same = default_dtype().is_ok_and(|now| now.is(&self.before));
+        let is_same = default_dtype().quiet().is_some_and(|now| now.is(&self.before));
         let _ = if is_same { Ok(()) } else { set_default(&self.before) };
     }
 }
@@ -107,7 +108,7 @@ fn guard_class() -> PyResult<&'static Obj> {
 
 /// What `torch.inference_mode` keeps while it is entered: it is made again where entering is done again.
 pub fn is_inference_guard(object: &Obj) -> bool {
-    guard_class().is_ok_and(|class| object.class_is(class.ptr().cast()))
+    guard_class().quiet().is_some_and(|class| object.class_is(class.ptr().cast()))
 }
 
 impl Recording {
@@ -140,7 +141,7 @@ impl Recording {
             let _default = DefaultType::set(&self.state.default_dtype)?;
             self.do_on_shadows(callee, &name, args, named, state)
         };
-        if first.is_ok_and(|first| types_of(&first).ok() == types_of(result).ok()) {
+        if first.quiet().is_some_and(|first| types_of(&first).quiet() == types_of(result).quiet()) {
             return Ok(());
         }
         if !FACTORIES.contains(&name.as_str()) || in_graph.contains("dtype")? {

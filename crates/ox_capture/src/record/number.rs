@@ -4,6 +4,7 @@
 //! kept of what it was, so that it is still free when it is unpacked.
 
 use super::{Origin, Recording, Val};
+use crate::interrupt::Quiet;
 use crate::obj::{Obj, entries_of, items_of, keys_but_texts};
 use crate::source::{Key, Source, SourceId};
 use crate::state::TorchState;
@@ -118,7 +119,9 @@ impl Recording {
     /// What stands at this place is replaced.
     pub fn forget_place(&mut self, container: &Obj, key: &Obj) {
         // A list has other names for its places: from the end, and slices.
-        if container.is_instance_of(types().list) && !key.bind().extract::<usize>().is_ok_and(|_| key.class_is(types().int)) {
+        if container.is_instance_of(types().list)
+            && !key.bind().extract::<usize>().quiet().is_some_and(|_| key.class_is(types().int))
+        {
             return self.forget_places(container);
         }
         if let Some(places) = self.stowed.0.get_mut(&container.id()) {
@@ -154,10 +157,10 @@ impl Recording {
     /// looks at the arguments of a call.
     pub fn is_run_time(&self, number: &Val) -> Option<SourceId> {
         let source = number.free?;
-        if TorchState::now().ok()?.autocast.is_on() {
+        if TorchState::now().quiet()?.autocast.is_on() {
             return None;
         }
-        let fits = number.obj.class_is(types().float) || number.obj.bind().extract::<i64>().is_ok();
+        let fits = number.obj.class_is(types().float) || number.obj.bind().extract::<i64>().quiet().is_some();
         (fits && (self.is_of_optimizer(source) || self.varies(source))).then_some(source)
     }
 
@@ -195,7 +198,7 @@ impl Recording {
 pub(super) fn own_key(container: &Obj, key: &Obj) -> Key {
     let types = types();
     let is_plain = |key: &Obj| types.is_scalar(key) || types.is_enum(key) || key.is_instance_of(types.tuple);
-    let is_it = |own: &Obj| own.is(key) || (is_plain(own) && is_plain(key) && own.bind().eq(key.bind()).unwrap_or(false));
+    let is_it = |own: &Obj| own.is(key) || (is_plain(own) && is_plain(key) && own.bind().eq(key.bind()).quiet().unwrap_or(false));
     // Equal texts are one key. Only members of enumerations may be equal to a text beside it, and most tables have none.
     let keys = || match key.class_is(types.str) {
         true => keys_but_texts(container),

@@ -3,6 +3,7 @@
 use super::Recording;
 use super::graph::Shadow;
 use super::tried::tried_order;
+use crate::interrupt::Quiet;
 use crate::obj::{Obj, py};
 use crate::types::types;
 use pyo3::prelude::*;
@@ -76,7 +77,7 @@ fn padding_order(args: &[Obj], kwargs: &Bound<'_, PyDict>, result: Obj) -> PyRes
 /// Whether no dimension is named: what lies in one row is rolled.
 fn is_flattened(args: &[Obj], kwargs: &Bound<'_, PyDict>) -> PyResult<bool> {
     let dims = args.get(2).cloned().or(kwargs.get_item("dims")?.map(Obj::from));
-    Ok(dims.is_none_or(|dims| dims.bind().len().is_ok_and(|count| count == 0)))
+    Ok(dims.is_none_or(|dims| dims.bind().len().quiet().is_some_and(|count| count == 0)))
 }
 
 /// Whether a named dimension is rolled by nothing or by whole turns: eager then joins all of it with a piece of no length, row by row.

@@ -4,6 +4,7 @@
 use super::graph::{NotRecorded, Recorded, tensors_in};
 use super::memory::memory_of;
 use super::order::dims_of;
+use crate::interrupt::Quiet;
 use crate::obj::Obj;
 use crate::types::types;
 use pyo3::prelude::*;
@@ -53,7 +54,7 @@ pub(super) fn refuse_partial_overlaps(name: &str, written: &[Obj], args: &[Obj],
 fn target(name: &str, written: &[Obj], args: &[Obj]) -> Vec<Obj> {
     match (name, args) {
         ("__setitem__" | "setitem", [of, index, _]) if tensors_in(index).is_empty() => {
-            of.bind().get_item(index.bind()).map(|part| vec![part.into()]).unwrap_or_default()
+            of.bind().get_item(index.bind()).map(|part| vec![part.into()]).quiet().unwrap_or_default()
         }
         ("__setitem__" | "setitem", _) => Vec::new(),
         _ => written.to_vec(),

@@ -2,6 +2,7 @@
 
 use super::writes::{Write, example_of, is_integer_type};
 use super::{Origin, Recording};
+use crate::interrupt::Quiet;
 use crate::obj::{Obj, entries_of, items_of, list_of, py, tuple_of};
 use crate::record::grad::GradMode;
 use crate::types::types;
@@ -36,7 +37,7 @@ impl Recording {
     /// What the tensor will hold. None where computing it twice would show, or cost much.
     pub fn peek(&self, lazy: &Obj) -> Option<Obj> {
         let Origin::Lazy(n) = self.origin(lazy) else { return None };
-        let _mode = GradMode::set(false).ok()?;
+        let _mode = GradMode::set(false).quiet()?;
         let (last, writes) = (&self.graph.lazies[n].node, self.writes()?);
         let mut peek = Peek { rec: self, writes, values: FxHashMap::default() };
         for node in peek.leading_to(last)? {
@@ -55,25 +56,25 @@ impl Recording {
 
 fn like(shadow: &Obj) -> Option<Obj> {
     let kwargs = PyDict::new(py());
-    kwargs.set_item("dtype", shadow.attr("dtype").ok()?.bind()).ok()?;
-    let zero = py().import("torch").ok()?.getattr("zeros").ok()?.call(((),), Some(&kwargs)).ok()?;
-    zero.call_method1("expand", (shadow.attr("shape").ok()?.bind(),)).ok().map(Obj::from)
+    kwargs.set_item("dtype", shadow.attr("dtype").quiet()?.bind()).quiet()?;
+    let zero = py().import("torch").quiet()?.getattr("zeros").quiet()?.call(((),), Some(&kwargs)).quiet()?;
+    zero.call_method1("expand", (shadow.attr("shape").quiet()?.bind(),)).quiet().map(Obj::from)
 }
 
 /// The name of what a node calls; empty for inputs. None for an operator of the program's.
 pub(super) fn name_of(node: &Obj) -> Option<String> {
-    let (op, target) = (node.attr("op").ok()?.to_str()?, node.attr("target").ok()?);
+    let (op, target) = (node.attr("op").quiet()?.to_str()?, node.attr("target").quiet()?);
     match op.as_str() {
         "placeholder" => Some(String::new()),
         "call_method" => target.to_str(),
-        "call_function" if !target.class_name().starts_with("OpOverload") => target.attr("__name__").ok()?.to_str(),
+        "call_function" if !target.class_name().starts_with("OpOverload") => target.attr("__name__").quiet()?.to_str(),
         _ => None,
     }
 }
 
 /// Whether what a node gives is a tensor of integers.
 fn is_integer(node: &Obj) -> Option<bool> {
-    let dtype = example_of(node)?.attr("dtype").ok()?;
+    let dtype = example_of(node)?.attr("dtype").quiet()?;
     Some(is_integer_type(&dtype))
 }
 
@@ -106,8 +107,8 @@ impl Peek<'_> {
                 open.extend(self.writes.iter().filter(|write| write.is_to(&example)).map(|write| write.node.clone()));
             }
         }
-        let nodes = self.rec.graph.fx.attr("nodes").ok()?;
-        let all = nodes.bind().try_iter().ok()?.map(|node| node.ok().map(Obj::from)).collect::<Option<Vec<Obj>>>()?;
+        let nodes = self.rec.graph.fx.attr("nodes").quiet()?;
+        let all = nodes.bind().try_iter().quiet()?.map(|node| node.quiet().map(Obj::from)).collect::<Option<Vec<Obj>>>()?;
         Some(all.into_iter().filter(|node| found.contains(&node.id())).collect())
     }
 
@@ -117,7 +118,7 @@ impl Peek<'_> {
         if FICKLE.iter().any(|part| name.contains(part)) {
             return None;
         }
-        let mut needed = items_of(&node.attr("all_input_nodes").ok()?);
+        let mut needed = items_of(&node.attr("all_input_nodes").quiet()?);
         needed.retain(|arg| !(goes_by_size(&name) && is_integer(arg) == Some(false)));
         Some(needed)
     }
@@ -141,15 +142,15 @@ impl Peek<'_> {
 
     fn called(&self, node: &Obj, name: &str) -> Option<Obj> {
         let by_size = goes_by_size(name);
-        let mut args = items_of(&self.filled(&node.attr("args").ok()?, by_size)?);
-        let kwargs = self.filled(&node.attr("kwargs").ok()?, by_size)?;
-        let function = match node.attr("op").ok()?.to_str().as_deref() {
-            Some("call_method") if !args.is_empty() => args.remove(0).attr(name).ok()?,
-            _ => node.attr("target").ok()?,
+        let mut args = items_of(&self.filled(&node.attr("args").quiet()?, by_size)?);
+        let kwargs = self.filled(&node.attr("kwargs").quiet()?, by_size)?;
+        let function = match node.attr("op").quiet()?.to_str().as_deref() {
+            Some("call_method") if !args.is_empty() => args.remove(0).attr(name).quiet()?,
+            _ => node.attr("target").quiet()?,
         };
-        let value = function.call(&args, Some(&kwargs)).ok()?;
+        let value = function.call(&args, Some(&kwargs)).quiet()?;
         // Where it is not filled later any value would do.
-        if name.contains("empty") { value.attr("zero_").ok()?.call(&[], None).ok() } else { Some(value) }
+        if name.contains("empty") { value.attr("zero_").quiet()?.call(&[], None).quiet() } else { Some(value) }
     }
 
     /// With the values of nodes in their places. `by_size`: of those that are no integers only the size matters.
@@ -157,21 +158,21 @@ impl Peek<'_> {
         let types = types();
         let each = |items: Vec<Obj>| items.iter().map(|item| self.filled(item, by_size)).collect::<Option<Vec<Obj>>>();
         if object.is_instance_of(types.tuple) {
-            return tuple_of(&each(items_of(object))?).ok();
+            return tuple_of(&each(items_of(object))?).quiet();
         }
         if object.is_instance_of(types.list) {
-            return list_of(&each(items_of(object))?).ok();
+            return list_of(&each(items_of(object))?).quiet();
         }
         if object.bind().is_instance_of::<PyDict>() {
             let (names, items): (Vec<Obj>, Vec<Obj>) = entries_of(object).into_iter().unzip();
             let dict = PyDict::new(py());
-            names.iter().zip(each(items)?).try_for_each(|(name, item)| dict.set_item(name.bind(), item.bind())).ok()?;
+            names.iter().zip(each(items)?).try_for_each(|(name, item)| dict.set_item(name.bind(), item.bind())).quiet()?;
             return Some(dict.into());
         }
         if object.bind().is_instance_of::<PySlice>() {
-            let parts = ["start", "stop", "step"].iter().map(|name| object.attr(name).ok()).collect::<Option<Vec<Obj>>>()?;
+            let parts = ["start", "stop", "step"].iter().map(|name| object.attr(name).quiet()).collect::<Option<Vec<Obj>>>()?;
             let slice: Obj = py().get_type::<PySlice>().into_any().into();
-            return slice.call(&each(parts)?, None).ok();
+            return slice.call(&each(parts)?, None).quiet();
         }
         match object.class_name() == "Node" {
             true if by_size && is_integer(object) == Some(false) => like(&example_of(object)?),

@@ -3,6 +3,7 @@
 //! of ours stands in the place of the one, unless somebody has imported it: whatever is not plain, and all other names, the real one is asked for, also by whoever keeps our functions. And the
 //! function that asks for sympy asks a module of ours, as long as there is no other: then no number is one of its.
 
+use crate::interrupt::Quiet;
 use crate::obj::{Obj, items_of, py};
 use crate::types::types;
 use pyo3::exceptions::PyAttributeError;
@@ -153,7 +154,7 @@ fn asking() -> PyResult<&'static [Asking]> {
 /// None where there is no such function, or none of Python's.
 fn find(module: &str, name: &str) -> PyResult<Option<Asking>> {
     let function = py().import(module)?.getattr(name).map(Obj::from);
-    let Some(function) = function.ok().filter(|function| function.class_is(types().function)) else { return Ok(None) };
+    let Some(function) = function.quiet().filter(|function| function.class_is(types().function)) else { return Ok(None) };
     let own = function.attr("__code__")?;
     let mut names: Vec<String> = own.attr("co_names")?.bind().extract()?;
     let Some(name) = names.iter_mut().find(|name| *name == SYMPY) else { return Ok(None) };
@@ -207,7 +208,7 @@ fn number(arg: &Obj) -> Option<&Obj> {
 }
 
 fn answers(args: &[Obj]) -> Option<Vec<bool>> {
-    let answer = |arg: &Obj| arg.truth().ok().filter(|_| arg.class_is(types().bool));
+    let answer = |arg: &Obj| arg.truth().quiet().filter(|_| arg.class_is(types().bool));
     args.iter().map(answer).collect::<Option<Vec<bool>>>().filter(|answers| !answers.is_empty())
 }
 
@@ -222,5 +223,5 @@ fn equal(a: &Obj, b: &Obj) -> Option<bool> {
         let each: Option<Vec<bool>> = a.iter().zip(&b).map(|(a, b)| equal(a, b)).collect();
         return each.map(|each| each.into_iter().all(|one| one));
     }
-    number(a)?.bind().eq(number(b)?.bind()).ok()
+    number(a)?.bind().eq(number(b)?.bind()).quiet()
 }

@@ -12,6 +12,7 @@ mod written;
 
 use super::grad;
 use super::graph::tensors_in;
+use crate::interrupt::Quiet;
 use crate::obj::{Obj, items_of, py};
 use crate::types::types;
 use pyo3::prelude::*;
@@ -329,7 +330,8 @@ fn is_number(object: &Obj) -> bool {
 fn are_numbers(rest: &[Obj], kwargs: &Bound<'_, PyDict>) -> PyResult<bool> {
     let is_plain =
         |value: &Obj| is_number(value) || value.is_none() || value.class_is(types().str) || value.is(&Obj::bool(false));
-    let named = kwargs.iter().all(|(name, value)| name.extract::<&str>().is_ok_and(|n| n != "out") && is_plain(&value.into()));
+    let named =
+        kwargs.iter().all(|(name, value)| name.extract::<&str>().quiet().is_some_and(|n| n != "out") && is_plain(&value.into()));
     Ok(named && rest.iter().all(is_plain))
 }
 
@@ -475,7 +477,8 @@ fn grid_sample(x: &Tensor, args: &[Obj], kwargs: &Bound<'_, PyDict>) -> PyResult
     let is_told = argument(args, kwargs, 4, "align_corners")?.is_some()
         && [(2, "mode", "bilinear"), (3, "padding_mode", "zeros")].iter().all(|(place, name, usual)| {
             argument(args, kwargs, *place, name)
-                .is_ok_and(|word| word.is_none_or(|word| word.to_str().as_deref() == Some(*usual)))
+                .quiet()
+                .is_some_and(|word| word.is_none_or(|word| word.to_str().as_deref() == Some(*usual)))
         });
     let fits = is_told && batch == same && x.is_contiguous() && shape.iter().all(|n| *n > 0);
     if fits { made(&shape, &contiguous_strides(&shape), &x.object) } else { Ok(None) }

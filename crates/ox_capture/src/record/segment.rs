@@ -9,7 +9,7 @@ use super::spent::Moment;
 use super::{Origin, Rec, Recording, Val};
 use crate::backend::Compiled;
 use crate::guard::Check;
-use crate::interrupt::postponing;
+use crate::interrupt::{Quiet, postponing};
 use crate::lazy::{become_real, is_kept};
 use crate::log::{Topic, log};
 use crate::obj::{Obj, items_of, list_of, py, tuple_of};
@@ -146,7 +146,7 @@ impl Recording {
     fn materialise(&mut self, lazy: &Obj, result: &Obj, source: SourceId, is_shared: bool) -> PyResult<()> {
         self.register(lazy, Origin::Outside(source));
         // A result that autograd has saved is not swapped either: torch refuses.
-        if !result.is(lazy) && (is_shared || become_real(lazy, result).is_err()) {
+        if !result.is(lazy) && (is_shared || become_real(lazy, result).quiet().is_none()) {
             become_real(lazy, &alias(result)?)?;
         }
         Ok(())
@@ -317,7 +317,7 @@ impl Recording {
 /// Runs a compiled graph for the first time. One that runs in pieces says what a piece has computed before the next one reads it: a lazy
 /// tensor then becomes its result at once, so that autograd saves the very tensor that the program holds.
 fn call_settling(callable: &Obj, inputs: &[Obj], grad: bool, live: &[LazyEntry]) -> PyResult<Vec<Obj>> {
-    let Ok(settling) = callable.attr("call_settling") else { return call_graph(callable, inputs, Some(grad), true) };
+    let Some(settling) = callable.attr("call_settling").quiet() else { return call_graph(callable, inputs, Some(grad), true) };
     let _mode = GradMode::set(grad)?;
     let _autocast = NoAutocast::new()?;
     let lazies = list_of(&live.iter().map(|lazy| lazy.object.clone()).collect::<Vec<_>>())?;
@@ -325,7 +325,7 @@ fn call_settling(callable: &Obj, inputs: &[Obj], grad: bool, live: &[LazyEntry])
         let (lazies, place, result) = (args.get_item(0)?, args.get_item(1)?, Obj::from(args.get_item(2)?));
         let lazy = Obj::from(lazies.get_item(place)?);
         // Some other tensor may hold its memory; then it stays as it is until the end.
-        let settled = if become_real(&lazy, &result).is_ok() { lazy } else { result };
+        let settled = if become_real(&lazy, &result).quiet().is_some() { lazy } else { result };
         Ok(settled.bind().clone().unbind())
     })?);
     Ok(items_of(&settling.call(&[tuple_of(inputs)?, become_result, lazies], None)?))
@@ -348,7 +348,7 @@ fn graph_lines(fx: &Obj, place: &str) -> String {
 fn spent_effects(found: &Inspection) -> impl Iterator<Item = Effect> {
     let is_spent = |object: &Obj| crate::vm::finaliser(&object.class()).is_some() && crate::vm::is_spent(object);
     let spent = (0..found.objects.len()).filter(move |n| is_spent(&found.objects[*n]));
-    let spender = crate::vm::spender().ok();
+    let spender = crate::vm::spender().quiet();
     spent.filter_map(move |n| Some(Effect { function: spender.clone()?, args: vec![Recipe::Built(n as u32)] }))
 }
 

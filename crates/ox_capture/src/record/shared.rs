@@ -5,6 +5,7 @@
 use super::graph::{InputEntry, NotRecorded, Recorded};
 use super::order::dims_of;
 use super::{Recording, grad};
+use crate::interrupt::Quiet;
 use crate::obj::Obj;
 use crate::types::types;
 use pyo3::prelude::*;
@@ -66,16 +67,16 @@ impl Recording {
 
 /// What a tensor is a view of, itself if of nothing.
 fn base_of(tensor: &Obj) -> Obj {
-    tensor.attr("_base").ok().filter(|base| types().is_tensor(base)).unwrap_or_else(|| tensor.clone())
+    tensor.attr("_base").quiet().filter(|base| types().is_tensor(base)).unwrap_or_else(|| tensor.clone())
 }
 
 /// How often a shadow was written; those of inference mode do not tell, and no gradient flows through them.
 pub(super) fn version_of(shadow: &Obj) -> Option<u64> {
-    shadow.attr("_version").ok()?.bind().extract().ok()
+    shadow.attr("_version").quiet()?.bind().extract().quiet()
 }
 
 /// Whether the graph writes it so far, and it has a gradient with that. What is written without one tells the others nothing.
 fn has_new_gradient(input: &InputEntry) -> bool {
     let is_written = || version_of(&input.shadow) != input.version;
-    types().is_tensor(&input.shadow) && is_written() && grad::requires_grad(&input.shadow).unwrap_or(true)
+    types().is_tensor(&input.shadow) && is_written() && grad::requires_grad(&input.shadow).quiet().unwrap_or(true)
 }

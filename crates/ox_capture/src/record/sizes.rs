@@ -9,6 +9,7 @@ use super::{Origin, Recording, Val};
 use crate::backend::Sizes;
 use crate::declared::{Range, Varying};
 use crate::guard::Check;
+use crate::interrupt::Quiet;
 use crate::obj::{Obj, items_of, py, tuple_of};
 use crate::policy::Marks;
 use crate::sizes::SizeObject;
@@ -196,7 +197,7 @@ impl Recording {
         let Some(sizes) = self.sizes_of(tensor) else { return Vec::new() };
         let shape = self.seen_as(tensor).attr("shape").and_then(|shape| shape.bind().extract::<Vec<i64>>());
         let varies = |(sym, size): (&Sym, i64)| sym.as_const().is_none().then_some(size);
-        sizes.iter().zip(shape.unwrap_or_default()).filter_map(varies).collect()
+        sizes.iter().zip(shape.quiet().unwrap_or_default()).filter_map(varies).collect()
     }
 
     /// The same by dimension, of a tensor that something is relied on of already; nothing if none is.
@@ -259,8 +260,8 @@ impl Recording {
     /// The name of the method that gave a lazy tensor, and the node that it was called on.
     fn method_and_owner(&self, tensor: &Obj) -> Option<(String, Obj)> {
         let node = self.node_of(tensor)?;
-        let first = items_of(&node.attr("args").ok()?).into_iter().next()?;
-        Some((node.attr("target").ok()?.to_str()?, first))
+        let first = items_of(&node.attr("args").quiet()?).into_iter().next()?;
+        Some((node.attr("target").quiet()?.to_str()?, first))
     }
 
     fn node_of(&self, tensor: &Obj) -> Option<Obj> {
@@ -351,7 +352,9 @@ impl Recording {
             "__len__" => number(self, sizes[0].clone()),
             "numel" | "nelement" => number(self, sizes.iter().product()),
             // The strides of an input that lies densely are checked as products of its sizes. Else sizes decide.
-            "is_contiguous" if !result.truth().unwrap_or(false) || matches!(self.origin(&args[0].obj), Origin::Lazy(_)) => {
+            "is_contiguous"
+                if !result.truth().quiet().unwrap_or(false) || matches!(self.origin(&args[0].obj), Origin::Lazy(_)) =>
+            {
                 self.fixed_result(&result)
             }
             "__get__" | "is_contiguous" | "dim" | "ndim" | "ndimension" | "dtype" | "device" | "layout" | "requires_grad"
@@ -373,7 +376,7 @@ impl Recording {
             }
             return result.clone().into();
         }
-        let dim: Option<i64> = dim.and_then(|dim| dim.obj.bind().extract().ok());
+        let dim: Option<i64> = dim.and_then(|dim| dim.obj.bind().extract().quiet());
         let place = dim.map(|dim| if dim < 0 { dim + all.len() as i64 } else { dim });
         match (place.and_then(|place| all.get(place as usize)), result.bind().extract()) {
             (Some(sym), Ok(value)) => self.number(value, sym.clone()),
@@ -398,7 +401,8 @@ impl Recording {
 
     /// Whether these are the strides of a tensor in this call.
     fn are_now(&self, strides: &[Sym], tensor: &Obj) -> bool {
-        let found: Option<Vec<i64>> = self.seen_as(tensor).bind().call_method0("stride").ok().and_then(|now| now.extract().ok());
+        let found: Option<Vec<i64>> =
+            self.seen_as(tensor).bind().call_method0("stride").quiet().and_then(|now| now.extract().quiet());
         let now = |sym: &Sym| sym.eval(&|var| self.sizing.hints.get(var).copied());
         found.is_some_and(|found| strides.iter().map(now).eq(found.into_iter().map(Some)))
     }
@@ -599,7 +603,7 @@ impl Recording {
         if !self.fits(&value) {
             return None;
         }
-        Some(self.number(result.bind().extract().ok()?, value))
+        Some(self.number(result.bind().extract().quiet()?, value))
     }
 
     /// `max(n, 4)` of a size and a number, as an expression. None of anything else: which of two sizes is the larger is a question.
@@ -622,12 +626,12 @@ impl Recording {
         match arg.free.map(|source| self.expr_of(source)) {
             Some(Some(sym)) => Some(sym),
             Some(None) if arg.obj.class_is(types().int) => {
-                let value = arg.obj.bind().extract::<i64>().ok()?;
+                let value = arg.obj.bind().extract::<i64>().quiet()?;
                 self.settle(arg);
                 Some(Sym::from(value))
             }
             Some(None) => None,
-            None => arg.obj.class_is(types().int).then(|| arg.obj.bind().extract::<i64>().ok().map(Sym::from)).flatten(),
+            None => arg.obj.class_is(types().int).then(|| arg.obj.bind().extract::<i64>().quiet().map(Sym::from)).flatten(),
         }
     }
 

@@ -2,6 +2,7 @@
 
 use super::graph::{LazyEntry, NotRecorded, Recorded, Shadow, layout_of, tensors_in};
 use super::{Origin, Recording, Val, plain};
+use crate::interrupt::Quiet;
 use crate::lazy::reshape_lazy;
 use crate::obj::{Obj, items_of, py};
 use crate::state::TorchState;
@@ -225,11 +226,14 @@ impl Recording {
         let Origin::Lazy(n) = self.origin(tensor) else { return Ok(None) };
         let entry = &self.graph.lazies[n];
         let made_by = entry.node.attr("target")?;
-        let is_tensor_call = made_by.attr("__name__").is_ok_and(|name| name.to_str().as_deref() == Some("tensor"));
+        let is_tensor_call = made_by.attr("__name__").quiet().is_some_and(|name| name.to_str().as_deref() == Some("tensor"));
         let number = items_of(&entry.node.attr("args")?).into_iter().next().filter(|number| number.class_is(types().int));
         let is_index = entry.shadow.attr("dtype")?.text() == "torch.int64";
-        let is_unwritten =
-            entry.shadow.attr("_version").is_ok_and(|version| version.bind().extract::<u64>().is_ok_and(|v| v == 0));
+        let is_unwritten = entry
+            .shadow
+            .attr("_version")
+            .quiet()
+            .is_some_and(|version| version.bind().extract::<u64>().quiet().is_some_and(|v| v == 0));
         Ok(number.filter(|_| is_tensor_call && is_index && is_unwritten))
     }
 

@@ -1,6 +1,7 @@
 //! The memory order of results that torch's meta kernels do not know: its real ones are tried on tensors that lie as the arguments do.
 
 use super::graph::{Shadow, tensors_in};
+use crate::interrupt::Quiet;
 use crate::obj::{Obj, items_of, list_of, py, tuple_of};
 use crate::types::types;
 use pyo3::prelude::*;
@@ -52,7 +53,7 @@ pub fn tried_order(callee: &Shadow, name: &str, args: &[Obj], kwargs: &Bound<'_,
         return Ok(result);
     }
     // What the real kernels refuse of such elements stays as it is.
-    match [0, 1].into_iter().find_map(|element| call(callee, args, kwargs, element).ok().flatten()) {
+    match [0, 1].into_iter().find_map(|element| call(callee, args, kwargs, element).quiet().flatten()) {
         Some(real) => in_order_of(&real, result),
         None => Ok(result),
     }

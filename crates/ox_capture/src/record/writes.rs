@@ -4,6 +4,7 @@ use super::graph::{InputEntry, NotRecorded, Recorded, Shadow, tensors_in};
 use super::memory::memory_of;
 use super::peek::name_of;
 use super::{Recording, Val};
+use crate::interrupt::Quiet;
 use crate::obj::{Obj, items_of};
 use crate::types::types;
 use ox_ops::surface::writes_first;
@@ -22,24 +23,24 @@ pub(super) struct Write {
 impl Write {
     /// None if nobody can say what it writes: `out=`, or else its first argument.
     fn by(node: Obj) -> Option<Write> {
-        let (args, kwargs) = (items_of(&node.attr("args").ok()?), node.attr("kwargs").ok()?);
-        let named = |name: &&str| kwargs.bind().get_item(name).ok().map(Obj::from);
+        let (args, kwargs) = (items_of(&node.attr("args").quiet()?), node.attr("kwargs").quiet()?);
+        let named = |name: &&str| kwargs.bind().get_item(name).quiet().map(Obj::from);
         let first = || args.first().cloned().or_else(|| ["input", "self"].iter().find_map(named));
         let targets = nodes_in(&named(&"out").or_else(first)?);
         let shadows = targets.iter().map(example_of).collect::<Option<Vec<Obj>>>()?;
         let memories =
-            shadows.iter().flat_map(tensors_in).map(|tensor| memory_of(&tensor).ok()).collect::<Option<Vec<usize>>>()?;
+            shadows.iter().flat_map(tensors_in).map(|tensor| memory_of(&tensor).quiet()).collect::<Option<Vec<usize>>>()?;
         (!memories.is_empty()).then_some(Write { node, targets, memories })
     }
 
     pub fn is_to(&self, shadow: &Obj) -> bool {
-        tensors_in(shadow).iter().any(|tensor| memory_of(tensor).is_ok_and(|memory| self.memories.contains(&memory)))
+        tensors_in(shadow).iter().any(|tensor| memory_of(tensor).quiet().is_some_and(|memory| self.memories.contains(&memory)))
     }
 }
 
 impl Shadow {
     pub(super) fn is_in_place(&self, name: &str, kwargs: &Bound<'_, PyDict>) -> bool {
-        writes_first(name) || kwargs.contains("out").unwrap_or(false)
+        writes_first(name) || kwargs.contains("out").quiet().unwrap_or(false)
     }
 }
 
@@ -49,7 +50,7 @@ pub fn plain(name: &str) -> &str {
 }
 
 pub fn is_integer_type(dtype: &Obj) -> bool {
-    let is = |what: &str| dtype.attr(what).and_then(|is| is.truth()).unwrap_or(false);
+    let is = |what: &str| dtype.attr(what).and_then(|is| is.truth()).quiet().unwrap_or(false);
     !is("is_floating_point") && !is("is_complex")
 }
 
@@ -57,8 +58,8 @@ impl Recording {
     /// In their order. None if nobody can say.
     pub(super) fn writes(&self) -> Option<Vec<Write>> {
         let mut found = Vec::new();
-        for node in self.graph.fx.attr("nodes").ok()?.bind().try_iter().ok()? {
-            let node = Obj::from(node.ok()?);
+        for node in self.graph.fx.attr("nodes").quiet()?.bind().try_iter().quiet()? {
+            let node = Obj::from(node.quiet()?);
             if writes(&node)? {
                 found.push(Write::by(node)?);
             }
@@ -83,8 +84,8 @@ impl Recording {
     }
 
     fn lies_in<'a>(&self, tensor: &Obj, mut inputs: impl Iterator<Item = &'a InputEntry>) -> bool {
-        let Ok(memory) = memory_of(tensor) else { return true };
-        inputs.any(|input| memory_of(&input.object).is_ok_and(|other| other == memory))
+        let Some(memory) = memory_of(tensor).quiet() else { return true };
+        inputs.any(|input| memory_of(&input.object).quiet().is_some_and(|other| other == memory))
     }
 }
 
@@ -101,19 +102,19 @@ fn nodes_in(arg: &Obj) -> Vec<Obj> {
 
 /// The shadow of what a node stands for.
 pub(super) fn example_of(node: &Obj) -> Option<Obj> {
-    node.attr("meta").ok()?.bind().get_item("example_value").ok().map(Obj::from)
+    node.attr("meta").quiet()?.bind().get_item("example_value").quiet().map(Obj::from)
 }
 
 /// Whether a node writes one of its arguments. None for an operator of the program's.
 pub(super) fn writes(node: &Obj) -> Option<bool> {
-    let (name, kwargs) = (name_of(node)?, node.attr("kwargs").ok()?);
+    let (name, kwargs) = (name_of(node)?, node.attr("kwargs").quiet()?);
     let kwargs = kwargs.bind().cast::<PyDict>().ok()?;
-    Some(writes_first(&name) || kwargs.contains("out").ok()? || gives_back_by_flag(node, kwargs)?)
+    Some(writes_first(&name) || kwargs.contains("out").quiet()? || gives_back_by_flag(node, kwargs)?)
 }
 
 /// `relu(x, inplace=True)`, by name or by place: the result is the argument.
 fn gives_back_by_flag(node: &Obj, kwargs: &Bound<'_, PyDict>) -> Option<bool> {
-    let args = items_of(&node.attr("args").ok()?);
+    let args = items_of(&node.attr("args").quiet()?);
     let is_flag = |arg: &Obj| arg.class_is(types().bool) && arg.is(&Obj::bool(true));
     if !args.iter().any(is_flag) && !kwargs.values().iter().any(|value| is_flag(&value.into())) {
         return Some(false);

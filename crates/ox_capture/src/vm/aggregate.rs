@@ -5,6 +5,7 @@ use super::operators::is_tensor;
 use super::{Args, Called, R, Vm};
 use crate::attr::type_lookup;
 use crate::builtins::Known;
+use crate::interrupt::Quiet;
 use crate::obj::{Obj, list_of};
 use crate::record::Val;
 use crate::types::types;
@@ -175,6 +176,6 @@ impl Vm {
 
 /// The list behind `ranks.__getitem__`.
 fn ranks_of(key: &Obj) -> Option<Obj> {
-    let is_item = key.class_is(types().builtin) && key.attr("__name__").ok()?.to_str()? == "__getitem__";
-    is_item.then(|| key.attr("__self__").ok()).flatten().filter(|ranks| ranks.class_is(types().list))
+    let is_item = key.class_is(types().builtin) && key.attr("__name__").quiet()?.to_str()? == "__getitem__";
+    is_item.then(|| key.attr("__self__").quiet()).flatten().filter(|ranks| ranks.class_is(types().list))
 }

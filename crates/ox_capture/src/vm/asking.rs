@@ -2,6 +2,7 @@
 
 use super::{Args, Called, R, Vm};
 use crate::attr::{is_as_of_object, type_lookup};
+use crate::interrupt::Quiet;
 use crate::obj::{Obj, dict_get, entries_of, items_of};
 use crate::record::{Val, members_of};
 use crate::source::generic_attr;
@@ -220,7 +221,7 @@ fn is_told_by_value(object: &Obj, depth: usize) -> bool {
 }
 
 pub fn slice_parts(slice: &Obj) -> Vec<Obj> {
-    ["start", "stop", "step"].iter().filter_map(|part| slice.attr(part).ok()).collect()
+    ["start", "stop", "step"].iter().filter_map(|part| slice.attr(part).quiet()).collect()
 }
 
 /// What the hash of an object is made of, where C says so.
@@ -300,9 +301,9 @@ fn attributes_looked_at(function: &Obj) -> Option<Vec<Obj>> {
     use ox_bytecode::Instruction as I;
     const LOOKING: &[&str] =
         &["abs", "all", "any", "hash", "id", "isinstance", "issubclass", "len", "max", "min", "round", "sum"];
-    let code = function.attr("__code__").ok().and_then(|code| super::code_info(&code))?;
+    let code = function.attr("__code__").quiet().and_then(|code| super::code_info(&code))?;
     let found = |name: &Obj| {
-        let of = |names: &str| dict_get(&function.attr(names).ok()?, name);
+        let of = |names: &str| dict_get(&function.attr(names).quiet()?, name);
         of("__globals__").or_else(|| of("__builtins__"))
     };
     let only_looks = |name: &Obj| match found(name) {

@@ -5,6 +5,7 @@ use super::seen::seen_class;
 use super::{Args, Called, Flow, R, Vm};
 use crate::attr::{has_get, is_c_descriptor, is_data_descriptor, is_generic, type_lookup};
 use crate::callable::inner_function;
+use crate::interrupt::Quiet;
 use crate::lazy::is_lazy;
 use crate::obj::{Obj, dict_get};
 use crate::record::{Origin, Val, is_machine};
@@ -368,7 +369,7 @@ impl Vm {
 
     /// Whether a hook for attributes does what an index does: `__setattr__ = dict.__setitem__`, where the class has no such method of its own.
     pub(super) fn is_item_method(&self, hook: &Obj, object: &Obj, name: &str) -> bool {
-        let is_named = || hook.attr("__name__").is_ok_and(|own| own.to_str().as_deref() == Some(name));
+        let is_named = || hook.attr("__name__").quiet().is_some_and(|own| own.to_str().as_deref() == Some(name));
         is_of_dict(hook, object) && is_named() && self.uses_slot(object, name, types().dict)
     }
 }
@@ -384,6 +385,6 @@ pub(super) fn is_of_modules(hook: &Obj, name: &str) -> bool {
 pub(super) fn is_of_dict(hook: &Obj, object: &Obj) -> bool {
     let t = types();
     let is_method = hook.class_is(t.method_descriptor) || hook.class_is(t.wrapper_descriptor);
-    let is_of_dict = || hook.attr("__objclass__").is_ok_and(|class| class.ptr() == t.dict.cast());
+    let is_of_dict = || hook.attr("__objclass__").quiet().is_some_and(|class| class.ptr() == t.dict.cast());
     object.is_instance_of(t.dict) && is_method && is_of_dict()
 }

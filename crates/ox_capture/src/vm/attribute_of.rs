@@ -4,6 +4,7 @@ use super::attribute::Found;
 use super::{Args, Called, Flow, R, Vm};
 use crate::attr::{has_get, is_c_descriptor, is_data_descriptor, super_lookup, type_lookup};
 use crate::callable::inner_function;
+use crate::interrupt::Quiet;
 use crate::lazy::is_lazy;
 use crate::obj::{Obj, dict_get};
 use crate::record::Val;
@@ -269,7 +270,7 @@ impl Vm {
 /// A property that the standard library gives all enumerations.
 fn is_of_enumerations(property: &Obj) -> bool {
     let module = property.attr("fget").and_then(|getter| getter.attr("__module__"));
-    module.is_ok_and(|module| module.to_str().as_deref() == Some("enum"))
+    module.quiet().is_some_and(|module| module.to_str().as_deref() == Some("enum"))
 }
 
 /// What says which attributes a module has that are not in its dict.
@@ -304,7 +305,7 @@ fn of_all_modules(name: &Obj) -> Option<Obj> {
 /// program does, and done once.
 fn fills_its_module(hook: &Obj) -> bool {
     const FILLING: &[&str] = &["import_module", "__import__", "setattr", "globals", "__dict__"];
-    let Some(code) = hook.attr("__code__").ok().and_then(|code| super::code_info(&code)) else { return true };
+    let Some(code) = hook.attr("__code__").quiet().and_then(|code| super::code_info(&code)) else { return true };
     let is_filling = |name: &Obj| FILLING.contains(&name.to_str().unwrap_or_default().as_str());
     code.names.iter().any(is_filling) || code.code.instructions.iter().any(|at| matches!(at, Instruction::ImportName(_)))
 }

@@ -3,6 +3,7 @@
 
 use super::operators::is_tensor;
 use super::{R, Vm, library};
+use crate::interrupt::Quiet;
 use crate::obj::{Obj, items_of, py};
 use crate::record::{Recording, Val};
 use crate::types::types;
@@ -111,17 +112,17 @@ fn slices_of(key: &Obj) -> Vec<Obj> {
 }
 
 fn parts_of(slice: &Obj) -> Vec<Obj> {
-    PARTS.iter().filter_map(|name| slice.attr(name).ok()).collect()
+    PARTS.iter().filter_map(|name| slice.attr(name).quiet()).collect()
 }
 
 /// The type and device of a whole number; None for any other tensor.
 fn kind_of(tensor: &Obj) -> Option<(String, String)> {
-    let rank: i64 = tensor.bind().call_method0("dim").ok()?.extract().ok()?;
-    let dtype = tensor.attr("dtype").ok()?.text();
+    let rank: i64 = tensor.bind().call_method0("dim").quiet()?.extract().quiet()?;
+    let dtype = tensor.attr("dtype").quiet()?.text();
     let is_whole = matches!(dtype.as_str(), "torch.int8" | "torch.int16" | "torch.int32" | "torch.int64");
-    (rank == 0 && is_whole).then(|| Some((dtype, tensor.attr("device").ok()?.text())))?
+    (rank == 0 && is_whole).then(|| Some((dtype, tensor.attr("device").quiet()?.text())))?
 }
 
 fn requires_grad(object: &Obj) -> bool {
-    is_tensor(object) && object.attr("requires_grad").is_ok_and(|yes| yes.truth().unwrap_or(true))
+    is_tensor(object) && object.attr("requires_grad").quiet().is_some_and(|yes| yes.truth().quiet().unwrap_or(true))
 }

@@ -2,6 +2,7 @@
 
 use super::{Args, Called, R, Vm};
 use crate::builtins::{Known, is_of_torch};
+use crate::interrupt::Quiet;
 use crate::obj::{Obj, dict_get, py};
 use crate::record::grad::GradMode;
 use crate::record::{Origin, Val};
@@ -118,7 +119,7 @@ impl Vm {
             {
                 let signature = callable.obj.call(std::slice::from_ref(&function.obj), None)?;
                 // Nobody changes the dict behind its parameters.
-                if let Ok(parameters) = signature.attr("parameters") {
+                if let Some(parameters) = signature.attr("parameters").quiet() {
                     crate::record::referents(&parameters).into_iter().for_each(|dict| drop(self.pinned(dict)));
                 }
                 self.pinned(signature)
@@ -181,7 +182,8 @@ impl Vm {
         let names: Vec<Option<String>> = args.keywords.iter().map(|(name, _)| name.to_str()).collect();
         let in_order =
             names.iter().map(Option::as_deref).eq([Some("category"), Some("stacklevel")]) && args.positional.len() == 1;
-        if !is_decorator || !in_order || !is_of_torch(&frame.function) || frame.function.attr("__deprecated__").is_err() {
+        if !is_decorator || !in_order || !is_of_torch(&frame.function) || frame.function.attr("__deprecated__").quiet().is_none()
+        {
             return Ok(false);
         }
         let module: Obj = py().import("warnings")?.into();
@@ -198,7 +200,7 @@ impl Vm {
         }
         // It is a cell, which functions inside share.
         let module = frame.locals.first().and_then(Option::as_ref).map(|module| module.obj.clone());
-        let module = module.map(|module| module.attr("cell_contents").unwrap_or(module));
+        let module = module.map(|module| module.attr("cell_contents").quiet().unwrap_or(module));
         let of_all = self.load_global(&of_all)?;
         if self.truth(&of_all)? {
             return Ok(true);

@@ -7,6 +7,7 @@ use super::operators::is_tensor;
 use super::reading::Read;
 use super::{Args, Called, R, Vm};
 use crate::attr::is_as_of_object;
+use crate::interrupt::Quiet;
 use crate::obj::{Obj, dict_get, tuple_of};
 use crate::record::{Origin, Recording, Val};
 use crate::source::{Key, Source};
@@ -84,7 +85,7 @@ impl Vm {
     /// What einops computes of shapes has no effects, and nobody changes it: it stays an expression of sizes.
     fn is_computed_of_sizes(&mut self, cached: &Obj, args: &Args) -> bool {
         let is_of_einops = |module: Obj| module.to_str().is_some_and(|module| module.starts_with("einops."));
-        !self.varying_in(args).is_empty() && cached.attr("__module__").is_ok_and(is_of_einops)
+        !self.varying_in(args).is_empty() && cached.attr("__module__").quiet().is_some_and(is_of_einops)
     }
 
     fn is_asked_by_constants(&self, cached: &Obj, args: &Args) -> bool {

@@ -7,6 +7,7 @@ use super::reading::Read;
 use super::{After, Args, Called, Frame, R, Vm, code_info};
 use crate::attr::type_lookup;
 use crate::builtins::{self, Known};
+use crate::interrupt::Quiet;
 use crate::obj::{Obj, entries_of, items_of};
 use crate::record::{Origin, Shadow, Val};
 use crate::source::{Key, Source};
@@ -305,7 +306,9 @@ impl Vm {
         if text == "__new__" {
             return self.call_new(callable, owner, args);
         }
-        if text == "__call__" && callable.obj.attr("__objclass__").is_ok_and(|class| class.ptr() == types().type_.cast()) {
+        if text == "__call__"
+            && callable.obj.attr("__objclass__").quiet().is_some_and(|class| class.ptr() == types().type_.cast())
+        {
             return self.instantiate(&owner.clone().into(), args);
         }
         if text == "fromkeys"
@@ -458,7 +461,7 @@ impl Vm {
         if object.is_instance_of(t.base_exception)
             && (built_in || !["__str__", "__repr__", "__eq__", "__hash__"].into_iter().any(in_python))
         {
-            return object.attr("args").is_ok_and(|args| self.is_plain(&args, depth - 1));
+            return object.attr("args").quiet().is_some_and(|args| self.is_plain(&args, depth - 1));
         }
         if [t.list, t.tuple, t.size, t.deque].iter().any(|class| object.class_is(*class)) {
             return items_of(object).iter().all(|item| self.is_plain(item, depth - 1));
@@ -467,7 +470,11 @@ impl Vm {
             return entries_of(object).iter().all(|(k, v)| self.is_plain(k, 1) && self.is_plain(v, depth - 1));
         }
         if object.class_is(t.set) || object.class_is(t.frozenset) {
-            return object.bind().try_iter().is_ok_and(|items| items.flatten().all(|item| self.is_plain(&item.into(), 1)));
+            return object
+                .bind()
+                .try_iter()
+                .quiet()
+                .is_some_and(|items| items.flatten().all(|item| self.is_plain(&item.into(), 1)));
         }
         false
     }
@@ -531,14 +538,15 @@ impl Vm {
 /// The end of a profiler's range that began while there was a recording, in which such ranges are nothing.
 fn ends_what_was_recorded(exit: &Obj) -> bool {
     exit.class_is(types().method)
-        && exit.attr("__func__").is_ok_and(|function| builtins::known(&function) == Some(Known::Nothing))
-        && exit.attr("__self__").and_then(|range| range.attr("record")).is_ok_and(|record| record.is_none())
+        && exit.attr("__func__").quiet().is_some_and(|function| builtins::known(&function) == Some(Known::Nothing))
+        && exit.attr("__self__").and_then(|range| range.attr("record")).quiet().is_some_and(|record| record.is_none())
 }
 
 /// One of NumPy's functions of numbers.
 fn is_ufunc(object: &Obj) -> bool {
     let class = object.class();
-    object.class_name() == "ufunc" && class.attr("__module__").is_ok_and(|module| module.to_str().as_deref() == Some("numpy"))
+    object.class_name() == "ufunc"
+        && class.attr("__module__").quiet().is_some_and(|module| module.to_str().as_deref() == Some("numpy"))
 }
 
 fn unary_operator(name: &str) -> Option<ox_bytecode::UnaryOp> {
@@ -555,6 +563,6 @@ fn unary_operator(name: &str) -> Option<ox_bytecode::UnaryOp> {
 /// The name of the method of C that a function of torch's stands in front of (`Tensor.__pow__`): the text of a graph, by which eager may have to run it, would
 /// name it as a part of the module, where it is not.
 fn wrapped_method(function: &Obj) -> Option<Obj> {
-    let method = function.attr("__wrapped__").ok().filter(|method| method.class_is(types().method_descriptor))?;
-    method.attr("__name__").ok()
+    let method = function.attr("__wrapped__").quiet().filter(|method| method.class_is(types().method_descriptor))?;
+    method.attr("__name__").quiet()
 }

@@ -5,6 +5,7 @@ use super::own_derivative::may_have_own_derivative;
 use super::{Args, Called, Frame, R, Vm};
 use crate::builtins;
 use crate::callable::Captured;
+use crate::interrupt::Quiet;
 use crate::obj::{Obj, py, tuple_of};
 use crate::record::Val;
 use crate::record::grad::{self, GradMode};
@@ -82,7 +83,7 @@ impl Vm {
     pub fn regions(&self) -> Option<Obj> {
         let frames = self.frames.iter().filter(|frame| frame.code.hidden && frame.code.name == FRAME);
         let regions: Vec<Obj> = frames.filter_map(|frame| frame.locals.first()?.clone()).map(|region| region.obj).collect();
-        if regions.is_empty() { None } else { tuple_of(&regions).ok() }
+        if regions.is_empty() { None } else { tuple_of(&regions).quiet() }
     }
 
     /// The older variant gives zeros to the results that nobody uses, and with them to all that they were computed of: they are results of the

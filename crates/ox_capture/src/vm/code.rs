@@ -1,5 +1,6 @@
 //! Code objects, decoded once.
 
+use crate::interrupt::Quiet;
 use crate::obj::{Obj, items_of, py};
 use ox_bytecode::{Arguments, Code, Instruction, Intrinsic1, Intrinsic2, RawCode, Version, decode, variables};
 use pyo3::prelude::*;
@@ -33,7 +34,7 @@ pub fn code_info(object: &Obj) -> Option<Rc<CodeInfo>> {
     if let Some(known) = KNOWN.with(|known| known.borrow().get(&object.id()).cloned()) {
         return known;
     }
-    let info = read(object).ok().flatten().map(Rc::new);
+    let info = read(object).quiet().flatten().map(Rc::new);
     if info.is_none() {
         // The address must not be taken for another code object later on.
         std::mem::forget(object.clone());
@@ -88,7 +89,7 @@ fn is_foreign(file: &str) -> bool {
         let file: String = py().import("sys")?.getattr("modules")?.get_item(module)?.getattr("__file__")?.extract()?;
         Ok(file.rsplit_once('/').map(|(folder, _)| format!("{folder}/")).unwrap_or(file))
     };
-    let folders = FOLDERS.get_or_init(py(), || ["torch", "os"].into_iter().filter_map(|module| folder(module).ok()).collect());
+    let folders = FOLDERS.get_or_init(py(), || ["torch", "os"].into_iter().filter_map(|module| folder(module).quiet()).collect());
     let lies_there =
         folders.iter().any(|folder| file.strip_prefix(folder.as_str()).is_some_and(|rest| !rest.contains("-packages/")));
     file.starts_with("<frozen ") || lies_there
@@ -103,7 +104,7 @@ fn looks_at_frames(names: &[Obj]) -> bool {
 /// The same of a function.
 pub fn asks_for_frames(function: &Obj) -> bool {
     let names = function.attr("__code__").and_then(|code| code.attr("co_names"));
-    names.is_ok_and(|names| looks_at_frames(&items_of(&names)))
+    names.quiet().is_some_and(|names| looks_at_frames(&items_of(&names)))
 }
 
 /// What stands in class bodies and modules, in coroutines and with type parameters is left to CPython.

@@ -7,6 +7,7 @@ use super::seen::seen_class;
 use super::{After, Args, Called, R, Vm, VmIterator};
 use crate::attr::type_lookup;
 use crate::builtins;
+use crate::interrupt::Quiet;
 use crate::lazy::is_lazy;
 use crate::obj::{Obj, dict_get, items_of, list_of, py, tuple_of};
 use crate::record::{Origin, Shadow, Val};
@@ -433,18 +434,20 @@ impl Vm {
     /// `Color(1)`, or a new class: `Enum("Color", "RED BLUE")`.
     fn find_member(&mut self, callable: &Val, args: Args) -> R<Called> {
         let class = callable.obj.clone();
-        let finds = class.attr("_member_map_").and_then(|members| Ok(members.bind().len()? > 0)).unwrap_or(false);
+        let finds = class.attr("_member_map_").and_then(|members| Ok(members.bind().len()? > 0)).quiet().unwrap_or(false);
         if !finds {
             return self.call_from_here(callable, args, "a new enumeration");
         }
         let is_there = |value: &Obj| {
             let members = || class.attr("_value2member_map_");
-            value.class_ptr() == class.ptr().cast() || members().is_ok_and(|members| dict_get(&members, value).is_some())
+            value.class_ptr() == class.ptr().cast()
+                || members().quiet().is_some_and(|members| dict_get(&members, value).is_some())
         };
         let is_found = matches!(&args.positional[..], [value] if args.keywords.is_empty() && is_there(&value.obj));
         let missing = class.attr("_missing_").and_then(|missing| missing.attr("__func__"));
-        let is_own = |missing: Obj| missing.attr("__module__").is_ok_and(|module| module.to_str().as_deref() != Some("enum"));
-        if !is_found && missing.is_ok_and(is_own) {
+        let is_own =
+            |missing: Obj| missing.attr("__module__").quiet().is_some_and(|module| module.to_str().as_deref() != Some("enum"));
+        if !is_found && missing.quiet().is_some_and(is_own) {
             return self.opaque_call(callable, args, "an enumeration that finds members by code of the program's");
         }
         let objects: Vec<Obj> = args.positional.iter().map(|arg| self.settled(arg)).collect();
@@ -575,7 +578,7 @@ impl Vm {
     fn new_by_c(&mut self, class: &Obj, new: &Obj, args: &Args) -> R<Option<Val>> {
         let t = types();
         let mut items = Vec::new();
-        let owner = new.attr("__self__").ok();
+        let owner = new.attr("__self__").quiet();
         let is_of = |base: crate::types::Type| owner.as_ref().is_some_and(|o| o.ptr() == base.cast());
         let made = if is_of(t.object) {
             // `object.__new__` complains about arguments only if neither method is overridden.
@@ -642,7 +645,7 @@ impl Vm {
 
 /// Whether what the class makes has the name of the module that asked for it: classes, and variables of types.
 fn names_its_module(class: &Obj) -> bool {
-    let is_of_typing = || class.attr("__module__").is_ok_and(|module| module.to_str().as_deref() == Some("typing"));
+    let is_of_typing = || class.attr("__module__").quiet().is_some_and(|module| module.to_str().as_deref() == Some("typing"));
     crate::recipe::is_subtype(class, types().type_) || is_of_typing()
 }
 

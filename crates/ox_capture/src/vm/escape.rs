@@ -3,6 +3,7 @@
 use super::entries::{Entries, Gives};
 use super::iterate::Kind;
 use super::{R, VmGenerator, VmIterator, library};
+use crate::interrupt::Quiet;
 use crate::obj::{Obj, entries_of, items_of, list_of, py, tuple_of};
 use crate::record::{MadeBy, Val};
 use crate::types::types;
@@ -167,7 +168,7 @@ impl<'a> Escape<'a> {
 
 /// Whether iteration over the container gives just these.
 fn gives(container: &Obj, items: &[Val]) -> bool {
-    let Ok(iterator) = container.bind().try_iter() else { return false };
+    let Some(iterator) = container.bind().try_iter().quiet() else { return false };
     let found: Vec<Obj> = iterator.flatten().map(Obj::from).collect();
     found.len() == items.len() && found.iter().zip(items).all(|(a, b)| a.is(&b.obj))
 }

@@ -2,6 +2,7 @@
 
 use super::{Args, Called, Flow, R, Vm};
 use crate::attr::type_lookup;
+use crate::interrupt::Quiet;
 use crate::obj::{Obj, items_of, py};
 use crate::record::{MadeBy, Origin, Val};
 use crate::types::types;
@@ -124,10 +125,10 @@ impl Vm {
     pub fn made_group(&mut self, exception: &Obj) {
         let Some(rec) = self.rec.as_mut().filter(|_| !exception.is_none()) else { return };
         rec.made_exception(exception);
-        if let Ok(args) = exception.attr("args") {
+        if let Some(args) = exception.attr("args").quiet() {
             rec.made(&args);
         }
-        let inner = exception.attr("exceptions").map(|inner| items_of(&inner)).unwrap_or_default();
+        let inner = exception.attr("exceptions").map(|inner| items_of(&inner)).quiet().unwrap_or_default();
         inner.iter().for_each(|exception| self.made_group(exception));
     }
 
@@ -171,7 +172,7 @@ impl Vm {
         if n > 0 {
             let stack = &self.frame().stack;
             let index = stack[stack.len() - n].clone().expect("an index");
-            if let Ok(index) = index.obj.bind().extract::<usize>() {
+            if let Some(index) = index.obj.bind().extract::<usize>().quiet() {
                 // The handler of the place where it was first raised has been left already: only the line is taken from there.
                 let _ = index;
             }
@@ -232,7 +233,7 @@ impl Vm {
         if !handled.is_none() {
             return (!handled.is(&self.entered)).then(|| handled.into());
         }
-        let function = Obj::from(py().import("sys").ok()?.getattr("exception").ok()?);
+        let function = Obj::from(py().import("sys").quiet()?.getattr("exception").quiet()?);
         if let Some(rec) = &mut self.rec {
             rec.rely_on_state(&function, &[], &Obj::none());
         }
@@ -314,7 +315,7 @@ pub type Line = (String, String, u32);
 /// The lines of an exception's traceback, outermost first.
 pub fn lines_of(exception: &Obj) -> Vec<Line> {
     let mut lines = Vec::new();
-    let mut next = exception.attr("__traceback__").unwrap_or_else(|_| Obj::none());
+    let mut next = exception.attr("__traceback__").quiet().unwrap_or_else(Obj::none);
     while !next.is_none() {
         let line = || -> PyResult<Line> {
             let code = next.attr("tb_frame")?.attr("f_code")?;
@@ -322,7 +323,7 @@ pub fn lines_of(exception: &Obj) -> Vec<Line> {
             Ok((text("co_name")?, text("co_filename")?, next.attr("tb_lineno")?.bind().extract()?))
         };
         lines.extend(line());
-        let Ok(inner) = next.attr("tb_next") else { break };
+        let Some(inner) = next.attr("tb_next").quiet() else { break };
         next = inner;
     }
     lines

@@ -5,6 +5,7 @@
 
 use super::native::keywords;
 use super::{Args, Frame, R, Vm, VmGenerator};
+use crate::interrupt::Quiet;
 use crate::lazy::is_lazy;
 use crate::obj::{Obj, items_of, list_of, py, tuple_of};
 use crate::policy::error_on_graph_break;
@@ -109,7 +110,7 @@ fn known(args: &Args, rec: &Recording, name: &str) -> Option<Args> {
     let any = |tensor: &Obj| if is_lazy(tensor) { rec.stand_in(tensor) } else { Some(tensor.clone()) };
     let written = args.positional.first().filter(|_| writes_first(name)).map(|arg| filled(&arg.obj, &any));
     let written = match written {
-        Some(stand_in) => Some(stand_in?.attr("clone").and_then(|clone| clone.call(&[], None)).ok()?),
+        Some(stand_in) => Some(stand_in?.attr("clone").and_then(|clone| clone.call(&[], None)).quiet()?),
         None => None,
     };
     let by = |n: usize| if n == 0 && !first_matters { &any as &dyn Fn(&Obj) -> Option<Obj> } else { &value };
@@ -128,10 +129,10 @@ pub(super) fn filled(object: &Obj, value: &dyn Fn(&Obj) -> Option<Obj>) -> Optio
     }
     let each = || items_of(object).iter().map(|item| filled(item, value)).collect::<Option<Vec<Obj>>>();
     if object.class_is(types.tuple) {
-        return tuple_of(&each()?).ok();
+        return tuple_of(&each()?).quiet();
     }
     if object.class_is(types.list) {
-        return list_of(&each()?).ok();
+        return list_of(&each()?).quiet();
     }
     Some(object.clone())
 }
@@ -208,7 +209,7 @@ fn keeps(frame: &Frame, handler: &Handler) -> bool {
 
 /// Whether this names a class of exceptions that no operation raises for its values.
 fn is_foreign(name: &Obj, frame: &Frame) -> bool {
-    let found = [&frame.globals, &frame.builtins].into_iter().find_map(|names| names.bind().get_item(name.bind()).ok());
+    let found = [&frame.globals, &frame.builtins].into_iter().find_map(|names| names.bind().get_item(name.bind()).quiet());
     let Some(class) = found.and_then(|found| found.cast_into::<PyType>().ok()) else { return false };
     let class: Obj = class.into_any().into();
     let plain = [py().get_type::<PyIndexError>(), py().get_type::<PyRuntimeError>()].map(|raised| Obj::from(raised.into_any()));
@@ -219,13 +220,13 @@ fn is_foreign(name: &Obj, frame: &Frame) -> bool {
 /// The same of a context, by its bound `__exit__`.
 fn manager_keeps(exit: &Obj) -> bool {
     let word = |class: &Obj, name: &str| class.attr(name).ok().and_then(|word| word.to_str()).unwrap_or_default();
-    let Ok(manager) = exit.attr("__self__") else { return true };
+    let Some(manager) = exit.attr("__self__").quiet() else { return true };
     let class = manager.class();
     let (module, name) = (word(&class, "__module__"), word(&class, "__name__"));
     if module.split('.').next() == Some("torch") || (module.as_str(), name.as_str()) == ("contextlib", "nullcontext") {
         return false;
     }
-    let Ok(generator) = manager.attr("gen").map(|generator| generator.bind().clone()) else { return true };
+    let Some(generator) = manager.attr("gen").map(|generator| generator.bind().clone()).quiet() else { return true };
     // One that is written as a generator stands at its `yield`.
     match generator.cast::<VmGenerator>() {
         Ok(generator) if module == "contextlib" => {

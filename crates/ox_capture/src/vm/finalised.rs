@@ -3,6 +3,7 @@
 
 use super::Vm;
 use crate::attr::type_lookup;
+use crate::interrupt::Quiet;
 use crate::obj::{Obj, py};
 use crate::record::Origin;
 use crate::types::types;
@@ -57,7 +58,7 @@ fn can_spend() -> bool {
             unsafe { spend(&object) };
             Ok(!before && is_spent(&object))
         };
-        probe().unwrap_or(false)
+        probe().quiet().unwrap_or(false)
     })
 }
 

@@ -3,6 +3,7 @@
 use super::reading::Read;
 use super::{Args, Flow, R, Vm};
 use crate::builtins::is_of_torch;
+use crate::interrupt::Quiet;
 use crate::obj::Obj;
 use crate::record::Val;
 use crate::types::types;
@@ -109,7 +110,7 @@ impl Vm {
 
 /// How CPython names what `f(*args, **kwargs)` calls: with its module, unless that is the built-ins'.
 pub(super) fn called_name(callable: &Obj) -> String {
-    let text = |name: &str| callable.attr(name).ok().and_then(|part| part.to_str());
+    let text = |name: &str| callable.attr(name).quiet().and_then(|part| part.to_str());
     match (text("__module__"), text("__qualname__")) {
         (Some(module), Some(name)) if module != "builtins" => format!("{module}.{name}()"),
         (_, Some(name)) => format!("{name}()"),

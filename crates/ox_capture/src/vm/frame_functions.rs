@@ -2,6 +2,7 @@
 
 use super::{Args, Called, Frame, R, Vm, library};
 use crate::builtins::{self, FrameFunction};
+use crate::interrupt::Quiet;
 use crate::obj::{Obj, py, tuple_of};
 use crate::record::{Origin, Val};
 use crate::types::types;
@@ -99,7 +100,7 @@ impl Vm {
     /// The dict of the frame, what its variables hold now, and the names of those that hold nothing.
     fn scope(&mut self) -> R<[Val; 3]> {
         let now = self.locals_dict()?;
-        let is_unset = |name: &&String| !now.bind().contains(name.as_str()).unwrap_or(false);
+        let is_unset = |name: &&String| !now.bind().contains(name.as_str()).quiet().unwrap_or(false);
         let variables = &self.frame().code.code.variables;
         let gone: Vec<Obj> = variables.iter().map(|v| &v.name).filter(is_unset).map(|name| Obj::str(name)).collect();
         let scope = match self.frame().scope.clone() {
@@ -239,7 +240,7 @@ fn calling_from(callers: Vec<Obj>) -> R<Obj> {
 fn without_first(error: &PyErr, count: usize) {
     let mut traceback = error.traceback(py()).map(|traceback| traceback.into_any());
     for _ in 0..count {
-        traceback = traceback.and_then(|at| at.getattr("tb_next").ok()).filter(|next| !next.is_none());
+        traceback = traceback.and_then(|at| at.getattr("tb_next").quiet()).filter(|next| !next.is_none());
     }
     error.set_traceback(py(), traceback.and_then(|at| at.cast_into().ok()));
 }

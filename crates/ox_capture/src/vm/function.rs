@@ -3,6 +3,7 @@
 use super::attribute_of::hook_of;
 use super::{Flow, R, Vm};
 use crate::guard::whole;
+use crate::interrupt::Quiet;
 use crate::obj::{Obj, items_of, py};
 use crate::record::Val;
 use crate::source::{Key, Source};
@@ -124,7 +125,8 @@ impl Vm {
             })?,
         };
         // Another may be put there.
-        let own = module.attr("__name__").ok().filter(|own| crate::obj::dict_get(&modules, own).is_some_and(|at| at.is(&module)));
+        let own =
+            module.attr("__name__").quiet().filter(|own| crate::obj::dict_get(&modules, own).is_some_and(|at| at.is(&module)));
         let module = match own {
             Some(own) => self.found_at(&modules, &own, module, |of| Source::Value(of, Key(own.clone()))),
             None => self.pinned(module),
@@ -145,8 +147,10 @@ impl Vm {
         for name in items_of(&lacking.obj) {
             let full = format!("{}.{}", module.attr("__name__")?, name);
             if let Err(error) = import.call(&[Obj::str(&full)], None) {
-                let is_it = |of: Bound<'_, PyAny>| of.extract::<String>().is_ok_and(|of| of == full);
-                if !error.is_instance_of::<PyModuleNotFoundError>(py()) || !error.value(py()).getattr("name").is_ok_and(is_it) {
+                let is_it = |of: Bound<'_, PyAny>| of.extract::<String>().quiet().is_some_and(|of| of == full);
+                if !error.is_instance_of::<PyModuleNotFoundError>(py())
+                    || !error.value(py()).getattr("name").quiet().is_some_and(is_it)
+                {
                     return Err(error);
                 }
             }
@@ -187,6 +191,6 @@ impl Vm {
 pub(super) fn named_error(text: String, name: &Obj) -> PyErr {
     let error = PyNameError::new_err(text);
     // What cannot be told is left out, as CPython does it.
-    error.value(py()).setattr("name", name.bind()).ok();
+    error.value(py()).setattr("name", name.bind()).quiet();
     error
 }

@@ -5,6 +5,7 @@ use super::seen::seen_class;
 use super::{Args, Called, R, Vm};
 use crate::attr::type_lookup;
 use crate::builtins::{Known, is_of_torch};
+use crate::interrupt::Quiet;
 use crate::obj::{Obj, items_of, py};
 use crate::record::{Val, is_machine};
 use crate::types::types;
@@ -64,8 +65,12 @@ impl Vm {
         }
         self.recorded(|rec| Ok(rec.rely_on_class(&object.class())));
         let by_class: Obj = py().import("abc")?.getattr("ABCMeta")?.getattr("__instancecheck__")?.into();
-        let fits =
-            |class: &Obj| by_class.call(&[class.clone(), object.clone()], None).is_ok_and(|fits| fits.truth().unwrap_or(false));
+        let fits = |class: &Obj| {
+            by_class
+                .call(&[class.clone(), object.clone()], None)
+                .quiet()
+                .is_some_and(|fits| fits.truth().quiet().unwrap_or(false))
+        };
         Ok(!protocols.into_iter().all(fits))
     }
 
@@ -90,14 +95,14 @@ impl Vm {
 
 /// A protocol that `isinstance` is asked about. A class that was made of one is like others.
 fn is_protocol(class: &Obj) -> bool {
-    let says = |name: &str| type_lookup(class, &Obj::str(name)).is_some_and(|answer| answer.truth().unwrap_or(false));
+    let says = |name: &str| type_lookup(class, &Obj::str(name)).is_some_and(|answer| answer.truth().quiet().unwrap_or(false));
     class.is_instance_of(types().type_) && says("_is_protocol") && says("_is_runtime_protocol")
 }
 
 fn flattened(classes: &Obj) -> Vec<Obj> {
     let parts = match classes {
         _ if classes.class_is(types().tuple) => Some(classes.clone()),
-        _ if classes.class_is(types().union) => classes.attr("__args__").ok(),
+        _ if classes.class_is(types().union) => classes.attr("__args__").quiet(),
         _ => None,
     };
     match parts {

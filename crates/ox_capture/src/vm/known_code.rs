@@ -2,6 +2,7 @@
 //! their result does not depend on it.
 
 use super::{Args, Called, R, Vm};
+use crate::interrupt::Quiet;
 use crate::obj::{Obj, items_of, py};
 use crate::record::{Origin, Val};
 use crate::source::{Source, cell_contents};
@@ -32,17 +33,18 @@ fn known_codes() -> &'static FxHashMap<usize, KnownCode> {
             Ok(path.iter().try_fold(code, |code, name| inner_code(&code, name)))
         };
         // What this version lacks is called by nobody.
-        let found = CODES.iter().filter_map(|(module, name, path, known)| Some((find(module, name, path).ok()??.id(), *known)));
+        let found =
+            CODES.iter().filter_map(|(module, name, path, known)| Some((find(module, name, path).quiet()??.id(), *known)));
         found.collect()
     })
 }
 
 /// The code of a function inside.
 fn inner_code(code: &Obj, name: &str) -> Option<Obj> {
-    let constants = items_of(&code.attr("co_consts").ok()?);
+    let constants = items_of(&code.attr("co_consts").quiet()?);
     constants
         .into_iter()
-        .find(|c| c.class_is(code.class_ptr()) && c.attr("co_name").is_ok_and(|n| n.to_str().as_deref() == Some(name)))
+        .find(|c| c.class_is(code.class_ptr()) && c.attr("co_name").quiet().is_some_and(|n| n.to_str().as_deref() == Some(name)))
 }
 
 impl Vm {

@@ -2,6 +2,7 @@
 
 use super::operators::is_tensor;
 use super::{After, Args, Called, Flow, R, Vm};
+use crate::interrupt::Quiet;
 use crate::obj::{Obj, dict_get, items_of, py};
 use crate::record::Val;
 use crate::types::types;
@@ -69,17 +70,17 @@ fn stand_in(callable: &Obj) -> Option<Obj> {
     let is_of = |class: &_| callable.class_is(*class);
     let may_be =
         [types.builtin, types.type_, types.function].iter().any(is_of) || callable.is_instance_of(types.higher_order_operator);
-    if may_be { dict_get(&library().ok()?.stands_for, callable) } else { None }
+    if may_be { dict_get(&library().quiet()?.stands_for, callable) } else { None }
 }
 
 /// What makes the iterator of C that a generator of the library stands for.
 pub fn native_of(function: &Obj) -> Option<Obj> {
-    dict_get(&library().ok()?.native, function)
+    dict_get(&library().quiet()?.native, function)
 }
 
 /// The class of C that a generator of the library stands for.
 pub fn class_of(function: &Obj) -> Option<Obj> {
-    dict_get(&library().ok()?.classes, function)
+    dict_get(&library().quiet()?.classes, function)
 }
 
 /// Compiles the library once.

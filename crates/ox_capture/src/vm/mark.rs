@@ -1,6 +1,7 @@
 //! Functions that their authors marked with the words of `torch.compiler`.
 
 use super::{Args, Called, R, Vm};
+use crate::interrupt::Quiet;
 use crate::obj::{Obj, dict_get, items_of, py};
 use crate::record::{Shadow, Val};
 use crate::source::{instance_dict, short};
@@ -25,7 +26,7 @@ impl Mark {
     pub fn of(function: &Obj) -> Option<Mark> {
         let dict = instance_dict(function);
         let has = |name: &str| dict.as_ref().and_then(|d| dict_get(d, &Obj::str(name)));
-        if has("_torchdynamo_disable").is_some_and(|mark| mark.truth().unwrap_or(false)) {
+        if has("_torchdynamo_disable").is_some_and(|mark| mark.truth().quiet().unwrap_or(false)) {
             let reason = has("_torchdynamo_disable_msg").filter(|m| !m.is_none());
             return Some(Mark::Disabled(reason.map(|m| m.to_string())));
         }
@@ -33,14 +34,14 @@ impl Mark {
             return Some(Mark::Disabled(None));
         }
         // What is copied from one wrapper to another says so by the number.
-        let is_own = |number: Obj| number.bind().extract::<usize>().is_ok_and(|number| number == function.id());
+        let is_own = |number: Obj| number.bind().extract::<usize>().quiet().is_some_and(|number| number == function.id());
         if has("_torchdynamo_wrapper_id").is_some_and(is_own) && has("_torchdynamo_inline").is_some() {
             return has("_torchdynamo_orig_callable").map(Mark::Compiled);
         }
         if has("_dynamo_marked_constant").is_some() {
             return Some(Mark::Constant);
         }
-        is_allowed(function).unwrap_or(false).then_some(Mark::InGraph)
+        is_allowed(function).quiet().unwrap_or(false).then_some(Mark::InGraph)
     }
 }
 
@@ -51,7 +52,7 @@ fn is_allowed(function: &Obj) -> PyResult<bool> {
     let Some(rules) = dict_get(&modules, &Obj::str("torch._dynamo.trace_rules")) else { return Ok(false) };
     let allowed = rules.attr("_allowed_callable_ids")?;
     // The set itself: asking the object that wraps it would fill in all of torch's functions.
-    let Ok(ids) = allowed.attr("function_ids") else { return Ok(false) };
+    let Some(ids) = allowed.attr("function_ids").quiet() else { return Ok(false) };
     if ids.is_none() {
         return Ok(false);
     }
@@ -62,22 +63,24 @@ fn is_allowed(function: &Obj) -> PyResult<bool> {
 /// the wrapper keeps from then on is its own business: a trace that had looked at it would have to be made once more.
 fn is_kept_from_dynamo(function: &Obj) -> bool {
     static WRAPPER: OnceLock<usize> = OnceLock::new();
-    let wrapper = *WRAPPER.get_or_init(|| wrapping_code().unwrap_or(0));
-    function.attr("__code__").is_ok_and(|code| code.id() == wrapper)
+    let wrapper = *WRAPPER.get_or_init(|| wrapping_code().quiet().unwrap_or(0));
+    function.attr("__code__").quiet().is_some_and(|code| code.id() == wrapper)
 }
 
 /// The code of the wrappers that torch's decorator makes.
 fn wrapping_code() -> PyResult<usize> {
     let decorator: Obj = py().import("torch._compile")?.getattr("_disable_dynamo")?.into();
     let constants = items_of(&decorator.attr("__code__")?.attr("co_consts")?);
-    let is_code = |constant: &&Obj| constant.attr("co_name").is_ok_and(|name| name.to_str().as_deref() == Some("inner"));
+    let is_code =
+        |constant: &&Obj| constant.attr("co_name").quiet().is_some_and(|name| name.to_str().as_deref() == Some("inner"));
     Ok(constants.iter().find(is_code).map_or(0, Obj::id))
 }
 
 /// Once TorchDynamo is loaded it marks parts of torch's optimizers that it cannot trace itself. No author asked for that.
 fn is_dynamos_own(function: &Obj) -> bool {
-    let module = function.attr("__module__").ok().and_then(|module| module.to_str());
-    module.is_some_and(|module| module.starts_with("torch.optim.")) && function.attr("_torchdynamo_orig_callable").is_ok()
+    let module = function.attr("__module__").quiet().and_then(|module| module.to_str());
+    module.is_some_and(|module| module.starts_with("torch.optim."))
+        && function.attr("_torchdynamo_orig_callable").quiet().is_some()
 }
 
 impl Vm {

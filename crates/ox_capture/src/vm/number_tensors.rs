@@ -4,6 +4,7 @@
 use super::operators::is_tensor;
 use super::reading::rank;
 use super::{Args, Called, R, Vm};
+use crate::interrupt::Quiet;
 use crate::obj::{Obj, items_of, py};
 use crate::record::{FACTORIES, Shadow, Val};
 use crate::types::types;
@@ -69,14 +70,14 @@ impl Vm {
 
 /// `x.view(h, w, -1)`: a quotient of sizes, for which each answer would be traced for itself. What torch makes of it for real has sizes that vary.
 fn leaves_a_size_to_torch(callee: &Shadow, args: &Args) -> bool {
-    let is_open = |object: &Obj| object.class_is(types().int) && object.bind().eq(-1).unwrap_or(false);
+    let is_open = |object: &Obj| object.class_is(types().int) && object.bind().eq(-1).quiet().unwrap_or(false);
     let shapes = matches!(callee.name().as_str(), "view" | "reshape");
     shapes && args.positional.iter().any(|value| is_open(&value.obj) || items_of(&value.obj).iter().any(is_open))
 }
 
 /// The type and device of a tensor that is a number.
 fn kind_of(tensor: &Obj) -> Option<(String, String)> {
-    let kind = || Some((tensor.attr("dtype").ok()?.text(), tensor.attr("device").ok()?.text()));
+    let kind = || Some((tensor.attr("dtype").quiet()?.text(), tensor.attr("device").quiet()?.text()));
     (rank(tensor) == Some(0)).then(kind)?
 }
 

@@ -3,6 +3,7 @@
 use super::asking::{ASKED, is_by_identity};
 use super::{Args, Called, Flow, R, Vm};
 use crate::attr::{is_as_of_object, type_lookup};
+use crate::interrupt::Quiet;
 use crate::lazy::is_lazy;
 use crate::obj::Obj;
 use crate::record::{Origin, Val};
@@ -667,8 +668,8 @@ impl Vm {
     fn know_emptiness(&mut self, object: &Obj) {
         let Origin::Outside(id) = self.origin(object) else { return };
         let object = object.clone();
-        let Ok(truth) = self.operator("truth") else { return };
-        self.recorded(|rec| rec.check_pure(&truth, &[id], &object, &Obj::bool(object.truth().unwrap_or(true))));
+        let Some(truth) = self.operator("truth").quiet() else { return };
+        self.recorded(|rec| rec.check_pure(&truth, &[id], &object, &Obj::bool(object.truth().quiet().unwrap_or(true))));
     }
 }
 

@@ -6,6 +6,7 @@
 use super::failing::{filled, tensors_of};
 use super::native::keywords;
 use super::{Args, R, Vm};
+use crate::interrupt::Quiet;
 use crate::lazy::is_lazy;
 use crate::obj::{Obj, py};
 use crate::record::grad::GradMode;
@@ -41,7 +42,7 @@ impl Vm {
 
 fn is_large(object: &Obj) -> bool {
     let is_number = object.class_is(types().int) || object.class_is(types().float);
-    is_number && !object.bind().extract::<f64>().is_ok_and(|number| (0.0..=SMALL).contains(&number))
+    is_number && !object.bind().extract::<f64>().quiet().is_some_and(|number| (0.0..=SMALL).contains(&number))
 }
 
 /// Whether a type that is among the arguments, or a tensor's on the CPU, does not hold it.
@@ -49,7 +50,7 @@ fn is_too_large(number: &Obj, args: &Args, rec: &Recording) -> bool {
     let named =
         args.keywords.iter().filter(|(key, _)| key.to_str().as_deref() == Some("dtype")).map(|(_, dtype)| dtype.obj.clone());
     let mut dtypes = tensors_of(args).filter_map(|tensor| rec.dtype_on_cpu(&tensor)).chain(named);
-    dtypes.any(|dtype| full_of(number, &dtype).is_err())
+    dtypes.any(|dtype| full_of(number, &dtype).quiet().is_none())
 }
 
 /// Of two elements: one alone is filled without a question.
@@ -63,7 +64,7 @@ fn full_of(number: &Obj, dtype: &Obj) -> PyResult<()> {
 /// The arguments with tensors that nobody knows, which may be written. None where there is not one for each.
 fn stand_ins(args: &Args, rec: &Recording) -> Option<Args> {
     let of = |tensor: &Obj| if is_lazy(tensor) { rec.stand_in(tensor) } else { Some(tensor.clone()) };
-    let value = |tensor: &Obj| of(tensor)?.bind().call_method0("clone").ok().map(Obj::from);
+    let value = |tensor: &Obj| of(tensor)?.bind().call_method0("clone").quiet().map(Obj::from);
     let positional = args.positional.iter().map(|arg| filled(&arg.obj, &value).map(Val::from));
     let named = args.keywords.iter().map(|(key, arg)| Some((key.clone(), filled(&arg.obj, &value)?.into())));
     Some(Args { positional: positional.collect::<Option<_>>()?, keywords: named.collect::<Option<_>>()? })

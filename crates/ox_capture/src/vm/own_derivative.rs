@@ -3,6 +3,7 @@
 
 use crate::attr::type_lookup;
 use crate::builtins::is_of_torch;
+use crate::interrupt::Quiet;
 use crate::obj::{Obj, dict_get, entries_of, items_of};
 use crate::source::cell_contents;
 use crate::types::types;
@@ -47,12 +48,12 @@ impl Search {
     }
 
     fn follow(&mut self, object: &Obj, members: &[&str]) {
-        self.next.extend(members.iter().filter_map(|name| object.attr(name).ok()));
+        self.next.extend(members.iter().filter_map(|name| object.attr(name).quiet()));
     }
 
     fn follow_module(&mut self, module: &Obj) {
         self.next.extend(type_lookup(&module.class(), &Obj::str("forward")));
-        let Ok(attributes) = module.attr("__dict__") else { return };
+        let Some(attributes) = module.attr("__dict__").quiet() else { return };
         let values = |dict: &Obj| entries_of(dict).into_iter().map(|(_, value)| value);
         self.next.extend(values(&attributes));
         let inner = dict_get(&attributes, &Obj::str("_modules")).filter(|inner| inner.is_instance_of(types().dict));
@@ -86,8 +87,8 @@ impl Search {
 
 /// What the code, and the code inside of it, calls by name.
 fn names_in(code: &Obj) -> Vec<Obj> {
-    let mut names = code.attr("co_names").map(|names| items_of(&names)).unwrap_or_default();
-    let constants = code.attr("co_consts").map(|constants| items_of(&constants)).unwrap_or_default();
+    let mut names = code.attr("co_names").map(|names| items_of(&names)).quiet().unwrap_or_default();
+    let constants = code.attr("co_consts").map(|constants| items_of(&constants)).quiet().unwrap_or_default();
     let inner = constants.iter().filter(|constant| constant.class_is(types().code));
     names.extend(inner.flat_map(names_in));
     names

@@ -9,6 +9,7 @@
 
 use super::operators::is_tensor;
 use super::{R, Vm};
+use crate::interrupt::Quiet;
 use crate::obj::Obj;
 use crate::record::Val;
 use crate::types::types;
@@ -41,7 +42,7 @@ impl Question {
 /// `torch.Tensor.expand`
 fn is_expand(function: &Obj) -> bool {
     function.class_is(types().method_descriptor)
-        && function.attr("__name__").is_ok_and(|name| name.to_str().as_deref() == Some("expand"))
+        && function.attr("__name__").quiet().is_some_and(|name| name.to_str().as_deref() == Some("expand"))
 }
 
 /// How the answer of a comparison is used: a jump, in front of which it may be kept on the stack.
@@ -65,7 +66,7 @@ impl Vm {
         let called = self.compare(op, &left, &right);
         let facts = self.rec.as_mut().and_then(|rec| rec.sizing.asked.take()).unwrap_or_default();
         let answer = match &called {
-            Ok(super::Called::Value(Val { obj, free: None })) if obj.class_is(types().bool) => obj.truth().ok(),
+            Ok(super::Called::Value(Val { obj, free: None })) if obj.class_is(types().bool) => obj.truth().quiet(),
             _ => None,
         };
         let question = Question {

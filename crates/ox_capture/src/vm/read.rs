@@ -2,6 +2,7 @@
 
 use super::{Args, Called, R, Vm};
 use crate::attr::type_lookup;
+use crate::interrupt::Quiet;
 use crate::lazy::is_lazy;
 use crate::obj::{Obj, dict_get, entries_of, items_of, py};
 use crate::record::{Origin, Val};
@@ -161,7 +162,7 @@ impl Vm {
 
     fn sequence_item(&mut self, sequence: &Obj, index: &Obj) -> R<Called> {
         let len = crate::guard::length(sequence).unwrap_or(0) as i64;
-        let at: i64 = index.bind().extract().unwrap_or(i64::MAX);
+        let at: i64 = index.bind().extract().quiet().unwrap_or(i64::MAX);
         let place = if at < 0 { at + len } else { at };
         if at < 0 || place >= len {
             self.know_len(sequence);

@@ -5,6 +5,7 @@
 use super::operators::is_tensor;
 use super::{Args, Called, R, Vm};
 use crate::builtins;
+use crate::interrupt::Quiet;
 use crate::obj::{Obj, items_of};
 use crate::record::{Recording, Val, tensors_in};
 use crate::source::Source;
@@ -103,7 +104,7 @@ impl Read {
 impl Args {
     /// A whole number by its place or name.
     fn whole(&self, place: usize, name: &str) -> Option<i64> {
-        self.positional.get(place).or_else(|| self.named(name))?.obj.bind().extract().ok()
+        self.positional.get(place).or_else(|| self.named(name))?.obj.bind().extract().quiet()
     }
 
     fn named(&self, name: &str) -> Option<&Val> {
@@ -158,7 +159,7 @@ fn masked_dim(rec: &Recording, tensor: &Obj, index: &Obj) -> Option<i64> {
 /// The dimensions that a result has as the argument did, counted from the first or the last one, where those vary.
 fn kept_dims(varying: &[Option<i64>], result: &Obj) -> Vec<usize> {
     let is_varying = varying.iter().any(Option::is_some) && is_tensor(result);
-    let shape = || result.attr("shape").and_then(|shape| shape.bind().extract::<Vec<i64>>()).unwrap_or_default();
+    let shape = || result.attr("shape").and_then(|shape| shape.bind().extract::<Vec<i64>>()).quiet().unwrap_or_default();
     let sizes = if is_varying { shape() } else { Vec::new() };
     let from_the_end = |dim: usize| (dim + varying.len()).checked_sub(sizes.len());
     let is_kept = |dim: &usize| {
@@ -189,16 +190,16 @@ pub(super) fn stores_a_count(rec: &mut Recording, tensor: &Obj, index: &Obj, val
 }
 
 fn is_mask(tensor: &Obj) -> bool {
-    let dtype = tensor.attr("dtype").map(|dtype| dtype.text()).unwrap_or_default();
+    let dtype = tensor.attr("dtype").map(|dtype| dtype.text()).quiet().unwrap_or_default();
     matches!(dtype.as_str(), "torch.bool" | "torch.uint8")
 }
 
 pub(super) fn rank(tensor: &Obj) -> Option<i64> {
-    tensor.bind().call_method0("dim").ok()?.extract().ok()
+    tensor.bind().call_method0("dim").quiet()?.extract().quiet()
 }
 
 fn sizes(tensor: &Obj) -> Vec<i64> {
-    tensor.attr("shape").and_then(|shape| shape.bind().extract()).unwrap_or_default()
+    tensor.attr("shape").and_then(|shape| shape.bind().extract()).quiet().unwrap_or_default()
 }
 
 fn is_ellipsis(object: &Obj) -> bool {
@@ -231,7 +232,7 @@ impl Vm {
         let inside =
             |value: &Val| if self.holds_sizes(&value.obj) { self.items_made_here(&value.obj) } else { vec![value.clone()] };
         let numbers = given.iter().flat_map(inside).filter(|value| self.is_size(value));
-        let mut varying: Vec<i64> = numbers.filter_map(|size| size.obj.bind().extract().ok()).collect();
+        let mut varying: Vec<i64> = numbers.filter_map(|size| size.obj.bind().extract().quiet()).collect();
         let tensors = given.iter().flat_map(|value| tensors_in(&value.obj));
         if let Some(rec) = &mut self.rec {
             varying.extend(tensors.flat_map(|tensor| rec.varying_sizes_of(&tensor)));
@@ -257,7 +258,7 @@ impl Vm {
             return Some(Obj::bool(false).into());
         }
         let condition = args.positional.get(1).filter(|_| builtins::is_check(function)).filter(is_bool)?;
-        self.settled(condition).truth().ok()?.then(|| Obj::none().into())
+        self.settled(condition).truth().quiet()?.then(|| Obj::none().into())
     }
 
     /// What the call has read varies from call to call; so do sizes of the first argument that the result has kept.

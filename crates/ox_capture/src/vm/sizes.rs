@@ -2,6 +2,7 @@
 //! the machine does the building.
 
 use super::{Args, R, Vm};
+use crate::interrupt::Quiet;
 use crate::obj::{Obj, items_of, list_of, py, tuple_of};
 use crate::record::{DEPTH, Origin, Val};
 use crate::state::TorchState;
@@ -251,13 +252,13 @@ impl Vm {
 
     /// An argument of a torch call, if the graph takes it as an expression. Autocast looks at the arguments by itself.
     pub fn size_for_graph(&mut self, value: &Val) -> Option<Val> {
-        if self.rec.is_none() || TorchState::now().ok()?.autocast.is_on() {
+        if self.rec.is_none() || TorchState::now().quiet()?.autocast.is_on() {
             return None;
         }
         match value.free {
             Some(_) => self.is_size(value).then(|| value.clone()),
             None => {
-                let value = self.with_items_of_its_own(value).ok()?;
+                let value = self.with_items_of_its_own(value).quiet()?;
                 Some(self.settled_but_sizes(&value).into())
             }
         }

@@ -5,6 +5,7 @@ use super::finalised::finaliser;
 use super::reading::stores_a_count;
 use super::{Args, Called, R, Vm};
 use crate::attr::{is_as_of_object, is_data_descriptor, is_generic_store, type_lookup};
+use crate::interrupt::Quiet;
 use crate::lazy::is_lazy;
 use crate::obj::Obj;
 use crate::record::{Origin, Recording, Shadow, Val, is_python_instance};
@@ -540,7 +541,7 @@ impl Vm {
 /// The place of a list that a number names, counted from the start. None of others: slices, and what is not there.
 fn place_in(list: &Obj, index: &Obj) -> Option<Obj> {
     let is_number = list.class_is(types().list) && index.class_is(types().int);
-    let (at, len) = (index.bind().extract::<i64>().ok().filter(|_| is_number)?, crate::guard::length(list)? as i64);
+    let (at, len) = (index.bind().extract::<i64>().quiet().filter(|_| is_number)?, crate::guard::length(list)? as i64);
     let place = if at < 0 { at + len } else { at };
     (0..len).contains(&place).then(|| Obj::int(place))
 }

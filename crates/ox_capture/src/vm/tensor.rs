@@ -6,6 +6,7 @@ use super::store::name_of;
 use super::{Args, Called, R, Vm};
 use crate::attr::type_lookup;
 use crate::guard::Check;
+use crate::interrupt::Quiet;
 use crate::lazy::is_lazy;
 use crate::obj::{Obj, items_of};
 use crate::record::{Origin, Shadow, Val, is_python_instance};
@@ -61,7 +62,7 @@ impl Vm {
             Some("grad") => {}
             // A leaf has no history.
             Some("grad_fn") if generic_attr(this, name).is_some_and(|f| f.is_none()) => {
-                let leaf = generic_attr(this, &Obj::str("requires_grad")).is_some_and(|r| !r.truth().unwrap_or(true));
+                let leaf = generic_attr(this, &Obj::str("requires_grad")).is_some_and(|r| !r.truth().quiet().unwrap_or(true));
                 if leaf {
                     self.recorded(|rec| {
                         rec.checks.push(Check::RequiresGrad(source, false));

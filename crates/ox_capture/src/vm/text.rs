@@ -1,6 +1,7 @@
 //! Texts of objects that say themselves what their text is, inside of other texts.
 
 use super::{Args, Called, R, Vm};
+use crate::interrupt::Quiet;
 use crate::obj::{Obj, items_of, py};
 use crate::record::Val;
 use crate::types::types;
@@ -72,7 +73,8 @@ impl Vm {
         let text = self.settled(text);
         let parser = py().import("_string")?.getattr("formatter_parser")?;
         // CPython has the right words for a text that is no format.
-        let Ok(parts) = parser.call1((text.bind(),)).and_then(|parts| parts.try_iter()?.collect::<PyResult<Vec<_>>>()) else {
+        let Some(parts) = parser.call1((text.bind(),)).and_then(|parts| parts.try_iter()?.collect::<PyResult<Vec<_>>>()).quiet()
+        else {
             return Ok(None);
         };
         let (mut fields, mut text, mut next) = (Vec::new(), String::new(), 0);

@@ -5,6 +5,7 @@
 use super::rows::spread;
 use super::{Args, R, Vm};
 use crate::builtins;
+use crate::interrupt::Quiet;
 use crate::obj::Obj;
 use crate::record::Val;
 use crate::types::types;
@@ -35,7 +36,7 @@ impl Vm {
     pub(super) fn with_known_texts(&mut self, callable: &Val, args: Args) -> Args {
         let this = &callable.obj;
         let is_python = this.class_is(types().function) || this.class_is(types().method);
-        let is_print = || self.builtin("print").is_ok_and(|print| print.is(this));
+        let is_print = || self.builtin("print").quiet().is_some_and(|print| print.is(this));
         if is_python && builtins::known(this).is_none() || is_print() {
             return args;
         }

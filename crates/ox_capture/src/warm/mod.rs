@@ -15,6 +15,7 @@ mod watch;
 use crate::backend::BoundGraph;
 use crate::gauge::{Gauge, Role};
 use crate::guard::{Check, Context};
+use crate::interrupt::Quiet;
 use crate::obj::Obj;
 use crate::source::{Source, SourceId, Values, instance_dict};
 use crate::tree::{Effect, GraphCall};
@@ -85,7 +86,7 @@ fn bind(study: &mut Study<'_, '_>, graph: &GraphCall) -> Option<Binding> {
     let mut sizes = Vec::new();
     for id in &graph.inputs {
         let is_size = matches!(study.sources.get(*id), Source::Expr(_));
-        sizes.push(if is_size { study.values.get(study.sources, *id)?.bind().extract().ok() } else { None });
+        sizes.push(if is_size { study.values.get(study.sources, *id)?.bind().extract().quiet() } else { None });
         let fixed = match study.is_stable(*id) {
             true => study.values.get(study.sources, *id).filter(|tensor| study.portrayed.contains(&tensor.id())),
             false => None,

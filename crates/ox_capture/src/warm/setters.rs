@@ -3,6 +3,7 @@
 //! two tensors. Ours stand in front of them.
 
 use super::watch::tell_of;
+use crate::interrupt::Quiet;
 use crate::obj::{Obj, items_of, py};
 use pyo3::ffi;
 use pyo3::prelude::*;
@@ -38,13 +39,13 @@ fn class_descriptor() -> Option<Obj> {
 }
 
 fn some_dict() -> Option<Obj> {
-    let class = py().get_type::<PyType>().call1(("Probe", PyTuple::empty(py()), PyDict::new(py()))).ok()?;
+    let class = py().get_type::<PyType>().call1(("Probe", PyTuple::empty(py()), PyDict::new(py()))).quiet()?;
     own_attribute(&class.into(), "__dict__")
 }
 
 /// What the class itself has under this name.
 fn own_attribute(class: &Obj, name: &str) -> Option<Obj> {
-    class.attr("__dict__").ok()?.bind().get_item(name).ok().map(Obj::from)
+    class.attr("__dict__").quiet()?.bind().get_item(name).quiet().map(Obj::from)
 }
 
 fn setter_of(descriptor: &Obj) -> Option<ffi::setter> {
@@ -109,7 +110,7 @@ static SWAP: OnceLock<Option<ffi::PyCFunction>> = OnceLock::new();
 
 /// Whether we hear of it when a tensor gets another body.
 pub fn body_is_told() -> bool {
-    let find = || Some(py().import("torch._C").ok()?.getattr("_swap_tensor_impl").ok()?.into());
+    let find = || Some(py().import("torch._C").quiet()?.getattr("_swap_tensor_impl").quiet()?.into());
     once(&SWAP, find, |function: Option<Obj>| hear_of_swaps(&function?)).is_some()
 }
 

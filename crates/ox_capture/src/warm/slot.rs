@@ -2,6 +2,7 @@
 
 use super::Warm;
 use super::signal::{Attached, Signal};
+use crate::interrupt::Quiet;
 use crate::obj::{Obj, py};
 use crate::types::types;
 use pyo3::ffi;
@@ -31,9 +32,9 @@ impl Anchor {
             signal.0.raise();
         });
         // SAFETY: live objects; a new reference, or null with an exception.
-        let reference = unsafe { Obj::owned(ffi::PyWeakref_NewRef(object.ptr(), gone.ok()?.as_ptr())) };
+        let reference = unsafe { Obj::owned(ffi::PyWeakref_NewRef(object.ptr(), gone.quiet()?.as_ptr())) };
         let is_module = object.is_instance_of(types().nn_module);
-        Some(Anchor { argument, address: object.id(), is_module, _reference: reference.ok()? })
+        Some(Anchor { argument, address: object.id(), is_module, _reference: reference.quiet()? })
     }
 
     pub fn is(&self, object: &Obj) -> bool {

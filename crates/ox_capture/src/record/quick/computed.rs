@@ -1,6 +1,7 @@
 //! Shadows of results that gradients flow through. Their history says what torch says: which arguments gradients go to, and what is saved for them.
 
 use super::{Tensor, argument, is_number, join, made, tensors};
+use crate::interrupt::Quiet;
 use crate::obj::{Obj, py, tuple_of};
 use crate::record::grad::requires_grad;
 use crate::types::types;
@@ -73,8 +74,10 @@ fn saved(name: &str, args: &[Obj], kwargs: &Bound<'_, PyDict>, result: &Obj) -> 
         "scaled_dot_product_attention" => {
             let mut saved = all(&[(0, "query"), (1, "key"), (2, "value")])?;
             // Of one of bools a copy of another type is.
-            saved
-                .extend(argument(args, kwargs, 3, "attn_mask")?.filter(|mask| Tensor::of(mask).is_ok_and(|mask| mask.is_some())));
+            saved.extend(
+                argument(args, kwargs, 3, "attn_mask")?
+                    .filter(|mask| Tensor::of(mask).quiet().is_some_and(|mask| mask.is_some())),
+            );
             saved.push(result.clone());
             saved
         }

@@ -1,6 +1,7 @@
 //! What is done along dimensions that are named: norms and rolls.
 
 use super::{Tensor, argument, contiguous_strides, is_number, made};
+use crate::interrupt::Quiet;
 use crate::obj::{Obj, items_of};
 use crate::types::types;
 use pyo3::prelude::*;
@@ -38,7 +39,7 @@ pub fn roll(x: &Tensor, args: &[Obj], kwargs: &Bound<'_, PyDict>) -> PyResult<Op
 }
 
 fn has_names_of(kwargs: &Bound<'_, PyDict>, names: &[&str]) -> bool {
-    kwargs.keys().iter().all(|name| name.extract::<&str>().is_ok_and(|name| names.contains(&name)))
+    kwargs.keys().iter().all(|name| name.extract::<&str>().quiet().is_some_and(|name| names.contains(&name)))
 }
 
 fn several(given: &Obj) -> Vec<Obj> {
@@ -47,6 +48,6 @@ fn several(given: &Obj) -> Vec<Obj> {
 
 /// From the front; None if there is no such dimension.
 fn dimension(dim: &Obj, rank: usize) -> Option<usize> {
-    let dim: i64 = if dim.class_is(types().int) { dim.bind().extract().ok()? } else { return None };
+    let dim: i64 = if dim.class_is(types().int) { dim.bind().extract().quiet()? } else { return None };
     usize::try_from(if dim < 0 { dim + rank as i64 } else { dim }).ok().filter(|dim| *dim < rank)
 }

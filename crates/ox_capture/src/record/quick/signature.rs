@@ -1,6 +1,7 @@
 //! What calls may be given so that what is said of them holds. Everything else, what torch refuses among it, is left to torch.
 
 use super::is_number;
+use crate::interrupt::Quiet;
 use crate::obj::Obj;
 use crate::types::types;
 use pyo3::prelude::*;
@@ -92,7 +93,7 @@ pub fn fits(name: &str, args: &[Obj], kwargs: &Bound<'_, PyDict>, is_python: boo
     };
     let by_place = args.len() <= parameters.len() && args.iter().zip(parameters).all(|(value, (_, kind))| takes(*kind, value));
     let is_named = |(name, value): (Bound<'_, PyAny>, Bound<'_, PyAny>)| {
-        let place = name.extract::<&str>().ok().and_then(|name| parameters.iter().position(|(known, _)| *known == name));
+        let place = name.extract::<&str>().quiet().and_then(|name| parameters.iter().position(|(known, _)| *known == name));
         place.is_some_and(|place| place >= args.len() && takes(parameters[place].1, &value.into()))
     };
     by_place && kwargs.iter().all(is_named) && (is_python || !OF_PYTHON.contains(&name))
