@@ -16,6 +16,7 @@ mod outer;
 mod pieces;
 mod point;
 mod reduce;
+mod rows;
 mod stores;
 mod stream;
 mod tiles;
