@@ -4,7 +4,7 @@ use super::Emitter;
 use super::index::At;
 use super::tiles::Tiles;
 use crate::CodegenError;
-use crate::ir::V;
+use crate::ir::{Elem, V};
 use ox_ir::Sym;
 use ox_ir::kernel::Axis;
 
