@@ -228,39 +228,62 @@ fn scan_restarts_with_every_row_of_its_axis() {
     }
 }
 
-/// `1e30 * 1e30` leaves the range of f32, wherever what comes behind it would bring the product back.
+/// Products that leave the range of their type on the way, and sums of which the next is never less than the last.
 #[test]
-fn products_of_floats_are_scanned_in_their_order_and_widened_ones_in_any() {
-    let text = "kernel products(b0: f32 in, b1: f32 out, b2: f64 out, i0 < 5) lanes=inner {
+fn products_of_floats_and_sums_in_their_own_type_are_scanned_in_order() {
+    let text = "kernel ordered(b0: f32 in, b1: f32 out, b2: f64 out, b3: f32 out, i0 < 5) lanes=inner {
   pass i1 < 40 {
     v0 = load b0[40*i0 + i1]
     v1 = cast v0 : f64
     v2 = scan prod v0
     v3 = scan prod v1
+    v4 = scan sum v0
     store b1[40*i0 + i1] v2
     store b2[40*i0 + i1] v3
+    store b3[40*i0 + i1] v4
   }
 }
 ";
-    let wide = text.replace("    v2 = scan prod v0\n", "").replace("    store b1[40*i0 + i1] v2\n", "");
     let source: Vec<f32> = (0..200).map(|n| [1e30, 1e30, 1e-30, 1e-30, 2.0][n % 5]).collect();
-    let (mut own, mut widened) = (vec![], vec![]);
+    let (mut products, mut wide, mut sums) = (vec![], vec![], vec![]);
     for row in source.chunks(40) {
-        own.extend(row.iter().scan(1f32, |so_far, x| {
-            *so_far *= x;
-            Some(*so_far)
-        }));
-        widened.extend(row.iter().scan(1f64, |so_far, x| {
-            *so_far *= *x as f64;
-            Some(*so_far)
-        }));
+        let (mut product, mut widened, mut sum) = (1f32, 1f64, 0f32);
+        for x in row {
+            (product, widened, sum) = (product * x, widened * *x as f64, sum + x);
+            products.push(product);
+            wide.push(widened);
+            sums.push(sum);
+        }
     }
-    let (narrow, both) = (vec![0f32; 200], vec![0f64; 200]);
-    run(&compile(text), &[&source, &narrow, &both], &[], 5);
-    assert!((&narrow, &both) == (&own, &widened));
-    let again = vec![0f64; 200];
-    run(&compile(&wide), &[&source, &narrow, &again], &[], 5);
-    assert!(again.iter().zip(&widened).all(|(got, want)| (got / want - 1.0).abs() < 1e-13));
+    let (own, widened, summed) = (vec![0f32; 200], vec![0f64; 200], vec![0f32; 200]);
+    run(&compile(text), &[&source, &own, &widened, &summed], &[], 5);
+    assert!((own, widened, summed) == (products, wide, sums));
+}
+
+#[test]
+fn widened_sums_are_scanned_by_prefixes() {
+    let text = "kernel wide(b0: f32 in, b1: f32 out, i0 < 7) lanes=inner {
+  pass i1 < 53 {
+    v0 = load b0[53*i0 + i1]
+    v1 = cast v0 : f64
+    v2 = scan sum v1
+    v3 = cast v2 : f32
+    store b1[53*i0 + i1] v3
+  }
+}
+";
+    let source = numbers(7 * 53, 8);
+    let sums = source.chunks(53).flat_map(|row| {
+        row.iter().scan(0f64, |sum, x| {
+            *sum += *x as f64;
+            Some(*sum as f32)
+        })
+    });
+    let out = vec![0f32; 7 * 53];
+    run(&compile(text), &[&source, &out], &[], 7);
+    assert_close(&out, &sums.collect::<Vec<_>>(), 1e-6);
+    let adds = |text: &str| backend().emit_ir(&parse(text)).unwrap().matches("fadd <").count();
+    assert!(adds(text) > 0 && adds(&text.replace("f32 in", "f64 in").replace("v1 = cast v0 : f64", "v1 = add v0 v0")) <= 1);
 }
 
 #[test]

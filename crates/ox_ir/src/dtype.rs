@@ -68,6 +68,12 @@ impl DType {
         matches!(self, DType::F16 | DType::BF16 | DType::F32 | DType::F64)
     }
 
+    /// Whether sums of as many floats of the other type as there are do not leave the range of this one.
+    pub fn is_roomier_than(self, other: DType) -> bool {
+        use DType::*;
+        matches!((other, self), (F16, F32) | (F16 | BF16 | F32, F64))
+    }
+
     pub fn is_complex(self) -> bool {
         matches!(self, DType::C64 | DType::C128)
     }

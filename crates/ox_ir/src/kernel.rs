@@ -189,20 +189,20 @@ impl Kernel {
         &self.insts[val.index()]
     }
 
-    /// Whether a scan may combine neighbours first and what came before them afterwards. Products of floats may not: where they leave the range of their
-    /// type on the way would be another place.
+    /// Whether a scan may combine neighbours first and what came before them afterwards. Floats may not, unless they are summed up in a type with room for more:
+    /// what leaves the range of the type on the way would do so elsewhere, and sums of what is not below zero might fall.
     pub fn scans_in_any_order(&self, scan: &Inst) -> bool {
-        match scan {
-            Inst::Scan { op: ReduceOp::Sum | ReduceOp::Max | ReduceOp::Min, decay: None, .. } => true,
-            Inst::Scan { op: ReduceOp::Prod, value, decay: None } => {
-                !self.inst(*value).dtype.is_float() || self.is_widened(*value)
-            }
+        let Inst::Scan { op, value, decay: None } = scan else { return false };
+        match op {
+            ReduceOp::Max | ReduceOp::Min => true,
+            ReduceOp::Sum => !self.inst(*value).dtype.is_float() || self.is_widened(*value),
+            ReduceOp::Prod => !self.inst(*value).dtype.is_float(),
             _ => false,
         }
     }
 
     fn is_widened(&self, value: Val) -> bool {
-        matches!(self.inst(value).inst, Inst::Cast(narrow) if self.inst(narrow).dtype.size() < self.inst(value).dtype.size())
+        matches!(self.inst(value).inst, Inst::Cast(narrow) if self.inst(value).dtype.is_roomier_than(self.inst(narrow).dtype))
     }
 
     /// The number of outer points.

@@ -14,6 +14,7 @@ pub mod lift;
 mod op_sizes;
 pub mod plan;
 pub mod point;
+mod rows;
 pub mod sym;
 pub mod text;
 pub mod verify;

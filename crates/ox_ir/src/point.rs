@@ -162,6 +162,12 @@ impl PointOp {
         PointOp::ALL.iter().copied().find(|op| op.name() == name)
     }
 
+    /// Whether it takes as long as many others: a series, a loop.
+    pub fn is_function(self) -> bool {
+        self >= PointOp::Exp && self <= PointOp::Lgamma
+            || matches!(self, PointOp::Pow | PointOp::Fmod | PointOp::Remainder | PointOp::Random | PointOp::RandomHigh)
+    }
+
     /// The result type for arguments of type `dtype` (for `where`: of the two values).
     pub fn result(self, dtype: DType) -> DType {
         match self.class() {

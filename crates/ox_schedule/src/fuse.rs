@@ -11,7 +11,7 @@ use crate::emit::{Context, emit, has_shares};
 use crate::roots::{Roots, needs_own_loop};
 use crate::space::{Level, Space};
 use indexmap::IndexSet;
-use ox_ir::graph::{Node, Shape};
+use ox_ir::graph::{Node, ReduceOp, Shape};
 use ox_ir::{Graph, NodeId, Op, Sym};
 use rustc_hash::FxHashMap;
 use std::collections::BinaryHeap;
@@ -207,12 +207,26 @@ impl<'a> Fusion<'a> {
         }
     }
 
-    /// Whether what a scan gives may be gone on with in its own loop, as is done with a sum in f64 of what is f32. A scan that cannot have lanes along its
-    /// axis would take them from what is joined to it.
+    /// Whether what a scan gives may be gone on with in its own loop, as is done with a sum in f64 of what is f32. A scan that goes one by one would
+    /// take the lanes from what is joined to it: another type is all that it may become.
     fn may_follow(&self, scan: &Unit, next: &Unit) -> bool {
-        let decays = |id: &NodeId| matches!(self.ctx.graph.node(*id), Node { op: Op::Scan { .. }, args, .. } if args.len() > 1);
+        let graph = self.ctx.graph;
         let reads = scan.members.iter().any(|id| next.reads.contains(id));
-        self.target == Target::Cpu && reads && !scan.members.iter().any(decays) && !next.space.has_reduction()
+        let is_widened = |id: NodeId| {
+            let node = graph.node(id);
+            node.op == Op::Cast && node.ty.dtype.is_roomier_than(graph.ty(node.args[0]).dtype)
+        };
+        let goes_one_by_one = |id: &NodeId| match graph.node(*id) {
+            Node { op: Op::Scan { op, .. }, args, ty, .. } if ty.dtype.is_float() => match op {
+                ReduceOp::Max | ReduceOp::Min => false,
+                ReduceOp::Sum => args.len() > 1 || !is_widened(args[0]),
+                _ => true,
+            },
+            _ => false,
+        };
+        let is_cast = |id: &NodeId| graph.node(*id).op == Op::Cast;
+        let is_fast = next.members.iter().all(is_cast) || !scan.members.iter().any(goes_one_by_one);
+        self.target == Target::Cpu && reads && is_fast && !next.space.has_reduction()
     }
 
     /// The readers of a node that stand next to unit `k` among all its readers; a weight that all layers read does not pair them all.

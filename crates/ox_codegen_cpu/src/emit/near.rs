@@ -69,17 +69,10 @@ impl<'a> Emitter<'a> {
     fn every(&self, step: u32, pointer: V<'a>, elem: Elem, access: Access) -> V<'a> {
         let width = self.width;
         let starts: Vec<u32> = (0..step).map(|n| (n * width).min((step - 1) * (width - 1))).collect();
-        let holder = |lane: u32| (step * lane / width).min(step - 1);
-        let read = |n: u32| pointer.offset(elem, self.ir.index(starts[n as usize] as i64)).load(elem, width, 1, access);
-        let from = |n: u32, lane: u32| step * lane - starts[n as usize];
-        (1..step).fold(read(0), |so_far, n| {
-            let kept = |lane: u32| if n == 1 { from(0, lane) } else { lane };
-            let pick = |lane: u32| match holder(lane) {
-                own if own == n => width + from(n, lane),
-                own if own < n => kept(lane),
-                _ => 0,
-            };
-            so_far.shuffle(read(n), &(0..width).map(pick).collect::<Vec<_>>())
+        let read = |start: &u32| pointer.offset(elem, self.ir.index(*start as i64)).load(elem, width, 1, access);
+        V::picked(&starts.iter().map(read).collect::<Vec<_>>(), |lane| {
+            let vector = (step * lane / width).min(step - 1);
+            (vector, step * lane - starts[vector as usize])
         })
     }
 

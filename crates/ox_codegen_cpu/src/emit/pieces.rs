@@ -8,7 +8,7 @@ use super::Emitter;
 use crate::CodegenError;
 use crate::ir::V;
 use ox_ir::kernel::{Axis, Inst, Val};
-use ox_ir::{PointOp, Sym};
+use ox_ir::{DType, PointOp, Sym};
 use rustc_hash::FxHashMap;
 use std::ops::Range;
 
@@ -49,7 +49,7 @@ impl<'a> Emitter<'a> {
     fn asks(&self, val: Val, axis: &Axis) -> Option<(Val, PointOp, i64)> {
         let Inst::Point(op @ (PointOp::Lt | PointOp::Ge), args) = &self.kernel.inst(val).inst else { return None };
         let index = |val: Val| match &self.kernel.inst(val).inst {
-            Inst::Index(sym) => Some(sym.clone()),
+            Inst::Index(sym) if self.dtype(val) == DType::I64 => Some(sym.clone()),
             Inst::Const(scalar) if self.dtype(val).is_int() => Some(Sym::from(scalar.as_i64())),
             _ => None,
         };

@@ -1,8 +1,8 @@
 //! Rows of the last outer axis: one after the other, or several at once where that is better.
 
-use super::Emitter;
 use super::index::At;
 use super::tiles::Tiles;
+use super::{Emitter, width};
 use crate::CodegenError;
 use crate::ir::{Elem, V};
 use ox_ir::Sym;
@@ -31,7 +31,7 @@ impl<'a> Emitter<'a> {
     /// Row after row of the last axis; `begin` and `end` may lie in the middle of one.
     pub fn rows(&mut self, axes: &'a [Axis], last: &'a Axis, begin: V<'a>, end: V<'a>) -> Result<(), CodegenError> {
         let ir = self.ir;
-        let way = self.way(&axes[axes.len() - 1], last);
+        let way = self.way(last);
         ir.when(begin.lt(end), vec![], |_| {
             let length = self.divisor(last)?;
             let mut start = self.decode(axes, begin.udiv(length))?;
@@ -61,11 +61,11 @@ impl<'a> Emitter<'a> {
         Ok(())
     }
 
-    fn way(&mut self, rows: &Axis, last: &Axis) -> Way<'a> {
-        if let Some(tiles) = self.tiles(rows, last) {
+    fn way(&mut self, last: &Axis) -> Way<'a> {
+        if let Some(tiles) = self.tiles() {
             return Way::Tiled(tiles);
         }
-        if let Some(count) = self.woven(rows, last) {
+        if let Some(count) = self.woven() {
             return Way::Woven(count);
         }
         self.short_row(last).map_or(Way::Plain, Way::Short)
@@ -138,12 +138,13 @@ impl<'a> Emitter<'a> {
     /// would be much of the work (heads of 16 numbers side by side: 1.4 times eager's time).
     fn short_row(&mut self, last: &Axis) -> Option<i64> {
         const MOST_VECTORS: i64 = 8;
-        const MOST_INSTS: i64 = 64;
+        const MOST_WORK: i64 = 64;
+        self.kernel.rows_of_lanes()?;
         let length = last.extent.as_const()?;
         let vectors = (length as u64).div_ceil(self.width as u64) as i64;
-        let is_plain = self.kernel.passes.iter().all(|pass| pass.axes.is_empty());
-        let is_little = vectors <= MOST_VECTORS && vectors * self.kernel.insts.len() as i64 <= MOST_INSTS;
-        (is_plain && is_little && self.streamable_along(last).is_empty()).then_some(length)
+        let work: u32 = self.kernel.insts.iter().map(|typed| width::weight(&typed.inst)).sum();
+        let is_little = vectors <= MOST_VECTORS && vectors * work as i64 <= MOST_WORK;
+        (is_little && self.streamable_along(last).is_empty()).then_some(length)
     }
 
     /// As many whole rows as there are, to the end of `rows`.

@@ -11,13 +11,11 @@ use super::{Emitter, Lane};
 use crate::CodegenError;
 use crate::ir::{Access, Elem, V};
 use ox_ir::graph::Combine;
-use ox_ir::kernel::{Axis, BufRole, Inst, Lanes, Val};
+use ox_ir::kernel::{Axis, BufRole, Inst, Val};
 use ox_ir::{DType, Sym};
 
 /// A line of the cache of 32-bit numbers.
 const LEAST_SIDE: u32 = 16;
-/// Neighbouring lanes that are nearer than this share a line.
-const LINE: i64 = 64;
 /// The body exists once more, and each tile takes part of the stack.
 const MOST_INSTS: usize = 64;
 const MOST_TILES: usize = 4;
@@ -31,23 +29,22 @@ pub struct Tiles<'a> {
 }
 
 impl<'a> Emitter<'a> {
-    /// What can be read so in a kernel over `rows` and, inside of them, the lanes.
-    pub fn tiles(&self, rows: &Axis, lanes: &Axis) -> Option<Tiles<'a>> {
-        let side = self.width.max(LEAST_SIDE);
-        let kernel = self.kernel;
-        let is_plain = kernel.parallel && kernel.lanes == Lanes::Outer && kernel.passes.iter().all(|pass| pass.axes.is_empty());
+    /// What can be read so.
+    pub fn tiles(&self) -> Option<Tiles<'a>> {
+        let (kernel, side) = (self.kernel, self.width.max(LEAST_SIDE));
+        let (rows, lanes) = kernel.rows_of_lanes()?;
         let points: Sym = kernel.axes.iter().map(|axis| &axis.extent).product();
         let is_large =
             [rows, lanes].iter().all(|axis| axis.extent.bounds().1 >= side as i64) && points.bounds().1 >= LEAST_POINTS;
-        if self.width == 1 || !is_plain || !is_large || kernel.insts.len() > MOST_INSTS || !self.may_be_tiled(lanes, side) {
+        if self.width == 1 || !is_large || kernel.insts.len() > MOST_INSTS || !self.may_be_tiled(lanes, side) {
             return None;
         }
         let all = (0..kernel.insts.len() as u32).map(Val);
-        let loads: Vec<Val> = all.filter(|val| self.is_across(*val, rows, lanes)).collect();
+        let loads: Vec<Val> = all.filter(|val| kernel.is_read_across(*val) && self.is_of_axes(*val)).collect();
         if loads.is_empty() || loads.len() > MOST_TILES {
             return None;
         }
-        let tile = |val: Val| self.ir.alloca(memory_elem(self.loaded(val)), side as i64 * side as i64, LINE as u32);
+        let tile = |val: Val| self.ir.alloca(memory_elem(self.loaded(val)), side as i64 * side as i64, 64);
         Some(Tiles { side, loads: loads.into_iter().map(|val| (val, tile(val))).collect() })
     }
 
@@ -61,18 +58,10 @@ impl<'a> Emitter<'a> {
         self.kernel.insts.iter().all(|typed| sets(&typed.inst)) && (is_exact || roles.all(may_be_done_twice))
     }
 
-    /// Whether a load is contiguous along `rows` and not along the lanes.
-    fn is_across(&self, val: Val, rows: &Axis, lanes: &Axis) -> bool {
-        let Inst::Load { buf, index, mask: None } = &self.kernel.inst(val).inst else { return false };
-        let param = &self.kernel.bufs[*buf as usize];
-        let step = index.coeff(&lanes.var);
-        let is_far = |step: &Sym| step.as_const().is_none_or(|n| n.saturating_mul(param.dtype.size() as i64).abs() >= LINE);
-        let is_known =
-            || index.vars().iter().all(|var| self.kernel.axes.iter().any(|a| a.var == *var) || self.vars.contains_key(var));
-        param.role == BufRole::In
-            && index.coeff(&rows.var).is_some_and(|n| n.is_one())
-            && step.as_ref().is_some_and(is_far)
-            && is_known()
+    /// Whether the place of a load is known where a tile begins.
+    fn is_of_axes(&self, load: Val) -> bool {
+        let Inst::Load { index, .. } = &self.kernel.inst(load).inst else { return false };
+        index.vars().iter().all(|var| self.kernel.axes.iter().any(|axis| axis.var == *var) || self.vars.contains_key(var))
     }
 
     fn loaded(&self, val: Val) -> DType {

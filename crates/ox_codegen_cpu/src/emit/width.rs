@@ -23,7 +23,7 @@ pub fn pick(kernel: &Kernel, host: &Host) -> u32 {
 /// 1024x1024 numbers over its rows took 1.7 times eager's time with one vector.
 const COLUMNS: u32 = 4;
 /// What a mask can be asked about as one number.
-const MOST_LANES: u32 = 64;
+pub const MOST_LANES: u32 = 64;
 /// More of them would not fit in the registers.
 const MOST_SUMS: usize = 2;
 const MOST_COLUMN_INSTS: usize = 24;
@@ -35,7 +35,7 @@ fn goes_down_columns(kernel: &Kernel, lanes: u32) -> bool {
         |index: &Sym| index.coeff(&axis.var).and_then(|step| step.as_const()).is_some_and(|step| (0..=1).contains(&step));
     let is_plain = |typed: &TypedInst| match &typed.inst {
         Inst::Load { index, .. } | Inst::Store { index, .. } => is_side_by_side(index),
-        Inst::Point(op, _) => !is_function(*op),
+        Inst::Point(op, _) => !op.is_function(),
         Inst::ReduceArg { .. } | Inst::Scan { .. } => false,
         _ => true,
     };
@@ -74,18 +74,14 @@ pub fn unroll(kernel: &Kernel, pass: &Pass, steps: Option<i64>, order: Sums) -> 
     }
 }
 
-fn weight(inst: &Inst) -> u32 {
+/// How long an instruction takes, and how much of it there is to compile.
+pub fn weight(inst: &Inst) -> u32 {
     use PointOp::*;
     match inst {
         Inst::Const(_) | Inst::Reduce { .. } => 0,
         Inst::ReduceArg { .. } | Inst::CheckIndex { .. } => 4,
         Inst::Point(Sqrt | Rsqrt | Div | Reciprocal, _) => 4,
-        Inst::Point(op, _) if is_function(*op) => 16,
+        Inst::Point(op, _) if op.is_function() => 16,
         _ => 1,
     }
-}
-
-fn is_function(op: PointOp) -> bool {
-    op >= PointOp::Exp && op <= PointOp::Lgamma
-        || matches!(op, PointOp::Pow | PointOp::Fmod | PointOp::Remainder | PointOp::Random | PointOp::RandomHigh)
 }

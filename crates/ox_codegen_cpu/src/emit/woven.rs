@@ -9,30 +9,20 @@ use super::convert::{self, memory_elem};
 use super::index::At;
 use crate::CodegenError;
 use crate::ir::V;
-use ox_ir::graph::Combine;
-use ox_ir::kernel::{Axis, Inst, Lanes, Val};
+use ox_ir::kernel::{Axis, Inst, Val};
 
-const MOST_ROWS: i64 = 4;
 /// The body exists once more for each row.
 const MOST_INSTS: i64 = 64;
 
 impl<'a> Emitter<'a> {
     /// How many rows are woven.
-    pub fn woven(&self, rows: &Axis, lanes: &Axis) -> Option<i64> {
-        let kernel = self.kernel;
-        let count = rows.extent.as_const().filter(|n| (2..=MOST_ROWS).contains(n))?;
-        let is_plain = kernel.parallel && kernel.lanes == Lanes::Outer && kernel.passes.iter().all(|pass| pass.axes.is_empty());
+    pub fn woven(&self) -> Option<i64> {
+        let (_, lanes) = self.kernel.rows_of_lanes()?;
+        let count = self.kernel.woven_rows()?;
+        let is_valid = |inst: &Inst| !matches!(inst, Inst::Store { index, .. } if self.validity(index).is_some());
         let is_long = lanes.extent.bounds().1 >= 2 * self.width as i64;
-        let is_woven = |inst: &Inst| match inst {
-            Inst::Store { index, combine: Combine::Set, mask: None, .. } => {
-                index.coeff(&lanes.var).is_some_and(|step| step.is_const(count))
-                    && index.coeff(&rows.var).is_some_and(|step| step.is_one())
-            }
-            Inst::Store { .. } => false,
-            _ => true,
-        };
-        let is_little = count * kernel.insts.len() as i64 <= MOST_INSTS;
-        (is_plain && is_long && is_little && kernel.insts.iter().all(|typed| is_woven(&typed.inst))).then_some(count)
+        let is_little = count * self.kernel.insts.len() as i64 <= MOST_INSTS;
+        (is_long && is_little && self.kernel.insts.iter().all(|typed| is_valid(&typed.inst))).then_some(count)
     }
 
     /// All rows, from one end to the other.
@@ -74,16 +64,7 @@ impl<'a> Emitter<'a> {
         let pointer = self.pointer(&buffer, index, 1, At::Base)?;
         let (count, width) = (values.len() as u32, self.width);
         for vector in 0..count {
-            let place = |lane: u32| ((vector * width + lane) % count, (vector * width + lane) / count);
-            let woven = (1..count).fold(values[0], |so_far, n| {
-                let kept = |lane: u32| if n == 1 { place(lane).1 } else { lane };
-                let pick = |lane: u32| match place(lane) {
-                    (row, at) if row == n => width + at,
-                    (row, _) if row < n => kept(lane),
-                    _ => 0,
-                };
-                so_far.shuffle(values[n as usize], &(0..width).map(pick).collect::<Vec<_>>())
-            });
+            let woven = V::picked(values, |lane| ((vector * width + lane) % count, (vector * width + lane) / count));
             let at = pointer.offset(memory_elem(buffer.dtype), self.ir.index((vector * width) as i64));
             at.store(woven, 1, buffer.access);
         }

@@ -59,6 +59,20 @@ impl<'a> V<'a> {
         self.ir.wrap(raw, self.elem, picks.len() as u32)
     }
 
+    /// Lanes of several vectors: in which of them each one is, and where.
+    pub fn picked(vectors: &[V<'a>], place: impl Fn(u32) -> (u32, u32)) -> V<'a> {
+        let width = vectors[0].lanes;
+        (1..vectors.len() as u32).fold(vectors[0], |so_far, n| {
+            let pick = |lane: u32| match place(lane) {
+                (own, at) if own == n => width + at,
+                (0, at) if n == 1 => at,
+                (own, _) if own < n => lane,
+                _ => 0,
+            };
+            so_far.shuffle(vectors[n as usize], &(0..width).map(pick).collect::<Vec<_>>())
+        })
+    }
+
     pub fn reversed(self) -> V<'a> {
         if self.lanes == 1 {
             return self;

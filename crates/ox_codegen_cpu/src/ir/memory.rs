@@ -6,8 +6,8 @@ use llvm_sys::core::*;
 use llvm_sys::prelude::*;
 use llvm_sys::{LLVMAtomicOrdering, LLVMLinkage};
 
-/// At least the largest vector: 16 lanes of 8 bytes.
-const SPARE_BYTES: i64 = 512;
+/// As large as the largest vector: 64 lanes of 8 bytes.
+const SPARE_BYTES: i64 = 64 * 8;
 
 /// What LLVM is told of one buffer's memory.
 #[derive(Clone, Copy)]

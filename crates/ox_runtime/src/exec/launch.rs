@@ -62,7 +62,7 @@ impl Launch {
         let last = kernel.axes.last().map_or(Ok(1), |axis| p.env.eval(&axis.extent))?;
         let cost = cost_per_point(p, kernel)?;
         check_extent(p, kernel, points)?;
-        let block = block(kernel.lanes, points, last);
+        let block = block(kernel, points, last);
         Ok(Launch {
             number,
             range: range_name(kernel),
@@ -160,9 +160,10 @@ fn blocks(points: i64, block: i64) -> i64 {
     points / block + (points % block != 0) as i64
 }
 
-/// With lanes along the outer points a range should not cut a vector, and best not a row.
-fn block(lanes: Lanes, points: i64, last: i64) -> i64 {
-    match lanes {
+/// With lanes along the outer points a range should not cut a vector, and best not a row, or rows that are done together.
+fn block(kernel: &Kernel, points: i64, last: i64) -> i64 {
+    match kernel.lanes {
+        Lanes::Outer if kernel.rows_together() > 1 => last.saturating_mul(kernel.rows_together()).clamp(1, points.max(1)),
         Lanes::Outer if last > 1 && points / last >= 64 => last,
         Lanes::Outer if points >= 64 * 64 => 64,
         Lanes::Outer => 16,

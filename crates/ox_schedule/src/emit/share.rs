@@ -6,7 +6,7 @@ use crate::cost::{estimate, numel};
 use crate::roots::MOST_CAT_PARTS;
 use crate::space::Space;
 use ox_ir::graph::{Combine, Node};
-use ox_ir::kernel::BufRole;
+use ox_ir::kernel::{BufRole, Inst};
 use ox_ir::{Device, Graph, NodeId, Op, Sym};
 
 /// So many are one kernel. Of 80 parts it took LLVM and NVRTC a second, and of 320 twenty and nine.
@@ -25,12 +25,23 @@ pub fn has_shares(graph: &Graph, node: &Node, required: bool) -> bool {
     let Op::Cat { dim } = node.op else { return false };
     let alone = || node.args.iter().filter(|part| is_alone(graph, **part, dim)).map(|part| numel(graph.ty(*part))).sum::<i64>();
     let (parts, is_kept) = (node.args.len(), required || node.args.len() > MOST_CAT_PARTS);
-    parts > MOST_PARTS || is_kept && !is_in_pieces(node, dim) && 2 * alone() > numel(&node.ty)
+    parts > MOST_PARTS || is_kept && 2 * alone() > numel(&node.ty)
 }
 
 /// Whether the code generator knows in which part each vector of a row lies, so that one kernel is as good, and writes row after row.
 fn is_in_pieces(node: &Node, dim: usize) -> bool {
     dim + 1 == node.ty.rank() && node.args.len() <= MOST_PIECES && node.ty.shape[dim].as_const().is_some_and(|n| n >= LEAST_ROW)
+}
+
+/// Whether all that it reads lies side by side along its rows, or is the same there. What is read across them is read in tiles, which a kernel of several parts has
+/// not.
+fn reads_along(share: &Emitted) -> bool {
+    let Some(lanes) = share.kernel.axes.last() else { return false };
+    let steps = share.kernel.insts.iter().filter_map(|typed| match &typed.inst {
+        Inst::Load { index, .. } => Some(index.coeff(&lanes.var).and_then(|step| step.as_const())),
+        _ => None,
+    });
+    steps.into_iter().all(|step| step.is_some_and(|step| step.abs() <= 1))
 }
 
 fn is_alone(graph: &Graph, part: NodeId, dim: usize) -> bool {
@@ -43,6 +54,12 @@ fn is_alone(graph: &Graph, part: NodeId, dim: usize) -> bool {
 pub fn emit_shares(ctx: &Context, id: NodeId) -> Result<Vec<Emitted>, Illegal> {
     let node = ctx.graph.node(id);
     let Op::Cat { dim } = node.op else { unreachable!("only concatenations have shares") };
+    if is_in_pieces(node, dim) {
+        let whole = emit_share(ctx, id, (node, dim), &Sym::ZERO, BufRole::Out)?;
+        if reads_along(&whole) {
+            return Ok(vec![whole]);
+        }
+    }
     let mut begin = Sym::ZERO;
     let mut shares = Vec::new();
     for parts in together(ctx.graph, &node.args, dim) {
