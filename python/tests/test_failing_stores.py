@@ -1,10 +1,12 @@
-"""Stores and calls that fail change nothing: a later call does not do them behind the clause that kept the exception."""
+"""Stores and calls that fail change nothing: a later call does not do them behind the clause that kept the exception. What was written
+before is written."""
 
 import collections
 
 import oxytorch
 import pytest
 import torch
+import torch.nn.functional as F
 
 
 class Slots:
@@ -146,3 +148,63 @@ def test_what_was_done_before_it_failed_is_done_later():
         ours, theirs = {}, {}
         assert compiled(torch.ones(1), ours).item() == stores_some(torch.ones(1), theirs).item()
         assert ours == theirs
+
+
+def scaled_beside(x, c):
+    x.add_(1)
+    scaled = c.clone()
+    scaled.mul_(2)
+    return scaled.max()
+
+
+def scaled_itself(x, c):
+    x.add_(1)
+    c.mul_(2)
+    return c.max()
+
+
+def padded(x, c):
+    x.add_(1)
+    return F.pad(c, (1, 1)).max()
+
+
+@pytest.mark.parametrize("function", [scaled_beside, scaled_itself, padded])
+@torch.no_grad()
+def test_what_torch_refuses_behind_a_write_of_what_the_graph_made_is_refused_by_eager(function):
+    """A call that writes copies of ours can be made again: eager does the whole call, with its writes and its words."""
+    compiled = oxytorch.compile(function)
+    for _ in range(3):
+        found = []
+        for f in function, compiled:
+            x, c = torch.zeros(2), torch.ones(2, dtype=torch.complex64)
+            with pytest.raises(NotImplementedError) as error:
+                f(x, c)
+            found.append((str(error.value), x.tolist(), c.tolist()))
+        assert found[0] == found[1]
+
+
+BEHIND_WRITES = {
+    "a complex number's part": lambda x, i: torch.complex(x, x).real[i],
+    "complex numbers": lambda x, i: torch.complex(x, x)[i],
+    "a spectrum": lambda x, i: torch.fft.fft(x)[i],
+}
+
+
+@pytest.mark.parametrize("take", BEHIND_WRITES.values(), ids=BEHIND_WRITES)
+@torch.no_grad()
+def test_writes_before_what_torch_refuses_are_done(take):
+    def function(x, seen, i):
+        seen.add_(1)
+        return take(x, i)
+
+    def run(f):
+        seen, found = torch.zeros(1), []
+        for place in (0, 9, 1):
+            try:
+                found.append(f(torch.ones(4), seen, torch.tensor([place])).tolist())
+            except IndexError as error:
+                found.append(str(error))
+            found.append(seen.item())
+        return found
+
+    assert run(oxytorch.compile(function)) == run(function)

@@ -6,9 +6,7 @@ import measure
 import oxytorch
 import pytest
 import torch
-
-TABLE = torch.arange(12.0).reshape(4, 3)
-GOOD, BAD = torch.tensor([0, 3]), torch.tensor([1, 4])
+from failing import BAD, GOOD, TABLE
 
 
 def kept_in_a_list(at, log):

@@ -1,4 +1,6 @@
-//! Functions of C that call back into Python, as the machine runs them: written in Python, in `library/`.
+//! Functions of C that call back into Python, as the machine runs them: written in Python, in `library/`. What is under way in them then
+//! stands in frames, and a break may come anywhere inside. Nothing of it is seen by the program: not in tracebacks, and not in what it
+//! gets (see NATIVE in `library/iterators.py`).
 
 use super::operators::is_tensor;
 use super::{After, Args, Called, Flow, R, Vm};
@@ -13,8 +15,15 @@ use pyo3::types::{PyCFunction, PyDict, PyTuple};
 /// The file that code of the library names. Its frames are not the user's.
 pub const FILE: &str = "<oxytorch>";
 
-const SOURCES: [&str; 5] = [
-    include_str!("library/functions.py"),
+/// They share their names. `iterators.py` puts functions of the files above it into its tables.
+const SOURCES: [&str; 11] = [
+    include_str!("library/calls.py"),
+    include_str!("library/builtins.py"),
+    include_str!("library/special_methods.py"),
+    include_str!("library/containers.py"),
+    include_str!("library/texts.py"),
+    include_str!("library/matching.py"),
+    include_str!("library/iteration.py"),
     include_str!("library/iterators.py"),
     include_str!("library/control.py"),
     include_str!("library/scans.py"),

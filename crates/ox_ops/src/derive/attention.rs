@@ -5,8 +5,8 @@ use super::fused::{Fused, FusedAttention, heads_inside};
 use super::{Gradients, Site};
 use crate::builder::Builder;
 use crate::error::{OpError, OpResult};
-use crate::surface::{Operand, softmax_along};
-use ox_ir::graph::{Arg, AttentionAttrs, Callee, Library, LibraryOut, NodeId, Op, ReduceOp, contiguous_strides};
+use crate::surface::{Operand, safe_softmax_along, softmax_along};
+use ox_ir::graph::{Arg, AttentionAttrs, Callee, Library, LibraryOut, NodeId, Op, contiguous_strides};
 use ox_ir::{DType, Device, PointOp, Scalar, Sym};
 
 pub const FORWARD: &str = "aten::_scaled_dot_product_flash_attention_for_cpu";
@@ -130,18 +130,7 @@ fn spelt_out(b: &mut Builder, attrs: &AttentionAttrs, args: &[NodeId]) -> OpResu
         let mask = additive(b, args[3], dtype.compute())?;
         scores = b.point(PointOp::Add, &[scores, mask])?;
     }
-    let weights = if attrs.mask { masked_softmax(b, scores, rank - 1)? } else { softmax_along(b, scores, rank - 1)? };
+    let weights = if attrs.mask { safe_softmax_along(b, scores, rank - 1)? } else { softmax_along(b, scores, rank - 1)? };
     let out = b.matmul(weights, v)?;
     Ok(b.cast(out, dtype))
-}
-
-/// A row that is masked as a whole has weights of 0, and no gradient, as in eager.
-fn masked_softmax(b: &mut Builder, scores: NodeId, dim: usize) -> OpResult<NodeId> {
-    let shape = b.shape(scores);
-    let seen = b.binary(PointOp::Ne, scores, f64::NEG_INFINITY)?;
-    let seen = b.reduce(ReduceOp::Any, seen, &[dim])?;
-    let seen = b.expand(seen, &shape)?;
-    let scores = b.choose(seen, scores, 0.0)?;
-    let weights = softmax_along(b, scores, dim)?;
-    b.choose(seen, weights, 0.0)
 }

@@ -68,7 +68,7 @@ pub use operator::Operator;
 pub(crate) use overflow::check_numbers;
 pub use overflow::{converts_numbers, fits};
 pub(crate) use signature::{Slots, bind};
-pub use softmax::softmax_along;
+pub use softmax::{safe_softmax_along, softmax_along};
 pub(crate) use subscript::assigned;
 pub(crate) use types::refuses;
 pub use writes::writes_first;

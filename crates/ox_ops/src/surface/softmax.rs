@@ -96,7 +96,7 @@ pub fn softmax_along(b: &mut Builder, x: NodeId, dim: usize) -> OpResult<NodeId>
     softmax_slope(b, y, x, dim)
 }
 
-/// A row that sees nothing has weights of 0, and no gradient.
+/// A row that sees nothing has weights of 0, and no gradient, as in eager.
 pub fn safe_softmax_along(b: &mut Builder, scores: NodeId, dim: usize) -> OpResult<NodeId> {
     let most = b.reduce(ReduceOp::Max, scores, &[dim])?;
     let blind = b.binary(PointOp::Eq, most, f64::NEG_INFINITY)?;

@@ -1,4 +1,4 @@
-"""Iterators of built-in types and of itertools, as generators that the machine runs. Shares its names with `functions.py`."""
+"""Iterators of built-in types and of itertools, as generators that the machine runs."""
 
 import collections
 import functools
