@@ -38,7 +38,7 @@ impl<'py> Importer<'py> {
         let Ok(schema) = torch.call_method1(intern!(py, "_get_schema"), (&name, &overload)) else { return Ok(None) };
         let schema = Obj::from(schema).to_string();
         let is_dispatched = torch.call_method1(intern!(py, "_dispatch_find_schema_or_throw"), (&name, &overload)).is_ok();
-        Ok(is_dispatched.then(|| Operator { name, overload, schema }))
+        Ok(is_dispatched.then_some(Operator { name, overload, schema }))
     }
 
     /// `aten::linalg_det` for `torch.linalg.det`, if that is torch's own binding and not a Python function around it.
