@@ -4,11 +4,14 @@ import collections
 import contextlib
 import dataclasses
 import enum
+import functools
 
 import pytest
 import torch
 from capturing import check, x
 from compare import assert_same
+
+import oxytorch
 from oxytorch import _oxytorch
 
 
@@ -292,3 +295,58 @@ def test_sets_of_a_class_of_the_program_hold_what_they_are_given():
         return t + len(made), made, sorted(kinds), counted, counted.given, Kinds(), list(Kinds("aa"))
 
     check(f, (x(), Kinds()), (x(), Kinds({3, 4})), (x(), frozenset({1})), (x(), Counted({5})))
+
+
+class Above:
+    @oxytorch.compile
+    def compiled(self, x):
+        return x + 1
+
+    @property
+    def asked(self):
+        return 3
+
+    half = functools.partialmethod(lambda self, factor, x: x * factor, 0.5)
+    upper = str.upper
+
+    @classmethod
+    def own(cls, x):
+        return x, cls
+
+    @staticmethod
+    def plain(x):
+        return x * 3
+
+
+class Below(Above):
+    @classmethod
+    def through_super(cls, x):
+        above = super()
+        made = above.__new__(cls)
+        whole = (above.compiled(made, x), above.half(made, x), above.own(x), above.plain(x))
+        return whole, above.upper("abc"), isinstance(above.asked, property), above.__hash__(made) == hash(made), above.__setattr__ is object.__setattr__
+
+
+def test_super_of_a_class_gives_what_is_not_bound():
+    for _ in range(2):
+        assert_same(oxytorch.compile(lambda x: Below.through_super(x))(torch.ones(3)), Below.through_super(torch.ones(3)))
+
+
+def test_an_exception_is_asked_for_nothing():
+    """Only groups have exceptions inside of them."""
+
+    class Asked(Exception):
+        def __getattr__(self, name):
+            raise SystemExit(name)
+
+    def raises(x):
+        raise Asked("a")
+
+    def holds(x):
+        asked = Asked("k")
+        print(end="")
+        return x + 1, len(asked.args)
+
+    with pytest.raises(Asked):
+        oxytorch.compile(raises)(torch.ones(3))
+    assert_same(oxytorch.compile(holds)(torch.ones(3)), holds(torch.ones(3)))

@@ -65,6 +65,7 @@ types! {
     classmethod = "builtins", "classmethod";
     staticmethod = "builtins", "staticmethod";
     base_exception = "builtins", "BaseException";
+    exception_group = "builtins", "BaseExceptionGroup";
     none = "types", "NoneType";
     ellipsis = "types", "EllipsisType";
     not_implemented = "types", "NotImplementedType";

@@ -157,7 +157,7 @@ impl Recording {
         let part = |name: &str| exception.attr(name).map_err(|e| super::Abandon(e.to_string()));
         let Some(base) = built_in_base(&exception.class()) else { return abandon("an exception without a class in C") };
         let given = part("args")?;
-        let is_group = exception.attr("exceptions").quiet().is_some_and(|inner| inner.class_is(types().tuple));
+        let is_group = exception.is_instance_of(types().exception_group);
         let args = match is_group {
             // A group is made of its exceptions as they are; the list that the program gave is among its arguments all the same.
             true => vec![self.recipe_of(&part("message")?, found)?, self.recipe_of(&part("exceptions")?, found)?],

@@ -210,16 +210,29 @@ impl Vm {
             return Err(PyAttributeError::new_err(text));
         };
         self.recorded(|rec| Ok(rec.class_reads.insert(Key(name.clone()))));
+        if of.obj.is_instance_of(types().type_) && of.obj.is(class) {
+            return self.through_class(of, found);
+        }
         if found.class_is(types().property) {
             let getter = self.pinned(found.attr("fget")?);
             return Ok(Found::Called(self.call(&getter, Args::positional(vec![of.clone()]))?));
         }
-        let through_class = of.obj.is_instance_of(types().type_) && of.obj.is(class);
-        if through_class && found.class_is(types().function) {
-            let found = self.pinned(found);
+        self.bind_found(of, class, found, None)
+    }
+
+    /// What `__get__(None, class)` gives: functions, properties and the like stay what they are.
+    fn through_class(&mut self, class: &Val, found: Obj) -> R<Found> {
+        if found.class_is(types().classmethod) || found.class_is(types().staticmethod) {
+            return self.bind_found(class, &class.obj, found, None);
+        }
+        let stays = !has_get(&found) || is_c_descriptor(&found) || inner_function(&found).is_some();
+        let own = [types().function, types().property, types().method_descriptor, types().wrapper_descriptor, types().lru_cache];
+        let is_one = own.into_iter().any(|class| found.class_is(class));
+        let found = self.pinned(found);
+        if stays || is_one {
             return Ok(Found::Called(Called::Value(found)));
         }
-        self.bind_found(of, class, found, None)
+        self.call_get(&found, &Obj::none().into(), &class.obj, None)
     }
 
     pub fn op_load_super(&mut self, name: Name, method: bool, _arguments: bool) -> R<Flow> {

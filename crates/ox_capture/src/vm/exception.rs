@@ -128,8 +128,10 @@ impl Vm {
         if let Some(args) = exception.attr("args").quiet() {
             rec.made(&args);
         }
-        let inner = exception.attr("exceptions").map(|inner| items_of(&inner)).quiet().unwrap_or_default();
-        inner.iter().for_each(|exception| self.made_group(exception));
+        if exception.is_instance_of(types().exception_group) {
+            let inner = exception.attr("exceptions").map(|inner| items_of(&inner)).quiet().unwrap_or_default();
+            inner.iter().for_each(|exception| self.made_group(exception));
+        }
     }
 
     pub fn raise(&mut self, n: usize) -> R<Flow> {
