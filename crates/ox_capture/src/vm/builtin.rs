@@ -182,8 +182,11 @@ impl Vm {
         let names: Vec<Option<String>> = args.keywords.iter().map(|(name, _)| name.to_str()).collect();
         let in_order =
             names.iter().map(Option::as_deref).eq([Some("category"), Some("stacklevel")]) && args.positional.len() == 1;
-        if !is_decorator || !in_order || !is_of_torch(&frame.function) || frame.function.attr("__deprecated__").quiet().is_none()
-        {
+        // The `__new__` that a class has from `object` says of itself that it is `object`'s.
+        let first = frame.locals.first().and_then(Option::as_ref).map(|first| &first.obj);
+        let is_class_s = first.is_some_and(|class| class.is_instance_of(types().type_) && is_of_torch(class));
+        let is_of_torch = is_class_s || is_of_torch(&frame.function);
+        if !is_decorator || !in_order || !is_of_torch || frame.function.attr("__deprecated__").quiet().is_none() {
             return Ok(false);
         }
         let module: Obj = py().import("warnings")?.into();
