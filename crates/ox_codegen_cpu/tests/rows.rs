@@ -228,36 +228,40 @@ fn scan_restarts_with_every_row_of_its_axis() {
     }
 }
 
-/// Products that leave the range of their type on the way, and sums of which the next is never less than the last.
+/// Products that leave the range of their type on the way, and sums of which the next is never less than the last. Each in a loop of its own: one scan in order
+/// keeps all others of its loop in order.
 #[test]
 fn products_of_floats_and_sums_in_their_own_type_are_scanned_in_order() {
-    let text = "kernel ordered(b0: f32 in, b1: f32 out, b2: f64 out, b3: f32 out, i0 < 5) lanes=inner {
-  pass i1 < 40 {
+    let scanned = |scan: &str| {
+        format!(
+            "kernel ordered(b0: f32 in, b1: f64 out, i0 < 5) lanes=inner {{
+  pass i1 < 40 {{
     v0 = load b0[40*i0 + i1]
     v1 = cast v0 : f64
-    v2 = scan prod v0
-    v3 = scan prod v1
-    v4 = scan sum v0
-    store b1[40*i0 + i1] v2
-    store b2[40*i0 + i1] v3
-    store b3[40*i0 + i1] v4
-  }
-}
-";
+    v2 = scan {scan}
+    v3 = cast v2 : f64
+    store b1[40*i0 + i1] v3
+  }}
+}}
+"
+        )
+    };
     let source: Vec<f32> = (0..200).map(|n| [1e30, 1e30, 1e-30, 1e-30, 2.0][n % 5]).collect();
     let (mut products, mut wide, mut sums) = (vec![], vec![], vec![]);
     for row in source.chunks(40) {
         let (mut product, mut widened, mut sum) = (1f32, 1f64, 0f32);
         for x in row {
             (product, widened, sum) = (product * x, widened * *x as f64, sum + x);
-            products.push(product);
+            products.push(product as f64);
             wide.push(widened);
-            sums.push(sum);
+            sums.push(sum as f64);
         }
     }
-    let (own, widened, summed) = (vec![0f32; 200], vec![0f64; 200], vec![0f32; 200]);
-    run(&compile(text), &[&source, &own, &widened, &summed], &[], 5);
-    assert!((own, widened, summed) == (products, wide, sums));
+    for (scan, want) in [("prod v0", products), ("prod v1", wide), ("sum v0", sums)] {
+        let out = vec![0f64; 200];
+        run(&compile(&scanned(scan)), &[&source, &out], &[], 5);
+        assert!(out == want, "{scan}");
+    }
 }
 
 #[test]

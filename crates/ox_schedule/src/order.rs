@@ -63,7 +63,7 @@ fn choose_lane(kernel: &mut Kernel) -> Option<Var> {
 }
 
 /// Hardly anything is computed, and nothing lies side by side along the lanes: to collect them and to write them one by one takes longer than to do all
-/// one by one (a scatter of 1024x1024 numbers along its rows: 2.1 ms instead of 0.6).
+/// one by one (a scatter of 1024x1024 numbers along its rows: 2.2 ms with lanes, 0.45 without).
 fn is_better_without_lanes(kernel: &Kernel, lane: &Var) -> bool {
     const LITTLE: usize = 4;
     let work = |typed: &TypedInst| match typed.inst {

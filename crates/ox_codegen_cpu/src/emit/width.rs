@@ -23,7 +23,7 @@ pub fn pick(kernel: &Kernel, host: &Host) -> u32 {
 /// 1024x1024 numbers over its rows took 1.7 times eager's time with one vector.
 const COLUMNS: u32 = 4;
 /// What a mask can be asked about as one number.
-pub const MOST_LANES: u32 = 64;
+const MOST_LANES: u32 = 64;
 /// More of them would not fit in the registers.
 const MOST_SUMS: usize = 2;
 const MOST_COLUMN_INSTS: usize = 24;
