@@ -7,6 +7,7 @@ Only needed when another LLVM is linked or the passes change: a function that is
 
 from __future__ import annotations
 
+import collections
 import os
 import pathlib
 import re
@@ -22,7 +23,7 @@ import sys; sys.path.insert(0, "benches")
 import oxytorch, torch, zoo
 for name in zoo.NAMES:
     for dtype in (torch.float32, torch.bfloat16):
-        workload = zoo.build(name, dtype, zoo.TEST_SIZES)
+        workload = zoo.build(name, dtype)
         workload.run(oxytorch.compile(workload.model))
 """
 
@@ -31,26 +32,42 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         subprocess.run([sys.executable, "-c", WORKLOADS], cwd=ROOT, env=os.environ | {"OXYTORCH_DEBUG_DIR": folder}, check=True)
         names = called(kernels(pathlib.Path(folder)), pathlib.Path(folder))
-    digits = sorted({digits_of(name) for name in names})
+    digits = list(dict.fromkeys(digits_of(name) for name in names))
     lines = (" ".join(digits[at : at + A_LINE]) for at in range(0, len(digits), A_LINE))
     ORDER.write_text("\n".join(lines) + "\n")
     print(f"{len(names)} functions")
 
 
 def kernels(folder: pathlib.Path) -> list[pathlib.Path]:
-    """One for each name: layers repeat."""
-    found = {re.sub(r"^\d+-kernel-\d+-", "", path.name): path for path in folder.glob("*/*-kernel-*.txt")}
+    """Each once: layers repeat."""
+    found = {path.read_text(): path for path in folder.glob("*/*-kernel-*.txt")}
     return sorted(found.values())
 
 
-def called(files: list[pathlib.Path], folder: pathlib.Path) -> set[str]:
+def called(files: list[pathlib.Path], folder: pathlib.Path) -> list[str]:
+    """What is called most often comes first: what few kernels need is not between that which all of them need."""
     example = ["cargo", "build", "--release", "-q", "-p", "ox_codegen_cpu", "--example", "objects"]
     subprocess.run(example, cwd=ROOT, check=True)
     profile = folder / "callgrind.out"
     valgrind = ["valgrind", "-q", "--tool=callgrind", "--demangle=no", f"--callgrind-out-file={profile}"]
     subprocess.run([*valgrind, ROOT / "target/release/examples/objects", *files], check=True)
-    names = re.findall(r"^c?fn=\(\d+\) ([A-Za-z_][^'\s]*)", profile.read_text(), re.MULTILINE)
-    return set(names)
+    calls = counts(profile.read_text())
+    return sorted(calls, key=lambda name: (-calls[name], name))
+
+
+def counts(profile: str) -> dict[str, int]:
+    """How often each function was called. A name is written once, and then goes by its number."""
+    names, calls, number = {}, collections.Counter(), None
+    for place, given, name, times in re.findall(r"^(c?fn)=\((\d+)\)(?: ([A-Za-z_][^'\s]*))?|^calls=(\d+)", profile, re.MULTILINE):
+        if times:
+            calls[names.get(number)] += int(times)
+            continue
+        if name:
+            names[given] = name
+            calls[name] += 0
+        number = given if place == "cfn" else number
+    calls.pop(None, None)
+    return calls
 
 
 def digits_of(name: str) -> str:

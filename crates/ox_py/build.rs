@@ -11,7 +11,7 @@
 //! the linker, by patterns. A dozen that are left out make 2 MB resident again: the names must say what generic functions are made for
 //! (`.cargo/config.toml`), or a pattern would stand for hundreds of them.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
@@ -56,17 +56,18 @@ fn warm_in_one_place(out: &Path) -> Vec<String> {
     vec![format!("-Wl,-T,{}", file.display())]
 }
 
-/// The names in LLVM's archives that the list has.
+/// The names in LLVM's archives that the list has, in its order.
 fn ordered_names() -> Option<Vec<String>> {
     let list = std::fs::read_to_string(ORDER).ok()?;
-    let wanted: BTreeSet<u32> = list.split_whitespace().filter_map(|digits| u32::from_str_radix(digits, 16).ok()).collect();
+    let digits = list.split_whitespace().filter_map(|digits| u32::from_str_radix(digits, 16).ok());
+    let places: HashMap<u32, usize> = digits.enumerate().map(|(place, digits)| (digits, place)).collect();
     let prefix = PathBuf::from(std::env::var_os("LLVM_SYS_191_PREFIX")?);
     let mut nm = Command::new(prefix.join("bin/llvm-nm"));
     let output =
         nm.args(["--defined-only", "--quiet", "-j"]).args(archives(&prefix.join("lib"))).stderr(Stdio::null()).output().ok()?;
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
-    let names: BTreeSet<&str> = text.lines().filter(|name| wanted.contains(&digits_of(name))).collect();
-    Some(names.into_iter().map(str::to_string).collect())
+    let placed: BTreeSet<(usize, &str)> = text.lines().filter_map(|name| Some((*places.get(&digits_of(name))?, name))).collect();
+    Some(placed.into_iter().map(|(_, name)| name.to_string()).collect())
 }
 
 fn archives(folder: &Path) -> Vec<PathBuf> {

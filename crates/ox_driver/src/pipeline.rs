@@ -105,9 +105,7 @@ pub(crate) fn load_draft(
         None => None,
     };
     report.notes = dump.into_notes();
-    // The first run comes next, with all that it holds: what has planned and loaded the graph is not needed for it.
-    forget_code();
-    Ok(Compiled { program: Program { main, prelude }, report })
+    Ok(Compiled { program: Program::new(main, prelude), report })
 }
 
 /// The process is at its largest in a compile, and what the graph was captured with is not needed now: 10 MB of holes that GraphSAGE's first call

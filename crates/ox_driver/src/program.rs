@@ -1,12 +1,16 @@
 //! What a compile gives: the Plan that runs at every call, and for frozen weights the one that runs before the first.
 
+use ox_codegen_cpu::tidy::forget_code;
 use ox_ir::Plan;
 use ox_runtime::{Executable, GraphStatus, Input, RunError, Tensor, TensorRef};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 pub struct Program {
-    pub(crate) main: Executable,
-    pub(crate) prelude: Option<Prelude>,
+    main: Executable,
+    prelude: Option<Prelude>,
+    /// It has run, or is about to.
+    begun: AtomicBool,
 }
 
 /// What depends on frozen weights only. It runs once, and again if a weight has been replaced by another tensor.
@@ -70,6 +74,18 @@ impl Prelude {
 }
 
 impl Program {
+    pub(crate) fn new(main: Executable, prelude: Option<Prelude>) -> Program {
+        Program { main, prelude, begun: AtomicBool::new(false) }
+    }
+
+    /// A run holds what it computes, and in the first one the libraries make what they keep: what captured, planned and loaded the graph is not needed
+    /// for it.
+    fn begin(&self) {
+        if !self.begun.load(Ordering::Relaxed) && !self.begun.swap(true, Ordering::Relaxed) {
+            forget_code();
+        }
+    }
+
     pub fn plan(&self) -> &Plan {
         self.main.plan()
     }
@@ -81,6 +97,7 @@ impl Program {
 
     /// Runs it. Many threads may do so at once.
     pub fn run(&self, inputs: &[TensorRef<'_>], sizes: &[i64]) -> Result<Vec<Tensor>, RunError> {
+        self.begin();
         let Some(prelude) = &self.prelude else { return self.main.run(inputs, sizes) };
         let prepared = prelude.results(inputs)?;
         let mut all: Vec<TensorRef<'_>> = inputs.to_vec();
@@ -90,6 +107,7 @@ impl Program {
 
     /// As `run`, with inputs that are let go as soon as they are not needed any more; not for frozen weights.
     pub fn run_given(&self, inputs: Vec<Input<'_>>, sizes: &[i64]) -> Result<Vec<Tensor>, RunError> {
+        self.begin();
         match self.prelude {
             None => self.main.run_given(inputs, sizes),
             Some(_) => Err(RunError::bug("inputs are given to a program with frozen weights")),
