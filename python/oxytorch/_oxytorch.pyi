@@ -33,7 +33,7 @@ def check_options(mode: str | None = None, options: Mapping[str, Any] | None = N
     """Raises ValueError for an unknown mode or option, naming what is known."""
 
 def inject_fault(stage: str | None = None) -> None:
-    """For tests: from now on this stage of the compiler panics; None ends that."""
+    """For tests: from now on this stage of the compiler panics, takes long ("slow run") or is not done ("refused launch"); None ends that."""
 
 def last_compile() -> CompileReport | None: ...
 def background_variants() -> tuple[int, int]:

@@ -1,5 +1,6 @@
 """Launches in rows, in the default mode on a GPU: from the fifth call on, launches that stand side by side are one. Whatever has moved by then must be seen."""
 
+import copy
 import subprocess
 import sys
 import threading
@@ -56,6 +57,36 @@ def test_rows_are_launched_in_the_end():
     fast, x = oxytorch.compile(network()), batch()
     assert rows_of(lambda: warm(fast, x)) == 1, "the one in which it is made"
     assert rows_of(lambda: same(fast, plain, x)) == 1
+
+
+@pytest.mark.parametrize("call", range(2, BEFORE + 3))
+def test_launches_that_the_driver_does_not_take_are_done_by_the_libraries(call):
+    plain, fast = network(), oxytorch.compile(network())
+    for number in range(1, BEFORE + 6):
+        _oxytorch.inject_fault("refused launch" if number == call else None)
+        try:
+            same(fast, plain, batch())
+        finally:
+            _oxytorch.inject_fault()
+
+
+@pytest.mark.parametrize("call", range(2, BEFORE + 3))
+def test_launches_that_are_not_taken_in_training(call):
+    torch.manual_seed(0)
+    plain = nn.Sequential(nn.Conv2d(8, 32, 3, padding=1), nn.GroupNorm(4, 32), nn.SiLU(), nn.Conv2d(32, 8, 3), nn.Flatten(), nn.Linear(8 * 14 * 14, 16)).cuda()
+    ours = copy.deepcopy(plain)
+    fast = oxytorch.compile(ours)
+    for number in range(1, BEFORE + 6):
+        x = torch.randn(4, 8, 16, 16, device="cuda")
+        _oxytorch.inject_fault("refused launch" if number == call else None)
+        try:
+            for model, called in ((ours, fast), (plain, plain)):
+                model.zero_grad()
+                called(x).square().mean().backward()
+        finally:
+            _oxytorch.inject_fault()
+        for mine, eagers in zip(ours.parameters(), plain.parameters()):
+            torch.testing.assert_close(mine.grad, eagers.grad, rtol=2e-2, atol=1e-4)
 
 
 def test_other_inputs_and_results_that_are_held():

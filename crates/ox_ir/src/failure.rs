@@ -47,7 +47,7 @@ fn install_hook() {
 static ARMED: AtomicBool = AtomicBool::new(false);
 static WANTED: Mutex<Option<String>> = Mutex::new(None);
 
-/// From now on this stage panics, or with "slow " in front takes long; None ends that.
+/// From now on this stage panics, or with "slow " in front takes long, or with "refused " is not done; None ends that.
 pub fn inject(stage: Option<&str>) {
     *WANTED.lock().unwrap_or_else(PoisonError::into_inner) = stage.map(str::to_string);
     ARMED.store(stage.is_some(), Ordering::Release);
@@ -60,9 +60,19 @@ pub fn fault(stage: &str) {
     }
 }
 
+/// Stands where something outside may refuse to do a thing: whether it does, for tests.
+pub fn is_refused(what: &str) -> bool {
+    ARMED.load(Ordering::Acquire) && wanted().strip_prefix("refused ") == Some(what)
+}
+
+#[cold]
+fn wanted() -> String {
+    WANTED.lock().unwrap_or_else(PoisonError::into_inner).clone().unwrap_or_default()
+}
+
 #[cold]
 fn strike(stage: &str) {
-    let wanted = WANTED.lock().unwrap_or_else(PoisonError::into_inner).clone().unwrap_or_default();
+    let wanted = wanted();
     if wanted == stage {
         panic!("a fault was injected into {stage}");
     }
@@ -85,8 +95,10 @@ mod tests {
     fn a_fault_hits_its_stage_alone() {
         inject(Some("second"));
         assert!(guarded(|| fault("first")).is_ok() && guarded(|| fault("second")).is_err());
+        inject(Some("refused second"));
+        assert!(is_refused("second") && !is_refused("first") && guarded(|| fault("second")).is_ok());
         inject(None);
-        assert!(guarded(|| fault("second")).is_ok());
+        assert!(!is_refused("second") && guarded(|| fault("second")).is_ok());
     }
 
     #[test]

@@ -457,7 +457,7 @@ impl Job<'_> {
     }
 }
 
-/// For tests: from now on this stage panics; None ends that.
+/// For tests: see `ox_ir::failure::inject`.
 #[pyfunction]
 #[pyo3(signature = (stage=None))]
 pub fn inject_fault(stage: Option<&str>) {

@@ -2,9 +2,8 @@
 //! them at once.
 
 use super::driver::Stream;
-use super::launched::{Launched, What, alone, launch};
+use super::launched::{Launched, Refused, What, alone, in_order};
 use super::row::Row;
-use crate::error::RunError;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Launched in this process.
@@ -90,7 +89,7 @@ impl<R: InRow> Chain<R> {
     /// Puts on the stream what was told of.
     ///
     /// SAFETY: it must live until the stream has done it.
-    pub unsafe fn launch(&mut self, stream: Stream) -> Result<(), RunError> {
+    pub unsafe fn launch(&mut self, stream: Stream) -> Result<(), Refused> {
         let told = std::mem::take(&mut self.told);
         // To exchange the words of a launch takes about half as long as the launch.
         let in_row = told == self.nodes.len() && 2 * self.changed <= told && self.refresh();
@@ -101,7 +100,7 @@ impl<R: InRow> Chain<R> {
             return Ok(());
         }
         // SAFETY: the caller's promise.
-        self.nodes[..told].iter_mut().try_for_each(|node| unsafe { launch(&mut node.launched, stream) })
+        unsafe { in_order(self.nodes[..told].iter_mut().map(|node| &mut node.launched), stream) }
     }
 
     /// Whether the row has all words now.

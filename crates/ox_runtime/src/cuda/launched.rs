@@ -1,10 +1,11 @@
 //! What lies on a stream, as data.
 
 use super::driver::{Stream, driver};
-use super::watch::{END, Handle, LENGTH, MEMORY, functions};
+use super::watch::{Code, END, Functions, Handle, LENGTH, MEMORY, functions};
 use crate::error::RunError;
-use std::ffi::{c_uint, c_void};
-use std::ptr::null_mut;
+use ox_ir::failure::is_refused;
+use std::ffi::{CStr, c_uint, c_void};
+use std::ptr::{null, null_mut};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// `CUlaunchAttribute`.
@@ -37,6 +38,8 @@ pub enum What {
     Fill { value: u32, element: u32, count: usize },
 }
 
+const INVALID_VALUE: Code = 1;
+
 /// `CUlaunchConfig`.
 #[repr(C)]
 pub(super) struct Config {
@@ -59,9 +62,15 @@ pub(super) fn extra(words: &mut [u64], bytes: &mut usize) -> [*mut c_void; 5] {
 /// SAFETY: the words must be what the kernel expects, and the memory that they name must live until the stream has done it.
 pub(super) unsafe fn launch(launched: &mut Launched, stream: Stream) -> Result<(), RunError> {
     let functions = functions().ok_or_else(|| RunError::bug("this driver does not tell what is launched"))?;
-    let Launched { what, words } = launched;
     // SAFETY: the caller's promise.
-    let code = unsafe {
+    let code = if is_refused("launch") { INVALID_VALUE } else { unsafe { put(functions, launched, stream) } };
+    if code == 0 { Ok(()) } else { driver()?.check(code, &described(functions, launched)) }
+}
+
+/// SAFETY: as for `launch`.
+unsafe fn put(functions: &Functions, Launched { what, words }: &mut Launched, stream: Stream) -> Code {
+    // SAFETY: the caller's promise.
+    unsafe {
         match what {
             What::Fill { value, element: 1, count } => (functions.fill_bytes)(words[0], *value as u8, *count, stream.0),
             What::Fill { value, count, .. } => (functions.fill_words)(words[0], *value, *count, stream.0),
@@ -78,8 +87,21 @@ pub(super) unsafe fn launch(launched: &mut Launched, stream: Stream) -> Result<(
                 (functions.launch)(&config, *function as Handle, null_mut(), extra.as_mut_ptr())
             }
         }
+    }
+}
+
+/// For people.
+fn described(functions: &Functions, Launched { what, words }: &Launched) -> String {
+    let What::Kernel { function, geometry, attributes, bytes } = what else {
+        return format!("filling memory as it was filled before ({what:?} at {words:?})");
     };
-    driver()?.check(code, "a kernel that was launched before")
+    let mut name = null();
+    // SAFETY: the driver's own text, which is constant.
+    let name = unsafe {
+        (functions.name)(&mut name, *function as Handle);
+        if name.is_null() { "a kernel without a name".into() } else { CStr::from_ptr(name).to_string_lossy() }
+    };
+    format!("{name}, which was launched before ({geometry:?}, {attributes:?}, {bytes} bytes of arguments)")
 }
 
 /// While it lives nobody else launches what is learned. Products of several launches work in memory that the same product works in when another thread asks for it: none may come in
@@ -89,11 +111,29 @@ pub(super) fn alone() -> MutexGuard<'static, ()> {
     LAUNCHING.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
+/// The driver did not take a launch.
+pub struct Refused {
+    /// So many before it are on the stream, and none behind it.
+    pub done: usize,
+    pub error: RunError,
+}
+
 /// One after the other.
 ///
 /// SAFETY: as for `launch`.
-pub unsafe fn launch_each(launches: &mut [Launched], stream: Stream) -> Result<(), RunError> {
+pub(super) unsafe fn in_order<'a>(launches: impl Iterator<Item = &'a mut Launched>, stream: Stream) -> Result<(), Refused> {
+    for (done, launched) in launches.enumerate() {
+        // SAFETY: the caller's promise.
+        unsafe { launch(launched, stream) }.map_err(|error| Refused { done, error })?;
+    }
+    Ok(())
+}
+
+/// The same, alone.
+///
+/// SAFETY: as for `launch`.
+pub unsafe fn launch_each(launches: &mut [Launched], stream: Stream) -> Result<(), Refused> {
     let _alone = alone();
     // SAFETY: the caller's promise.
-    launches.iter_mut().try_for_each(|launched| unsafe { launch(launched, stream) })
+    unsafe { in_order(launches.iter_mut(), stream) }
 }

@@ -21,7 +21,7 @@ pub(crate) use driver::{Driver, Event, Rows, Stream, driver};
 pub use driver::{Properties, properties};
 pub use function::{Careful, GpuFunction, Image, Maker};
 pub(crate) use launch::GpuLaunch;
-pub(crate) use launched::{Launched, What, launch_each};
+pub(crate) use launched::{Launched, Refused, What, launch_each};
 pub use pool::{Job as CompileJob, end as end_pool, submit};
 pub(crate) use repeat::{Extent, Repeat};
 pub(crate) use torch::{CudaGuard, StreamGuard, cuda};

@@ -4,6 +4,7 @@ use super::chain::InRow;
 use super::driver::{Driver, Stream, driver};
 use super::launched::{Launched, What, extra, launch};
 use super::watch::{FillNode, Graph, Handle, KernelNode};
+use ox_ir::failure::is_refused;
 use std::ptr::null_mut;
 
 /// Their words can be exchanged.
@@ -56,7 +57,8 @@ impl InRow for Row {
 
     unsafe fn launch(&self, stream: Stream) -> bool {
         // SAFETY: the caller's promise.
-        driver().is_ok_and(|driver| unsafe { driver.launch_graph(self.exec, stream, "kernels in a row") }.is_ok())
+        !is_refused("launch")
+            && driver().is_ok_and(|driver| unsafe { driver.launch_graph(self.exec, stream, "kernels in a row") }.is_ok())
     }
 }
 

@@ -4,11 +4,11 @@ use super::driver::{Stream, driver};
 use super::launched::{Attribute, Config, Geometry, Launched, What};
 use super::repeat::Extent;
 use libloading::os::unix::Library;
-use std::ffi::{c_int, c_uint, c_void};
+use std::ffi::{c_char, c_int, c_uint, c_void};
 use std::ptr::{null, null_mut};
 use std::sync::{Mutex, OnceLock, PoisonError};
 
-type Code = c_int;
+pub(super) type Code = c_int;
 pub(super) type Handle = *mut c_void;
 
 macro_rules! functions {
@@ -44,6 +44,7 @@ functions! {
     set_kernel "cuGraphExecKernelNodeSetParams_v2" (Handle, Handle, *const KernelNode);
     set_fill "cuGraphExecMemsetNodeSetParams" (Handle, Handle, *const FillNode, Handle);
     pointer "cuPointerGetAttribute" (*mut c_void, c_int, u64);
+    name "cuFuncGetName" (*mut *const c_char, Handle);
     launch "cuLaunchKernelEx" (*const Config, Handle, *mut *mut c_void, *mut *mut c_void);
     fill_bytes "cuMemsetD8Async" (u64, u8, usize, Handle);
     fill_words "cuMemsetD32Async" (u64, c_uint, usize, Handle);

@@ -4,7 +4,7 @@
 use super::frame::Run;
 use super::perform;
 use super::prepare::Action;
-use crate::cuda::{Chain, Launched, Stream, What, driver, launch_each};
+use crate::cuda::{Chain, Launched, Refused, Stream, What, driver, launch_each};
 use crate::error::RunError;
 use ox_ir::Device;
 use std::ops::Range;
@@ -38,7 +38,7 @@ impl Default for State {
 }
 
 struct Row {
-    actions: Range<usize>,
+    told: Told,
     chain: Chain,
     /// A run did other things: it is not made any more.
     is_lost: bool,
@@ -126,6 +126,39 @@ fn tells(run: &mut Run<'_>, action: &Action, hears: &mut Hears<'_>) -> Result<bo
     }
 }
 
+/// Actions whose launches were told of.
+#[derive(Clone)]
+struct Told {
+    actions: Range<usize>,
+    /// How many launches there are by the end of each action.
+    launches: Vec<usize>,
+}
+
+impl Told {
+    /// Behind the launches: what was left until then is let go.
+    fn end(&self, run: &mut Run<'_>, launched: Result<(), Refused>) -> Result<bool, RunError> {
+        let Err(refused) = launched else { return let_go(run, self.actions.clone()).map(|()| true) };
+        self.redo(run, refused).map(|()| false)
+    }
+
+    /// What the driver did not take is asked of the libraries again, and so is all that comes behind it: nothing of that is on the stream. A call of which a part is
+    /// cannot be begun again, since it may have written what it reads.
+    fn redo(&self, run: &mut Run<'_>, refused: Refused) -> Result<(), RunError> {
+        let actions = &run.prepared.actions;
+        let Some(before) = begun_with(&self.launches, refused.done) else { return Err(refused.error) };
+        let first = self.actions.start + before;
+        let_go(run, self.actions.start..first)?;
+        actions[first..self.actions.end].iter().filter(|action| !makes_memory(action)).try_for_each(|action| perform(run, action))
+    }
+}
+
+/// The action that begins with launch number `launch`, by the launches that there are at the end of each.
+fn begun_with(ends: &[usize], launch: usize) -> Option<usize> {
+    let action = ends.partition_point(|end| *end <= launch);
+    let begin = if action == 0 { 0 } else { ends[action - 1] };
+    (action < ends.len() && begin == launch).then_some(action)
+}
+
 /// A run in which rows are made.
 struct Making {
     device: u8,
@@ -135,8 +168,9 @@ struct Making {
     most: usize,
     /// The first action behind the last row.
     begin: usize,
-    /// What was told of since, and the bytes that are let go when it is launched.
+    /// What was told of since, how much of it by the end of each action, and the bytes that are let go when it is launched.
     pending: Vec<Launched>,
+    told: Vec<usize>,
     late: usize,
     rows: Vec<Row>,
 }
@@ -144,7 +178,7 @@ struct Making {
 impl Making {
     fn new(device: u8, stream: Stream, held: Vec<usize>) -> Making {
         let most = held.iter().copied().max().unwrap_or(0);
-        Making { device, stream, held, most, begin: 0, pending: Vec::new(), late: 0, rows: Vec::new() }
+        Making { device, stream, held, most, begin: 0, pending: Vec::new(), told: Vec::new(), late: 0, rows: Vec::new() }
     }
 
     fn perform_all(&mut self, run: &mut Run<'_>) -> Result<(), RunError> {
@@ -154,7 +188,9 @@ impl Making {
             if self.held[n + 1] + self.late + run.scratch_bytes() > self.most && !lets_go(action) {
                 self.launch(run, n)?;
             }
-            if !self.joins(run, n, action)? {
+            if self.joins(run, n, action)? {
+                self.told.push(self.pending.len());
+            } else {
                 self.launch(run, n)?;
                 self.begin = n + 1;
                 perform(run, action)?;
@@ -183,29 +219,35 @@ impl Making {
     fn launch(&mut self, run: &mut Run<'_>, end: usize) -> Result<(), RunError> {
         let mut launches = std::mem::take(&mut self.pending);
         let actions = std::mem::replace(&mut self.begin, end)..end;
+        let told = Told { actions, launches: std::mem::take(&mut self.told) };
         self.late = 0;
         if launches.len() < FEWEST {
             // SAFETY: memory that this run holds, or gives to what comes later on the stream (likewise below).
-            unsafe { launch_each(&mut launches, self.stream)? };
-            return let_go(run, actions);
+            let launched = unsafe { launch_each(&mut launches, self.stream) };
+            return told.end(run, launched).map(drop);
         }
         match Chain::of(self.device, launches) {
             Ok(mut chain) => {
-                unsafe { chain.launch(self.stream)? };
-                self.rows.push(Row { actions: actions.clone(), chain, is_lost: false });
+                let launched = unsafe { chain.launch(self.stream) };
+                if told.end(run, launched)? {
+                    self.rows.push(Row { told, chain, is_lost: false });
+                }
+                Ok(())
             }
-            Err(mut single) => unsafe { launch_each(&mut single, self.stream)? },
+            Err(mut single) => {
+                let launched = unsafe { launch_each(&mut single, self.stream) };
+                told.end(run, launched).map(drop)
+            }
         }
-        let_go(run, actions)
     }
 }
 
 fn go_through(run: &mut Run<'_>, rows: &mut Vec<Row>, stream: Stream) -> Result<(), RunError> {
     let mut at = 0;
     for row in rows.iter_mut() {
-        one_by_one(run, at..row.actions.start)?;
+        one_by_one(run, at..row.told.actions.start)?;
         row.is_lost |= !row.perform(run, stream)?;
-        at = row.actions.end;
+        at = row.told.actions.end;
     }
     rows.retain(|row| !row.is_lost);
     one_by_one(run, at..run.prepared.actions.len())
@@ -214,23 +256,36 @@ fn go_through(run: &mut Run<'_>, rows: &mut Vec<Row>, stream: Stream) -> Result<
 impl Row {
     /// False where the run does other things than those before it (arguments that lie at odd places, say).
     fn perform(&mut self, run: &mut Run<'_>, stream: Stream) -> Result<bool, RunError> {
-        let prepared = run.prepared;
+        let (prepared, actions) = (run.prepared, self.told.actions.clone());
         self.chain.begin();
-        for n in self.actions.clone() {
+        for n in actions.clone() {
             let (action, told) = (&prepared.actions[n], self.chain.told());
             if makes_memory(action) {
                 perform(run, action)?;
             } else if !lets_go(action) && !tells(run, action, &mut |what, words| self.chain.tell(what, words))? {
                 self.chain.take_back(told);
                 // SAFETY: memory that this run holds, or gives to what comes later on the stream (likewise below).
-                unsafe { self.chain.launch(stream)? };
-                let_go(run, self.actions.start..n)?;
-                one_by_one(run, n..self.actions.end)?;
+                let launched = unsafe { self.chain.launch(stream) };
+                let launches = self.told.launches[..n - actions.start].to_vec();
+                Told { actions: actions.start..n, launches }.end(run, launched)?;
+                one_by_one(run, n..actions.end)?;
                 return Ok(false);
             }
         }
-        unsafe { self.chain.launch(stream)? };
-        let_go(run, self.actions.clone())?;
-        Ok(true)
+        let launched = unsafe { self.chain.launch(stream) };
+        self.told.end(run, launched)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::begun_with;
+
+    #[test]
+    fn an_action_is_found_by_its_first_launch() {
+        // Memory is made, one launch, three, memory again, two.
+        let ends = [0, 1, 4, 4, 6];
+        let found: Vec<Option<usize>> = (0..7).map(|launch| begun_with(&ends, launch)).collect();
+        assert_eq!(found, [Some(1), Some(2), None, None, Some(4), None, None]);
     }
 }
