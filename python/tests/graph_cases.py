@@ -208,18 +208,28 @@ def a_written_argument(device):
 @case
 def settings_that_decide_how_it_is_done(device):
     """What was recorded under others would do what the user has turned off."""
-    model, fast = pair(device)
-    x, before, recorded = batch(device), torch.backends.cuda.flash_sdp_enabled(), []
-    try:
-        for allowed in (before, not before, before):
-            torch.backends.cuda.enable_flash_sdp(allowed)
-            with torch.no_grad():
-                for _ in range(6):
-                    same(fast(x), model(x))
-            recorded.append(graphs().split()[:2])
-    finally:
-        torch.backends.cuda.enable_flash_sdp(before)
-    assert recorded == [["recorded", "1"], ["recorded", "2"], ["recorded", "2"]], recorded
+    matmul = torch.backends.cuda.matmul
+    changes = [
+        torch.backends.cuda.enable_flash_sdp,
+        torch.backends.cuda.allow_fp16_bf16_reduction_math_sdp,
+        lambda allowed: setattr(matmul, "allow_fp16_reduced_precision_reduction", allowed),
+        lambda allowed: setattr(matmul, "allow_bf16_reduced_precision_reduction", allowed),
+        lambda allowed: setattr(matmul, "allow_fp16_accumulation", allowed),
+    ]
+    before = [True, False, True, True, False]
+    for change, usual in zip(changes, before):
+        model, fast = pair(device)
+        x, recorded = batch(device), []
+        try:
+            for allowed in (usual, not usual, usual):
+                change(allowed)
+                with torch.no_grad():
+                    for _ in range(6):
+                        same(fast(x), model(x))
+                recorded.append(graphs().split()[:2])
+        finally:
+            change(usual)
+        assert recorded == [["recorded", "1"], ["recorded", "2"], ["recorded", "2"]], (changes.index(change), recorded)
 
 
 @case

@@ -290,11 +290,15 @@ impl Abi {
     pub(crate) fn recording_settings(&self) -> u64 {
         let mut hasher = FxHasher::default();
         (self.attention_settings(), self.convolution_settings()).hash(&mut hasher);
-        if let Some((context, precision)) = self.cpp.context.as_ref().and_then(|context| Some((context, context.precision?))) {
-            // SAFETY: as above; numbers that this function knows.
-            let of = |op: c_int| unsafe { precision((context.global)(), PRECISION_ON_CUDA, op) };
-            PRECISION_OPS.map(of).hash(&mut hasher);
-        }
+        let Some(context) = &self.cpp.context else { return hasher.finish() };
+        // SAFETY: as above (likewise below).
+        let global: *const c_void = unsafe { (context.global)() };
+        context.rounding.map(|level| level.map(|level| unsafe { level(global) })).hash(&mut hasher);
+        // SAFETY: numbers that this function knows.
+        context
+            .precision
+            .map(|precision| PRECISION_OPS.map(|op| unsafe { precision(global, PRECISION_ON_CUDA, op) }))
+            .hash(&mut hasher);
         hasher.finish()
     }
 
@@ -387,6 +391,8 @@ struct Context {
     /// Of attention.
     flags: [Flag; 6],
     convolution: [Flag; 4],
+    /// How far products and attention in 16 bits may round on the way: a bool each, or an enumeration of few.
+    rounding: [Option<unsafe extern "C" fn(*const c_void) -> u8>; 4],
     /// `at::Float32Precision at::Context::float32Precision(at::Float32Backend, at::Float32Op) const`, from torch 2.9 on.
     precision: Option<unsafe extern "C" fn(*const c_void, c_int, c_int) -> c_int>,
 }
@@ -401,6 +407,7 @@ impl Context {
         // SAFETY: the mangled names give the types above.
         unsafe {
             let flag = |name: &[u8]| library.get(name).ok().map(|s| *s);
+            let level = |name: &[u8]| library.get(name).ok().map(|s| *s);
             Some(Context {
                 global: *library.get(b"_ZN2at13globalContextEv\0").ok()?,
                 order: *library.get(b"_ZN2at7Context16sDPPriorityOrderEv\0").ok()?,
@@ -417,6 +424,12 @@ impl Context {
                     flag(b"_ZNK2at7Context14benchmarkCuDNNEv\0")?,
                     flag(b"_ZNK2at7Context18deterministicCuDNNEv\0")?,
                     flag(b"_ZNK2at7Context23deterministicAlgorithmsEv\0")?,
+                ],
+                rounding: [
+                    level(b"_ZNK2at7Context24allowFP16ReductionCuBLASEv\0"),
+                    level(b"_ZNK2at7Context24allowBF16ReductionCuBLASEv\0"),
+                    level(b"_ZNK2at7Context27allowFP16AccumulationCuBLASEv\0"),
+                    level(b"_ZNK2at7Context29allowFP16BF16ReductionMathSDPEv\0"),
                 ],
                 precision: library
                     .get(b"_ZNK2at7Context16float32PrecisionENS_14Float32BackendENS_9Float32OpE\0")
