@@ -3,8 +3,10 @@
 //! A root that ends up in one kernel with all its users is never written; being a root only means that it may be.
 
 use crate::cost::{bytes, numel, op_cost};
+use crate::emit::is_in_pieces;
 use crate::layout::{is_memory, view_base};
-use ox_ir::{Graph, NodeId, Op};
+use ox_ir::graph::Node;
+use ox_ir::{Device, Graph, NodeId, Op};
 
 /// A value whose computation costs more than this many cycles per vector is not repeated for a second user.
 const CHEAP: i64 = 8;
@@ -77,9 +79,12 @@ fn count_uses(graph: &Graph) -> Vec<Uses> {
     for id in graph.ids().filter(|id| !graph.node(*id).op.is_view()) {
         let node = graph.node(id);
         let work = node.args.iter().map(|a| numel(graph.ty(*a))).max().unwrap_or(1);
-        for arg in &node.args {
+        for (n, arg) in node.args.iter().enumerate() {
             let base = view_base(graph, *arg);
             let u = &mut uses[base.index()];
+            if is_part_of_one_use(graph, node, n, base) {
+                continue;
+            }
             u.count += 1;
             // A gather takes only what it needs of its source.
             let gathered = matches!(node.op, Op::Index { .. }) && *arg == node.args[0];
@@ -88,6 +93,17 @@ fn count_uses(graph: &Graph) -> Vec<Uses> {
         }
     }
     uses
+}
+
+/// Where the code generator knows in which part of a concatenation it is, each part takes only its own elements: several parts of one value that are
+/// about as large as that together use it once.
+fn is_part_of_one_use(graph: &Graph, node: &Node, n: usize, base: NodeId) -> bool {
+    if !is_in_pieces(node) || node.ty.device != Device::Cpu {
+        return false;
+    }
+    let same = |arg: &&NodeId| view_base(graph, **arg) == base;
+    let taken: i64 = node.args.iter().filter(same).map(|arg| numel(graph.ty(*arg))).sum();
+    node.args[..n].iter().any(|arg| same(&arg)) && taken <= numel(graph.ty(base)) / 2 * 3
 }
 
 fn inlined(graph: &Graph, id: NodeId, is_root: &[bool], inline: &[Inline]) -> Inline {
