@@ -15,6 +15,9 @@ const MOST_INLINED: i64 = 200;
 /// More are not asked of where the whole is used.
 pub const MOST_CAT_PARTS: usize = 4;
 
+/// Of fewer a kernel of their own takes longer than their functions one by one.
+const LEAST_SCATTERED: i64 = 1024;
+
 pub struct Roots {
     pub is_root: Vec<bool>,
     /// Roots that are needed in memory whatever is fused: outputs, write-backs, arguments of library calls.
@@ -71,6 +74,8 @@ struct Uses {
     count: usize,
     /// The most elements that one user computes from one element of this node.
     spread: i64,
+    /// Whether a loop that goes one by one reads it.
+    one_by_one: bool,
 }
 
 /// Users of each node, seen through views.
@@ -86,6 +91,7 @@ fn count_uses(graph: &Graph) -> Vec<Uses> {
                 continue;
             }
             u.count += 1;
+            u.one_by_one |= n + 1 == node.args.len() && scatters_one_by_one(graph, node);
             // A gather takes only what it needs of its source.
             let gathered = matches!(node.op, Op::Index { .. }) && *arg == node.args[0];
             let work = if gathered { numel(&node.ty) } else { work };
@@ -93,6 +99,14 @@ fn count_uses(graph: &Graph) -> Vec<Uses> {
         }
     }
     uses
+}
+
+/// Whether nothing of what it writes lies side by side, on a CPU: the loop has no lanes, and the functions in it would have none.
+fn scatters_one_by_one(graph: &Graph, node: &Node) -> bool {
+    let is_last = |dim: &usize| dim + 1 == node.ty.rank();
+    let Op::IndexPut { dims, .. } = &node.op else { return false };
+    let values = node.args.last().map_or(0, |values| numel(graph.ty(*values)));
+    node.ty.device == Device::Cpu && dims.iter().any(is_last) && values >= LEAST_SCATTERED
 }
 
 /// Where the code generator knows in which part of a concatenation it is, each part takes only its own elements: several parts of one value that are
@@ -131,5 +145,5 @@ fn worth_keeping(graph: &Graph, id: NodeId, sum: Inline, uses: Uses) -> bool {
     }
     let repeated = uses.count > 1 || uses.spread >= 4;
     let reads_more = uses.count > 1 && sum.read > bytes(&node.ty);
-    repeated && (sum.cost > CHEAP || reads_more)
+    repeated && (sum.cost > CHEAP || reads_more) || uses.one_by_one && sum.cost > CHEAP
 }
