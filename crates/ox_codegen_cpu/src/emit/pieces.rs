@@ -16,7 +16,9 @@ use std::ops::Range;
 const MOST_LONG: usize = 3;
 const MOST_INSTS: usize = 64;
 /// A piece with so many vectors is long.
-const LEAST_VECTORS: i64 = 4;
+const LEAST_VECTORS: i64 = 2;
+/// In a row with so many, vectors that may be aligned stay so.
+const LEAST_ALIGNED: i64 = 16;
 
 /// The answers, by who asks.
 pub type Known = FxHashMap<Val, bool>;
@@ -52,8 +54,7 @@ impl<'a> Emitter<'a> {
         ends.extend([0, length]);
         ends.sort_unstable();
         ends.dedup();
-        // Vectors that may be aligned stay so.
-        let unit = if length % width == 0 { width } else { 1 };
+        let unit = if length % width == 0 && length >= LEAST_ALIGNED * width { width } else { 1 };
         let inside = ends.windows(2).map(|pair| (pair[0] as u64).next_multiple_of(unit as u64) as i64..pair[1] / unit * unit);
         let long: Vec<Range<i64>> = inside.filter(|at| at.end - at.start >= LEAST_VECTORS * width).collect();
         if ends.len() == 2 || !(1..=MOST_LONG).contains(&long.len()) {
