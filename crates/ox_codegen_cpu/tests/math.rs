@@ -36,7 +36,7 @@ const FUNCTIONS: [Row; 26] = [
     ("acosh", |x| unsafe { acosh(x) }, 1.0, 1.0),
     ("atanh", |x| unsafe { atanh(x) }, 1.0, 1.0),
     ("sigmoid", |x| x.min(0.0).exp() / (1.0 + (-x.abs()).exp()), 2.5, 3.0),
-    ("erf", |x| unsafe { erf(x) }, 1.5, 1.0),
+    ("erf", |x| unsafe { erf(x) }, 1.9, 1.0),
     ("erfc", |x| unsafe { erfc(x) }, 1.0, 1.0),
     ("lgamma", |x| unsafe { lgamma(x) }, 4.0, 1.0),
     ("sqrt", f64::sqrt, 0.5, 0.5),

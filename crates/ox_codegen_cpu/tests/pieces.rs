@@ -35,6 +35,7 @@ fn text(row: usize, low: usize, high: usize) -> String {
 #[test]
 fn what_is_asked_has_the_answer_of_its_place() {
     for (row, low, high) in [
+        (128, 70, 128),
         (300, 3, 297),
         (300, 100, 200),
         (1000, 64, 900),
@@ -65,6 +66,29 @@ fn what_is_asked_has_the_answer_of_its_place() {
 fn vectors_inside_of_a_piece_are_not_masked() {
     let plain_loads =
         |text: &str| backend().emit_ir(&parse(text)).unwrap().lines().filter(|line| line.contains("= load <")).count();
-    // Where no piece has four vectors, every vector asks.
+    // Where no piece has two vectors, every vector asks.
     assert!(plain_loads(&text(1000, 300, 700)) >= 3 * plain_loads(&text(1000, 2, 1000).replace("< 1000", "< 9")).max(1));
+}
+
+#[test]
+fn short_sides_are_not_asked_about() {
+    let is_question = |line: &&str| line.contains("icmp slt <") && line.contains(" x i64>");
+    let questions = |text: &str| backend().emit_ir(&parse(text)).unwrap().lines().filter(is_question).count();
+    assert_eq!(questions(&text(1001, 3, 998)), 0);
+    assert!(questions(&text(20, 3, 17)) > 0);
+}
+
+#[test]
+fn the_place_of_a_row_is_looked_up_once() {
+    let text = "kernel rows(b0: f32 in, b1: i64 in, b2: f32 out, i0 < 4, i1 < 1001) lanes=outer parallel {
+  pass {
+    v0 = load b1[i0]
+    v1 = check_index v0 j0 < 7 check 0
+    v2 = load b0[1001*j0 + i1]
+    store b2[1001*i0 + i1] v2
+  }
+}
+";
+    let reports = |ir: &str| ir.lines().filter(|line| line.contains("cmpxchg")).count();
+    assert_eq!(reports(&backend().emit_ir(&parse(text)).unwrap()), 1);
 }

@@ -3,8 +3,10 @@
 //! A root that ends up in one kernel with all its users is never written; being a root only means that it may be.
 
 use crate::cost::{bytes, numel, op_cost};
+use crate::emit::is_in_pieces;
 use crate::layout::{is_memory, view_base};
-use ox_ir::{Graph, NodeId, Op};
+use ox_ir::graph::Node;
+use ox_ir::{Device, Graph, NodeId, Op};
 
 /// A value whose computation costs more than this many cycles per vector is not repeated for a second user.
 const CHEAP: i64 = 8;
@@ -12,6 +14,9 @@ const CHEAP: i64 = 8;
 const MOST_INLINED: i64 = 200;
 /// More are not asked of where the whole is used.
 pub const MOST_CAT_PARTS: usize = 4;
+
+/// Of fewer a kernel of their own takes longer than their functions one by one.
+const LEAST_SCATTERED: i64 = 1024;
 
 pub struct Roots {
     pub is_root: Vec<bool>,
@@ -69,6 +74,8 @@ struct Uses {
     count: usize,
     /// The most elements that one user computes from one element of this node.
     spread: i64,
+    /// Whether a loop that goes one by one reads it.
+    one_by_one: bool,
 }
 
 /// Users of each node, seen through views.
@@ -77,10 +84,14 @@ fn count_uses(graph: &Graph) -> Vec<Uses> {
     for id in graph.ids().filter(|id| !graph.node(*id).op.is_view()) {
         let node = graph.node(id);
         let work = node.args.iter().map(|a| numel(graph.ty(*a))).max().unwrap_or(1);
-        for arg in &node.args {
+        for (n, arg) in node.args.iter().enumerate() {
             let base = view_base(graph, *arg);
             let u = &mut uses[base.index()];
+            if is_part_of_one_use(graph, node, n, base) {
+                continue;
+            }
             u.count += 1;
+            u.one_by_one |= n + 1 == node.args.len() && scatters_one_by_one(graph, node);
             // A gather takes only what it needs of its source.
             let gathered = matches!(node.op, Op::Index { .. }) && *arg == node.args[0];
             let work = if gathered { numel(&node.ty) } else { work };
@@ -88,6 +99,25 @@ fn count_uses(graph: &Graph) -> Vec<Uses> {
         }
     }
     uses
+}
+
+/// Whether nothing of what it writes lies side by side, on a CPU: the loop has no lanes, and the functions in it would have none.
+fn scatters_one_by_one(graph: &Graph, node: &Node) -> bool {
+    let is_last = |dim: &usize| dim + 1 == node.ty.rank();
+    let Op::IndexPut { dims, .. } = &node.op else { return false };
+    let values = node.args.last().map_or(0, |values| numel(graph.ty(*values)));
+    node.ty.device == Device::Cpu && dims.iter().any(is_last) && values >= LEAST_SCATTERED
+}
+
+/// Where the code generator knows in which part of a concatenation it is, each part takes only its own elements: several parts of one value that are
+/// about as large as that together use it once.
+fn is_part_of_one_use(graph: &Graph, node: &Node, n: usize, base: NodeId) -> bool {
+    if !is_in_pieces(node) || node.ty.device != Device::Cpu {
+        return false;
+    }
+    let same = |arg: &&NodeId| view_base(graph, **arg) == base;
+    let taken: i64 = node.args.iter().filter(same).map(|arg| numel(graph.ty(*arg))).sum();
+    node.args[..n].iter().any(|arg| same(&arg)) && taken <= numel(graph.ty(base)) / 2 * 3
 }
 
 fn inlined(graph: &Graph, id: NodeId, is_root: &[bool], inline: &[Inline]) -> Inline {
@@ -115,5 +145,5 @@ fn worth_keeping(graph: &Graph, id: NodeId, sum: Inline, uses: Uses) -> bool {
     }
     let repeated = uses.count > 1 || uses.spread >= 4;
     let reads_more = uses.count > 1 && sum.read > bytes(&node.ty);
-    repeated && (sum.cost > CHEAP || reads_more)
+    repeated && (sum.cost > CHEAP || reads_more) || uses.one_by_one && sum.cost > CHEAP
 }

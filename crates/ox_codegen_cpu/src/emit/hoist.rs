@@ -6,9 +6,9 @@ use super::{Buffer, Emitter};
 use crate::CodegenError;
 use crate::ir::V;
 use ox_ir::Sym;
-use ox_ir::kernel::{Inst, Val};
-use ox_ir::sym::{Monomial, Var};
-use rustc_hash::FxHashMap;
+use ox_ir::kernel::{BufRole, Inst, Val};
+use ox_ir::sym::{Monomial, Var, VarKind};
+use rustc_hash::{FxHashMap, FxHashSet};
 
 /// Pointers into buffers, by number of the buffer and by the part of an index that is known in front of the loop.
 #[derive(Default)]
@@ -21,7 +21,7 @@ pub struct Hoisted<'a> {
 impl<'a> Emitter<'a> {
     /// Computes what the accesses of a loop over `axis` share. To be put back when the loop is done: what was known before.
     pub fn hoist<'k>(&mut self, body: impl Iterator<Item = &'k Val>, axis: &Var) -> Result<Hoisted<'a>, CodegenError> {
-        let body: Vec<&Inst> = body.map(|val| &self.kernel.inst(*val).inst).collect();
+        let body: Vec<&Inst> = body.filter(|val| !self.settled.contains(val)).map(|val| &self.kernel.inst(*val).inst).collect();
         let inside =
             |var: &Var| var == axis || body.iter().any(|inst| matches!(inst, Inst::CheckIndex { var: own, .. } if own == var));
         let mut pointers = FxHashMap::default();
@@ -38,6 +38,47 @@ impl<'a> Emitter<'a> {
             pointers.entry((*buf, outside)).or_insert(pointer);
         }
         Ok(std::mem::replace(&mut self.hoisted, Hoisted { floor: self.depth, pointers }))
+    }
+
+    /// Finds the places that all points of a row share (a gather's row), in front of its loop: since what is out of range is reported, LLVM leaves
+    /// them in it. To be put back behind the loop: what was found before.
+    pub fn settle(&mut self, axis: &Var) -> Result<Vec<Val>, CodegenError> {
+        let mut shared = self.shared_along(axis);
+        let mut needed: FxHashSet<Val> = FxHashSet::default();
+        for val in shared.iter().rev() {
+            match &self.kernel.inst(*val).inst {
+                Inst::CheckIndex { value, .. } => needed.extend([val, value]),
+                Inst::Point(_, args) if needed.contains(val) => needed.extend(args),
+                Inst::Cast(arg) if needed.contains(val) => needed.extend([arg]),
+                _ => {}
+            }
+        }
+        shared.retain(|val| needed.contains(val));
+        shared.iter().try_for_each(|val| self.inst(*val))?;
+        Ok(std::mem::replace(&mut self.settled, shared))
+    }
+
+    /// What is the same for all points of a row along `axis`, and was not written by the kernel.
+    fn shared_along(&self, axis: &Var) -> Vec<Val> {
+        let (mut shared, mut places): (Vec<Val>, Vec<&Var>) = (Vec::new(), Vec::new());
+        for val in self.kernel.passes.iter().filter(|pass| pass.axes.is_empty()).flat_map(|pass| &pass.body) {
+            let is_outside = |var: &Var| var != axis && (var.kind() != VarKind::Loaded || places.contains(&var));
+            let is_shared = match &self.kernel.inst(*val).inst {
+                Inst::Const(_) => true,
+                Inst::Index(index) => index.vars().iter().all(is_outside),
+                Inst::Load { buf, index, mask: None } => {
+                    self.kernel.bufs[*buf as usize].role == BufRole::In && index.vars().iter().all(is_outside)
+                }
+                Inst::Point(_, args) => args.iter().all(|arg| shared.contains(arg)),
+                Inst::Cast(arg) | Inst::CheckIndex { value: arg, .. } => shared.contains(arg),
+                _ => false,
+            };
+            if is_shared {
+                shared.push(*val);
+                places.extend(if let Inst::CheckIndex { var, .. } = &self.kernel.inst(*val).inst { Some(var) } else { None });
+            }
+        }
+        shared
     }
 
     /// A pointer that was computed in front of the loop, and what is still to be added to it.

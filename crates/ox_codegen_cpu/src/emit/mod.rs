@@ -119,6 +119,8 @@ struct Emitter<'a> {
     /// The answers in the piece under construction.
     known: pieces::Known,
     hoisted: hoist::Hoisted<'a>,
+    /// What was done in front of the loop under construction.
+    settled: Vec<Val>,
     of_lane_axis: Vec<bool>,
 }
 
@@ -144,6 +146,7 @@ impl<'a> Emitter<'a> {
             held: None,
             known: pieces::Known::default(),
             hoisted: hoist::Hoisted::default(),
+            settled: Vec::new(),
             of_lane_axis: near::of_lane_axis(kernel),
         };
         for (n, var) in kernel.sizes.iter().enumerate() {
@@ -237,6 +240,9 @@ impl<'a> Emitter<'a> {
 
     fn inst(&mut self, val: Val) -> Result<(), CodegenError> {
         let kernel = self.kernel;
+        if self.settled.contains(&val) {
+            return Ok(());
+        }
         let typed = kernel.inst(val);
         let dtype = typed.dtype;
         if let Some(value) = self.without_asking(val)? {

@@ -94,6 +94,7 @@ impl<'a> Emitter<'a> {
     /// The points `from..to` of one row: full vectors, then what is left under a mask.
     pub fn row(&mut self, axis: &'a Axis, from: V<'a>, to: V<'a>) -> Result<(), CodegenError> {
         let (ir, kernel) = (self.ir, self.kernel);
+        let settled = self.settle(&axis.var)?;
         self.lane = Some(Lane { var: axis.var.clone(), mask: None });
         let plain = kernel.passes.iter().filter(|pass| pass.axes.is_empty()).flat_map(|pass| &pass.body);
         let before = self.hoist(plain, &axis.var)?;
@@ -108,9 +109,10 @@ impl<'a> Emitter<'a> {
                 Ok::<_, CodegenError>(none)
             })?;
         } else {
-            self.row_in_pieces(axis, pieces, from, to)?;
+            pieces.into_iter().try_for_each(|piece| self.piece(axis, piece, from, to))?;
         }
         self.hoisted = before;
+        self.settled = settled;
         Ok(())
     }
 

@@ -1,8 +1,8 @@
 //! Rows in pieces, in each of which what is asked about the place in the row has one answer: inside of a pad or outside of it, in one part of a
 //! concatenation or in the next.
 //!
-//! Vectors that lie in a piece as a whole are done by code that knows the answers, so that nothing is asked, masked or read for nothing. The few others
-//! ask.
+//! Long pieces are done by code that knows the answers, so that nothing is asked, masked or read for nothing, and what is left of them by the same under
+//! a mask. What lies between them asks what has more than one answer there.
 
 use super::Emitter;
 use crate::CodegenError;
@@ -12,11 +12,13 @@ use ox_ir::{DType, PointOp, Sym};
 use rustc_hash::FxHashMap;
 use std::ops::Range;
 
-/// The body exists once for each.
-const MOST_PIECES: usize = 3;
+/// The body exists twice for each of them, and once for what lies between two.
+const MOST_LONG: usize = 3;
 const MOST_INSTS: usize = 64;
-/// Shorter pieces are not worth code of their own.
-const LEAST_VECTORS: i64 = 4;
+/// A piece with so many vectors is long.
+const LEAST_VECTORS: i64 = 2;
+/// In a row with so many, vectors that may be aligned stay so.
+const LEAST_ALIGNED: i64 = 16;
 
 /// The answers, by who asks.
 pub type Known = FxHashMap<Val, bool>;
@@ -24,6 +26,21 @@ pub type Known = FxHashMap<Val, bool>;
 pub struct Piece {
     at: Range<i64>,
     known: Known,
+    is_long: bool,
+}
+
+/// What asks on which side of a place the lanes are.
+struct Question {
+    val: Val,
+    op: PointOp,
+    bound: i64,
+}
+
+impl Question {
+    fn answer(&self, at: &Range<i64>) -> Option<bool> {
+        let is_below = at.end <= self.bound;
+        (is_below || at.start >= self.bound).then_some(is_below == (self.op == PointOp::Lt))
+    }
 }
 
 impl<'a> Emitter<'a> {
@@ -32,21 +49,23 @@ impl<'a> Emitter<'a> {
         let (kernel, width) = (self.kernel, self.width as i64);
         let is_plain = kernel.insts.len() <= MOST_INSTS && kernel.passes.iter().all(|pass| pass.axes.is_empty());
         let (Some(length), true) = (axis.extent.as_const(), is_plain) else { return Vec::new() };
-        let asked: Vec<(Val, PointOp, i64)> = (0..kernel.insts.len() as u32).filter_map(|n| self.asks(Val(n), axis)).collect();
-        let mut ends: Vec<i64> = asked.iter().map(|(.., bound)| *bound).filter(|bound| (1..length).contains(bound)).collect();
+        let asked: Vec<Question> = (0..kernel.insts.len() as u32).filter_map(|n| self.asks(Val(n), axis)).collect();
+        let mut ends: Vec<i64> = asked.iter().map(|asked| asked.bound).filter(|bound| (1..length).contains(bound)).collect();
         ends.extend([0, length]);
         ends.sort_unstable();
         ends.dedup();
-        let inside = ends.windows(2).map(|pair| (pair[0] as u64).next_multiple_of(width as u64) as i64..pair[1]);
-        let long = inside.filter(|at| at.end - at.start >= LEAST_VECTORS * width);
-        let known =
-            |at: &Range<i64>| asked.iter().map(|(val, op, bound)| (*val, (at.start < *bound) == (*op == PointOp::Lt))).collect();
-        let pieces: Vec<Piece> = long.map(|at| Piece { known: known(&at), at }).collect();
-        if ends.len() > 2 && pieces.len() <= MOST_PIECES { pieces } else { Vec::new() }
+        let unit = if length % width == 0 && length >= LEAST_ALIGNED * width { width } else { 1 };
+        let inside = ends.windows(2).map(|pair| (pair[0] as u64).next_multiple_of(unit as u64) as i64..pair[1] / unit * unit);
+        let long: Vec<Range<i64>> = inside.filter(|at| at.end - at.start >= LEAST_VECTORS * width).collect();
+        if ends.len() == 2 || !(1..=MOST_LONG).contains(&long.len()) {
+            return Vec::new();
+        }
+        let known = |at: &Range<i64>| asked.iter().filter_map(|asked| Some((asked.val, asked.answer(at)?))).collect();
+        let pieces = with_gaps(long, length).into_iter();
+        pieces.map(|(at, is_long)| Piece { known: known(&at), at, is_long }).collect()
     }
 
-    /// Whether an instruction asks on which side of a place the lanes are, and of which place.
-    fn asks(&self, val: Val, axis: &Axis) -> Option<(Val, PointOp, i64)> {
+    fn asks(&self, val: Val, axis: &Axis) -> Option<Question> {
         let Inst::Point(op @ (PointOp::Lt | PointOp::Ge), args) = &self.kernel.inst(val).inst else { return None };
         let index = |val: Val| match &self.kernel.inst(val).inst {
             Inst::Index(sym) if self.dtype(val) == DType::I64 => Some(sym.clone()),
@@ -55,51 +74,28 @@ impl<'a> Emitter<'a> {
         };
         let (place, bound) = (index(args[0])?, index(args[1])?.as_const()?);
         let from = (&place - &Sym::var(&axis.var)).as_const()?;
-        Some((val, *op, bound - from))
+        Some(Question { val, op: *op, bound: bound - from })
     }
 
-    /// The points `from..to` of a row with pieces.
-    pub fn row_in_pieces(&mut self, axis: &'a Axis, pieces: Vec<Piece>, from: V<'a>, to: V<'a>) -> Result<(), CodegenError> {
-        let (ir, width) = (self.ir, self.width as i64);
-        ir.when(from.lt(to), vec![], |none| {
-            ir.repeat(vec![from], |at| {
-                let mut at = at[0];
-                for piece in &pieces {
-                    at = self.piece(axis, piece, at, to)?;
-                }
-                // Where the next piece begins, a vector that asks ends.
-                let next = |end: V<'a>, piece: &Piece| {
-                    let start = ir.index(piece.at.start);
-                    (at.lt(start) & start.lt(end)).select(start, end)
-                };
-                let end = pieces.iter().rev().fold(to, next);
-                let left = end - at;
-                at = ir.when(left.gt(ir.index(0)), vec![at], |_| {
-                    self.at_lanes(axis, at, Some(ir.lanes_below(left, self.width)))?;
-                    let step = left.lt(ir.index(width)).select(left, ir.index(width));
-                    Ok::<_, CodegenError>(vec![at.add_index(step)])
-                })?[0];
-                Ok::<_, CodegenError>((vec![at], at.lt(to)))
-            })?;
-            Ok(none)
-        })?;
-        Ok(())
-    }
-
-    /// The whole vectors of a piece, if `at` lies in it; gives where they end.
-    fn piece(&mut self, axis: &'a Axis, piece: &Piece, at: V<'a>, to: V<'a>) -> Result<V<'a>, CodegenError> {
+    /// The points `from..to` of one piece, as far as they lie in it.
+    pub fn piece(&mut self, axis: &'a Axis, piece: Piece, from: V<'a>, to: V<'a>) -> Result<(), CodegenError> {
         let (ir, width) = (self.ir, self.width as i64);
         let (start, end) = (ir.index(piece.at.start), ir.index(piece.at.end));
-        let end = to.lt(end).select(to, end);
-        let is_inside = at.ge(start) & at.lt(end);
-        let full = at.add_index((end - at) & -width);
-        let after = ir.when(is_inside, vec![at], |_| {
-            self.known = piece.known.clone();
-            self.full_vectors(axis, at, full)?;
-            self.known.clear();
-            Ok::<_, CodegenError>(vec![full])
+        let from = from.lt(start).select(start, from);
+        let to = to.lt(end).select(to, end);
+        self.known = piece.known;
+        ir.when(from.lt(to), vec![], |none| {
+            let full = if piece.is_long { from.add_index((to - from) & -width) } else { from };
+            if piece.is_long {
+                self.full_vectors(axis, from, full)?;
+            }
+            ir.for_loop(full, to, width, none, |x, none| {
+                self.at_lanes(axis, x, Some(ir.lanes_below(to - x, self.width)))?;
+                Ok::<_, CodegenError>(none)
+            })
         })?;
-        Ok(after[0])
+        self.known.clear();
+        Ok(())
     }
 
     /// What an instruction gives where answers are known, without doing it.
@@ -135,4 +131,17 @@ impl<'a> Emitter<'a> {
             _ => Ok(None),
         }
     }
+}
+
+/// All of a row: what is long, and what lies between.
+fn with_gaps(long: Vec<Range<i64>>, length: i64) -> Vec<(Range<i64>, bool)> {
+    let (mut all, mut done) = (Vec::new(), 0);
+    for at in long {
+        let end = at.end;
+        all.extend([(done..at.start, false), (at, true)]);
+        done = end;
+    }
+    all.push((done..length, false));
+    all.retain(|(at, _)| !at.is_empty());
+    all
 }

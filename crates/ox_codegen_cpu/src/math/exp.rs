@@ -105,6 +105,18 @@ pub fn one_plus_exp_of_negated(x: V<'_>) -> V<'_> {
     polynomial(r, &q).fma(half_power, x.float(1.0))
 }
 
+/// `1 - exp(-x)` in f32, for x from 0 to 80. Adding the rounder leaves `2^n` one shift away, as above; the difference is rounded once.
+pub fn one_minus_exp_of_negated(x: V<'_>) -> V<'_> {
+    const BIAS: f64 = 127.0;
+    let (high, low) = LN2_32;
+    let rounder = x.float(12582912.0 + BIAS);
+    let rounded = x.fma(x.float(-std::f64::consts::LOG2_E), rounder);
+    let n = rounded - rounder;
+    let r = n.fma(x.float(-low), n.fma(x.float(-high), -x));
+    let power = rounded.to_bits().shl(rounded.to_bits().int(23)).bits_as(Elem::F32);
+    (-power).fma(expm1_reduced(r, &QM32), 1.0 - power)
+}
+
 pub fn exp2(x: V<'_>) -> V<'_> {
     let narrow = x.elem == Elem::F32;
     let x = if narrow { clamp(x, -151.0, 129.0) } else { clamp(x, -1076.0, 1025.0) };

@@ -29,6 +29,7 @@ mod loss;
 mod margin;
 mod matmul;
 mod moments;
+mod nearest;
 mod norm;
 mod numbers;
 mod operator;

@@ -2,6 +2,7 @@
 
 use super::adaptive::average_to;
 use super::gather::gathered;
+use super::nearest::nearest;
 use super::operator::{Operator, int, ints, one};
 use super::shared::{flag, not_implemented, real, size_operand, wide};
 use super::{Bound, Operand, Surface, fresh};
@@ -24,30 +25,30 @@ pub const ROWS: &[Surface] = &[
 ];
 
 /// One spatial dimension: how long it is and becomes, and the factor that was asked for, if it was.
-struct Axis {
-    from: Sym,
-    to: Sym,
+pub(super) struct Axis {
+    pub from: Sym,
+    pub to: Sym,
     factor: Option<f64>,
 }
 
 impl Axis {
     /// Both lengths, if they are known.
-    fn known(&self) -> Option<(i64, i64)> {
+    pub fn known(&self) -> Option<(i64, i64)> {
         Some((self.from.as_const()?, self.to.as_const()?))
     }
 
     /// Input elements per output element, by the factor.
-    fn by_factor(&self) -> Option<f64> {
+    pub fn by_factor(&self) -> Option<f64> {
         self.factor.filter(|factor| *factor > 0.0).map(|factor| 1.0 / factor)
     }
 
     /// Input elements per output element, where that is known.
-    fn known_ratio(&self) -> Option<f64> {
+    pub fn known_ratio(&self) -> Option<f64> {
         self.by_factor().or_else(|| self.known().map(|(from, to)| from as f64 / to as f64))
     }
 
     /// Input elements per output element. Of sizes that vary it is computed in the type of the positions, as torch does.
-    fn ratio(&self, b: &mut Builder, dtype: DType) -> OpResult<Operand> {
+    pub fn ratio(&self, b: &mut Builder, dtype: DType) -> OpResult<Operand> {
         match self.known_ratio() {
             Some(ratio) => Ok(Operand::from(ratio)),
             None => quotient(b, &self.from, &self.to, dtype),
@@ -55,7 +56,7 @@ impl Axis {
     }
 
     /// The same, where sizes of which one is `times` the other are taken as that, whatever the factor says.
-    fn ratio_unless(&self, b: &mut Builder, dtype: DType, times: i64, other: Operand) -> OpResult<Operand> {
+    pub fn ratio_unless(&self, b: &mut Builder, dtype: DType, times: i64, other: Operand) -> OpResult<Operand> {
         let whole = &self.from * times;
         if self.by_factor().is_none() || self.known().is_some() || are_apart(&whole, &self.to) {
             return Ok(other);
@@ -72,7 +73,7 @@ fn quotient(b: &mut Builder, a: &Sym, by: &Sym, dtype: DType) -> OpResult<Operan
     Ok(Operand::Tensor(b.point(PointOp::Div, &[a, by])?))
 }
 
-fn are_apart(a: &Sym, b: &Sym) -> bool {
+pub(super) fn are_apart(a: &Sym, b: &Sym) -> bool {
     (a - b).is_positive() || (b - a).is_positive()
 }
 
@@ -103,8 +104,8 @@ fn interpolate(b: &mut Builder, args: &mut Bound) -> OpResult<Value> {
         "nearest" | "area" | "nearest-exact" if told => Err(OpError::value(
             "align_corners option can only be set with the interpolating modes: linear | bilinear | bicubic | trilinear",
         )),
-        "nearest" => Ok(gathered(b, x, |b, x| nearest(b, x, &axes, 0.0))?.into()),
-        "nearest-exact" => Ok(gathered(b, x, |b, x| nearest(b, x, &axes, 0.5))?.into()),
+        "nearest" => Ok(nearest(b, x, &axes, 0.0)?.into()),
+        "nearest-exact" => Ok(nearest(b, x, &axes, 0.5)?.into()),
         "area" => {
             let sizes: Vec<Sym> = axes.iter().map(|a| a.to.clone()).collect();
             average_to(b, x, &sizes)
@@ -218,104 +219,10 @@ fn dyadic(factor: f64) -> Option<(i64, i64)> {
     (over.abs() <= 65536.0).then_some((over as i64, under))
 }
 
-/// Where the elements of one output dimension come from.
-enum Source {
-    /// Each input element `n` times.
-    Repeat(i64),
-    /// Every n-th.
-    Step(i64),
-    Computed,
-}
-
-/// The element that torch takes, with its rounding.
-fn nearest_source(dtype: DType, ratio: f64, offset: f64, to: i64, from: i64) -> i64 {
-    let place = match dtype {
-        DType::F64 => (to as f64 + offset) * ratio,
-        _ => ((to as f32 + offset as f32) * ratio as f32) as f64,
-    };
-    (place.floor() as i64).min(from - 1)
-}
-
-/// Of sizes that are not known: a power of two is exact in every type, whatever the size.
-fn source_of_any(axis: &Axis, offset: f64) -> Source {
-    let whole = |factor: f64| Some(factor as i64).filter(|n| *n > 0 && n.count_ones() == 1 && *n as f64 == factor);
-    let ratio = axis.by_factor();
-    match (ratio.and_then(|ratio| whole(1.0 / ratio)), ratio.and_then(whole)) {
-        (Some(times), _) if axis.to == &axis.from * times => Source::Repeat(times),
-        (_, Some(step)) if offset == 0.0 && axis.to == axis.from.div(&Sym::from(step)) => Source::Step(step),
-        _ => Source::Computed,
-    }
-}
-
-fn source(dtype: DType, axis: &Axis, offset: f64) -> OpResult<Source> {
-    let (Some((from, to)), Some(ratio)) = (axis.known(), axis.known_ratio()) else { return Ok(source_of_any(axis, offset)) };
-    // Plain 'nearest' copies and doubles whatever the factor says.
-    if offset == 0.0 && (to == from || to == 2 * from) {
-        return Ok(Source::Repeat(to / from));
-    }
-    let all = |f: &dyn Fn(i64) -> i64| (0..to).all(|n| nearest_source(dtype, ratio, offset, n, from) == f(n));
-    if to % from == 0 && all(&|n| n / (to / from)) {
-        return Ok(Source::Repeat(to / from));
-    }
-    if from % to == 0 && all(&|n| n * (from / to)) {
-        return Ok(Source::Step(from / to));
-    }
-    Ok(Source::Computed)
-}
-
-fn nearest(b: &mut Builder, x: NodeId, axes: &[Axis], offset: f64) -> OpResult<NodeId> {
-    let dtype = b.dtype(x);
-    if !dtype.is_float() && dtype != DType::U8 {
-        return Err(OpError::unsupported(format!("interpolate of {dtype}")));
-    }
-    let mut y = x;
-    for (k, axis) in axes.iter().enumerate() {
-        let dim = k + 2;
-        y = match source(dtype, axis, offset)? {
-            Source::Repeat(1) => y,
-            Source::Repeat(times) => repeat(b, y, dim, times)?,
-            Source::Step(step) => b.slice_dim(y, dim, &Sym::ZERO, &axis.to, step)?,
-            Source::Computed => {
-                let index = nearest_index(b, dtype, axis, offset)?;
-                b.index(y, &[index], &[dim], dim, Bounds::IndexError)?
-            }
-        };
-    }
-    Ok(y)
-}
-
-/// Each element of `dim`, `times` times in a row.
-fn repeat(b: &mut Builder, x: NodeId, dim: usize, times: i64) -> OpResult<NodeId> {
-    let mut shape = b.shape(x);
-    let apart = b.unsqueeze(x, dim + 1)?;
-    let mut spread = b.shape(apart);
-    spread[dim + 1] = Sym::from(times);
-    let spread = b.expand(apart, &spread)?;
-    shape[dim] = &shape[dim] * times;
-    b.reshape(spread, &shape)
-}
-
 /// 0, 1, 2, ... of the output dimension, in the type that torch computes positions in.
 fn positions(b: &mut Builder, dtype: DType, axis: &Axis) -> OpResult<NodeId> {
     let dtype = if dtype == DType::F64 { DType::F64 } else { DType::F32 };
     b.counting(&axis.to, dtype)
-}
-
-fn nearest_index(b: &mut Builder, dtype: DType, axis: &Axis, offset: f64) -> OpResult<NodeId> {
-    let mut places = positions(b, dtype, axis)?;
-    if offset != 0.0 {
-        places = b.binary(PointOp::Add, places, offset)?;
-    }
-    let kind = b.dtype(places);
-    let mut ratio = axis.ratio(b, kind)?;
-    if offset == 0.0 {
-        ratio = axis.ratio_unless(b, kind, 2, ratio)?;
-        ratio = axis.ratio_unless(b, kind, 1, ratio)?;
-    }
-    let places = b.binary(PointOp::Mul, places, ratio)?;
-    let places = b.unary(PointOp::Floor, places)?;
-    let places = b.cast(places, DType::I64);
-    b.binary(PointOp::Minimum, places, size_operand(&(&axis.from - 1)))
 }
 
 /// The two neighbours of each output position along one dimension, and how much each counts.

@@ -20,7 +20,7 @@ use ox_ir::{DType, Graph, NodeId, Op, Sym, Var};
 use rustc_hash::{FxHashMap, FxHashSet};
 
 pub use scatter::emit_scatter;
-pub use share::{emit_shares, has_shares};
+pub use share::{emit_shares, has_shares, is_in_pieces};
 
 /// What the emitter must know of the whole schedule.
 pub struct Context<'a> {

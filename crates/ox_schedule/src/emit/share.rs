@@ -18,7 +18,7 @@ const LARGE: i64 = 1 << 15;
 const ROW: i64 = 64;
 /// Of so many parts, in rows of so many elements, the code generator makes pieces.
 const MOST_PIECES: usize = 3;
-const LEAST_ROW: i64 = 256;
+const LEAST_ROW: i64 = 64;
 
 /// Whether it is computed so. `required`: it must be in memory as a whole, whatever reads it.
 pub fn has_shares(graph: &Graph, node: &Node, required: bool) -> bool {
@@ -29,7 +29,8 @@ pub fn has_shares(graph: &Graph, node: &Node, required: bool) -> bool {
 }
 
 /// Whether the code generator knows in which part each vector of a row lies, so that one kernel is as good, and writes row after row.
-fn is_in_pieces(node: &Node, dim: usize) -> bool {
+pub fn is_in_pieces(node: &Node) -> bool {
+    let Op::Cat { dim } = node.op else { return false };
     dim + 1 == node.ty.rank() && node.args.len() <= MOST_PIECES && node.ty.shape[dim].as_const().is_some_and(|n| n >= LEAST_ROW)
 }
 
@@ -54,7 +55,7 @@ fn is_alone(graph: &Graph, part: NodeId, dim: usize) -> bool {
 pub fn emit_shares(ctx: &Context, id: NodeId) -> Result<Vec<Emitted>, Illegal> {
     let node = ctx.graph.node(id);
     let Op::Cat { dim } = node.op else { unreachable!("only concatenations have shares") };
-    if is_in_pieces(node, dim) {
+    if is_in_pieces(node) {
         let whole = emit_share(ctx, id, (node, dim), &Sym::ZERO, BufRole::Out)?;
         if reads_along(&whole) {
             return Ok(vec![whole]);
