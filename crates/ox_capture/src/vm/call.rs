@@ -221,7 +221,7 @@ impl Vm {
             let callee = wrapped_method(function).map_or_else(|| Shadow::Function(function.clone()), Shadow::Method);
             return self.torch_call(callee, callable, args);
         }
-        if builtins::does_nothing(function, self.has_tensor(&args)) {
+        if builtins::does_nothing(function, || self.has_tensor(&args)) {
             return Ok(Called::Value(Obj::none().into()));
         }
         if let Some(value) = self.fact(function, &args) {

@@ -13,7 +13,15 @@ use pyo3::prelude::*;
 use rustc_hash::FxHashMap;
 
 /// What is copied already, by address: the original is held, so that the address stays its own.
-type Memo = FxHashMap<usize, (Obj, Obj)>;
+#[derive(Default)]
+struct Memo {
+    copies: FxHashMap<usize, (Obj, Obj)>,
+    /// How deep it is in the original what is copied now.
+    depth: usize,
+}
+
+/// What lies deeper is the library's to copy, or to refuse.
+const DEEPEST: usize = 100;
 
 impl Vm {
     pub fn copy(&mut self, callable: &Val, args: Args) -> R<Called> {
@@ -63,7 +71,7 @@ impl Vm {
         if t.is_scalar(&object) || t.is_enum(&object) || (t.is_pinnable(&object) && !object.class_is(t.module)) {
             return Ok(Some(object.into()));
         }
-        if let Some((_, copy)) = memo.as_ref().and_then(|memo| memo.get(&object.id())) {
+        if let Some((_, copy)) = memo.as_ref().and_then(|memo| memo.copies.get(&object.id())) {
             return Ok(Some(copy.clone().into()));
         }
         let is_known =
@@ -93,7 +101,7 @@ impl Vm {
     /// One without a gradient, whose elements lie one behind the other and are all of its memory, and on which nothing hangs that would be copied with it. Two may share
     /// their memory, and their copies would too: only the library knows.
     fn copied_tensor(&mut self, tensor: &Val, memo: &mut Option<Memo>) -> R<Option<Obj>> {
-        let others = memo.iter().flat_map(|memo| memo.values()).any(|(original, _)| super::operators::is_tensor(original));
+        let others = memo.iter().flat_map(|memo| memo.copies.values()).any(|(original, _)| super::operators::is_tensor(original));
         if others
             || !(is_lazy(&tensor.obj) || self.is_bare_tensor(&tensor.obj)?)
             || self.requires_grad(tensor)?
@@ -104,7 +112,7 @@ impl Vm {
         }
         let copy = self.ask_tensor_method(tensor, "clone")?.obj;
         if let Some(memo) = memo {
-            memo.insert(tensor.obj.id(), (tensor.obj.clone(), copy.clone()));
+            memo.copies.insert(tensor.obj.id(), (tensor.obj.clone(), copy.clone()));
         }
         Ok(Some(copy))
     }
@@ -137,7 +145,13 @@ impl Vm {
 
     fn part(&mut self, value: &Val, memo: &mut Option<Memo>) -> R<Option<Val>> {
         match memo {
-            Some(_) => self.copied(value, memo),
+            Some(inside) if inside.depth >= DEEPEST => Ok(None),
+            Some(_) => {
+                memo.iter_mut().for_each(|memo| memo.depth += 1);
+                let copied = self.copied(value, memo);
+                memo.iter_mut().for_each(|memo| memo.depth -= 1);
+                copied
+            }
             None if self.stays_free(value) => Ok(Some(value.clone())),
             None => Ok(Some(self.settled_but_free(value).into())),
         }
@@ -233,7 +247,7 @@ impl Vm {
 
     fn new_copy(&mut self, object: &Obj, copy: Obj, memo: &mut Option<Memo>) -> Obj {
         if let Some(memo) = memo {
-            memo.insert(object.id(), (object.clone(), copy.clone()));
+            memo.copies.insert(object.id(), (object.clone(), copy.clone()));
         }
         self.made(copy).obj
     }
