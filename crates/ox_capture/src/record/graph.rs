@@ -49,6 +49,8 @@ pub struct GraphRecord {
     pub inference: Option<bool>,
     /// Places in `lazies` of what fails for some values.
     pub(super) risky: Vec<usize>,
+    /// Whether an input gets other memory behind it, before a gradient is computed.
+    pub(super) is_restated: bool,
     /// Lazy tensors that the program made leaves that require grad.
     pub new_leaves: Vec<Obj>,
     /// Tensors that autocast has converted: their version then, and the result.
@@ -115,6 +117,7 @@ impl GraphRecord {
             grad: None,
             inference: None,
             risky: Vec::new(),
+            is_restated: false,
             new_leaves: Vec::new(),
             conversions,
             by_input,

@@ -111,6 +111,9 @@ impl Vm {
             return nothing();
         }
         let this = object.obj.clone();
+        if let Some(rec) = self.rec.as_mut().filter(|_| name.to_str().as_deref() == Some("data")) {
+            rec.restate(&this);
+        }
         let is_plain = is_lazy(&this) || this.class_is(types().tensor) || this.class_is(types().parameter);
         // SAFETY: types live as long as torch.
         let class = unsafe { Obj::borrowed(types().tensor.cast()) };
