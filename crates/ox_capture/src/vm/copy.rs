@@ -228,6 +228,9 @@ impl Vm {
     fn copied_instance(&mut self, object: &Obj, memo: &mut Option<Memo>) -> R<Option<Obj>> {
         let class = object.class();
         let Some(dict) = instance_dict(object) else { return Ok(None) };
+        if memo.is_some() && self.has_hook(object, "__deepcopy__")? {
+            return Ok(None);
+        }
         if self.recorded(|rec| Ok(rec.rely_on_class(&class) && !rec.has_writes(object))) != Some(true) {
             return Ok(None);
         }
@@ -235,6 +238,9 @@ impl Vm {
         self.know_keys(&dict);
         let copy = class.attr("__new__")?.call(&[class], None)?;
         let copy = self.new_copy(object, copy, memo);
+        if !entries_of(&dict).is_empty() && self.has_hook(&copy, "__setstate__")? {
+            return Ok(None);
+        }
         for (name, value) in entries_of(&dict) {
             let value = self.found_at(object, &name, value, |of| Source::Attr(of, Key(name.clone())));
             let Some(value) = self.part(&value, memo)? else { return Ok(None) };
@@ -243,6 +249,16 @@ impl Vm {
             self.stow(&copy, name, &value);
         }
         Ok(Some(copy))
+    }
+
+    /// Whether the object itself, or a `__getattr__` of its class, has what the library asks it for. What the class has is known.
+    fn has_hook(&mut self, object: &Obj, name: &str) -> R<bool> {
+        let name = Obj::str(name);
+        let is_own = instance_dict(object).is_some_and(|dict| dict_get(&dict, &name).is_some());
+        if !is_own && type_lookup(&object.class(), &Obj::str("__getattr__")).is_none() {
+            return Ok(false);
+        }
+        Ok(self.try_attr(&object.clone().into(), &name)?.is_some())
     }
 
     fn new_copy(&mut self, object: &Obj, copy: Obj, memo: &mut Option<Memo>) -> Obj {
@@ -257,7 +273,7 @@ impl Vm {
 fn copies_by_dict(class: &Obj) -> R<bool> {
     // What is told when nobody holds it any more is watched where it is constructed.
     const HOOKS: &[&str] = &["__copy__", "__deepcopy__", "__setstate__", "__getnewargs__", "__getnewargs_ex__", "__del__"];
-    const OWN: &[&str] = &["__reduce__", "__reduce_ex__", "__getstate__", "__new__"];
+    const OWN: &[&str] = &["__reduce__", "__reduce_ex__", "__getstate__", "__new__", "__getattribute__"];
     // SAFETY: the type lives for ever.
     let base = unsafe { Obj::borrowed(types().object.cast()) };
     let is_object_s = |name: &str| match (type_lookup(class, &Obj::str(name)), type_lookup(&base, &Obj::str(name))) {
