@@ -503,3 +503,27 @@ def test_data_is_written_behind_a_view_without_grad(function):
         for result, w in ((got, ours), (want, theirs)):
             (result[0] if isinstance(result, tuple) else result).sum().backward()
         assert_same(ours.grad, theirs.grad)
+
+
+# Numbers that tensors hold, beside others in a subscript.
+
+
+def stored_beside_a_number(b, i):
+    b[i, 0] = 5.0
+    b[0, i] += b[i, 1]
+    return b * 2
+
+
+SUBSCRIPTS = [
+    lambda b, i: b[i, 0],
+    lambda b, i: b[0, i],
+    lambda b, i: (b[i, i], b[i, 1:], b[1:, i], b[..., i], b[i, None, 0]),
+    lambda b, i: b[b.sum(1).argmax(), 0] + b[:, 1],
+    lambda b, i: b[b.sum(1).argmax(), 0].item(),
+    stored_beside_a_number,
+]
+
+
+@pytest.mark.parametrize("function", SUBSCRIPTS)
+def test_a_number_of_a_tensor_stands_beside_others_in_a_subscript(function):
+    same_in_all_calls(function, *((x(), torch.tensor(i)) for i in (0, 2, -1, 5)))

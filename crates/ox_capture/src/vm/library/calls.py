@@ -116,8 +116,9 @@ def numbers_read(function, positional, named, places, stack, tensors):
         if inside is None:
             given[argument] = number
         else:
-            given[argument] = [*given[argument]]
-            given[argument][inside] = number
+            items = [*given[argument]]
+            items[inside] = number
+            given[argument] = tuple(items) if isinstance(given[argument], tuple) else items
     return function(*positional, **named)
 
 
