@@ -118,7 +118,9 @@ def numbers_read(function, positional, named, places, stack, tensors):
         else:
             items = [*given[argument]]
             items[inside] = number
-            given[argument] = tuple(items) if isinstance(given[argument], tuple) else items
+            # A list with a tensor in it is the same to a subscript as a tuple; one of numbers is not.
+            is_tuple = isinstance(given[argument], tuple) or function.__name__.strip("_") in ("getitem", "setitem")
+            given[argument] = tuple(items) if is_tuple else items
     return function(*positional, **named)
 
 
