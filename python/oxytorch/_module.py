@@ -14,12 +14,25 @@ import inspect
 import types
 from typing import Any, Callable
 
+import torch
 import torch.nn as nn
 
-from oxytorch._oxytorch import Captured
+from oxytorch._oxytorch import Captured, show_get
 
 # Makes the callable that stands for another one.
 Capture = Callable[[Callable[..., Any]], Callable[..., Any]]
+
+
+def _get(self: Captured, instance: Any, owner: type | None = None) -> Any:
+    """A method of the object. TorchDynamo, under another backend, is shown the function, and makes no methods of what it traces."""
+    if instance is None:
+        return self
+    if torch.compiler.is_dynamo_compiling():
+        return functools.partial(self.__wrapped__, instance)
+    return types.MethodType(self, instance)
+
+
+show_get(_get)
 
 
 class _State:

@@ -262,6 +262,59 @@ def test_deep_copies_of_tensors(function):
         assert shares(*copied[0]) and not shares(copied[0][0], t)
 
 
+class Given:
+    """Has no more than its class says, but for what `__getattr__` gives."""
+
+    def __init__(self, **kept):
+        self.__dict__.update(kept)
+
+    def __getattr__(self, name):
+        if name in self.given:
+            return lambda *args: self.given[name]
+        raise AttributeError(name)
+
+    given = {}
+
+
+class GivesACopy(Given):
+    given = {"__deepcopy__": "copied"}
+
+
+class SetsNoState(Given):
+    given = {"__setstate__": None}
+
+
+class Refuses(Given):
+    def __getattr__(self, name):
+        raise ValueError(name)
+
+
+class Intercepts:
+    def __getattribute__(self, name):
+        return (lambda memo: "intercepted") if name == "__deepcopy__" else object.__getattribute__(self, name)
+
+
+HOOKED = [Given(k=[1]), Given(k=[1], __deepcopy__=lambda memo: "own"), GivesACopy(k=[1]), SetsNoState(k=[1]), Refuses(k=[1]), Intercepts()]
+
+
+@pytest.mark.parametrize("method", [copy.copy, copy.deepcopy], ids=["copy", "deepcopy"])
+@pytest.mark.parametrize("object", HOOKED, ids=lambda object: type(object).__name__)
+def test_copies_by_attributes_that_the_class_does_not_have(object, method):
+    def function(t, object):
+        return t + 1, method(object), method([object])
+
+    def outcome(called):
+        try:
+            _, *copies = called(x(), object)
+        except ValueError as error:
+            return str(error)
+        return [vars(found) if isinstance(found, type(object)) else found for found in (copies[0], copies[1][0])]
+
+    captured = _oxytorch.capture(function)
+    for _ in range(3):
+        assert outcome(captured) == outcome(function)
+
+
 def test_what_hangs_on_a_tensor_is_copied_with_it():
     captured = _oxytorch.capture(lambda t: copy.deepcopy(t))
     captured(torch.ones(3))

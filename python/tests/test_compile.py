@@ -76,6 +76,46 @@ def test_a_method():
     assert torch.equal(Scaler(3.0).scale(x), x * 3.0)
 
 
+class Scaler:
+    def __init__(self, factor):
+        self.factor = factor
+
+    @oxytorch.compile
+    def scale(self, x, add=0):
+        return x * self.factor + add
+
+    @classmethod
+    @oxytorch.compile
+    def double(cls, x):
+        return x * 2
+
+    def __call__(self, x):
+        return self.scale(x)
+
+
+CALLS = {
+    "method": lambda scaler, x: scaler.scale(x),
+    "names": lambda scaler, x: scaler.scale(add=1, x=x),
+    "bound": lambda scaler, x: [scale(x) for scale in [scaler.scale]][0],
+    "of the class": lambda scaler, x: Scaler.scale(scaler, x),
+    "classmethod": lambda scaler, x: scaler.double(x),
+    "call": lambda scaler, x: scaler(x),
+}
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_a_method_under_another_backend(name):
+    call, is_traced = CALLS[name], name not in ("of the class", "classmethod")
+    scaler, x = Scaler(3.0), torch.randn(3)
+    want = call(scaler, x)
+    torch._dynamo.reset()
+    assert torch.equal(torch.compile(call, backend="eager", fullgraph=is_traced)(scaler, x), want)
+    with torch.compiler.set_stance(force_backend="eager"):
+        assert torch.equal(oxytorch.compile(call)(scaler, x), want)
+    assert isinstance(scaler.scale.__func__, oxytorch._oxytorch.Captured)
+    assert oxytorch.compile(lambda x: Scaler.scale.__get__(scaler)(x))(x).equal(x * 3)
+
+
 def test_disable_returns_the_function(monkeypatch):
     function = lambda x: x + 1
     assert oxytorch.compile(function, disable=True) is function

@@ -1,6 +1,7 @@
 """Programs that captured functions once did otherwise than CPython and eager: each is run plain and captured, call after call."""
 
 import copy
+import itertools
 import sys
 
 import oxytorch
@@ -503,3 +504,42 @@ def test_data_is_written_behind_a_view_without_grad(function):
         for result, w in ((got, ours), (want, theirs)):
             (result[0] if isinstance(result, tuple) else result).sum().backward()
         assert_same(ours.grad, theirs.grad)
+
+
+# Numbers that tensors hold, beside others in a subscript.
+
+
+def stored_beside_a_number(b, i):
+    b[i, 0] = 5.0
+    b[0, i] += b[i, 1]
+    return b * 2
+
+
+def stored_in_a_list(b, i):
+    numbers = [1, 2, 3]
+    numbers[i] = 7
+    numbers[i:] = [5]
+    del numbers[:i]
+    numbers.insert(i, 8)
+    return b, numbers
+
+
+SUBSCRIPTS = [
+    lambda b, i: b[i, 0],
+    lambda b, i: b[[i, 0]],
+    lambda b, i: ((1, 2, 3)[:i], [1, 2, 3][i:], "abc"[i:], range(9)[i], b.shape[:i], (b, b * 2)[:i]),
+    lambda b, i: (1, 2, 3)[: i + b.argmax() * 0],
+    lambda b, i: (list(enumerate("ab", i)), list(itertools.product([1, 2], i.expand(2)))),
+    lambda b, i: list(itertools.combinations("abc", i)),
+    stored_in_a_list,
+    lambda b, i: b[0, i],
+    lambda b, i: (b[i, i], b[i, 1:], b[1:, i], b[..., i], b[i, None, 0]),
+    lambda b, i: b[b.sum(1).argmax(), 0] + b[:, 1],
+    lambda b, i: b[b.sum(1).argmax(), 0].item(),
+    stored_beside_a_number,
+]
+
+
+@pytest.mark.parametrize("function", SUBSCRIPTS)
+def test_a_number_of_a_tensor_stands_beside_others_in_a_subscript(function):
+    same_in_all_calls(function, *((x(), torch.tensor(i)) for i in (0, 2, -1, 5)))

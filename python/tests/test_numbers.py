@@ -56,6 +56,10 @@ def limited(x, t):
     return x.clamp(t / 20, t), x.masked_fill(x > 0, t / 3), torch.where(x > 0, x, t / 3), torch.where(x > 0, t, 1)
 
 
+def spaced(x, t):
+    return torch.linspace(0, t, 5) * x[0], torch.linspace(t / 3, 1, 4, dtype=torch.float16), torch.linspace(t / 7, -t, 1)
+
+
 def made(x, t):
     return torch.tensor([t, 1]), torch.tensor([t, 0.5])
 
@@ -67,7 +71,7 @@ def written(x, t):
     return y
 
 
-@pytest.mark.parametrize("function", [indexed, sliced, narrowed, shaped, counted, multiplied, computed, filled, limited, made, written])
+@pytest.mark.parametrize("function", [indexed, sliced, narrowed, shaped, counted, multiplied, computed, filled, limited, spaced, made, written])
 def test_one_trace_for_all_numbers(function):
     check(function, NUMBERS)
 

@@ -256,6 +256,13 @@ LAID = {
     "channels_last": lambda x: x[None, :, :, None].repeat(2, 1, 1, 3).to(memory_format=torch.channels_last),
 }
 
+
+def in_a_part(y, draw):
+    whole = torch.cat([y, y, y, y], -1)
+    draw(whole[..., ::2])
+    return whole
+
+
 IN_ORDER = {
     "dropout": lambda y: F.dropout(y, 0.5),
     "randn_like": lambda y: torch.randn_like(y),
@@ -264,6 +271,12 @@ IN_ORDER = {
     "normal_": lambda y: (y * 1).normal_(),
     "uniform_": lambda y: torch.empty_like(y).uniform_(1, 2) + y,
     "exponential_": lambda y: (y * 1).exponential_(),
+    "dropout in place": lambda y: F.dropout(y * 1, 0.5, inplace=True),
+    "rrelu in place": lambda y: F.rrelu(y * -1, training=True, inplace=True),
+    "out": lambda y: torch.randn(y.shape, out=torch.empty_like(y)) + torch.rand(y.shape, out=y * 1),
+    "dropout of a part": lambda y: in_a_part(y, lambda part: F.dropout(part, 0.5, inplace=True)),
+    "normal_ of a part": lambda y: in_a_part(y, lambda part: part.normal_()),
+    "out of a part": lambda y: in_a_part(y, lambda part: torch.randn(part.shape, out=part)),
 }
 
 

@@ -518,8 +518,17 @@ def other_memory_behind_a_use(x, w, b):
     return y * w + b
 
 
+def other_memory_behind_a_view(x, w, b):
+    y = F.linear(x, w.expand(2, 3)).sin()
+    w.data = w.data * 0.5
+    return y
+
+
+OTHER_MEMORY = [other_memory, other_memory_behind_a_use, other_memory_behind_a_view]
+
+
 @both
-@pytest.mark.parametrize("function", [other_memory, other_memory_behind_a_use], ids=lambda function: function.__name__)
+@pytest.mark.parametrize("function", OTHER_MEMORY, ids=lambda function: function.__name__)
 @pytest.mark.filterwarnings("ignore:oxytorch")
 def test_a_tensor_that_gets_other_memory(door, function):
     check(function, torch.randn(4, 3, requires_grad=True), torch.randn(3, requires_grad=True), torch.randn(4, 3), door=door)

@@ -483,10 +483,10 @@ pub fn unpatched_init(function: &Obj) -> Option<Obj> {
 }
 
 /// Functions in Python that only speak to torch's own compiler. A size is fixed here by what asks for it, not by a mark.
-pub fn does_nothing(function: &Obj, has_tensor: bool) -> bool {
+pub fn does_nothing(function: &Obj, has_tensor: impl FnOnce() -> bool) -> bool {
     match module_of(function).as_str() {
         "torch._dynamo.decorators" => match name_of(function).as_str() {
-            "mark_static" => has_tensor,
+            "mark_static" => has_tensor(),
             name => name == "graph_break",
         },
         SYMBOLIC_SHAPES => matches!(name_of(function).as_str(), "_advise_is_size" | "_advise_is_bounded"),

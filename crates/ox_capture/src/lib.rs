@@ -48,7 +48,7 @@ mod warm;
 mod why;
 
 pub use backend::{Backend, BoundGraph, Compiled, Sizes};
-pub use callable::{Captured, Settings};
+pub use callable::{Captured, Settings, show_get};
 pub use interrupt::is_interrupt;
 pub use lazy::is_kept;
 pub use log::{Topic, log};

@@ -15,6 +15,9 @@ pub struct Obj(NonNull<ffi::PyObject>);
 unsafe impl Send for Obj {}
 unsafe impl Sync for Obj {}
 
+/// How deep objects that hold others are walked through by functions that call themselves: a thread's stack is no larger.
+pub const DEEPEST: usize = 1000;
+
 /// The token of the thread, which is attached while anything of this crate runs.
 pub fn py() -> Python<'static> {
     // SAFETY: as above.

@@ -9,6 +9,7 @@ use pyo3::exceptions::PyValueError;
 use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
+use rustc_hash::FxHashSet;
 
 /// `torch.compiler.set_stance`, by what it means here.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -151,31 +152,38 @@ impl Marks {
 
     /// Raises for marks of arguments that cannot be kept.
     pub fn check(arguments: &[(String, Obj)]) -> PyResult<()> {
-        for (name, argument) in arguments {
-            if types().is_tensor(argument) {
-                let marks = Marks::of(argument);
-                let is_plain = marks.dynamic.is_empty() && marks.ranges.is_empty();
-                // Sizes of a nested tensor are no numbers; torch itself marks those that vary.
-                let sizes = || argument.attr("shape").quiet()?.bind().extract::<Vec<i64>>().quiet();
-                let marked = if is_plain { None } else { sizes() };
-                if let Some(why) = marked.and_then(|sizes| marks.complaint(name, &sizes)) {
-                    return Err(PyValueError::new_err(why));
-                }
+        // What they hold is named by its place in what holds it: a whole name would be as long as it lies deep.
+        let mut places: Vec<(Option<usize>, String)> = Vec::new();
+        let mut open: Vec<(Option<usize>, String, Obj)> =
+            arguments.iter().rev().map(|(name, argument)| (None, name.clone(), argument.clone())).collect();
+        let mut seen = FxHashSet::default();
+        while let Some((outer, place, object)) = open.pop() {
+            let is_tensor = types().is_tensor(&object);
+            if !is_tensor && !seen.insert(object.id()) {
                 continue;
             }
-            let inside: Vec<(String, Obj)> = match argument.class_is(types().dict) {
-                true => {
-                    entries_of(argument).into_iter().map(|(key, value)| (format!("{name}[{}]", key_text(&key)), value)).collect()
-                }
-                false if argument.class_is(types().list) || argument.is_instance_of(types().tuple) => {
-                    let item = |(n, item): (usize, Obj)| (format!("{name}[{n}]"), item);
-                    items_of(argument).into_iter().enumerate().map(item).collect()
-                }
-                false => continue,
-            };
-            Marks::check(&inside)?;
+            let here = Some(places.len());
+            places.push((outer, place));
+            if is_tensor {
+                Marks::check_tensor(&object, || name_of(&places, here))?;
+            } else {
+                open.extend(parts_of(&object).into_iter().rev().map(|(place, part)| (here, place, part)));
+            }
         }
         Ok(())
+    }
+
+    fn check_tensor(tensor: &Obj, name: impl FnOnce() -> String) -> PyResult<()> {
+        let marks = Marks::of(tensor);
+        if marks.dynamic.is_empty() && marks.ranges.is_empty() {
+            return Ok(());
+        }
+        // Sizes of a nested tensor are no numbers; torch itself marks those that vary.
+        let sizes = tensor.attr("shape").quiet().and_then(|shape| shape.bind().extract::<Vec<i64>>().quiet());
+        match sizes.and_then(|sizes| marks.complaint(&name(), &sizes)) {
+            Some(why) => Err(PyValueError::new_err(why)),
+            None => Ok(()),
+        }
     }
 
     /// The range of a dimension's size.
@@ -184,6 +192,24 @@ impl Marks {
         let (lo, hi) = declared.map_or((None, None), |(_, lo, hi)| (*lo, *hi));
         (lo.unwrap_or(least).max(least), hi.unwrap_or(i64::MAX))
     }
+}
+
+/// What a container of an argument holds, and where.
+fn parts_of(object: &Obj) -> Vec<(String, Obj)> {
+    if object.class_is(types().dict) {
+        return entries_of(object).into_iter().map(|(key, value)| (format!("[{}]", key_text(&key)), value)).collect();
+    }
+    match object.class_is(types().list) || object.is_instance_of(types().tuple) {
+        true => items_of(object).into_iter().enumerate().map(|(n, item)| (format!("[{n}]"), item)).collect(),
+        false => Vec::new(),
+    }
+}
+
+fn name_of(places: &[(Option<usize>, String)], place: Option<usize>) -> String {
+    let outwards = std::iter::successors(place, |at| places[*at].0);
+    let mut parts: Vec<&str> = outwards.map(|at| places[at].1.as_str()).collect();
+    parts.reverse();
+    parts.concat()
 }
 
 impl Stance {

@@ -193,7 +193,7 @@ impl Job<'_> {
     /// What eager runs, under the checkpoints that it was under.
     fn as_it_was<'py>(self, gm: &Bound<'py, PyAny>, eager: Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
         match self.recomputed {
-            Some(region) => pieces::checkpointed(&pieces::by_eager(gm, 1)?, region),
+            Some(region) => pieces::checkpointed(gm, &pieces::by_eager(gm, 1)?, region),
             None if self.covered => Ok(eager),
             None => pieces::by_eager(gm, 0),
         }
@@ -451,7 +451,7 @@ impl Job<'_> {
         let pieces = job.in_pieces(gm, examples, &[place, place + 1], &[place])?;
         match self.recomputed {
             // It writes nothing, and has one result: the variant that keeps less is as good.
-            Some(region) => pieces::checkpointed(&pieces, Region { reentrant: false, ..region }),
+            Some(region) => pieces::checkpointed(gm, &pieces, Region { reentrant: false, ..region }),
             None => Ok(pieces),
         }
     }

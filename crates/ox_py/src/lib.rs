@@ -51,6 +51,7 @@ fn _oxytorch(m: &Bound<'_, PyModule>) -> PyResult<()> {
     // SAFETY: it touches nothing of Python's. Without room for it the C library's handlers are left.
     unsafe { pyo3::ffi::Py_AtExit(Some(end_background)) };
     m.add_class::<ox_capture::Captured>()?;
+    m.add_function(wrap_pyfunction!(ox_capture::show_get, m)?)?;
     m.add_class::<padding::Padding>()?;
     m.add_class::<pieces::Pieces>()?;
     m.add_class::<watched::Watched>()?;

@@ -8,6 +8,7 @@ use crate::obj::{Obj, items_of};
 use crate::source::Values;
 use pyo3::IntoPyObjectExt;
 use pyo3::exceptions::PyTypeError;
+use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::types::{IntoPyDict, PyDict, PyTuple};
 
@@ -111,6 +112,22 @@ impl Captured {
         drop((self.0.tree.take(), self.0.elsewhere.take()));
         self.0.counts.clear();
     }
+}
+
+/// What TorchDynamo finds for `Captured.__get__`: it goes into a function of Python's, and takes a descriptor of C in a class for the attribute itself.
+/// The slot, which CPython calls, stays what it was.
+#[pyfunction]
+pub fn show_get(function: &Bound<'_, PyAny>) -> PyResult<()> {
+    let class = function.py().get_type::<Captured>();
+    let (class, name) = (class.as_type_ptr(), c"__get__");
+    // SAFETY: a class on the heap has its dict until it goes; caches of what is found in it are told.
+    unsafe {
+        if ffi::PyDict_SetItemString((*class).tp_dict, name.as_ptr(), function.as_ptr()) != 0 {
+            return Err(PyErr::fetch(function.py()));
+        }
+        ffi::PyType_Modified(class);
+    }
+    Ok(())
 }
 
 /// The name under which this very object is found in the module of the function.

@@ -12,6 +12,8 @@ mod passed;
 mod recompile;
 mod trace;
 
+pub use face::show_get;
+
 use crate::backend::Backend;
 use crate::declared::Declared;
 use crate::guard::Context;

@@ -216,8 +216,7 @@ impl Inner {
         let escapes = !calls.is_empty();
         calls.into_iter().for_each(|call| rec.made_by(call));
         tuples.iter().for_each(|tuple| rec.register(tuple, Origin::Made));
-        if stuck {
-            let why = "an iterator comes out that the machine has begun".to_string();
+        if let Some(why) = stuck.map(String::from) {
             vm.gave_up = Some(why.clone());
             vm.attach_segment(rec.gave_up(why));
         } else if let Some(why) = rec.tainted.clone() {

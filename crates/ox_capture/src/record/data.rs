@@ -3,7 +3,7 @@
 use super::graph::{NotRecorded, Recorded};
 use super::inspect::is_heap_type;
 use super::{Recording, Val};
-use crate::obj::{Obj, items_of, list_of, py};
+use crate::obj::{DEEPEST, Obj, items_of, list_of, py};
 use crate::types::types;
 use pyo3::intern;
 use pyo3::prelude::*;
@@ -71,7 +71,7 @@ fn is_whole(dtype: &Obj) -> PyResult<bool> {
     Ok(!dtype.attr("is_floating_point")?.truth()? && !dtype.attr("is_complex")?.truth()?)
 }
 
-/// Lists that contain themselves are torch's to refuse: whoever walks through them here would not come back.
+/// Lists that contain themselves, or very many others, are torch's to refuse: whoever walks through them here would not come back.
 pub(super) fn refuse_endless(args: &[Val], kwargs: &[(Obj, Val)]) -> Recorded<()> {
     let mut values = args.iter().chain(kwargs.iter().map(|(_, value)| value));
     match values.any(|value| is_endless(&value.obj, &mut Vec::new(), &mut FxHashSet::default())) {
@@ -86,7 +86,7 @@ fn is_endless(data: &Obj, path: &mut Vec<usize>, seen: &mut FxHashSet<usize>) ->
     if items.is_empty() || seen.contains(&data.id()) {
         return false;
     }
-    if path.contains(&data.id()) {
+    if path.contains(&data.id()) || path.len() > DEEPEST {
         return true;
     }
     path.push(data.id());

@@ -15,7 +15,7 @@ use pyo3::exceptions::{PyNotImplementedError, PyRuntimeError};
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::PyDict;
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 
 pub struct LazyEntry {
     pub object: Obj,
@@ -49,6 +49,8 @@ pub struct GraphRecord {
     pub inference: Option<bool>,
     /// Places in `lazies` of what fails for some values.
     pub(super) risky: Vec<usize>,
+    /// Whether an input gets other memory behind it, before a gradient is computed.
+    pub(super) is_restated: bool,
     /// Lazy tensors that the program made leaves that require grad.
     pub new_leaves: Vec<Obj>,
     /// Tensors that autocast has converted: their version then, and the result.
@@ -115,6 +117,7 @@ impl GraphRecord {
             grad: None,
             inference: None,
             risky: Vec::new(),
+            is_restated: false,
             new_leaves: Vec::new(),
             conversions,
             by_input,
@@ -235,26 +238,23 @@ impl Shadow {
 
 /// In containers, too, of which some hold themselves.
 pub fn tensors_in(object: &Obj) -> Vec<Obj> {
-    let mut found = Vec::new();
-    collect_tensors(object, &mut Vec::new(), &mut found);
-    found
-}
-
-fn collect_tensors(object: &Obj, open: &mut Vec<usize>, found: &mut Vec<Obj>) {
     let types = types();
-    if types.is_tensor(object) || is_lazy(object) {
-        return found.push(object.clone());
+    let (mut found, mut open, mut seen) = (Vec::new(), vec![object.clone()], FxHashSet::default());
+    while let Some(object) = open.pop() {
+        if types.is_tensor(&object) || is_lazy(&object) {
+            found.push(object);
+            continue;
+        }
+        let inside: Vec<Obj> = if object.is_instance_of(types.tuple) || object.is_instance_of(types.list) {
+            items_of(&object)
+        } else if object.class_is(types.dict) {
+            entries_of(&object).into_iter().map(|(_, value)| value).collect()
+        } else {
+            continue;
+        };
+        if seen.insert(object.id()) {
+            open.extend(inside.into_iter().rev());
+        }
     }
-    let inside = if object.is_instance_of(types.tuple) || object.is_instance_of(types.list) {
-        items_of(object)
-    } else if object.class_is(types.dict) {
-        entries_of(object).into_iter().map(|(_, value)| value).collect()
-    } else {
-        return;
-    };
-    if !open.contains(&object.id()) {
-        open.push(object.id());
-        inside.iter().for_each(|item| collect_tensors(item, open, found));
-        open.pop();
-    }
+    found
 }

@@ -3,7 +3,7 @@
 use super::modes::is_inference_guard;
 use super::{Abandon, Origin, Rec, Recording, Val, abandon};
 use crate::interrupt::Quiet;
-use crate::obj::{Obj, entries_of, items_of};
+use crate::obj::{DEEPEST, Obj, entries_of, items_of};
 use crate::recipe::{Build, Recipe, Shape};
 use crate::source::{generic_attr, instance_dict, same_value};
 use crate::types::types;
@@ -61,6 +61,9 @@ impl Recording {
         }
         if found.open.contains(&object.id()) {
             return abandon("an object that holds itself in a way that cannot be rebuilt");
+        }
+        if found.open.len() > DEEPEST {
+            return abandon("objects that lie very deep in others");
         }
         let first = is_changeable(object).then(|| found.place(object));
         found.open.push(object.id());

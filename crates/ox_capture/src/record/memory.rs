@@ -3,7 +3,7 @@
 use super::graph::{LazyEntry, NotRecorded, Recorded};
 use super::{Origin, Recording};
 use crate::interrupt::Quiet;
-use crate::obj::Obj;
+use crate::obj::{Obj, dict_get, items_of, tuple_of};
 use crate::types::types;
 use pyo3::prelude::*;
 
@@ -22,6 +22,18 @@ impl Recording {
             Origin::Lazy(n) => self.graph.lazies[n].node.attr("meta")?.bind().set_item("checkpoint_result", true),
             _ => Ok(()),
         }
+    }
+
+    /// An argument of a part that is computed again: torch keeps it, and refuses what was written to it since.
+    pub fn mark_argument(&mut self, tensor: &Obj, region: &Obj) -> PyResult<()> {
+        const ARGUMENTS: &str = "checkpoint_arguments";
+        let Ok((_, node)) = self.shadow(tensor) else { return Ok(()) };
+        let meta = node.attr("meta")?;
+        let regions = match dict_get(&meta, &Obj::str(ARGUMENTS)) {
+            Some(known) => items_of(&known),
+            None => Vec::new(),
+        };
+        meta.bind().set_item(ARGUMENTS, tuple_of(&[&regions[..], std::slice::from_ref(region)].concat())?.bind())
     }
 
     /// Whether other tensors of this graph that somebody holds lie in the same memory: autograd tells them when one of them becomes a leaf.

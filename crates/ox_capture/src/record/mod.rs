@@ -55,7 +55,7 @@ use crate::backend::Backend;
 use crate::guard::Check;
 use crate::interrupt::Quiet;
 use crate::lazy::is_lazy;
-use crate::obj::{Obj, entries_of, items_of};
+use crate::obj::{DEEPEST, Obj, entries_of, items_of};
 use crate::source::{Key, Source, SourceId};
 use crate::state::TorchState;
 use crate::tree::Tree;
@@ -277,18 +277,29 @@ impl Recording {
         if let Some((origin, _)) = self.ids.get(&object.id()) {
             return *origin;
         }
-        let types = types();
-        if types.is_scalar(object) && !object.class_is(types.slice) {
-            return Origin::Const;
-        }
-        if types.is_pinnable(object) || types.is_enum(object) {
-            return Origin::Const;
-        }
-        let is_flat = object.class_is(types.tuple) || object.class_is(types.frozenset) || object.class_is(types.slice);
-        if is_flat && self.parts(object).iter().all(|part| self.origin(part) == Origin::Const) {
+        if is_constant(object) || is_fixed(object) && self.is_of_constants(object) {
             return Origin::Const;
         }
         Origin::Unknown
+    }
+
+    fn is_of_constants(&self, object: &Obj) -> bool {
+        let inside = |object: &Obj, depth: usize| self.parts(object).into_iter().map(move |part| (part, depth));
+        let mut open: Vec<(Obj, usize)> = inside(object, 1).collect();
+        let mut seen = FxHashSet::default();
+        while let Some((part, depth)) = open.pop() {
+            match self.ids.get(&part.id()) {
+                Some((Origin::Const, _)) => {}
+                None if is_constant(&part) => {}
+                None if is_fixed(&part) && depth < DEEPEST => {
+                    if seen.insert(part.id()) {
+                        open.extend(inside(&part, depth + 1));
+                    }
+                }
+                _ => return false,
+            }
+        }
+        true
     }
 
     fn parts(&self, object: &Obj) -> Vec<Obj> {
@@ -540,4 +551,16 @@ impl Recording {
     pub fn is_tensor(&self, object: &Obj) -> bool {
         is_lazy(object) || types().is_tensor(object)
     }
+}
+
+/// A value that holds no others.
+fn is_constant(object: &Obj) -> bool {
+    let types = types();
+    types.is_scalar(object) && !object.class_is(types.slice) || types.is_pinnable(object) || types.is_enum(object)
+}
+
+/// Whether it holds what it was made of for good.
+fn is_fixed(object: &Obj) -> bool {
+    let types = types();
+    [types.tuple, types.frozenset, types.slice].iter().any(|class| object.class_is(*class))
 }

@@ -71,6 +71,9 @@ impl Recording {
         if let Some(regions) = &record.regions {
             returned.attr("meta")?.bind().set_item("checkpoint", regions.bind())?;
         }
+        if record.is_restated {
+            returned.attr("meta")?.bind().set_item("restated", true)?;
+        }
         let start = Moment::now();
         let grad = record.grad.map_or(self.state.grad, |(first, _)| first);
         let inference = record.inference.filter(|inference| *inference != self.state.inference);

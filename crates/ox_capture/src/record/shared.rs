@@ -31,6 +31,11 @@ impl Recording {
         self.state.has_histories() || self.graph.grad.is_some_and(|(first, now)| first || now)
     }
 
+    /// To be called before a tensor gets other memory. What eager's graph has saved of it may be the tensor or what lay in the old memory: eager knows.
+    pub fn restate(&mut self, tensor: &Obj) {
+        self.graph.is_restated |= self.knows_grad() && self.graph.inputs.iter().any(|input| input.object.is(tensor));
+    }
+
     /// To be called before a tensor becomes an input, and when it is known to be a plain one: others hear what is asked of them.
     pub(super) fn refuse_written_elsewhere(&self, tensor: &Obj) -> Recorded<()> {
         if !self.knows_grad() {

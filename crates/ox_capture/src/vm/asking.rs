@@ -184,12 +184,28 @@ impl Vm {
 
     /// A call of C's whose argument at `place` is such an object, or a slice of them: made again, with numbers. None if it is not.
     pub fn call_with_number(&mut self, callable: &Val, args: &[Val], place: usize) -> R<Option<Called>> {
+        self.call_with_numbers(callable, args, place, |vm, object| vm.stands_for_number(object))
+    }
+
+    /// The same where C asks whatever comes for its `__index__`: tensors, too, whose values are read.
+    pub fn call_with_index(&mut self, callable: &Val, args: &[Val], place: usize) -> R<Option<Called>> {
+        self.call_with_numbers(callable, args, place, Vm::stands_for_index)
+    }
+
+    pub fn stands_for_index(&self, object: &Obj) -> bool {
+        self.stands_for_number(object) || self.rec.is_some() && super::operators::is_tensor(object)
+    }
+
+    fn call_with_numbers(
+        &mut self,
+        callable: &Val,
+        args: &[Val],
+        place: usize,
+        stands: impl Fn(&Vm, &Obj) -> bool,
+    ) -> R<Option<Called>> {
         let Some(key) = args.get(place).cloned() else { return Ok(None) };
-        let stands = match key.obj.class_is(types().slice) {
-            true => slice_parts(&key.obj).iter().any(|part| self.stands_for_number(part)),
-            false => self.stands_for_number(&key.obj),
-        };
-        if !stands {
+        let asked = if key.obj.class_is(types().slice) { slice_parts(&key.obj) } else { vec![key.obj.clone()] };
+        if !asked.iter().any(|part| stands(self, part)) {
             return Ok(None);
         }
         let before = self.tuple(args[..place].to_vec())?;

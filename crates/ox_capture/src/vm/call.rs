@@ -221,7 +221,7 @@ impl Vm {
             let callee = wrapped_method(function).map_or_else(|| Shadow::Function(function.clone()), Shadow::Method);
             return self.torch_call(callee, callable, args);
         }
-        if builtins::does_nothing(function, self.has_tensor(&args)) {
+        if builtins::does_nothing(function, || self.has_tensor(&args)) {
             return Ok(Called::Value(Obj::none().into()));
         }
         if let Some(value) = self.fact(function, &args) {
@@ -364,6 +364,11 @@ impl Vm {
     /// Functions of C that ask a special method of the program's.
     fn call_by_method(&mut self, function: &Obj, args: &Args) -> R<Option<Called>> {
         let name = function.attr("__name__").ok().and_then(|n| n.to_str()).unwrap_or_default();
+        if let ("index", [tensor]) = (name.as_str(), &args.positional[..])
+            && is_tensor(&tensor.obj)
+        {
+            return self.index_of_tensor(args).map(Some);
+        }
         let Some(first) = args.positional.first().filter(|first| !is_tensor(&first.obj)).cloned() else { return Ok(None) };
         let mut python = |method: &str| self.python_method(&first.obj, method);
         let called = match (name.as_str(), &args.positional[1..]) {
@@ -379,6 +384,13 @@ impl Vm {
             _ => None,
         };
         called.transpose()
+    }
+
+    fn index_of_tensor(&mut self, args: &Args) -> R<Called> {
+        const INDEX: &str = "__index__";
+        // SAFETY: types live as long as torch.
+        let method = unsafe { Obj::borrowed(types().tensor.cast()) }.attr(INDEX)?;
+        self.torch_call(Shadow::Method(Obj::str(INDEX)), &method.into(), args.clone())
     }
 
     /// `operator.add(a, b)` is `a + b`.

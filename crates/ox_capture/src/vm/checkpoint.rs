@@ -51,11 +51,20 @@ impl Vm {
         let early_stop = early_stop.map(|value| self.settled(&value));
         let preserves = preserves.map_or(Ok(true), |value| self.settled(&value).truth())?;
         let id = Obj::int(REGIONS.fetch_add(1, Ordering::Relaxed));
+        if !reentrant.truth()? {
+            self.mark_arguments(rest, &id)?;
+        }
         let flags = [stops_early(early_stop)?, preserves, GradMode::is_on()?].map(Obj::bool);
         let region = self.pinned(tuple_of(&[&[id, reentrant], &flags[..]].concat())?);
         let positional = [region, function.clone()].into_iter().chain(rest.iter().cloned()).collect();
         let stand_in = self.pinned(super::library::function(FRAME)?);
         self.call_function(&stand_in, Args { positional, keywords: names }).map(Some)
+    }
+
+    fn mark_arguments(&mut self, values: &[Val], region: &Obj) -> R<()> {
+        let Some(rec) = &mut self.rec else { return Ok(()) };
+        let tensors = values.iter().filter(|value| super::operators::is_tensor(&value.obj));
+        tensors.into_iter().try_for_each(|tensor| rec.mark_argument(&tensor.obj, region))
     }
 
     /// Whatever the function keeps, torch's own checkpoint lets go of. The function is captured by itself.

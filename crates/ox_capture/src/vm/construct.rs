@@ -135,8 +135,8 @@ impl Vm {
             let objects: Vec<Obj> = positional.iter().map(|a| self.settled(a)).collect();
             let made = callable.obj.call(&objects, None)?;
             self.pinned(made)
-        } else if ptr == t.enumerate && plain && positional.get(1).is_some_and(|start| self.stands_for_number(&start.obj)) {
-            return self.call_with_number(callable, positional, 1);
+        } else if ptr == t.enumerate && plain && positional.get(1).is_some_and(|start| self.stands_for_index(&start.obj)) {
+            return self.call_with_index(callable, positional, 1);
         } else if [t.zip, t.enumerate, t.map, t.filter, t.reversed].contains(&ptr) {
             return VmIterator::construct(self, callable, args).map(Some);
         } else if builtins::is_combinatoric(&callable.obj) {
@@ -190,8 +190,10 @@ impl Vm {
         let is_number = |v: &Val| v.obj.class_is(types().int) || v.obj.is_none();
         let mut pools = Vec::new();
         for (n, arg) in args.positional.iter().enumerate() {
+            // Of a product all are rows.
             if n > 0
-                && let Some(called) = self.call_with_number(callable, &args.positional, n)?
+                && callable.obj.attr("__name__")?.to_str().as_deref() != Some("product")
+                && let Some(called) = self.call_with_index(callable, &args.positional, n)?
             {
                 return Ok(called);
             }

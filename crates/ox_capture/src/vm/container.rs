@@ -236,7 +236,7 @@ impl Vm {
         let is_sequence = args.positional[0].obj.is_instance_of(types().list) || args.positional[0].obj.class_is(types().deque);
         if is_sequence
             && matches!(name, "insert" | "pop" | "rotate" | "__delitem__" | "__setitem__")
-            && let Some(called) = self.call_with_number(callable, &args.positional, 1)?
+            && let Some(called) = self.call_with_index(callable, &args.positional, 1)?
         {
             return Ok(called);
         }

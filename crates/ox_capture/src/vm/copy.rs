@@ -13,7 +13,15 @@ use pyo3::prelude::*;
 use rustc_hash::FxHashMap;
 
 /// What is copied already, by address: the original is held, so that the address stays its own.
-type Memo = FxHashMap<usize, (Obj, Obj)>;
+#[derive(Default)]
+struct Memo {
+    copies: FxHashMap<usize, (Obj, Obj)>,
+    /// How deep it is in the original what is copied now.
+    depth: usize,
+}
+
+/// What lies deeper is the library's to copy, or to refuse.
+const DEEPEST: usize = 100;
 
 impl Vm {
     pub fn copy(&mut self, callable: &Val, args: Args) -> R<Called> {
@@ -63,7 +71,7 @@ impl Vm {
         if t.is_scalar(&object) || t.is_enum(&object) || (t.is_pinnable(&object) && !object.class_is(t.module)) {
             return Ok(Some(object.into()));
         }
-        if let Some((_, copy)) = memo.as_ref().and_then(|memo| memo.get(&object.id())) {
+        if let Some((_, copy)) = memo.as_ref().and_then(|memo| memo.copies.get(&object.id())) {
             return Ok(Some(copy.clone().into()));
         }
         let is_known =
@@ -93,7 +101,7 @@ impl Vm {
     /// One without a gradient, whose elements lie one behind the other and are all of its memory, and on which nothing hangs that would be copied with it. Two may share
     /// their memory, and their copies would too: only the library knows.
     fn copied_tensor(&mut self, tensor: &Val, memo: &mut Option<Memo>) -> R<Option<Obj>> {
-        let others = memo.iter().flat_map(|memo| memo.values()).any(|(original, _)| super::operators::is_tensor(original));
+        let others = memo.iter().flat_map(|memo| memo.copies.values()).any(|(original, _)| super::operators::is_tensor(original));
         if others
             || !(is_lazy(&tensor.obj) || self.is_bare_tensor(&tensor.obj)?)
             || self.requires_grad(tensor)?
@@ -104,7 +112,7 @@ impl Vm {
         }
         let copy = self.ask_tensor_method(tensor, "clone")?.obj;
         if let Some(memo) = memo {
-            memo.insert(tensor.obj.id(), (tensor.obj.clone(), copy.clone()));
+            memo.copies.insert(tensor.obj.id(), (tensor.obj.clone(), copy.clone()));
         }
         Ok(Some(copy))
     }
@@ -137,7 +145,13 @@ impl Vm {
 
     fn part(&mut self, value: &Val, memo: &mut Option<Memo>) -> R<Option<Val>> {
         match memo {
-            Some(_) => self.copied(value, memo),
+            Some(inside) if inside.depth >= DEEPEST => Ok(None),
+            Some(_) => {
+                memo.iter_mut().for_each(|memo| memo.depth += 1);
+                let copied = self.copied(value, memo);
+                memo.iter_mut().for_each(|memo| memo.depth -= 1);
+                copied
+            }
             None if self.stays_free(value) => Ok(Some(value.clone())),
             None => Ok(Some(self.settled_but_free(value).into())),
         }
@@ -214,6 +228,9 @@ impl Vm {
     fn copied_instance(&mut self, object: &Obj, memo: &mut Option<Memo>) -> R<Option<Obj>> {
         let class = object.class();
         let Some(dict) = instance_dict(object) else { return Ok(None) };
+        if memo.is_some() && self.has_hook(object, "__deepcopy__")? {
+            return Ok(None);
+        }
         if self.recorded(|rec| Ok(rec.rely_on_class(&class) && !rec.has_writes(object))) != Some(true) {
             return Ok(None);
         }
@@ -221,6 +238,9 @@ impl Vm {
         self.know_keys(&dict);
         let copy = class.attr("__new__")?.call(&[class], None)?;
         let copy = self.new_copy(object, copy, memo);
+        if !entries_of(&dict).is_empty() && self.has_hook(&copy, "__setstate__")? {
+            return Ok(None);
+        }
         for (name, value) in entries_of(&dict) {
             let value = self.found_at(object, &name, value, |of| Source::Attr(of, Key(name.clone())));
             let Some(value) = self.part(&value, memo)? else { return Ok(None) };
@@ -231,9 +251,19 @@ impl Vm {
         Ok(Some(copy))
     }
 
+    /// Whether the object itself, or a `__getattr__` of its class, has what the library asks it for. What the class has is known.
+    fn has_hook(&mut self, object: &Obj, name: &str) -> R<bool> {
+        let name = Obj::str(name);
+        let is_own = instance_dict(object).is_some_and(|dict| dict_get(&dict, &name).is_some());
+        if !is_own && type_lookup(&object.class(), &Obj::str("__getattr__")).is_none() {
+            return Ok(false);
+        }
+        Ok(self.try_attr(&object.clone().into(), &name)?.is_some())
+    }
+
     fn new_copy(&mut self, object: &Obj, copy: Obj, memo: &mut Option<Memo>) -> Obj {
         if let Some(memo) = memo {
-            memo.insert(object.id(), (object.clone(), copy.clone()));
+            memo.copies.insert(object.id(), (object.clone(), copy.clone()));
         }
         self.made(copy).obj
     }
@@ -243,7 +273,7 @@ impl Vm {
 fn copies_by_dict(class: &Obj) -> R<bool> {
     // What is told when nobody holds it any more is watched where it is constructed.
     const HOOKS: &[&str] = &["__copy__", "__deepcopy__", "__setstate__", "__getnewargs__", "__getnewargs_ex__", "__del__"];
-    const OWN: &[&str] = &["__reduce__", "__reduce_ex__", "__getstate__", "__new__"];
+    const OWN: &[&str] = &["__reduce__", "__reduce_ex__", "__getstate__", "__new__", "__getattribute__"];
     // SAFETY: the type lives for ever.
     let base = unsafe { Obj::borrowed(types().object.cast()) };
     let is_object_s = |name: &str| match (type_lookup(class, &Obj::str(name)), type_lookup(&base, &Obj::str(name))) {

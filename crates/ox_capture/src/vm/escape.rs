@@ -4,11 +4,13 @@ use super::entries::{Entries, Gives};
 use super::iterate::Kind;
 use super::{R, VmGenerator, VmIterator, library};
 use crate::interrupt::Quiet;
-use crate::obj::{Obj, entries_of, items_of, list_of, py, tuple_of};
+use crate::obj::{DEEPEST, Obj, entries_of, items_of, list_of, py, tuple_of};
 use crate::record::{MadeBy, Val};
 use crate::types::types;
 use pyo3::prelude::*;
 use rustc_hash::FxHashMap;
+
+const BEGUN: &str = "an iterator comes out that the machine has begun";
 
 /// A walk over what a call returns.
 pub struct Escape<'a> {
@@ -20,13 +22,15 @@ pub struct Escape<'a> {
     pub calls: Vec<MadeBy>,
     /// Tuples that were made anew because of what they hold.
     pub tuples: Vec<Obj>,
-    /// Something of the machine's comes out as it is.
-    pub stuck: bool,
+    /// Why something of the machine's may come out as it is.
+    pub stuck: Option<&'static str>,
+    /// How deep the walk is in what holds other objects.
+    depth: usize,
 }
 
 impl<'a> Escape<'a> {
     pub fn new(is_made: &'a dyn Fn(&Obj) -> bool) -> Escape<'a> {
-        Escape { is_made, done: FxHashMap::default(), calls: Vec::new(), tuples: Vec::new(), stuck: false }
+        Escape { is_made, done: FxHashMap::default(), calls: Vec::new(), tuples: Vec::new(), stuck: None, depth: 0 }
     }
 
     /// The object as others may have it. Lists and dicts are changed in place.
@@ -35,7 +39,13 @@ impl<'a> Escape<'a> {
             return Ok(known.clone());
         }
         self.done.insert(object.id(), (object.clone(), object.clone()));
+        if self.depth > DEEPEST {
+            self.stuck = Some("objects that lie very deep in others come out");
+            return Ok(object.clone());
+        }
+        self.depth += 1;
         let new = self.replaced(object)?;
+        self.depth -= 1;
         self.done.insert(object.id(), (object.clone(), new.clone()));
         Ok(new)
     }
@@ -126,7 +136,7 @@ impl<'a> Escape<'a> {
     fn entries(&mut self, entries: &Entries) -> R<Obj> {
         let builtin = |name: &str| -> R<Obj> { Ok(py().import("builtins")?.getattr(name)?.into()) };
         let Some(passed) = entries.passed() else {
-            self.stuck = true;
+            self.stuck = Some(BEGUN);
             return self.given(builtin("iter")?, vec![list_of(entries.to_come())?], vec![], None);
         };
         // SAFETY: the types live for ever.
@@ -158,7 +168,7 @@ impl<'a> Escape<'a> {
         }
         let function = generator.with_frame(|frame| frame.map(|frame| frame.function.clone()));
         let Some(function) = function.filter(|function| library::native_of(function).is_none()) else {
-            self.stuck = true;
+            self.stuck = Some(BEGUN);
             return Ok(object.clone());
         };
         let args = vec![object.clone(), function.attr("__name__")?, function.attr("__qualname__")?, function.attr("__code__")?];

@@ -166,6 +166,9 @@ impl Vm {
         if name == "detach_" {
             self.refuse_view(&args)?;
         }
+        if let (Some(rec), "set_", Some(tensor)) = (&mut self.rec, name.as_str(), args.positional.first()) {
+            rec.restate(&tensor.obj);
+        }
         if DONE_FOR_REAL.contains(&name.as_str()) {
             return self.opaque_call(callable, args, &format!("{name} looks at a tensor's values or memory"));
         }

@@ -49,7 +49,7 @@ impl Vm {
         // A whole number is an index as it is, whatever its class says.
         if (is_sequence || types.is_scalar(&plain) || plain.class_is(types.deque))
             && let getitem = self.operator("getitem")?
-            && let Some(called) = self.call_with_number(&getitem.into(), &[object.clone(), key.clone()], 1)?
+            && let Some(called) = self.call_with_index(&getitem.into(), &[object.clone(), key.clone()], 1)?
         {
             return Ok(called);
         }

@@ -111,6 +111,9 @@ impl Vm {
             return nothing();
         }
         let this = object.obj.clone();
+        if let Some(rec) = self.rec.as_mut().filter(|_| name.to_str().as_deref() == Some("data")) {
+            rec.restate(&this);
+        }
         let is_plain = is_lazy(&this) || this.class_is(types().tensor) || this.class_is(types().parameter);
         // SAFETY: types live as long as torch.
         let class = unsafe { Obj::borrowed(types().tensor.cast()) };
@@ -333,7 +336,7 @@ impl Vm {
         let by_key = is_dict && (self.is_fixed_key(&index) || (self.is_ours(&this) && self.find_key(&this, &index).is_some()));
         if (this.class_is(types.list) || this.class_is(types.deque))
             && let setitem = self.operator("setitem")?
-            && let Some(called) = self.call_with_number(&setitem.into(), &[object.clone(), key.clone(), value.clone()], 1)?
+            && let Some(called) = self.call_with_index(&setitem.into(), &[object.clone(), key.clone(), value.clone()], 1)?
         {
             return Ok(called);
         }
@@ -444,7 +447,7 @@ impl Vm {
         let is_dict = this.is_instance_of(types.dict) && self.uses_slot(&this, "__delitem__", types.dict);
         if this.class_is(types.list)
             && let delitem = self.operator("delitem")?
-            && let Some(called) = self.call_with_number(&delitem.into(), &[object.clone(), key.clone()], 1)?
+            && let Some(called) = self.call_with_index(&delitem.into(), &[object.clone(), key.clone()], 1)?
         {
             return Ok(called);
         }

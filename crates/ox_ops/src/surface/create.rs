@@ -233,7 +233,7 @@ fn linspace(b: &mut Builder, a: &mut Bound) -> OpResult<Value> {
     if !dtype.is_float() {
         return Err(OpError::unsupported("an integer linspace"));
     }
-    if [&start, &end].iter().any(|at| matches!(at, Operand::Tensor(_) | Operand::Number(_))) {
+    if [&start, &end].iter().any(|at| matches!(at, Operand::Tensor(_))) {
         return Err(OpError::unsupported("a linspace between tensors"));
     }
     [&start, &end].into_iter().try_for_each(|at| check_fits(b, at, dtype))?;

@@ -17,6 +17,7 @@ const ROWS: &[Row] = &[
     ("full", &[1], &["fill_value"]),
     ("full_like", &[1], &["fill_value"]),
     ("new_full", &[2], &["fill_value"]),
+    ("linspace", &[0, 1], &["start", "end"]),
     ("fill", &[1], &["value"]),
     ("masked_fill", &[2], &["value"]),
     ("clamp", &[1, 2], &["min", "max"]),

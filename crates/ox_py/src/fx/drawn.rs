@@ -1,53 +1,145 @@
-//! Random numbers with which torch fills an argument, from the beginning of its memory: which element gets which number follows from how it lies in
+//! Random numbers of torch's, which go from the beginning of a tensor's memory to its end: which element gets which number follows from how it lies in
 //! eager, of which a graph knows nothing.
 
 use super::call::{Callee, Request};
 use super::importer::Importer;
 use super::refusal::Import;
+use crate::pieces::written_by_flag;
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyCFunction, PyDict, PyTuple};
 
 const FILL: [&str; 8] = ["uniform_", "normal_", "exponential_", "geometric_", "log_normal_", "cauchy_", "random_", "bernoulli_"];
+/// What draws numbers for a result like an argument, for the argument itself (`inplace=True`), or for `out=`.
+const DRAW: &[&str] = &[
+    "dropout",
+    "dropout1d",
+    "dropout2d",
+    "dropout3d",
+    "alpha_dropout",
+    "feature_dropout",
+    "feature_alpha_dropout",
+    "dropout_",
+    "alpha_dropout_",
+    "feature_dropout_",
+    "feature_alpha_dropout_",
+    "rrelu",
+    "rrelu_",
+    "bernoulli",
+    "poisson",
+    "binomial",
+    "multinomial",
+    "normal",
+    "rand",
+    "randn",
+    "randint",
+    "rand_like",
+    "randn_like",
+    "randint_like",
+];
+
+/// An argument, and the strides that it has in eager.
+struct Laid {
+    place: Place,
+    strides: Vec<i64>,
+    written: bool,
+}
+
+enum Place {
+    Positional(usize),
+    Named(String),
+}
 
 impl<'py> Importer<'py> {
-    /// The call, of an argument that is laid out as in eager. None where it lies row by row there, or draws nothing.
-    pub(super) fn filled_in_order(&self, request: &Request<'py>) -> Import<Option<Callee<'py>>> {
-        let py = self.py;
-        if !FILL.contains(&request.name.name.as_str()) {
+    /// The call, of arguments that are laid out as in eager. None where they lie row by row there, or nothing is drawn.
+    pub(super) fn drawn_in_order(&self, request: &Request<'py>) -> Import<Option<Callee<'py>>> {
+        let name = request.name.name.as_str();
+        if !FILL.contains(&name) && !DRAW.contains(&name) {
             return Ok(None);
         }
-        let Ok(first) = request.node.getattr(intern!(py, "args"))?.get_item(0) else { return Ok(None) };
-        let Some(example) = self.meta(&first)? else { return Ok(None) };
-        let strides: Vec<i64> = example.call_method0(intern!(py, "stride"))?.extract().unwrap_or_default();
-        let mut order: Vec<usize> = (0..strides.len()).collect();
-        order.sort_by_key(|dim| -strides[*dim]);
-        if order.is_sorted() {
+        let laid = self.laid_otherwise(request)?;
+        if laid.is_empty() {
             return Ok(None);
         }
         let callee = match &request.callee {
             Callee::Function(function) => function.clone(),
-            Callee::Method(method) => self.torch.tensor.bind(py).getattr(method.as_str())?,
+            Callee::Method(method) => self.torch.tensor.bind(self.py).getattr(method.as_str())?,
             Callee::Attribute(_) => return Ok(None),
         };
-        Ok(Some(Callee::Function(filling(&callee, order)?.into_any())))
+        Ok(Some(Callee::Function(laying(&callee, laid)?.into_any())))
+    }
+
+    fn laid_otherwise(&self, request: &Request<'py>) -> Import<Vec<Laid>> {
+        let py = self.py;
+        let writes_first = request.name.name.ends_with('_') || written_by_flag(&request.node)?.is_some();
+        let mut laid = Vec::new();
+        for (place, arg) in request.node.getattr(intern!(py, "args"))?.cast_into::<PyTuple>()?.iter().enumerate() {
+            let written = place == 0 && writes_first;
+            laid.extend(self.strides_other_than_by_row(&arg)?.map(|strides| Laid {
+                place: Place::Positional(place),
+                strides,
+                written,
+            }));
+        }
+        for (key, arg) in request.node.getattr(intern!(py, "kwargs"))?.cast_into::<PyDict>()? {
+            let name: String = key.extract()?;
+            let written = name == "out" || (name == "input" && writes_first);
+            laid.extend(self.strides_other_than_by_row(&arg)?.map(|strides| Laid {
+                place: Place::Named(name),
+                strides,
+                written,
+            }));
+        }
+        Ok(laid)
+    }
+
+    fn strides_other_than_by_row(&self, arg: &Bound<'py, PyAny>) -> Import<Option<Vec<i64>>> {
+        let py = self.py;
+        let is_node = arg.hasattr(intern!(py, "meta"))?;
+        let example = if is_node { self.meta(arg)? } else { None };
+        let Some(example) = example.filter(|example| example.hasattr(intern!(py, "stride")).unwrap_or(false)) else {
+            return Ok(None);
+        };
+        // Sizes that vary give none.
+        let strides: Option<Vec<i64>> = example.call_method0(intern!(py, "stride"))?.extract().ok();
+        let is_by_row = || example.call_method0(intern!(py, "is_contiguous"))?.is_truthy();
+        match strides.filter(|strides| strides.iter().all(|stride| *stride > 0)) {
+            Some(strides) if !is_by_row()? => Ok(Some(strides)),
+            _ => Ok(None),
+        }
     }
 }
 
-/// The function, of its first argument with the dimensions in this order in memory.
-fn filling<'py>(function: &Bound<'py, PyAny>, order: Vec<usize>) -> PyResult<Bound<'py, PyCFunction>> {
-    let mut back = vec![0; order.len()];
-    order.iter().enumerate().for_each(|(place, dim)| back[*dim] = place);
+/// The function, of copies of these arguments that have their strides. What it writes is copied back.
+fn laying<'py>(function: &Bound<'py, PyAny>, laid: Vec<Laid>) -> PyResult<Bound<'py, PyCFunction>> {
     let whole = function.clone().unbind();
     let call = move |args: &Bound<'_, PyTuple>, kwargs: Option<&Bound<'_, PyDict>>| -> PyResult<Py<PyAny>> {
         let py = args.py();
-        let given = args.get_item(0)?;
-        let dense = given.call_method1(intern!(py, "permute"), (&order,))?.call_method0(intern!(py, "contiguous"))?;
-        let laid = dense.call_method1(intern!(py, "permute"), (&back,))?;
         let mut args: Vec<Bound<'_, PyAny>> = args.iter().collect();
-        args[0] = laid.clone();
-        whole.bind(py).call(PyTuple::new(py, args)?, kwargs)?;
-        given.call_method1(intern!(py, "copy_"), (laid,)).map(Bound::unbind)
+        let kwargs = kwargs.map_or(Ok(PyDict::new(py)), |kwargs| kwargs.copy())?;
+        let mut written = Vec::new();
+        for Laid { place, strides, written: is_written } in &laid {
+            let given = match place {
+                Place::Positional(n) => args[*n].clone(),
+                Place::Named(name) => kwargs.as_any().get_item(name)?,
+            };
+            let copy =
+                given.call_method1(intern!(py, "new_empty_strided"), (given.getattr(intern!(py, "shape"))?, strides.clone()))?;
+            copy.call_method1(intern!(py, "copy_"), (&given,))?;
+            match place {
+                Place::Positional(n) => args[*n] = copy.clone(),
+                Place::Named(name) => kwargs.set_item(name, &copy)?,
+            }
+            if *is_written {
+                written.push((given, copy));
+            }
+        }
+        let result = whole.bind(py).call(PyTuple::new(py, args)?, Some(&kwargs))?;
+        for (given, copy) in &written {
+            given.call_method1(intern!(py, "copy_"), (copy,))?;
+        }
+        let own = written.into_iter().find(|(_, copy)| copy.is(&result)).map(|(given, _)| given);
+        Ok(own.unwrap_or(result).unbind())
     };
     PyCFunction::new_closure(function.py(), None, None, call)
 }

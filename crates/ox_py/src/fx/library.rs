@@ -47,7 +47,7 @@ impl<'py> Importer<'py> {
         // memory, Python the tensors with their storages. A result that is no tensor at all is None to Python only.
         let lacks_result = request.example.as_ref().is_some_and(has_none);
         let by_python = !writes.is_empty() || BY_PLACE.contains(&request.name.name.as_str()) || lacks_result;
-        request.callee = self.filled_in_order(&request)?.unwrap_or(request.callee);
+        request.callee = self.drawn_in_order(&request)?.unwrap_or(request.callee);
         let operator = if by_python { None } else { self.operator(&request)?.filter(|operator| !is_python(self.py, operator)) };
         let mut encoder = Encoder { tensors: Vec::new(), ellipsis: self.host.add(&self.py.Ellipsis().into_bound(self.py)) };
         let args = request.args.iter().map(|a| encoder.encode(a)).collect();

@@ -4,7 +4,7 @@
 //! - `call`: one call, recorded through the surface table and checked against torch's fake tensors.
 //! - `undeclared`: functions that write without saying so.
 //! - `library`, `dispatch`: calls that the table does not know, done by torch at run time.
-//! - `drawn`: random numbers with which torch fills an argument.
+//! - `drawn`: random numbers of torch's.
 //! - `args`, `names`, `symint`, `fake`: Python's values, functions, size expressions and tensors as ours.
 //! - `autocast`: the conversions of arguments inside of its regions.
 //! - `grad`: where gradients end; `held`: what eager's graph holds of arguments and results.

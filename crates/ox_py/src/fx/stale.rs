@@ -17,6 +17,8 @@ use rustc_hash::{FxHashMap, FxHashSet};
 
 pub const RESHAPED_LATER: &str = "a tensor that is given another shape later";
 
+const OTHER_MEMORY: &str = "a tensor that gets other memory";
+
 /// By the address of an example, the last node that changes its shape.
 #[derive(Default)]
 pub(super) struct Stale(FxHashMap<usize, usize>);
@@ -32,18 +34,24 @@ impl Stale {
     }
 }
 
-/// The call behind which the examples are of no use for what stands before it, in words. Our own capture does such calls for real.
+/// The call behind which the examples are of no use for what stands before it, in words. Our own capture does such calls for real, behind the graph.
 pub fn restated(nodes: &[Bound<'_, PyAny>]) -> PyResult<Option<&'static str>> {
     for (place, node) in nodes.iter().enumerate() {
         match called(node)?.as_deref() {
-            Some("set_") => return Ok(Some("a tensor that gets other memory")),
+            Some("set_") => return Ok(Some(OTHER_MEMORY)),
             Some("detach_") if !is_first_use(node, &nodes[..place])? => {
                 return Ok(Some("detach_ of a tensor that was used before"));
             }
+            _ if has_other_memory_later(node)? => return Ok(Some(OTHER_MEMORY)),
             _ => {}
         }
     }
     Ok(None)
+}
+
+/// Of the end of a graph of our own capture: whether one of its inputs gets other memory behind it.
+fn has_other_memory_later(node: &Bound<'_, PyAny>) -> PyResult<bool> {
+    node.getattr(intern!(node.py(), "meta"))?.contains(intern!(node.py(), "restated"))
 }
 
 /// Whether one of these rows of nodes changes the shape of a tensor that a row before it has: the examples that stand there show what it becomes.

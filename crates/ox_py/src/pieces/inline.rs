@@ -1,7 +1,8 @@
 //! Checkpointed functions as TorchDynamo shows them: one node with a graph of its own. Its nodes take that node's place, marked as what is to be
 //! computed again.
 
-use super::ordered;
+use super::regions::ARGUMENTS;
+use super::{is_computed, ordered};
 use crate::fx::grad_mode;
 use pyo3::intern;
 use pyo3::prelude::*;
@@ -49,6 +50,7 @@ fn inline<'py>(gm: &Bound<'py, PyAny>, node: &Node<'py>, module: &Bound<'py, PyA
     let place = graph.call_method1(intern!(py, "inserting_before"), (node,))?;
     place.call_method0(intern!(py, "__enter__"))?;
     let mut given = arguments(node)?.iter().skip(1);
+    arguments(node)?.iter().skip(1).try_for_each(|arg| mark_argument(&arg, region))?;
     let map = PyDict::new(py);
     let around = described(node, region, grad)?;
     for part in &ordered(module)? {
@@ -67,6 +69,18 @@ fn inline<'py>(gm: &Bound<'py, PyAny>, node: &Node<'py>, module: &Bound<'py, PyA
     }
     place.call_method1(intern!(py, "__exit__"), (py.None(), py.None(), py.None()))?;
     graph.call_method1(intern!(py, "erase_node"), (node,)).map(drop)
+}
+
+/// What the graph has computed is taken for an argument of the program's. Of the graph's own arguments Dynamo does not say whether they are, or whether the
+/// function holds them: buffers that it writes are no arguments.
+fn mark_argument(arg: &Bound<'_, PyAny>, region: usize) -> PyResult<()> {
+    let py = arg.py();
+    if !arg.hasattr(intern!(py, "meta"))? || !is_computed(arg)? {
+        return Ok(());
+    }
+    let meta = arg.getattr(intern!(py, "meta"))?.cast_into::<PyDict>()?;
+    let known = meta.get_item(ARGUMENTS)?.unwrap_or_else(|| PyTuple::empty(py).into_any());
+    meta.set_item(ARGUMENTS, PyTuple::new(py, [region])?.add(known)?)
 }
 
 /// As `regions` reads it.

@@ -36,7 +36,7 @@ pub fn requires_grad(example: &Bound<'_, PyAny>) -> PyResult<bool> {
     Ok(false)
 }
 
-fn op_is(node: &Node<'_>, wanted: &str) -> PyResult<bool> {
+pub(super) fn op_is(node: &Node<'_>, wanted: &str) -> PyResult<bool> {
     Ok(node.getattr(intern!(node.py(), "op"))?.extract::<&str>()? == wanted)
 }
 

@@ -1,7 +1,7 @@
 //! Checkpointed parts of a graph (`torch.utils.checkpoint`), and how eager runs those that are left to it.
 
 use super::cut::{Piece, cut, ordered};
-use super::places::{example, is_computed, requires_grad};
+use super::places::{example, is_computed, op_is, requires_grad};
 use super::{Pieces, Step};
 use ox_capture::GradMode;
 use ox_ops::surface::writes_first;
@@ -10,6 +10,9 @@ use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyCFunction, PyDict, PyList, PyTuple};
 
 type Node<'py> = Bound<'py, PyAny>;
+
+/// What says of a node to which parts it was given as an argument, by their numbers.
+pub const ARGUMENTS: &str = "checkpoint_arguments";
 
 /// A part of the program that is computed again in backward, as torch's own checkpoint would do it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -179,7 +182,7 @@ pub fn by_eager<'py>(gm: &Bound<'py, PyAny>, depth: usize) -> PyResult<Bound<'py
     let mut steps = Vec::with_capacity(parts.pieces.len());
     for Piece { module, regions, inputs, outputs, .. } in parts.pieces {
         let callable = match regions.get(depth) {
-            Some(region) => checkpointed(&by_eager(&module, depth + 1)?, *region)?,
+            Some(region) => checkpointed(&module, &by_eager(&module, depth + 1)?, *region)?,
             None => module.getattr(intern!(py, "forward"))?,
         };
         steps.push(Step { callable: callable.unbind(), inputs, outputs, last: Vec::new() });
@@ -188,8 +191,9 @@ pub fn by_eager<'py>(gm: &Bound<'py, PyAny>, depth: usize) -> PyResult<Bound<'py
 }
 
 /// The function under torch's own checkpoint, which is called in the grad mode in which the program called it; the graph may begin in another.
-pub fn checkpointed<'py>(function: &Bound<'py, PyAny>, region: Region) -> PyResult<Bound<'py, PyAny>> {
+pub fn checkpointed<'py>(gm: &Bound<'py, PyAny>, function: &Bound<'py, PyAny>, region: Region) -> PyResult<Bound<'py, PyAny>> {
     let (py, function) = (function.py(), function.clone().unbind());
+    let saved = if region.reentrant { Vec::new() } else { saved_arguments(gm, region)? };
     let call = move |args: &Bound<'_, PyTuple>, _: Option<&Bound<'_, PyDict>>| -> PyResult<Py<PyAny>> {
         let py = args.py();
         let checkpoint = py.import(intern!(py, "torch.utils.checkpoint"))?.getattr(intern!(py, "checkpoint"))?;
@@ -199,7 +203,7 @@ pub fn checkpointed<'py>(function: &Bound<'py, PyAny>, region: Region) -> PyResu
         if !region.reentrant {
             kwargs.set_item("early_stop", region.early_stop)?;
         }
-        let (whole, given) = closed_over(function.bind(py), args, region.reentrant)?;
+        let (whole, given) = closed_over(function.bind(py), args, &saved, region.reentrant)?;
         let _mode = GradMode::set(region.grad)?;
         let all: Vec<_> = std::iter::once(whole).chain(given).collect();
         Ok(checkpoint.call(PyTuple::new(py, all)?, Some(&kwargs))?.unbind())
@@ -207,11 +211,26 @@ pub fn checkpointed<'py>(function: &Bound<'py, PyAny>, region: Region) -> PyResu
     Ok(PyCFunction::new_closure(py, None, None, call)?.into_any())
 }
 
-/// The function, in the grad mode of now, of those arguments that the checkpoint must see: arguments would be saved, and must not be written then.
+/// The places of what the program has given the checkpoint as arguments. What its function holds besides is no argument.
+fn saved_arguments(gm: &Bound<'_, PyAny>, region: Region) -> PyResult<Vec<usize>> {
+    let mut saved = Vec::new();
+    let nodes = ordered(gm)?;
+    let is_given = |node: &&Node<'_>| op_is(node, "placeholder").unwrap_or(false);
+    for (place, node) in nodes.iter().filter(is_given).enumerate() {
+        let meta = node.getattr(intern!(gm.py(), "meta"))?.cast_into::<PyDict>()?;
+        if meta.get_item(ARGUMENTS)?.is_some_and(|regions| regions.contains(region.id).unwrap_or(false)) {
+            saved.push(place);
+        }
+    }
+    Ok(saved)
+}
+
+/// The function, in the grad mode of now, of those arguments that the checkpoint must see: arguments are saved (`saved`), and must not be written then.
 /// The reentrant variant gives gradients to nothing but its arguments; parameters, which its function holds, it finds in the backward pass of its own.
 fn closed_over<'py>(
     function: &Bound<'py, PyAny>,
     args: &Bound<'py, PyTuple>,
+    saved: &[usize],
     reentrant: bool,
 ) -> PyResult<(Bound<'py, PyAny>, Vec<Bound<'py, PyAny>>)> {
     let py = function.py();
@@ -219,7 +238,8 @@ fn closed_over<'py>(
     let mut shown = Vec::new();
     for (place, arg) in args.iter().enumerate() {
         let requires = arg.getattr_opt(intern!(py, "requires_grad"))?.filter(|_| reentrant);
-        if requires.is_some_and(|requires| requires.is(PyBool::new(py, true))) && !arg.is_instance(&parameter)? {
+        let is_saved = saved.contains(&place);
+        if is_saved || requires.is_some_and(|requires| requires.is(PyBool::new(py, true))) && !arg.is_instance(&parameter)? {
             shown.push(place);
         }
     }

@@ -116,8 +116,11 @@ def numbers_read(function, positional, named, places, stack, tensors):
         if inside is None:
             given[argument] = number
         else:
-            given[argument] = [*given[argument]]
-            given[argument][inside] = number
+            items = [*given[argument]]
+            items[inside] = number
+            # A list with a tensor in it is the same to a subscript as a tuple; one of numbers is not.
+            is_tuple = isinstance(given[argument], tuple) or function.__name__.strip("_") in ("getitem", "setitem")
+            given[argument] = tuple(items) if is_tuple else items
     return function(*positional, **named)
 
 
