@@ -6,7 +6,6 @@ use crate::error::llvm;
 use crate::host::Host;
 use crate::load::{self, Code, SYMBOL};
 use crate::tidy;
-use inkwell::OptimizationLevel;
 use inkwell::context::Context;
 use inkwell::module::Module;
 use inkwell::passes::PassBuilderOptions;
@@ -78,7 +77,8 @@ impl Backend {
         let (distinct, places) = distinct(kernels);
         // The process is at its largest in a compile, which needs little of the code that was read since the last one (measured: 7 to 12 MB).
         tidy::forget_code();
-        let loaded = run_on_threads(&distinct, threads, |kernel| self.compile_guarded(kernel));
+        let loaded =
+            run_on_threads(&distinct, threads, || self.host.machine(), |machine, kernel| self.compile_with(machine, kernel));
         tidy::give_back();
         let loaded = loaded?;
         Ok(places.into_iter().map(|n| loaded[n].clone()).collect())
@@ -86,24 +86,28 @@ impl Backend {
 
     /// One kernel, on this thread. What the compile leaves behind is not given back.
     pub fn compile_one(&self, kernel: &Kernel) -> Result<LoadedKernel, CodegenError> {
-        self.compile_guarded(kernel)
+        self.compile_with(&self.host.machine()?, kernel)
     }
 
     /// A panic belongs to the compile, not to the thread that it happens on.
-    fn compile_guarded(&self, kernel: &Kernel) -> Result<LoadedKernel, CodegenError> {
+    fn compile_with(&self, machine: &TargetMachine, kernel: &Kernel) -> Result<LoadedKernel, CodegenError> {
         let compile = || {
             fault("kernel");
-            self.load_object(&self.compile_object(kernel)?)
+            self.load_object(&self.object_with(machine, kernel)?)
         };
         guarded(compile).unwrap_or_else(|Panic(text)| Err(CodegenError::Panic(text)))
     }
 
     /// Relocatable object code, for `load_object` on a machine with the same `host_key`.
     pub fn compile_object(&self, kernel: &Kernel) -> Result<Vec<u8>, CodegenError> {
+        self.object_with(&self.host.machine()?, kernel)
+    }
+
+    /// A code generator works out what its processor can do in its first use, which takes a sixteenth of a kernel's time; so it is used for many.
+    fn object_with(&self, machine: &TargetMachine, kernel: &Kernel) -> Result<Vec<u8>, CodegenError> {
         let context = Context::create();
-        let machine = self.host.machine(OptimizationLevel::Default)?;
-        let module = self.build(&context, &machine, kernel)?;
-        optimise(&module, &machine)?;
+        let module = self.build(&context, machine, kernel)?;
+        optimise(&module, machine)?;
         let code = machine.write_to_memory_buffer(&module, FileType::Object).map_err(llvm)?;
         Ok(code.as_slice().to_vec())
     }
@@ -118,14 +122,14 @@ impl Backend {
     /// The kernel as LLVM IR, before any pass: for people and golden tests.
     pub fn emit_ir(&self, kernel: &Kernel) -> Result<String, CodegenError> {
         let context = Context::create();
-        let machine = self.host.machine(OptimizationLevel::Default)?;
+        let machine = self.host.machine()?;
         Ok(self.build(&context, &machine, kernel)?.print_to_string().to_string())
     }
 
     /// The kernel as the host's assembly.
     pub fn emit_assembly(&self, kernel: &Kernel) -> Result<String, CodegenError> {
         let context = Context::create();
-        let machine = self.host.machine(OptimizationLevel::Default)?;
+        let machine = self.host.machine()?;
         let module = self.build(&context, &machine, kernel)?;
         optimise(&module, &machine)?;
         let text = machine.write_to_memory_buffer(&module, FileType::Assembly).map_err(llvm)?;
@@ -170,21 +174,23 @@ fn identity(kernel: &Kernel) -> Kernel {
     Kernel { name: facts, ..kernel.clone() }
 }
 
-/// `work` on every item, in order of the items; the first error wins. This thread works, too: the C library has a heap for each thread, and what LLVM
-/// keeps for good holds pages of each of them.
-fn run_on_threads<T: Sync, R: Send, E: Send>(
+/// `work` on every item, with a tool that each thread makes for itself. The results are in the order of the items; the first error wins. This thread
+/// works, too: the C library has a heap for each thread, and what LLVM keeps for good holds pages of each of them.
+fn run_on_threads<T: Sync, S, R: Send, E: Send + Clone>(
     items: &[T],
     threads: usize,
-    work: impl Fn(&T) -> Result<R, E> + Sync,
+    tool: impl Fn() -> Result<S, E> + Sync,
+    work: impl Fn(&S, &T) -> Result<R, E> + Sync,
 ) -> Result<Vec<R>, E> {
     let threads = threads.clamp(1, items.len().max(1));
     let next = AtomicUsize::new(0);
     let results: Mutex<Vec<Option<Result<R, E>>>> = Mutex::new(items.iter().map(|_| None).collect());
     let worker = || {
+        let tool = tool();
         loop {
             let n = next.fetch_add(1, Ordering::Relaxed);
             let Some(item) = items.get(n) else { return };
-            let result = work(item);
+            let result = tool.as_ref().map_err(E::clone).and_then(|tool| work(tool, item));
             results.lock().expect("no worker panics while it holds the lock")[n] = Some(result);
         }
     };

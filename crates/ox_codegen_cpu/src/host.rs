@@ -73,11 +73,18 @@ impl Host {
         Host { triple, cpu, features, vector_bits, has_avx512, has_f16 }
     }
 
-    pub fn machine(&self, level: OptimizationLevel) -> Result<TargetMachine, CodegenError> {
+    pub fn machine(&self) -> Result<TargetMachine, CodegenError> {
         let triple = TargetTriple::create(&self.triple);
         let target = Target::from_triple(&triple).map_err(llvm)?;
         target
-            .create_target_machine(&triple, &self.cpu, &self.features, level, RelocMode::PIC, CodeModel::Default)
+            .create_target_machine(
+                &triple,
+                &self.cpu,
+                &self.features,
+                OptimizationLevel::Default,
+                RelocMode::PIC,
+                CodeModel::Default,
+            )
             .ok_or_else(|| llvm(format!("no code generator for {}", self.cpu)))
     }
 }
