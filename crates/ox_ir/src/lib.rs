@@ -14,7 +14,7 @@ pub mod lift;
 mod op_sizes;
 pub mod plan;
 pub mod point;
-mod rows;
+pub mod rows;
 pub mod sym;
 pub mod text;
 pub mod verify;

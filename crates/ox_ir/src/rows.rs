@@ -1,4 +1,4 @@
-//! What the last two outer axes of a kernel have to do with each other: whether rows of the last one are best done together.
+//! What the last two outer axes of a kernel have to do with each other: whether rows of the last one are best done together, and in how many pieces.
 
 use crate::graph::Combine;
 use crate::kernel::{Axis, BufRole, Inst, Kernel, Lanes, Val};
@@ -7,6 +7,8 @@ use crate::sym::Sym;
 /// Neighbouring lanes that are nearer than this share a line of the cache.
 const LINE: i64 = 64;
 const MOST_WOVEN: i64 = 4;
+/// A row has at most so many long pieces: the code for it exists twice for each of them, and once for what lies between two.
+pub const MOST_PIECES: usize = 3;
 /// As many rows as the highest tile of a code generator has.
 const TILE: i64 = 32;
 

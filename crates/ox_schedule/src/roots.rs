@@ -2,7 +2,7 @@
 //!
 //! A root that ends up in one kernel with all its users is never written; being a root only means that it may be.
 
-use crate::cost::{bytes, numel, op_cost};
+use crate::cost::{bytes, estimate, numel, op_cost};
 use crate::emit::is_in_pieces;
 use crate::layout::{is_memory, view_base};
 use ox_ir::graph::Node;
@@ -12,6 +12,10 @@ use ox_ir::{Device, Graph, NodeId, Op};
 const CHEAP: i64 = 8;
 /// An expression is cut when it grows beyond this.
 const MOST_INLINED: i64 = 200;
+/// Lanes of the widest vector. Where two parts of a row meet, one is computed for both.
+const LANES: i64 = 16;
+/// So many elements in all, at most one more is computed twice.
+const ONCE: i64 = 8;
 /// More are not asked of where the whole is used.
 pub const MOST_CAT_PARTS: usize = 4;
 
@@ -76,6 +80,8 @@ struct Uses {
     spread: i64,
     /// Whether a loop that goes one by one reads it.
     one_by_one: bool,
+    /// Whether parts of it are used as one, where some elements are computed for each of them.
+    overlaps: bool,
 }
 
 /// Users of each node, seen through views.
@@ -88,6 +94,7 @@ fn count_uses(graph: &Graph) -> Vec<Uses> {
             let base = view_base(graph, *arg);
             let u = &mut uses[base.index()];
             if is_part_of_one_use(graph, node, n, base) {
+                u.overlaps |= !are_apart(graph, node, base);
                 continue;
             }
             u.count += 1;
@@ -115,9 +122,20 @@ fn is_part_of_one_use(graph: &Graph, node: &Node, n: usize, base: NodeId) -> boo
     if !is_in_pieces(node) || node.ty.device != Device::Cpu {
         return false;
     }
-    let same = |arg: &&NodeId| view_base(graph, **arg) == base;
-    let taken: i64 = node.args.iter().filter(same).map(|arg| numel(graph.ty(*arg))).sum();
-    node.args[..n].iter().any(|arg| same(&arg)) && taken <= numel(graph.ty(base)) / 2 * 3
+    node.args[..n].iter().any(|arg| view_base(graph, *arg) == base) && taken(graph, node, base) <= numel(graph.ty(base)) / 2 * 3
+}
+
+/// Elements that the parts of a concatenation take of a value.
+fn taken(graph: &Graph, node: &Node, base: NodeId) -> i64 {
+    let parts = node.args.iter().filter(|arg| view_base(graph, **arg) == base);
+    parts.map(|arg| numel(graph.ty(*arg))).sum()
+}
+
+/// Whether nearly every element is computed once: nearly all vectors of a row lie in one part, and the parts have few elements in common.
+fn are_apart(graph: &Graph, node: &Node, base: NodeId) -> bool {
+    let (row, whole) = (node.ty.shape.last().map_or(1, estimate), numel(graph.ty(base)));
+    let seams = node.args.len() as i64 - 1;
+    row >= seams * LANES * ONCE && taken(graph, node, base) <= whole + whole / ONCE
 }
 
 fn inlined(graph: &Graph, id: NodeId, is_root: &[bool], inline: &[Inline]) -> Inline {
@@ -143,7 +161,7 @@ fn worth_keeping(graph: &Graph, id: NodeId, sum: Inline, uses: Uses) -> bool {
     if matches!(&node.op, Op::Cat { .. }) && node.args.len() > MOST_CAT_PARTS || sum.cost > MOST_INLINED {
         return true;
     }
-    let repeated = uses.count > 1 || uses.spread >= 4;
+    let repeated = uses.count > 1 || uses.spread >= 4 || uses.overlaps;
     let reads_more = uses.count > 1 && sum.read > bytes(&node.ty);
     repeated && (sum.cost > CHEAP || reads_more) || uses.one_by_one && sum.cost > CHEAP
 }

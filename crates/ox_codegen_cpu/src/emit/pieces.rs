@@ -8,12 +8,11 @@ use super::Emitter;
 use crate::CodegenError;
 use crate::ir::V;
 use ox_ir::kernel::{Axis, Inst, Val};
+use ox_ir::rows::MOST_PIECES;
 use ox_ir::{DType, PointOp, Sym};
 use rustc_hash::FxHashMap;
 use std::ops::Range;
 
-/// The body exists twice for each of them, and once for what lies between two.
-const MOST_LONG: usize = 3;
 const MOST_INSTS: usize = 64;
 /// A piece with so many vectors is long.
 const LEAST_VECTORS: i64 = 2;
@@ -57,7 +56,7 @@ impl<'a> Emitter<'a> {
         let unit = if length % width == 0 && length >= LEAST_ALIGNED * width { width } else { 1 };
         let inside = ends.windows(2).map(|pair| (pair[0] as u64).next_multiple_of(unit as u64) as i64..pair[1] / unit * unit);
         let long: Vec<Range<i64>> = inside.filter(|at| at.end - at.start >= LEAST_VECTORS * width).collect();
-        if ends.len() == 2 || !(1..=MOST_LONG).contains(&long.len()) {
+        if ends.len() == 2 || !(1..=MOST_PIECES).contains(&long.len()) {
             return Vec::new();
         }
         let known = |at: &Range<i64>| asked.iter().filter_map(|asked| Some((asked.val, asked.answer(at)?))).collect();

@@ -7,6 +7,7 @@ use crate::roots::MOST_CAT_PARTS;
 use crate::space::Space;
 use ox_ir::graph::{Combine, Node};
 use ox_ir::kernel::{BufRole, Inst};
+use ox_ir::rows::MOST_PIECES;
 use ox_ir::{Device, Graph, NodeId, Op, Sym};
 
 /// So many are one kernel. Of 80 parts it took LLVM and NVRTC a second, and of 320 twenty and nine.
@@ -16,8 +17,7 @@ const SHARE: usize = 8;
 /// of a million elements each took 930 ms in one kernel, where eager takes 40.
 const LARGE: i64 = 1 << 15;
 const ROW: i64 = 64;
-/// Of so many parts, in rows of so many elements, the code generator makes pieces.
-const MOST_PIECES: usize = 3;
+/// In rows of so many elements the code generator makes pieces.
 const LEAST_ROW: i64 = 64;
 
 /// Whether it is computed so. `required`: it must be in memory as a whole, whatever reads it.
