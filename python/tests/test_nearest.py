@@ -58,3 +58,27 @@ def test_sizes_that_vary():
             x = torch.randn(shape, dtype=dtype)
             assert_same(compiled(x), function(x))
         assert compiled.stats()["traced"] <= 2
+
+
+LAID = {
+    "computed": lambda x: x.abs(),
+    "convolved": lambda x: F.conv2d(x, torch.ones(4, 4, 1, 1, dtype=x.dtype)),
+    "turned": lambda x: x.permute(0, 3, 1, 2),
+    "put in this order": lambda x: x.contiguous(memory_format=torch.channels_last),
+    "put in rows": lambda x: x.contiguous(),
+    "a copy": lambda x: x.clone(memory_format=torch.contiguous_format),
+}
+
+
+@pytest.mark.parametrize("mode", ["nearest", "nearest-exact"])
+@pytest.mark.parametrize("lay", LAID.values(), ids=LAID)
+def test_what_is_computed_lies_as_in_eager(lay, mode):
+    """Channels side by side go the way of images, whatever laid them so."""
+    x = torch.randn(1, 4, 48, 52)
+    rows = x.permute(0, 2, 3, 1).contiguous() if lay is LAID["turned"] else x
+    laid = rows if lay is LAID["turned"] else x.contiguous(memory_format=torch.channels_last)
+    for x, dtype, size in itertools.product((rows, laid), (torch.float32, torch.float64), ({"scale_factor": 2.01}, {"size": (77, 131)})):
+        function = lambda x: F.interpolate(lay(x), **size, mode=mode)
+        assert_same(oxytorch.compile(function)(x.to(dtype)), function(x.to(dtype)))
+        named = lambda x: F.interpolate(input=lay(x), **size, mode=mode)
+        assert_same(oxytorch.compile(named)(x.to(dtype)), named(x.to(dtype)))

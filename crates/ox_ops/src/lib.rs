@@ -20,6 +20,6 @@ pub use functional::{are_apart, is_elementwise};
 pub use infer::{check, infer};
 pub use ox_ir::sym::Atom;
 pub use ox_ir::{Sym, Var};
-pub use recorder::{FrontValue, Layout, OutputSpec, Recorder, TensorRef};
+pub use recorder::{FrontValue, Layout, OutputSpec, Recorder, Seen, TensorRef};
 pub use surface::{Bound, Operand, Surface};
 pub use value::{Value, ValueOf};

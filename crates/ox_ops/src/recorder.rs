@@ -32,6 +32,15 @@ pub struct OutputSpec {
     pub offset: Sym,
 }
 
+/// What eager's memory tells of a call, as far as the caller knows.
+#[derive(Clone, Default, Debug)]
+pub struct Seen {
+    /// Whether the result shares memory with the first argument. It decides for functions that sometimes copy (`reshape`, `contiguous`, `to`).
+    pub shares: Option<bool>,
+    /// How the first argument lies; asked only where the result depends on it.
+    pub strides: Option<Shape>,
+}
+
 /// Memory that tensors share.
 struct Base {
     input: Option<u32>,
@@ -173,15 +182,14 @@ impl Recorder {
         self.bases[self.refs[tensor.0 as usize].base].version > 0
     }
 
-    /// Records a call of torch's `namespace.name`. `shares` is whether eager's result shares memory with the first argument, if
-    /// the caller knows; it decides for functions that sometimes copy (`reshape`, `contiguous`, `to`).
+    /// Records a call of torch's `namespace.name`.
     pub fn call(
         &mut self,
         namespace: &str,
         name: &str,
         args: &[FrontValue],
         kwargs: &[(String, FrontValue)],
-        shares: Option<bool>,
+        seen: Seen,
     ) -> OpResult<FrontValue> {
         if let Some(value) = python_value(name, args)? {
             return Ok(value);
@@ -202,6 +210,7 @@ impl Recorder {
             return Err(OpError::unsupported(format!("{name} of {}, which eager refuses", self.ty(first).dtype)));
         }
         let mut bound = self.read_slots(&slots)?;
+        bound.strides = seen.strides;
         surface::check_numbers(&mut self.builder, target.row, &bound)?;
         // `n += x` of a number binds the name to something new.
         let on_number =
@@ -209,7 +218,7 @@ impl Recorder {
         let in_place = target.in_place && !on_number || (bound.knows("inplace") && *bound.value("inplace") == Value::Bool(true));
         let value = (target.row.build)(&mut self.builder, &mut bound)?;
         // No kernel moves complex numbers; views of them are free.
-        let is_made = target.row.sharing == Sharing::Fresh || target.copy || shares == Some(false);
+        let is_made = target.row.sharing == Sharing::Fresh || target.copy || seen.shares == Some(false);
         if is_made && value.tensors().iter().any(|node| self.builder.dtype(*node).is_complex()) {
             return Err(OpError::unsupported(format!("{name} of complex numbers")));
         }
@@ -223,8 +232,8 @@ impl Recorder {
         match (outs.into_iter().next(), in_place) {
             (Some((_, out)), _) => self.finish_out(out, value, target.copy),
             (None, true) => self.finish_in_place(&slots, value, target.row.sharing),
-            (None, false) if target.copy => self.wrap(&slots, value, Sharing::Fresh, shares),
-            (None, false) => self.wrap(&slots, value, target.row.sharing, shares),
+            (None, false) if target.copy => self.wrap(&slots, value, Sharing::Fresh, seen.shares),
+            (None, false) => self.wrap(&slots, value, target.row.sharing, seen.shares),
         }
     }
 

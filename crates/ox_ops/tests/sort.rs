@@ -2,7 +2,7 @@
 
 use ox_ir::graph::{GraphInput, Op, contiguous_strides};
 use ox_ir::{DType, Sym, TensorType};
-use ox_ops::{FrontValue, OpError, Recorder, ValueOf};
+use ox_ops::{FrontValue, OpError, Recorder, Seen, ValueOf};
 
 /// The call of `name` on f32[2, 5], as text, and its results' types.
 fn call(name: &str, rest: &[FrontValue], kwargs: &[(&str, FrontValue)]) -> Result<(String, Vec<TensorType>), OpError> {
@@ -12,7 +12,7 @@ fn call(name: &str, rest: &[FrontValue], kwargs: &[(&str, FrontValue)]) -> Resul
     let x = recorder.input(GraphInput { name: "x".into(), ty, strides, frozen: false, packed: false });
     let args: Vec<FrontValue> = [ValueOf::Tensor(x)].into_iter().chain(rest.iter().cloned()).collect();
     let kwargs: Vec<(String, FrontValue)> = kwargs.iter().map(|(k, v)| (k.to_string(), v.clone())).collect();
-    let value = recorder.call("torch", name, &args, &kwargs, None)?;
+    let value = recorder.call("torch", name, &args, &kwargs, Seen::default())?;
     let types = value.tensors().into_iter().map(|t| recorder.ty(t).clone()).collect();
     let calls: Vec<String> = recorder
         .builder()

@@ -1,6 +1,6 @@
 //! `torch._foreach_*`: a function over lists of tensors is that function over each of them, in order.
 
-use super::{FrontValue, Recorder};
+use super::{FrontValue, Recorder, Seen};
 use crate::error::{OpError, OpResult};
 use crate::value::ValueOf;
 
@@ -32,7 +32,7 @@ impl Recorder {
                 named.push((singular(function, key).to_string(), self.part(function, value, n)?));
             }
             let (namespace, function) = single(function, &one);
-            results.push(self.call(namespace, function, &one, &named, None)?);
+            results.push(self.call(namespace, function, &one, &named, Seen::default())?);
         }
         Ok(Some(ValueOf::List(results)))
     }
@@ -43,7 +43,7 @@ impl Recorder {
             ValueOf::List(items) | ValueOf::Tuple(items) => Ok(items[n].clone()),
             ValueOf::Tensor(tensor) if takes_factors(function) && self.ty(*tensor).rank() == 1 => {
                 let index = [value.clone(), ValueOf::int(0), ValueOf::int(n as i64)];
-                match self.call("torch", "select", &index, &[], None)? {
+                match self.call("torch", "select", &index, &[], Seen::default())? {
                     ValueOf::Tensor(item) => Ok(ValueOf::Number(item)),
                     other => Ok(other),
                 }

@@ -4,7 +4,7 @@ use super::signature::{self, Slots};
 use crate::decide::fixed;
 use crate::error::{OpError, OpResult};
 use crate::value::{Value, ValueOf};
-use ox_ir::graph::NodeId;
+use ox_ir::graph::{NodeId, Shape};
 use ox_ir::{DType, Scalar, Sym};
 
 /// A tensor, or a Python number that has not become one yet (it takes part in promotion by its kind alone).
@@ -49,6 +49,8 @@ pub struct Bound {
     slots: Slots<NodeId>,
     /// Arguments that the operation writes although it is not an in-place one (running statistics), with their new values.
     pub(crate) written: Vec<(&'static str, NodeId)>,
+    /// How eager's first argument lies, where that was asked (`by_order`) and is known.
+    pub(crate) strides: Option<Shape>,
 }
 
 impl Bound {
@@ -57,7 +59,7 @@ impl Bound {
     }
 
     pub(crate) fn from_slots(slots: Slots<NodeId>) -> Bound {
-        Bound { slots, written: Vec::new() }
+        Bound { slots, written: Vec::new(), strides: None }
     }
 
     /// The argument as it was given (or its default). Asking for a name that is not in the signature is a mistake of the row.

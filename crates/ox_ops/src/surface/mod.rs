@@ -68,6 +68,7 @@ pub use numbers::{Place, reads_number, takes_number};
 pub use operator::Operator;
 pub(crate) use overflow::check_numbers;
 pub use overflow::{converts_numbers, fits};
+pub use resize::by_order;
 pub(crate) use signature::{Slots, bind};
 pub use softmax::{safe_softmax_along, softmax_along};
 pub(crate) use subscript::assigned;

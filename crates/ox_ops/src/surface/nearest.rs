@@ -9,7 +9,7 @@ use crate::builder::Builder;
 use crate::decide::exceeds;
 use crate::error::{OpError, OpResult};
 use crate::recorder::Layout;
-use ox_ir::graph::{Bounds, NodeId, Op};
+use ox_ir::graph::{Bounds, NodeId, Shape};
 use ox_ir::{DType, Device, PointOp, Sym};
 
 /// Where the elements of one output dimension come from.
@@ -96,9 +96,9 @@ impl Nearest {
 
     /// Whether another way certainly leads to the same elements.
     fn agrees(&self, other: &Nearest, axis: &Axis) -> bool {
-        let source = self.source(axis);
-        if source != Source::Computed || other.source(axis) != source {
-            return source == other.source(axis);
+        let [source, others] = [self, other].map(|nearest| nearest.source(axis));
+        if source != Source::Computed || others != Source::Computed {
+            return source == others;
         }
         match (axis.known(), axis.known_ratio()) {
             (Some((from, to)), Some(ratio)) => (0..to).all(|n| self.element(ratio, n, from) == other.element(ratio, n, from)),
@@ -116,29 +116,32 @@ impl Nearest {
     }
 }
 
-/// The way of eager's kernel for such a tensor.
-fn way(b: &Builder, x: NodeId, axes: &[Axis]) -> Way {
+/// The way of eager's kernel for a tensor that lies so.
+fn way(b: &Builder, x: NodeId, strides: Option<&Shape>, axes: &[Axis]) -> OpResult<Way> {
     let is_small = matches!(axes, [h, w] if !exceeds(&(&h.to + &w.to), &Sym::from(128i64)));
-    if is_small || b.ty(x).device != Device::Cpu || has_channels_last(b, x) { Way::Images } else { Way::Any }
+    let of_images = is_small || b.ty(x).device != Device::Cpu || has_channels_last(&b.shape(x), strides)?;
+    Ok(if of_images { Way::Images } else { Way::Any })
 }
 
-/// Whether this is an argument with its channels, four at least, side by side. Where else tensors lie is not known here.
-fn has_channels_last(b: &Builder, x: NodeId) -> bool {
-    let (Op::Input(n), shape) = (&b.graph().node(x).op, b.shape(x)) else { return false };
-    let layout = Layout { strides: b.graph().inputs[*n as usize].strides.clone(), offset: Sym::ZERO };
+/// Whether the channels, four at least, lie side by side.
+fn has_channels_last(shape: &[Sym], strides: Option<&Shape>) -> OpResult<bool> {
+    if shape.len() <= 3 || !exceeds(&shape[1], &Sym::from(3i64)) {
+        return Ok(false);
+    }
+    let strides = strides.ok_or_else(|| OpError::unsupported("interpolate of memory that is not known"))?;
     let order: Vec<usize> = [0].into_iter().chain(2..shape.len()).chain([1]).collect();
-    shape.len() > 3 && layout.is_dense_in(&shape, &order) && exceeds(&shape[1], &Sym::from(3i64))
+    Ok(Layout { strides: strides.clone(), offset: Sym::ZERO }.is_dense_in(shape, &order))
 }
 
 /// Each element of the result is the one at the nearest place.
-pub(super) fn nearest(b: &mut Builder, x: NodeId, axes: &[Axis], offset: f64) -> OpResult<NodeId> {
+pub(super) fn nearest(b: &mut Builder, x: NodeId, strides: Option<&Shape>, axes: &[Axis], offset: f64) -> OpResult<NodeId> {
     let dtype = b.dtype(x);
     if !dtype.is_float() && dtype != DType::U8 {
         return Err(OpError::unsupported(format!("interpolate of {dtype}")));
     }
     let slope = Nearest { way: Way::Images, dtype, offset };
     let other = Nearest { way: Way::Any, ..slope };
-    if axes.iter().all(|axis| slope.agrees(&other, axis)) || way(b, x, axes) == Way::Images {
+    if axes.iter().all(|axis| slope.agrees(&other, axis)) || way(b, x, strides, axes)? == Way::Images {
         return gathered(b, x, |b, x| nearest_by(b, x, axes, slope));
     }
     let value = nearest_by(b, x, axes, other)?;

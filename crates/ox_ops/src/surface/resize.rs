@@ -24,6 +24,11 @@ pub const ROWS: &[Surface] = &[
     fresh(&["F.upsample_bilinear"], "input, size=None, scale_factor=None, mode=bilinear, align_corners=True", interpolate),
 ];
 
+/// Whether the result of the row's function depends on how its first argument lies in memory.
+pub fn by_order(row: &Surface) -> bool {
+    ["F.interpolate", "F.upsample", "F.upsample_nearest"].contains(&row.names[0])
+}
+
 /// One spatial dimension: how long it is and becomes, and the factor that was asked for, if it was.
 pub(super) struct Axis {
     pub from: Sym,
@@ -104,8 +109,8 @@ fn interpolate(b: &mut Builder, args: &mut Bound) -> OpResult<Value> {
         "nearest" | "area" | "nearest-exact" if told => Err(OpError::value(
             "align_corners option can only be set with the interpolating modes: linear | bilinear | bicubic | trilinear",
         )),
-        "nearest" => Ok(nearest(b, x, &axes, 0.0)?.into()),
-        "nearest-exact" => Ok(nearest(b, x, &axes, 0.5)?.into()),
+        "nearest" => Ok(nearest(b, x, args.strides.as_ref(), &axes, 0.0)?.into()),
+        "nearest-exact" => Ok(nearest(b, x, args.strides.as_ref(), &axes, 0.5)?.into()),
         "area" => {
             let sizes: Vec<Sym> = axes.iter().map(|a| a.to.clone()).collect();
             average_to(b, x, &sizes)

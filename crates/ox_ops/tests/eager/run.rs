@@ -4,7 +4,7 @@ use crate::case::{Case, Statement};
 use crate::text::Expr;
 use ox_ir::graph::{Alias, Graph, GraphInput, contiguous_strides};
 use ox_ir::{DType, Sym, TensorType, Var};
-use ox_ops::{FrontValue, OpError, OutputSpec, Recorder, TensorRef, ValueOf};
+use ox_ops::{FrontValue, OpError, OutputSpec, Recorder, Seen, TensorRef, ValueOf};
 use ox_testing::{InterpretError, TensorData, interpret_graph};
 
 #[derive(Debug)]
@@ -122,7 +122,7 @@ impl Runner {
         let args: Vec<FrontValue> = s.args.iter().map(|e| self.value(e)).collect();
         let kwargs: Vec<(String, FrontValue)> = s.kwargs.iter().map(|(k, e)| (k.clone(), self.value(e))).collect();
         let shares = s.target.as_ref().map(|target| case.shared.iter().any(|(result, _)| result == target));
-        let value = self.recorder.call(&s.namespace, &s.name, &args, &kwargs, shares)?;
+        let value = self.recorder.call(&s.namespace, &s.name, &args, &kwargs, Seen { shares, strides: None })?;
         if let Some(target) = &s.target {
             self.values.push((target.clone(), value));
         }

@@ -6,11 +6,11 @@ use super::names::Name;
 use super::refusal::{Import, Refusal};
 use crate::error::bugs_are_fatal;
 use ox_ir::TensorType;
-use ox_ops::surface::{Sharing, lookup};
-use ox_ops::{Fact, FrontValue, OpError, TensorRef, ValueOf};
+use ox_ops::surface::{Sharing, by_order, lookup};
+use ox_ops::{Fact, FrontValue, OpError, Seen, TensorRef, ValueOf};
 use pyo3::intern;
 use pyo3::prelude::*;
-use pyo3::types::{PyList, PyTuple};
+use pyo3::types::{PyDict, PyList, PyTuple};
 use std::rc::Rc;
 
 /// How Python would do it.
@@ -86,9 +86,9 @@ impl<'py> Importer<'py> {
         if let Some(value) = self.as_strided(&request)? {
             return Ok(value);
         }
-        let shares = self.shares(&request)?;
+        let seen = self.seen(&request)?;
         let written = self.recorder.writes();
-        let reason = match self.recorder.call(&name.namespace, &name.name, args, kwargs, shares) {
+        let reason = match self.recorder.call(&name.namespace, &name.name, args, kwargs, seen) {
             Ok(value) => match self.mismatch(&value, example.as_ref())? {
                 None => {
                     self.note_made(&request, &value, example.as_ref())?;
@@ -158,21 +158,32 @@ impl<'py> Importer<'py> {
         Ok(false)
     }
 
-    /// Whether eager's result lies in the first argument's memory; asked only where the function decides that by itself.
-    fn shares(&self, request: &Request<'py>) -> Import<Option<bool>> {
-        let Request { node, name, example, .. } = request;
-        let decides = lookup(&name.namespace, &name.name).is_some_and(|row| row.sharing == Sharing::Maybe);
-        let Some(example) = example.as_ref().filter(|_| decides) else { return Ok(None) };
-        let first = node.getattr(intern!(self.py, "args"))?.cast_into::<PyTuple>()?.get_item(0);
-        let Ok(first) = first else { return Ok(None) };
-        if !first.is_instance(self.torch.fx_node.bind(self.py))? {
-            return Ok(None);
-        }
-        let Some(of) = self.meta(&first)? else { return Ok(None) };
-        Ok(match (self.storage(&of)?, self.storage(example)?) {
-            (Some(a), Some(b)) => Some(a == b),
+    /// What the examples tell of memory, where that decides what comes out.
+    fn seen(&self, request: &Request<'py>) -> Import<Seen> {
+        let Some(row) = lookup(&request.name.namespace, &request.name.name) else { return Ok(Seen::default()) };
+        let (shares, by_order) = (row.sharing == Sharing::Maybe, by_order(row));
+        let first = if shares || by_order { self.first_example(request)? } else { None };
+        let Some(first) = first else { return Ok(Seen::default()) };
+        let storages = match &request.example {
+            Some(example) if shares => self.storage(&first)?.zip(self.storage(example)?),
             _ => None,
-        })
+        };
+        let strides = if by_order { Some(self.describe(&first)?.strides) } else { None };
+        Ok(Seen { shares: storages.map(|(a, b)| a == b), strides })
+    }
+
+    /// The example of the first argument, which may be named `input`.
+    fn first_example(&self, request: &Request<'py>) -> Import<Option<Bound<'py, PyAny>>> {
+        let py = self.py;
+        let args = request.node.getattr(intern!(py, "args"))?.cast_into::<PyTuple>()?;
+        let first = match args.get_item(0) {
+            Ok(first) => Some(first),
+            Err(_) => request.node.getattr(intern!(py, "kwargs"))?.cast_into::<PyDict>()?.get_item(intern!(py, "input"))?,
+        };
+        match first {
+            Some(first) if first.is_instance(self.torch.fx_node.bind(py))? => self.meta(&first),
+            _ => Ok(None),
+        }
     }
 
     /// The identity of a tensor's storage; of a tuple's, the first tensor's.

@@ -6,7 +6,7 @@ mod parse;
 
 use ox_ir::graph::{Graph, GraphInput, GraphOutput, Op, contiguous_strides};
 use ox_ir::{Scalar, Sym, TensorType, Var};
-use ox_ops::{ExceptionKind, FrontValue, OpError, OpResult, OutputSpec, Recorder, TensorRef, ValueOf};
+use ox_ops::{ExceptionKind, FrontValue, OpError, OpResult, OutputSpec, Recorder, Seen, TensorRef, ValueOf};
 use ox_testing::compare::difference;
 use ox_testing::{TensorData, interpret_graph};
 use parse::{Call, Item, parse};
@@ -70,7 +70,7 @@ fn record(call: &Call, symbolic: bool) -> OpResult<(Recorder, Inputs, FrontValue
         call.args.iter().enumerate().map(|(n, a)| front(&mut recorder, &mut inputs, a, Some(n))).collect();
     let kwargs: Vec<(String, FrontValue)> =
         call.kwargs.iter().map(|(k, v)| (k.clone(), front(&mut recorder, &mut inputs, v, None))).collect();
-    let value = recorder.call(&call.namespace, &call.name, &args, &kwargs, None)?;
+    let value = recorder.call(&call.namespace, &call.name, &args, &kwargs, Seen::default())?;
     Ok((recorder, inputs, value))
 }
 
