@@ -75,7 +75,9 @@ impl<'a> Emitter<'a> {
             };
             if is_shared {
                 shared.push(*val);
-                places.extend(if let Inst::CheckIndex { var, .. } = &self.kernel.inst(*val).inst { Some(var) } else { None });
+                if let Inst::CheckIndex { var, .. } = &self.kernel.inst(*val).inst {
+                    places.push(var);
+                }
             }
         }
         shared

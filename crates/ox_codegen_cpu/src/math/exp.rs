@@ -85,35 +85,35 @@ fn exp_in_range(x: V<'_>) -> V<'_> {
     scale(r.fma(r.fma(polynomial(r, q), one), one), n)
 }
 
+/// n, the whole number nearest to `-x/ln2`, and `2^(n + bias - 127)`, in f32. Adding the rounder leaves n in its last places, as the exponent of that
+/// power, which is then one shift away.
+fn power_of_negated(x: V<'_>, bias: f64) -> (V<'_>, V<'_>) {
+    let rounder = x.float(12582912.0 + bias);
+    let rounded = x.fma(x.float(-std::f64::consts::LOG2_E), rounder);
+    let bits = rounded.to_bits();
+    (rounded - rounder, bits.shl(bits.int(23)).bits_as(Elem::F32))
+}
+
 /// `1 + exp(-x)` in f32, for what is not so far below zero that this overflows.
 ///
-/// Adding the rounder leaves n in its last places, here as the exponent of `2^(n-1)`, which is then one shift away; the other factor of two stands
-/// in the coefficients, so that the largest n is a power, too. The sum is rounded once.
+/// The power is `2^(n-1)`, and the other factor of two stands in the coefficients, so that the largest n is a power, too. The sum is rounded once.
 pub fn one_plus_exp_of_negated(x: V<'_>) -> V<'_> {
-    const BIAS: f64 = 126.0;
     let (high, low) = LN2_32;
     // Beyond 60 the result is 1.
     let x = x.gt(x.float(60.0)).select(x.float(60.0), x);
-    let rounder = x.float(12582912.0 + BIAS);
-    let rounded = x.fma(x.float(-std::f64::consts::LOG2_E), rounder);
-    let n = rounded - rounder;
+    let (n, half_power) = power_of_negated(x, 126.0);
     // x + n*ln2, which is -r.
     let r = n.fma(x.float(low), n.fma(x.float(high), x));
     let q: Vec<f64> =
         [1.0, 1.0].iter().chain(&Q32).enumerate().map(|(k, c)| if k % 2 == 0 { 2.0 * c } else { -2.0 * c }).collect();
-    let half_power = rounded.to_bits().shl(rounded.to_bits().int(23)).bits_as(Elem::F32);
     polynomial(r, &q).fma(half_power, x.float(1.0))
 }
 
-/// `1 - exp(-x)` in f32, for x from 0 to 80. Adding the rounder leaves `2^n` one shift away, as above; the difference is rounded once.
+/// `1 - exp(-x)` in f32, for x from 0 to 80. The difference is rounded once.
 pub fn one_minus_exp_of_negated(x: V<'_>) -> V<'_> {
-    const BIAS: f64 = 127.0;
     let (high, low) = LN2_32;
-    let rounder = x.float(12582912.0 + BIAS);
-    let rounded = x.fma(x.float(-std::f64::consts::LOG2_E), rounder);
-    let n = rounded - rounder;
+    let (n, power) = power_of_negated(x, 127.0);
     let r = n.fma(x.float(-low), n.fma(x.float(-high), -x));
-    let power = rounded.to_bits().shl(rounded.to_bits().int(23)).bits_as(Elem::F32);
     (-power).fma(expm1_reduced(r, &QM32), 1.0 - power)
 }
 

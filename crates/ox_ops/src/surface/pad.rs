@@ -83,7 +83,7 @@ fn constant(b: &mut Builder, x: NodeId, sizes: &[Sym], value: Scalar) -> OpResul
 /// How many elements stand before and after a dimension.
 type Pads<'a> = [&'a Sym; 2];
 
-/// What stands around a tensor.
+/// What stands around a tensor, in two ways: rows on a CPU are concatenations of `sides`, and all else reads one element by its place (`source`).
 struct Around {
     /// Whether there is enough of a dimension for what is to stand before and after it.
     check: fn(&Sym, Pads) -> OpResult<()>,
@@ -121,8 +121,8 @@ fn around_dim(b: &mut Builder, x: NodeId, dim: usize, pads: Pads, mode: &Around)
     let is_row = dim + 1 == b.rank(x) && b.ty(x).device == Device::Cpu;
     if is_row && pads.iter().all(|pad| pad.is_nonneg()) {
         let [before, after] = (mode.sides)(b, x, dim, pads)?;
-        let parts = [(pads[0], before), (&Sym::ONE, x), (pads[1], after)];
-        let parts: Vec<NodeId> = parts.iter().filter(|(len, _)| !len.is_zero()).map(|(_, part)| *part).collect();
+        let side = |part: NodeId, len: &Sym| Some(part).filter(|_| !len.is_zero());
+        let parts: Vec<NodeId> = [side(before, pads[0]), Some(x), side(after, pads[1])].into_iter().flatten().collect();
         return b.cat(&parts, dim);
     }
     let size = b.shape(x)[dim].clone();
