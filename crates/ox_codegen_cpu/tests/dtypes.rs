@@ -333,3 +333,34 @@ fn comparison_and_choice_with_nan() {
         assert_eq!(flags, [0, 1, 1, 0]);
     }
 }
+
+/// LLVM takes what is computed of widened halves and narrowed for the same of halves, and does that lane by lane. What is only moved is not converted.
+#[cfg(target_arch = "x86_64")]
+#[test]
+fn halves_are_computed_in_vectors() {
+    let computed = ["floor v0", "round v0", "trunc v0", "log v0", "sin v0", "where v2 v0 v1", "copysign v0 v1", "maximum v0 v1"];
+    for (cpu, features) in
+        [("haswell", "+avx2,+fma,+f16c"), ("skylake-avx512", "+avx2,+fma,+f16c,+avx512f,+avx512vl,+avx512bw,+avx512dq")]
+    {
+        let backend = ox_codegen_cpu::Backend::for_cpu(cpu, features).unwrap();
+        let conversions = |result: &str| {
+            let text = format!(
+                "kernel halves(b0: f16 in, b1: f16 out, i0 < 4096) lanes=outer parallel {{
+  pass {{
+    v0 = load b0[i0]
+    v1 = mul v0 v0
+    v2 = lt v0 v1
+    {result}
+  }}
+}}
+"
+            );
+            backend.emit_assembly(&parse(&text)).unwrap().matches("vcvtps2ph").count()
+        };
+        for op in computed {
+            let count = conversions(&format!("v3 = {op}\n    store b1[i0] v3"));
+            assert!((1..=6).contains(&count), "{count} conversions for {op} on {cpu}");
+        }
+        assert_eq!(conversions("store b1[i0] v0"), 0, "{cpu}");
+    }
+}

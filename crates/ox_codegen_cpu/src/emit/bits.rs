@@ -7,7 +7,7 @@ use ox_ir::DType;
 pub fn round_to(v: V<'_>, dtype: DType) -> V<'_> {
     match dtype {
         DType::BF16 => round_bf16(v),
-        DType::F16 => v.fptrunc(Elem::F16).fpext(Elem::F32),
+        DType::F16 => v.narrowed().widened(),
         _ => v,
     }
 }

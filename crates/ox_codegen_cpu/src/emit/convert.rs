@@ -30,7 +30,7 @@ pub fn from_memory(v: V<'_>, dtype: DType) -> V<'_> {
     match dtype {
         DType::Bool => v.ne(v.int(0)),
         DType::BF16 => v.zext(Elem::I32).shl(v.ir().int(Elem::I32, 16)).bits_as(Elem::F32),
-        DType::F16 => v.bits_as(Elem::F16).fpext(Elem::F32),
+        DType::F16 => v.bits_as(Elem::F16).widened(),
         _ => v,
     }
 }
@@ -40,7 +40,7 @@ pub fn to_memory(v: V<'_>, dtype: DType) -> V<'_> {
     match dtype {
         DType::Bool => v.zext(Elem::I8),
         DType::BF16 => v.to_bits().lshr(v.ir().int(Elem::I32, 16)).trunc_to(Elem::I16),
-        DType::F16 => v.fptrunc(Elem::F16).bits_as(Elem::I16),
+        DType::F16 => v.narrowed().bits_as(Elem::I16),
         _ => v,
     }
 }

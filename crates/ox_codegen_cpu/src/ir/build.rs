@@ -148,6 +148,30 @@ impl<'a> V<'a> {
         self.unary_intrinsic("llvm.arithmetic.fence")
     }
 
+    /// f16 as f32. What is computed of that and narrowed again LLVM would compute of halves, if the result is the same; processors without such
+    /// arithmetic do that lane by lane (rounding down took ten times as long). So it does not know where the value comes from.
+    pub fn widened(self) -> V<'a> {
+        self.fpext(Elem::F32).fenced()
+    }
+
+    /// f32 as f16. What was widened is the half that it was.
+    pub fn narrowed(self) -> V<'a> {
+        self.half().unwrap_or_else(|| self.fptrunc(Elem::F16))
+    }
+
+    /// What it was widened from, if that is all that happened.
+    fn half(self) -> Option<V<'a>> {
+        let (fence, ty) = (c"llvm.arithmetic.fence", self.ir.ty(Elem::F16, self.lanes));
+        // SAFETY: questions about values; a fence and a conversion have an operand, and a call of an intrinsic a function.
+        unsafe {
+            let id = LLVMLookupIntrinsicID(fence.as_ptr(), fence.count_bytes());
+            let is_fence = !LLVMIsAIntrinsicInst(self.raw).is_null() && LLVMGetIntrinsicID(LLVMGetCalledValue(self.raw)) == id;
+            let wide = if is_fence { LLVMIsAFPExtInst(LLVMGetOperand(self.raw, 0)) } else { return None };
+            let half = if wide.is_null() { return None } else { LLVMGetOperand(wide, 0) };
+            (LLVMTypeOf(half) == ty).then(|| self.ir.wrap(half, Elem::F16, self.lanes))
+        }
+    }
+
     /// Sign-extends, truncates or leaves alone.
     pub fn resize_signed(self, elem: Elem) -> V<'a> {
         if elem.bits() > self.elem.bits() { self.sext(elem) } else { self.trunc_to(elem) }
