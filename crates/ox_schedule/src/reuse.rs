@@ -1,10 +1,10 @@
 //! Results written over operands: where a kernel is the last to read a buffer, and writes each element of a result only after it
-//! has read the same element of that buffer, the two become one. So do an input and its new value, if nothing that could fail comes
-//! behind: whoever runs the graph in another way instead must find the inputs as they were.
+//! has read the same element of that buffer, the two become one. So do an input and its new value, also where the old one is not read any more when
+//! the new one is made, if nothing that could fail comes behind: whoever runs the graph in another way instead must find the inputs as they were.
 
 use crate::arena::{Life, lives};
 use ox_ir::graph::Combine;
-use ox_ir::kernel::{BufRole, Inst, Kernel, TypedInst};
+use ox_ir::kernel::{BufParam, BufRole, Inst, Kernel, TypedInst};
 use ox_ir::plan::{BufId, Call, Place, Plan, PlanOutput, Step, View, WriteBack};
 use ox_ir::sym::VarKind;
 use rustc_hash::FxHashSet;
@@ -48,15 +48,18 @@ impl Joiner {
             bufs[from] = self.find(operand);
             bufs.remove(out);
         }
+        for (_, out) in passed(&plan.kernels[number]).filter(|(param, _)| param.role == BufRole::Out) {
+            if let Some(input) = self.target(plan, at, bufs[out]) {
+                self.join(plan, input, bufs[out]);
+                bufs[out] = input;
+            }
+        }
         plan.steps[at] = Step::Launch { kernel: number as u32, bufs, checks };
     }
 
     /// An operand and a result, as places in `bufs`, that can be one buffer.
     fn candidate(&self, plan: &Plan, at: usize, kernel: &Kernel, bufs: &[BufId]) -> Option<(usize, usize)> {
-        let with_role = |role: BufRole| {
-            let passed = kernel.bufs.iter().filter(|b| !matches!(b.role, BufRole::Scratch(_))).enumerate();
-            passed.filter(move |(_, b)| b.role == role).map(|(n, _)| n)
-        };
+        let with_role = |role: BufRole| passed(kernel).filter(move |(param, _)| param.role == role).map(|(_, place)| place);
         with_role(BufRole::Out).find_map(|out| {
             let fits = |from: &usize| {
                 self.may_join(plan, at, bufs[*from], bufs[out]) && may_overwrite(kernel, param(kernel, *from), param(kernel, out))
@@ -83,6 +86,22 @@ impl Joiner {
         }
     }
 
+    /// The input whose new value this step begins to write, where nobody reads the old one from here on.
+    fn target(&self, plan: &Plan, at: usize, result: BufId) -> Option<BufId> {
+        let begins = self.lives[result.index()].is_some_and(|life| life.first == at);
+        if at < self.safe_from || !begins || !matches!(plan.buffers[result.index()].place, Place::Arena(_)) {
+            return None;
+        }
+        let is_free = |buf: &BufId| {
+            let Place::Input(n) = plan.buffers[buf.index()].place else { return false };
+            self.lives[buf.index()].is_none_or(|life| life.last < at)
+                && plan.buffers[buf.index()].dtype == plan.buffers[result.index()].dtype
+                && !self.foreign.contains(buf)
+                && self.is_new_value(plan, n, *buf, result)
+        };
+        (0..plan.buffers.len() as u32).map(BufId).find(is_free)
+    }
+
     /// Whether the result is what the input holds in the end, and nothing else wants the old value then.
     fn is_new_value(&self, plan: &Plan, input: u32, operand: BufId, result: BufId) -> bool {
         let (from, to) = (&plan.buffers[operand.index()], &plan.buffers[result.index()]);
@@ -103,8 +122,9 @@ impl Joiner {
             Place::Output(_) => (result, operand),
             _ => (operand, result),
         };
-        if let (Some(a), Some(b)) = (self.lives[operand.index()], self.lives[result.index()]) {
-            self.lives[kept.index()] = Some(Life { first: a.first, last: b.last });
+        if let Some(Life { first, last }) = self.lives[result.index()] {
+            let first = self.lives[operand.index()].map_or(first, |life| life.first);
+            self.lives[kept.index()] = Some(Life { first, last });
         }
         self.joined[gone.index()] = kept;
         if self.foreign.contains(&gone) {
@@ -175,10 +195,15 @@ fn for_each_buffer(plan: &mut Plan, f: &mut dyn FnMut(&mut BufId)) {
     plan.write_backs.iter_mut().for_each(|w| view(&mut w.from, f));
 }
 
+/// The parameters that are passed, and their places among these.
+fn passed(kernel: &Kernel) -> impl Iterator<Item = (&BufParam, usize)> {
+    kernel.bufs.iter().filter(|b| !matches!(b.role, BufRole::Scratch(_))).zip(0..)
+}
+
 /// The number of a parameter among all, given its place among those that are passed.
-fn param(kernel: &Kernel, passed: usize) -> u32 {
+fn param(kernel: &Kernel, place: usize) -> u32 {
     let numbers = kernel.bufs.iter().enumerate().filter(|(_, b)| !matches!(b.role, BufRole::Scratch(_))).map(|(n, _)| n);
-    numbers.clone().nth(passed).map_or(u32::MAX, |n| n as u32)
+    numbers.clone().nth(place).map_or(u32::MAX, |n| n as u32)
 }
 
 /// Every element of `from` is read before the same element of `out` is written: all accesses have one index, reads come first, and

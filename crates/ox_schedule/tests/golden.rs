@@ -10,7 +10,8 @@ fn scheduled() {
         let target = if file.starts_with("gpu_") { Target::Gpu } else { Target::Cpu };
         let graph = Graph::parse(input).map_err(|e| e.to_string())?;
         graph.verify().map_err(|e| e.to_string())?;
-        let plan = schedule(&graph, &ScheduleOptions { target, ..Default::default() }).map_err(|e| e.to_string())?;
+        let plan = schedule(&graph, &ScheduleOptions { target, overwrite_inputs: target == Target::Cpu, ..Default::default() })
+            .map_err(|e| e.to_string())?;
         plan.verify().map_err(|e| e.to_string())?;
         Ok::<_, String>(plan.to_string())
     });

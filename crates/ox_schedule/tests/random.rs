@@ -1,6 +1,6 @@
 //! Plans of random graphs mean what the graphs mean, bit for bit: fusion, recomputation, layouts and memory change no number.
 
-use ox_ir::plan::{Place, Step};
+use ox_ir::plan::{Place, Step, WriteBack};
 use ox_ir::{Graph, Plan};
 use ox_schedule::{ScheduleOptions, schedule};
 use ox_testing::random::Rng;
@@ -76,4 +76,13 @@ fn given_inputs_are_not_missed() {
         |plan: &Plan, step: &Step| matches!(step, Step::Drop(buf) if matches!(plan.buffers[buf.index()].place, Place::Input(_)));
     let dropped = plans.iter().filter(|plan| plan.steps.iter().any(|step| is_input(plan, step))).count();
     assert!(dropped > 1000, "{dropped} plans drop an input");
+}
+
+/// Nobody runs the plan in another way after an error: a new value may be written over the input that it belongs to.
+#[test]
+fn inputs_are_overwritten_when_nobody_reads_them_any_more() {
+    let plans = check_all(true, &|_, _| ScheduleOptions { overwrite_inputs: true, ..ScheduleOptions::default() });
+    let is_its_own = |plan: &Plan, write: &WriteBack| plan.buffers[write.from.buf.index()].place == Place::Input(write.input);
+    let overwritten = plans.iter().filter(|plan| plan.write_backs.iter().any(|write| is_its_own(plan, write))).count();
+    assert!(overwritten > 100, "{overwritten} plans overwrite an input");
 }
