@@ -78,16 +78,18 @@ impl Job<'_> {
             heap::give_back_if_grown();
         }
         let _nursery = first.filter(|n| large && *n < MAKING).map(|_| heap::Nursery::new());
-        if large {
-            heap::keep_ends_together();
-        }
         let arena = match (&self.prepared.late, self.prepared.arena_bytes) {
             (Some(late), _) => {
                 executable.pool.let_go(late.idle_bytes);
                 None
             }
             (None, 0) => None,
-            (None, bytes) => Some(executable.pool.take(bytes, self.device)?),
+            (None, bytes) => {
+                if large {
+                    heap::keep_ends_together();
+                }
+                Some(executable.pool.take(bytes, self.device)?)
+            }
         };
         let frames = Known::frames_for(self.known, self.prepared);
         let idle = frames.take(self.inference);

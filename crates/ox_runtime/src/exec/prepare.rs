@@ -268,7 +268,8 @@ pub fn prepare(plan: &Plan, kernels: &Kernels, device: Device, env: Env<'_>, hos
     let write_backs = prepare_write_backs(&mut p)?;
     let inputs = input_layouts(&p.buffers);
     let graphable = graphable(&actions);
-    let large = device == Device::Cpu && actions.iter().any(|action| makes_large(action, &p.buffers));
+    let large =
+        device == Device::Cpu && actions.iter().any(|action| makes_large(action, &p.buffers)) && !is_short(&actions, &p.buffers);
     let keepable_bytes = keepable_bytes(&p.buffers);
     Ok(Prepared {
         inputs,
@@ -292,6 +293,21 @@ pub fn prepare(plan: &Plan, kernels: &Kernels, device: Device, env: Env<'_>, hos
 
 /// Bytes of a tensor for which a hole in the heap is not found easily.
 const LARGE: i64 = 128 << 10;
+
+/// A run that touches fewer bytes is over before a heap in order has paid.
+const LEAST_TOUCHED: i64 = 8 << 20;
+
+/// Whether all that is done are a few launches, of some ten microseconds together: what `heap::keep_ends_together` costs would be seen.
+fn is_short(actions: &[Action], buffers: &[Buffer]) -> bool {
+    let by_launch = |launch: &Launch| launch.bufs.iter().map(|buf| bytes_of(buffers, *buf as usize)).sum::<i64>();
+    let touched = |action: &Action| match action {
+        Action::Launch(launch) => by_launch(launch),
+        Action::Batch(batch) => batch.launches().iter().map(by_launch).sum(),
+        Action::Allocate(_) | Action::Drop(_) => 0,
+        _ => LEAST_TOUCHED,
+    };
+    actions.iter().map(touched).sum::<i64>() < LEAST_TOUCHED
+}
 
 /// Whether the action allocates something for which a hole in the heap is not found easily.
 pub fn makes_large(action: &Action, buffers: &[Buffer]) -> bool {
