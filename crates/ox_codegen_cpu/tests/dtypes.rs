@@ -334,6 +334,26 @@ fn comparison_and_choice_with_nan() {
     }
 }
 
+/// What is read where a mask is off lies in memory as a constant.
+#[test]
+fn halves_that_stand_where_nothing_is_read() {
+    let text = "kernel joined(b0: f16 in, b1: f16 out, i0 < 6, i1 < 2, i2 < 40) lanes=outer parallel {
+  pass {
+    v0 = index i1
+    v1 = index 1
+    v2 = lt v0 v1
+    v3 = load b0[40*i0 + i2] if v2 else 3
+    store b1[80*i0 + i1 + 2*i2] v3
+  }
+}
+";
+    let source: Vec<f16> = (0..240).map(|n| f16::from_f32(n as f32)).collect();
+    let out = vec![f16::ZERO; 480];
+    run(&compile(text), &[&source, &out], &[], 480);
+    let expected: Vec<f16> = source.iter().flat_map(|x| [*x, f16::from_f32(3.0)]).collect();
+    assert_eq!(out, expected);
+}
+
 /// LLVM takes what is computed of widened halves and narrowed for the same of halves, and does that lane by lane. What is only moved is not converted.
 #[cfg(target_arch = "x86_64")]
 #[test]

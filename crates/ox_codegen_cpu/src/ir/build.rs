@@ -149,9 +149,12 @@ impl<'a> V<'a> {
     }
 
     /// f16 as f32. What is computed of that and narrowed again LLVM would compute of halves, if the result is the same; processors without such
-    /// arithmetic do that lane by lane (rounding down took ten times as long). So it does not know where the value comes from.
+    /// arithmetic do that lane by lane (rounding down took ten times as long). So it does not know where the value comes from, but of a constant.
     pub fn widened(self) -> V<'a> {
-        self.fpext(Elem::F32).fenced()
+        let wide = self.fpext(Elem::F32);
+        // SAFETY: a question about a value.
+        let is_constant = unsafe { LLVMIsConstant(wide.raw) } != 0;
+        if is_constant { wide } else { wide.fenced() }
     }
 
     /// f32 as f16. What was widened is the half that it was.
