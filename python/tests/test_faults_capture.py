@@ -2,6 +2,7 @@
 
 import copy
 import itertools
+import operator
 import sys
 
 import oxytorch
@@ -543,3 +544,31 @@ SUBSCRIPTS = [
 @pytest.mark.parametrize("function", SUBSCRIPTS)
 def test_a_number_of_a_tensor_stands_beside_others_in_a_subscript(function):
     same_in_all_calls(function, *((x(), torch.tensor(i)) for i in (0, 2, -1, 5)))
+
+
+# Numbers that tensors hold, where C asks what it is given for one.
+
+
+def a_letter_in_a_try_statement(b, i):
+    try:
+        return b + 1, "abc"[i]
+    except IndexError as error:
+        return b, str(error)
+
+
+LETTERS = [
+    lambda b, i: (b + 1, "abc"[i]),
+    lambda b, i: (b + 1, f"{'abc'[i]}!"),
+    lambda b, i: (b + 1, operator.itemgetter(i)("abc")),
+    a_letter_in_a_try_statement,
+]
+
+
+@pytest.mark.parametrize("function", LETTERS)
+def test_a_letter_behind_the_end_of_a_text(function):
+    same_in_all_calls(function, *((x(), torch.tensor(i)) for i in (0, 5, -1, -4)))
+
+
+@pytest.mark.parametrize("spec", ["c", "d"])
+def test_a_number_that_a_text_cannot_hold(spec):
+    same_in_all_calls(lambda b, i: (b + 1, f"{i.item():{spec}}"), *((x(), torch.tensor(i)) for i in (70, 71, -1, 0x110000)))

@@ -486,8 +486,7 @@ impl Recording {
         self.contradicted |= !is_same;
         let is_answer = object.class_is(types.bool) && matches!(self.tree.sources.read().get(source), Source::Result(_));
         if object.class_is(types.int) || object.class_is(types.float) || is_answer {
-            let class = object.class();
-            self.check_once(2, source, 0, || Check::Type(source, class));
+            self.rely_on_type(source, &object);
             return self.varying_integer(&object, source).unwrap_or(Val { obj: object, free: Some(source) });
         }
         self.check_equal(source, &object);
