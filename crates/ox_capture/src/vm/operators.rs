@@ -9,6 +9,7 @@ use crate::obj::Obj;
 use crate::record::{Origin, Val};
 use crate::types::types;
 use ox_bytecode::{BinaryOp, CompareOp, UnaryOp};
+use ox_ops::surface::Place;
 use pyo3::prelude::*;
 
 /// The name of the operator module's function, and what stands between the underscores of the special methods.
@@ -257,12 +258,10 @@ impl Vm {
                 return self.pure(native, &[left.into(), right.into()], &[]).map(Called::Value);
             }
             if forward == "__mul__" {
-                let args = [left.clone(), right.clone()];
-                let places: &[usize] = if name == "imul" { &[1] } else { &[1, 0] };
-                for &place in places {
-                    if let Some(called) = self.call_with_number(&native.clone().into(), &args, place)? {
-                        return Ok(called);
-                    }
+                let both = [Place::Position(1), Place::Position(0)];
+                let places = if name == "imul" { &both[..1] } else { &both };
+                if let Some(called) = self.call_with_number(&native.clone().into(), &args, places)? {
+                    return Ok(called);
                 }
             }
             let changes = name.starts_with('i') && matches!(self.origin(&left.obj), Origin::Outside(_));
