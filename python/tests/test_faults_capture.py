@@ -639,3 +639,7 @@ ASKING = [
 @pytest.mark.filterwarnings("ignore:oxytorch")
 def test_c_asks_a_tensor_for_its_number(function):
     same_in_all_calls(lambda b, i: (b + 1, function(b, i)), *((x(), torch.tensor(i)) for i in (0, 2, -1, 3)))
+
+
+def test_counting_from_a_tensor_leaves_it_as_it_is():
+    same_in_all_calls(lambda b, i: ([n for n, _ in zip(itertools.count(b, i), "ab")], b), *((x(), torch.tensor(i)) for i in (1, 2)))

@@ -260,7 +260,7 @@ def count_from(start=0, step=1):
 def counting(start, step):
     while True:
         yield start
-        start += step
+        start = start + step
 
 
 def pairwise(iterable):
