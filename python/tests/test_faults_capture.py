@@ -643,3 +643,18 @@ def test_c_asks_a_tensor_for_its_number(function):
 
 def test_counting_from_a_tensor_leaves_it_as_it_is():
     same_in_all_calls(lambda b, i: ([n for n, _ in zip(itertools.count(b, i), "ab")], b), *((x(), torch.tensor(i)) for i in (1, 2)))
+
+
+# Deep copies of slices.
+
+
+def copied_with_its_bounds(b, i):
+    bounds = slice(i, b)
+    copied = copy.deepcopy(bounds)
+    b.add_(1)
+    return copied is bounds, copied.start is i, copied.stop, copy.copy(bounds) is bounds
+
+
+def test_a_deep_copy_of_a_slice_is_another_one():
+    same_in_all_calls(copied_with_its_bounds, *((x(), torch.tensor(i)) for i in (0, 2)))
+    same_in_all_calls(lambda b, bounds: (b + 1, copy.deepcopy(bounds) is bounds, copy.deepcopy(bounds)), (x(), slice(1)), (x(), slice(2)))
