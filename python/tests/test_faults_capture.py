@@ -645,6 +645,31 @@ def test_counting_from_a_tensor_leaves_it_as_it_is():
     same_in_all_calls(lambda b, i: ([n for n, _ in zip(itertools.count(b, i), "ab")], b), *((x(), torch.tensor(i)) for i in (1, 2)))
 
 
+class Number:
+    def __init__(self, number):
+        self.number = number
+
+    def __index__(self):
+        return self.number
+
+
+REPEATING = [
+    lambda b, i: 3 * Number(i),
+    lambda b, i: Number(i) * 1.5,
+    lambda b, i: range(3) * Number(i),
+    lambda b, i: ([1] * Number(i), Number(i) * "ab", bytearray(b"a") * Number(i), collections.deque([1]) * Number(i)),
+]
+
+
+@pytest.mark.parametrize("function", REPEATING)
+def test_a_row_alone_is_repeated_as_often_as_an_object_says(function):
+    same_in_all_calls(lambda b, i: (b + 1, function(b, i)), *((x(), i) for i in (2, 0, 3)))
+
+
+def test_counting_fails_where_the_first_number_is_asked_for():
+    same_in_all_calls(lambda b, i: (b + 1, next(itertools.count(Number(i)))), (x(), 1), (x(), 2))
+
+
 # Deep copies of slices.
 
 

@@ -258,9 +258,15 @@ impl Vm {
                 return self.pure(native, &[left.into(), right.into()], &[]).map(Called::Value);
             }
             if forward == "__mul__" {
-                let both = [Place::Position(1), Place::Position(0)];
-                let places = if name == "imul" { &both[..1] } else { &both };
-                if let Some(called) = self.call_with_number(&native.clone().into(), &args, places)? {
+                let mut places = Vec::new();
+                if is_repeated_by_c(&left.obj) {
+                    places.push(Place::Position(1));
+                }
+                // What stands on the left of `*=` takes no number on its right.
+                if is_repeated_by_c(&right.obj) && name != "imul" {
+                    places.push(Place::Position(0));
+                }
+                if let Some(called) = self.call_with_number(&native.clone().into(), &args, &places)? {
                     return Ok(called);
                 }
             }
@@ -697,6 +703,12 @@ fn is_sequence(object: &Obj) -> bool {
 fn overrides(object: &Obj, base: &Obj, name: &str) -> bool {
     let method = |of: &Obj| type_lookup(&of.class(), &Obj::str(name)).map(|method| method.id());
     method(object) != method(base)
+}
+
+/// A row of C's, which is as often as a number says.
+fn is_repeated_by_c(object: &Obj) -> bool {
+    // SAFETY: a live type; its slots live as long.
+    unsafe { (*object.class_ptr()).tp_as_sequence.as_ref() }.is_some_and(|slots| slots.sq_repeat.is_some())
 }
 
 fn is_of_subclass(object: &Obj, base: &Obj) -> bool {

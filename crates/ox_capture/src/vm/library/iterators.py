@@ -259,8 +259,9 @@ def count_from(start=0, step=1):
 
 def counting(start, step):
     while True:
+        following = start + step
         yield start
-        start = start + step
+        start = following
 
 
 def pairwise(iterable):
