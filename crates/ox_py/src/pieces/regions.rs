@@ -198,7 +198,7 @@ pub fn by_eager<'py>(gm: &Bound<'py, PyAny>, depth: usize) -> PyResult<Bound<'py
 /// The function under torch's own checkpoint, which is called in the grad mode in which the program called it; the graph may begin in another.
 pub fn checkpointed<'py>(gm: &Bound<'py, PyAny>, function: &Bound<'py, PyAny>, region: Region) -> PyResult<Bound<'py, PyAny>> {
     let (py, function) = (function.py(), function.clone().unbind());
-    let saved = if region.reentrant { Vec::new() } else { saved_arguments(gm, region)? };
+    let saved = saved_arguments(gm, region)?;
     let call = move |args: &Bound<'_, PyTuple>, _: Option<&Bound<'_, PyDict>>| -> PyResult<Py<PyAny>> {
         let py = args.py();
         let checkpoint = py.import(intern!(py, "torch.utils.checkpoint"))?.getattr(intern!(py, "checkpoint"))?;
@@ -219,7 +219,7 @@ pub fn checkpointed<'py>(gm: &Bound<'py, PyAny>, function: &Bound<'py, PyAny>, r
 /// Whether the function of a part holds what is written behind the part. It is read again where it is computed again, as it is then.
 pub fn reads_what_is_written(gm: &Bound<'_, PyAny>, region: Region) -> PyResult<bool> {
     let written = written_behind(gm)?;
-    if written.is_empty() || region.reentrant {
+    if written.is_empty() {
         return Ok(false);
     }
     let saved = saved_arguments(gm, region)?;
