@@ -25,6 +25,8 @@ Capture = Callable[[Callable[..., Any]], Callable[..., Any]]
 
 def _get(self: Captured, instance: Any, owner: type | None = None) -> Any:
     """A method of the object. TorchDynamo, under another backend, is shown the function, and makes no methods of what it traces."""
+    if instance is None and owner is None:
+        raise TypeError("__get__(None, None) is invalid")
     if instance is None:
         return self
     if torch.compiler.is_dynamo_compiling():

@@ -215,8 +215,11 @@ def settings_that_decide_how_it_is_done(device):
         lambda allowed: setattr(matmul, "allow_fp16_reduced_precision_reduction", allowed),
         lambda allowed: setattr(matmul, "allow_bf16_reduced_precision_reduction", allowed),
         lambda allowed: setattr(matmul, "allow_fp16_accumulation", allowed),
+        lambda allowed: torch.backends.cuda.preferred_blas_library("cublas" if allowed else "cublaslt"),
+        lambda allowed: torch._C._set_sm_carveout_experimental(None if allowed else 8),
+        torch._C._set_sdp_use_fa3,
     ]
-    before = [True, False, True, True, False]
+    before = [True, False, True, True, False, True, True, torch._C._get_fa3_sdp_enabled()]
     for change, usual in zip(changes, before):
         model, fast = pair(device)
         x, recorded = batch(device), []

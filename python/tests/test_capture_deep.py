@@ -7,10 +7,17 @@ import pytest
 import torch
 
 DEEP = 100_000
+# CPython's own stack is full where it lets go of more of them.
+SLICES = 50_000
 
 
-def nested(hold, inside=()):
-    for _ in range(DEEP):
+def deep(kind):
+    return SLICES if kind == "slice" else DEEP
+
+
+def nested(kind, inside=()):
+    hold, _ = HOLDERS[kind]
+    for _ in range(deep(kind)):
         inside = hold(inside)
     return inside
 
@@ -31,6 +38,8 @@ HOLDERS = {
     "list": (lambda inside: [inside], lambda object: object[0] if object else None),
     "tuple": (lambda inside: (inside,), lambda object: object[0] if object else None),
     "dict": (lambda inside: {"in": inside}, lambda object: object["in"] if object else None),
+    "frozenset": (lambda inside: frozenset([inside]), lambda object: next(iter(object), None)),
+    "slice": (slice, lambda object: object.stop if isinstance(object, slice) else None),
     "link": (Link, lambda object: object.behind if isinstance(object, Link) else None),
 }
 
@@ -47,7 +56,23 @@ def measured(x, object):
 
 
 def used_as_key(x, object):
-    return x + 1, {object: 1}[object] if isinstance(object, tuple) else None
+    return x + 1, {object: 1}[object] if isinstance(object, (tuple, frozenset)) else None
+
+
+def hashed(x, object):
+    return x + 1, hash(object) if isinstance(object, (frozenset, slice)) else None
+
+
+def told(x, object):
+    return x + 1, str(object) if isinstance(object, (frozenset, slice)) else None
+
+
+def looked_for(x, object):
+    return x + 1, object in {1: 2} if isinstance(object, frozenset) else None
+
+
+def put_in_order(x, object):
+    return x + 1, len(sorted([object, object])) if isinstance(object, (frozenset, slice)) else None
 
 
 def compared(x, object):
@@ -62,6 +87,30 @@ def given_to_torch(x, object):
     return torch.stack([x, object]), None
 
 
+def given_as_data(x, object):
+    return x + torch.tensor(object) if isinstance(object, (frozenset, slice)) else x, None
+
+
+def given_for_a_place(x, object):
+    return x[object] if isinstance(object, (frozenset, slice)) else x, None
+
+
+FUNCTIONS = [
+    given,
+    measured,
+    used_as_key,
+    hashed,
+    told,
+    looked_for,
+    put_in_order,
+    compared,
+    deeply_copied,
+    given_to_torch,
+    given_as_data,
+    given_for_a_place,
+]
+
+
 def outcome(function, x, object, within):
     try:
         value, kept = function(x, object)
@@ -71,10 +120,10 @@ def outcome(function, x, object, within):
 
 
 @pytest.mark.parametrize("kind", HOLDERS)
-@pytest.mark.parametrize("function", [given, measured, used_as_key, compared, deeply_copied, given_to_torch], ids=lambda f: f.__name__)
+@pytest.mark.parametrize("function", FUNCTIONS, ids=lambda f: f.__name__)
 def test_arguments(function, kind):
-    hold, within = HOLDERS[kind]
-    captured, object = oxytorch.compile(function), nested(hold)
+    _, within = HOLDERS[kind]
+    captured, object = oxytorch.compile(function), nested(kind)
     for _ in range(3):
         assert outcome(captured, torch.ones(2), object, within) == outcome(function, torch.ones(2), object, within)
 
@@ -90,7 +139,7 @@ def test_results(kind):
         return x + 1, object
 
     captured = oxytorch.compile(build)
-    for n in (DEEP, DEEP):
+    for n in (deep(kind), deep(kind)):
         value, object = captured(torch.ones(2), n)
         assert value.tolist() == [2, 2] and depth(object, within) == n
 

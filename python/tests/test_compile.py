@@ -116,6 +116,15 @@ def test_a_method_under_another_backend(name):
     assert oxytorch.compile(lambda x: Scaler.scale.__get__(scaler)(x))(x).equal(x * 3)
 
 
+def test_a_method_of_nothing():
+    """What a function refuses, and nothing else."""
+    captured = oxytorch.compile(lambda x: x + 1)
+    assert captured.__get__(None, int) is captured
+    for given in ([None], [None, None]):
+        with pytest.raises(TypeError, match="__get__"):
+            captured.__get__(*given)
+
+
 def test_disable_returns_the_function(monkeypatch):
     function = lambda x: x + 1
     assert oxytorch.compile(function, disable=True) is function

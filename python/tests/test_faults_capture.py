@@ -1,7 +1,9 @@
 """Programs that captured functions once did otherwise than CPython and eager: each is run plain and captured, call after call."""
 
+import collections
 import copy
 import itertools
+import operator
 import sys
 
 import oxytorch
@@ -543,3 +545,141 @@ SUBSCRIPTS = [
 @pytest.mark.parametrize("function", SUBSCRIPTS)
 def test_a_number_of_a_tensor_stands_beside_others_in_a_subscript(function):
     same_in_all_calls(function, *((x(), torch.tensor(i)) for i in (0, 2, -1, 5)))
+
+
+# Numbers that tensors hold, where C asks what it is given for one.
+
+
+def a_letter_in_a_try_statement(b, i):
+    try:
+        return b + 1, "abc"[i]
+    except IndexError as error:
+        return b, str(error)
+
+
+LETTERS = [
+    lambda b, i: (b + 1, "abc"[i]),
+    lambda b, i: (b + 1, f"{'abc'[i]}!"),
+    lambda b, i: (b + 1, operator.itemgetter(i)("abc")),
+    a_letter_in_a_try_statement,
+]
+
+
+@pytest.mark.parametrize("function", LETTERS)
+def test_a_letter_behind_the_end_of_a_text(function):
+    same_in_all_calls(function, *((x(), torch.tensor(i)) for i in (0, 5, -1, -4)))
+
+
+@pytest.mark.parametrize("spec", ["c", "d"])
+def test_a_number_that_a_text_cannot_hold(spec):
+    same_in_all_calls(lambda b, i: (b + 1, f"{i.item():{spec}}"), *((x(), torch.tensor(i)) for i in (70, 71, -1, 0x110000)))
+
+
+def changed(row, change):
+    def function(b, i):
+        held = row()
+        found = change(held, i)
+        return b + 1, type(held)(held), found
+
+    return function
+
+
+def numbers_of_a_deque():
+    return collections.deque([0, 1, 2, 5])
+
+
+def octets():
+    return bytearray(b"abc")
+
+
+CHANGES = [
+    (numbers_of_a_deque, lambda row, i: operator.delitem(row, i)),
+    (numbers_of_a_deque, lambda row, i: row.remove(i)),
+    (numbers_of_a_deque, lambda row, i: row.insert(i, 7)),
+    (numbers_of_a_deque, lambda row, i: row.index(i)),
+    (octets, lambda row, i: operator.setitem(row, i, 9)),
+    (octets, lambda row, i: operator.setitem(row, 0, i)),
+    (octets, lambda row, i: operator.setitem(row, slice(i, None), b"xy")),
+    (octets, lambda row, i: operator.delitem(row, i)),
+    (octets, lambda row, i: operator.delitem(row, slice(i, None))),
+    (octets, lambda row, i: row.insert(i, 7)),
+    (octets, lambda row, i: row.pop(i)),
+    (octets, lambda row, i: (row[i], row[i:])),
+    (lambda: [0, 1, 2, 5], lambda row, i: row.remove(i)),
+    (lambda: [0, 1, 2, 5], lambda row, i: (row.index(i), row.count(i))),
+    (lambda: [3, 1, 2], lambda row, i: row.sort(reverse=i)),
+]
+
+
+@pytest.mark.parametrize("row, change", CHANGES)
+@pytest.mark.filterwarnings("ignore:oxytorch")
+def test_a_row_is_changed_where_a_tensor_says(row, change):
+    same_in_all_calls(changed(row, change), *((x(), torch.tensor(i)) for i in (0, 2, -1, 5)))
+
+
+ASKING = [
+    lambda b, i: list(enumerate("ab", start=i)),
+    lambda b, i: list(enumerate(start=i, iterable="ab")),
+    lambda b, i: list(itertools.product([1, 2], repeat=i)),
+    lambda b, i: list(itertools.combinations("abc", r=i)),
+    lambda b, i: list(itertools.combinations(r=i, iterable="abc")),
+    lambda b, i: list(itertools.combinations_with_replacement("abc", r=i)),
+    lambda b, i: list(itertools.permutations([1, 2, 3], i)),
+    lambda b, i: list(itertools.permutations([1, 2, 3], r=i)),
+    lambda b, i: torch.Size([i, 3]),
+    lambda b, i: sorted([3, 1, 2], reverse=i),
+    lambda b, i: sorted([3, 1, 2], key=abs, reverse=i),
+    lambda b, i: len(itertools.tee("abc", i)),
+    lambda b, i: list(range(0, 6, i)),
+    lambda b, i: list(range(i, i + 2)),
+]
+
+
+@pytest.mark.parametrize("function", ASKING)
+@pytest.mark.filterwarnings("ignore:oxytorch")
+def test_c_asks_a_tensor_for_its_number(function):
+    same_in_all_calls(lambda b, i: (b + 1, function(b, i)), *((x(), torch.tensor(i)) for i in (0, 2, -1, 3)))
+
+
+def test_counting_from_a_tensor_leaves_it_as_it_is():
+    same_in_all_calls(lambda b, i: ([n for n, _ in zip(itertools.count(b, i), "ab")], b), *((x(), torch.tensor(i)) for i in (1, 2)))
+
+
+class Number:
+    def __init__(self, number):
+        self.number = number
+
+    def __index__(self):
+        return self.number
+
+
+REPEATING = [
+    lambda b, i: 3 * Number(i),
+    lambda b, i: Number(i) * 1.5,
+    lambda b, i: range(3) * Number(i),
+    lambda b, i: ([1] * Number(i), Number(i) * "ab", bytearray(b"a") * Number(i), collections.deque([1]) * Number(i)),
+]
+
+
+@pytest.mark.parametrize("function", REPEATING)
+def test_a_row_alone_is_repeated_as_often_as_an_object_says(function):
+    same_in_all_calls(lambda b, i: (b + 1, function(b, i)), *((x(), i) for i in (2, 0, 3)))
+
+
+def test_counting_fails_where_the_first_number_is_asked_for():
+    same_in_all_calls(lambda b, i: (b + 1, next(itertools.count(Number(i)))), (x(), 1), (x(), 2))
+
+
+# Deep copies of slices.
+
+
+def copied_with_its_bounds(b, i):
+    bounds = slice(i, b)
+    copied = copy.deepcopy(bounds)
+    b.add_(1)
+    return copied is bounds, copied.start is i, copied.stop, copy.copy(bounds) is bounds
+
+
+def test_a_deep_copy_of_a_slice_is_another_one():
+    same_in_all_calls(copied_with_its_bounds, *((x(), torch.tensor(i)) for i in (0, 2)))
+    same_in_all_calls(lambda b, bounds: (b + 1, copy.deepcopy(bounds) is bounds, copy.deepcopy(bounds)), (x(), slice(1)), (x(), slice(2)))

@@ -219,6 +219,11 @@ impl Job<'_> {
                 .refused(gm, Refusal::unsupported("random numbers in a checkpointed function that are others the second time"));
         }
         if imported.gradients.outputs.contains(&true) {
+            if let Some(region) = self.recomputed
+                && pieces::reads_what_is_written(gm, region)?
+            {
+                return self.refused(gm, Refusal::unsupported("a checkpointed function that holds what is written behind it"));
+            }
             return self.training(gm, example_inputs, imported, import);
         }
         let Imported { mut graph, slots, constants, outputs, host, python_calls, pinned, limits, weights, unheard, seen, .. } =

@@ -293,7 +293,8 @@ impl Abi {
         let Some(context) = &self.cpp.context else { return hasher.finish() };
         // SAFETY: as above (likewise below).
         let global: *const c_void = unsafe { (context.global)() };
-        context.rounding.map(|level| level.map(|level| unsafe { level(global) })).hash(&mut hasher);
+        context.levels.map(|level| level.map(|level| unsafe { level(global) })).hash(&mut hasher);
+        context.carveout.and_then(|carveout| unsafe { carveout(global) }.number()).hash(&mut hasher);
         // SAFETY: numbers that this function knows.
         context
             .precision
@@ -391,10 +392,25 @@ struct Context {
     /// Of attention.
     flags: [Flag; 6],
     convolution: [Flag; 4],
-    /// How far products and attention in 16 bits may round on the way: a bool each, or an enumeration of few.
-    rounding: [Option<unsafe extern "C" fn(*const c_void) -> u8>; 4],
+    /// How far products and attention in 16 bits may round on the way, and by which library or kernel they are done: a bool each, or an enumeration of few.
+    levels: [Option<unsafe extern "C" fn(*const c_void) -> u8>; 6],
+    /// `std::optional<int32_t> at::Context::_SMCarveout_EXPERIMENTAL() const`: how many of a GPU's processors products leave to others.
+    carveout: Option<unsafe extern "C" fn(*const c_void) -> Optional>,
     /// `at::Float32Precision at::Context::float32Precision(at::Float32Backend, at::Float32Op) const`, from torch 2.9 on.
     precision: Option<unsafe extern "C" fn(*const c_void, c_int, c_int) -> c_int>,
+}
+
+/// `std::optional<int32_t>`, which is returned in a register.
+#[repr(C)]
+struct Optional {
+    number: i32,
+    is_there: u8,
+}
+
+impl Optional {
+    fn number(self) -> Option<i32> {
+        (self.is_there != 0).then_some(self.number)
+    }
 }
 
 /// As long as any of its arrays: both are returned by way of memory of the caller's.
@@ -425,12 +441,15 @@ impl Context {
                     flag(b"_ZNK2at7Context18deterministicCuDNNEv\0")?,
                     flag(b"_ZNK2at7Context23deterministicAlgorithmsEv\0")?,
                 ],
-                rounding: [
+                levels: [
                     level(b"_ZNK2at7Context24allowFP16ReductionCuBLASEv\0"),
                     level(b"_ZNK2at7Context24allowBF16ReductionCuBLASEv\0"),
                     level(b"_ZNK2at7Context27allowFP16AccumulationCuBLASEv\0"),
                     level(b"_ZNK2at7Context29allowFP16BF16ReductionMathSDPEv\0"),
+                    level(b"_ZNK2at7Context17userEnabledFA3SDPEv\0"),
+                    level(b"_ZN2at7Context20blasPreferredBackendEv\0"),
                 ],
+                carveout: library.get(b"_ZNK2at7Context24_SMCarveout_EXPERIMENTALEv\0").ok().map(|s| *s),
                 precision: library
                     .get(b"_ZNK2at7Context16float32PrecisionENS_14Float32BackendENS_9Float32OpE\0")
                     .ok()

@@ -26,11 +26,13 @@ impl Captured {
     fn __get__<'py>(
         slf: &Bound<'py, Self>,
         object: Option<&Bound<'py, PyAny>>,
-        _owner: Option<&Bound<'py, PyAny>>,
+        owner: Option<&Bound<'py, PyAny>>,
     ) -> PyResult<Bound<'py, PyAny>> {
-        match object.filter(|o| !o.is_none()) {
-            None => Ok(slf.clone().into_any()),
-            Some(object) => slf.py().import("types")?.getattr("MethodType")?.call1((slf, object)),
+        let is_there = |given: &&Bound<'py, PyAny>| !given.is_none();
+        match (object.filter(is_there), owner.filter(is_there)) {
+            (None, None) => Err(PyTypeError::new_err("__get__(None, None) is invalid")),
+            (None, Some(_)) => Ok(slf.clone().into_any()),
+            (Some(object), _) => slf.py().import("types")?.getattr("MethodType")?.call1((slf, object)),
         }
     }
 

@@ -2,8 +2,8 @@
 
 use super::graph::{NotRecorded, Recorded};
 use super::inspect::is_heap_type;
-use super::{Recording, Val};
-use crate::obj::{DEEPEST, Obj, items_of, list_of, py};
+use super::{Recording, Val, parts_of};
+use crate::obj::{DEEPEST, Obj, entries_of, items_of, list_of, py};
 use crate::types::types;
 use pyo3::intern;
 use pyo3::prelude::*;
@@ -71,6 +71,14 @@ fn is_whole(dtype: &Obj) -> PyResult<bool> {
     Ok(!dtype.attr("is_floating_point")?.truth()? && !dtype.attr("is_complex")?.truth()?)
 }
 
+/// What an argument holds, as far as it is looked through.
+fn held_by(data: &Obj) -> Vec<Obj> {
+    match data.class_is(types().dict) {
+        true => entries_of(data).into_iter().map(|(_, value)| value).collect(),
+        false => parts_of(data),
+    }
+}
+
 /// Lists that contain themselves, or very many others, are torch's to refuse: whoever walks through them here would not come back.
 pub(super) fn refuse_endless(args: &[Val], kwargs: &[(Obj, Val)]) -> Recorded<()> {
     let mut values = args.iter().chain(kwargs.iter().map(|(_, value)| value));
@@ -82,7 +90,7 @@ pub(super) fn refuse_endless(args: &[Val], kwargs: &[(Obj, Val)]) -> Recorded<()
 
 /// `path`: the lists that it lies in. `seen`: those that come to an end.
 fn is_endless(data: &Obj, path: &mut Vec<usize>, seen: &mut FxHashSet<usize>) -> bool {
-    let items = items_of(data);
+    let items = held_by(data);
     if items.is_empty() || seen.contains(&data.id()) {
         return false;
     }

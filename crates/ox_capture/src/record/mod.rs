@@ -284,7 +284,7 @@ impl Recording {
     }
 
     fn is_of_constants(&self, object: &Obj) -> bool {
-        let inside = |object: &Obj, depth: usize| self.parts(object).into_iter().map(move |part| (part, depth));
+        let inside = |object: &Obj, depth: usize| parts_of(object).into_iter().map(move |part| (part, depth));
         let mut open: Vec<(Obj, usize)> = inside(object, 1).collect();
         let mut seen = FxHashSet::default();
         while let Some((part, depth)) = open.pop() {
@@ -300,16 +300,6 @@ impl Recording {
             }
         }
         true
-    }
-
-    fn parts(&self, object: &Obj) -> Vec<Obj> {
-        if object.class_is(types().slice) {
-            return ["start", "stop", "step"].iter().filter_map(|name| object.attr(name).quiet()).collect();
-        }
-        if object.class_is(types().frozenset) {
-            return object.bind().try_iter().map(|i| i.flatten().map(Obj::from).collect()).quiet().unwrap_or_default();
-        }
-        items_of(object)
     }
 
     pub fn register(&mut self, object: &Obj, origin: Origin) {
@@ -486,8 +476,7 @@ impl Recording {
         self.contradicted |= !is_same;
         let is_answer = object.class_is(types.bool) && matches!(self.tree.sources.read().get(source), Source::Result(_));
         if object.class_is(types.int) || object.class_is(types.float) || is_answer {
-            let class = object.class();
-            self.check_once(2, source, 0, || Check::Type(source, class));
+            self.rely_on_type(source, &object);
             return self.varying_integer(&object, source).unwrap_or(Val { obj: object, free: Some(source) });
         }
         self.check_equal(source, &object);
@@ -551,6 +540,17 @@ impl Recording {
     pub fn is_tensor(&self, object: &Obj) -> bool {
         is_lazy(object) || types().is_tensor(object)
     }
+}
+
+/// What holds it for good, or is a list of it.
+fn parts_of(object: &Obj) -> Vec<Obj> {
+    if object.class_is(types().slice) {
+        return ["start", "stop", "step"].iter().filter_map(|name| object.attr(name).quiet()).collect();
+    }
+    if object.class_is(types().frozenset) {
+        return object.bind().try_iter().map(|i| i.flatten().map(Obj::from).collect()).quiet().unwrap_or_default();
+    }
+    items_of(object)
 }
 
 /// A value that holds no others.

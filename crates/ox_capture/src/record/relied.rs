@@ -25,6 +25,12 @@ impl Recording {
         });
     }
 
+    /// That a later call finds something of this class there: what is computed may raise.
+    pub fn rely_on_type(&mut self, source: SourceId, object: &Obj) {
+        let class = object.class();
+        self.check_once(2, source, 0, || Check::Type(source, class));
+    }
+
     /// The value of a number is relied on.
     pub fn settle(&mut self, value: &Val) -> Obj {
         match value.free {

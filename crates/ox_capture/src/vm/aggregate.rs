@@ -137,6 +137,9 @@ impl Vm {
     }
 
     pub(super) fn sorted(&mut self, callable: &Val, iterable: &Val, args: &Args) -> R<Called> {
+        if let Some(called) = self.call_with_truth(callable, args, "reverse")? {
+            return Ok(called);
+        }
         let items: Vec<Val> = self.iterate_all(iterable)?;
         let list = self.list(&items)?;
         let key = args.keywords.iter().find(|(k, v)| k.to_str().as_deref() == Some("key") && !v.obj.is_none()).cloned();

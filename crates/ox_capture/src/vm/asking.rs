@@ -8,6 +8,7 @@ use crate::record::{Val, members_of};
 use crate::source::generic_attr;
 use crate::types::types;
 use ox_bytecode::CompareOp;
+use ox_ops::surface::Place;
 use pyo3::prelude::*;
 
 /// How deep keys are looked into.
@@ -172,45 +173,45 @@ impl Vm {
         }
     }
 
-    /// An object that says which number it stands for, by code of the program's.
+    /// An object that says which number it stands for: by code of the program's, or a tensor, whose value is read.
     pub fn stands_for_number(&self, object: &Obj) -> bool {
         let method = || type_lookup(&object.class(), &Obj::str("__index__"));
         self.rec.is_some()
             && !types().is_scalar(object)
             && !object.is_instance_of(types().int)
-            && !super::operators::is_tensor(object)
-            && method().is_some_and(|method| method.class_is(types().function))
+            && (super::operators::is_tensor(object) || method().is_some_and(|method| method.class_is(types().function)))
     }
 
-    /// A call of C's whose argument at `place` is such an object, or a slice of them: made again, with numbers. None if it is not.
-    pub fn call_with_number(&mut self, callable: &Val, args: &[Val], place: usize) -> R<Option<Called>> {
-        self.call_with_numbers(callable, args, place, |vm, object| vm.stands_for_number(object))
-    }
-
-    /// The same where C asks whatever comes for its `__index__`: tensors, too, whose values are read.
-    pub fn call_with_index(&mut self, callable: &Val, args: &[Val], place: usize) -> R<Option<Called>> {
-        self.call_with_numbers(callable, args, place, Vm::stands_for_index)
-    }
-
-    pub fn stands_for_index(&self, object: &Obj) -> bool {
-        self.stands_for_number(object) || self.rec.is_some() && super::operators::is_tensor(object)
-    }
-
-    fn call_with_numbers(
-        &mut self,
-        callable: &Val,
-        args: &[Val],
-        place: usize,
-        stands: impl Fn(&Vm, &Obj) -> bool,
-    ) -> R<Option<Called>> {
-        let Some(key) = args.get(place).cloned() else { return Ok(None) };
-        let asked = if key.obj.class_is(types().slice) { slice_parts(&key.obj) } else { vec![key.obj.clone()] };
-        if !asked.iter().any(|part| stands(self, part)) {
+    /// A call of C's that asks one of these arguments for its number where it is such an object, or a slice of them: made again, with the number. None
+    /// if none is.
+    pub fn call_with_number(&mut self, callable: &Val, args: &Args, places: &[Place<'_>]) -> R<Option<Called>> {
+        let asked = |object: &Obj| match object.class_is(types().slice) {
+            true => slice_parts(object).iter().any(|part| self.stands_for_number(part)),
+            false => self.stands_for_number(object),
+        };
+        let Some(place) = places.iter().find(|place| args.at(**place).is_some_and(|arg| asked(&arg.obj))) else {
             return Ok(None);
+        };
+        self.call_with("with_number", callable, args, *place).map(Some)
+    }
+
+    /// The same of a call that asks whether an argument is true.
+    pub fn call_with_truth(&mut self, callable: &Val, args: &Args, name: &str) -> R<Option<Called>> {
+        let place = Place::Keyword(name);
+        match args.at(place).is_some_and(|arg| !types().is_scalar(&arg.obj)) {
+            true => self.call_with("with_truth", callable, args, place).map(Some),
+            false => Ok(None),
         }
-        let before = self.tuple(args[..place].to_vec())?;
-        let after = self.tuple(args[place + 1..].to_vec())?;
-        self.call_library("with_number", vec![callable.clone(), before, key, after]).map(Some)
+    }
+
+    /// A function of the library that makes the call with another argument at this place.
+    fn call_with(&mut self, function: &str, callable: &Val, args: &Args, place: Place<'_>) -> R<Called> {
+        let place = match place {
+            Place::Position(n) => Obj::int(n as i64),
+            Place::Keyword(name) => Obj::str(name),
+        };
+        let (positional, named) = (self.list(&args.positional)?, self.argument_dict(&args.keywords)?);
+        self.call_library(function, vec![callable.clone(), positional, named, place.into()])
     }
 }
 

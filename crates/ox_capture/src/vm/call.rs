@@ -453,7 +453,7 @@ impl Vm {
     pub(super) fn is_plain(&self, object: &Obj, depth: usize) -> bool {
         let t = types();
         if object.class_is(t.slice) {
-            return slice_parts(object).iter().all(|part| self.is_plain(part, depth));
+            return slice_parts(object).iter().all(|part| !part.class_is(t.slice) && self.is_plain(part, depth));
         }
         if t.is_scalar(object) || t.is_pinnable(object) || t.is_enum(object) {
             return true;
@@ -486,7 +486,7 @@ impl Vm {
                 .bind()
                 .try_iter()
                 .quiet()
-                .is_some_and(|items| items.flatten().all(|item| self.is_plain(&item.into(), 1)));
+                .is_some_and(|items| items.flatten().all(|item| self.is_plain(&item.into(), depth - 1)));
         }
         false
     }

@@ -51,9 +51,7 @@ impl Vm {
         let early_stop = early_stop.map(|value| self.settled(&value));
         let preserves = preserves.map_or(Ok(true), |value| self.settled(&value).truth())?;
         let id = Obj::int(REGIONS.fetch_add(1, Ordering::Relaxed));
-        if !reentrant.truth()? {
-            self.mark_arguments(rest, &id)?;
-        }
+        self.mark_arguments(rest, &id)?;
         let flags = [stops_early(early_stop)?, preserves, GradMode::is_on()?].map(Obj::bool);
         let region = self.pinned(tuple_of(&[&[id, reentrant], &flags[..]].concat())?);
         let positional = [region, function.clone()].into_iter().chain(rest.iter().cloned()).collect();

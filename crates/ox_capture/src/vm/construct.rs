@@ -1,6 +1,7 @@
 //! Calls of classes.
 
 use super::asking::ASKED;
+use super::container::by_position;
 use super::finalised::finaliser;
 use super::reading::Read;
 use super::seen::seen_class;
@@ -12,6 +13,7 @@ use crate::lazy::is_lazy;
 use crate::obj::{Obj, dict_get, items_of, list_of, py, tuple_of};
 use crate::record::{Origin, Shadow, Val};
 use crate::types::types;
+use ox_ops::surface::Place;
 use pyo3::ffi;
 use pyo3::prelude::*;
 
@@ -122,9 +124,9 @@ impl Vm {
             }
         } else if ptr == t.range
             && plain
-            && let Some(place) = positional.iter().position(|part| self.stands_for_number(&part.obj))
+            && let Some(called) = self.call_with_number(callable, args, &[0, 1, 2].map(Place::Position))?
         {
-            return self.call_with_number(callable, positional, place);
+            return Ok(Some(called));
         } else if [t.range, t.slice, t.device].contains(&ptr) || ptr == t.object && positional.is_empty() {
             // A number of steps, or a place in a container, is relied on.
             let positional: Vec<Val> =
@@ -135,8 +137,10 @@ impl Vm {
             let objects: Vec<Obj> = positional.iter().map(|a| self.settled(a)).collect();
             let made = callable.obj.call(&objects, None)?;
             self.pinned(made)
-        } else if ptr == t.enumerate && plain && positional.get(1).is_some_and(|start| self.stands_for_index(&start.obj)) {
-            return self.call_with_index(callable, positional, 1);
+        } else if ptr == t.enumerate
+            && let Some(called) = self.call_with_number(callable, args, &[Place::Position(1), Place::Keyword("start")])?
+        {
+            return Ok(Some(called));
         } else if [t.zip, t.enumerate, t.map, t.filter, t.reversed].contains(&ptr) {
             return VmIterator::construct(self, callable, args).map(Some);
         } else if builtins::is_combinatoric(&callable.obj) {
@@ -186,31 +190,40 @@ impl Vm {
 
     /// `itertools.product` and its like: all that they give, in their order.
     fn combinations(&mut self, callable: &Val, args: &Args) -> R<Called> {
+        let name = callable.obj.attr("__name__")?.to_str().unwrap_or_default();
+        // Of a product all are rows; the others take one, and a number.
+        let (args, places, rows) = match name.as_str() {
+            "product" => (args.clone(), &[Place::Keyword("repeat")][..], usize::MAX),
+            name => {
+                let args = by_position(args, &["iterable", "r"]).unwrap_or_else(|| args.clone());
+                // A permutation asks nothing for its number.
+                (args, if name == "permutations" { &[][..] } else { &[Place::Position(1)] }, 1)
+            }
+        };
+        if let Some(called) = self.call_with_number(callable, &args, places)? {
+            return Ok(called);
+        }
+        for n in 0..args.positional.len().min(rows) {
+            if let Some(called) = self.call_with_list(callable, &args, n)? {
+                return Ok(called);
+            }
+        }
+        self.all_combinations(callable, &args, rows)
+    }
+
+    fn all_combinations(&mut self, callable: &Val, args: &Args, rows: usize) -> R<Called> {
         const MANY: usize = 4096;
-        let is_number = |v: &Val| v.obj.class_is(types().int) || v.obj.is_none();
-        let mut pools = Vec::new();
+        let mut given = Vec::new();
         for (n, arg) in args.positional.iter().enumerate() {
-            // Of a product all are rows.
-            if n > 0
-                && callable.obj.attr("__name__")?.to_str().as_deref() != Some("product")
-                && let Some(called) = self.call_with_index(callable, &args.positional, n)?
-            {
-                return Ok(called);
-            }
-            if !is_number(arg)
-                && let Some(called) = self.call_with_list(callable, args, n)?
-            {
-                return Ok(called);
-            }
-            pools.push(match is_number(arg) {
-                true => self.settled(arg),
-                false => tuple_of(&self.all_of_first(std::slice::from_ref(arg))?)?,
+            given.push(match n < rows {
+                true => tuple_of(&self.all_of_first(std::slice::from_ref(arg))?)?,
+                false => self.settled(arg),
             });
         }
         for (_, value) in &args.keywords {
             self.settled(value);
         }
-        let iterator = callable.obj.call(&pools, super::native::keywords(&args.keywords)?.as_ref())?;
+        let iterator = callable.obj.call(&given, super::native::keywords(&args.keywords)?.as_ref())?;
         let given: Vec<Obj> = iterator.bind().try_iter()?.take(MANY + 1).flatten().map(Obj::from).collect();
         if given.len() > MANY {
             return self.opaque_call(callable, args.clone(), "very many combinations");

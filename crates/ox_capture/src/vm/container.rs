@@ -8,6 +8,7 @@ use crate::attr::type_lookup;
 use crate::obj::{Obj, dict_get, list_of};
 use crate::record::{Origin, Val};
 use crate::types::types;
+use ox_ops::surface::Place;
 use pyo3::prelude::*;
 
 impl Vm {
@@ -15,7 +16,7 @@ impl Vm {
         let dict = owner.obj.clone();
         let rest = &match name {
             _ if rest.keywords.is_empty() || name == "update" => rest.clone(),
-            "setdefault" | "pop" if dict.is_instance_of(types().ordered_dict) => match by_position(rest) {
+            "setdefault" | "pop" if dict.is_instance_of(types().ordered_dict) => match by_position(rest, &["key", "default"]) {
                 Some(rest) => rest,
                 None => return Ok(None),
             },
@@ -229,14 +230,16 @@ impl Vm {
         }
         if matches!(name, "remove" | "index" | "count" | "__contains__")
             && (!self.is_plain_data(&args) || self.compares_sizes(&args))
-            && let Some(called) = self.search_objects(name, &args)?
         {
-            return Ok(called);
+            return match self.search_objects(name, &args)? {
+                Some(called) => Ok(called),
+                None => self.opaque_call(callable, args, &format!("the method {name} on objects that are no plain data")),
+            };
         }
         let is_sequence = args.positional[0].obj.is_instance_of(types().list) || args.positional[0].obj.class_is(types().deque);
         if is_sequence
             && matches!(name, "insert" | "pop" | "rotate" | "__delitem__" | "__setitem__")
-            && let Some(called) = self.call_with_index(callable, &args.positional, 1)?
+            && let Some(called) = self.call_with_number(callable, &args, &[Place::Position(1)])?
         {
             return Ok(called);
         }
@@ -261,6 +264,11 @@ impl Vm {
                 let last = values.last().expect("just pushed").clone();
                 self.known_data(&last)?;
             }
+        }
+        if name == "sort"
+            && let Some(called) = self.call_with_truth(callable, &args, "reverse")?
+        {
+            return Ok(called);
         }
         if name == "sort"
             && (!args.keywords.is_empty()
@@ -423,11 +431,11 @@ fn is_named_by_dict(object: &Obj) -> bool {
     is_plain && crate::record::is_plain_instance(object)
 }
 
-/// The key and the default of a method of an OrderedDict's, which takes them by keyword, too.
-fn by_position(args: &Args) -> Option<Args> {
+/// Arguments of these names, all by their places. None if there are others.
+pub(super) fn by_position(args: &Args, names: &[&str]) -> Option<Args> {
     let mut positional = args.positional.clone();
     for place in positional.len()..positional.len() + args.keywords.len() {
-        let name = *["key", "default"].get(place)?;
+        let name = *names.get(place)?;
         let (_, value) = args.keywords.iter().find(|(keyword, _)| keyword.to_str().as_deref() == Some(name))?;
         positional.push(value.clone());
     }

@@ -68,7 +68,8 @@ impl Vm {
             return Ok(Some(value.clone()));
         }
         let object = self.settled_but_free(value);
-        if t.is_scalar(&object) || t.is_enum(&object) || (t.is_pinnable(&object) && !object.class_is(t.module)) {
+        let is_slice = memo.is_some() && object.class_is(t.slice);
+        if t.is_scalar(&object) && !is_slice || t.is_enum(&object) || (t.is_pinnable(&object) && !object.class_is(t.module)) {
             return Ok(Some(object.into()));
         }
         if let Some((_, copy)) = memo.as_ref().and_then(|memo| memo.copies.get(&object.id())) {
@@ -84,6 +85,8 @@ impl Vm {
         }
         let copy = if object.class_is(t.list) {
             self.copied_list(value, memo)
+        } else if is_slice {
+            self.copied_slice(value, memo)
         } else if object.class_is(t.tuple) {
             self.copied_tuple(value, memo)
         } else if object.class_is(t.dict) || object.class_is(t.ordered_dict) {
@@ -175,6 +178,18 @@ impl Vm {
         }
         self.keep_free(&copy, 0, &parts);
         Ok(Some(copy))
+    }
+
+    /// A deep copy is another one, whatever is in it.
+    fn copied_slice(&mut self, value: &Val, memo: &mut Option<Memo>) -> R<Option<Obj>> {
+        let mut parts = Vec::new();
+        for name in ["start", "stop", "step"] {
+            let part = self.now(|vm| vm.load_attr(value, &Obj::str(name)))?;
+            let Some(part) = self.part(&part, memo)? else { return Ok(None) };
+            parts.push(part);
+        }
+        let copy = self.slice(&parts)?;
+        Ok(Some(self.new_copy(&value.obj, copy.obj, memo)))
     }
 
     /// A tuple of what is shared anyhow is shared itself.

@@ -90,6 +90,7 @@ impl Vm {
         let rec = self.rec.as_mut().expect("checked above");
         let source = rec.source(Source::Compute(Key(function.clone()), sources));
         if is_text {
+            rec.rely_on_type(source, &result);
             self.has_texts = true;
             return Ok(Val { obj: result, free: Some(source) });
         }

@@ -9,6 +9,7 @@ use crate::obj::Obj;
 use crate::record::{Origin, Val};
 use crate::types::types;
 use ox_bytecode::{BinaryOp, CompareOp, UnaryOp};
+use ox_ops::surface::Place;
 use pyo3::prelude::*;
 
 /// The name of the operator module's function, and what stands between the underscores of the special methods.
@@ -257,12 +258,16 @@ impl Vm {
                 return self.pure(native, &[left.into(), right.into()], &[]).map(Called::Value);
             }
             if forward == "__mul__" {
-                let args = [left.clone(), right.clone()];
-                let places: &[usize] = if name == "imul" { &[1] } else { &[1, 0] };
-                for &place in places {
-                    if let Some(called) = self.call_with_number(&native.clone().into(), &args, place)? {
-                        return Ok(called);
-                    }
+                let mut places = Vec::new();
+                if is_repeated_by_c(&left.obj) {
+                    places.push(Place::Position(1));
+                }
+                // What stands on the left of `*=` takes no number on its right.
+                if is_repeated_by_c(&right.obj) && name != "imul" {
+                    places.push(Place::Position(0));
+                }
+                if let Some(called) = self.call_with_number(&native.clone().into(), &args, &places)? {
+                    return Ok(called);
                 }
             }
             let changes = name.starts_with('i') && matches!(self.origin(&left.obj), Origin::Outside(_));
@@ -698,6 +703,12 @@ fn is_sequence(object: &Obj) -> bool {
 fn overrides(object: &Obj, base: &Obj, name: &str) -> bool {
     let method = |of: &Obj| type_lookup(&of.class(), &Obj::str(name)).map(|method| method.id());
     method(object) != method(base)
+}
+
+/// A row of C's, which is as often as a number says.
+fn is_repeated_by_c(object: &Obj) -> bool {
+    // SAFETY: a live type; its slots live as long.
+    unsafe { (*object.class_ptr()).tp_as_sequence.as_ref() }.is_some_and(|slots| slots.sq_repeat.is_some())
 }
 
 fn is_of_subclass(object: &Obj, base: &Obj) -> bool {

@@ -8,6 +8,7 @@ use crate::obj::{Obj, dict_get, entries_of, items_of, py};
 use crate::record::{Origin, Val};
 use crate::source::{Key, Source, SourceId, item_of};
 use crate::types::types;
+use ox_ops::surface::Place;
 use pyo3::exceptions::{PyIndexError, PyKeyError};
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
@@ -49,7 +50,8 @@ impl Vm {
         // A whole number is an index as it is, whatever its class says.
         if (is_sequence || types.is_scalar(&plain) || plain.class_is(types.deque))
             && let getitem = self.operator("getitem")?
-            && let Some(called) = self.call_with_index(&getitem.into(), &[object.clone(), key.clone()], 1)?
+            && let args = Args::positional(vec![object.clone(), key.clone()])
+            && let Some(called) = self.call_with_number(&getitem.into(), &args, &[Place::Position(1)])?
         {
             return Ok(called);
         }

@@ -10,6 +10,7 @@ use crate::obj::{Obj, items_of};
 use crate::record::{Recording, Val, tensors_in};
 use crate::source::Source;
 use crate::types::types;
+use ox_ops::surface::Place;
 use pyo3::prelude::*;
 
 /// Reads numbers.
@@ -102,6 +103,13 @@ impl Read {
 }
 
 impl Args {
+    pub(super) fn at(&self, place: Place<'_>) -> Option<&Val> {
+        match place {
+            Place::Position(n) => self.positional.get(n),
+            Place::Keyword(name) => self.named(name),
+        }
+    }
+
     /// A whole number by its place or name.
     fn whole(&self, place: usize, name: &str) -> Option<i64> {
         self.positional.get(place).or_else(|| self.named(name))?.obj.bind().extract().quiet()

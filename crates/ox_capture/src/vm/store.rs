@@ -12,6 +12,7 @@ use crate::record::{Origin, Recording, Shadow, Val, is_python_instance};
 use crate::source::{Key, Source, instance_dict};
 use crate::types::types;
 use ox_bytecode::Local;
+use ox_ops::surface::Place;
 use pyo3::ffi;
 use pyo3::prelude::*;
 
@@ -336,7 +337,8 @@ impl Vm {
         let by_key = is_dict && (self.is_fixed_key(&index) || (self.is_ours(&this) && self.find_key(&this, &index).is_some()));
         if (this.class_is(types.list) || this.class_is(types.deque))
             && let setitem = self.operator("setitem")?
-            && let Some(called) = self.call_with_index(&setitem.into(), &[object.clone(), key.clone(), value.clone()], 1)?
+            && let args = Args::positional(vec![object.clone(), key.clone(), value.clone()])
+            && let Some(called) = self.call_with_number(&setitem.into(), &args, &[Place::Position(1)])?
         {
             return Ok(called);
         }
@@ -390,7 +392,7 @@ impl Vm {
             }
             // CPython's words.
             None => this.bind().set_item(index.bind(), value.obj.bind()).and_then(|()| nothing()),
-            Some(_) if self.is_own_array(&this) && !self.is_plain_data(&Args::positional(vec![key.clone(), value.clone()])) => {
+            Some(_) if self.is_own_data(&this) && self.asks_for_numbers(&this, &[key, &value]) => {
                 self.store_for_real("operator.setitem", vec![object.clone(), key.clone(), value])
             }
             Some(_) if self.is_own_data(&this) && !self.asks_for_hashes([&index]) => {
@@ -447,7 +449,8 @@ impl Vm {
         let is_dict = this.is_instance_of(types.dict) && self.uses_slot(&this, "__delitem__", types.dict);
         if this.class_is(types.list)
             && let delitem = self.operator("delitem")?
-            && let Some(called) = self.call_with_index(&delitem.into(), &[object.clone(), key.clone()], 1)?
+            && let args = Args::positional(vec![object.clone(), key.clone()])
+            && let Some(called) = self.call_with_number(&delitem.into(), &args, &[Place::Position(1)])?
         {
             return Ok(called);
         }
@@ -480,11 +483,16 @@ impl Vm {
                 self.call(&function, Args::positional(vec![object.clone(), key.clone()]))
             }
             None => this.bind().del_item(index.bind()).and_then(|()| nothing()),
-            Some(_) if self.is_ours(&this) && !self.asks_for_hashes([&index]) => {
+            Some(_) if self.is_ours(&this) && !self.asks_for_numbers(&this, &[key]) && !self.asks_for_hashes([&index]) => {
                 this.bind().del_item(index.bind()).and_then(|()| nothing())
             }
             Some(_) => self.store_for_real("operator.delitem", vec![object.clone(), key.clone()]),
         }
+    }
+
+    /// Whether a row of C's asks what it is given for numbers, which a dict does not.
+    fn asks_for_numbers(&self, row: &Obj, given: &[&Val]) -> bool {
+        !row.is_instance_of(types().dict) && !self.is_plain_data(&Args::positional(given.iter().copied().cloned().collect()))
     }
 
     /// Made in this segment: nobody else sees it before its end.

@@ -1,7 +1,7 @@
 //! Checkpointed functions as TorchDynamo shows them: one node with a graph of its own. Its nodes take that node's place, marked as what is to be
 //! computed again.
 
-use super::regions::ARGUMENTS;
+use super::regions::{ARGUMENTS, MAY_BE_ARGUMENT};
 use super::{is_computed, ordered};
 use crate::fx::grad_mode;
 use pyo3::intern;
@@ -75,10 +75,13 @@ fn inline<'py>(gm: &Bound<'py, PyAny>, node: &Node<'py>, module: &Bound<'py, PyA
 /// function holds them: buffers that it writes are no arguments.
 fn mark_argument(arg: &Bound<'_, PyAny>, region: usize) -> PyResult<()> {
     let py = arg.py();
-    if !arg.hasattr(intern!(py, "meta"))? || !is_computed(arg)? {
+    if !arg.hasattr(intern!(py, "meta"))? {
         return Ok(());
     }
     let meta = arg.getattr(intern!(py, "meta"))?.cast_into::<PyDict>()?;
+    if !is_computed(arg)? {
+        return meta.set_item(MAY_BE_ARGUMENT, true);
+    }
     let known = meta.get_item(ARGUMENTS)?.unwrap_or_else(|| PyTuple::empty(py).into_any());
     meta.set_item(ARGUMENTS, PyTuple::new(py, [region])?.add(known)?)
 }

@@ -1,8 +1,10 @@
 //! Checkpointed parts of a graph (`torch.utils.checkpoint`), and how eager runs those that are left to it.
 
+use super::behind::written_behind;
 use super::cut::{Piece, cut, ordered};
 use super::places::{example, is_computed, op_is, requires_grad};
 use super::{Pieces, Step};
+use crate::fx::storages;
 use ox_capture::GradMode;
 use ox_ops::surface::writes_first;
 use pyo3::intern;
@@ -13,6 +15,9 @@ type Node<'py> = Bound<'py, PyAny>;
 
 /// What says of a node to which parts it was given as an argument, by their numbers.
 pub const ARGUMENTS: &str = "checkpoint_arguments";
+
+/// What says of a node that it may be one, or something that the function of a part holds.
+pub const MAY_BE_ARGUMENT: &str = "checkpoint_may_be_argument";
 
 /// A part of the program that is computed again in backward, as torch's own checkpoint would do it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -193,7 +198,7 @@ pub fn by_eager<'py>(gm: &Bound<'py, PyAny>, depth: usize) -> PyResult<Bound<'py
 /// The function under torch's own checkpoint, which is called in the grad mode in which the program called it; the graph may begin in another.
 pub fn checkpointed<'py>(gm: &Bound<'py, PyAny>, function: &Bound<'py, PyAny>, region: Region) -> PyResult<Bound<'py, PyAny>> {
     let (py, function) = (function.py(), function.clone().unbind());
-    let saved = if region.reentrant { Vec::new() } else { saved_arguments(gm, region)? };
+    let saved = saved_arguments(gm, region)?;
     let call = move |args: &Bound<'_, PyTuple>, _: Option<&Bound<'_, PyDict>>| -> PyResult<Py<PyAny>> {
         let py = args.py();
         let checkpoint = py.import(intern!(py, "torch.utils.checkpoint"))?.getattr(intern!(py, "checkpoint"))?;
@@ -211,18 +216,40 @@ pub fn checkpointed<'py>(gm: &Bound<'py, PyAny>, function: &Bound<'py, PyAny>, r
     Ok(PyCFunction::new_closure(py, None, None, call)?.into_any())
 }
 
+/// Whether the function of a part holds what is written behind the part. It is read again where it is computed again, as it is then.
+pub fn reads_what_is_written(gm: &Bound<'_, PyAny>, region: Region) -> PyResult<bool> {
+    let written = written_behind(gm)?;
+    if written.is_empty() {
+        return Ok(false);
+    }
+    let saved = saved_arguments(gm, region)?;
+    for (_, node) in given(gm)?.iter().enumerate().filter(|(place, _)| !saved.contains(place)) {
+        let memory = example(node)?.map_or(Ok(Vec::new()), |example| storages(&example))?;
+        let is_held = !node.getattr(intern!(gm.py(), "meta"))?.contains(MAY_BE_ARGUMENT)?;
+        if is_held && memory.iter().any(|memory| written.contains(memory)) {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
 /// The places of what the program has given the checkpoint as arguments. What its function holds besides is no argument.
 fn saved_arguments(gm: &Bound<'_, PyAny>, region: Region) -> PyResult<Vec<usize>> {
     let mut saved = Vec::new();
-    let nodes = ordered(gm)?;
-    let is_given = |node: &&Node<'_>| op_is(node, "placeholder").unwrap_or(false);
-    for (place, node) in nodes.iter().filter(is_given).enumerate() {
+    for (place, node) in given(gm)?.iter().enumerate() {
         let meta = node.getattr(intern!(gm.py(), "meta"))?.cast_into::<PyDict>()?;
         if meta.get_item(ARGUMENTS)?.is_some_and(|regions| regions.contains(region.id).unwrap_or(false)) {
             saved.push(place);
         }
     }
     Ok(saved)
+}
+
+/// What the graph is called with.
+fn given<'py>(gm: &Bound<'py, PyAny>) -> PyResult<Vec<Node<'py>>> {
+    let mut nodes = ordered(gm)?;
+    nodes.retain(|node| op_is(node, "placeholder").unwrap_or(false));
+    Ok(nodes)
 }
 
 /// The function, in the grad mode of now, of those arguments that the checkpoint must see: arguments are saved (`saved`), and must not be written then.

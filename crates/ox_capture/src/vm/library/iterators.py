@@ -259,8 +259,9 @@ def count_from(start=0, step=1):
 
 def counting(start, step):
     while True:
+        following = start + step
         yield start
-        start += step
+        start = following
 
 
 def pairwise(iterable):
@@ -278,6 +279,7 @@ def paired(iterator):
 
 
 def batched(iterable, n):
+    n = operator.index(n)
     if n < 1:
         raise ValueError("n must be at least one")
     return batches(iter(iterable), n)
@@ -309,6 +311,9 @@ def filled(iterators, fillvalue):
 
 
 def tee(iterable, n=2):
+    n = operator.index(n)
+    if n < 0:
+        raise ValueError("n must be >= 0")
     iterator, link = iter(iterable), [None, None]
     return tuple([teed(iterator, link) for _ in range(n)])
 

@@ -23,10 +23,17 @@ def number(value):
     return operator.index(value) if hasattr(value, "__index__") else value
 
 
-def with_number(function, before, key, after):
+def with_number(function, positional, names, place):
     """What C asks an index for, or the parts of a slice."""
-    key = of_numbers(key) if isinstance(key, slice) else operator.index(key)
-    return function(*before, key, *after)
+    given = positional if isinstance(place, int) else names
+    asked = given[place]
+    given[place] = of_numbers(asked) if isinstance(asked, slice) else operator.index(asked)
+    return function(*positional, **names)
+
+
+def with_truth(function, positional, names, name):
+    names[name] = True if names[name] else False
+    return function(*positional, **names)
 
 
 def of_numbers(bounds):
