@@ -1,6 +1,6 @@
 //! The loops of an emitted kernel: which axis the lanes run along, in which order the axes are nested, which of them are one.
 
-use ox_ir::kernel::{Axis, Inst, Kernel, Lanes, Pass, TypedInst};
+use ox_ir::kernel::{Axis, Inst, Kernel, Lanes, Pass, TypedInst, Val};
 use ox_ir::sym::VarKind;
 use ox_ir::{Sym, Var};
 
@@ -16,11 +16,22 @@ pub fn settle(kernel: &mut Kernel) {
 const MANY: i64 = 256;
 
 /// Index expressions of memory accesses with their weight in bytes, as often as their loop runs for one outer point; stores count double,
-/// since a scattered store hurts most.
+/// since a scattered store hurts most. What says where others read counts nothing: it may have 8 bytes where they have one, and side by side it is of
+/// no use if they are then apart.
 fn accesses(kernel: &Kernel) -> impl Iterator<Item = (&Sym, i64)> {
     kernel.passes.iter().flat_map(move |pass| {
         let times = trips(pass);
-        pass.body.iter().filter_map(move |v| weigh(kernel.inst(*v)).map(|(index, bytes)| (index, bytes * times)))
+        let counted = pass.body.iter().filter(|v| !is_place(kernel, **v));
+        counted.filter_map(move |v| weigh(kernel.inst(*v)).map(|(index, bytes)| (index, bytes * times)))
+    })
+}
+
+/// Whether it is checked as an index, perhaps as another type of integers.
+fn is_place(kernel: &Kernel, val: Val) -> bool {
+    kernel.insts.iter().zip(0..).any(|(typed, n)| match &typed.inst {
+        Inst::CheckIndex { value, .. } => *value == val,
+        Inst::Cast(of) => *of == val && is_place(kernel, Val(n)),
+        _ => false,
     })
 }
 
