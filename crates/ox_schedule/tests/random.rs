@@ -95,8 +95,5 @@ fn inputs_are_overwritten_when_nobody_reads_them_any_more() {
         plans.iter().filter(|plan| plan.steps.iter().any(|step| does(plan, step))).count()
     };
     let (unread, read) = (overwritten(BufRole::Out), overwritten(BufRole::InOut));
-    assert!(
-        unread > 2 && read > 20,
-        "{unread} plans overwrite an input that the kernel does not read, {read} one that it reads"
-    );
+    assert!(unread > 2 && read > 20, "{unread} plans overwrite an input that the kernel does not read, {read} one that it reads");
 }

@@ -72,6 +72,12 @@ pub fn exp(x: V<'_>) -> V<'_> {
     exp_in_range(clamp(x, low, high))
 }
 
+/// `exp(x) / 2` in f64, finite a little longer than `exp(x)`, for `x` from zero on.
+pub fn half_exp(x: V<'_>) -> V<'_> {
+    let (n, r) = reduce(x.gt(x.float(712.0)).select(x.float(712.0), x));
+    scale(expm1_reduced(r, &Q64) + 1.0, n - 1.0)
+}
+
 /// For `x` of at most zero.
 pub fn exp_of_negative(x: V<'_>) -> V<'_> {
     let low = x.float(range(x.elem).0);

@@ -46,34 +46,11 @@ wrappers! {
     log64 = f64::ln; log2_64 = f64::log2; log10_64 = f64::log10; log1p64 = f64::ln_1p;
     sin64 = f64::sin; cos64 = f64::cos; tan64 = f64::tan;
     asin64 = f64::asin; acos64 = f64::acos; atan64 = f64::atan;
-    sinh64 = f64::sinh; cosh64 = f64::cosh; tanh64 = f64::tanh;
-    asinh64 = libm_asinh; acosh64 = libm_acosh; atanh64 = libm_atanh;
+    tanh64 = f64::tanh;
 }
 
 wrappers_f32! {
     sin32 = f32::sin; cos32 = f32::cos; tan32 = f32::tan;
-}
-
-mod inverse {
-    unsafe extern "C" {
-        pub fn asinh(x: f64) -> f64;
-        pub fn acosh(x: f64) -> f64;
-        pub fn atanh(x: f64) -> f64;
-    }
-}
-
-// Rust's own formulas for these lose bits near zero.
-fn libm_asinh(x: f64) -> f64 {
-    // SAFETY: a pure function of the C library.
-    unsafe { inverse::asinh(x) }
-}
-fn libm_acosh(x: f64) -> f64 {
-    // SAFETY: a pure function of the C library.
-    unsafe { inverse::acosh(x) }
-}
-fn libm_atanh(x: f64) -> f64 {
-    // SAFETY: a pure function of the C library.
-    unsafe { inverse::atanh(x) }
 }
 
 extern "C" fn pow64(x: f64, y: f64) -> f64 {
@@ -110,12 +87,7 @@ pub const FUNCTIONS: &[(&str, Address)] = &[
     ("ox_asin", || asin64 as *const () as usize),
     ("ox_acos", || acos64 as *const () as usize),
     ("ox_atan", || atan64 as *const () as usize),
-    ("ox_sinh", || sinh64 as *const () as usize),
-    ("ox_cosh", || cosh64 as *const () as usize),
     ("ox_tanh", || tanh64 as *const () as usize),
-    ("ox_asinh", || asinh64 as *const () as usize),
-    ("ox_acosh", || acosh64 as *const () as usize),
-    ("ox_atanh", || atanh64 as *const () as usize),
     ("ox_erf", || c::erf as *const () as usize),
     ("ox_erfc", || c::erfc as *const () as usize),
     ("ox_lgamma", || lgamma64 as *const () as usize),

@@ -39,17 +39,17 @@ pub fn unary(op: PointOp, x: V<'_>) -> Option<V<'_>> {
         Erfc if narrow => libm::call_wide("erfc", &[x]),
         Log2 if narrow => log::log2(x),
         Log10 if narrow => log::log10(x),
-        Tan if narrow => trig::tan(x),
+        Tan => trig::tan(x),
         Asin if narrow => inverse::asin(x),
         Acos if narrow => inverse::acos(x),
         Atan if narrow => inverse::atan(x),
-        Sinh if narrow => hyperbolic::sinh(x),
-        Cosh if narrow => hyperbolic::cosh(x),
-        Asinh if narrow => hyperbolic::asinh(x),
-        Acosh if narrow => hyperbolic::acosh(x),
-        Atanh if narrow => hyperbolic::atanh(x),
+        Sinh => hyperbolic::sinh(x),
+        Cosh => hyperbolic::cosh(x),
+        Asinh => hyperbolic::asinh(x),
+        Acosh => hyperbolic::acosh(x),
+        Atanh => hyperbolic::atanh(x),
         Erf if narrow => erf::erf(x),
-        Tan | Asin | Acos | Atan | Sinh | Cosh | Asinh | Acosh | Atanh | Erf | Erfc | Log2 | Log10 => libm::call(op.name(), &[x]),
+        Asin | Acos | Atan | Erf | Erfc | Log2 | Log10 => libm::call(op.name(), &[x]),
         _ => return None,
     })
 }
@@ -67,9 +67,9 @@ fn power_of_two<'a>(n: V<'a>, elem: Elem) -> V<'a> {
     (n + bias).shl(n.int(shift)).bits_as(elem)
 }
 
-/// `f` computed in f64 and rounded once.
+/// `f` computed in f64; of f32 it is rounded once.
 fn in_f64<'a>(x: V<'a>, f: impl FnOnce(V<'a>) -> V<'a>) -> V<'a> {
-    f(x.fpext(Elem::F64)).fptrunc(Elem::F32)
+    if x.elem == Elem::F64 { f(x) } else { f(x.fpext(Elem::F64)).fptrunc(Elem::F32) }
 }
 
 /// `1 / d` to 1 ulp for a finite `d` of at least 1, without the divider where the host can estimate: two threads of one core share that, and a
