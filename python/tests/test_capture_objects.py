@@ -564,6 +564,64 @@ class FlatBox:
     pass
 
 
+class CountsWhatIsAsked:
+    def __getattr__(self, name):
+        if name != "asked":
+            raise AttributeError(name)
+        return vars(self).setdefault("count", self.__dict__.pop("n") + 10)
+
+
+WRITES_TO_DICTS = [
+    "o.__dict__['n'] = 5",
+    "vars(o)['n'] = k; o.n += 1",
+    "o.n = k; o.__dict__['n'] = 5",
+    "o.__dict__['n'] = 5; o.n = k; del o.__dict__['n']",
+    "o.__dict__.update(n=k, q=[k])",
+    "o.__dict__ |= {'n': 5, 'q': t}",
+    "d = o.__dict__; d.setdefault('q', d.pop('n') + 5)",
+    "dict.__setitem__(vars(o), 'n', o.n + 5)",
+    "o.q = k; o.__dict__.clear()",
+    "o.__dict__ = {'q': k}",
+    "d = o.__dict__; o.__dict__ = {'n': k}; d['n'] = 9",
+    "o.__dict__['__dict__'] = {'n': k}",
+    "o.n += o.asked; o.__dict__['count'] = 2; o.n += o.asked",
+]
+
+
+@pytest.mark.parametrize("kind", [FlatBox, CountsWhatIsAsked, torch.nn.Module])
+@pytest.mark.parametrize("write", WRITES_TO_DICTS)
+def test_a_write_to_the_dict_of_an_object_is_a_write_to_its_attribute(write, kind):
+    names = {}
+    exec(f"def write(t, o, k): {write}", names)
+
+    def step(t, o, k):
+        try:
+            names["write"](t, o, k)
+        except AttributeError as error:
+            return t + 1, str(error)
+        return t + 1, getattr(o, "n", "none"), hasattr(o, "q"), getattr(o, "q", None), getattr(o, "count", 0)
+
+    captured, called = _oxytorch.capture(step), (5, 5, 7, 5, 8)
+    for n, k in enumerate(called):
+        t, ours, theirs = x(), kind(), kind()
+        ours.n = theirs.n = n
+        assert_same(captured(t, ours, k), step(t, theirs, k))
+        assert_same({**vars(ours), "_parameters": 0}, {**vars(theirs), "_parameters": 0})
+    assert captured.stats()["breaks"] == []
+
+
+@pytest.mark.parametrize("method", [copy.copy, copy.deepcopy])
+@pytest.mark.parametrize("write", [write for write in WRITES_TO_DICTS if "asked" not in write])
+def test_a_copy_has_what_was_written_to_the_dict(write, method):
+    names = {"method": method}
+    exec(f"def step(t, o, k): {write}; made = method(o); return t + 1, vars(made), vars(o), getattr(made, 'n', 0)", names)
+    captured = _oxytorch.capture(names["step"])
+    for n, k in enumerate((5, 5, 7, 5, 8)):
+        t, ours, theirs = x(), FlatBox(), FlatBox()
+        ours.n = theirs.n = [n] if method is copy.deepcopy and "+" not in write else n
+        assert_same(captured(t, ours, k), names["step"](t, theirs, k))
+
+
 def test_a_deep_copy_of_computed_tensors_is_one_trace():
     def step(a):
         rows = [a * 2, a + 1, [a]]

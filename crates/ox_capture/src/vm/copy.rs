@@ -242,7 +242,7 @@ impl Vm {
             return Ok(None);
         }
         for (name, value) in entries_of(&dict) {
-            let value = self.found_at(object, &name, value, |of| Source::Attr(of, Key(name.clone())));
+            let value = self.attr_found(object, &name, value);
             let Some(value) = self.part(&value, memo)? else { return Ok(None) };
             let own = instance_dict(&copy).expect("its class gives instances a dict");
             own.bind().set_item(name.bind(), value.obj.bind())?;
