@@ -294,7 +294,45 @@ class Intercepts:
         return (lambda memo: "intercepted") if name == "__deepcopy__" else object.__getattribute__(self, name)
 
 
-HOOKED = [Given(k=[1]), Given(k=[1], __deepcopy__=lambda memo: "own"), GivesACopy(k=[1]), SetsNoState(k=[1]), Refuses(k=[1]), Intercepts()]
+class OfAMetaclass(type):
+    def __getattr__(cls, name):
+        if name == "__copy__":
+            return lambda instance: "by its metaclass"
+        raise AttributeError(name)
+
+
+class Copied(metaclass=OfAMetaclass):
+    def __init__(self):
+        self.k = [1]
+
+
+class CopiesItself(type):
+    def __copy__(cls):
+        return cls
+
+
+class Itself(metaclass=CopiesItself):
+    pass
+
+
+HOOKED = [
+    Given(k=[1]),
+    Given(k=[1], __deepcopy__=lambda memo: "own"),
+    GivesACopy(k=[1]),
+    SetsNoState(k=[1]),
+    Refuses(k=[1]),
+    Intercepts(),
+    Copied(),
+    Itself(),
+]
+OWN_HOOKS = {
+    "__getstate__": lambda: {"z": 2},
+    "__reduce_ex__": lambda protocol: (FlatBox, (), {"w": 3}),
+    "__reduce__": lambda: (FlatBox, (), {"w": 4}),
+    "__getnewargs__": lambda: (1,),
+    "__setstate__": lambda state: None,
+    "__deepcopy__": lambda memo: "own",
+}
 
 
 @pytest.mark.parametrize("method", [copy.copy, copy.deepcopy], ids=["copy", "deepcopy"])
@@ -306,13 +344,64 @@ def test_copies_by_attributes_that_the_class_does_not_have(object, method):
     def outcome(called):
         try:
             _, *copies = called(x(), object)
-        except ValueError as error:
+        except (TypeError, ValueError) as error:
             return str(error)
         return [vars(found) if isinstance(found, type(object)) else found for found in (copies[0], copies[1][0])]
 
     captured = _oxytorch.capture(function)
     for _ in range(3):
         assert outcome(captured) == outcome(function)
+
+
+@pytest.mark.parametrize("method", [copy.copy, copy.deepcopy], ids=["copy", "deepcopy"])
+@pytest.mark.parametrize("hook", OWN_HOOKS)
+def test_copies_by_attributes_of_the_object_itself(hook, method):
+    def outcome(called, is_hooked):
+        made = FlatBox()
+        made.k = [1]
+        if is_hooked:
+            setattr(made, hook, OWN_HOOKS[hook])
+        try:
+            copied = called(x(), made)[1]
+        except TypeError as error:
+            return str(error)
+        return vars(copied) if isinstance(copied, FlatBox) else copied
+
+    def function(t, object):
+        return t + 1, method(object)
+
+    captured = _oxytorch.capture(function)
+    for is_hooked in (False, True, True, False, True):
+        assert outcome(captured, is_hooked) == outcome(function, is_hooked)
+
+
+ASKED = []
+
+
+class NotesWhatIsAsked(Given):
+    def __getattr__(self, name):
+        ASKED.append(name)
+        return super().__getattr__(name)
+
+
+class NotesAHook(NotesWhatIsAsked):
+    given = {"__deepcopy__": "copied"}
+
+
+@pytest.mark.parametrize("kind", [NotesWhatIsAsked, NotesAHook])
+@pytest.mark.parametrize("method", [copy.copy, copy.deepcopy], ids=["copy", "deepcopy"])
+def test_what_gives_attributes_is_asked_as_often_as_by_the_library(method, kind):
+    def function(t, object):
+        return t + 1, method(object), method([object])
+
+    def asked(called):
+        ASKED.clear()
+        called(x(), kind(k=[1]))
+        return list(ASKED)
+
+    captured = _oxytorch.capture(function)
+    for _ in range(3):
+        assert asked(captured) == asked(function)
 
 
 def test_what_hangs_on_a_tensor_is_copied_with_it():
