@@ -319,6 +319,25 @@ def test_an_input_given_by_name_is_written(door, drawn):
         compare.assert_same(given, x)
 
 
+LEAKS = {
+    "F.rrelu_": lambda y: F.rrelu_(y, training=True),
+    "torch.rrelu_": lambda y: torch.rrelu_(y, training=True),
+    "inplace=True": lambda y: F.rrelu(y, training=True, inplace=True),
+    "by name": lambda y: F.rrelu(input=y, training=True, inplace=True),
+    "twice": lambda y: F.rrelu_(F.rrelu_(y, training=True) * 2, training=True),
+}
+
+
+@both
+@pytest.mark.parametrize("drawn", LEAKS)
+def test_a_leak_that_is_drawn_in_place_has_eagers_gradient(door, drawn):
+    f = lambda x: LEAKS[drawn](x * 1.5) + 1
+    called, x = DOORS[door](f, options={"fallback_random": True}), torch.randn(5, 6, requires_grad=True)
+    for seed in range(2):
+        got, want = seeded(called, x, seed=seed), seeded(f, x, seed=seed)
+        compare.assert_same(torch.autograd.grad(got.sum(), x), torch.autograd.grad(want.sum(), x))
+
+
 TORCHS = {
     "bernoulli": lambda p: torch.bernoulli(p) * p,
     "bernoulli_": lambda p: torch.empty_like(p).bernoulli_(p.detach()) * p,
