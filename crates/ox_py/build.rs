@@ -11,7 +11,7 @@
 //! the linker, by patterns. A dozen that are left out make 2 MB resident again: the names must say what generic functions are made for
 //! (`.cargo/config.toml`), or a pattern would stand for hundreds of them.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
@@ -60,7 +60,7 @@ fn warm_in_one_place(out: &Path) -> Vec<String> {
 fn ordered_names() -> Option<Vec<String>> {
     let list = std::fs::read_to_string(ORDER).ok()?;
     let digits = list.split_whitespace().filter_map(|digits| u32::from_str_radix(digits, 16).ok());
-    let places: HashMap<u32, usize> = digits.enumerate().map(|(place, digits)| (digits, place)).collect();
+    let places: BTreeMap<u32, usize> = digits.enumerate().map(|(place, digits)| (digits, place)).collect();
     let prefix = PathBuf::from(std::env::var_os("LLVM_SYS_191_PREFIX")?);
     let mut nm = Command::new(prefix.join("bin/llvm-nm"));
     let output =

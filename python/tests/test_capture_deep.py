@@ -114,6 +114,9 @@ FUNCTIONS = [
 def outcome(function, x, object, within):
     try:
         value, kept = function(x, object)
+    except RecursionError as error:
+        # In which of two functions that call one another the stack ends, CPython says by its words.
+        return type(error), str(error).startswith("maximum recursion depth exceeded")
     except Exception as error:
         return type(error), str(error)
     return value.tolist(), depth(kept, within) if type(kept) is type(object) else kept

@@ -294,7 +294,68 @@ class Intercepts:
         return (lambda memo: "intercepted") if name == "__deepcopy__" else object.__getattribute__(self, name)
 
 
-HOOKED = [Given(k=[1]), Given(k=[1], __deepcopy__=lambda memo: "own"), GivesACopy(k=[1]), SetsNoState(k=[1]), Refuses(k=[1]), Intercepts()]
+class Finds:
+    """Attributes by other names, as configurations of models have them."""
+
+    names = {"size": "k"}
+
+    def __init__(self):
+        self.k = [1]
+
+    def __getattribute__(self, name):
+        if name != "names" and name in super().__getattribute__("names"):
+            name = super().__getattribute__("names")[name]
+        return super().__getattribute__(name)
+
+
+class Reduced(Finds):
+    names = {"__reduce_ex__": "reduced"}
+
+    def reduced(self, protocol):
+        return list, ([5],)
+
+
+class OfAMetaclass(type):
+    def __getattr__(cls, name):
+        if name == "__copy__":
+            return lambda instance: "by its metaclass"
+        raise AttributeError(name)
+
+
+class Copied(metaclass=OfAMetaclass):
+    def __init__(self):
+        self.k = [1]
+
+
+class CopiesItself(type):
+    def __copy__(cls):
+        return cls
+
+
+class Itself(metaclass=CopiesItself):
+    pass
+
+
+HOOKED = [
+    Given(k=[1]),
+    Given(k=[1], __deepcopy__=lambda memo: "own"),
+    GivesACopy(k=[1]),
+    SetsNoState(k=[1]),
+    Refuses(k=[1]),
+    Intercepts(),
+    Finds(),
+    Reduced(),
+    Copied(),
+    Itself(),
+]
+OWN_HOOKS = {
+    "__getstate__": lambda: {"z": 2},
+    "__reduce_ex__": lambda protocol: (FlatBox, (), {"w": 3}),
+    "__reduce__": lambda: (FlatBox, (), {"w": 4}),
+    "__getnewargs__": lambda: (1,),
+    "__setstate__": lambda state: None,
+    "__deepcopy__": lambda memo: "own",
+}
 
 
 @pytest.mark.parametrize("method", [copy.copy, copy.deepcopy], ids=["copy", "deepcopy"])
@@ -306,13 +367,64 @@ def test_copies_by_attributes_that_the_class_does_not_have(object, method):
     def outcome(called):
         try:
             _, *copies = called(x(), object)
-        except ValueError as error:
+        except (TypeError, ValueError) as error:
             return str(error)
         return [vars(found) if isinstance(found, type(object)) else found for found in (copies[0], copies[1][0])]
 
     captured = _oxytorch.capture(function)
     for _ in range(3):
         assert outcome(captured) == outcome(function)
+
+
+@pytest.mark.parametrize("method", [copy.copy, copy.deepcopy], ids=["copy", "deepcopy"])
+@pytest.mark.parametrize("hook", OWN_HOOKS)
+def test_copies_by_attributes_of_the_object_itself(hook, method):
+    def outcome(called, is_hooked):
+        made = FlatBox()
+        made.k = [1]
+        if is_hooked:
+            setattr(made, hook, OWN_HOOKS[hook])
+        try:
+            copied = called(x(), made)[1]
+        except TypeError as error:
+            return str(error)
+        return vars(copied) if isinstance(copied, FlatBox) else copied
+
+    def function(t, object):
+        return t + 1, method(object)
+
+    captured = _oxytorch.capture(function)
+    for is_hooked in (False, True, True, False, True):
+        assert outcome(captured, is_hooked) == outcome(function, is_hooked)
+
+
+ASKED = []
+
+
+class NotesWhatIsAsked(Given):
+    def __getattr__(self, name):
+        ASKED.append(name)
+        return super().__getattr__(name)
+
+
+class NotesAHook(NotesWhatIsAsked):
+    given = {"__deepcopy__": "copied"}
+
+
+@pytest.mark.parametrize("kind", [NotesWhatIsAsked, NotesAHook])
+@pytest.mark.parametrize("method", [copy.copy, copy.deepcopy], ids=["copy", "deepcopy"])
+def test_what_gives_attributes_is_asked_as_often_as_by_the_library(method, kind):
+    def function(t, object):
+        return t + 1, method(object), method([object])
+
+    def asked(called):
+        ASKED.clear()
+        called(x(), kind(k=[1]))
+        return list(ASKED)
+
+    captured = _oxytorch.capture(function)
+    for _ in range(3):
+        assert asked(captured) == asked(function)
 
 
 def test_what_hangs_on_a_tensor_is_copied_with_it():
@@ -564,6 +676,64 @@ class FlatBox:
     pass
 
 
+class CountsWhatIsAsked:
+    def __getattr__(self, name):
+        if name != "asked":
+            raise AttributeError(name)
+        return vars(self).setdefault("count", self.__dict__.pop("n") + 10)
+
+
+WRITES_TO_DICTS = [
+    "o.__dict__['n'] = 5",
+    "vars(o)['n'] = k; o.n += 1",
+    "o.n = k; o.__dict__['n'] = 5",
+    "o.__dict__['n'] = 5; o.n = k; del o.__dict__['n']",
+    "o.__dict__.update(n=k, q=[k])",
+    "o.__dict__ |= {'n': 5, 'q': t}",
+    "d = o.__dict__; d.setdefault('q', d.pop('n') + 5)",
+    "dict.__setitem__(vars(o), 'n', o.n + 5)",
+    "o.q = k; o.__dict__.clear()",
+    "o.__dict__ = {'q': k}",
+    "d = o.__dict__; o.__dict__ = {'n': k}; d['n'] = 9",
+    "o.__dict__['__dict__'] = {'n': k}",
+    "o.n += o.asked; o.__dict__['count'] = 2; o.n += o.asked",
+]
+
+
+@pytest.mark.parametrize("kind", [FlatBox, CountsWhatIsAsked, torch.nn.Module])
+@pytest.mark.parametrize("write", WRITES_TO_DICTS)
+def test_a_write_to_the_dict_of_an_object_is_a_write_to_its_attribute(write, kind):
+    names = {}
+    exec(f"def write(t, o, k): {write}", names)
+
+    def step(t, o, k):
+        try:
+            names["write"](t, o, k)
+        except AttributeError as error:
+            return t + 1, str(error)
+        return t + 1, getattr(o, "n", "none"), hasattr(o, "q"), getattr(o, "q", None), getattr(o, "count", 0)
+
+    captured, called = _oxytorch.capture(step), (5, 5, 7, 5, 8)
+    for n, k in enumerate(called):
+        t, ours, theirs = x(), kind(), kind()
+        ours.n = theirs.n = n
+        assert_same(captured(t, ours, k), step(t, theirs, k))
+        assert_same({**vars(ours), "_parameters": 0}, {**vars(theirs), "_parameters": 0})
+    assert captured.stats()["breaks"] == []
+
+
+@pytest.mark.parametrize("method", [copy.copy, copy.deepcopy])
+@pytest.mark.parametrize("write", [write for write in WRITES_TO_DICTS if "asked" not in write])
+def test_a_copy_has_what_was_written_to_the_dict(write, method):
+    names = {"method": method}
+    exec(f"def step(t, o, k): {write}; made = method(o); return t + 1, vars(made), vars(o), getattr(made, 'n', 0)", names)
+    captured = _oxytorch.capture(names["step"])
+    for n, k in enumerate((5, 5, 7, 5, 8)):
+        t, ours, theirs = x(), FlatBox(), FlatBox()
+        ours.n = theirs.n = [n] if method is copy.deepcopy and "+" not in write else n
+        assert_same(captured(t, ours, k), names["step"](t, theirs, k))
+
+
 def test_a_deep_copy_of_computed_tensors_is_one_trace():
     def step(a):
         rows = [a * 2, a + 1, [a]]
@@ -717,3 +887,11 @@ def test_dicts_with_attributes(kind, is_made):
         assert dict(ours) == dict(theirs)
     assert kind is Counting or captured.stats()["breaks"] == []
     assert kind is Counting or captured.stats()["traced"] <= 5, captured.show()
+
+
+def test_a_copy_of_what_finds_attributes_by_itself_is_no_break():
+    """It was one: models that copy their configuration were two graphs."""
+    captured = oxytorch.compile(lambda t, found: (t + 1, copy.deepcopy(found)), fullgraph=True)
+    for found in (Finds(), Finds()):
+        _, made = captured(torch.ones(2), found)
+        assert type(made) is Finds and made is not found and made.size == [1] and made.k is not found.k

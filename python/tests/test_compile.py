@@ -125,6 +125,45 @@ def test_a_method_of_nothing():
             captured.__get__(*given)
 
 
+class DecoratedForward(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.linear = torch.nn.Linear(3, 3)
+
+    @oxytorch.compile
+    def forward(self, x):
+        return self.linear(x).relu()
+
+    @oxytorch.compile
+    def doubled(self, x):
+        return self.linear(x) * 2
+
+
+MODULES = {
+    "eager": lambda module, x: torch.compile(module, backend="eager")(x),
+    "ours": lambda module, x: torch.compile(module, backend="oxytorch")(x),
+    "a part": lambda module, x: torch.compile(torch.nn.Sequential(module), backend="eager", fullgraph=True)(x),
+    "forced": lambda module, x: forced(lambda: oxytorch.compile(module)(x)),
+    "exported": lambda module, x: torch.export.export(module, (x,)).module()(x),
+}
+
+
+def forced(call):
+    with torch.compiler.set_stance(force_backend="eager"):
+        return call()
+
+
+@pytest.mark.parametrize("name", MODULES)
+def test_a_module_with_a_decorated_forward_under_another_backend(name):
+    torch._dynamo.reset()
+    module, x = DecoratedForward(), torch.randn(2, 3)
+    want = module.linear(x).relu()
+    for _ in range(2):
+        assert torch.equal(MODULES[name](module, x), want)
+    assert isinstance(module.forward.__func__, oxytorch._oxytorch.Captured)
+    assert isinstance(torch.compile(module, backend="eager").doubled.__func__, oxytorch._oxytorch.Captured)
+
+
 def test_disable_returns_the_function(monkeypatch):
     function = lambda x: x + 1
     assert oxytorch.compile(function, disable=True) is function

@@ -290,6 +290,54 @@ def test_eagers_numbers_come_in_the_order_in_which_eagers_memory_lies(laid, draw
     compare.assert_same(seeded(compiled, x, seed=0), seeded(f, x, seed=0))
 
 
+BY_NAME = {
+    "dropout": lambda y: F.dropout(input=y, p=0.5, inplace=True),
+    "dropout by place": lambda y: F.dropout(y, 0.5, True, True),
+    "dropout_": lambda y: torch.dropout_(input=y, p=0.5, train=True),
+    "dropout1d": lambda y: F.dropout1d(input=y, p=0.5, inplace=True),
+    "alpha_dropout": lambda y: F.alpha_dropout(input=y, p=0.5, training=True, inplace=True),
+    "feature_alpha_dropout": lambda y: F.feature_alpha_dropout(input=y, p=0.5, training=True, inplace=True),
+    "rrelu": lambda y: F.rrelu(input=y, training=True, inplace=True),
+    "rrelu_": lambda y: torch.rrelu_(input=y, training=True),
+}
+
+
+@both
+@pytest.mark.parametrize("drawn", BY_NAME)
+def test_an_input_given_by_name_is_written(door, drawn):
+    def f(x):
+        y, rows = x * -1.5, (x + 1).t()
+        result = BY_NAME[drawn](y)
+        BY_NAME[drawn](rows)
+        result.add_(1)
+        return result * 2, y, rows, BY_NAME[drawn](x * 1)
+
+    called, x = DOORS[door](f, options={"fallback_random": True}), torch.rand(5, 6)
+    given = x.clone()
+    for seed in range(2):
+        compare.assert_same(seeded(called, given, seed=seed), seeded(f, x, seed=seed))
+        compare.assert_same(given, x)
+
+
+LEAKS = {
+    "F.rrelu_": lambda y: F.rrelu_(y, training=True),
+    "torch.rrelu_": lambda y: torch.rrelu_(y, training=True),
+    "inplace=True": lambda y: F.rrelu(y, training=True, inplace=True),
+    "by name": lambda y: F.rrelu(input=y, training=True, inplace=True),
+    "twice": lambda y: F.rrelu_(F.rrelu_(y, training=True) * 2, training=True),
+}
+
+
+@both
+@pytest.mark.parametrize("drawn", LEAKS)
+def test_a_leak_that_is_drawn_in_place_has_eagers_gradient(door, drawn):
+    f = lambda x: LEAKS[drawn](x * 1.5) + 1
+    called, x = DOORS[door](f, options={"fallback_random": True}), torch.randn(5, 6, requires_grad=True)
+    for seed in range(2):
+        got, want = seeded(called, x, seed=seed), seeded(f, x, seed=seed)
+        compare.assert_same(torch.autograd.grad(got.sum(), x), torch.autograd.grad(want.sum(), x))
+
+
 TORCHS = {
     "bernoulli": lambda p: torch.bernoulli(p) * p,
     "bernoulli_": lambda p: torch.empty_like(p).bernoulli_(p.detach()) * p,

@@ -58,11 +58,16 @@ fn is_by_slot(class: &Obj, name: &str, is_slot: impl Fn(&Obj) -> bool) -> bool {
 
 /// Whether a class has `object`'s own method of this name, or none.
 pub fn is_as_of_object(class: &Obj, name: &str) -> bool {
+    is_as_of(class, name, types().object)
+}
+
+/// Whether a class has its base's own method of this name, or none.
+pub fn is_as_of(class: &Obj, name: &str, base: crate::types::Type) -> bool {
     let name = Obj::str(name);
     let Some(found) = type_lookup(class, &name) else { return true };
     // SAFETY: a type.
-    let object = unsafe { Obj::borrowed(types().object.cast()) };
-    type_lookup(&object, &name).is_some_and(|plain| plain.is(&found))
+    let base = unsafe { Obj::borrowed(base.cast()) };
+    type_lookup(&base, &name).is_some_and(|plain| plain.is(&found))
 }
 
 /// It has `__set__` or `__delete__`, so that it comes before the instance's dict.

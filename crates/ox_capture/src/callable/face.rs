@@ -22,7 +22,7 @@ impl Captured {
         Ok(result.bind().clone().unbind())
     }
 
-    /// As a function does: a method of the object through which it was found.
+    /// As a function does: a method of the object through which it was found. torch's tracers are shown the function.
     fn __get__<'py>(
         slf: &Bound<'py, Self>,
         object: Option<&Bound<'py, PyAny>>,
@@ -32,7 +32,10 @@ impl Captured {
         match (object.filter(is_there), owner.filter(is_there)) {
             (None, None) => Err(PyTypeError::new_err("__get__(None, None) is invalid")),
             (None, Some(_)) => Ok(slf.clone().into_any()),
-            (Some(object), _) => slf.py().import("types")?.getattr("MethodType")?.call1((slf, object)),
+            (Some(object), _) => {
+                let function = if is_asked_by_a_tracer(slf.py()) { slf.get().0.function.bind() } else { slf.as_any() };
+                slf.py().import("types")?.getattr("MethodType")?.call1((function, object))
+            }
         }
     }
 
@@ -130,6 +133,28 @@ pub fn show_get(function: &Bound<'_, PyAny>) -> PyResult<()> {
         ffi::PyType_Modified(class);
     }
     Ok(())
+}
+
+/// Whether code of a tracer of torch's looks at an attribute: it asks for the file and the code of what it finds, which only functions have.
+fn is_asked_by_a_tracer(py: Python<'_>) -> bool {
+    const TRACERS: [&str; 3] = ["torch._dynamo", "torch.export", "torch._export"];
+    let is_of =
+        |module: &str, tracer: &str| module.strip_prefix(tracer).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'));
+    module_that_runs(py).is_some_and(|module| TRACERS.iter().any(|tracer| is_of(&module, tracer))) && !is_handed_on(py)
+}
+
+fn module_that_runs(py: Python<'_>) -> Option<String> {
+    // SAFETY: the thread is attached; the globals of what runs are borrowed, or null.
+    let globals = unsafe { Bound::from_borrowed_ptr_or_opt(py, ffi::PyEval_GetGlobals()) }?;
+    globals.get_item("__name__").quiet()?.extract().quiet()
+}
+
+/// Whether what runs is a `__getattr__`: that of a wrapped module gives others what the module has.
+fn is_handed_on(py: Python<'_>) -> bool {
+    // SAFETY: the thread is attached; the frame that runs is borrowed, or null.
+    let frame = unsafe { Bound::from_borrowed_ptr_or_opt(py, ffi::PyEval_GetFrame().cast()) };
+    let name = frame.and_then(|frame| frame.getattr("f_code").quiet()?.getattr("co_name").quiet());
+    name.is_some_and(|name| name.eq("__getattr__").quiet().unwrap_or(false))
 }
 
 /// The name under which this very object is found in the module of the function.

@@ -553,8 +553,8 @@ fn parts_of(object: &Obj) -> Vec<Obj> {
     items_of(object)
 }
 
-/// A value that holds no others.
-fn is_constant(object: &Obj) -> bool {
+/// A value that holds no others: it is all that counts, and is relied on.
+pub fn is_constant(object: &Obj) -> bool {
     let types = types();
     types.is_scalar(object) && !object.class_is(types.slice) || types.is_pinnable(object) || types.is_enum(object)
 }

@@ -3,7 +3,7 @@
 use super::{Origin, Original, Rec, Recording, Val, abandon, inspect};
 use crate::guard::{Check, version_of};
 use crate::obj::{Obj, entries_of, items_of};
-use crate::source::{Key, Source, SourceId, same_value};
+use crate::source::{Key, Source, SourceId, instance_dict, same_value};
 use crate::types::types;
 use ox_ops::{Fact, Sym};
 use pyo3::ffi;
@@ -204,6 +204,30 @@ impl Recording {
         Ok(self.meet(object, source))
     }
 
+    /// An attribute that an object keeps in its dict. Where that has been changed as a dict, it is an entry.
+    pub fn meet_attr(&mut self, object: &Obj, name: &Obj, found: Obj) -> Rec<Val> {
+        let key = Key(name.clone());
+        match self.dict_changed(object, name) {
+            Some(dict) => self.meet_at(&dict, name, found, |of| Source::Value(of, key)),
+            None => self.meet_at(object, name, found, |of| Source::Attr(of, key)),
+        }
+    }
+
+    /// The dict of an object, if the program has changed it by another way than the attribute.
+    fn dict_changed(&mut self, object: &Obj, name: &Obj) -> Option<Obj> {
+        let Origin::Outside(of) = self.origin(object) else { return None };
+        let dict = instance_dict(object)?;
+        let is_replaced = self.has_writes_to(object) && self.is_written(object, &Obj::str("__dict__"));
+        if !(is_replaced || self.is_written(&dict, name) || self.is_opaque(&dict) || self.is_whole(&dict)) {
+            return None;
+        }
+        if !is_replaced && matches!(self.origin(&dict), Origin::Outside(_)) {
+            let source = self.source(Source::Dict(of));
+            self.meet(dict.clone(), source);
+        }
+        Some(dict)
+    }
+
     pub fn check_no_key(&mut self, dict: &Obj, key: &Obj) -> Rec<()> {
         let Origin::Outside(id) = self.origin(dict) else { return Ok(()) };
         if self.is_written(dict, key) || self.whole.contains(&dict.id()) {
@@ -217,15 +241,19 @@ impl Recording {
         Ok(())
     }
 
-    pub fn check_no_attr(&mut self, object: &Obj, name: &Obj) {
-        let Origin::Outside(id) = self.origin(object) else { return };
+    pub fn check_no_attr(&mut self, object: &Obj, name: &Obj) -> Rec<()> {
+        let Origin::Outside(id) = self.origin(object) else { return Ok(()) };
         // What hangs on a class is counted by its version; a function has a dict like any instance.
         let fixed = types().is_pinnable(object) && !object.class_is(types().function);
         if self.is_written(object, name) || fixed {
-            return;
+            return Ok(());
+        }
+        if let Some(dict) = self.dict_changed(object, name) {
+            return self.check_no_key(&dict, name);
         }
         let name_id = self.source(Source::Pinned(Key(name.clone())));
         self.check_once(5, id, name_id.0, || Check::NoAttr(id, name.clone()));
+        Ok(())
     }
 
     /// Makes the whole content of a container known: each item has a source, a value, or was made here.

@@ -7,7 +7,7 @@ use super::{Recording, Val};
 use crate::interrupt::Quiet;
 use crate::obj::{Obj, items_of};
 use crate::types::types;
-use ox_ops::surface::writes_first;
+use ox_ops::surface::{first_argument, writes_first};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
@@ -24,9 +24,8 @@ impl Write {
     /// None if nobody can say what it writes: `out=`, or else its first argument.
     fn by(node: Obj) -> Option<Write> {
         let (args, kwargs) = (items_of(&node.attr("args").quiet()?), node.attr("kwargs").quiet()?);
-        let named = |name: &&str| kwargs.bind().get_item(name).quiet().map(Obj::from);
-        let first = || args.first().cloned().or_else(|| ["input", "self"].iter().find_map(named));
-        let targets = nodes_in(&named(&"out").or_else(first)?);
+        let named = |name: &str| kwargs.bind().get_item(name).quiet().map(Obj::from);
+        let targets = nodes_in(&named("out").or_else(|| first_argument(args.first().cloned(), named))?);
         let shadows = targets.iter().map(example_of).collect::<Option<Vec<Obj>>>()?;
         let memories =
             shadows.iter().flat_map(tensors_in).map(|tensor| memory_of(&tensor).quiet()).collect::<Option<Vec<usize>>>()?;
@@ -134,8 +133,8 @@ pub(super) fn written(callee: &Shadow, name: &str, args: &[Obj], kwargs: &Bound<
         let flag = by_place.or(kwargs.get_item("inplace")?.map(Obj::from));
         Ok(flag.is_some_and(|flag| flag.is(&Obj::bool(true))))
     };
-    let first = args.first().cloned().or(kwargs.get_item("input")?.map(Obj::from));
-    match first {
+    let named = |name: &str| kwargs.get_item(name).quiet().flatten().map(Obj::from);
+    match first_argument(args.first().cloned(), named) {
         Some(first) if writes_first(name) || is_flagged()? => Ok(tensors_in(&first)),
         _ => Ok(Vec::new()),
     }

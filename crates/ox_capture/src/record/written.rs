@@ -4,6 +4,7 @@ use super::number::own_key;
 use super::relied::is_set;
 use super::{Origin, Original, REMEMBERED, Rec, Recording, inspect};
 use crate::obj::{Obj, entries_of, items_of};
+use crate::source::instance_dict;
 use crate::types::types;
 
 impl Recording {
@@ -24,10 +25,15 @@ impl Recording {
         self.written.get(&object.id()).is_some_and(|keys| keys.contains(&own_key(object, key)))
     }
 
-    /// Whether a later call finds other attributes or items first than the program sees now.
+    /// Whether a later call finds other attributes first than the program sees now.
     pub fn has_writes(&self, object: &Obj) -> bool {
+        let is_written = |place: &Obj| self.has_writes_to(place) || self.is_resized(place);
         let is_outside = matches!(self.origin(object), Origin::Outside(_));
-        is_outside && self.written.contains_key(&object.id())
+        is_outside && (is_written(object) || instance_dict(object).is_some_and(|dict| is_written(&dict)))
+    }
+
+    pub(super) fn has_writes_to(&self, object: &Obj) -> bool {
+        self.written.contains_key(&object.id())
     }
 
     pub fn mark_written(&mut self, object: &Obj, key: &Obj) {

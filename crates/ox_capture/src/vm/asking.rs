@@ -4,7 +4,7 @@ use super::{Args, Called, R, Vm};
 use crate::attr::{is_as_of_object, type_lookup};
 use crate::interrupt::Quiet;
 use crate::obj::{Obj, dict_get, entries_of, items_of};
-use crate::record::{Val, members_of};
+use crate::record::{Val, is_constant, members_of};
 use crate::source::generic_attr;
 use crate::types::types;
 use ox_bytecode::CompareOp;
@@ -36,7 +36,7 @@ impl Vm {
     }
 
     fn asks_for_hash(&mut self, key: &Obj, depth: usize) -> bool {
-        if is_told_by_itself(key) || self.is_known_value(key) {
+        if is_constant(key) || self.is_known_value(key) {
             return false;
         }
         if is_by_identity(key) {
@@ -97,7 +97,7 @@ impl Vm {
         if self.asks_for_hashes([key]) {
             return true;
         }
-        let is_alone = is_told_by_itself(key) || is_by_identity(key) || self.is_ours(container);
+        let is_alone = is_constant(key) || is_by_identity(key) || self.is_ours(container);
         // Values that others have put there are compared without code of the program's.
         !is_alone
             && self
@@ -215,15 +215,9 @@ impl Vm {
     }
 }
 
-/// Its value is all that counts, and is relied on.
-fn is_told_by_itself(object: &Obj) -> bool {
-    let t = types();
-    (t.is_scalar(object) && !object.class_is(t.slice)) || t.is_pinnable(object) || t.is_enum(object)
-}
-
 fn is_told_by_value(object: &Obj, depth: usize) -> bool {
     let t = types();
-    if is_told_by_itself(object) || crate::numpy::is_dtype(object) {
+    if is_constant(object) || crate::numpy::is_dtype(object) {
         return true;
     }
     let parts = match object {
@@ -294,7 +288,7 @@ fn is_quiet(object: &Obj, methods: &[&Obj], depth: usize) -> bool {
 /// Whether hash and equality of an object are told by C alone, or by methods that only look.
 fn says_quietly(object: &Obj, depth: usize) -> bool {
     let t = types();
-    if is_told_by_itself(object) || is_by_identity(object) {
+    if is_constant(object) || is_by_identity(object) {
         return true;
     }
     let parts = match object {

@@ -189,13 +189,11 @@ impl Vm {
             return self.data_descriptor(object, &this, name, descriptor, fall_back);
         }
         if let Some(found) = instance_dict(&this).and_then(|dict| dict_get(&dict, name)) {
-            let value = self.found_at(&this, name, found, |of| Source::Attr(of, Key(name.clone())));
+            let value = self.attr_found(&this, name, found);
             return Ok(Found::Called(Called::Value(value)));
         }
-        if instance_dict(&this).is_some()
-            && let Some(rec) = &mut self.rec
-        {
-            rec.check_no_attr(&this, name);
+        if instance_dict(&this).is_some() {
+            self.recorded(|rec| rec.check_no_attr(&this, name));
         }
         if on_class.is_some()
             && let Some(value) = self.written_on_class(&class, name)?

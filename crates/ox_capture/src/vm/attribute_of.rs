@@ -22,7 +22,7 @@ impl Vm {
             if !dict.class_is(types().dict) {
                 return Ok(None);
             }
-            let dict = self.found_at(this, &table, dict, |of| Source::Attr(of, Key(table.clone())));
+            let dict = self.attr_found(this, &table, dict);
             if let Some(found) = dict_get(&dict.obj, name) {
                 return Ok(Some(self.found_at(&dict.obj, name, found, |of| Source::Value(of, Key(name.clone())))));
             }
@@ -156,12 +156,10 @@ impl Vm {
                 return self.opaque_attr(object, name, "an attribute of a tensor subclass");
             }
             if let Some(found) = instance_dict(this).and_then(|dict| dict_get(&dict, name)) {
-                let value = self.found_at(this, name, found, |of| Source::Attr(of, Key(name.clone())));
+                let value = self.attr_found(this, name, found);
                 return Ok(Found::Called(Called::Value(value)));
             }
-            if let Some(rec) = &mut self.rec {
-                rec.check_no_attr(this, name);
-            }
+            self.recorded(|rec| rec.check_no_attr(this, name));
             let message = format!("'Tensor' object has no attribute '{text}'");
             return Err(PyAttributeError::new_err(message));
         };

@@ -61,8 +61,8 @@ impl Vm {
 
     fn mark_arguments(&mut self, values: &[Val], region: &Obj) -> R<()> {
         let Some(rec) = &mut self.rec else { return Ok(()) };
-        let tensors = values.iter().filter(|value| super::operators::is_tensor(&value.obj));
-        tensors.into_iter().try_for_each(|tensor| rec.mark_argument(&tensor.obj, region))
+        let mut tensors = values.iter().filter(|value| super::operators::is_tensor(&value.obj));
+        tensors.try_for_each(|tensor| rec.mark_argument(&tensor.obj, region))
     }
 
     /// Whatever the function keeps, torch's own checkpoint lets go of. The function is captured by itself.

@@ -3,10 +3,11 @@
 //! Later calls make no copy unless somebody keeps it: then it is built by its recipe like everything else that the trace made.
 
 use super::{Args, Called, R, Vm};
-use crate::attr::type_lookup;
+use crate::attr::{is_as_of, is_as_of_object};
+use crate::interrupt::Quiet;
 use crate::lazy::is_lazy;
 use crate::obj::{Obj, dict_get, entries_of, list_of, py, tuple_of};
-use crate::record::{Origin, Shadow, Val};
+use crate::record::{Origin, Recording, Shadow, Val};
 use crate::source::{Key, Source, instance_dict};
 use crate::types::types;
 use pyo3::prelude::*;
@@ -21,7 +22,19 @@ struct Memo {
 }
 
 /// What lies deeper is the library's to copy, or to refuse.
-const DEEPEST: usize = 100;
+const DEEPEST_COPIED: usize = 100;
+
+/// What the library asks a class or an object for, to copy by it.
+const HOOKS: &[&str] = &[
+    "__copy__",
+    "__deepcopy__",
+    "__reduce__",
+    "__reduce_ex__",
+    "__getstate__",
+    "__setstate__",
+    "__getnewargs__",
+    "__getnewargs_ex__",
+];
 
 impl Vm {
     pub fn copy(&mut self, callable: &Val, args: Args) -> R<Called> {
@@ -147,17 +160,20 @@ impl Vm {
     }
 
     fn part(&mut self, value: &Val, memo: &mut Option<Memo>) -> R<Option<Val>> {
-        match memo {
-            Some(inside) if inside.depth >= DEEPEST => Ok(None),
-            Some(_) => {
-                memo.iter_mut().for_each(|memo| memo.depth += 1);
-                let copied = self.copied(value, memo);
-                memo.iter_mut().for_each(|memo| memo.depth -= 1);
-                copied
-            }
-            None if self.stays_free(value) => Ok(Some(value.clone())),
-            None => Ok(Some(self.settled_but_free(value).into())),
+        let Some(inside) = memo else { return Ok(Some(self.shared(value))) };
+        if inside.depth == DEEPEST_COPIED {
+            return Ok(None);
         }
+        inside.depth += 1;
+        let copied = self.copied(value, memo);
+        if let Some(inside) = memo {
+            inside.depth -= 1;
+        }
+        copied
+    }
+
+    fn shared(&mut self, value: &Val) -> Val {
+        if self.stays_free(value) { value.clone() } else { self.settled_but_free(value).into() }
     }
 
     fn parts(&mut self, value: &Val, memo: &mut Option<Memo>) -> R<Option<Vec<Val>>> {
@@ -243,21 +259,26 @@ impl Vm {
     fn copied_instance(&mut self, object: &Obj, memo: &mut Option<Memo>) -> R<Option<Obj>> {
         let class = object.class();
         let Some(dict) = instance_dict(object) else { return Ok(None) };
-        if memo.is_some() && self.has_hook(object, "__deepcopy__")? {
-            return Ok(None);
-        }
-        if self.recorded(|rec| Ok(rec.rely_on_class(&class) && !rec.has_writes(object))) != Some(true) {
+        let relies = |rec: &mut Recording| rec.rely_on_class(&class) && rec.rely_on_class(&class.class());
+        if self.recorded(|rec| Ok(relies(rec) && !rec.has_writes(object))) != Some(true) {
             return Ok(None);
         }
         let dict = self.found_at(object, &Obj::str("__dict__"), dict, Source::Dict).obj;
         self.know_keys(&dict);
-        let copy = class.attr("__new__")?.call(&[class], None)?;
-        let copy = self.new_copy(object, copy, memo);
-        if !entries_of(&dict).is_empty() && self.has_hook(&copy, "__setstate__")? {
+        if HOOKS.iter().any(|hook| dict_get(&dict, &Obj::str(hook)).is_some()) {
             return Ok(None);
         }
+        let finds = !is_as_of_object(&class, "__getattribute__");
+        if finds && !self.finds_as_object_does(object, memo.is_some())? {
+            return Ok(None);
+        }
+        let copy = class.attr("__new__")?.call(&[class], None)?;
+        if finds && self.try_attr(&copy.clone().into(), &Obj::str("__setstate__"))?.is_some() {
+            return Ok(None);
+        }
+        let copy = self.new_copy(object, copy, memo);
         for (name, value) in entries_of(&dict) {
-            let value = self.found_at(object, &name, value, |of| Source::Attr(of, Key(name.clone())));
+            let value = self.attr_found(object, &name, value);
             let Some(value) = self.part(&value, memo)? else { return Ok(None) };
             let own = instance_dict(&copy).expect("its class gives instances a dict");
             own.bind().set_item(name.bind(), value.obj.bind())?;
@@ -266,14 +287,22 @@ impl Vm {
         Ok(Some(copy))
     }
 
-    /// Whether the object itself, or a `__getattr__` of its class, has what the library asks it for. What the class has is known.
-    fn has_hook(&mut self, object: &Obj, name: &str) -> R<bool> {
-        let name = Obj::str(name);
-        let is_own = instance_dict(object).is_some_and(|dict| dict_get(&dict, &name).is_some());
-        if !is_own && type_lookup(&object.class(), &Obj::str("__getattr__")).is_none() {
-            return Ok(false);
+    /// Whether a `__getattribute__` of the program's gives the library what `object` has, which is asked in the library's order.
+    fn finds_as_object_does(&mut self, object: &Obj, deep: bool) -> R<bool> {
+        const ASKED: [&str; 6] =
+            ["__deepcopy__", "__reduce_ex__", "__reduce__", "__getnewargs_ex__", "__getnewargs__", "__getstate__"];
+        const OF_OBJECT: [&str; 3] = ["__reduce_ex__", "__reduce__", "__getstate__"];
+        for name in ASKED.iter().skip(!deep as usize) {
+            let found = self.try_attr(&object.clone().into(), &Obj::str(name))?;
+            let is_as_usual = match found {
+                Some(found) => OF_OBJECT.contains(name) && is_method_of_object(&found.obj, name, object),
+                None => !OF_OBJECT.contains(name),
+            };
+            if !is_as_usual {
+                return Ok(false);
+            }
         }
-        Ok(self.try_attr(&object.clone().into(), &name)?.is_some())
+        Ok(true)
     }
 
     fn new_copy(&mut self, object: &Obj, copy: Obj, memo: &mut Option<Memo>) -> Obj {
@@ -284,20 +313,24 @@ impl Vm {
     }
 }
 
+/// Whether it is a method of C of this name, bound to this object, whose class has none but those of `object`.
+fn is_method_of_object(found: &Obj, name: &str, object: &Obj) -> bool {
+    found.class_is(types().builtin)
+        && found.attr("__self__").quiet().is_some_and(|own| own.is(object))
+        && found.attr("__name__").quiet().is_some_and(|told| told.bind().eq(name).quiet() == Some(true))
+}
+
 /// Whether the library copies instances by their dicts, without code of the class's.
 fn copies_by_dict(class: &Obj) -> R<bool> {
     // What is told when nobody holds it any more is watched where it is constructed.
-    const HOOKS: &[&str] = &["__copy__", "__deepcopy__", "__setstate__", "__getnewargs__", "__getnewargs_ex__", "__del__"];
-    const OWN: &[&str] = &["__reduce__", "__reduce_ex__", "__getstate__", "__new__", "__getattribute__"];
-    // SAFETY: the type lives for ever.
-    let base = unsafe { Obj::borrowed(types().object.cast()) };
-    let is_object_s = |name: &str| match (type_lookup(class, &Obj::str(name)), type_lookup(&base, &Obj::str(name))) {
-        (Some(own), Some(plain)) => own.is(&plain),
-        (own, _) => own.is_none(),
-    };
+    const OTHERS: &[&str] = &["__new__", "__getattr__", "__del__"];
+    // What the library asks the class itself for.
+    const OF_METACLASS: &[&str] = &["__copy__", "__getattribute__", "__getattr__"];
+    let meta = class.class();
     let table: Obj = py().import("copyreg")?.getattr("dispatch_table")?.into();
-    let hooked = HOOKS.iter().any(|name| type_lookup(class, &Obj::str(name)).is_some());
-    Ok(!hooked && OWN.iter().all(|name| is_object_s(name)) && dict_get(&table, class).is_none())
+    Ok(HOOKS.iter().chain(OTHERS).all(|name| is_as_of_object(class, name))
+        && OF_METACLASS.iter().all(|name| is_as_of(&meta, name, types().type_))
+        && dict_get(&table, class).is_none())
 }
 
 /// The function as another object: two copies are two objects, so their sources must not be one.

@@ -20,6 +20,12 @@ impl Vm {
         self.recorded(|rec| rec.meet_at(parent, key, object, source)).unwrap_or_else(|| kept.into())
     }
 
+    /// An attribute found in the dict of an object.
+    pub fn attr_found(&mut self, object: &Obj, name: &Obj, found: Obj) -> Val {
+        let kept = found.clone();
+        self.recorded(|rec| rec.meet_attr(object, name, found)).unwrap_or_else(|| kept.into())
+    }
+
     // Items.
 
     pub fn load_item(&mut self, object: &Val, key: &Val) -> R<Called> {

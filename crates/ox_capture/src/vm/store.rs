@@ -9,7 +9,7 @@ use crate::interrupt::Quiet;
 use crate::lazy::is_lazy;
 use crate::obj::Obj;
 use crate::record::{Origin, Recording, Shadow, Val, is_python_instance};
-use crate::source::{Key, Source, instance_dict};
+use crate::source::{Source, instance_dict};
 use crate::types::types;
 use ox_bytecode::Local;
 use ox_ops::surface::Place;
@@ -157,6 +157,10 @@ impl Vm {
         }
         // The same place by another way.
         let dict = instance_dict(this).filter(|_| is_seen);
+        if let Some(dict) = dict.as_ref().filter(|_| name.to_str().as_deref() == Some("__dict__")) {
+            // Marks go by its address, and now nobody else may hold it.
+            self.found_at(this, name, dict.clone(), Source::Dict);
+        }
         if let (Some(rec), Some(dict)) = (&mut self.rec, &dict) {
             rec.mark_keys_changed(dict);
         }
@@ -239,7 +243,7 @@ impl Vm {
             if crate::obj::dict_get(&dict, name).is_some() {
                 return false;
             }
-            let dict = self.found_at(module, &table, dict, |of| Source::Attr(of, Key(table.clone())));
+            let dict = self.attr_found(module, &table, dict);
             self.recorded(|rec| rec.check_no_key(&dict.obj, name));
         }
         self.rec.is_some()
@@ -302,8 +306,8 @@ impl Vm {
         if self.is_seen_by_others(this) {
             let dict = instance_dict(this);
             match dict.as_ref().and_then(|dict| crate::obj::dict_get(dict, name)) {
-                Some(found) => drop(self.found_at(this, name, found, |of| Source::Attr(of, Key(name.clone())))),
-                None => self.rec.iter_mut().for_each(|rec| rec.check_no_attr(this, name)),
+                Some(found) => drop(self.attr_found(this, name, found)),
+                None => drop(self.recorded(|rec| rec.check_no_attr(this, name))),
             }
             let function = if deleting_hook(&this.class()).is_some() { "object.__delattr__" } else { "delattr" };
             self.note(function, vec![object.clone(), name.clone().into()])?;

@@ -73,7 +73,7 @@ pub(crate) use signature::{Slots, bind};
 pub use softmax::{safe_softmax_along, softmax_along};
 pub(crate) use subscript::assigned;
 pub(crate) use types::refuses;
-pub use writes::writes_first;
+pub use writes::{first_argument, writes_first};
 
 /// Whether what a row returns shares memory with its first argument.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

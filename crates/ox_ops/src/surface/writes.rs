@@ -1,4 +1,4 @@
-//! Which calls write their first argument, by their names.
+//! Which calls write their first argument, by their names, and which argument that is.
 
 /// Python's in-place operators.
 const OPERATORS: [&str; 15] = [
@@ -22,6 +22,9 @@ const OPERATORS: [&str; 15] = [
 /// Names that end as those of methods that write, but only to be no words of Python's.
 const PLAIN: [&str; 4] = ["and_", "or_", "not_", "is_"];
 
+/// What torch's functions and its schemas call the first argument.
+const FIRST: [&str; 2] = ["input", "self"];
+
 /// `add_`, `iadd` and `__iadd__`; not `__add__`.
 pub fn writes_first(name: &str) -> bool {
     let dunder = name.strip_prefix("__").and_then(|name| name.strip_suffix("__"));
@@ -29,6 +32,11 @@ pub fn writes_first(name: &str) -> bool {
         Some(inner) => OPERATORS.contains(&inner),
         None => OPERATORS.contains(&name) || (name.ends_with('_') && !PLAIN.contains(&name)),
     }
+}
+
+/// The first argument of a call, which may also be given by its name.
+pub fn first_argument<T>(by_place: Option<T>, by_name: impl FnMut(&str) -> Option<T>) -> Option<T> {
+    by_place.or_else(|| FIRST.into_iter().find_map(by_name))
 }
 
 #[cfg(test)]

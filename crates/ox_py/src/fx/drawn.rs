@@ -5,6 +5,7 @@ use super::call::{Callee, Request};
 use super::importer::Importer;
 use super::refusal::Import;
 use crate::pieces::written_by_flag;
+use ox_ops::surface::{first_argument, writes_first};
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyCFunction, PyDict, PyTuple};
@@ -45,6 +46,7 @@ struct Laid {
     written: bool,
 }
 
+#[derive(PartialEq)]
 enum Place {
     Positional(usize),
     Named(String),
@@ -70,25 +72,15 @@ impl<'py> Importer<'py> {
     }
 
     fn laid_otherwise(&self, request: &Request<'py>) -> Import<Vec<Laid>> {
-        let py = self.py;
-        let writes_first = request.name.name.ends_with('_') || written_by_flag(&request.node)?.is_some();
+        let places = places_of(&request.node)?;
+        let writes_first = writes_first(&request.name.name) || written_by_flag(&request.node)?.is_some();
+        let written = written_places(&places, writes_first);
         let mut laid = Vec::new();
-        for (place, arg) in request.node.getattr(intern!(py, "args"))?.cast_into::<PyTuple>()?.iter().enumerate() {
-            let written = place == 0 && writes_first;
-            laid.extend(self.strides_other_than_by_row(&arg)?.map(|strides| Laid {
-                place: Place::Positional(place),
-                strides,
-                written,
-            }));
-        }
-        for (key, arg) in request.node.getattr(intern!(py, "kwargs"))?.cast_into::<PyDict>()? {
-            let name: String = key.extract()?;
-            let written = name == "out" || (name == "input" && writes_first);
-            laid.extend(self.strides_other_than_by_row(&arg)?.map(|strides| Laid {
-                place: Place::Named(name),
-                strides,
-                written,
-            }));
+        for (place, arg) in places {
+            if let Some(strides) = self.strides_other_than_by_row(&arg)? {
+                let written = written.contains(&place);
+                laid.push(Laid { place, strides, written });
+            }
         }
         Ok(laid)
     }
@@ -108,6 +100,22 @@ impl<'py> Importer<'py> {
             _ => Ok(None),
         }
     }
+}
+
+fn places_of<'py>(node: &Bound<'py, PyAny>) -> PyResult<Vec<(Place, Bound<'py, PyAny>)>> {
+    let py = node.py();
+    let args = node.getattr(intern!(py, "args"))?.cast_into::<PyTuple>()?;
+    let kwargs = node.getattr(intern!(py, "kwargs"))?.cast_into::<PyDict>()?;
+    let by_place = args.iter().enumerate().map(|(place, arg)| Ok((Place::Positional(place), arg)));
+    let by_name = kwargs.iter().map(|(key, arg)| Ok((Place::Named(key.extract()?), arg)));
+    by_place.chain(by_name).collect()
+}
+
+fn written_places(places: &[(Place, Bound<'_, PyAny>)], writes_first: bool) -> Vec<Place> {
+    let known = |place: Place| places.iter().any(|(other, _)| *other == place).then_some(place);
+    let named = |name: &str| known(Place::Named(name.to_string()));
+    let first = first_argument(known(Place::Positional(0)), named).filter(|_| writes_first);
+    first.into_iter().chain(named("out")).collect()
 }
 
 /// The function, of copies of these arguments that have their strides. What it writes is copied back.

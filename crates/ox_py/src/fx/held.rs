@@ -67,8 +67,9 @@ impl<'py> Importer<'py> {
         if !self.go_back(&nodes, &mut walk)? {
             return Ok((held, vec![vec![false; outputs.len()]; outputs.len()]));
         }
-        let saved: FxHashSet<usize> = walk.saved.values().flat_map(|saved| &saved.storages).copied().collect();
         let written = written_behind(&self.gm)?;
+        walk.forget(&written);
+        let saved: FxHashSet<usize> = walk.saved.values().flat_map(|saved| &saved.storages).copied().collect();
         let is_given = |input: &InputInfo| self.constants.iter().any(|(_, constant)| *constant == input.tensor);
         for (n, input) in self.inputs.iter().enumerate() {
             // A copy would cost too much for programs that hardly exist, and a write to them is found out all the same.
@@ -192,6 +193,11 @@ impl<'py> Walk<'py> {
             stack.extend(next);
         }
         Ok(true)
+    }
+
+    /// What is written behind the graph was saved behind it, or torch would have refused to show it. A result that is written has the history of later.
+    fn forget(&mut self, written: &FxHashSet<usize>) {
+        self.saved.values_mut().for_each(|saved| saved.storages.retain(|storage| !written.contains(storage)));
     }
 
     /// What is saved between this result and the placeholders.

@@ -12,7 +12,7 @@ use crate::report::PythonCall;
 use ox_ir::graph::{Arg, Library, LibraryOut};
 use ox_ir::{Scalar, Sym};
 use ox_ops::decide::rely_on_shape;
-use ox_ops::surface::writes_first;
+use ox_ops::surface::{first_argument, writes_first};
 use ox_ops::{FrontValue, OpError, TensorRef, ValueOf};
 use pyo3::intern;
 use pyo3::prelude::*;
@@ -40,7 +40,7 @@ impl<'py> Importer<'py> {
         }
         self.rely_on_weights(&request)?;
         let results = self.library_outs(&request, writes)?;
-        if !request.is_in_place() {
+        if !request.is_in_place()? {
             self.note_opaque_view(&request)?;
         }
         // An operator that writes is left to Python, which knows how to hand it its arguments. So is what goes by places: the dispatcher is handed
@@ -56,7 +56,7 @@ impl<'py> Importer<'py> {
         let mut mutates: Vec<u32> = writes.iter().filter_map(|w| tensors.iter().position(|t| t == w)).map(|p| p as u32).collect();
         mutates.sort_unstable();
         mutates.dedup();
-        let is_in_place = results.is_none();
+        let (is_in_place, first) = (results.is_none(), request.first().cloned());
         let outs = results.unwrap_or_default();
         // What it does is not known: it keeps its place among other such calls.
         let mut library = Library { callee: nobody(), args, kwargs, outs, mutates, effect: true };
@@ -75,7 +75,7 @@ impl<'py> Importer<'py> {
         })?;
         match request.example {
             Some(example) if !is_in_place => self.rebuild(&example, &mut outs.into_iter()),
-            _ => Ok(request.args.into_iter().next().unwrap_or(ValueOf::None)),
+            _ => Ok(first.unwrap_or(ValueOf::None)),
         }
     }
 
@@ -97,7 +97,7 @@ impl<'py> Importer<'py> {
     fn library_outs(&self, request: &Request<'py>, writes: &[TensorRef]) -> Import<Option<Vec<LibraryOut>>> {
         let unsupported = |what: &str| Refusal::unsupported(format!("{}: {what}", request.name));
         match &request.example {
-            _ if !writes.is_empty() && request.is_in_place() => Ok(None),
+            _ if !writes.is_empty() && request.is_in_place()? => Ok(None),
             Some(example) => self.outs_like(example)?.ok_or_else(|| unsupported("results that are not tensors")).map(Some),
             None if !writes.is_empty() => Ok(None),
             None => Err(unsupported("a call whose result is not known")),
@@ -140,8 +140,8 @@ impl<'py> Importer<'py> {
         let mut written: Vec<TensorRef> = outs.flat_map(|(_, value)| value.tensors()).collect();
         if let Some(overload) = self.overload(&request.callee)? {
             written.extend(self.written_by_schema(&overload, request)?);
-        } else if request.is_in_place() || written_by_flag(&request.node)?.is_some() {
-            written.extend(request.args.first().into_iter().flat_map(|first| first.tensors()));
+        } else if request.is_in_place()? {
+            written.extend(request.first().into_iter().flat_map(|first| first.tensors()));
         }
         written.extend(undeclared::written(request));
         Ok(written)
@@ -216,7 +216,7 @@ impl<'py> Importer<'py> {
             return Ok(());
         }
         let mut storages = self.argument_storages(&request.node)?;
-        if request.is_in_place() {
+        if request.is_in_place()? {
             storages.truncate(1);
         }
         match storages.iter().find_map(|storage| self.opaque_views.get(storage)) {
@@ -234,12 +234,16 @@ impl Request<'_> {
         self.args.iter().chain(self.kwargs.iter().map(|(_, value)| value)).any(holds)
     }
 
+    fn first(&self) -> Option<&FrontValue> {
+        let named = |name: &str| self.kwargs.iter().find(|(key, _)| key == name).map(|(_, value)| value);
+        first_argument(self.args.first(), named)
+    }
+
     /// `add_`, `iadd`, `setitem`, `relu(x, inplace=True)`; not `__add__`.
-    fn is_in_place(&self) -> bool {
-        if self.kwargs.iter().any(|(key, value)| key == "inplace" && *value == ValueOf::Bool(true)) {
-            return true;
-        }
-        writes_first(&self.name.name)
+    fn is_in_place(&self) -> Import<bool> {
+        let is_flag = |(key, value): &(String, FrontValue)| key == "inplace" && *value == ValueOf::Bool(true);
+        let is_named = self.kwargs.iter().any(is_flag) || writes_first(&self.name.name);
+        Ok(is_named || written_by_flag(&self.node)?.is_some())
     }
 }
 

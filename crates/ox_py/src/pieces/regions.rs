@@ -6,7 +6,7 @@ use super::places::{example, is_computed, op_is, requires_grad};
 use super::{Pieces, Step};
 use crate::fx::storages;
 use ox_capture::GradMode;
-use ox_ops::surface::writes_first;
+use ox_ops::surface::{first_argument, writes_first};
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyCFunction, PyDict, PyList, PyTuple};
@@ -142,8 +142,7 @@ pub fn may_be_written<'py>(node: &Node<'py>) -> PyResult<Vec<Node<'py>>> {
     let all = node.getattr(intern!(py, "all_input_nodes"))?.try_iter()?.collect::<PyResult<Vec<_>>>()?;
     let target = node.getattr(intern!(py, "target"))?;
     let is_by_name = !target.hasattr(intern!(py, "_schema"))? && !node.getattr(intern!(py, "kwargs"))?.contains("out")?;
-    let first = node.getattr(intern!(py, "args"))?.get_item(0).ok();
-    let first = first.filter(|first| is_by_name && all.iter().any(|arg| arg.is(first)));
+    let first = first_of(node)?.filter(|first| is_by_name && all.iter().any(|arg| arg.is(first)));
     match (first, writes_first(&name_of(&target)?)) {
         (Some(first), true) => Ok(vec![first]),
         // Statistics have no gradient, and stand behind what they are taken of.
@@ -163,13 +162,20 @@ pub fn written_by_flag<'py>(node: &Node<'py>) -> PyResult<Option<Node<'py>>> {
     let (args, kwargs) = (node.getattr(intern!(py, "args"))?, node.getattr(intern!(py, "kwargs"))?);
     let is_flagged = args.cast::<PyTuple>()?.iter().any(|arg| is_true(&arg))
         || kwargs.cast::<PyDict>()?.get_item(intern!(py, "inplace"))?.is_some_and(|flag| is_true(&flag));
-    let Some(first) = args.get_item(0).ok().filter(|_| is_flagged) else { return Ok(None) };
+    let Some(first) = first_of(node)?.filter(|_| is_flagged) else { return Ok(None) };
     let all = node.getattr(intern!(py, "all_input_nodes"))?.try_iter()?.collect::<PyResult<Vec<_>>>()?;
     if !all.iter().any(|arg| arg.is(&first)) {
         return Ok(None);
     }
     let is_same = example(node)?.zip(example(&first)?).is_some_and(|(result, given)| result.is(&given));
     Ok(is_same.then_some(first))
+}
+
+/// The first argument of a node, by place or by name.
+fn first_of<'py>(node: &Node<'py>) -> PyResult<Option<Bound<'py, PyAny>>> {
+    let py = node.py();
+    let (args, kwargs) = (node.getattr(intern!(py, "args"))?, node.getattr(intern!(py, "kwargs"))?);
+    Ok(first_argument(args.get_item(0).ok(), |name| kwargs.get_item(name).ok()))
 }
 
 fn name_of(target: &Bound<'_, PyAny>) -> PyResult<String> {

@@ -127,7 +127,6 @@ fn tells(run: &mut Run<'_>, action: &Action, hears: &mut Hears<'_>) -> Result<bo
 }
 
 /// Actions whose launches were told of.
-#[derive(Clone)]
 struct Told {
     actions: Range<usize>,
     /// How many launches there are by the end of each action.
