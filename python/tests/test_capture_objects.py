@@ -895,3 +895,72 @@ def test_a_copy_of_what_finds_attributes_by_itself_is_no_break():
     for found in (Finds(), Finds()):
         _, made = captured(torch.ones(2), found)
         assert type(made) is Finds and made is not found and made.size == [1] and made.k is not found.k
+
+
+class Finder:
+    """Notes which attributes it is asked for, hides one, and refuses another."""
+
+    def __init__(self, hidden="", refused=""):
+        self.k, self.hidden, self.refused = [1], hidden, refused
+
+    def __getattribute__(self, name):
+        own = object.__getattribute__(self, "__dict__")
+        ASKED.append(name)
+        if name == own.get("hidden"):
+            raise AttributeError(name)
+        if name == own.get("refused"):
+            raise KeyError(name)
+        return object.__getattribute__(self, name)
+
+
+@pytest.mark.parametrize("method", [copy.copy, copy.deepcopy], ids=["copy", "deepcopy"])
+@pytest.mark.parametrize("name", ["", "__getnewargs_ex__", "__dict__", "__setstate__", "__deepcopy__", "k"])
+def test_what_finds_attributes_by_itself_is_asked_as_by_the_library(method, name):
+    def function(t, object):
+        return t + 1, method(object)
+
+    def outcome(called, object):
+        ASKED.clear()
+        try:
+            called(x(), object)
+        except KeyError as error:
+            return str(error), list(ASKED)
+        return list(ASKED)
+
+    captured = _oxytorch.capture(function)
+    for make in (lambda: Finder(), lambda: Finder(hidden=name), lambda: Finder(refused=name), lambda: Finder()):
+        assert outcome(captured, make()) == outcome(function, make())
+
+
+class Reducing:
+    def __init__(self):
+        self.v, self.bad = 1, True
+
+    def __reduce_ex__(self, protocol):
+        ASKED.append("reduced")
+        if self.bad:
+            raise KeyError(protocol)
+        return object.__reduce_ex__(self, protocol)
+
+
+def test_a_copy_by_code_of_the_programs_is_made_once_in_each_call():
+    """One that raised in the first call was taken to raise in all, and others were made as often as somebody looked whether a trace fits."""
+
+    def function(object, t):
+        if t.sum() > 100:
+            return t
+        try:
+            copied = copy.copy(object)
+        except KeyError:
+            return t + 1
+        return t * 2 * copied.v
+
+    def outcomes(called):
+        results, made = [], Reducing()
+        for bad, t in ((True, 3.0), (True, 3.0), (False, 3.0), (False, 300.0), (False, 3.0), (True, 4.0), (False, 4.0)):
+            ASKED.clear()
+            made.bad = bad
+            results.append((called(made, torch.full((1,), t)).item(), len(ASKED)))
+        return results
+
+    assert outcomes(_oxytorch.capture(function)) == outcomes(function)

@@ -582,3 +582,20 @@ def test_returned_structure():
 @pytest.mark.filterwarnings("error:oxytorch")
 def test_an_operator_that_only_torchscript_has_is_not_dispatched():
     check(lambda t: torch.as_tensor(t > 0, dtype=t.dtype) * 2, torch.randn(8))
+
+
+@pytest.mark.parametrize("write", [lambda i, b: i.copy_(b * 2), lambda i, b: i.zero_(), lambda i, b: torch.mul(b, 2, out=i), lambda i, b: i.add_(1)])
+def test_tensors_of_inference_mode_are_not_written_outside_of_it(write):
+    def function(i, b):
+        write(i, b)
+
+    compiled = oxytorch.compile(function)
+    with torch.no_grad():
+        compiled(torch.zeros(3), torch.ones(3))
+        for called in (function, compiled, compiled):
+            with torch.inference_mode():
+                made = torch.zeros(3)
+            with pytest.raises(RuntimeError, match="Inplace update to inference tensor"):
+                called(made, torch.ones(3))
+    with torch.inference_mode():
+        compiled(made, torch.ones(3))

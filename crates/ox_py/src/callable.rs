@@ -84,7 +84,9 @@ impl NativeCallable {
         if !self.may_run(&handles) {
             return self.eager.bind(py).call1(args.clone());
         }
-        self.tell_of_writes(py, &operands)?;
+        if !self.tell_of_writes(py, &operands)? {
+            return self.eager.bind(py).call1(args.clone());
+        }
         let rewind = Rewind::new(py, self.rewinds)?;
         match py.detach(|| self.program.run(&handles, &sizes)) {
             Ok(tensors) => {
@@ -119,14 +121,14 @@ impl NativeCallable {
         Ok(level.extract::<isize>()? >= 0)
     }
 
-    /// Counts up the versions of the inputs that kernels write in place, for autograd, which must notice. Raises as eager does for tensors
-    /// that may not be written.
-    fn tell_of_writes(&self, py: Python<'_>, args: &Bound<'_, PyTuple>) -> PyResult<()> {
+    /// Counts up the versions of the inputs that kernels write in place, for autograd, which must notice. False if eager refuses to write one: tensors
+    /// that were made in inference mode are not written outside of it.
+    fn tell_of_writes(&self, py: Python<'_>, args: &Bound<'_, PyTuple>) -> PyResult<bool> {
         let plan = self.program.plan();
         let is_own = |write: &&WriteBack| plan.buffers[write.from.buf.index()].place == Place::Input(write.input);
         let mut written = plan.write_backs.iter().filter(is_own).map(|write| write.input as usize).peekable();
         if written.peek().is_none() {
-            return Ok(());
+            return Ok(true);
         }
         let passed: Vec<usize> =
             (0..self.slots.len()).filter(|n| self.slots[*n] != Slot::Ignored && self.slots[*n] != Slot::Size).collect();
@@ -137,8 +139,14 @@ impl NativeCallable {
                 None => tensors.append(&self.constants[input - passed.len()])?,
             }
         }
-        let increment = py.import(intern!(py, "torch._C"))?.getattr(intern!(py, "_increment_version"))?;
-        increment.call1((tensors,)).map(drop)
+        let torch = py.import(intern!(py, "torch._C"))?;
+        let is_of_inference = |tensor: Bound<'_, PyAny>| tensor.call_method0(intern!(py, "is_inference"))?.is_truthy();
+        let refused = tensors.iter().map(is_of_inference).collect::<PyResult<Vec<bool>>>()?.contains(&true);
+        if refused && !torch.call_method0(intern!(py, "is_inference_mode_enabled"))?.is_truthy()? {
+            return Ok(false);
+        }
+        torch.call_method1(intern!(py, "_increment_version"), (tensors,))?;
+        Ok(true)
     }
 
     /// Tensors for the numbers among the arguments.

@@ -3,7 +3,7 @@
 //! Later calls make no copy unless somebody keeps it: then it is built by its recipe like everything else that the trace made.
 
 use super::{Args, Called, R, Vm};
-use crate::attr::{is_as_of, is_as_of_object};
+use crate::attr::{is_as_of, is_as_of_object, type_lookup};
 use crate::interrupt::Quiet;
 use crate::lazy::is_lazy;
 use crate::obj::{Obj, dict_get, entries_of, list_of, py, tuple_of};
@@ -61,14 +61,20 @@ impl Vm {
         }
     }
 
-    /// What only the library can copy is copied by it in later calls too: before everything else, so nothing may have changed until here.
+    /// What only the library can copy is copied by it in later calls too: before everything else, so nothing may have changed until here, and as often as
+    /// somebody looks whether a trace fits, so no code of the program's may run.
     fn copy_again(&mut self, callable: &Val, args: Args) -> R<Called> {
         let object = args.positional[0].obj.clone();
         let Origin::Outside(source) = self.origin(&object) else { unreachable!("checked by the caller") };
+        if runs_code(&object) {
+            return self.opaque_call(callable, args, "a copy that code of the program's makes");
+        }
         if self.rec.as_ref().is_some_and(|rec| !rec.changes.is_empty()) {
             return self.opaque_call(callable, args, "a copy of what may have changed before");
         }
-        let copied = callable.obj.call(&[object], None)?;
+        let Some(copied) = callable.obj.call(&[object], None).quiet() else {
+            return self.opaque_call(callable, args, "a copy that cannot be made");
+        };
         let Some(rec) = &mut self.rec else { return Ok(Called::Value(copied.into())) };
         let source = rec.source(Source::Compute(Key(function_of_its_own(&callable.obj)?), vec![source]));
         Ok(Called::Value(rec.meet(copied, source)))
@@ -273,32 +279,39 @@ impl Vm {
             return Ok(None);
         }
         let copy = class.attr("__new__")?.call(&[class], None)?;
-        if finds && self.try_attr(&copy.clone().into(), &Obj::str("__setstate__"))?.is_some() {
-            return Ok(None);
-        }
         let copy = self.new_copy(object, copy, memo);
+        let mut parts = Vec::new();
         for (name, value) in entries_of(&dict) {
             let value = self.attr_found(object, &name, value);
             let Some(value) = self.part(&value, memo)? else { return Ok(None) };
-            let own = instance_dict(&copy).expect("its class gives instances a dict");
+            parts.push((name, value));
+        }
+        let own = instance_dict(&copy).expect("its class gives instances a dict");
+        if finds && !parts.is_empty() && !self.takes_its_dict(&copy, &own)? {
+            return Ok(None);
+        }
+        for (name, value) in parts {
             own.bind().set_item(name.bind(), value.obj.bind())?;
             self.stow(&copy, name, &value);
         }
         Ok(Some(copy))
     }
 
+    /// Whether a `__getattribute__` of the program's lets the library put a state into a copy by its dict.
+    fn takes_its_dict(&mut self, copy: &Obj, own: &Obj) -> R<bool> {
+        let copy = copy.clone().into();
+        Ok(self.try_attr(&copy, &Obj::str("__setstate__"))?.is_none()
+            && self.try_attr(&copy, &Obj::str("__dict__"))?.is_some_and(|dict| dict.obj.is(own)))
+    }
+
     /// Whether a `__getattribute__` of the program's gives the library what `object` has, which is asked in the library's order.
     fn finds_as_object_does(&mut self, object: &Obj, deep: bool) -> R<bool> {
-        const ASKED: [&str; 6] =
-            ["__deepcopy__", "__reduce_ex__", "__reduce__", "__getnewargs_ex__", "__getnewargs__", "__getstate__"];
-        const OF_OBJECT: [&str; 3] = ["__reduce_ex__", "__reduce__", "__getstate__"];
-        for name in ASKED.iter().skip(!deep as usize) {
+        if deep && self.try_attr(&object.clone().into(), &Obj::str("__deepcopy__"))?.is_some() {
+            return Ok(false);
+        }
+        for name in ["__reduce_ex__", "__reduce__", "__getstate__"] {
             let found = self.try_attr(&object.clone().into(), &Obj::str(name))?;
-            let is_as_usual = match found {
-                Some(found) => OF_OBJECT.contains(name) && is_method_of_object(&found.obj, name, object),
-                None => !OF_OBJECT.contains(name),
-            };
-            if !is_as_usual {
+            if !found.is_some_and(|found| is_method_of_object(&found.obj, name, object)) {
                 return Ok(false);
             }
         }
@@ -311,6 +324,22 @@ impl Vm {
         }
         self.made(copy).obj
     }
+}
+
+/// Whether the library copies it by code of the program's: of its class, or that hangs on itself.
+fn runs_code(object: &Obj) -> bool {
+    let class = object.class();
+    let is_written = |name: &&str| type_lookup(&class, &Obj::str(name)).is_some_and(|found| is_of_python(&found));
+    let is_its_own = |name: &&str| instance_dict(object).is_some_and(|dict| dict_get(&dict, &Obj::str(name)).is_some());
+    HOOKS.iter().chain(&["__getattribute__", "__getattr__", "__new__"]).any(|name| is_written(&name))
+        || HOOKS.iter().any(|name| is_its_own(&name))
+}
+
+/// Whether what a class has under a name is written in Python.
+fn is_of_python(found: &Obj) -> bool {
+    let t = types();
+    let of_c = [t.builtin, t.method_descriptor, t.wrapper_descriptor, t.classmethod_descriptor];
+    !of_c.iter().any(|class| found.class_is(*class))
 }
 
 /// Whether it is a method of C of this name, bound to this object, whose class has none but those of `object`.
