@@ -3,7 +3,7 @@
 //! Later calls make no copy unless somebody keeps it: then it is built by its recipe like everything else that the trace made.
 
 use super::{Args, Called, R, Vm};
-use crate::attr::{is_as_of, is_as_of_object, type_lookup};
+use crate::attr::{is_as_of, is_as_of_object};
 use crate::interrupt::Quiet;
 use crate::lazy::is_lazy;
 use crate::obj::{Obj, dict_get, entries_of, list_of, py, tuple_of};
@@ -61,19 +61,16 @@ impl Vm {
         }
     }
 
-    /// What only the library can copy is copied by it in later calls too: before everything else, so nothing may have changed until here, and as often as
-    /// somebody looks whether a trace fits, so no code of the program's may run.
+    /// What only the library can copy is copied by it in later calls too: before everything else, so nothing may have changed until here. A copy that
+    /// cannot be made now may be made in a later call.
     fn copy_again(&mut self, callable: &Val, args: Args) -> R<Called> {
         let object = args.positional[0].obj.clone();
         let Origin::Outside(source) = self.origin(&object) else { unreachable!("checked by the caller") };
-        if runs_code(&object) {
-            return self.opaque_call(callable, args, "a copy that code of the program's makes");
-        }
         if self.rec.as_ref().is_some_and(|rec| !rec.changes.is_empty()) {
             return self.opaque_call(callable, args, "a copy of what may have changed before");
         }
         let Some(copied) = callable.obj.call(&[object], None).quiet() else {
-            return self.opaque_call(callable, args, "a copy that cannot be made");
+            return self.opaque_call(callable, args, "a copy that raises an exception");
         };
         let Some(rec) = &mut self.rec else { return Ok(Called::Value(copied.into())) };
         let source = rec.source(Source::Compute(Key(function_of_its_own(&callable.obj)?), vec![source]));
@@ -324,22 +321,6 @@ impl Vm {
         }
         self.made(copy).obj
     }
-}
-
-/// Whether the library copies it by code of the program's: of its class, or that hangs on itself.
-fn runs_code(object: &Obj) -> bool {
-    let class = object.class();
-    let is_written = |name: &&str| type_lookup(&class, &Obj::str(name)).is_some_and(|found| is_of_python(&found));
-    let is_its_own = |name: &&str| instance_dict(object).is_some_and(|dict| dict_get(&dict, &Obj::str(name)).is_some());
-    HOOKS.iter().chain(&["__getattribute__", "__getattr__", "__new__"]).any(|name| is_written(&name))
-        || HOOKS.iter().any(|name| is_its_own(&name))
-}
-
-/// Whether what a class has under a name is written in Python.
-fn is_of_python(found: &Obj) -> bool {
-    let t = types();
-    let of_c = [t.builtin, t.method_descriptor, t.wrapper_descriptor, t.classmethod_descriptor];
-    !of_c.iter().any(|class| found.class_is(*class))
 }
 
 /// Whether it is a method of C of this name, bound to this object, whose class has none but those of `object`.
