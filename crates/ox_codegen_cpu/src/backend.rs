@@ -103,7 +103,7 @@ impl Backend {
         self.object_with(&self.host.machine()?, kernel)
     }
 
-    /// A code generator works out what its processor can do in its first use, which takes a sixteenth of a kernel's time; so it is used for many.
+    /// A code generator works out what its processor can do in its first use, which takes 8 % of a kernel's instructions; so it is used for many.
     fn object_with(&self, machine: &TargetMachine, kernel: &Kernel) -> Result<Vec<u8>, CodegenError> {
         let context = Context::create();
         let module = self.build(&context, machine, kernel)?;

@@ -48,7 +48,7 @@ impl Joiner {
             bufs[from] = self.find(operand);
             bufs.remove(out);
         }
-        for (_, out) in passed(&plan.kernels[number]).filter(|(param, _)| param.role == BufRole::Out) {
+        for (out, _) in passed(&plan.kernels[number]).enumerate().filter(|(_, (_, param))| param.role == BufRole::Out) {
             if let Some(input) = self.target(plan, at, bufs[out]) {
                 self.join(plan, input, bufs[out]);
                 bufs[out] = input;
@@ -59,7 +59,8 @@ impl Joiner {
 
     /// An operand and a result, as places in `bufs`, that can be one buffer.
     fn candidate(&self, plan: &Plan, at: usize, kernel: &Kernel, bufs: &[BufId]) -> Option<(usize, usize)> {
-        let with_role = |role: BufRole| passed(kernel).filter(move |(param, _)| param.role == role).map(|(_, place)| place);
+        let with_role =
+            |role: BufRole| passed(kernel).enumerate().filter(move |(_, (_, param))| param.role == role).map(|(place, _)| place);
         with_role(BufRole::Out).find_map(|out| {
             let fits = |from: &usize| {
                 self.may_join(plan, at, bufs[*from], bufs[out]) && may_overwrite(kernel, param(kernel, *from), param(kernel, out))
@@ -195,15 +196,14 @@ fn for_each_buffer(plan: &mut Plan, f: &mut dyn FnMut(&mut BufId)) {
     plan.write_backs.iter_mut().for_each(|w| view(&mut w.from, f));
 }
 
-/// The parameters that are passed, and their places among these.
-fn passed(kernel: &Kernel) -> impl Iterator<Item = (&BufParam, usize)> {
-    kernel.bufs.iter().filter(|b| !matches!(b.role, BufRole::Scratch(_))).zip(0..)
+/// The parameters that are passed, with their numbers among all.
+fn passed(kernel: &Kernel) -> impl Iterator<Item = (u32, &BufParam)> {
+    (0..).zip(&kernel.bufs).filter(|(_, param)| !matches!(param.role, BufRole::Scratch(_)))
 }
 
 /// The number of a parameter among all, given its place among those that are passed.
 fn param(kernel: &Kernel, place: usize) -> u32 {
-    let numbers = kernel.bufs.iter().enumerate().filter(|(_, b)| !matches!(b.role, BufRole::Scratch(_))).map(|(n, _)| n);
-    numbers.clone().nth(place).map_or(u32::MAX, |n| n as u32)
+    passed(kernel).nth(place).map_or(u32::MAX, |(number, _)| number)
 }
 
 /// Every element of `from` is read before the same element of `out` is written: all accesses have one index, reads come first, and

@@ -6,7 +6,7 @@ use super::names::Name;
 use super::refusal::{Import, Refusal};
 use crate::error::bugs_are_fatal;
 use ox_ir::TensorType;
-use ox_ops::surface::{Sharing, by_order, lookup};
+use ox_ops::surface::{Sharing, by_order, first_argument, lookup};
 use ox_ops::{Fact, FrontValue, OpError, Seen, TensorRef, ValueOf};
 use pyo3::intern;
 use pyo3::prelude::*;
@@ -172,15 +172,12 @@ impl<'py> Importer<'py> {
         Ok(Seen { shares: storages.map(|(a, b)| a == b), strides })
     }
 
-    /// The example of the first argument, which may be named `input`.
+    /// The example of the first argument.
     fn first_example(&self, request: &Request<'py>) -> Import<Option<Bound<'py, PyAny>>> {
         let py = self.py;
         let args = request.node.getattr(intern!(py, "args"))?.cast_into::<PyTuple>()?;
-        let first = match args.get_item(0) {
-            Ok(first) => Some(first),
-            Err(_) => request.node.getattr(intern!(py, "kwargs"))?.cast_into::<PyDict>()?.get_item(intern!(py, "input"))?,
-        };
-        match first {
+        let named = request.node.getattr(intern!(py, "kwargs"))?.cast_into::<PyDict>()?;
+        match first_argument(args.get_item(0).ok(), |name| named.get_item(name).ok().flatten()) {
             Some(first) if first.is_instance(self.torch.fx_node.bind(py))? => self.meta(&first),
             _ => Ok(None),
         }
