@@ -19,7 +19,7 @@ import sys
 import tempfile
 
 import amx
-from measure import READY, timed
+from measure import READY, empty_caches, timed
 
 RUNS = {"static": ("oxytorch", False), "general": ("oxytorch", True), "torch": ("torch", True)}
 COLUMNS = f"{'model':10} {'static ms':>9} {'general':>9} {'ratio':>6} {'torch':>9} {'ratio':>6} {'static s':>9} {'general':>9} {'ratio':>6} {'torch':>9}"
@@ -63,9 +63,9 @@ class Worker:
 
     def __init__(self, name: str, run: str, threads: int):
         self.folder = tempfile.TemporaryDirectory(prefix="oxytorch-general-")
-        fresh = dict(TORCHINDUCTOR_CACHE_DIR=self.folder.name, TORCHINDUCTOR_FX_GRAPH_CACHE="0", TORCHINDUCTOR_AUTOGRAD_CACHE="0")
         command = [sys.executable, pathlib.Path(__file__).resolve(), name, run, str(threads)]
-        self.process = subprocess.Popen(command, env=os.environ | fresh, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        env = os.environ | empty_caches(self.folder.name)
+        self.process = subprocess.Popen(command, env=env, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
         self.first = self._answer()
 
     def turn(self, iters: int) -> float:

@@ -4,7 +4,7 @@
 
 Prints one line of JSON. With `--turns` it says when it is ready, and measures `--iters` calls for every line that it then reads: `turns.py`
 lets several such processes take turns, so that a machine that is slow for a while is slow for all of them. `compile_s` is the time from graph to callable (what the backend does); `first_s` the whole first call,
-capture included; `call_mb` what one call holds at its peak in tensors and intermediates, `peak_mb` the peak of the whole process'
+capture included, and faster if an earlier process has left its kernels (`empty_caches`); `call_mb` what one call holds at its peak in tensors and intermediates, `peak_mb` the peak of the whole process'
 resident memory, with the compiler in it. With `--train` a call is a step: forward, loss, backward, AdamW; `error` is that of the gradients.
 """
 
@@ -48,6 +48,12 @@ def measure(name: str, run: str, mode: str = "default", dtype: str = "float32", 
         compile_times = compile_times or result["report"]["stages"].values()
     result["compile_s"] = sum(compile_times)
     return result
+
+
+def empty_caches(folder: str) -> dict:
+    """The environment of a process that finds nothing compiled, of either compiler."""
+    torch_caches = dict(TORCHINDUCTOR_CACHE_DIR=folder, TORCHINDUCTOR_FX_GRAPH_CACHE="0", TORCHINDUCTOR_AUTOGRAD_CACHE="0")
+    return torch_caches | dict(OXYTORCH_CACHE_DIR=folder)
 
 
 def block(call, iters: int) -> list[float]:

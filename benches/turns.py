@@ -24,11 +24,10 @@ class Worker:
         self.about = dict(model=name, run=run, mode=mode, dtype=dtype)
         self.folder = tempfile.TemporaryDirectory(prefix="oxytorch-bench-")
         self.errors = tempfile.TemporaryFile("w+")
-        fresh = dict(TORCHINDUCTOR_CACHE_DIR=self.folder.name, TORCHINDUCTOR_FX_GRAPH_CACHE="0", TORCHINDUCTOR_AUTOGRAD_CACHE="0")
         command = [sys.executable, PROGRAM, name, run, "--mode", mode, "--dtype", dtype, "--iters", str(iters), "--turns"]
         command += ["--train"] if train else []
         pipes = dict(stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self.errors, text=True)
-        self.process = subprocess.Popen(command, env=os.environ | fresh, **pipes)
+        self.process = subprocess.Popen(command, env=os.environ | measure.empty_caches(self.folder.name), **pipes)
         self.line = self._next_line()
 
     def turn(self) -> None:

@@ -26,7 +26,8 @@ ALLOWED = {
     "ox_codegen_cpu": {"ox_ir"},
     "ox_codegen_cuda": {"ox_ir"},
     "ox_runtime": {"ox_ir"},
-    "ox_driver": {"ox_ir", "ox_ops", "ox_autodiff", "ox_optimise", "ox_schedule", "ox_codegen_cpu", "ox_codegen_cuda", "ox_runtime"},
+    "ox_store": set(),
+    "ox_driver": {"ox_ir", "ox_ops", "ox_autodiff", "ox_optimise", "ox_schedule", "ox_codegen_cpu", "ox_codegen_cuda", "ox_runtime", "ox_store"},
     "ox_py": {"ox_ir", "ox_ops", "ox_capture", "ox_driver", "ox_runtime"},
     "ox_testing": {"ox_ir", "ox_ops"},
 }

@@ -474,11 +474,12 @@ def tell(row):
 
 
 def model_process(name, work, run, mode, iters, train, turns=None):
+    import measure
     import zoo
 
     alone = turns.alone if turns else contextlib.nullcontext
     with tempfile.TemporaryDirectory() as cache:
-        os.environ |= dict(TORCHINDUCTOR_CACHE_DIR=cache, TORCHINDUCTOR_FX_GRAPH_CACHE="0", TORCHINDUCTOR_AUTOGRAD_CACHE="0")
+        os.environ |= measure.empty_caches(cache)
         try:
             row = measure_model(work or zoo.build(name, torch.float32, GPU_SIZES), run, mode or None, iters, train, alone)
         except Exception:

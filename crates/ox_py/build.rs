@@ -25,7 +25,9 @@ fn main() {
     println!("cargo::rerun-if-env-changed=LLVM_SYS_191_PREFIX");
     let out = PathBuf::from(std::env::var_os("OUT_DIR").expect("cargo says where"));
     let mut taken: Vec<String> = Vec::new();
-    for arguments in [order_of_llvm(&out), warm_in_one_place(&out)] {
+    // What is kept on disk belongs to a build.
+    let build = vec!["-Wl,--build-id=sha1".to_string()];
+    for arguments in [build, order_of_llvm(&out), warm_in_one_place(&out)] {
         let together = [taken.clone(), arguments].concat();
         if links(&out, &together) {
             taken = together;

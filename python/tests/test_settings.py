@@ -51,7 +51,7 @@ def test_every_setting_is_known_by_three_ways(config):
     code = "import oxytorch; print(*(getattr(oxytorch.config, name) for name in sorted(dir(oxytorch.config))))"
     values = {"VERBOSE": "1", "SUPPRESS_ERRORS": "0", "ASSUME_STATIC_BY_DEFAULT": "false", "RECOMPILE_LIMIT": "3", "RACE_EAGER": "", "CACHE_SIZE_LIMIT": ""}
     done = run(code, **{f"OXYTORCH_{name}": value for name, value in values.items()})
-    assert done.stdout.split() == ["256", "False", "True", "False", "False", "3", "False", "True"], done.stderr
+    assert done.stdout.split() == ["256", "False", "True", "False", "False", "False", "3", "False", "True"], done.stderr
 
 
 def test_a_mistyped_setting_names_the_nearest(config):

@@ -1,4 +1,4 @@
-//! `OXYTORCH_LOGS=graph_breaks,recompiles,guards,graph,kernels,races,cudagraphs,variants`: one line on stderr for each thing as it happens. `TORCH_LOGS="+oxytorch"` is all.
+//! `OXYTORCH_LOGS=graph_breaks,recompiles,guards,graph,kernels,races,cudagraphs,variants,cache`: one line on stderr for each thing as it happens. `TORCH_LOGS="+oxytorch"` is all.
 
 use crate::interrupt::Quiet;
 use crate::obj::Obj;
@@ -16,9 +16,10 @@ pub enum Topic {
     Races,
     CudaGraphs,
     Variants,
+    Cache,
 }
 
-const TOPICS: [(Topic, &str); 8] = [
+const TOPICS: [(Topic, &str); 9] = [
     (Topic::GraphBreaks, "graph_breaks"),
     (Topic::Recompiles, "recompiles"),
     (Topic::Guards, "guards"),
@@ -27,6 +28,7 @@ const TOPICS: [(Topic, &str); 8] = [
     (Topic::Races, "races"),
     (Topic::CudaGraphs, "cudagraphs"),
     (Topic::Variants, "variants"),
+    (Topic::Cache, "cache"),
 ];
 
 fn wanted() -> &'static [Topic] {

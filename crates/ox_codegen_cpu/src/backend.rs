@@ -74,26 +74,48 @@ impl Backend {
 
     /// Compiles and loads the kernels, each distinct one once, on up to `threads` threads.
     pub fn compile(&self, kernels: &[Kernel], threads: usize) -> Result<Vec<LoadedKernel>, CodegenError> {
+        self.compile_and(kernels, threads, |_, _| ())
+    }
+
+    /// `keep` is shown the object code of each, for `load_object`, on the thread that has compiled it.
+    pub fn compile_and(
+        &self,
+        kernels: &[Kernel],
+        threads: usize,
+        keep: impl Fn(&Kernel, &[u8]) + Sync,
+    ) -> Result<Vec<LoadedKernel>, CodegenError> {
         let (distinct, places) = distinct(kernels);
         // The process is at its largest in a compile, which needs little of the code that was read since the last one (measured: 7 to 12 MB).
         tidy::forget_code();
-        let loaded =
-            run_on_threads(&distinct, threads, || self.host.machine(), |machine, kernel| self.compile_with(machine, kernel));
+        let loaded = run_on_threads(
+            &distinct,
+            threads,
+            || self.host.machine(),
+            |machine, kernel| self.compile_with(machine, kernel, &keep),
+        );
         tidy::give_back();
         let loaded = loaded?;
         Ok(places.into_iter().map(|n| loaded[n].clone()).collect())
     }
 
     /// One kernel, on this thread. What the compile leaves behind is not given back.
-    pub fn compile_one(&self, kernel: &Kernel) -> Result<LoadedKernel, CodegenError> {
-        self.compile_with(&self.host.machine()?, kernel)
+    pub fn compile_one(&self, kernel: &Kernel, keep: impl Fn(&Kernel, &[u8])) -> Result<LoadedKernel, CodegenError> {
+        self.compile_with(&self.host.machine()?, kernel, &keep)
     }
 
     /// A panic belongs to the compile, not to the thread that it happens on.
-    fn compile_with(&self, machine: &TargetMachine, kernel: &Kernel) -> Result<LoadedKernel, CodegenError> {
+    fn compile_with(
+        &self,
+        machine: &TargetMachine,
+        kernel: &Kernel,
+        keep: &impl Fn(&Kernel, &[u8]),
+    ) -> Result<LoadedKernel, CodegenError> {
         let compile = || {
             fault("kernel");
-            self.load_object(&self.object_with(machine, kernel)?)
+            let object = self.object_with(machine, kernel)?;
+            let loaded = self.load_object(&object)?;
+            keep(kernel, &object);
+            Ok(loaded)
         };
         guarded(compile).unwrap_or_else(|Panic(text)| Err(CodegenError::Panic(text)))
     }

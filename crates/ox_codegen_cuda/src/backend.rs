@@ -46,9 +46,18 @@ impl Backend {
         kernels.iter().enumerate().map(|(n, kernel)| emit(kernel, &symbol(kernel, n), options)).collect()
     }
 
-    /// One translation unit: what the driver loads.
-    pub fn image(&self, unit: &[Source], arch: u32) -> Result<Vec<u8>, CodegenError> {
-        self.nvrtc.cubin(&assemble(unit), self.nvrtc.target(arch).unwrap_or(arch))
+    /// What the driver loads of a translation unit.
+    pub fn image(&self, unit: &str, arch: u32) -> Result<Vec<u8>, CodegenError> {
+        self.nvrtc.cubin(unit, self.target(arch))
+    }
+
+    /// What an image depends on besides its text: part of every cache key.
+    pub fn maker(&self, arch: u32) -> String {
+        format!("{} for {}", self.nvrtc.maker(), self.target(arch))
+    }
+
+    fn target(&self, arch: u32) -> u32 {
+        self.nvrtc.target(arch).unwrap_or(arch)
     }
 
     /// An error where this NVRTC compiles nothing that such a GPU runs.

@@ -28,6 +28,8 @@ pub struct Nvrtc {
     cubin: unsafe extern "C" fn(Program, *mut c_char) -> Code,
     error_text: unsafe extern "C" fn(Code) -> *const c_char,
     is_minimal: bool,
+    /// Which one it is: its version, and how large its file is, since builds of one version are told apart by nothing else.
+    version: String,
     /// The compute capabilities that it compiles for, in order; none where it does not say.
     archs: Vec<u32>,
     _libraries: (Library, Vec<Library>),
@@ -82,10 +84,21 @@ impl Nvrtc {
                 cubin: *library.get(b"nvrtcGetCUBIN\0")?,
                 error_text: *library.get(b"nvrtcGetErrorString\0")?,
                 is_minimal,
+                version: format!("NVRTC {major}.{minor} of {} bytes", path.metadata().map_or(0, |file| file.len())),
                 archs: archs(&library),
                 _libraries: (library, builtins),
             })
         }
+    }
+
+    /// What it makes of a text depends on this, and on what it compiles for.
+    pub fn maker(&self) -> String {
+        let options: Vec<_> = self.options().map(|option| option.to_string_lossy()).collect();
+        format!("{} {}", self.version, options.join(" "))
+    }
+
+    fn options(&self) -> impl Iterator<Item = &'static CStr> {
+        OPTIONS.into_iter().chain(self.is_minimal.then_some(MINIMAL))
     }
 
     /// What to compile for: that of the GPU or, for one that is newer than this compiler, the latest before it whose code it runs. None where there is none.
@@ -97,8 +110,7 @@ impl Nvrtc {
     pub fn cubin(&self, text: &str, arch: u32) -> Result<Vec<u8>, CodegenError> {
         let text = CString::new(text).map_err(|_| nvrtc("the text has a NUL"))?;
         let target = CString::new(format!("--gpu-architecture=sm_{arch}")).expect("no NUL");
-        let options: Vec<*const c_char> =
-            OPTIONS.into_iter().chain(self.is_minimal.then_some(MINIMAL)).chain([&*target]).map(CStr::as_ptr).collect();
+        let options: Vec<*const c_char> = self.options().map(CStr::as_ptr).chain([target.as_ptr()]).collect();
         let mut program: Program = null_mut();
         // SAFETY: the strings live through the call; there are no headers.
         self.check(unsafe { (self.create)(&mut program, text.as_ptr(), c"oxytorch.cu".as_ptr(), 0, null(), null()) })?;

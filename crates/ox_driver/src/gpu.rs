@@ -1,8 +1,9 @@
 //! Kernels for GPUs: compiled once in a process for each architecture, on threads, while the program that has them goes on.
 
-use crate::cache::Key;
+use crate::cache::{Key, Loaded};
+use crate::disk::Shelf;
 use crate::pipeline::{CompileError, codegen_error};
-use ox_codegen_cuda::{Backend, Options, launched};
+use ox_codegen_cuda::{Backend, Options, Source, assemble, launched};
 use ox_ir::failure::{Panic, fault, guarded};
 use ox_ir::{CodegenError, Kernel, Plan};
 use ox_runtime::{Careful, CompileJob, Gate, GpuFunction, Image, Properties, RunError};
@@ -52,7 +53,12 @@ pub(crate) struct Pace {
 
 /// The kernels in order, and how many of them had to be compiled. They are text behind this, and compiled while the program goes on: a launch
 /// waits for its kernel, the calls in front of it do not.
-pub(crate) fn load(plan: &Plan, options: Options, pace: Pace) -> Result<(Vec<Arc<GpuFunction>>, usize), CompileError> {
+pub(crate) fn load(
+    plan: &Plan,
+    options: Options,
+    pace: Pace,
+    disk_cache: bool,
+) -> Result<Loaded<Vec<Arc<GpuFunction>>>, CompileError> {
     let kernels = &plan.kernels;
     let keys: Vec<(Key, Options)> = kernels.iter().map(|kernel| (Key::new(kernel), options)).collect();
     let mut found: Vec<Option<Arc<GpuFunction>>> = {
@@ -61,31 +67,40 @@ pub(crate) fn load(plan: &Plan, options: Options, pace: Pace) -> Result<(Vec<Arc
     };
     let missing: Vec<usize> = (0..kernels.len()).filter(|n| found[*n].is_none()).collect();
     if missing.is_empty() {
-        return Ok((found.into_iter().flatten().collect(), 0));
+        return Ok(Loaded { kernels: found.into_iter().flatten().collect(), compiled: 0, read: 0 });
     }
     let backend = backend()?;
     backend.check(options.arch).map_err(codegen_error)?;
     let wanted: Vec<Kernel> = missing.iter().map(|n| kernels[*n].clone()).collect();
     let sources = Backend::sources(&wanted, &options).map_err(codegen_error)?;
-    let sources = sources.into_iter().zip(&missing).map(|(source, n)| source.from_lines(plan.lines_of(*n))).collect();
     let mut places = missing.iter();
     let mut keys: Vec<Option<(Key, Options)>> = keys.into_iter().map(Some).collect();
     let mut jobs: Vec<CompileJob> = Vec::new();
     for unit in ox_codegen_cuda::units(sources, pace.threads) {
         let (image, maker) = Image::awaited();
         for (source, n) in unit.iter().zip(&mut places) {
-            let function = GpuFunction::new(launched(source), image.clone(), careful(&kernels[*n], options));
+            let function = GpuFunction::new(launched(source), image.clone(), careful(&kernels[*n], options, disk_cache));
             found[*n] = Some(function.clone());
             keep(keys[*n].take().expect("each is missing once"), function);
         }
         let make = move || {
             fault("kernel");
-            backend.image(&unit, options.arch).map_err(|error| error.to_string())
+            cubin(backend, &unit, options.arch, disk_cache).map_err(|error| error.to_string())
         };
         jobs.push(Box::new(move || maker.give(guarded(make).unwrap_or_else(|Panic(text)| Err(text)))));
     }
     ox_runtime::submit(jobs, pace.later, pace.threads);
-    Ok((found.into_iter().flatten().collect(), missing.len()))
+    Ok(Loaded { kernels: found.into_iter().flatten().collect(), compiled: missing.len(), read: 0 })
+}
+
+/// One translation unit, or what another process has made of it.
+fn cubin(backend: &Backend, unit: &[Source], arch: u32, disk_cache: bool) -> Result<Vec<u8>, CodegenError> {
+    let text = assemble(unit);
+    let make = || backend.image(&text, arch);
+    match Shelf::of_cubins(backend.maker(arch), disk_cache) {
+        Some(shelf) => shelf.found_or_made(&text, make),
+        None => make(),
+    }
 }
 
 fn known_kernels() -> MutexGuard<'static, Known> {
@@ -106,12 +121,13 @@ fn keep(key: (Key, Options), function: Arc<GpuFunction>) {
 }
 
 /// The same kernel for buffers that begin anywhere, compiled when such a buffer comes.
-fn careful(kernel: &Kernel, options: Options) -> Careful {
+fn careful(kernel: &Kernel, options: Options, disk_cache: bool) -> Careful {
     let (kernel, options) = (kernel.clone(), Options { careful: true, ..options });
     let bug = |error: &dyn std::fmt::Display| RunError::bug(error.to_string());
     Box::new(move || {
         let sources = Backend::sources(std::slice::from_ref(&kernel), &options).map_err(|error| bug(&error))?;
-        let cubin = backend().map_err(|error| bug(&error))?.image(&sources, options.arch).map_err(|error| bug(&error))?;
+        let backend = backend().map_err(|error| bug(&error))?;
+        let cubin = cubin(backend, &sources, options.arch, disk_cache).map_err(|error| bug(&error))?;
         Ok((launched(&sources[0]), cubin))
     })
 }

@@ -9,10 +9,12 @@
 //! - `variants`: kernels for sizes that recur.
 //! - `forms`: how kernels with variable sizes are compiled, so that few suffice.
 //! - `cache`: compiled kernels, shared by all graphs of the process.
+//! - `disk`: what other processes have compiled.
 //! - `gpu`: the same for kernels of GPUs.
 //! - `dump`: every program of every stage as text, for people.
 
 mod cache;
+mod disk;
 mod dump;
 mod forms;
 mod gpu;
@@ -25,6 +27,7 @@ pub mod settings;
 mod training;
 mod variants;
 
+pub use disk::{disk_folder, use_disk};
 pub use dump::write_bug;
 pub use gpu::warm_up_gpu;
 pub use options::{Mode, OptionValue, Options, OptionsError, nearest};

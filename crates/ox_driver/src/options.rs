@@ -99,6 +99,8 @@ pub struct Options {
     pub race_eager: bool,
     /// Sizes that recur get kernels of their own, compiled in the background. The setting of that name, for one function.
     pub background_variants: bool,
+    /// Compiled kernels are kept for other processes. The setting of that name, for one function.
+    pub disk_cache: bool,
     /// Every program of every stage is written here as text.
     pub debug_dir: Option<PathBuf>,
     /// Kernels may write the new value of an input into the input itself. Not for users to say: whoever calls what is compiled then
@@ -131,6 +133,7 @@ impl Default for Options {
             compile_threads: 0,
             race_eager: Setting::find("race_eager").is_some_and(|setting| setting.get() != 0),
             background_variants: Setting::find("background_variants").is_some_and(|setting| setting.get() != 0),
+            disk_cache: Setting::find("disk_cache").is_some_and(|setting| setting.get() != 0),
             overwrite_inputs: false,
             given: Vec::new(),
             weights: Vec::new(),
@@ -150,11 +153,12 @@ impl Options {
         self.visible == Some(0)
     }
 
-    pub const NAMES: [&'static str; 8] = [
+    pub const NAMES: [&'static str; 9] = [
         "activation_memory_budget",
         "background_variants",
         "compile_threads",
         "debug_dir",
+        "disk_cache",
         "fallback_random",
         "freezing",
         "race_eager",
@@ -182,6 +186,7 @@ impl Options {
             "freezing" => self.freezing = want_bool(name, value)?,
             "compile_threads" => self.compile_threads = want_count(name, value)?,
             "background_variants" => self.background_variants = want_bool(name, value)?,
+            "disk_cache" => self.disk_cache = want_bool(name, value)?,
             "race_eager" => self.race_eager = want_bool(name, value)?,
             "debug_dir" => self.debug_dir = Some(PathBuf::from(want_str(name, value)?)),
             _ if name == "pad_to" || Setting::find(name).is_some() => {

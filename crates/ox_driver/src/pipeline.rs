@@ -1,6 +1,7 @@
 //! Graph in, Executable out.
 
-use crate::cache;
+use crate::cache::{self, Loaded};
+use crate::disk;
 use crate::dump::Dump;
 use crate::forms::forms;
 use crate::gpu;
@@ -94,7 +95,11 @@ pub(crate) fn load_draft(
     let Draft { main: (plan, kernels), prelude, mut report, dump } = draft;
     let load = |plan, kernels, host| {
         let executable = stage("load", || load(plan, kernels, host))?;
-        Ok::<_, CompileError>(if options.background_variants { executable.with_variants(Arc::new(AtSizes)) } else { executable })
+        Ok::<_, CompileError>(if options.background_variants {
+            executable.with_variants(Arc::new(AtSizes { disk_cache: options.disk_cache }))
+        } else {
+            executable
+        })
     };
     let main = report.time("load", || load(plan, kernels, host.clone()))?;
     // Halves of a training step say what the user sees of them. What is kept of one would lie beside what the other needs.
@@ -105,6 +110,7 @@ pub(crate) fn load_draft(
         None => None,
     };
     report.notes = dump.into_notes();
+    report.notes.extend(disk::trouble(options));
     Ok(Compiled { program: Program::new(main, prelude), report })
 }
 
@@ -155,8 +161,8 @@ fn plan_and_kernels(
     dump.write("3-plan.txt", &plan);
 
     turn();
-    let (kernels, compiled) = report.time("codegen", || stage("codegen", || codegen(&plan, device, options)))?;
-    report.kernels_compiled = compiled;
+    let Loaded { kernels, compiled, read } = report.time("codegen", || stage("codegen", || codegen(&plan, device, options)))?;
+    (report.kernels_compiled, report.kernels_read) = (compiled, read);
     if dump.is_on() {
         dump_kernels(dump, device, &plan, options.deterministic);
     }
@@ -226,26 +232,25 @@ pub(crate) fn backend() -> Result<&'static Backend, CompileError> {
     BACKEND.get_or_init(Backend::new).as_ref().map_err(|error| codegen_error(error.clone()))
 }
 
-fn codegen(plan: &Plan, device: Device, options: &Options) -> Result<(Kernels, usize), CompileError> {
+fn codegen(plan: &Plan, device: Device, options: &Options) -> Result<Loaded<Kernels>, CompileError> {
     let threads = match options.compile_threads {
         0 => std::thread::available_parallelism().map_or(1, |n| n.get()),
         n => n,
     };
     if let Device::Cuda(n) = device {
         let pace = gpu::Pace { threads, later: options.later };
-        let (loaded, compiled) = gpu::load(plan, gpu::options(n, options.deterministic)?, pace)?;
-        return Ok((Kernels::Gpu(loaded), compiled));
+        let loaded = gpu::load(plan, gpu::options(n, options.deterministic)?, pace, options.disk_cache)?;
+        return Ok(loaded.map(Kernels::Gpu));
     }
     let (kernels, sizes): (Vec<Kernel>, Vec<Vec<Sym>>) =
         forms(&plan.kernels).into_iter().map(|form| (form.kernel, form.sizes)).unzip();
-    let (loaded, compiled) = cache::load(backend()?, &kernels, threads).map_err(codegen_error)?;
+    let loaded = cache::load(backend()?, &kernels, threads, options.disk_cache).map_err(codegen_error)?;
     let with_sizes = |(kernel, sizes): (LoadedKernel, Vec<Sym>)| LoadedFn {
         function: kernel.function,
         sizes: Some(sizes.into()),
         keep: kernel.keep,
     };
-    let loaded = loaded.into_iter().zip(sizes).map(with_sizes).collect();
-    Ok((Kernels::Cpu(loaded), compiled))
+    Ok(loaded.map(|kernels| Kernels::Cpu(kernels.into_iter().zip(sizes).map(with_sizes).collect())))
 }
 
 /// Of either code generator.

@@ -24,8 +24,10 @@ pub struct Report {
     pub steps: usize,
     /// Distinct kernels of the Plan.
     pub kernels: usize,
-    /// Kernels that no earlier graph of the process had.
+    /// Kernels that neither an earlier graph of the process had nor another process.
     pub kernels_compiled: usize,
+    /// Kernels that another process had compiled. On a GPU that is known later: none are counted.
+    pub kernels_read: usize,
     pub launches: usize,
     /// What all intermediates together take; None if it depends on sizes that are not known yet.
     pub arena_bytes: Option<i64>,

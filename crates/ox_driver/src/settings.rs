@@ -30,7 +30,7 @@ const fn count(name: &'static str, alias: Option<&'static str>, default: i64, ab
     Setting { name, alias, kind: Kind::Count, default, about }
 }
 
-pub static SETTINGS: [Setting; 8] = [
+pub static SETTINGS: [Setting; 9] = [
     count("recompile_limit", Some("cache_size_limit"), 8, "traces that may begin at one place before others run as they are"),
     count("accumulated_recompile_limit", None, 256, "traces of one function in all"),
     flag("error_on_recompile", Some("error_on_recompilation"), false, "raise, with what changed, instead of tracing again"),
@@ -44,6 +44,7 @@ pub static SETTINGS: [Setting; 8] = [
     ),
     flag("race_eager", None, false, "the first calls of a graph are timed beside eager's, which gets the graph if it is faster"),
     flag("background_variants", None, true, "sizes that recur get kernels of their own, compiled in the background (on a CPU)"),
+    flag("disk_cache", None, true, "compiled kernels are kept in the user's folder for caches, for other processes"),
 ];
 
 static VALUES: [AtomicI64; SETTINGS.len()] = [const { AtomicI64::new(0) }; SETTINGS.len()];

@@ -6,11 +6,13 @@ use ox_codegen_cpu::tidy;
 use ox_ir::Kernel;
 use ox_runtime::{LoadedFn, Specialise};
 
-pub(crate) struct AtSizes;
+pub(crate) struct AtSizes {
+    pub disk_cache: bool,
+}
 
 impl Specialise for AtSizes {
     fn compile(&self, kernel: &Kernel) -> Option<LoadedFn> {
-        let loaded = cache::load_at_sizes(backend().ok()?, kernel).ok()?;
+        let loaded = cache::load_at_sizes(backend().ok()?, kernel, self.disk_cache).ok()?;
         Some(LoadedFn { function: loaded.function, sizes: None, keep: loaded.keep })
     }
 

@@ -7,7 +7,7 @@ use crate::fx::{
     How, IN_EAGER, IN_PIECES, Imported, Layout, RESHAPED_LATER, Refusal, fixed_sizes, hints_of, import, reshapes_earlier,
     restated, writes_beside_detached, writes_saved_unheard,
 };
-use crate::kernels::log_kernels;
+use crate::kernels::{log_cache, log_kernels};
 use crate::pieces::{self, Pieces, Region, Step, Written};
 use crate::report::{LastCompile, remember};
 use crate::rewind::rewinds;
@@ -309,6 +309,7 @@ impl Job<'_> {
     }
 
     fn note(self, py: Python<'_>, report: &ox_driver::Report) -> PyResult<()> {
+        log_cache(report);
         report.notes.iter().try_for_each(|note| warn_once(py, &format!("oxytorch: {note}")))
     }
 
@@ -365,6 +366,7 @@ impl Job<'_> {
             Err(TrainingError::Compile(error)) => return self.not_compiled(gm, error, &graph),
         };
         self.note(py, &compiled.forward.report)?;
+        self.note(py, &compiled.backward.report)?;
         log_kernels(&graph, compiled.forward.program.plan());
         log_kernels(&graph, compiled.backward.program.plan());
         let graphs = compiled.forward.program.graph_status();

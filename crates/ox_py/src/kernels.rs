@@ -1,12 +1,22 @@
 //! The kernels of a compile, as `OXYTORCH_LOGS=kernels` shows them.
 
 use ox_capture::{Topic, log};
+use ox_driver::Report;
 use ox_ir::kernel::Kernel;
 use ox_ir::plan::Step;
 use ox_ir::{Graph, Plan};
 
 pub fn log_kernels(graph: &Graph, plan: &Plan) {
     log(Topic::Kernels, || kernel_lines(graph, plan));
+}
+
+/// Where they came from, as `OXYTORCH_LOGS=cache` shows it.
+pub fn log_cache(report: &Report) {
+    log(Topic::Cache, || {
+        let Report { kernels, kernels_compiled: compiled, kernels_read: read, .. } = report;
+        let folder = ox_driver::disk_folder().map_or("no folder".into(), |folder| folder.display().to_string());
+        format!("of {kernels} kernels {read} were read from {folder}, {compiled} compiled")
+    });
 }
 
 /// A line for each kernel, with the first of the user's lines that it comes from, or that the graph begins with.

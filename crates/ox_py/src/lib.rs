@@ -36,6 +36,7 @@ fn _oxytorch(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_function(wrap_pyfunction!(compile::inject_fault, m)?)?;
     m.add_function(wrap_pyfunction!(capture::capture, m)?)?;
     m.add_function(wrap_pyfunction!(capture::size_relation, m)?)?;
+    ox_driver::use_disk();
     ox_driver::settings::load_environment().map_err(error::options_error)?;
     m.add_function(wrap_pyfunction!(settings::get_setting, m)?)?;
     m.add_function(wrap_pyfunction!(settings::set_setting, m)?)?;

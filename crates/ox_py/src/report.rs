@@ -71,6 +71,7 @@ fn to_dict<'py>(py: Python<'py>, last: &LastCompile) -> PyResult<Bound<'py, PyDi
     out.set_item("arena_bytes", report.arena_bytes)?;
     out.set_item("kernels", report.kernels)?;
     out.set_item("kernels_compiled", report.kernels_compiled)?;
+    out.set_item("kernels_read", report.kernels_read)?;
     out.set_item("library_calls", library)?;
     out.set_item("python_calls", PyList::new(py, python)?)?;
     out.set_item("cuda_graphs", graphs.as_ref().map(GraphStatus::text))?;

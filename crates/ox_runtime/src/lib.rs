@@ -7,6 +7,7 @@
 //! - `graphs`: runs on a GPU that are recorded and launched again as a whole.
 //! - `variants`: kernels for sizes that recur, compiled in the background.
 //! - `background`: what threads that compile beside the program's have to mind.
+//! - `own`: what this extension is to the system.
 //! - `calls`: the steps that torch's library does: matrix products, convolutions, attention, any operator.
 
 pub mod abi;
@@ -16,6 +17,7 @@ mod cuda;
 mod error;
 mod exec;
 mod graphs;
+mod own;
 mod tensor;
 mod variants;
 
@@ -33,5 +35,6 @@ pub use exec::{
     learn_storages,
 };
 pub use graphs::{Capture, Captured, GraphSettings, GraphStatus, PoolId};
+pub use own::{build, user};
 pub use tensor::{Tensor, TensorRef};
 pub use variants::{Foreground, Specialise, VariantCounts, counts as variant_counts, on_variant, wait as wait_for_variants};
