@@ -7,6 +7,7 @@
     make bench BENCH=--optimizer                  # one step of AdamW over 200 parameters
     make bench BENCH=--overhead                   # what a call costs besides the work, by the depth of the model
     make bench BENCH=--guards                     # what it costs to look at 1,000 symbolic sizes
+    make bench BENCH=--again                      # the first call of a process that comes after another
     make bench BENCH=--general                    # code for any size beside code for one size
 
 Prints a table and writes bench.json and bench.svg into `--out`: results/ next to this file, unless told otherwise. The chart in the
@@ -20,6 +21,7 @@ import json
 import pathlib
 import platform
 
+import again
 import general
 import guards
 import optimizer
@@ -37,6 +39,8 @@ def main() -> None:
         return overhead.main()
     if given.guards:
         return guards.main()
+    if given.again:
+        return again.main(given.models.split(","))
     if given.general:
         return general.main(given.models.split(","), given.iters, threads=given.threads)
     if given.optimizer:
@@ -66,6 +70,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--optimizer", action="store_true", help="measure one step of an optimizer instead")
     parser.add_argument("--overhead", action="store_true", help="measure small calls instead")
     parser.add_argument("--guards", action="store_true", help="measure checks of sizes instead")
+    parser.add_argument("--again", action="store_true", help="measure the first call of a second process instead")
     parser.add_argument("--general", action="store_true", help="measure code for any size instead")
     parser.add_argument("--threads", type=int, default=0, help="of torch's, with --general; 0 for its default")
     parser.add_argument("--train", action="store_true")
