@@ -4,6 +4,7 @@
 
 use super::{polynomial, power_of_two};
 use crate::ir::{Elem, V};
+use std::f64::consts::{LOG2_E, LOG10_E};
 
 /// (log(1+f) - f + f^2/2) / f^3, to 2^-30.
 const P32: [f64; 9] =
@@ -71,22 +72,28 @@ pub fn log(x: V<'_>) -> V<'_> {
     with_edges(x, finish(e, m - 1.0))
 }
 
-/// f32 only.
+/// For what is positive, and neither denormal nor infinite.
+pub fn log_of_normal(x: V<'_>) -> V<'_> {
+    let (e, m) = split(x);
+    finish(e, m - 1.0)
+}
+
 pub fn log2(x: V<'_>) -> V<'_> {
     let (e, m) = split_any(x);
     let log = finish(x.float(0.0), m - 1.0);
     // log2(e) in two parts.
-    let (high, low) = (1.4426950216293335, 1.92596299e-8);
+    let narrow = x.elem == Elem::F32;
+    let (high, low) = if narrow { (1.4426950216293335, 1.92596299e-8) } else { (LOG2_E, 2.0355273740931033e-17) };
     with_edges(x, e + log.fma(x.float(high), log * low))
 }
 
-/// f32 only.
 pub fn log10(x: V<'_>) -> V<'_> {
     let (e, m) = split_any(x);
     let log = finish(x.float(0.0), m - 1.0);
     // log10(2) in two parts, of which the first times e is exact.
-    let (high, low) = (0.30102539062, 4.605038981e-6);
-    let small = log.fma(x.float(std::f64::consts::LOG10_E), e * low);
+    let narrow = x.elem == Elem::F32;
+    let (high, low) = if narrow { (0.30102539062, 4.605038981e-6) } else { (0.30102999566383914, 1.42050232272661e-13) };
+    let small = log.fma(x.float(LOG10_E), e * low);
     with_edges(x, e.fma(x.float(high), small))
 }
 
