@@ -19,6 +19,31 @@ impl<'a> V<'a> {
         Some(self.ir.call(&format!("llvm.x86.avx512.mask.scalef.{kind}.512"), &args, Some((self.elem, self.lanes))))
     }
 
+    /// (e, m) with `self = 2^e * m` and `1 <= m < 2`, also for denormals. Of zero and infinity m is 1 and e infinite; of what is negative m is NaN.
+    pub fn exponent_and_fraction(self) -> Option<(V<'a>, V<'a>)> {
+        let whole = 512 / self.elem.bits();
+        if !self.ir.has_avx512 || !matches!(self.elem, Elem::F32 | Elem::F64) {
+            return None;
+        }
+        if self.lanes < whole {
+            let (e, m) = if self.lanes == 1 { self.splat(whole) } else { self.concat(self) }.exponent_and_fraction()?;
+            return Some(if self.lanes == 1 { (e.lane(0), m.lane(0)) } else { (e.halves().0, m.halves().0) });
+        }
+        if self.lanes > whole {
+            let (a, b) = self.halves();
+            let ((e, m), (f, n)) = (a.exponent_and_fraction()?, b.exponent_and_fraction()?);
+            return Some((e.concat(f), m.concat(n)));
+        }
+        let (kind, mask) = if self.elem == Elem::F32 { ("ps", Elem::I16) } else { ("pd", Elem::I8) };
+        let (nothing, all, quiet) = (self.ir.null(self.elem, self.lanes), self.ir.int(mask, -1), self.ir.int(Elem::I32, 4));
+        let result = Some((self.elem, self.lanes));
+        let e = self.ir.call(&format!("llvm.x86.avx512.mask.getexp.{kind}.512"), &[self, nothing, all, quiet], result);
+        // 8 makes NaN of what has a sign.
+        let args = [self, self.ir.int(Elem::I32, 8), nothing, all, quiet];
+        let m = self.ir.call(&format!("llvm.x86.avx512.mask.getmant.{kind}.512"), &args, result);
+        Some((e, m))
+    }
+
     /// `1 / self` to 14 bits, where the host has an instruction for it. For what is neither huge nor tiny.
     pub fn reciprocal_estimate(self) -> Option<V<'a>> {
         if !self.ir.has_avx512 || self.elem != Elem::F32 {
