@@ -17,11 +17,12 @@ pub fn widened_bf16(v: V<'_>) -> V<'_> {
     v.zext(Elem::I32).shl(v.ir().int(Elem::I32, 16)).bits_as(Elem::F32)
 }
 
-/// The bits of the nearest bf16. The instruction flushes denormals, and eager keeps them: where there are any, they are rounded as elsewhere.
+/// The bits of the nearest bf16. The instruction flushes denormals, and eager keeps them; and all NaN are to be the same, in vectors or not. Where
+/// there are any of these, they are rounded as elsewhere.
 fn to_bf16(v: V<'_>) -> V<'_> {
     let Some(fast) = v.to_bf16() else { return by_integers(v) };
-    let tiny = v.is_denormal();
-    v.ir().when_rarely(tiny.any(), vec![fast.to_bits()], |fast| vec![tiny.select(by_integers(v), fast[0])])[0]
+    let rare = v.is_denormal_or_nan();
+    v.ir().when_rarely(rare.any(), vec![fast.to_bits()], |fast| vec![rare.select(by_integers(v), fast[0])])[0]
 }
 
 fn by_integers(v: V<'_>) -> V<'_> {

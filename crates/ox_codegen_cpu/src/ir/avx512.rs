@@ -64,7 +64,7 @@ impl<'a> V<'a> {
         })
     }
 
-    /// As bf16, rounded to the nearest, where the host has an instruction for it. It takes denormals for zero.
+    /// As bf16, rounded to the nearest, where the host has an instruction for it. It takes denormals for zero, and leaves a NaN its sign and digits.
     pub fn to_bf16(self) -> Option<V<'a>> {
         if !self.ir.has_bf16 || self.lanes < 16 {
             return None;
@@ -77,12 +77,12 @@ impl<'a> V<'a> {
     }
 
     /// For what `to_bf16` takes.
-    pub fn is_denormal(self) -> V<'a> {
+    pub fn is_denormal_or_nan(self) -> V<'a> {
         if self.lanes > 16 {
             let (a, b) = self.halves();
-            return a.is_denormal().concat(b.is_denormal());
+            return a.is_denormal_or_nan().concat(b.is_denormal_or_nan());
         }
-        let args = [self, self.ir.int(Elem::I32, 0x20)];
+        let args = [self, self.ir.int(Elem::I32, 0x20 | 0x80 | 0x01)];
         self.ir.call("llvm.x86.avx512.fpclass.ps.512", &args, Some((Elem::I1, 16)))
     }
 

@@ -1,6 +1,6 @@
 //! Vector expansions of the functions of analysis, written as formulas over `V`.
 //!
-//! All coefficients are minimax (Remez) for the interval in question; where a series starts with exact terms these are kept exact.
+//! All coefficients are minimax for the interval in question (Remez), or nearly so (interpolated at Chebyshev's points); where a series starts with exact terms these are kept exact.
 //! Error bounds stand with each function, in units of the last place of the result, and are checked by `tests/math.rs`.
 //! f32 functions that few models use are computed in f64, where simple formulas are exact enough. What is left goes to the C library.
 
