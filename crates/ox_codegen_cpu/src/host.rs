@@ -31,6 +31,8 @@ pub struct Host {
     pub vector_bits: u32,
     /// AVX-512 F, VL, BW and DQ: masks, gathers and scatters of 32- and 64-bit elements are instructions.
     pub has_avx512: bool,
+    /// Besides AVX-512, conversion of vectors to bf16.
+    pub has_bf16: bool,
     /// Conversion between f16 and f32 is an instruction.
     pub has_f16: bool,
 }
@@ -62,6 +64,7 @@ impl Host {
     fn of(triple: String, cpu: String, features: String) -> Host {
         let has = |name: &str| features.split(',').any(|f| f.strip_prefix('+') == Some(name));
         let has_avx512 = has("avx512f") && has("avx512vl") && has("avx512bw") && has("avx512dq");
+        let has_bf16 = has_avx512 && has("avx512bf16");
         let vector_bits = if has_avx512 {
             512
         } else if has("avx2") {
@@ -70,7 +73,7 @@ impl Host {
             128
         };
         let has_f16 = !triple.starts_with("x86_64") || has("f16c");
-        Host { triple, cpu, features, vector_bits, has_avx512, has_f16 }
+        Host { triple, cpu, features, vector_bits, has_avx512, has_bf16, has_f16 }
     }
 
     pub fn machine(&self) -> Result<TargetMachine, CodegenError> {

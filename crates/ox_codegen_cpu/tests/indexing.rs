@@ -180,3 +180,42 @@ fn updates_in_place_and_onto_one_place() {
     assert_eq!(out, (0..37).map(|k| bf16::from_f32(37.0 - k as f32).to_bits()).collect::<Vec<_>>());
     assert_eq!(total[0], 666.0);
 }
+
+/// A scatter down columns goes row by row where that is better; each column still sees its steps in their order.
+#[test]
+fn scatters_in_columns_keep_their_order() {
+    for (columns, place) in [(1024, "1024*i1 + i0"), (150, "150*i1 + i0"), (150, "i1")] {
+        scatter_in_columns(columns, place);
+    }
+}
+
+fn scatter_in_columns(columns: usize, place: &str) {
+    const STEPS: usize = 37;
+    let places: Vec<i64> = numbers(STEPS * columns, 3).iter().map(|x| (x.abs() * 100.0) as i64 % 5).collect();
+    let source: Vec<f32> = numbers(STEPS * columns, 4).iter().enumerate().map(|(k, x)| x * 10f32.powi(k as i32 % 7)).collect();
+    let text = |store: &str| {
+        format!(
+            "kernel scatter(b0: i64 in, b1: f32 in, b2: f32 inout, i0 < {columns}) lanes=outer parallel {{
+  pass i1 < {STEPS} {{
+    v0 = load b0[{place}]
+    v1 = check_index v0 j0 < 5 check 0
+    v2 = load b1[{columns}*i1 + i0]
+    {store} b2[{columns}*j0 + i0] v2
+  }}
+}}
+"
+        )
+    };
+    let (set, sum) = (vec![0.0f32; 5 * columns], vec![0.0f32; 5 * columns]);
+    let (mut last, mut total) = (set.clone(), sum.clone());
+    for k in 0..STEPS * columns {
+        let row = if place == "i1" { places[k / columns] } else { places[k] };
+        let at = row as usize * columns + k % columns;
+        last[at] = source[k];
+        total[at] += source[k];
+    }
+    for (store, out, want) in [("store", &set, &last), ("store sum", &sum, &total)] {
+        run_cut(&compile(&text(store)), &[&places, &source, out], &[], columns as i64, &[67, 101]);
+        assert_eq!(out, want);
+    }
+}

@@ -1,6 +1,7 @@
 //! Every function against the C library in f64: the stated bounds in ulp, and exact agreement on infinities, NaN and signs of zero.
 
 mod support;
+use ox_codegen_cpu::Backend;
 use support::*;
 
 unsafe extern "C" {
@@ -20,15 +21,15 @@ const FUNCTIONS: [Row; 26] = [
     ("exp2", f64::exp2, 1.0, 2.0),
     ("expm1", f64::exp_m1, 2.0, 3.0),
     ("log", f64::ln, 1.0, 2.0),
-    ("log2", f64::log2, 2.0, 1.0),
-    ("log10", f64::log10, 2.0, 1.0),
+    ("log2", f64::log2, 2.0, 3.0),
+    ("log10", f64::log10, 2.0, 3.0),
     ("log1p", f64::ln_1p, 2.0, 3.0),
     ("sin", f64::sin, 1.5, 2.0),
     ("cos", f64::cos, 1.5, 2.0),
     ("tan", f64::tan, 1.0, 4.0),
-    ("asin", f64::asin, 1.0, 1.0),
-    ("acos", f64::acos, 1.0, 1.0),
-    ("atan", f64::atan, 1.0, 1.0),
+    ("asin", f64::asin, 1.0, 4.0),
+    ("acos", f64::acos, 1.0, 4.0),
+    ("atan", f64::atan, 1.0, 4.0),
     ("sinh", f64::sinh, 1.0, 4.0),
     ("cosh", f64::cosh, 1.0, 4.0),
     ("tanh", f64::tanh, 2.0, 3.0),
@@ -36,9 +37,9 @@ const FUNCTIONS: [Row; 26] = [
     ("acosh", |x| unsafe { acosh(x) }, 1.0, 4.0),
     ("atanh", |x| unsafe { atanh(x) }, 1.0, 4.0),
     ("sigmoid", |x| x.min(0.0).exp() / (1.0 + (-x.abs()).exp()), 2.5, 3.0),
-    ("erf", |x| unsafe { erf(x) }, 1.9, 1.0),
-    ("erfc", |x| unsafe { erfc(x) }, 1.0, 1.0),
-    ("lgamma", |x| unsafe { lgamma(x) }, 4.0, 1.0),
+    ("erf", |x| unsafe { erf(x) }, 1.9, 3.0),
+    ("erfc", |x| unsafe { erfc(x) }, 1.0, 6.0),
+    ("lgamma", |x| unsafe { lgamma(x) }, 1.0, 1.0),
     ("sqrt", f64::sqrt, 0.5, 0.5),
     ("rsqrt", |x| 1.0 / x.sqrt(), 1.5, 1.5),
     ("reciprocal", |x| 1.0 / x, 0.5, 0.5),
@@ -114,10 +115,25 @@ fn samples() -> Vec<f32> {
 
 #[test]
 fn f32_functions_keep_their_bounds() {
+    f32_functions_on(&backend());
+}
+
+/// Where numbers are not found in tables that lie in registers.
+#[cfg(target_arch = "x86_64")]
+#[test]
+fn functions_of_an_older_cpu_keep_their_bounds() {
+    if !std::is_x86_feature_detected!("avx2") {
+        return;
+    }
+    f32_functions_on(&Backend::for_cpu("haswell", "+avx2,+fma,+f16c").unwrap());
+}
+
+fn f32_functions_on(backend: &Backend) {
     let source = samples();
     for (op, truth, bound, _) in FUNCTIONS {
         let out = vec![0.0f32; source.len()];
-        run(&compile(&text(op, "f32", "outer")), &[&source, &out], &[source.len() as i64], source.len() as i64);
+        let kernel = compile_with(backend, &parse(&text(op, "f32", "outer")));
+        run(&kernel, &[&source, &out], &[source.len() as i64], source.len() as i64);
         let mut worst = (0.0, 0.0f32, 0.0f32);
         for (x, got) in source.iter().zip(&out) {
             // As eager's, this sigmoid is zero where exp(-x) overflows, a little before it would have to be.
@@ -182,13 +198,21 @@ fn scalar_code_equals_vector_code() {
     }
 }
 
-/// Name, true value, bound.
-type BinaryRow = (&'static str, fn(f64, f64) -> f64, f64);
+/// Name, true value, bound for f32, bound for f64.
+type BinaryRow = (&'static str, fn(f64, f64) -> f64, f64, f64);
 
-const BINARY: [BinaryRow; 3] = [("pow", f64::powf, 1.0), ("atan2", f64::atan2, 1.0), ("fmod", |a, b| a % b, 0.0)];
+const BINARY: [BinaryRow; 3] = [("pow", f64::powf, 1.0, 1.0), ("atan2", f64::atan2, 1.0, 4.0), ("fmod", |a, b| a % b, 0.0, 0.0)];
 
-#[test]
-fn functions_of_two_arguments() {
+fn text_of_two(op: &str, dtype: &str) -> String {
+    text(op, dtype, "outer")
+        .replace(&format!("b1: {dtype} out"), &format!("b1: {dtype} in, b2: {dtype} out"))
+        .replace("    v1 =", "    v2 = load b1[i0]\n    v1 =")
+        .replace(&format!("{op} v0\n"), &format!("{op} v0 v2\n"))
+        .replace("store b1", "store b2")
+}
+
+/// Numbers of all kinds, and every pair of special ones.
+fn pairs() -> (Vec<f32>, Vec<f32>) {
     let special = [
         0.0f32,
         -0.0,
@@ -216,17 +240,42 @@ fn functions_of_two_arguments() {
         a.extend([x; 16]);
         b.extend(special);
     }
-    for (op, truth, bound) in BINARY {
-        let text = text(op, "f32", "outer")
-            .replace("b1: f32 out", "b1: f32 in, b2: f32 out")
-            .replace("    v1 =", "    v2 = load b1[i0]\n    v1 =")
-            .replace(&format!("{op} v0\n"), &format!("{op} v0 v2\n"))
-            .replace("store b1", "store b2");
+    (a, b)
+}
+
+#[test]
+fn functions_of_two_arguments() {
+    let (a, b) = pairs();
+    for (op, truth, bound, _) in BINARY {
         let out = vec![0.0f32; a.len()];
-        run(&compile(&text), &[&a, &b, &out], &[a.len() as i64], a.len() as i64);
+        run(&compile(&text_of_two(op, "f32")), &[&a, &b, &out], &[a.len() as i64], a.len() as i64);
         for ((x, y), got) in a.iter().zip(&b).zip(&out) {
             let want = truth(*x as f64, *y as f64);
             assert!(ulp32(*got, want) <= bound, "{op}({x:e}, {y:e}) = {got:e}, not {want:e}");
+        }
+    }
+}
+
+#[test]
+fn f64_functions_of_two_arguments() {
+    let (a, b) = pairs();
+    let mut a: Vec<f64> = a.into_iter().map(|x| x as f64 * 1.000_000_012_345).collect();
+    let mut b: Vec<f64> = b.into_iter().map(|x| x as f64 * 1.000_000_054_321).collect();
+    // Quotients that are nearly whole, up to what f64 counts to and beyond, and what is hardly a number.
+    for (k, y) in numbers(4000, 7).into_iter().enumerate() {
+        let multiple = y as f64 * 2f64.powi(k as i32 % 60);
+        a.extend([multiple, multiple.next_up(), multiple.next_down(), (k as f64 + 1.0) * y as f64 - 1e-16]);
+        b.extend([y as f64; 4]);
+    }
+    a.extend([1e-310, -1e-310, 1e308, 1e-310, 1e-300]);
+    b.extend([1.0, 3e-310, 1e-310, -1e308, 5e-324]);
+    for (op, truth, _, bound) in BINARY {
+        let out = vec![0.0f64; a.len()];
+        run(&compile(&text_of_two(op, "f64")), &[&a, &b, &out], &[a.len() as i64], a.len() as i64);
+        for ((x, y), got) in a.iter().zip(&b).zip(&out) {
+            let want = truth(*x, *y);
+            let is_right = ulp64(*got, want) <= bound && (want != 0.0 || got.is_sign_negative() == want.is_sign_negative());
+            assert!(is_right, "{op}({x:e}, {y:e}) = {got:e}, not {want:e}");
         }
     }
 }

@@ -29,7 +29,7 @@ pub fn memory_elem(dtype: DType) -> Elem {
 pub fn from_memory(v: V<'_>, dtype: DType) -> V<'_> {
     match dtype {
         DType::Bool => v.ne(v.int(0)),
-        DType::BF16 => v.zext(Elem::I32).shl(v.ir().int(Elem::I32, 16)).bits_as(Elem::F32),
+        DType::BF16 => bits::widened_bf16(v),
         DType::F16 => v.bits_as(Elem::F16).widened(),
         _ => v,
     }

@@ -61,7 +61,7 @@ impl<'a> Emitter<'a> {
     /// What is the same for all points of a row along `axis`, and was not written by the kernel.
     fn shared_along(&self, axis: &Var) -> Vec<Val> {
         let (mut shared, mut places): (Vec<Val>, Vec<&Var>) = (Vec::new(), Vec::new());
-        for val in self.kernel.passes.iter().filter(|pass| pass.axes.is_empty()).flat_map(|pass| &pass.body) {
+        for val in self.kernel.passes.iter().filter(|pass| self.is_flat(pass)).flat_map(|pass| &pass.body) {
             let is_outside = |var: &Var| var != axis && (var.kind() != VarKind::Loaded || places.contains(&var));
             let is_shared = match &self.kernel.inst(*val).inst {
                 Inst::Const(_) => true,

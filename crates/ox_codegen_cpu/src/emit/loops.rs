@@ -34,7 +34,7 @@ impl<'a> Emitter<'a> {
         let vector = self.runs_along_inner(pass);
         let lanes = if vector { self.width } else { self.lanes() };
         self.start(&slots.reduces, lanes);
-        if pass.axes.is_empty() {
+        if self.is_flat(pass) {
             self.start(&slots.scans, lanes);
             self.body(&pass.body)?;
         } else {

@@ -17,6 +17,7 @@ mod pieces;
 mod point;
 mod reduce;
 mod rows;
+mod scatter;
 mod stores;
 mod stream;
 mod tiles;
@@ -122,6 +123,8 @@ struct Emitter<'a> {
     /// What was done in front of the loop under construction.
     settled: Vec<Val>,
     of_lane_axis: Vec<bool>,
+    /// Whether the loop of the only pass that has one is outside of that over the lanes.
+    in_step: bool,
 }
 
 impl<'a> Emitter<'a> {
@@ -148,6 +151,7 @@ impl<'a> Emitter<'a> {
             hoisted: hoist::Hoisted::default(),
             settled: Vec::new(),
             of_lane_axis: near::of_lane_axis(kernel),
+            in_step: false,
         };
         for (n, var) in kernel.sizes.iter().enumerate() {
             let value = params.sizes.offset(Elem::I64, ir.index(n as i64)).load(Elem::I64, 1, 8, Access::UNKNOWN);

@@ -92,12 +92,12 @@ impl<'a> Emitter<'a> {
     }
 
     /// The points `from..to` of one row: full vectors, then what is left under a mask.
-    pub fn row(&mut self, axis: &'a Axis, from: V<'a>, to: V<'a>) -> Result<(), CodegenError> {
+    pub fn row_of_points(&mut self, axis: &'a Axis, from: V<'a>, to: V<'a>) -> Result<(), CodegenError> {
         let (ir, kernel) = (self.ir, self.kernel);
         let settled = self.settle(&axis.var)?;
         self.lane = Some(Lane { var: axis.var.clone(), mask: None });
-        let plain = kernel.passes.iter().filter(|pass| pass.axes.is_empty()).flat_map(|pass| &pass.body);
-        let before = self.hoist(plain, &axis.var)?;
+        let plain: Vec<Val> = kernel.passes.iter().filter(|pass| self.is_flat(pass)).flat_map(|pass| pass.body.clone()).collect();
+        let before = self.hoist(plain.iter(), &axis.var)?;
         self.lane = None;
         let pieces = self.pieces(axis);
         if pieces.is_empty() {

@@ -2,9 +2,8 @@
 
 use crate::backend::Sums;
 use crate::host::Host;
-use ox_ir::PointOp;
-use ox_ir::Sym;
 use ox_ir::kernel::{BufRole, Inst, Kernel, Lanes, Pass, TypedInst};
+use ox_ir::{DType, PointOp, Sym};
 
 /// As many lanes as fill a register with the kernel's most common kind of value: 32-bit where there is any, so that
 /// an i64 index beside f32 data does not halve the width (LLVM splits the wider vectors).
@@ -16,12 +15,19 @@ pub fn pick(kernel: &Kernel, host: &Host) -> u32 {
     let sizes: Vec<u32> = sizes.chain(kernel.bufs.iter().map(|b| b.dtype.compute().size() as u32)).collect();
     let bytes = if sizes.contains(&4) { 4 } else { sizes.into_iter().max().unwrap_or(4).max(2) };
     let width = host.vector_bits / 8 / bytes;
-    if goes_down_columns(kernel, COLUMNS * width) { COLUMNS * width } else { width }
+    [COLUMNS, COLUMNS_OF_FUNCTIONS]
+        .iter()
+        .map(|columns| columns * width)
+        .find(|lanes| goes_down_columns(kernel, *lanes, width))
+        .unwrap_or(width)
 }
 
 /// So many vectors of a row side by side: whole lines of the cache one after the other, and sums that do not wait for one another. A sum of
 /// 1024x1024 numbers over its rows took 1.7 times eager's time with one vector.
 const COLUMNS: u32 = 4;
+/// Where functions are computed, which need registers, but nothing in f64: still a line of the cache if these are halves. `log_softmax` of
+/// 1024x1024 of them over their rows took 1.2 times eager's time with one vector, and takes half to three quarters of it.
+const COLUMNS_OF_FUNCTIONS: u32 = 2;
 /// What a mask can be asked about as one number.
 const MOST_LANES: u32 = 64;
 /// More of them would not fit in the registers.
@@ -29,13 +35,15 @@ const MOST_SUMS: usize = 2;
 const MOST_COLUMN_INSTS: usize = 24;
 
 /// Whether inner loops step from row to row, where in each row so many elements lie side by side.
-fn goes_down_columns(kernel: &Kernel, lanes: u32) -> bool {
+fn goes_down_columns(kernel: &Kernel, lanes: u32, width: u32) -> bool {
     let Some(axis) = kernel.axes.last() else { return false };
     let is_side_by_side =
         |index: &Sym| index.coeff(&axis.var).and_then(|step| step.as_const()).is_some_and(|step| (0..=1).contains(&step));
+    let few = lanes < COLUMNS * width;
     let is_plain = |typed: &TypedInst| match &typed.inst {
+        _ if few && typed.dtype == DType::F64 => false,
         Inst::Load { index, .. } | Inst::Store { index, .. } => is_side_by_side(index),
-        Inst::Point(op, _) => !op.is_function(),
+        Inst::Point(op, _) => few || !op.is_function(),
         Inst::ReduceArg { .. } | Inst::Scan { .. } => false,
         _ => true,
     };

@@ -36,6 +36,14 @@ impl Ir {
         self.wrap(unsafe { LLVMConstVector(items.as_mut_ptr(), lanes) }, elem, lanes)
     }
 
+    /// These constants side by side.
+    pub fn vector(&self, elem: Elem, numbers: &[f64]) -> V<'_> {
+        let mut items: Vec<LLVMValueRef> = numbers.iter().map(|x| self.float(elem, *x).raw).collect();
+        let lanes = items.len() as u32;
+        // SAFETY: constants of one type.
+        self.wrap(unsafe { LLVMConstVector(items.as_mut_ptr(), lanes) }, elem, lanes)
+    }
+
     pub(super) fn undef(&self, elem: Elem, lanes: u32) -> V<'_> {
         // SAFETY: any first-class type has a poison value.
         self.wrap(unsafe { LLVMGetPoison(self.ty(elem, lanes)) }, elem, lanes)
@@ -226,42 +234,6 @@ impl<'a> V<'a> {
 
     pub fn copysign(self, sign: V<'a>) -> V<'a> {
         self.binary_intrinsic("llvm.copysign", sign)
-    }
-
-    /// `self * 2^n` for a whole float `n`, rounded once, where the host has an instruction for it.
-    pub fn scale_by_power(self, n: V<'a>) -> Option<V<'a>> {
-        let bits = self.lanes * self.elem.bits();
-        if !self.ir.has_avx512 || !matches!(self.elem, Elem::F32 | Elem::F64) || bits < 512 {
-            return None;
-        }
-        if bits > 512 {
-            let ((a, b), (m, n)) = (self.halves(), n.halves());
-            return Some(a.scale_by_power(m)?.concat(b.scale_by_power(n)?));
-        }
-        let (kind, mask) = if self.elem == Elem::F32 { ("ps", Elem::I16) } else { ("pd", Elem::I8) };
-        let (all, current_rounding) = (self.ir.int(mask, -1), self.ir.int(Elem::I32, 4));
-        let args = [self, n, self.ir.null(self.elem, self.lanes), all, current_rounding];
-        Some(self.ir.call(&format!("llvm.x86.avx512.mask.scalef.{kind}.512"), &args, Some((self.elem, self.lanes))))
-    }
-
-    /// `1 / self` to 14 bits, where the host has an instruction for it. For what is neither huge nor tiny.
-    pub fn reciprocal_estimate(self) -> Option<V<'a>> {
-        if !self.ir.has_avx512 || self.elem != Elem::F32 {
-            return None;
-        }
-        Some(match self.lanes {
-            // One element gets the very bits that it would get in a vector.
-            1 => self.splat(16).reciprocal_estimate()?.lane(0),
-            2..16 => self.concat(self).reciprocal_estimate()?.halves().0,
-            16 => {
-                let args = [self, self.ir.null(self.elem, self.lanes), self.ir.int(Elem::I16, -1)];
-                self.ir.call("llvm.x86.avx512.rcp14.ps.512", &args, Some((self.elem, self.lanes)))
-            }
-            _ => {
-                let (a, b) = self.halves();
-                a.reciprocal_estimate()?.concat(b.reciprocal_estimate()?)
-            }
-        })
     }
 
     /// The position of the lowest set bit; the width for zero.

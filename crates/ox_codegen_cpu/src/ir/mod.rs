@@ -3,6 +3,7 @@
 //! inkwell's value types are split by kind (`FloatValue`, `VectorValue` ...), which would double every formula here; LLVM's own
 //! builder does not care. A `V` knows its element type and its lanes, and a scalar that meets a vector is splatted.
 
+mod avx512;
 mod build;
 mod flow;
 mod lanes;
@@ -29,6 +30,7 @@ pub enum Elem {
     I32,
     I64,
     F16,
+    BF16,
     F32,
     F64,
     Ptr,
@@ -36,14 +38,14 @@ pub enum Elem {
 
 impl Elem {
     pub fn is_float(self) -> bool {
-        matches!(self, Elem::F16 | Elem::F32 | Elem::F64)
+        matches!(self, Elem::F16 | Elem::BF16 | Elem::F32 | Elem::F64)
     }
 
     pub fn bits(self) -> u32 {
         match self {
             Elem::I1 => 1,
             Elem::I8 => 8,
-            Elem::I16 | Elem::F16 => 16,
+            Elem::I16 | Elem::F16 | Elem::BF16 => 16,
             Elem::I32 | Elem::F32 => 32,
             Elem::I64 | Elem::F64 | Elem::Ptr => 64,
         }
@@ -57,7 +59,7 @@ impl Elem {
     /// The integer of the same width.
     pub fn int(self) -> Elem {
         match self {
-            Elem::F16 => Elem::I16,
+            Elem::F16 | Elem::BF16 => Elem::I16,
             Elem::F32 => Elem::I32,
             Elem::F64 | Elem::Ptr => Elem::I64,
             int => int,
@@ -73,6 +75,7 @@ impl Elem {
             Elem::I32 => "i32",
             Elem::I64 => "i64",
             Elem::F16 => "f16",
+            Elem::BF16 => "bf16",
             Elem::F32 => "f32",
             Elem::F64 => "f64",
             Elem::Ptr => "p0",
@@ -94,6 +97,8 @@ pub struct Ir {
     filled: RefCell<Vec<(LLVMValueRef, u32, LLVMValueRef)>>,
     /// The instructions of AVX-512 (F, VL, BW, DQ) may be used.
     has_avx512: bool,
+    /// AVX-512 has conversion to bf16.
+    has_bf16: bool,
 }
 
 impl Drop for Ir {
@@ -141,6 +146,7 @@ impl Ir {
                 spare: RefCell::new(None),
                 filled: RefCell::default(),
                 has_avx512: host.has_avx512,
+                has_bf16: host.has_bf16,
             };
             ir.function_attributes(host.vector_bits);
             ir
@@ -209,6 +215,7 @@ impl Ir {
                 Elem::I32 => LLVMInt32TypeInContext(self.context),
                 Elem::I64 => LLVMInt64TypeInContext(self.context),
                 Elem::F16 => LLVMHalfTypeInContext(self.context),
+                Elem::BF16 => LLVMBFloatTypeInContext(self.context),
                 Elem::F32 => LLVMFloatTypeInContext(self.context),
                 Elem::F64 => LLVMDoubleTypeInContext(self.context),
                 Elem::Ptr => LLVMPointerTypeInContext(self.context, 0),

@@ -24,6 +24,17 @@ const SINH64: [f64; 8] = [
     2.8114572543455206e-15,
 ];
 
+/// atanh(s)/s in powers of s^2, for |s| <= 0.362, to 2^-36.
+const ATANH: [f64; 7] = [
+    1.0000000000083349,
+    0.3333333271149623,
+    0.2000007537206924,
+    0.1428230904629257,
+    0.11183702006886358,
+    0.08310044325805002,
+    0.11685407299539807,
+];
+
 pub fn sigmoid(x: V<'_>) -> V<'_> {
     if x.elem == Elem::F32 {
         // As eager's: zero where exp(-x) is not a finite number.
@@ -92,8 +103,24 @@ pub fn acosh(x: V<'_>) -> V<'_> {
 }
 
 pub fn atanh(x: V<'_>) -> V<'_> {
-    in_f64(x, |x| {
-        let a = x.abs();
-        (0.5 * log1p(2.0 * a / (1.0 - a))).copysign(x)
-    })
+    let a = x.abs();
+    if x.elem == Elem::F64 {
+        return (0.5 * log1p(2.0 * a / (1.0 - a))).copysign(x);
+    }
+    atanh_of_narrow(a.fpext(Elem::F64)).fptrunc(Elem::F32).copysign(x)
+}
+
+/// For `a` of at least zero, which was f32: by one division for both that of `(1 + a) / (1 - a)` and that of its logarithm. `1 - a` is `d / 2^k` with
+/// `15/16 <= d < 15/8`, so that small ones have no k, and the logarithm of `(1 + a) / d` is `2 atanh(s)` of their difference over their sum.
+fn atanh_of_narrow(a: V<'_>) -> V<'_> {
+    let (above, below) = (1.0 + a, 1.0 - a);
+    let bits = below.to_bits();
+    let e = (bits - 0x3fee_0000_0000_0000).ashr(bits.int(52));
+    let d = (bits - e.shl(bits.int(52))).bits_as(Elem::F64);
+    // Where d is 1 - a, a smaller one than what both were rounded to counts.
+    let apart = e.eq(e.int(0)).select(2.0 * a, above - d);
+    let s = apart / (above + d);
+    let half_log = s.fma(polynomial(s * s, &ATANH), e.trunc_to(Elem::I32).sitofp(Elem::F64) * (-0.5 * LN_2));
+    let inside = a.eq(a.float(1.0)).select(a.float(f64::INFINITY), half_log);
+    a.gt(a.float(1.0)).select(a.float(f64::NAN), inside)
 }

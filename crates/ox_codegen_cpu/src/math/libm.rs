@@ -7,9 +7,6 @@ use crate::ir::{Elem, V};
 mod c {
     unsafe extern "C" {
         pub fn lgamma_r(x: f64, sign: *mut i32) -> f64;
-        pub fn lgammaf_r(x: f32, sign: *mut i32) -> f32;
-        pub fn erf(x: f64) -> f64;
-        pub fn erfc(x: f64) -> f64;
         pub fn fmod(x: f64, y: f64) -> f64;
         pub fn memcpy(to: *mut u8, from: *const u8, bytes: usize) -> *mut u8;
         pub fn memmove(to: *mut u8, from: *const u8, bytes: usize) -> *mut u8;
@@ -21,12 +18,6 @@ extern "C" fn lgamma64(x: f64) -> f64 {
     let mut sign = 0;
     // SAFETY: writes one integer. (Plain `lgamma` would write a global, a race between threads.)
     unsafe { c::lgamma_r(x, &mut sign) }
-}
-
-extern "C" fn lgamma32(x: f32) -> f32 {
-    let mut sign = 0;
-    // SAFETY: writes one integer.
-    unsafe { c::lgammaf_r(x, &mut sign) }
 }
 
 macro_rules! wrappers {
@@ -42,11 +33,7 @@ macro_rules! wrappers_f32 {
 }
 
 wrappers! {
-    exp64 = f64::exp; exp2_64 = f64::exp2; expm1_64 = f64::exp_m1;
-    log64 = f64::ln; log2_64 = f64::log2; log10_64 = f64::log10; log1p64 = f64::ln_1p;
     sin64 = f64::sin; cos64 = f64::cos; tan64 = f64::tan;
-    asin64 = f64::asin; acos64 = f64::acos; atan64 = f64::atan;
-    tanh64 = f64::tanh;
 }
 
 wrappers_f32! {
@@ -55,9 +42,6 @@ wrappers_f32! {
 
 extern "C" fn pow64(x: f64, y: f64) -> f64 {
     x.powf(y)
-}
-extern "C" fn atan2_64(x: f64, y: f64) -> f64 {
-    x.atan2(y)
 }
 extern "C" fn fma32(x: f32, y: f32, z: f32) -> f32 {
     x.mul_add(y, z)
@@ -74,30 +58,15 @@ type Address = fn() -> usize;
 
 /// Every symbol that an object may refer to. The last ones are what LLVM itself may call.
 pub const FUNCTIONS: &[(&str, Address)] = &[
-    ("ox_exp", || exp64 as *const () as usize),
-    ("ox_exp2", || exp2_64 as *const () as usize),
-    ("ox_expm1", || expm1_64 as *const () as usize),
-    ("ox_log", || log64 as *const () as usize),
-    ("ox_log2", || log2_64 as *const () as usize),
-    ("ox_log10", || log10_64 as *const () as usize),
-    ("ox_log1p", || log1p64 as *const () as usize),
     ("ox_sin", || sin64 as *const () as usize),
     ("ox_cos", || cos64 as *const () as usize),
     ("ox_tan", || tan64 as *const () as usize),
-    ("ox_asin", || asin64 as *const () as usize),
-    ("ox_acos", || acos64 as *const () as usize),
-    ("ox_atan", || atan64 as *const () as usize),
-    ("ox_tanh", || tanh64 as *const () as usize),
-    ("ox_erf", || c::erf as *const () as usize),
-    ("ox_erfc", || c::erfc as *const () as usize),
     ("ox_lgamma", || lgamma64 as *const () as usize),
     ("ox_pow", || pow64 as *const () as usize),
-    ("ox_atan2", || atan2_64 as *const () as usize),
     ("ox_fmod", || c::fmod as *const () as usize),
     ("ox_sinf", || sin32 as *const () as usize),
     ("ox_cosf", || cos32 as *const () as usize),
     ("ox_tanf", || tan32 as *const () as usize),
-    ("ox_lgammaf", || lgamma32 as *const () as usize),
     ("ox_fmodf", || fmod32 as *const () as usize),
     ("fmaf", || fma32 as *const () as usize),
     ("fma", || fma64 as *const () as usize),
@@ -113,12 +82,6 @@ pub fn call<'a>(name: &str, args: &[V<'a>]) -> V<'a> {
     let symbol = format!("ox_{name}{suffix}");
     debug_assert!(FUNCTIONS.iter().any(|(known, _)| *known == symbol), "{symbol} is not in the table");
     ir.map_lanes(args, |parts| ir.call(&symbol, parts, Some((parts[0].elem, 1))))
-}
-
-/// For an f32 function that is only there for f64.
-pub fn call_wide<'a>(name: &str, args: &[V<'a>]) -> V<'a> {
-    let wide: Vec<V<'a>> = args.iter().map(|v| v.fpext(Elem::F64)).collect();
-    call(name, &wide).fptrunc(args[0].elem)
 }
 
 /// `fast`, except in the lanes where `rare` holds: there the C library's function.

@@ -4,6 +4,7 @@
 
 use super::{polynomial, power_of_two};
 use crate::ir::{Elem, V};
+use std::f64::consts::{LOG2_E, LOG10_E};
 
 /// (log(1+f) - f + f^2/2) / f^3, to 2^-30.
 const P32: [f64; 9] =
@@ -20,13 +21,17 @@ const R64: [f64; 8] = [
     0.1325275487941311,
 ];
 
+/// The bits of sqrt(1/2).
+const ORIGIN_32: u32 = 0x3f35_04f3;
+const ORIGIN_64: u64 = 0x3fe6_a09e_667f_3bcd;
+
 const LN2_32: (f64, f64) = (0.693145751953125, 1.42860682e-6);
 const LN2_64: (f64, f64) = (0.6931471803691238, 1.9082149292705877e-10);
 
 /// (e as a float, m) for a positive normal `x`.
 fn split(x: V<'_>) -> (V<'_>, V<'_>) {
     // Subtracting the bits of sqrt(1/2) makes the exponent field count from there.
-    let (origin, shift) = if x.elem == Elem::F32 { (0x3f35_04f3, 23) } else { (0x3fe6_a09e_667f_3bcd, 52) };
+    let (origin, shift) = if x.elem == Elem::F32 { (ORIGIN_32 as i64, 23) } else { (ORIGIN_64 as i64, 52) };
     let bits = x.to_bits();
     let e = (bits - origin).ashr(bits.int(shift));
     let m = (bits - e.shl(bits.int(shift))).bits_as(x.elem);
@@ -66,28 +71,51 @@ fn with_edges<'a>(x: V<'a>, result: V<'a>) -> V<'a> {
     domain.select(result, x.float(f64::NAN))
 }
 
+/// As `split_any` by the host's instructions, which find what is infinite or NaN where the logarithm is.
+fn split_at_once(x: V<'_>) -> Option<(V<'_>, V<'_>)> {
+    let (e, m) = x.exponent_and_fraction()?;
+    let limit = if x.elem == Elem::F32 { 2.0 * f32::from_bits(ORIGIN_32) as f64 } else { 2.0 * f64::from_bits(ORIGIN_64) };
+    let above = m.ge(m.float(limit));
+    Some((above.select(e + 1.0, e), above.select(m * 0.5, m)))
+}
+
+/// A logarithm by e and m.
+fn by_parts<'a>(x: V<'a>, logarithm: impl FnOnce(V<'a>, V<'a>) -> V<'a>) -> V<'a> {
+    if let Some((e, m)) = split_at_once(x) {
+        return logarithm(e, m);
+    }
+    let (e, m) = split_any(x);
+    with_edges(x, logarithm(e, m))
+}
+
 pub fn log(x: V<'_>) -> V<'_> {
-    let (e, m) = split_any(x);
-    with_edges(x, finish(e, m - 1.0))
+    by_parts(x, |e, m| finish(e, m - 1.0))
 }
 
-/// f32 only.
+/// For what is positive, and neither denormal nor infinite.
+pub fn log_of_normal(x: V<'_>) -> V<'_> {
+    let (e, m) = split_at_once(x).unwrap_or_else(|| split(x));
+    finish(e, m - 1.0)
+}
+
 pub fn log2(x: V<'_>) -> V<'_> {
-    let (e, m) = split_any(x);
-    let log = finish(x.float(0.0), m - 1.0);
     // log2(e) in two parts.
-    let (high, low) = (1.4426950216293335, 1.92596299e-8);
-    with_edges(x, e + log.fma(x.float(high), log * low))
+    let narrow = x.elem == Elem::F32;
+    let (high, low) = if narrow { (1.4426950216293335, 1.92596299e-8) } else { (LOG2_E, 2.0355273740931033e-17) };
+    by_parts(x, |e, m| {
+        let log = finish(x.float(0.0), m - 1.0);
+        e + log.fma(x.float(high), log * low)
+    })
 }
 
-/// f32 only.
 pub fn log10(x: V<'_>) -> V<'_> {
-    let (e, m) = split_any(x);
-    let log = finish(x.float(0.0), m - 1.0);
     // log10(2) in two parts, of which the first times e is exact.
-    let (high, low) = (0.30102539062, 4.605038981e-6);
-    let small = log.fma(x.float(std::f64::consts::LOG10_E), e * low);
-    with_edges(x, e.fma(x.float(high), small))
+    let narrow = x.elem == Elem::F32;
+    let (high, low) = if narrow { (0.30102539062, 4.605038981e-6) } else { (0.30102999566383914, 1.42050232272661e-13) };
+    by_parts(x, |e, m| {
+        let log = finish(x.float(0.0), m - 1.0);
+        e.fma(x.float(high), log.fma(x.float(LOG10_E), e * low))
+    })
 }
 
 /// `1 + x` loses the low digits of x; what it lost is added to f.

@@ -1,13 +1,15 @@
 //! Vector expansions of the functions of analysis, written as formulas over `V`.
 //!
-//! All coefficients are minimax (Remez) for the interval in question; where a series starts with exact terms these are kept exact.
+//! All coefficients are minimax for the interval in question (Remez), or nearly so (interpolated at Chebyshev's points); where a series starts with exact terms these are kept exact.
 //! Error bounds stand with each function, in units of the last place of the result, and are checked by `tests/math.rs`.
 //! f32 functions that few models use are computed in f64, where simple formulas are exact enough. What is left goes to the C library.
 
 mod erf;
+mod erfc;
 mod exp;
 mod hyperbolic;
 mod inverse;
+mod lgamma;
 pub mod libm;
 mod log;
 mod power;
@@ -35,21 +37,22 @@ pub fn unary(op: PointOp, x: V<'_>) -> Option<V<'_>> {
         Tanh => hyperbolic::tanh(x),
         Sin => trig::sin(x),
         Cos => trig::cos(x),
-        Lgamma => libm::call("lgamma", &[x]),
-        Erfc if narrow => libm::call_wide("erfc", &[x]),
-        Log2 if narrow => log::log2(x),
-        Log10 if narrow => log::log10(x),
+        Lgamma if narrow => lgamma::lgamma(x),
+        Erfc => erfc::erfc(x),
+        Log2 => log::log2(x),
+        Log10 => log::log10(x),
         Tan => trig::tan(x),
-        Asin if narrow => inverse::asin(x),
-        Acos if narrow => inverse::acos(x),
-        Atan if narrow => inverse::atan(x),
+        Asin => inverse::asin(x),
+        Acos => inverse::acos(x),
+        Atan => inverse::atan(x),
         Sinh => hyperbolic::sinh(x),
         Cosh => hyperbolic::cosh(x),
         Asinh => hyperbolic::asinh(x),
         Acosh => hyperbolic::acosh(x),
         Atanh => hyperbolic::atanh(x),
         Erf if narrow => erf::erf(x),
-        Asin | Acos | Atan | Erf | Erfc | Log2 | Log10 => libm::call(op.name(), &[x]),
+        Erf => erfc::erf(x),
+        Lgamma => libm::call("lgamma", &[x]),
         _ => return None,
     })
 }

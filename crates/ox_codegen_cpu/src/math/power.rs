@@ -25,13 +25,23 @@ pub fn pow<'a>(x: V<'a>, y: V<'a>) -> V<'a> {
 /// Exact, as C's. For f32 the quotient in f64 truncates right while it is below 2^28: the operands have 24 bits, so it is further than
 /// its rounding error from the next integer; and then `a - q*b` is exact too.
 pub fn fmod<'a>(a: V<'a>, b: V<'a>) -> V<'a> {
-    if a.elem == Elem::F64 {
-        return libm::call("fmod", &[a, b]);
-    }
     let (a, b) = a.unify(b);
+    if a.elem == Elem::F64 {
+        return fmod64(a, b);
+    }
     let (x, y) = (a.fpext(Elem::F64), b.fpext(Elem::F64));
     let q = (x / y).trunc();
     let r = (-q).fma(y, x).fptrunc(Elem::F32).copysign(a);
     let easy = q.abs().lt(q.float((1u64 << 28) as f64)) & b.abs().lt(b.float(f64::INFINITY));
+    libm::fix_rare_lanes(r, !easy, "fmod", &[a, b])
+}
+
+/// Below 2^53 the quotient is the right whole number or one more, to which it was rounded; in both cases what is left is a number of f64.
+fn fmod64<'a>(a: V<'a>, b: V<'a>) -> V<'a> {
+    let (x, y) = (a.abs(), b.abs());
+    let q = (x / y).trunc();
+    let r = (-q).fma(y, x);
+    let r = r.lt(r.float(0.0)).select(r + y, r).copysign(a);
+    let easy = q.lt(q.float((1u64 << 53) as f64)) & y.lt(y.float(f64::INFINITY));
     libm::fix_rare_lanes(r, !easy, "fmod", &[a, b])
 }

@@ -181,3 +181,22 @@ fn integers_and_halves() {
     let inputs = [halves(&[1, 2], &[0x3F80, 0x4000]), halves(&[2, 1], &[0x3F80, 0x4000]), halves(&[1, 1], &[0x4040])];
     assert_eq!(values::<u16>(&run(&b.build(), &inputs.iter().collect::<Vec<_>>())[0]), [0x4100]);
 }
+
+/// A product of f16 with one column, which is computed as the transposed one.
+#[test]
+fn a_column_of_f16() {
+    if !torch() {
+        return;
+    }
+    let (m, k) = (3, 4);
+    let mut b = Builder::default();
+    let (x, w) = (b.typed_input(DType::F16, &[m, k], None), b.typed_input(DType::F16, &[k, 1], None));
+    let y = b.typed_output(DType::F16, &[m, 1], None);
+    let ins = vec![b.whole(x), b.whole(w)];
+    b.call(plain(), ins, &[y]);
+    // 1.0 is 0x3C00, 2.0 is 0x4000, 3.0 is 0x4200.
+    let (o, one, two, three) = (0, 0x3C00, 0x4000, 0x4200);
+    let halves = |sizes: &[i64], v: &[u16]| of_type(DType::F16, sizes, &[sizes[1], 1], v);
+    let inputs = [halves(&[m, k], &[one, o, o, o, o, two, o, o, one, o, o, one]), halves(&[k, 1], &[one, one, one, two])];
+    assert_eq!(values::<u16>(&run(&b.build(), &inputs.iter().collect::<Vec<_>>())[0]), [one, two, three]);
+}
