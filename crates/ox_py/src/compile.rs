@@ -15,6 +15,7 @@ use crate::training::{
     Again, Backward, TrainingCallable, Views, Ways, counted, fused_attention, gates, has_effects, reach, read_and_written,
 };
 use crate::watched::watched;
+use ox_capture::Found;
 use ox_capture::{GradMode, forget_shadows, is_interrupt};
 use ox_driver::{CompileError, Held, OptionValue, Options, Panic, Race, Training, TrainingError, Wanted, guarded};
 use ox_ir::failure::{fault, inject};
@@ -23,7 +24,6 @@ use ox_ops::{Fact, Hints, Noted, at_hints};
 use ox_runtime::HostCalls;
 use pyo3::intern;
 use pyo3::prelude::*;
-use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyBool, PyDict, PyFloat, PyInt, PyString};
 use rustc_hash::FxHashMap;
 use std::cell::RefCell;
@@ -410,7 +410,7 @@ impl Job<'_> {
             rewinds,
             unheard,
         };
-        let (second, ways) = (PyOnceLock::new(), Ways::default());
+        let (second, ways) = (Found::new(), Ways::default());
         let callable =
             TrainingCallable { native, gradients, results, views, backward, ways, gates, again, copied, counted, second };
         Ok(Bound::new(py, callable)?.into_any())
