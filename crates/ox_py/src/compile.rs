@@ -43,6 +43,12 @@ pub fn compile_fx<'py>(
 ) -> PyResult<Bound<'py, PyAny>> {
     let options = parse_options(mode, options)?;
     pieces::inline_checkpoints(gm, GradMode::is_on()?)?;
+    if pieces::reads_what_others_write(&pieces::ordered(gm)?)? {
+        return Err(left_as_it_is(
+            gm.py(),
+            "a checkpointed function reads what is written behind it, and Dynamo does not tell whether it was given it",
+        )?);
+    }
     pieces::merge_selves(gm)?;
     watched(gm, example_inputs, compile_graph(gm, example_inputs, &options, None)?.0)
 }
@@ -517,6 +523,12 @@ fn refused<'py>(gm: &Bound<'py, PyAny>, refusal: Refusal) -> PyResult<Bound<'py,
     };
     warn_once(py, &format!("oxytorch: this graph runs in eager: {reason}"))?;
     eager(gm, reason)
+}
+
+/// Dynamo lets the function run as it is, of which its graph does not tell all that matters.
+fn left_as_it_is(py: Python<'_>, why: &str) -> PyResult<PyErr> {
+    warn_once(py, &format!("oxytorch: a function runs as it is: {why}"))?;
+    Ok(PyErr::from_value(py.import("torch._dynamo.exc")?.getattr("SkipFrame")?.call1((why,))?))
 }
 
 fn is_on_cpu(graph: &Graph) -> bool {

@@ -24,8 +24,8 @@ pub use inline::inline_checkpoints;
 pub use itself::merge_selves;
 pub use places::{computed, example, is_computed, requires_grad, visible_cuts};
 pub use regions::{
-    Region, by_eager, checkpointed, has_several_results, may_be_written, may_write, reads_what_is_written, region_cuts,
-    spare_writing, written_by_flag,
+    Region, by_eager, checkpointed, has_several_results, may_be_written, may_write, reads_what_is_written,
+    reads_what_others_write, region_cuts, spare_writing, written_by_flag,
 };
 pub use shared::Written;
 pub use views::{shows_outdated_parts, visible_views};
