@@ -206,3 +206,32 @@ def test_a_tensor_with_views_becomes_a_leaf(view):
         warnings.filterwarnings("ignore", message="oxytorch: function runs as it is")
         for _ in range(3):
             assert compiled(torch.ones(2, 2)) == function(torch.ones(2, 2))
+
+
+def a_view_beside_it(x, at, log):
+    log.append("before")
+    view = x[:, 0]
+    view[at]
+    return view
+
+
+def a_view_of_a_result(x, at, log):
+    y = x * 2
+    log.append("before")
+    return y[1:], y.index_select(0, at).sin()
+
+
+@pytest.mark.parametrize("function", [a_view_beside_it, a_view_of_a_result], ids=lambda f: f.__name__)
+def test_what_was_done_before_stays_where_a_graph_is_several_pieces(function):
+    """Views that are results are made between two pieces. They change nothing, so what fails behind them is undone as ever."""
+    compiled = oxytorch.compile(function)
+    for at in (GOOD, BAD, GOOD, BAD):
+        found = []
+        for called in (compiled, function):
+            log, x = [], TABLE.clone().requires_grad_()
+            try:
+                called(x * 1, at, log)
+            except IndexError:
+                log.append("raised")
+            found.append(log)
+        assert found[0] == found[1]

@@ -8,7 +8,7 @@ use crate::fx::{
     restated, writes_beside_detached, writes_saved_unheard,
 };
 use crate::kernels::log_kernels;
-use crate::pieces::{self, Pieces, Region, Step, Written};
+use crate::pieces::{self, Pieces, Region, Step, Undoing, Written};
 use crate::report::{LastCompile, remember};
 use crate::rewind::rewinds;
 use crate::training::{
@@ -19,6 +19,7 @@ use ox_capture::Found;
 use ox_capture::{GradMode, forget_shadows, is_interrupt};
 use ox_driver::{CompileError, Held, OptionValue, Options, Panic, Race, Training, TrainingError, Wanted, guarded};
 use ox_ir::failure::{fault, inject};
+use ox_ir::plan::{self, Call};
 use ox_ir::{Device, Graph};
 use ox_ops::{Fact, Hints, Noted, at_hints};
 use ox_runtime::HostCalls;
@@ -173,7 +174,16 @@ impl Job<'_> {
                 None => {}
             }
             forget_shadows(&piece.module.getattr(intern!(py, "graph"))?)?;
-            steps.push(Step { callable: callable.unbind(), inputs: piece.inputs, outputs: piece.outputs, last: Vec::new() });
+            let is_ours = runs_purely(&callable);
+            let is_pure = !writing[n] && is_ours.unwrap_or(piece.views);
+            let undoing = Undoing { is_ours: is_ours.is_some(), is_pure };
+            steps.push(Step {
+                callable: callable.unbind(),
+                inputs: piece.inputs,
+                outputs: piece.outputs,
+                last: Vec::new(),
+                undoing,
+            });
         }
         if job.fixed.is_none() {
             // For those behind it, if it is a piece itself.
@@ -523,6 +533,17 @@ fn refused<'py>(gm: &Bound<'py, PyAny>, refusal: Refusal) -> PyResult<Bound<'py,
     };
     warn_once(py, &format!("oxytorch: this graph runs in eager: {reason}"))?;
     eager(gm, reason)
+}
+
+/// Whether a run of a program of ours can be repeated. None for what is no such program.
+fn runs_purely(callable: &Bound<'_, PyAny>) -> Option<bool> {
+    let program = match (callable.cast::<NativeCallable>(), callable.cast::<TrainingCallable>()) {
+        (Ok(native), _) => &native.get().program,
+        (_, Ok(training)) => &training.get().native.program,
+        _ => return None,
+    };
+    let has_effect = |step: &plan::Step| matches!(step, plan::Step::Call { call: Call::Library(library), .. } if library.effect);
+    Some(!program.plan().steps.iter().any(has_effect))
 }
 
 /// Dynamo lets the function run as it is, of which its graph does not tell all that matters.

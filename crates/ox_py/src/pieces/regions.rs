@@ -3,7 +3,7 @@
 use super::behind::written_behind;
 use super::cut::{Piece, cut, ordered};
 use super::places::{example, is_computed, op_is, requires_grad};
-use super::{Pieces, Step};
+use super::{Pieces, Step, Undoing};
 use crate::fx::storages;
 use ox_capture::GradMode;
 use ox_ops::surface::{first_argument, writes_first};
@@ -197,7 +197,7 @@ pub fn by_eager<'py>(gm: &Bound<'py, PyAny>, depth: usize) -> PyResult<Bound<'py
             Some(region) => checkpointed(&module, &by_eager(&module, depth + 1)?, *region)?,
             None => module.getattr(intern!(py, "forward"))?,
         };
-        steps.push(Step { callable: callable.unbind(), inputs, outputs, last: Vec::new() });
+        steps.push(Step { callable: callable.unbind(), inputs, outputs, last: Vec::new(), undoing: Undoing::default() });
     }
     Ok(Bound::new(py, Pieces::new(parts.values, steps, parts.result, None))?.into_any())
 }
