@@ -10,17 +10,25 @@ from torch._C import _autograd
 from torch._C._dynamo import eval_frame
 
 
+_SKIP = eval_frame._FrameExecStrategy(eval_frame._FrameAction.SKIP, eval_frame._FrameAction.SKIP)
+
+
 def _untraced(function: Callable[..., Any]) -> Callable[..., Any]:
-    """A pass that begins inside of what Dynamo compiles would have it compile this, too, and what this calls: for every node of autograd's anew."""
-    skip = eval_frame._FrameAction.SKIP
-    eval_frame.set_code_exec_strategy(function.__code__, eval_frame._FrameExecStrategy(skip, skip))
+    """A call or a pass that begins inside of what Dynamo compiles would have it compile this, too, and what this calls: for every node of autograd's anew, and
+    with `fullgraph` it raises."""
+    eval_frame.set_code_exec_strategy(function.__code__, _SKIP)
     return function
+
+
+# The first training call may itself be inside of what Dynamo compiles.
+eval_frame.set_code_exec_strategy(_untraced.__code__, _SKIP)
 
 
 class CompiledFunction(torch.autograd.Function):
     """One compiled graph: two programs, joined to what is around them by torch."""
 
     @staticmethod
+    @_untraced
     def forward(
         ctx: Any,
         graph: Any,
@@ -83,6 +91,7 @@ class _LeafHook:
     def __init__(self, hook: Any):
         self.hook, self.passed_over = hook, (None,)
 
+    @_untraced
     def __call__(self, given: torch.Tensor | None) -> Any:
         if given is None:
             # No other call has brought a gradient, either.
@@ -100,6 +109,7 @@ class _LeafHook:
 class Hooks(OrderedDict):
     """Of a result that shares its node with others. A pass that brings it no gradient would not come to it in eager: nor do they hear of it."""
 
+    @_untraced
     def __setitem__(self, key: int, hook: Any) -> None:
         super().__setitem__(key, hook if _counts(hook) else lambda grad: None if grad is None else hook(grad))
 
@@ -117,6 +127,7 @@ class End(torch.autograd.Function):
     """A result of a call, which is a node by itself."""
 
     @staticmethod
+    @_untraced
     def forward(ctx: Any, edge: Any, place: int, result: tuple[torch.Tensor], *_: torch.Tensor) -> torch.Tensor:
         ctx.edge, ctx.place = edge, place
         ctx.set_materialize_grads(False)
@@ -134,6 +145,7 @@ class Gate(torch.autograd.Function):
     """Inputs of a call that the same results depend on: those results lead to it."""
 
     @staticmethod
+    @_untraced
     def forward(ctx: Any, edge: Any, number: int, device: torch.device, *_: torch.Tensor) -> torch.Tensor:
         ctx.edge, ctx.number = edge, number
         ctx.set_materialize_grads(False)
@@ -147,11 +159,13 @@ class Gate(torch.autograd.Function):
         return None, None, None, *call.graph.leave(call, ctx.number)
 
 
+@_untraced
 def anchor() -> torch.Tensor:
     """What a call requires grad of where autograd goes by its results and inputs."""
     return torch.empty(0, requires_grad=True, device="cpu")
 
 
+@_untraced
 def edge(result: torch.Tensor) -> Any:
     """The node of a call, which lives as long as this."""
     return torch.autograd.graph.get_gradient_edge(result)

@@ -1,5 +1,6 @@
 """Exceptions that depend on values, without a clause for them: nothing behind the operation is done, whoever sees its result."""
 
+import functools
 import warnings
 
 import measure
@@ -56,6 +57,111 @@ def test_what_fails_is_seen_in_every_call(function, order):
         assert outcome(compiled, at) == outcome(function, at)
 
 
+VALUES = torch.ones(2, 3)
+FIRST = torch.tensor([0, 0])
+
+
+def a_part_of_it(x, at):
+    return x[at][0] + 1
+
+
+def a_part_of_what_is_made_of_it(x, at):
+    return (torch.nn.functional.embedding(at, x) * 2)[:1].sum()
+
+
+def rows_of_it(x, at):
+    return x[at][FIRST] + 1
+
+
+def cut_by_a_pad(x, at):
+    return torch.nn.functional.pad(x[at], (0, 0, 0, -1)) * 2
+
+
+def copied_over(x, at):
+    y = x[at]
+    y.copy_(VALUES)
+    return y
+
+
+def filled_and_seen(x, at):
+    y = x.scatter(0, at.view(-1, 1), 1.0)
+    y.fill_(3)
+    return y + x
+
+
+def written_and_dropped(x, at):
+    y = x[at]
+    y.mul_(2)
+    return x * 2
+
+
+def only_the_size_of_a_copy(x, at):
+    y = x.clone()
+    y[at] = 0
+    return y.shape
+
+
+def only_its_likeness(x, at):
+    return torch.ones_like(x[at]) * 2
+
+
+def a_part_of_a_remainder(x, at):
+    return (6 % (at - 4))[:1] + 1
+
+
+IN_PART = [
+    a_part_of_it,
+    a_part_of_what_is_made_of_it,
+    rows_of_it,
+    cut_by_a_pad,
+    copied_over,
+    filled_and_seen,
+    written_and_dropped,
+    only_the_size_of_a_copy,
+    only_its_likeness,
+    a_part_of_a_remainder,
+]
+
+
+def raised(function, at, grad):
+    try:
+        function(TABLE.clone().requires_grad_(grad), at)
+    except (IndexError, RuntimeError) as error:
+        return type(error).__name__
+    return None
+
+
+@pytest.mark.parametrize("function", IN_PART, ids=lambda f: f.__name__)
+@pytest.mark.parametrize("grad", [False, True], ids=["plain", "with gradients"])
+@pytest.mark.parametrize("compiled_by", [oxytorch.compile, functools.partial(torch.compile, backend="oxytorch")], ids=["capture", "dynamo"])
+def test_all_of_an_operation_is_looked_at_where_a_part_is_needed(function, grad, compiled_by):
+    if grad and function in (only_the_size_of_a_copy, a_part_of_a_remainder):
+        pytest.skip("nothing of it has a gradient")
+    torch._dynamo.reset()
+    compiled = compiled_by(function)
+    for at in (GOOD, BAD, GOOD, BAD):
+        assert raised(compiled, at, grad) == raised(function, at, grad)
+
+
+def test_what_is_needed_as_a_whole_is_asked_for_once():
+    compiled = oxytorch.compile(lambda x, at: torch.nn.functional.embedding(at, x).sin() * 2)
+    compiled(TABLE, GOOD)
+    assert oxytorch.last_compile()["launches"] == 1
+
+
+def divided_first(at, log):
+    (at + 1) // (4 - at)
+    log.append("later")
+    return TABLE[at]
+
+
+def test_what_fails_first_raises():
+    """A division is tried as indices are: what stands behind it fails, too, and would have been the first."""
+    compiled = oxytorch.compile(divided_first)
+    for at in (BAD, BAD, GOOD, BAD):
+        assert outcome(compiled, at) == outcome(divided_first, at)
+
+
 def test_what_does_not_fail_is_dropped():
     compiled = oxytorch.compile(only_its_shape_is_read, fullgraph=True)
     for _ in range(3):
@@ -100,3 +206,32 @@ def test_a_tensor_with_views_becomes_a_leaf(view):
         warnings.filterwarnings("ignore", message="oxytorch: function runs as it is")
         for _ in range(3):
             assert compiled(torch.ones(2, 2)) == function(torch.ones(2, 2))
+
+
+def a_view_beside_it(x, at, log):
+    log.append("before")
+    view = x[:, 0]
+    view[at]
+    return view
+
+
+def a_view_of_a_result(x, at, log):
+    y = x * 2
+    log.append("before")
+    return y[1:], y.index_select(0, at).sin()
+
+
+@pytest.mark.parametrize("function", [a_view_beside_it, a_view_of_a_result], ids=lambda f: f.__name__)
+def test_what_was_done_before_stays_where_a_graph_is_several_pieces(function):
+    """Views that are results are made between two pieces. They change nothing, so what fails behind them is undone as ever."""
+    compiled = oxytorch.compile(function)
+    for at in (GOOD, BAD, GOOD, BAD):
+        found = []
+        for called in (compiled, function):
+            log, x = [], TABLE.clone().requires_grad_()
+            try:
+                called(x * 1, at, log)
+            except IndexError:
+                log.append("raised")
+            found.append(log)
+        assert found[0] == found[1]

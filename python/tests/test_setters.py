@@ -170,12 +170,12 @@ def test_a_model_can_still_be_converted_by_swapping():
 
 
 AT_ONCE = """
-import builtins, threading, time
+import builtins, sys, threading, time
 import oxytorch, torch
 plain = builtins.__import__
 
 def slow(name, *args, **kwargs):
-    if name == "torch._C":
+    if name == sys.argv[1]:
         time.sleep(0.3)
     return plain(name, *args, **kwargs)
 
@@ -191,6 +191,32 @@ threads = [threading.Thread(target=call, args=(oxytorch.compile(torch.nn.Linear(
 """
 
 
-def test_threads_that_need_them_for_the_first_time_at_once():
+@pytest.mark.parametrize("module", ["torch._C", "torch._compile"])
+def test_threads_that_need_them_for_the_first_time_at_once(module):
     """One of them lets the others run while it looks for what torch has: they must not wait for it and keep it from going on."""
-    subprocess.run([sys.executable, "-c", AT_ONCE], check=True, timeout=120)
+    subprocess.run([sys.executable, "-c", AT_ONCE, module], check=True, timeout=120)
+
+
+AGAIN = """
+import builtins
+import oxytorch, torch
+plain, asked = builtins.__import__, set()
+
+def asking(name, *args, **kwargs):
+    if name not in asked:
+        asked.add(name)
+        x = torch.ones(2, 4)
+        assert torch.equal(oxytorch.compile(lambda x: x * 2 + 1)(x), x * 2 + 1), name
+    return plain(name, *args, **kwargs)
+
+builtins.__import__ = asking
+layer = torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.Dropout(0.5))
+for _ in range(3):
+    oxytorch.compile(layer)(torch.ones(2, 4)).sum().backward()
+assert layer[0].weight.grad is not None
+"""
+
+
+def test_code_that_runs_while_something_is_looked_for_may_need_it_too():
+    """What is found out once in a process is not locked while the program's hooks run."""
+    subprocess.run([sys.executable, "-c", AGAIN], check=True, timeout=120)

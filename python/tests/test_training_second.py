@@ -1,5 +1,7 @@
 """Second derivatives, and many gradients at once: the call is computed once more."""
 
+import subprocess
+import sys
 import threading
 import warnings
 
@@ -307,3 +309,38 @@ def test_dynamo_compiles_nothing_of_ours_where_gradients_are_taken_inside():
             ours, theirs = (torch.linspace(0, 1, rows).requires_grad_() for _ in range(2))
             compare.assert_same([called(ours).detach(), ours.grad], [f(theirs).detach(), theirs.grad])
     assert [eval_frame._debug_get_cache_entry_list(code) for code in codes] == [[], [], []]
+
+
+INSIDE = """
+import torch, oxytorch
+from torch import nn
+
+class Layer(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.linear = nn.Linear(4, 4)
+
+    @oxytorch.compile
+    def forward(self, x, pair=False):
+        y = self.linear(x).sin()
+        return (y, y * x) if pair else y
+
+layer, x = Layer(), torch.randn(2, 4)
+called = torch.compile(layer, backend="eager", fullgraph=True)
+for pair in (False, True):
+    for _ in range(2):
+        found = []
+        for call in (called, lambda *args: Layer.forward.__wrapped__(layer, *args)):
+            given = x.clone().requires_grad_()
+            results = call(given, pair)
+            hidden = given * 2 if pair else given
+            results = call(hidden, pair)
+            loss = results[0].sum() + results[1].sum() if pair else results.sum()
+            found.append(torch.autograd.grad(loss, [given, layer.linear.weight]))
+        assert all(map(torch.allclose, *found))
+"""
+
+
+def test_fullgraph_of_dynamo_around_a_compiled_method():
+    """What a call of ours runs in Python is none of Dynamo's, from the first one of the process on."""
+    subprocess.run([sys.executable, "-c", INSIDE], check=True, timeout=120)

@@ -1,11 +1,11 @@
 //! What is known of callables by their identity: which functions of C are pure, which are torch's, which the machine does itself.
 
+use crate::found::Found;
 use crate::interrupt::Quiet;
 use crate::obj::{Obj, py};
 use crate::record::DONE_FOR_REAL;
 use crate::types::types;
 use pyo3::prelude::*;
-use pyo3::sync::PyOnceLock;
 use rustc_hash::{FxHashMap, FxHashSet};
 
 /// Callables that the machine does itself.
@@ -109,7 +109,7 @@ struct Tables {
     keep: Vec<Obj>,
 }
 
-static TABLES: PyOnceLock<Tables> = PyOnceLock::new();
+static TABLES: Found<Tables> = Found::new();
 
 const KNOWN: &[(&str, &str, Known)] = &[
     ("builtins", "len", Known::Len),
@@ -279,11 +279,11 @@ pub fn is_by_settings(object: &Obj) -> bool {
 const TORCH: &[&str] = &["_VariableFunctions", "_nn", "_special", "_linalg", "_fft"];
 
 fn tables() -> &'static Tables {
-    TABLES.get(py()).expect("loaded with the types")
+    TABLES.get().expect("loaded with the types")
 }
 
 pub fn load(py: Python<'_>) -> PyResult<()> {
-    TABLES.get_or_try_init(py, || Tables::load(py)).map(|_| ())
+    TABLES.or_try_find(|| Tables::load(py)).map(|_| ())
 }
 
 impl Tables {

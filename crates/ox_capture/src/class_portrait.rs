@@ -1,12 +1,12 @@
 //! Classes that a trace writes to: CPython's count of changes says nothing of them, since every call changes them. So what they hold is
 //! compared, but for what traces write; that is read like any place outside.
 
+use crate::found::Found;
 use crate::guard::version_of;
 use crate::interrupt::Quiet;
 use crate::obj::{Obj, items_of, py};
 use crate::source::Key;
 use pyo3::prelude::*;
-use pyo3::sync::PyOnceLock;
 use pyo3::types::PyCFunction;
 use rustc_hash::FxHashSet;
 use std::cell::Cell;
@@ -83,8 +83,8 @@ pub fn own_entry(class: &Obj, name: &Obj) -> Option<Obj> {
 
 /// `own_entry` as a function for sources; NotImplemented where there is none.
 pub fn entry_reader() -> PyResult<Obj> {
-    static READER: PyOnceLock<Obj> = PyOnceLock::new();
-    let reader = READER.get_or_try_init(py(), || -> PyResult<Obj> {
+    static READER: Found<Obj> = Found::new();
+    let reader = READER.or_try_find(|| -> PyResult<Obj> {
         let reader = PyCFunction::new_closure(py(), Some(c"own_entry"), None, |args, _| -> PyResult<Py<PyAny>> {
             let found = own_entry(&args.get_item(0)?.into(), &args.get_item(1)?.into());
             Ok(found.map_or_else(|| py().NotImplemented(), |found| found.bind().clone().unbind()))

@@ -2,8 +2,9 @@
 
 use crate::backend::Backend;
 use crate::class_portrait::ClassPortrait;
+use crate::found::Found;
 use crate::interrupt::Quiet;
-use crate::obj::{Obj, dict_get, entries_of, py};
+use crate::obj::{Obj, dict_get, entries_of};
 use crate::source::{SourceId, Sources, Values, generic_attr, instance_dict, key_text, same_value, short};
 use crate::state::TorchState;
 use crate::types::types;
@@ -11,7 +12,6 @@ use ox_gauge::{SizedSpec, TensorSpec};
 use ox_ops::{Fact, Var};
 use pyo3::ffi;
 use pyo3::prelude::*;
-use pyo3::sync::PyOnceLock;
 use std::rc::Rc;
 
 /// A trace has thousands of them: what is large in one lies elsewhere.
@@ -73,8 +73,8 @@ pub struct Context<'a> {
 
 /// The name, made once.
 fn requires_grad() -> &'static Obj {
-    static NAME: PyOnceLock<Obj> = PyOnceLock::new();
-    NAME.get_or_init(py(), || Obj::str("requires_grad"))
+    static NAME: Found<Obj> = Found::new();
+    NAME.or_find(|| Obj::str("requires_grad"))
 }
 
 impl Check {

@@ -4,12 +4,12 @@
 //! A torch function that meets one without the machine's knowing (called from C code that was taken for pure) ends up in the class's
 //! `__torch_function__` or `__torch_dispatch__`: there everything pending is computed and the function is called again, for real.
 
+use crate::found::Found;
 use crate::obj::{Obj, py};
 use crate::record::Recording;
 use crate::types::{Type, types};
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
-use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyCFunction, PyDict, PyTuple};
 use std::cell::RefCell;
 use std::ops::{Deref, DerefMut};
@@ -21,7 +21,7 @@ struct Classes {
     swap: Obj,
 }
 
-static CLASSES: PyOnceLock<Classes> = PyOnceLock::new();
+static CLASSES: Found<Classes> = Found::new();
 
 thread_local! {
     /// The recordings of this thread that have lazy tensors out; the innermost is last.
@@ -65,7 +65,7 @@ impl DerefMut for Pending {
 
 fn classes() -> PyResult<&'static Classes> {
     let py = py();
-    CLASSES.get_or_try_init(py, || {
+    CLASSES.or_try_find(|| {
         let core: Obj = py.import("torch._C")?.into();
         // SAFETY: types live as long as torch.
         let tensor = unsafe { Obj::borrowed(types().tensor.cast()) };
@@ -102,7 +102,7 @@ pub fn lazy_class() -> PyResult<Type> {
 }
 
 pub fn is_lazy(object: &Obj) -> bool {
-    CLASSES.get(py()).is_some_and(|classes| object.class_is(classes.lazy.ptr().cast()))
+    CLASSES.get().is_some_and(|classes| object.class_is(classes.lazy.ptr().cast()))
 }
 
 /// A lazy tensor for the shadow's size, strides and type, on a device.

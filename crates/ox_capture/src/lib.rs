@@ -9,6 +9,7 @@
 //! - `source`, `guard`, `recipe`, `tree`: what a trace is, and how it runs without the machine.
 //! - `sizes`: sizes that are no constants; `declared`: what the user says of them.
 //! - `builtins`, `attr`, `types`, `state`, `numpy`: what is known of CPython, torch and NumPy.
+//! - `found`: what is found out once in a process.
 //! - `interrupt`: what signal handlers raise; `undone`: graphs that fail.
 //! - `class_portrait`: classes that traces write to.
 //! - `gauge`: tensors with variable sizes are looked at all at once.
@@ -25,6 +26,7 @@ mod callable;
 mod class_portrait;
 mod declared;
 mod explain;
+mod found;
 mod gauge;
 mod gc;
 mod guard;
@@ -49,6 +51,7 @@ mod why;
 
 pub use backend::{Backend, BoundGraph, Compiled, Sizes};
 pub use callable::{Captured, Settings, show_get};
+pub use found::Found;
 pub use interrupt::is_interrupt;
 pub use lazy::is_kept;
 pub use log::{Topic, log};

@@ -1,10 +1,10 @@
 //! What is known of NumPy. An array of numbers that the program makes from what it knows is data like a list: its functions run as they are.
 
+use crate::found::Found;
 use crate::interrupt::Quiet;
 use crate::obj::{Obj, dict_get, entries_of, py};
 use pyo3::ffi;
 use pyo3::prelude::*;
-use pyo3::sync::PyOnceLock;
 use rustc_hash::FxHashSet;
 
 struct Numpy {
@@ -31,8 +31,8 @@ const LEFT: &[&str] =
     &["tofile", "dump", "dumps", "resize", "setflags", "__array__", "__reduce__", "__reduce_ex__", "__setstate__"];
 
 fn numpy() -> Option<&'static Numpy> {
-    static NUMPY: PyOnceLock<Option<Numpy>> = PyOnceLock::new();
-    NUMPY.get_or_init(py(), || Numpy::load().quiet()).as_ref()
+    static NUMPY: Found<Option<Numpy>> = Found::new();
+    NUMPY.or_find(|| Numpy::load().quiet()).as_ref()
 }
 
 impl Numpy {

@@ -1,14 +1,14 @@
 //! What is done with a call that no trace fits: `torch.compiler.set_stance`, and the settings of `oxytorch.config`.
 
 use crate::declared::line_outside;
+use crate::found::Found;
 use crate::interrupt::Quiet;
-use crate::obj::{Obj, dict_get, entries_of, items_of, py};
+use crate::obj::{Obj, dict_get, entries_of, items_of};
 use crate::source::key_text;
 use crate::types::types;
 use pyo3::exceptions::PyValueError;
 use pyo3::ffi;
 use pyo3::prelude::*;
-use pyo3::sync::PyOnceLock;
 use rustc_hash::FxHashSet;
 
 /// `torch.compiler.set_stance`, by what it means here.
@@ -29,20 +29,20 @@ pub enum Stance {
 /// The namespace of a module of torch's, if somebody has loaded it. Before that nobody can have set anything there.
 struct Namespace {
     module: &'static str,
-    found: PyOnceLock<Obj>,
+    found: Found<Obj>,
 }
 
 impl Namespace {
     const fn new(module: &'static str) -> Namespace {
-        Namespace { module, found: PyOnceLock::new() }
+        Namespace { module, found: Found::new() }
     }
 
     fn get(&self, name: &Obj) -> Option<Obj> {
-        if let Some(found) = self.found.get(py()) {
+        if let Some(found) = self.found.get() {
             return dict_get(found, name);
         }
         let found = loaded(self.module)?.attr("__dict__").quiet()?;
-        dict_get(self.found.get_or_init(py(), || found), name)
+        dict_get(self.found.or_find(|| found), name)
     }
 }
 
@@ -59,15 +59,15 @@ pub fn is_disabled() -> bool {
 }
 
 /// A name that is looked up in every call.
-struct Name(PyOnceLock<Obj>, &'static str);
+struct Name(Found<Obj>, &'static str);
 
 impl Name {
     const fn new(text: &'static str) -> Name {
-        Name(PyOnceLock::new(), text)
+        Name(Found::new(), text)
     }
 
     fn get(&self) -> &Obj {
-        self.0.get_or_init(py(), || Obj::str(self.1))
+        self.0.or_find(|| Obj::str(self.1))
     }
 }
 

@@ -1,9 +1,9 @@
 //! The modes of torch that a trace depends on.
 
+use crate::found::Found;
 use crate::interrupt::Quiet;
 use crate::obj::{Obj, py};
 use pyo3::prelude::*;
-use pyo3::sync::PyOnceLock;
 use std::fmt;
 
 #[derive(Clone, Debug)]
@@ -81,11 +81,11 @@ struct Functions {
     anomaly: Obj,
 }
 
-static FUNCTIONS: PyOnceLock<Functions> = PyOnceLock::new();
+static FUNCTIONS: Found<Functions> = Found::new();
 
 fn functions() -> PyResult<&'static Functions> {
     let py = py();
-    FUNCTIONS.get_or_try_init(py, || {
+    FUNCTIONS.or_try_find(|| {
         let core: Obj = py.import("torch._C")?.into();
         Ok(Functions {
             grad: core.attr("is_grad_enabled").or_else(|_| Obj::from(py.import("torch")?).attr("is_grad_enabled"))?,

@@ -1,6 +1,7 @@
 //! The tree of traces: guards, then a graph, then effects, then an action, then guards again; with a snapshot at every branch.
 
 use crate::class_portrait::{ClassPortrait, Place};
+use crate::found::Found;
 use crate::gauge::{Gauge, Role};
 use crate::guard::{Check, Context};
 use crate::interrupt::Quiet;
@@ -19,7 +20,7 @@ use crate::warm::{Trace, Warmth};
 use pyo3::prelude::*;
 use rustc_hash::FxHashSet;
 use smallvec::SmallVec;
-use std::cell::{Cell, OnceCell};
+use std::cell::Cell;
 use std::fmt::Write;
 use std::rc::Rc;
 
@@ -81,7 +82,7 @@ pub struct Segment {
     /// Whether a later call has run it.
     pub used: Cell<bool>,
     /// Checks of tensors with variable sizes, made at once. Found out when the first call looks.
-    pub gauge: OnceCell<Option<Gauge>>,
+    pub gauge: Found<Option<Gauge>>,
     /// Checks that need not be made again, once all have held.
     pub warm: Warmth,
 }
@@ -337,7 +338,7 @@ impl Segment {
     }
 
     fn gauge(&self, context: &Context<'_>) -> Option<&Gauge> {
-        self.gauge.get_or_init(|| Gauge::new(&self.checks, context)).as_ref()
+        self.gauge.or_find(|| Gauge::new(&self.checks, context)).as_ref()
     }
 
     /// Whether a check holds, or is made with another one.

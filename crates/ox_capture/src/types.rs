@@ -1,10 +1,10 @@
 //! The types and functions of CPython and torch that the machine compares with, looked up once.
 
+use crate::found::Found;
 use crate::interrupt::Quiet;
 use crate::obj::{Obj, py};
 use pyo3::ffi;
 use pyo3::prelude::*;
-use pyo3::sync::PyOnceLock;
 use rustc_hash::FxHashSet;
 
 pub type Type = *mut ffi::PyTypeObject;
@@ -121,7 +121,7 @@ types! {
 unsafe impl Send for Types {}
 unsafe impl Sync for Types {}
 
-static TYPES: PyOnceLock<Types> = PyOnceLock::new();
+static TYPES: Found<Types> = Found::new();
 
 /// The classes of NumPy's numbers, if it is there.
 fn numpy_scalars() -> PyResult<Vec<Obj>> {
@@ -136,12 +136,11 @@ fn find(py: Python<'_>, module: &str, name: &str) -> PyResult<Obj> {
 
 /// Looked up when the first function is captured; the machine does not run before.
 pub fn types() -> &'static Types {
-    let py = py();
-    TYPES.get(py).expect("loaded by `load`")
+    TYPES.get().expect("loaded by `load`")
 }
 
 pub fn load(py: Python<'_>) -> PyResult<()> {
-    TYPES.get_or_try_init(py, || Types::load(py)).map(|_| ())
+    TYPES.or_try_find(|| Types::load(py)).map(|_| ())
 }
 
 impl Types {

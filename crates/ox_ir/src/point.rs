@@ -168,6 +168,11 @@ impl PointOp {
             || matches!(self, PointOp::Pow | PointOp::Fmod | PointOp::Remainder | PointOp::Random | PointOp::RandomHigh)
     }
 
+    /// Whether integers that are divided by zero are an error.
+    pub fn is_division(self) -> bool {
+        matches!(self, PointOp::DivFloor | PointOp::DivTrunc | PointOp::Remainder | PointOp::Fmod)
+    }
+
     /// The result type for arguments of type `dtype` (for `where`: of the two values).
     pub fn result(self, dtype: DType) -> DType {
         match self.class() {

@@ -11,6 +11,7 @@ pub mod point;
 pub mod promote;
 pub mod recorder;
 pub mod surface;
+pub mod unseen;
 pub mod value;
 
 pub use builder::{Builder, Limit, Unknown, is_seed};
@@ -22,4 +23,5 @@ pub use ox_ir::sym::Atom;
 pub use ox_ir::{Sym, Var};
 pub use recorder::{FrontValue, Layout, OutputSpec, Recorder, Seen, TensorRef};
 pub use surface::{Bound, Operand, Surface};
+pub use unseen::with_unseen;
 pub use value::{Value, ValueOf};

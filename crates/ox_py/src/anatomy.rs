@@ -2,12 +2,12 @@
 //! business, so each place is found once in a process, by looking for values that torch tells.
 
 use crate::tensor::Crossing;
+use ox_capture::Found;
 use ox_capture::{Depth, Portrait, Words};
 use ox_runtime::{StoragePlaces, TensorRef, learn_storages};
 use pyo3::exceptions::PyImportError;
 use pyo3::intern;
 use pyo3::prelude::*;
-use pyo3::sync::PyOnceLock;
 use pyo3::types::{IntoPyDict, PyDict};
 
 pub struct Anatomy {
@@ -22,7 +22,7 @@ pub struct Anatomy {
     tells_order: bool,
 }
 
-static ANATOMY: PyOnceLock<Anatomy> = PyOnceLock::new();
+static ANATOMY: Found<Anatomy> = Found::new();
 
 /// A TensorImpl is at least as long in every version with the C ABI that we use.
 const TENSOR_WORDS: usize = 23;
@@ -35,7 +35,7 @@ const CLASS: usize = 1;
 
 impl Anatomy {
     pub fn get(py: Python<'_>) -> PyResult<&Anatomy> {
-        ANATOMY.get_or_try_init(py, || Anatomy::find(py))
+        ANATOMY.or_try_find(|| Anatomy::find(py))
     }
 
     /// By two tensors with other keys and other memory.

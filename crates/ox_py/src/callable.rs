@@ -6,6 +6,7 @@ use crate::limits::Limits;
 use crate::rewind::Rewind;
 use crate::tensor::Crossing;
 use crate::unheard;
+use ox_capture::Found;
 use ox_capture::{GradMode, InternalError, Obj, instead, take_offer, undone};
 use ox_driver::{Program, Race};
 use ox_ir::plan::{Place, WriteBack};
@@ -15,7 +16,6 @@ use ox_runtime::{RunError, Tensor, TensorRef};
 use pyo3::exceptions::{PyOverflowError, PyRuntimeError, PyTypeError, PyZeroDivisionError};
 use pyo3::intern;
 use pyo3::prelude::*;
-use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyList, PyTuple};
 use smallvec::SmallVec;
 use std::fmt::Display;
@@ -112,12 +112,12 @@ impl NativeCallable {
 
     /// Whether the program cannot serve a call: a bug was found in it, or forward derivatives are taken, which it does not know.
     pub(crate) fn is_for_eager(&self, py: Python<'_>) -> PyResult<bool> {
-        static FORWARD: PyOnceLock<Py<PyModule>> = PyOnceLock::new();
+        static FORWARD: Found<Py<PyModule>> = Found::new();
         if self.broken.load(Ordering::Relaxed) {
             return Ok(true);
         }
         let import = || py.import("torch.autograd.forward_ad").map(Bound::unbind);
-        let level = FORWARD.get_or_try_init(py, import)?.bind(py).getattr(intern!(py, "_current_level"))?;
+        let level = FORWARD.or_try_find(import)?.bind(py).getattr(intern!(py, "_current_level"))?;
         Ok(level.extract::<isize>()? >= 0)
     }
 

@@ -8,22 +8,23 @@ use crate::fx::{
     restated, writes_beside_detached, writes_saved_unheard,
 };
 use crate::kernels::{log_cache, log_kernels};
-use crate::pieces::{self, Pieces, Region, Step, Written};
+use crate::pieces::{self, Pieces, Region, Step, Undoing, Written};
 use crate::report::{LastCompile, remember};
 use crate::rewind::rewinds;
 use crate::training::{
     Again, Backward, TrainingCallable, Views, Ways, counted, fused_attention, gates, has_effects, reach, read_and_written,
 };
 use crate::watched::watched;
+use ox_capture::Found;
 use ox_capture::{GradMode, forget_shadows, is_interrupt};
 use ox_driver::{CompileError, Held, OptionValue, Options, Panic, Race, Training, TrainingError, Wanted, guarded};
 use ox_ir::failure::{fault, inject};
+use ox_ir::plan::{self, Call};
 use ox_ir::{Device, Graph};
 use ox_ops::{Fact, Hints, Noted, at_hints};
 use ox_runtime::HostCalls;
 use pyo3::intern;
 use pyo3::prelude::*;
-use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyBool, PyDict, PyFloat, PyInt, PyString};
 use rustc_hash::FxHashMap;
 use std::cell::RefCell;
@@ -43,6 +44,12 @@ pub fn compile_fx<'py>(
 ) -> PyResult<Bound<'py, PyAny>> {
     let options = parse_options(mode, options)?;
     pieces::inline_checkpoints(gm, GradMode::is_on()?)?;
+    if pieces::reads_what_others_write(&pieces::ordered(gm)?)? {
+        return Err(left_as_it_is(
+            gm.py(),
+            "a checkpointed function reads what is written behind it, and Dynamo does not tell whether it was given it",
+        )?);
+    }
     pieces::merge_selves(gm)?;
     watched(gm, example_inputs, compile_graph(gm, example_inputs, &options, None)?.0)
 }
@@ -167,7 +174,16 @@ impl Job<'_> {
                 None => {}
             }
             forget_shadows(&piece.module.getattr(intern!(py, "graph"))?)?;
-            steps.push(Step { callable: callable.unbind(), inputs: piece.inputs, outputs: piece.outputs, last: Vec::new() });
+            let is_ours = runs_purely(&callable);
+            let is_pure = !writing[n] && is_ours.unwrap_or(piece.views);
+            let undoing = Undoing { is_ours: is_ours.is_some(), is_pure };
+            steps.push(Step {
+                callable: callable.unbind(),
+                inputs: piece.inputs,
+                outputs: piece.outputs,
+                last: Vec::new(),
+                undoing,
+            });
         }
         if job.fixed.is_none() {
             // For those behind it, if it is a piece itself.
@@ -412,7 +428,7 @@ impl Job<'_> {
             rewinds,
             unheard,
         };
-        let (second, ways) = (PyOnceLock::new(), Ways::default());
+        let (second, ways) = (Found::new(), Ways::default());
         let callable =
             TrainingCallable { native, gradients, results, views, backward, ways, gates, again, copied, counted, second };
         Ok(Bound::new(py, callable)?.into_any())
@@ -519,6 +535,23 @@ fn refused<'py>(gm: &Bound<'py, PyAny>, refusal: Refusal) -> PyResult<Bound<'py,
     };
     warn_once(py, &format!("oxytorch: this graph runs in eager: {reason}"))?;
     eager(gm, reason)
+}
+
+/// Whether a run of a program of ours can be repeated. None for what is no such program.
+fn runs_purely(callable: &Bound<'_, PyAny>) -> Option<bool> {
+    let program = match (callable.cast::<NativeCallable>(), callable.cast::<TrainingCallable>()) {
+        (Ok(native), _) => &native.get().program,
+        (_, Ok(training)) => &training.get().native.program,
+        _ => return None,
+    };
+    let has_effect = |step: &plan::Step| matches!(step, plan::Step::Call { call: Call::Library(library), .. } if library.effect);
+    Some(!program.plan().steps.iter().any(has_effect))
+}
+
+/// Dynamo lets the function run as it is, of which its graph does not tell all that matters.
+fn left_as_it_is(py: Python<'_>, why: &str) -> PyResult<PyErr> {
+    warn_once(py, &format!("oxytorch: a function runs as it is: {why}"))?;
+    Ok(PyErr::from_value(py.import("torch._dynamo.exc")?.getattr("SkipFrame")?.call1((why,))?))
 }
 
 fn is_on_cpu(graph: &Graph) -> bool {

@@ -2,13 +2,13 @@
 //! mistake is raised, with the user's own line; a bug of ours is reported in one line and served by eager.
 
 use crate::torch::device_object;
+use ox_capture::Found;
 use ox_capture::is_interrupt;
 use ox_driver::{OptionsError, Setting};
 use ox_ir::Device;
 use ox_runtime::{Exception, RunError};
 use pyo3::exceptions::{PyIndexError, PyRuntimeError, PyUserWarning, PyValueError, PyZeroDivisionError};
 use pyo3::prelude::*;
-use pyo3::sync::PyOnceLock;
 use pyo3::types::{IntoPyDict, PyTuple, PyType};
 use rustc_hash::FxHashSet;
 use std::ffi::CString;
@@ -45,9 +45,9 @@ pub fn at_location(error: PyErr, location: &str) -> PyErr {
 
 /// Eager raises a RuntimeError that says "ZeroDivisionError": ours looks like it and is both, so that either can be caught.
 fn division_error(text: String) -> PyErr {
-    static CLASS: PyOnceLock<Py<PyType>> = PyOnceLock::new();
+    static CLASS: Found<Py<PyType>> = Found::new();
     Python::attach(|py| {
-        let made = CLASS.get_or_try_init(py, || -> PyResult<Py<PyType>> {
+        let made = CLASS.or_try_find(|| -> PyResult<Py<PyType>> {
             let bases = PyTuple::new(py, [py.get_type::<PyRuntimeError>(), py.get_type::<PyZeroDivisionError>()])?;
             let body = [("__module__", "builtins")].into_py_dict(py)?;
             let class = py.get_type::<PyType>().call1(("RuntimeError", bases, body))?;

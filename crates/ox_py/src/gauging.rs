@@ -4,17 +4,17 @@
 use crate::anatomy::Anatomy;
 use crate::tensor::Crossing;
 use libloading::os::unix::Library;
+use ox_capture::Found;
 use ox_capture::{Body, ROOM};
 use ox_runtime::TensorRef;
 use pyo3::prelude::*;
-use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyDict, PyTuple};
 
-static BODY: PyOnceLock<Option<Body>> = PyOnceLock::new();
+static BODY: Found<Option<Body>> = Found::new();
 
 /// None if this torch keeps things elsewhere.
 pub fn body(py: Python<'_>) -> Option<Body> {
-    *BODY.get_or_init(py, || find(py).ok().flatten())
+    *BODY.or_find(|| find(py).ok().flatten())
 }
 
 /// The type of a tensor as its body has it; 0 where no body is looked into.

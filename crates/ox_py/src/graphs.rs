@@ -2,10 +2,10 @@
 //! from. Python is needed for that alone; a replay goes to the driver.
 
 use crate::tensor::Crossing;
+use ox_capture::Found;
 use ox_runtime::{Capture, Captured, PoolId, Reserved, RunError, TensorRef};
 use pyo3::intern;
 use pyo3::prelude::*;
-use pyo3::sync::PyOnceLock;
 use pyo3::types::{IntoPyDict, PyDict, PyList};
 use std::ffi::c_void;
 use std::sync::Arc;
@@ -51,8 +51,8 @@ fn cuda(py: Python<'_>) -> PyResult<Bound<'_, PyModule>> {
 
 /// The stream that everything is recorded on. It is never launched on.
 fn side_stream<'py>(py: Python<'py>, device: u8) -> PyResult<Bound<'py, PyAny>> {
-    static STREAMS: PyOnceLock<Py<PyDict>> = PyOnceLock::new();
-    let streams = STREAMS.get_or_init(py, || PyDict::new(py).unbind()).bind(py);
+    static STREAMS: Found<Py<PyDict>> = Found::new();
+    let streams = STREAMS.or_find(|| PyDict::new(py).unbind()).bind(py);
     if let Some(known) = streams.get_item(device)? {
         return Ok(known);
     }

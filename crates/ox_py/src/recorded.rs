@@ -1,8 +1,8 @@
 //! An FX graph in the place of a GraphModule, which takes longer to make than the rest of a compile: it is made if it must run.
 
 use crate::pieces::example;
+use ox_capture::Found;
 use pyo3::prelude::*;
-use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyCFunction, PyDict, PyFunction, PyString, PyTuple};
 
 #[pyclass(frozen)]
@@ -11,12 +11,12 @@ pub struct Recorded {
     graph: Py<PyAny>,
     /// The module whose tensors and submodules the graph names; None if it names none.
     root: Option<Py<PyAny>>,
-    ready: PyOnceLock<Ready>,
+    ready: Found<Ready>,
 }
 
 impl Recorded {
     pub fn new(graph: Py<PyAny>, root: Option<Py<PyAny>>) -> Recorded {
-        Recorded { graph, root, ready: PyOnceLock::new() }
+        Recorded { graph, root, ready: Found::new() }
     }
 
     /// A part of another graph, which may name what that one does.
@@ -29,7 +29,7 @@ impl Recorded {
     }
 
     fn ready(&self, py: Python<'_>) -> PyResult<&Ready> {
-        self.ready.get_or_try_init(py, || {
+        self.ready.or_try_find(|| {
             let root = match &self.root {
                 Some(root) => root.bind(py).clone(),
                 None => py.import("torch.nn")?.getattr("Module")?.call0()?,

@@ -5,12 +5,12 @@
 //! once per process by looking for the value of `_cdata`.
 
 use crate::torch::Torch;
+use ox_capture::Found;
 use ox_runtime::{Tensor, TensorRef};
 use pyo3::exceptions::{PyImportError, PyTypeError};
 use pyo3::ffi;
 use pyo3::intern;
 use pyo3::prelude::*;
-use pyo3::sync::PyOnceLock;
 use pyo3::types::IntoPyDict;
 use std::ffi::c_void;
 
@@ -32,11 +32,11 @@ unsafe impl Send for Crossing {}
 // SAFETY: as above; nothing is mutated after construction.
 unsafe impl Sync for Crossing {}
 
-static CROSSING: PyOnceLock<Crossing> = PyOnceLock::new();
+static CROSSING: Found<Crossing> = Found::new();
 
 impl Crossing {
     pub fn get(py: Python<'_>) -> PyResult<&Crossing> {
-        CROSSING.get_or_try_init(py, || Crossing::load(py))
+        CROSSING.or_try_find(|| Crossing::load(py))
     }
 
     fn load(py: Python<'_>) -> PyResult<Crossing> {

@@ -1,9 +1,9 @@
 //! The objects of the `torch` package that we compare with and call, looked up once.
 
+use ox_capture::Found;
 use ox_ir::{DType, Device};
 use pyo3::exceptions::PyImportError;
 use pyo3::prelude::*;
-use pyo3::sync::PyOnceLock;
 use pyo3::types::PyType;
 use rustc_hash::FxHashMap;
 
@@ -30,7 +30,7 @@ pub enum EnumKind {
     Layout,
 }
 
-static TORCH: PyOnceLock<Torch> = PyOnceLock::new();
+static TORCH: Found<Torch> = Found::new();
 
 const DTYPES: [(DType, &str); 12] = [
     (DType::Bool, "bool"),
@@ -59,7 +59,7 @@ const ENUMS: [(EnumKind, i32, &str); 6] = [
 
 impl Torch {
     pub fn get(py: Python<'_>) -> PyResult<&Torch> {
-        TORCH.get_or_try_init(py, || Torch::load(py))
+        TORCH.or_try_find(|| Torch::load(py))
     }
 
     fn load(py: Python<'_>) -> PyResult<Torch> {

@@ -2,11 +2,11 @@
 
 use super::graph::{NotRecorded, Recorded, Shadow, tensors_in};
 use super::{Origin, Recording};
+use crate::found::Found;
 use crate::obj::{Obj, entries_of, items_of, list_of, py, tuple_of};
 use crate::state::Autocast;
 use crate::types::types;
 use pyo3::prelude::*;
-use pyo3::sync::PyOnceLock;
 use pyo3::types::PyDict;
 use smallvec::SmallVec;
 
@@ -15,10 +15,10 @@ struct Functions {
     enable: Obj,
 }
 
-static FUNCTIONS: PyOnceLock<Functions> = PyOnceLock::new();
+static FUNCTIONS: Found<Functions> = Found::new();
 
 fn functions() -> PyResult<&'static Functions> {
-    FUNCTIONS.get_or_try_init(py(), || {
+    FUNCTIONS.or_try_find(|| {
         let torch = py().import("torch")?;
         Ok(Functions {
             is_enabled: torch.getattr("is_autocast_enabled")?.into(),
@@ -29,10 +29,9 @@ fn functions() -> PyResult<&'static Functions> {
 
 /// Loaded where autocast is used: it needs torch's fake tensors.
 fn conversion() -> PyResult<&'static Obj> {
-    static CONVERSION: PyOnceLock<Obj> = PyOnceLock::new();
-    CONVERSION.get_or_try_init(py(), || -> PyResult<Obj> {
-        Ok(py().import("oxytorch._autocast")?.getattr("conversion_of_shadows")?.into())
-    })
+    static CONVERSION: Found<Obj> = Found::new();
+    CONVERSION
+        .or_try_find(|| -> PyResult<Obj> { Ok(py().import("oxytorch._autocast")?.getattr("conversion_of_shadows")?.into()) })
 }
 
 /// No autocast, until it is dropped.

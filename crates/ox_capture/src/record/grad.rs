@@ -2,12 +2,12 @@
 
 use super::Recording;
 use super::graph::Recorded;
+use crate::found::Found;
 use crate::guard::Check;
 use crate::interrupt::Quiet;
 use crate::obj::{Obj, py};
 use crate::types::types;
 use pyo3::prelude::*;
-use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyCFunction, PyDict};
 
 pub fn requires_grad(tensor: &Obj) -> PyResult<bool> {
@@ -59,10 +59,10 @@ struct Functions {
     set: Obj,
 }
 
-static FUNCTIONS: PyOnceLock<Functions> = PyOnceLock::new();
+static FUNCTIONS: Found<Functions> = Found::new();
 
 fn functions() -> PyResult<&'static Functions> {
-    FUNCTIONS.get_or_try_init(py(), || {
+    FUNCTIONS.or_try_find(|| {
         let get = py().import("torch")?.getattr("is_grad_enabled")?.into();
         let set = py().import("torch._C")?.getattr("_set_grad_enabled")?.into();
         Ok(Functions { get, set })
@@ -100,12 +100,12 @@ pub struct NoHooks {
 
 impl NoHooks {
     pub fn new() -> PyResult<NoHooks> {
-        static KEEP: PyOnceLock<Obj> = PyOnceLock::new();
+        static KEEP: Found<Obj> = Found::new();
         let hooks = autograd()?;
         if hooks.bind().call_method1("_top_saved_tensors_default_hooks", (true,))?.is_none() {
             return Ok(NoHooks { pushed: false });
         }
-        let keep = KEEP.get_or_try_init(py(), || -> PyResult<Obj> {
+        let keep = KEEP.or_try_find(|| -> PyResult<Obj> {
             let keep =
                 PyCFunction::new_closure(py(), None, None, |args, _| -> PyResult<Py<PyAny>> { Ok(args.get_item(0)?.unbind()) })?;
             Ok(keep.into())
@@ -125,8 +125,8 @@ impl Drop for NoHooks {
 }
 
 fn autograd() -> PyResult<&'static Obj> {
-    static MODULE: PyOnceLock<Obj> = PyOnceLock::new();
-    MODULE.get_or_try_init(py(), || Ok(py().import("torch._C._autograd")?.into()))
+    static MODULE: Found<Obj> = Found::new();
+    MODULE.or_try_find(|| Ok(py().import("torch._C._autograd")?.into()))
 }
 
 impl Recording {

@@ -5,6 +5,7 @@
 
 use super::autocast::Conversion;
 use crate::backend::Sizes;
+use crate::found::Found;
 use crate::interrupt::{Quiet, is_interrupt};
 use crate::lazy::is_lazy;
 use crate::obj::{Obj, entries_of, items_of, message, py, tuple_of};
@@ -13,7 +14,6 @@ use crate::types::types;
 use ox_ops::Sym;
 use pyo3::exceptions::{PyNotImplementedError, PyRuntimeError};
 use pyo3::prelude::*;
-use pyo3::sync::PyOnceLock;
 use pyo3::types::PyDict;
 use rustc_hash::{FxHashMap, FxHashSet};
 
@@ -85,11 +85,11 @@ pub(super) struct Tools {
     pub meta: Obj,
 }
 
-static TOOLS: PyOnceLock<Tools> = PyOnceLock::new();
+static TOOLS: Found<Tools> = Found::new();
 
 pub(super) fn tools() -> PyResult<&'static Tools> {
     let py = py();
-    TOOLS.get_or_try_init(py, || {
+    TOOLS.or_try_find(|| {
         super::meta_kernels::run_without_dynamo()?;
         let torch: Obj = py.import("torch")?.into();
         Ok(Tools {

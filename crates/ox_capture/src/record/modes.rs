@@ -6,11 +6,11 @@
 use super::calls::FACTORIES;
 use super::graph::{NotRecorded, Recorded, Shadow, tensors_in};
 use super::{Recording, grad};
+use crate::found::Found;
 use crate::interrupt::Quiet;
 use crate::obj::{Obj, py};
 use crate::state::{TorchState, default_dtype};
 use pyo3::prelude::*;
-use pyo3::sync::PyOnceLock;
 use pyo3::types::PyDict;
 
 /// A default type, until it is dropped.
@@ -102,8 +102,8 @@ pub fn ordinary_mode_for(tensor: &Obj) -> PyResult<Option<InferenceMode>> {
 }
 
 fn guard_class() -> PyResult<&'static Obj> {
-    static CLASS: PyOnceLock<Obj> = PyOnceLock::new();
-    CLASS.get_or_try_init(py(), || Ok(py().import("torch._C")?.getattr("_InferenceMode")?.into()))
+    static CLASS: Found<Obj> = Found::new();
+    CLASS.or_try_find(|| Ok(py().import("torch._C")?.getattr("_InferenceMode")?.into()))
 }
 
 /// What `torch.inference_mode` keeps while it is entered: it is made again where entering is done again.

@@ -3,12 +3,12 @@
 //! of ours stands in the place of the one, unless somebody has imported it: whatever is not plain, and all other names, the real one is asked for, also by whoever keeps our functions. And the
 //! function that asks for sympy asks a module of ours, as long as there is no other: then no number is one of its.
 
+use crate::found::Found;
 use crate::interrupt::Quiet;
 use crate::obj::{Obj, items_of, py};
 use crate::types::types;
 use pyo3::exceptions::PyAttributeError;
 use pyo3::prelude::*;
-use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyBool, PyCFunction, PyDict, PyModule, PyTuple, PyType};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -104,8 +104,8 @@ fn real() -> PyResult<Bound<'static, PyModule>> {
 }
 
 fn shapes() -> PyResult<&'static Obj> {
-    static MODULE: PyOnceLock<Obj> = PyOnceLock::new();
-    MODULE.get_or_try_init(py(), || {
+    static MODULE: Found<Obj> = Found::new();
+    MODULE.or_try_find(|| {
         let module = PyModule::new(py(), SHAPES)?;
         for (name, answer) in FUNCTIONS {
             module.setattr(*name, function(name, *answer)?)?;
@@ -143,12 +143,12 @@ impl Asking {
 }
 
 fn asking() -> PyResult<&'static [Asking]> {
-    static FOUND: PyOnceLock<Vec<Asking>> = PyOnceLock::new();
+    static FOUND: Found<Vec<Asking>> = Found::new();
     let find = || {
         modules()?.set_item(NO_SYMPY, no_sympy()?)?;
         ASKING.into_iter().filter_map(|(module, name)| find(module, name).transpose()).collect()
     };
-    FOUND.get_or_try_init(py(), find).map(Vec::as_slice)
+    FOUND.or_try_find(find).map(Vec::as_slice)
 }
 
 /// None where there is no such function, or none of Python's.

@@ -12,11 +12,11 @@ mod written;
 
 use super::grad;
 use super::graph::tensors_in;
+use crate::found::Found;
 use crate::interrupt::Quiet;
 use crate::obj::{Obj, items_of, py};
 use crate::types::types;
 use pyo3::prelude::*;
-use pyo3::sync::PyOnceLock;
 use pyo3::types::PyDict;
 
 /// Elementwise functions of one tensor, and others whose result is laid out like their argument. What stands behind the tensor are numbers.
@@ -297,9 +297,8 @@ fn tensors(args: &[Obj], kwargs: &Bound<'_, PyDict>) -> Vec<Obj> {
 }
 
 fn made(shape: &[i64], strides: &[i64], like: &Obj) -> PyResult<Option<Obj>> {
-    static MAKE: PyOnceLock<Obj> = PyOnceLock::new();
-    let make =
-        MAKE.get_or_try_init(py(), || py().import("torch").and_then(|torch| torch.getattr("empty_strided")).map(Obj::from))?;
+    static MAKE: Found<Obj> = Found::new();
+    let make = MAKE.or_try_find(|| py().import("torch").and_then(|torch| torch.getattr("empty_strided")).map(Obj::from))?;
     let options = PyDict::new(py());
     options.set_item("dtype", like.attr("dtype")?.bind())?;
     options.set_item("device", "meta")?;

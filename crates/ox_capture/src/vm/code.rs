@@ -1,10 +1,10 @@
 //! Code objects, decoded once.
 
+use crate::found::Found;
 use crate::interrupt::Quiet;
 use crate::obj::{Obj, items_of, py};
 use ox_bytecode::{Arguments, Code, Instruction, Intrinsic1, Intrinsic2, RawCode, Version, decode, variables};
 use pyo3::prelude::*;
-use pyo3::sync::PyOnceLock;
 use rustc_hash::FxHashMap;
 use std::cell::RefCell;
 use std::mem::ManuallyDrop;
@@ -84,12 +84,12 @@ fn read(object: &Obj) -> PyResult<Option<CodeInfo>> {
 
 /// Whether a file belongs to torch or to Python's own library.
 fn is_foreign(file: &str) -> bool {
-    static FOLDERS: PyOnceLock<Vec<String>> = PyOnceLock::new();
+    static FOLDERS: Found<Vec<String>> = Found::new();
     let folder = |module: &str| -> PyResult<String> {
         let file: String = py().import("sys")?.getattr("modules")?.get_item(module)?.getattr("__file__")?.extract()?;
         Ok(file.rsplit_once('/').map(|(folder, _)| format!("{folder}/")).unwrap_or(file))
     };
-    let folders = FOLDERS.get_or_init(py(), || ["torch", "os"].into_iter().filter_map(|module| folder(module).quiet()).collect());
+    let folders = FOLDERS.or_find(|| ["torch", "os"].into_iter().filter_map(|module| folder(module).quiet()).collect());
     let lies_there =
         folders.iter().any(|folder| file.strip_prefix(folder.as_str()).is_some_and(|rest| !rest.contains("-packages/")));
     file.starts_with("<frozen ") || lies_there

@@ -74,7 +74,7 @@ impl Vm {
         // Without a clause the graph may fail later, but what the program does meanwhile would have been done: what is cheap is tried all
         // the same.
         let may_end = self.frames.iter().any(catches) && !self.settings.fullgraph && !error_on_graph_break();
-        let is_tried = may_end || (INDEXED.contains(&plain(&name)) && !COSTLY.contains(&name.as_str()));
+        let is_tried = may_end || (is_listed(plain(&name)) && !COSTLY.contains(&name.as_str()));
         let Some(rec) = self.rec.as_mut() else { return Ok(false) };
         let Some(known) = known(args, rec, &name).filter(|_| is_tried) else { return Ok(may_end) };
         let _mode = GradMode::set(false)?;
@@ -142,12 +142,16 @@ pub(super) fn tensors_of(args: &Args) -> impl Iterator<Item = Obj> + '_ {
     args.positional.iter().chain(named).flat_map(|arg| tensors_in(&arg.obj))
 }
 
+/// Whether it goes by integers, which are cheap to look at.
+fn is_listed(plain: &str) -> bool {
+    INDEXED.contains(&plain) || DIVISIONS.contains(&plain)
+}
+
 /// Whether there are values for which the operation raises. A GPU tells of them later, or not at all.
 fn may_fail(name: &str, args: &Args, rec: &Recording) -> bool {
     let plain = plain(name);
     let is_matrix = || MATRICES.contains(&plain) || plain.starts_with("linalg_");
-    let is_listed = INDEXED.contains(&plain) || DIVISIONS.contains(&plain) || DRAWS.contains(&plain);
-    if !is_listed && !is_matrix() {
+    if !is_listed(plain) && !DRAWS.contains(&plain) && !is_matrix() {
         return false;
     }
     let Some(dtypes) = tensors_of(args).map(|tensor| rec.dtype_on_cpu(&tensor)).collect::<Option<Vec<Obj>>>() else {

@@ -3,13 +3,13 @@
 
 use super::Vm;
 use crate::attr::type_lookup;
+use crate::found::Found;
 use crate::interrupt::Quiet;
 use crate::obj::{Obj, py};
 use crate::record::Origin;
 use crate::types::types;
 use pyo3::ffi;
 use pyo3::prelude::*;
-use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyCFunction, PyDict, PyTuple, PyType};
 
 /// The method of instances of this class, if it is a function and its call is the machine's to make.
@@ -48,8 +48,8 @@ pub fn spend_object(object: &Obj) -> bool {
 
 /// Whether the flag is where it is expected.
 fn can_spend() -> bool {
-    static CAN: PyOnceLock<bool> = PyOnceLock::new();
-    *CAN.get_or_init(py(), || {
+    static CAN: Found<bool> = Found::new();
+    *CAN.or_find(|| {
         let probe = || -> PyResult<bool> {
             let class = py().get_type::<PyType>().call1(("Probe", PyTuple::empty(py()), PyDict::new(py())))?;
             let object = Obj::from(class.call0()?);
@@ -64,8 +64,8 @@ fn can_spend() -> bool {
 
 /// The same, as an effect on what a call has built.
 pub fn spender() -> PyResult<Obj> {
-    static SPENDER: PyOnceLock<Obj> = PyOnceLock::new();
-    let spender = SPENDER.get_or_try_init(py(), || -> PyResult<Obj> {
+    static SPENDER: Found<Obj> = Found::new();
+    let spender = SPENDER.or_try_find(|| -> PyResult<Obj> {
         let spender = PyCFunction::new_closure(py(), Some(c"finalised"), None, |args, _| -> PyResult<()> {
             spend_object(&args.get_item(0)?.into());
             Ok(())

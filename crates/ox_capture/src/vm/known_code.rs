@@ -2,12 +2,12 @@
 //! their result does not depend on it.
 
 use super::{Args, Called, R, Vm};
+use crate::found::Found;
 use crate::interrupt::Quiet;
 use crate::obj::{Obj, items_of, py};
 use crate::record::{Origin, Val};
 use crate::source::{Source, cell_contents};
 use pyo3::prelude::*;
-use pyo3::sync::PyOnceLock;
 use rustc_hash::FxHashMap;
 
 #[derive(Clone, Copy)]
@@ -26,8 +26,8 @@ const CODES: &[(&str, &str, &[&str], KnownCode)] = &[
 
 /// By the address of the code, which the functions that are looked into hold.
 fn known_codes() -> &'static FxHashMap<usize, KnownCode> {
-    static KNOWN: PyOnceLock<FxHashMap<usize, KnownCode>> = PyOnceLock::new();
-    KNOWN.get_or_init(py(), || {
+    static KNOWN: Found<FxHashMap<usize, KnownCode>> = Found::new();
+    KNOWN.or_find(|| {
         let find = |module: &str, name: &str, path: &[&str]| -> PyResult<Option<Obj>> {
             let code: Obj = py().import(module)?.getattr(name)?.getattr("__code__")?.into();
             Ok(path.iter().try_fold(code, |code, name| inner_code(&code, name)))

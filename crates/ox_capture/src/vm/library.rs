@@ -4,12 +4,12 @@
 
 use super::operators::is_tensor;
 use super::{After, Args, Called, Flow, R, Vm};
+use crate::found::Found;
 use crate::interrupt::Quiet;
 use crate::obj::{Obj, dict_get, items_of, py};
 use crate::record::Val;
 use crate::types::types;
 use pyo3::prelude::*;
-use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyCFunction, PyDict, PyTuple};
 
 /// The file that code of the library names. Its frames are not the user's.
@@ -40,10 +40,10 @@ struct Library {
     classes: Obj,
 }
 
-static LIBRARY: PyOnceLock<Library> = PyOnceLock::new();
+static LIBRARY: Found<Library> = Found::new();
 
 fn library() -> R<&'static Library> {
-    LIBRARY.get_or_try_init(py(), || {
+    LIBRARY.or_try_find(|| {
         let names = PyDict::new(py());
         names.set_item("__name__", MODULE)?;
         names.set_item("write_unraisable", PyCFunction::new_closure(py(), Some(c"write_unraisable"), None, write_unraisable)?)?;

@@ -1,6 +1,7 @@
 //! Functions that their authors marked with the words of `torch.compiler`.
 
 use super::{Args, Called, R, Vm};
+use crate::found::Found;
 use crate::interrupt::Quiet;
 use crate::obj::{Obj, dict_get, items_of, py};
 use crate::record::{Shadow, Val};
@@ -8,7 +9,6 @@ use crate::source::{instance_dict, short};
 use crate::vm::native::keywords;
 use pyo3::ffi;
 use pyo3::prelude::*;
-use std::sync::OnceLock;
 
 #[derive(Clone, Debug)]
 pub enum Mark {
@@ -62,8 +62,8 @@ fn is_allowed(function: &Obj) -> PyResult<bool> {
 /// Whether torch has wrapped one of its own functions (`zero_grad`) so that TorchDynamo, which the first call loads for that, does not trace it. What
 /// the wrapper keeps from then on is its own business: a trace that had looked at it would have to be made once more.
 fn is_kept_from_dynamo(function: &Obj) -> bool {
-    static WRAPPER: OnceLock<usize> = OnceLock::new();
-    let wrapper = *WRAPPER.get_or_init(|| wrapping_code().quiet().unwrap_or(0));
+    static WRAPPER: Found<usize> = Found::new();
+    let wrapper = *WRAPPER.or_find(|| wrapping_code().quiet().unwrap_or(0));
     function.attr("__code__").quiet().is_some_and(|code| code.id() == wrapper)
 }
 

@@ -2,13 +2,13 @@
 
 use super::reading::Read;
 use super::{Args, Called, R, Vm};
+use crate::found::Found;
 use crate::obj::{Obj, py};
 use crate::record::{DONE_FOR_REAL, NotRecorded, Origin, Shadow, Val};
 use crate::source::{Key, Source, SourceId};
 use crate::types::types;
 use ox_ops::surface::{Place, takes_number};
 use pyo3::prelude::*;
-use pyo3::sync::PyOnceLock;
 
 /// How many items of outside containers one call may rely on.
 const BUDGET: usize = 4096;
@@ -31,8 +31,8 @@ impl Refused {
 
 /// Sets a cell: an effect on a closure.
 pub fn cell_setter() -> R<Obj> {
-    static SETTER: PyOnceLock<Obj> = PyOnceLock::new();
-    let setter = SETTER.get_or_try_init(py(), || -> R<Obj> {
+    static SETTER: Found<Obj> = Found::new();
+    let setter = SETTER.or_try_find(|| -> R<Obj> {
         let setter = pyo3::types::PyCFunction::new_closure(py(), None, None, |args, _| -> PyResult<()> {
             args.get_item(0)?.setattr("cell_contents", args.get_item(1)?)
         })?;

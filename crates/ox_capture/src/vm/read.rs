@@ -2,6 +2,7 @@
 
 use super::{Args, Called, R, Vm};
 use crate::attr::type_lookup;
+use crate::found::Found;
 use crate::interrupt::Quiet;
 use crate::lazy::is_lazy;
 use crate::obj::{Obj, dict_get, entries_of, items_of, py};
@@ -11,7 +12,6 @@ use crate::types::types;
 use ox_ops::surface::Place;
 use pyo3::exceptions::{PyIndexError, PyKeyError};
 use pyo3::prelude::*;
-use pyo3::sync::PyOnceLock;
 
 impl Vm {
     /// An object found at a place of another.
@@ -235,13 +235,13 @@ impl Vm {
     }
 
     pub fn builtin(&self, name: &str) -> R<Obj> {
-        static MODULE: PyOnceLock<Obj> = PyOnceLock::new();
-        MODULE.get_or_try_init(py(), || py().import("builtins").map(Obj::from))?.attr(name)
+        static MODULE: Found<Obj> = Found::new();
+        MODULE.or_try_find(|| py().import("builtins").map(Obj::from))?.attr(name)
     }
 
     pub fn operator(&self, name: &str) -> R<Obj> {
-        static MODULE: PyOnceLock<Obj> = PyOnceLock::new();
-        MODULE.get_or_try_init(py(), || py().import("operator").map(Obj::from))?.attr(name)
+        static MODULE: Found<Obj> = Found::new();
+        MODULE.or_try_find(|| py().import("operator").map(Obj::from))?.attr(name)
     }
 }
 

@@ -1,12 +1,12 @@
 //! Rows of numbers that vary, given to functions that take them at once.
 
 use super::{R, Vm};
+use crate::found::Found;
 use crate::obj::{Obj, items_of, list_of, py};
 use crate::record::{DEPTH, Val};
 use crate::types::types;
 use ox_ops::surface::{Place, takes_number};
 use pyo3::prelude::*;
-use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyCFunction, PyDict, PyTuple};
 
 /// More numbers than this are no inputs of a graph, nor of what is computed beside it.
@@ -45,8 +45,8 @@ fn count(row: &Obj, depth: usize) -> Option<usize> {
 
 /// The function of a row, called with its items: one object for each, so that what it computes is known again. With a start, that comes first.
 pub(super) fn spread(function: &Obj, has_start: bool) -> R<Obj> {
-    static KNOWN: PyOnceLock<Py<PyDict>> = PyOnceLock::new();
-    let known = KNOWN.get_or_init(py(), || PyDict::new(py()).unbind()).bind(py());
+    static KNOWN: Found<Py<PyDict>> = Found::new();
+    let known = KNOWN.or_find(|| PyDict::new(py()).unbind()).bind(py());
     let key = (function.id(), has_start);
     if let Some(found) = known.get_item(key)? {
         return Ok(found.into());

@@ -5,12 +5,12 @@
 use super::rows::spread;
 use super::{Args, R, Vm};
 use crate::builtins;
+use crate::found::Found;
 use crate::interrupt::Quiet;
 use crate::obj::Obj;
 use crate::record::Val;
 use crate::types::types;
 use ox_bytecode::{BinaryOp, Effect, Instruction};
-use pyo3::sync::PyOnceLock;
 
 impl Vm {
     pub(super) fn is_free_text(&self, value: &Val) -> bool {
@@ -48,8 +48,8 @@ impl Vm {
 
     /// The parts of an f-string.
     pub(super) fn joined_texts(&mut self, parts: &[Val]) -> R<Val> {
-        static JOIN: PyOnceLock<Obj> = PyOnceLock::new();
-        let join = JOIN.get_or_try_init(crate::obj::py(), || Obj::str("").attr("join"))?;
+        static JOIN: Found<Obj> = Found::new();
+        let join = JOIN.or_try_find(|| Obj::str("").attr("join"))?;
         if parts.iter().any(|part| self.is_free_text(part)) {
             return self.pure(&spread(join, false)?, parts, &[]);
         }

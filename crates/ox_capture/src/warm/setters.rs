@@ -3,6 +3,7 @@
 //! two tensors. Ours stand in front of them.
 
 use super::watch::tell_of;
+use crate::found::Found;
 use crate::interrupt::Quiet;
 use crate::obj::{Obj, items_of, py};
 use pyo3::ffi;
@@ -17,21 +18,12 @@ struct Setters {
     dict: ffi::setter,
 }
 
-static SETTERS: OnceLock<Option<Setters>> = OnceLock::new();
+static SETTERS: Found<Option<Setters>> = Found::new();
 
 fn setters() -> Option<&'static Setters> {
     let find = || Some(Setters { class: setter_of(&class_descriptor()?)?, dict: setter_of(&some_dict()?)? });
-    once(&SETTERS, find, |found| found).as_ref()
-}
-
-/// `find` may let other threads run, and those must not wait for a lock while they hold the interpreter: so it stands outside, and several of them may come to
-/// it. Whoever changes a descriptor has been the first here, so that what others find behind that does not count. `last` is called once, and runs no Python.
-fn once<T, F>(place: &'static OnceLock<T>, find: impl FnOnce() -> F, last: impl FnOnce(F) -> T) -> &'static T {
-    if let Some(known) = place.get() {
-        return known;
-    }
-    let found = find();
-    place.get_or_init(|| last(found))
+    // Whoever changes a descriptor has found them before: what others find behind that comes too late.
+    SETTERS.or_find(find).as_ref()
 }
 
 fn class_descriptor() -> Option<Obj> {
@@ -80,9 +72,10 @@ unsafe extern "C" fn set_dict(object: *mut ffi::PyObject, value: *mut ffi::PyObj
 
 /// Whether we hear of it when an object gets another class.
 pub fn class_is_told() -> bool {
-    static IS_TOLD: OnceLock<bool> = OnceLock::new();
-    let find = || setters().is_some_and(|known| class_descriptor().is_some_and(|at| stand_in_front(&at, set_class, known.class)));
-    *once(&IS_TOLD, find, |is_told| is_told)
+    static IS_TOLD: Found<bool> = Found::new();
+    *IS_TOLD.or_find(|| {
+        setters().is_some_and(|known| class_descriptor().is_some_and(|at| stand_in_front(&at, set_class, known.class)))
+    })
 }
 
 /// The same of another dict. All of its bases that give their instances one must be made by Python code.
@@ -110,8 +103,11 @@ static SWAP: OnceLock<Option<ffi::PyCFunction>> = OnceLock::new();
 
 /// Whether we hear of it when a tensor gets another body.
 pub fn body_is_told() -> bool {
+    static FUNCTION: Found<Option<Obj>> = Found::new();
     let find = || Some(py().import("torch._C").quiet()?.getattr("_swap_tensor_impl").quiet()?.into());
-    once(&SWAP, find, |function: Option<Obj>| hear_of_swaps(&function?)).is_some()
+    let function = FUNCTION.or_find(find).as_ref();
+    // Nothing of Python's runs in there.
+    SWAP.get_or_init(|| hear_of_swaps(function?)).is_some()
 }
 
 /// The function of C's that a Python function stands for is ours from now on. None if it is called otherwise.

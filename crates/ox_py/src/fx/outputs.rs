@@ -9,7 +9,7 @@ use ox_driver::Held;
 use ox_ir::Graph;
 use ox_ir::Sym;
 use ox_ir::graph::{Alias, NodeId, Op};
-use ox_ops::{Layout, OpError, OutputSpec, TensorRef, ValueOf};
+use ox_ops::{Layout, OpError, OutputSpec, TensorRef, ValueOf, with_unseen};
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyList, PyTuple};
@@ -96,10 +96,19 @@ impl<'py> Importer<'py> {
                 return Err(Refusal::unsupported("an output of which torch foretells that different elements share a place"));
             }
         }
-        let (held, saved_behind) = match self.training {
+        let (mut held, mut saved_behind) = match self.training {
             true => self.held(&graph, &collected.examples)?,
             false => (Held::all_inputs(&graph), Vec::new()),
         };
+        // Behind the results that the tree names.
+        let graph = with_unseen(graph);
+        for of_outputs in [&mut collected.grads, &mut held.outputs, &mut held.written] {
+            of_outputs.resize(graph.outputs.len(), false);
+        }
+        if self.training {
+            saved_behind.resize(graph.outputs.len(), Vec::new());
+            saved_behind.iter_mut().for_each(|of_outputs| of_outputs.resize(graph.outputs.len(), false));
+        }
         let unheard = self.unheard_arguments(&graph, &collected.apart);
         let constants = self.constants.into_iter().map(|(object, _)| object).collect();
         let Importer { slots, host, python_calls, pinned, weights, grad, .. } = self;

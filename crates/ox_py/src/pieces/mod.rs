@@ -24,13 +24,13 @@ pub use inline::inline_checkpoints;
 pub use itself::merge_selves;
 pub use places::{computed, example, is_computed, requires_grad, visible_cuts};
 pub use regions::{
-    Region, by_eager, checkpointed, has_several_results, may_be_written, may_write, reads_what_is_written, region_cuts,
-    spare_writing, written_by_flag,
+    Region, by_eager, checkpointed, has_several_results, may_be_written, may_write, reads_what_is_written,
+    reads_what_others_write, region_cuts, spare_writing, written_by_flag,
 };
 pub use shared::Written;
 pub use views::{shows_outdated_parts, visible_views};
 
-use ox_capture::{is_kept, take_offer, undone};
+use ox_capture::{Offer, is_kept, take_offer, undone};
 use pyo3::prelude::*;
 use pyo3::types::{PyList, PyTuple};
 
@@ -41,6 +41,16 @@ pub struct Step {
     pub outputs: Vec<usize>,
     /// Values that no later piece needs.
     pub last: Vec<usize>,
+    pub undoing: Undoing,
+}
+
+/// What becomes of a call in which a piece fails.
+#[derive(Clone, Copy, Default)]
+pub struct Undoing {
+    /// The piece is a program of ours, which has changed nothing if it fails.
+    pub is_ours: bool,
+    /// When it has run nobody can tell: it writes nothing, draws nothing and calls nothing of the program's.
+    pub is_pure: bool,
 }
 
 /// What the whole returns.
@@ -131,8 +141,7 @@ impl Pieces {
         args: &Bound<'py, PyTuple>,
         settle: &dyn Fn(usize, Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>>,
     ) -> PyResult<Bound<'py, PyAny>> {
-        // A piece that fails cannot undo those before it.
-        let undoable = take_offer();
+        let mut undoable = take_offer();
         if let Some(written) = self.written.as_ref().filter(|written| written.is_shared(args)) {
             return if undoable { Err(undone(None)) } else { written.eager.bind(py).call1(args) };
         }
@@ -140,7 +149,12 @@ impl Pieces {
         values.resize(self.values, None);
         for step in &self.steps {
             let inputs: Vec<&Bound<'py, PyAny>> = step.inputs.iter().filter_map(|n| values[*n].as_ref()).collect();
-            let results = step.callable.bind(py).call1(PyTuple::new(py, inputs)?)?;
+            let results = {
+                let _offer = Offer::new(undoable && step.undoing.is_ours);
+                step.callable.bind(py).call1(PyTuple::new(py, inputs)?)?
+            };
+            // A piece that fails can undo those before it only where there is nothing to undo.
+            undoable &= step.undoing.is_pure;
             let results = results.cast_into::<PyTuple>()?;
             let (mut new, count): (Vec<Bound<'py, PyAny>>, _) = (results.iter().collect(), results.len());
             drop(results);

@@ -3,13 +3,14 @@
 use super::behind::written_behind;
 use super::cut::{Piece, cut, ordered};
 use super::places::{example, is_computed, op_is, requires_grad};
-use super::{Pieces, Step};
+use super::{Pieces, Step, Undoing};
 use crate::fx::storages;
 use ox_capture::GradMode;
 use ox_ops::surface::{first_argument, writes_first};
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyCFunction, PyDict, PyList, PyTuple};
+use rustc_hash::FxHashSet;
 
 type Node<'py> = Bound<'py, PyAny>;
 
@@ -196,7 +197,7 @@ pub fn by_eager<'py>(gm: &Bound<'py, PyAny>, depth: usize) -> PyResult<Bound<'py
             Some(region) => checkpointed(&module, &by_eager(&module, depth + 1)?, *region)?,
             None => module.getattr(intern!(py, "forward"))?,
         };
-        steps.push(Step { callable: callable.unbind(), inputs, outputs, last: Vec::new() });
+        steps.push(Step { callable: callable.unbind(), inputs, outputs, last: Vec::new(), undoing: Undoing::default() });
     }
     Ok(Bound::new(py, Pieces::new(parts.values, steps, parts.result, None))?.into_any())
 }
@@ -220,6 +221,39 @@ pub fn checkpointed<'py>(gm: &Bound<'py, PyAny>, function: &Bound<'py, PyAny>, r
         Ok(checkpoint.call(PyTuple::new(py, all)?, Some(&kwargs))?.unbind())
     };
     Ok(PyCFunction::new_closure(py, None, None, call)?.into_any())
+}
+
+/// Whether something is written behind a part with gradients that reads it.
+pub fn reads_what_others_write(nodes: &[Node<'_>]) -> PyResult<bool> {
+    if !have_gradients(nodes, 0)? {
+        return Ok(false);
+    }
+    // By part, the memory that it reads.
+    let mut read: Vec<(i64, FxHashSet<usize>)> = Vec::new();
+    for node in nodes {
+        let (around, written) = (regions(node)?, may_be_written(node)?);
+        let memory = memory_of(&written)?;
+        let is_behind = |id: &i64| around.iter().all(|region| region.id != *id);
+        if read.iter().any(|(id, read)| is_behind(id) && !read.is_disjoint(&memory)) {
+            return Ok(true);
+        }
+        let Some(part) = around.first() else { continue };
+        let mut given = node.getattr(intern!(node.py(), "all_input_nodes"))?.try_iter()?.collect::<PyResult<Vec<_>>>()?;
+        given.retain(|arg| !written.iter().any(|written| written.is(arg)));
+        match read.last_mut().filter(|(id, _)| *id == part.id) {
+            Some((_, read)) => read.extend(memory_of(&given)?),
+            None => read.push((part.id, memory_of(&given)?)),
+        }
+    }
+    Ok(false)
+}
+
+fn memory_of(nodes: &[Node<'_>]) -> PyResult<FxHashSet<usize>> {
+    let mut found = FxHashSet::default();
+    for node in nodes {
+        found.extend(example(node)?.map_or(Ok(Vec::new()), |example| storages(&example))?);
+    }
+    Ok(found)
 }
 
 /// Whether the function of a part holds what is written behind the part. It is read again where it is computed again, as it is then.

@@ -5,13 +5,13 @@ use super::reach::read_by;
 use super::spent::{Pass, changed, modified, version_of};
 use super::{Again, Backward, TrainingCallable};
 use crate::unheard;
+use ox_capture::Found;
 use ox_capture::GradMode;
 use ox_driver::{SMALL, Source};
 use ox_ir::Graph;
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::intern;
 use pyo3::prelude::*;
-use pyo3::sync::PyOnceLock;
 use pyo3::types::{IntoPyDict, PyList, PyTuple};
 
 const NOT_AGAIN: &str = "oxytorch: a second derivative (create_graph=True) or a batch of gradients (is_grads_batched=True, vmap) needs the graph to be \
@@ -53,9 +53,9 @@ pub fn is_batched(grads: &Bound<'_, PyTuple>) -> PyResult<bool> {
 
 /// The same tensor by a node of its own, no view: what is written to the tensor later is nothing to it.
 fn aside<'py>(tensor: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
-    static SAME: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
+    static SAME: Found<Py<PyAny>> = Found::new();
     let py = tensor.py();
-    let same = SAME.get_or_try_init(py, || -> PyResult<Py<PyAny>> {
+    let same = SAME.or_try_find(|| -> PyResult<Py<PyAny>> {
         let aten = py.import("torch")?.getattr("ops")?.getattr("aten")?;
         Ok(aten.getattr("_unsafe_view")?.getattr("default")?.unbind())
     })?;

@@ -1,9 +1,9 @@
 //! Which gradients come in and which are asked for: `torch.autograd.grad` and `backward(inputs=...)` ask for some.
 
 use super::Backward;
+use ox_capture::Found;
 use ox_driver::Source;
 use pyo3::prelude::*;
-use pyo3::sync::PyOnceLock;
 use pyo3::types::PyTuple;
 
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
@@ -88,11 +88,10 @@ impl<'py> Behind<'py> {
 
 /// Whether the pass that is going on comes to a node.
 pub fn will_execute(node: &Bound<'_, PyAny>) -> PyResult<bool> {
-    static WILL: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
+    static WILL: Found<Py<PyAny>> = Found::new();
     let py = node.py();
-    let will = WILL.get_or_try_init(py, || -> PyResult<Py<PyAny>> {
-        Ok(py.import("torch._C")?.getattr("_will_engine_execute_node")?.unbind())
-    })?;
+    let will = WILL
+        .or_try_find(|| -> PyResult<Py<PyAny>> { Ok(py.import("torch._C")?.getattr("_will_engine_execute_node")?.unbind()) })?;
     // It raises for a leaf that `autograd.grad` asks for.
     will.bind(py).call1((node,)).and_then(|will| will.is_truthy()).or(Ok(true))
 }

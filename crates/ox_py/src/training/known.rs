@@ -24,10 +24,16 @@ impl<K: Hash + Eq, V: Clone> Known<K, V> {
 
     pub fn put(&self, key: K, value: V) {
         let (hash, mut known) = (hash(&key), self.lock());
-        match known.len() {
-            MOST => known[(hash >> 32) as usize % MOST] = (hash, key, value),
-            _ => known.push((hash, key, value)),
-        }
+        let fresh = (hash, key, value);
+        let _old = match known.len() {
+            MOST => Some(std::mem::replace(&mut known[(hash >> 32) as usize % MOST], fresh)),
+            _ => {
+                known.push(fresh);
+                None
+            }
+        };
+        // In front of what goes: that may run code.
+        drop(known);
     }
 
     fn lock(&self) -> MutexGuard<'_, Vec<(u64, K, V)>> {

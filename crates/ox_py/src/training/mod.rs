@@ -44,13 +44,13 @@ use crate::fx::{Gradients, OutTree, Slot};
 use crate::rewind::Rewind;
 use crate::tensor::Crossing;
 use crate::unheard;
+use ox_capture::Found;
 use ox_capture::{GradMode, InternalError, Obj, instead, take_offer, undone};
 use ox_driver::Source;
 use ox_runtime::TensorRef;
 use pyo3::exceptions::{PyException, PyRuntimeError, PyZeroDivisionError};
 use pyo3::intern;
 use pyo3::prelude::*;
-use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyList, PyTuple};
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -65,9 +65,9 @@ fn served(why: &str, location: &str, own: Option<PyErr>) -> PyErr {
 
 /// In anomaly mode torch names the operation whose gradient failed, and where the program did it: eager's do.
 fn is_watched(py: Python<'_>) -> PyResult<bool> {
-    static ASK: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
+    static ASK: Found<Py<PyAny>> = Found::new();
     let find = || Ok::<_, PyErr>(py.import("torch._C")?.getattr("is_anomaly_enabled")?.unbind());
-    ASK.get_or_try_init(py, find)?.bind(py).call0()?.is_truthy()
+    ASK.or_try_find(find)?.bind(py).call0()?.is_truthy()
 }
 
 #[pyclass(frozen, module = "oxytorch._oxytorch")]
@@ -88,7 +88,7 @@ pub struct TrainingCallable {
     pub(crate) copied: Vec<bool>,
     /// The results that eager's graph saves and the backward program does not read.
     pub(crate) counted: Vec<Counted>,
-    pub(crate) second: PyOnceLock<Second>,
+    pub(crate) second: Found<Second>,
 }
 
 #[pymethods]
@@ -428,10 +428,9 @@ fn unwrap_all<'a, 'py>(
 
 /// `oxytorch._training.CompiledFunction.apply`
 fn autograd_function(py: Python<'_>) -> PyResult<&Bound<'_, PyAny>> {
-    static APPLY: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
-    let apply = APPLY.get_or_try_init(py, || -> PyResult<Py<PyAny>> {
-        Ok(autograd(py)?.getattr("CompiledFunction")?.getattr("apply")?.unbind())
-    })?;
+    static APPLY: Found<Py<PyAny>> = Found::new();
+    let apply = APPLY
+        .or_try_find(|| -> PyResult<Py<PyAny>> { Ok(autograd(py)?.getattr("CompiledFunction")?.getattr("apply")?.unbind()) })?;
     Ok(apply.bind(py))
 }
 

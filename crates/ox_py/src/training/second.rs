@@ -7,11 +7,11 @@ use crate::callable::NativeCallable;
 use crate::fx::{Gradients, OutTree};
 use crate::limits::Limits;
 use crate::rewind::rewinds;
+use ox_capture::Found;
 use ox_driver::{CompileError, Held, Joint, Race, Training, TrainingError, Wanted, compile_training, gradient_graph};
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::intern;
 use pyo3::prelude::*;
-use pyo3::sync::PyOnceLock;
 use pyo3::types::PyTuple;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32};
@@ -51,7 +51,7 @@ impl TrainingCallable {
         grads: &Bound<'py, PyTuple>,
     ) -> PyResult<Vec<Option<Bound<'py, PyAny>>>> {
         let py = ctx.py();
-        let second = self.second.get_or_try_init(py, || self.differentiated(py))?;
+        let second = self.second.or_try_find(|| self.differentiated(py))?;
         let sizes: Vec<i64> = ctx.getattr(intern!(py, "sizes"))?.extract()?;
         let mut inputs: Vec<Bound<'py, PyAny>> = inputs.iter().collect();
         for result in &second.tangents {
@@ -125,7 +125,7 @@ impl TrainingCallable {
             unheard: Vec::new(),
         };
         let views = Views { places: (0..results).map(Place::Result).collect() };
-        let (again, second, ways) = (Again::Natively, PyOnceLock::new(), Ways::default());
+        let (again, second, ways) = (Again::Natively, Found::new(), Ways::default());
         let (gates, copied) = (Vec::new(), vec![false; gradients.inputs.len()]);
         // Their results were handed on to autograd, which nobody writes.
         let counted = Vec::new();

@@ -6,11 +6,11 @@ use super::chosen::Choice;
 use super::knots::Knot;
 use super::known::Known;
 use super::{Backward, TrainingCallable};
+use ox_capture::Found;
 use ox_driver::{Source, part};
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::intern;
 use pyo3::prelude::*;
-use pyo3::sync::PyOnceLock;
 use pyo3::types::PyTuple;
 use std::sync::{Arc, PoisonError};
 
@@ -18,7 +18,7 @@ use std::sync::{Arc, PoisonError};
 #[derive(Default)]
 pub struct Ways {
     /// Where eager saves something; None if that could not be found out.
-    knots: PyOnceLock<Option<Vec<Knot>>>,
+    knots: Found<Option<Vec<Knot>>>,
     /// For each saved tensor, whether it is kept behind what is gone.
     kept: Known<Gone, Arc<[bool]>>,
 }
@@ -236,7 +236,7 @@ impl TrainingCallable {
     }
 
     fn knots(&self, ctx: &Bound<'_, PyAny>) -> PyResult<Option<&Vec<Knot>>> {
-        self.ways.knots.get_or_try_init(ctx.py(), || self.find_knots(ctx)).map(Option::as_ref)
+        self.ways.knots.or_try_find(|| self.find_knots(ctx)).map(Option::as_ref)
     }
 }
 

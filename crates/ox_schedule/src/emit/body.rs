@@ -132,7 +132,7 @@ impl Emitter<'_> {
         for arg in &node.args {
             args.push(self.value(*arg, coords.clone(), mask)?);
         }
-        if divides(op) && !self.insts[args[1].index()].dtype.is_float() && !self.is_nonzero_const(args[1]) {
+        if op.is_division() && !self.insts[args[1].index()].dtype.is_float() && !self.is_nonzero_const(args[1]) {
             self.check_divisor(id, args[1], mask, pass);
         }
         Ok(self.push_pure(pass, Inst::Point(op, args), node.ty.dtype))
@@ -160,8 +160,4 @@ impl Emitter<'_> {
         self.checks.push((id, text));
         self.checks.len() as u32 - 1
     }
-}
-
-fn divides(op: PointOp) -> bool {
-    matches!(op, PointOp::DivFloor | PointOp::DivTrunc | PointOp::Remainder | PointOp::Fmod)
 }

@@ -1,12 +1,12 @@
 //! Shadows of results that gradients flow through. Their history says what torch says: which arguments gradients go to, and what is saved for them.
 
 use super::{Tensor, argument, is_number, join, made, tensors};
+use crate::found::Found;
 use crate::interrupt::Quiet;
 use crate::obj::{Obj, py, tuple_of};
 use crate::record::grad::requires_grad;
 use crate::types::types;
 use pyo3::prelude::*;
-use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyCFunction, PyDict};
 
 /// Functions whose derivative is computed of their result.
@@ -99,8 +99,8 @@ fn for_each_other(a: &Obj, b: &Obj) -> PyResult<Vec<Obj>> {
 
 /// Of a tuple, a result and what is saved with it, and of the arguments that require grad: the result, as torch would have computed it.
 fn function() -> PyResult<&'static Obj> {
-    static APPLY: PyOnceLock<Obj> = PyOnceLock::new();
-    APPLY.get_or_try_init(py(), || {
+    static APPLY: Found<Obj> = Found::new();
+    APPLY.or_try_find(|| {
         let builtins = py().import("builtins")?;
         let base = py().import("torch.autograd")?.getattr("Function")?;
         // The result stands in a tuple: of an argument it would be a view.

@@ -1,16 +1,16 @@
 //! Calls that write their first argument.
 
 use super::{Tensor, is_number};
+use crate::found::Found;
 use crate::obj::{Obj, py};
 use pyo3::prelude::*;
-use pyo3::sync::PyOnceLock;
 use pyo3::types::PyDict;
 
 /// The argument, with a version of its own from now on: that it was written is seen by that.
 pub fn written(tensor: &Tensor) -> PyResult<Obj> {
-    static INCREMENT: PyOnceLock<Obj> = PyOnceLock::new();
+    static INCREMENT: Found<Obj> = Found::new();
     let import = || py().import("torch.autograd.graph").and_then(|graph| graph.getattr("increment_version")).map(Obj::from);
-    INCREMENT.get_or_try_init(py(), import)?.call(std::slice::from_ref(&tensor.object), None)?;
+    INCREMENT.or_try_find(import)?.call(std::slice::from_ref(&tensor.object), None)?;
     Ok(tensor.object.clone())
 }
 
