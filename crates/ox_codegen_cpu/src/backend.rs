@@ -99,8 +99,8 @@ impl Backend {
     }
 
     /// One kernel, on this thread. What the compile leaves behind is not given back.
-    pub fn compile_one(&self, kernel: &Kernel, keep: impl Fn(&Kernel, &[u8])) -> Result<LoadedKernel, CodegenError> {
-        self.compile_with(&self.host.machine()?, kernel, &keep)
+    pub fn compile_one(&self, kernel: &Kernel) -> Result<LoadedKernel, CodegenError> {
+        self.compile_with(&self.host.machine()?, kernel, &|_, _| ())
     }
 
     /// A panic belongs to the compile, not to the thread that it happens on.

@@ -51,9 +51,9 @@ impl Backend {
         self.nvrtc.cubin(unit, self.target(arch))
     }
 
-    /// What an image depends on besides its text: part of every cache key.
-    pub fn maker(&self, arch: u32) -> String {
-        format!("{} for {}", self.nvrtc.maker(), self.target(arch))
+    /// What an image depends on besides its text: part of every cache key. None where it is not known which NVRTC this is.
+    pub fn maker(&self, arch: u32) -> Option<String> {
+        Some(format!("{} for {}", self.nvrtc.maker()?, self.target(arch)))
     }
 
     fn target(&self, arch: u32) -> u32 {

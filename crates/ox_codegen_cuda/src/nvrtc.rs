@@ -28,8 +28,9 @@ pub struct Nvrtc {
     cubin: unsafe extern "C" fn(Program, *mut c_char) -> Code,
     error_text: unsafe extern "C" fn(Code) -> *const c_char,
     is_minimal: bool,
-    /// Which one it is: its version, and how large its file is, since builds of one version are told apart by nothing else.
-    version: String,
+    /// Which one it is: its version, and how large its files are, since builds of one version are told apart by nothing else. None if it was found by
+    /// name alone, so that nobody knows where.
+    version: Option<String>,
     /// The compute capabilities that it compiles for, in order; none where it does not say.
     archs: Vec<u32>,
     _libraries: (Library, Vec<Library>),
@@ -84,7 +85,7 @@ impl Nvrtc {
                 cubin: *library.get(b"nvrtcGetCUBIN\0")?,
                 error_text: *library.get(b"nvrtcGetErrorString\0")?,
                 is_minimal,
-                version: format!("NVRTC {major}.{minor} of {} bytes", path.metadata().map_or(0, |file| file.len())),
+                version: path.is_absolute().then(|| format!("NVRTC {major}.{minor} of {:?} bytes", bytes_of(path))),
                 archs: archs(&library),
                 _libraries: (library, builtins),
             })
@@ -92,9 +93,9 @@ impl Nvrtc {
     }
 
     /// What it makes of a text depends on this, and on what it compiles for.
-    pub fn maker(&self) -> String {
+    pub fn maker(&self) -> Option<String> {
         let options: Vec<_> = self.options().map(|option| option.to_string_lossy()).collect();
-        format!("{} {}", self.version, options.join(" "))
+        Some(format!("{} {}", self.version.as_ref()?, options.join(" ")))
     }
 
     fn options(&self) -> impl Iterator<Item = &'static CStr> {
@@ -197,6 +198,14 @@ impl Drop for Owned<'_> {
 fn builtins(folder: &Path) -> Vec<PathBuf> {
     let named = |path: &PathBuf| path.file_name().is_some_and(|name| name.to_string_lossy().starts_with("libnvrtc-builtins.so"));
     std::fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.path()).filter(named).collect()
+}
+
+/// Of the library and its builtins.
+fn bytes_of(path: &Path) -> Vec<u64> {
+    let mut paths = path.parent().map(builtins).unwrap_or_default();
+    paths.sort();
+    paths.push(path.to_path_buf());
+    paths.iter().filter_map(|path| Some(path.metadata().ok()?.len())).collect()
 }
 
 /// The folder of packages that this process's torch lies in.

@@ -1,6 +1,6 @@
 //! Compiled kernels, shared by all graphs of the process. Repeated layers, and models that look alike, compile once.
 
-use crate::disk::Shelf;
+use crate::disk::{Disk, Shelf};
 use ox_codegen_cpu::{Backend, LoadedKernel};
 use ox_ir::{CodegenError, Kernel};
 use rustc_hash::{FxHashMap, FxHashSet};
@@ -38,25 +38,15 @@ impl<K> Loaded<K> {
     }
 }
 
-/// A general kernel at some of its sizes. Nobody waits for it.
-pub(crate) fn load_at_sizes(backend: &Backend, kernel: &Kernel, disk_cache: bool) -> Result<LoadedKernel, CodegenError> {
+/// A general kernel at some of its sizes. Nobody waits for it, so it is not kept for other processes.
+pub(crate) fn load_at_sizes(backend: &Backend, kernel: &Kernel) -> Result<LoadedKernel, CodegenError> {
     let key = Key { at_sizes: true, ..Key::new(kernel) };
     if let Some(known) = known_kernels().get(&key) {
         return Ok(known.clone());
     }
-    let shelf = Shelf::of_objects(backend, disk_cache);
-    let fresh = match shelf.as_ref().and_then(|shelf| shelf.kernel(backend, &key)) {
-        Some(read) => read,
-        None => backend.for_known_sizes().compile_one(kernel, |_, object| keep(&shelf, &key, object))?,
-    };
-    remember([(key, fresh.clone())]);
+    let fresh = backend.for_known_sizes().compile_one(kernel)?;
+    remember(vec![(key, fresh.clone())]);
     Ok(fresh)
-}
-
-fn keep(shelf: &Option<Shelf>, key: &Key, object: &[u8]) {
-    if let Some(shelf) = shelf {
-        shelf.keep(key, object);
-    }
 }
 
 /// A process that compiles more than this starts over, so that its memory stays bounded; programs keep the kernels they run.
@@ -70,8 +60,8 @@ fn known_kernels() -> MutexGuard<'static, Known> {
     KERNELS.get_or_init(Mutex::default).lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-fn remember(fresh: impl IntoIterator<Item = (Key, LoadedKernel), IntoIter: ExactSizeIterator>) {
-    let (fresh, mut known) = (fresh.into_iter(), known_kernels());
+fn remember(fresh: Vec<(Key, LoadedKernel)>) {
+    let mut known = known_kernels();
     if known.len() + fresh.len() > MOST_KEPT {
         known.clear();
     }
@@ -83,31 +73,35 @@ pub(crate) fn load(
     backend: &Backend,
     kernels: &[Kernel],
     threads: usize,
-    disk_cache: bool,
+    disk: Option<&'static Disk>,
 ) -> Result<Loaded<Vec<LoadedKernel>>, CodegenError> {
     let keys: Vec<Key> = kernels.iter().map(Key::new).collect();
     let mut found = in_memory(&keys);
-    let known = found.len();
-    let shelf = Shelf::of_objects(backend, disk_cache);
-    for key in &keys {
-        if let (false, Some(shelf)) = (found.contains_key(key), &shelf) {
-            found.extend(shelf.kernel(backend, key).map(|kernel| (key, kernel)));
-        }
+    let shelf = Shelf::of_objects(disk, backend);
+    let missing = missing(&keys, &found);
+    let on_disk = missing.iter().filter_map(|n| Some((*n, shelf.kernel(backend, &keys[*n])?)));
+    let mut fresh: Vec<(usize, LoadedKernel)> = on_disk.collect();
+    let read = fresh.len();
+    let wanted: Vec<usize> = missing.into_iter().filter(|n| fresh.iter().all(|(read, _)| read != n)).collect();
+    if !wanted.is_empty() {
+        let kernels: Vec<Kernel> = wanted.iter().map(|n| kernels[*n].clone()).collect();
+        let compiled = backend.compile_and(&kernels, threads, |kernel, object| shelf.keep(&Key::new(kernel), object))?;
+        fresh.extend(wanted.iter().copied().zip(compiled));
     }
-    let read = found.len() - known;
-    let mut seen = FxHashSet::default();
-    let missing: Vec<usize> = (0..keys.len()).filter(|n| !found.contains_key(&keys[*n]) && seen.insert(&keys[*n])).collect();
-    if !missing.is_empty() {
-        let wanted: Vec<Kernel> = missing.iter().map(|n| kernels[*n].clone()).collect();
-        let fresh = backend.compile_and(&wanted, threads, |kernel, object| keep(&shelf, &Key::new(kernel), object))?;
-        found.extend(missing.iter().map(|n| &keys[*n]).zip(fresh));
-    }
-    let kernels: Vec<LoadedKernel> = keys.iter().map(|key| found[key].clone()).collect();
-    remember(keys.into_iter().zip(kernels.clone()));
-    Ok(Loaded { kernels, compiled: missing.len(), read })
+    found.extend(fresh.iter().map(|(n, kernel)| (&keys[*n], kernel.clone())));
+    let kernels = keys.iter().map(|key| found[key].clone()).collect();
+    let mut keys: Vec<Option<Key>> = keys.into_iter().map(Some).collect();
+    remember(fresh.into_iter().filter_map(|(n, kernel)| Some((keys[n].take()?, kernel))).collect());
+    Ok(Loaded { kernels, compiled: wanted.len(), read })
 }
 
 fn in_memory(keys: &[Key]) -> FxHashMap<&Key, LoadedKernel> {
     let known = known_kernels();
     keys.iter().filter_map(|key| Some((key, known.get(key)?.clone()))).collect()
+}
+
+/// Where the keys that are not found come first.
+fn missing(keys: &[Key], found: &FxHashMap<&Key, LoadedKernel>) -> Vec<usize> {
+    let mut seen = FxHashSet::default();
+    (0..keys.len()).filter(|n| !found.contains_key(&keys[*n]) && seen.insert(&keys[*n])).collect()
 }

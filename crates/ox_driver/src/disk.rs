@@ -2,7 +2,7 @@
 
 use crate::options::Options;
 use ox_codegen_cpu::{Backend, LoadedKernel};
-use ox_store::{Key, Store};
+use ox_store::{Key, Place, Store};
 use std::hash::Hash;
 use std::path::PathBuf;
 use std::sync::OnceLock;
@@ -14,7 +14,7 @@ const MOST_BYTES: u64 = 1 << 30;
 static IS_USED: AtomicBool = AtomicBool::new(false);
 
 /// The user's folder, and which build of ours asks.
-struct Disk {
+pub(crate) struct Disk {
     store: Store,
     build: String,
 }
@@ -28,41 +28,44 @@ pub fn use_disk() {
 fn disk() -> Option<&'static Disk> {
     static DISK: OnceLock<Option<Disk>> = OnceLock::new();
     let open = || {
-        let folder = ox_store::usual_folder(|name| std::env::var_os(name).map(PathBuf::from))?;
-        Some(Disk { store: Store::new(folder, ox_runtime::user(), MOST_BYTES), build: ox_runtime::build()? })
+        let place = Place::usual(|name| std::env::var_os(name).map(PathBuf::from))?;
+        Some(Disk { store: Store::new(place, ox_runtime::user(), MOST_BYTES), build: ox_runtime::build()? })
     };
     if IS_USED.load(Ordering::Relaxed) { DISK.get_or_init(open).as_ref() } else { None }
 }
 
-/// The artifacts of one kind, by one maker.
+/// None where nothing is to be kept.
+pub(crate) fn wanted(options: &Options) -> Option<&'static Disk> {
+    disk().filter(|_| options.disk_cache)
+}
+
+/// The artifacts of one kind, by one maker; or nothing, where nothing is kept.
 pub(crate) struct Shelf {
-    disk: &'static Disk,
+    disk: Option<&'static Disk>,
     kind: &'static str,
     maker: String,
 }
 
 impl Shelf {
     /// Object code for this machine's processor: what the code generator makes of a kernel follows from its build.
-    pub(crate) fn of_objects(backend: &Backend, wanted: bool) -> Option<Shelf> {
-        Some(Shelf::of(disk().filter(|_| wanted)?, backend))
-    }
-
-    fn of(disk: &'static Disk, backend: &Backend) -> Shelf {
-        Shelf { disk, kind: "object", maker: format!("{} {}", disk.build, backend.host_key()) }
+    pub(crate) fn of_objects(disk: Option<&'static Disk>, backend: &Backend) -> Shelf {
+        let build = disk.map_or("", |disk| &disk.build);
+        Shelf { disk, kind: "object", maker: format!("{build} {}", backend.host_key()) }
     }
 
     /// What NVRTC makes of a text follows from the text, and from NVRTC's version and options: other builds may have the same.
-    pub(crate) fn of_cubins(maker: String, wanted: bool) -> Option<Shelf> {
-        let disk = disk().filter(|_| wanted)?;
-        Some(Shelf { disk, kind: "cubin", maker })
+    pub(crate) fn of_cubins(disk: Option<&'static Disk>, maker: Option<String>) -> Shelf {
+        Shelf { disk: disk.filter(|_| maker.is_some()), kind: "cubin", maker: maker.unwrap_or_default() }
     }
 
     pub(crate) fn find(&self, of: &impl Hash) -> Option<Vec<u8>> {
-        self.disk.store.find(&self.key(of))
+        self.disk?.store.find(&self.key(of))
     }
 
     pub(crate) fn keep(&self, of: &impl Hash, bytes: &[u8]) {
-        self.disk.store.keep(&self.key(of), bytes);
+        if let Some(disk) = self.disk {
+            disk.store.keep(&self.key(of), bytes);
+        }
     }
 
     pub(crate) fn found_or_made<E>(&self, of: &impl Hash, make: impl FnOnce() -> Result<Vec<u8>, E>) -> Result<Vec<u8>, E> {
@@ -86,15 +89,15 @@ impl Shelf {
 
 /// What the user should hear of: artifacts are not kept.
 pub(crate) fn trouble(options: &Options) -> Option<String> {
-    let trouble = disk().filter(|_| options.disk_cache)?.store.trouble()?;
+    let trouble = wanted(options)?.store.trouble()?;
     Some(format!(
         "compiled kernels are not kept for other processes ({trouble}); OXYTORCH_CACHE_DIR names another folder, OXYTORCH_DISK_CACHE=0 goes without"
     ))
 }
 
-/// Where they are kept.
-pub fn disk_folder() -> Option<PathBuf> {
-    disk().map(|disk| disk.store.folder().to_path_buf())
+/// Where artifacts are kept, in words.
+pub fn disk_folder(options: &Options) -> String {
+    wanted(options).map_or("no folder".into(), |disk| disk.store.place().folder.display().to_string())
 }
 
 #[cfg(test)]
@@ -103,10 +106,15 @@ mod tests {
     use crate::cache;
 
     /// As statics are.
+    fn disk_in(folder: PathBuf, build: &str) -> &'static Disk {
+        let place = Place::new(&folder, true).unwrap();
+        Box::leak(Box::new(Disk { store: Store::new(place, ox_runtime::user(), MOST_BYTES), build: build.into() }))
+    }
+
     fn leaked(name: &str) -> &'static Disk {
         let folder = std::env::temp_dir().join(format!("oxytorch-disk-{name}-{}", std::process::id()));
         let _ = std::fs::remove_dir_all(&folder);
-        Box::leak(Box::new(Disk { store: Store::new(folder, ox_runtime::user(), MOST_BYTES), build: "a build".into() }))
+        disk_in(folder, "a build")
     }
 
     fn kernel(sizes: &str, name: &str) -> cache::Key {
@@ -120,13 +128,12 @@ mod tests {
     fn code_for_another_processor_or_by_another_build_is_not_found() {
         let (disk, backend) = (leaked("processors"), Backend::new().unwrap());
         let of = kernel("s0 in 2..", "copy");
-        Shelf::of(disk, &backend).keep(&of, b"code");
-        assert_eq!(Shelf::of(disk, &backend).find(&of).as_deref(), Some(b"code".as_slice()));
+        Shelf::of_objects(Some(disk), &backend).keep(&of, b"code");
+        assert_eq!(Shelf::of_objects(Some(disk), &backend).find(&of).as_deref(), Some(b"code".as_slice()));
         let other = Backend::for_cpu("x86-64", "+sse2").unwrap();
-        assert_eq!(Shelf::of(disk, &other).find(&of), None);
-        let folder = disk.store.folder().to_path_buf();
-        let newer = Disk { store: Store::new(folder.clone(), ox_runtime::user(), MOST_BYTES), build: "another".into() };
-        assert_eq!(Shelf::of(Box::leak(Box::new(newer)), &backend).find(&of), None);
+        assert_eq!(Shelf::of_objects(Some(disk), &other).find(&of), None);
+        let folder = disk.store.place().folder.clone();
+        assert_eq!(Shelf::of_objects(Some(disk_in(folder.clone(), "another")), &backend).find(&of), None);
         let _ = std::fs::remove_dir_all(folder);
     }
 
@@ -134,35 +141,35 @@ mod tests {
     #[test]
     fn kernels_are_told_by_their_sizes_and_not_by_their_names() {
         let (disk, backend) = (leaked("sizes"), Backend::new().unwrap());
-        let shelf = Shelf::of(disk, &backend);
+        let shelf = Shelf::of_objects(Some(disk), &backend);
         shelf.keep(&kernel("s0 in 16.. by 16", "copy"), b"code");
         assert!(shelf.find(&kernel("s0 in 16.. by 16", "another")).is_some());
         for other in ["s0 in 2..", "s0 in 16..", "s0 in 32.. by 16"] {
             assert_eq!(shelf.find(&kernel(other, "copy")), None, "{other}");
         }
-        let _ = std::fs::remove_dir_all(disk.store.folder());
+        let _ = std::fs::remove_dir_all(&disk.store.place().folder);
     }
 
     #[test]
     fn what_was_made_is_not_made_again_and_failures_are_not_kept() {
         let disk = leaked("made");
-        let shelf = Shelf { disk, kind: "cubin", maker: "NVRTC".into() };
+        let shelf = Shelf { disk: Some(disk), kind: "cubin", maker: "NVRTC".into() };
         let (text, failure): (_, Result<Vec<u8>, &str>) = ("a unit".to_string(), Err("out of memory"));
         assert_eq!(shelf.found_or_made(&text, || failure), Err("out of memory"));
         assert_eq!(shelf.found_or_made::<()>(&text, || Ok(vec![1])), Ok(vec![1]));
         assert_eq!(shelf.found_or_made(&text, || Err("it is asked again")), Ok(vec![1]));
-        let other = Shelf { disk, kind: "cubin", maker: "a newer NVRTC".into() };
+        let other = Shelf { disk: Some(disk), kind: "cubin", maker: "a newer NVRTC".into() };
         assert_eq!(other.found_or_made::<()>(&text, || Ok(vec![2])), Ok(vec![2]));
-        let _ = std::fs::remove_dir_all(disk.store.folder());
+        let _ = std::fs::remove_dir_all(&disk.store.place().folder);
     }
 
     /// What cannot be loaded is compiled.
     #[test]
     fn what_is_no_code_is_no_kernel() {
         let (disk, backend) = (leaked("no-code"), Backend::new().unwrap());
-        let (shelf, of) = (Shelf::of(disk, &backend), kernel("s0 in 2..", "copy"));
+        let (shelf, of) = (Shelf::of_objects(Some(disk), &backend), kernel("s0 in 2..", "copy"));
         shelf.keep(&of, b"no code");
         assert!(shelf.find(&of).is_some() && shelf.kernel(&backend, &of).is_none());
-        let _ = std::fs::remove_dir_all(disk.store.folder());
+        let _ = std::fs::remove_dir_all(&disk.store.place().folder);
     }
 }

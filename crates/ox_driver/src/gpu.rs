@@ -1,7 +1,7 @@
 //! Kernels for GPUs: compiled once in a process for each architecture, on threads, while the program that has them goes on.
 
 use crate::cache::{Key, Loaded};
-use crate::disk::Shelf;
+use crate::disk::{Disk, Shelf};
 use crate::pipeline::{CompileError, codegen_error};
 use ox_codegen_cuda::{Backend, Options, Source, assemble, launched};
 use ox_ir::failure::{Panic, fault, guarded};
@@ -57,7 +57,7 @@ pub(crate) fn load(
     plan: &Plan,
     options: Options,
     pace: Pace,
-    disk_cache: bool,
+    disk: Option<&'static Disk>,
 ) -> Result<Loaded<Vec<Arc<GpuFunction>>>, CompileError> {
     let kernels = &plan.kernels;
     let keys: Vec<(Key, Options)> = kernels.iter().map(|kernel| (Key::new(kernel), options)).collect();
@@ -79,13 +79,13 @@ pub(crate) fn load(
     for unit in ox_codegen_cuda::units(sources, pace.threads) {
         let (image, maker) = Image::awaited();
         for (source, n) in unit.iter().zip(&mut places) {
-            let function = GpuFunction::new(launched(source), image.clone(), careful(&kernels[*n], options, disk_cache));
+            let function = GpuFunction::new(launched(source), image.clone(), careful(&kernels[*n], options, disk));
             found[*n] = Some(function.clone());
             keep(keys[*n].take().expect("each is missing once"), function);
         }
         let make = move || {
             fault("kernel");
-            cubin(backend, &unit, options.arch, disk_cache).map_err(|error| error.to_string())
+            cubin(backend, &unit, options.arch, disk).map_err(|error| error.to_string())
         };
         jobs.push(Box::new(move || maker.give(guarded(make).unwrap_or_else(|Panic(text)| Err(text)))));
     }
@@ -94,13 +94,9 @@ pub(crate) fn load(
 }
 
 /// One translation unit, or what another process has made of it.
-fn cubin(backend: &Backend, unit: &[Source], arch: u32, disk_cache: bool) -> Result<Vec<u8>, CodegenError> {
+fn cubin(backend: &Backend, unit: &[Source], arch: u32, disk: Option<&'static Disk>) -> Result<Vec<u8>, CodegenError> {
     let text = assemble(unit);
-    let make = || backend.image(&text, arch);
-    match Shelf::of_cubins(backend.maker(arch), disk_cache) {
-        Some(shelf) => shelf.found_or_made(&text, make),
-        None => make(),
-    }
+    Shelf::of_cubins(disk, backend.maker(arch)).found_or_made(&text, || backend.image(&text, arch))
 }
 
 fn known_kernels() -> MutexGuard<'static, Known> {
@@ -121,13 +117,13 @@ fn keep(key: (Key, Options), function: Arc<GpuFunction>) {
 }
 
 /// The same kernel for buffers that begin anywhere, compiled when such a buffer comes.
-fn careful(kernel: &Kernel, options: Options, disk_cache: bool) -> Careful {
+fn careful(kernel: &Kernel, options: Options, disk: Option<&'static Disk>) -> Careful {
     let (kernel, options) = (kernel.clone(), Options { careful: true, ..options });
     let bug = |error: &dyn std::fmt::Display| RunError::bug(error.to_string());
     Box::new(move || {
         let sources = Backend::sources(std::slice::from_ref(&kernel), &options).map_err(|error| bug(&error))?;
         let backend = backend().map_err(|error| bug(&error))?;
-        let cubin = cubin(backend, &sources, options.arch, disk_cache).map_err(|error| bug(&error))?;
+        let cubin = cubin(backend, &sources, options.arch, disk).map_err(|error| bug(&error))?;
         Ok((launched(&sources[0]), cubin))
     })
 }

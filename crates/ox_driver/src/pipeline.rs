@@ -95,11 +95,7 @@ pub(crate) fn load_draft(
     let Draft { main: (plan, kernels), prelude, mut report, dump } = draft;
     let load = |plan, kernels, host| {
         let executable = stage("load", || load(plan, kernels, host))?;
-        Ok::<_, CompileError>(if options.background_variants {
-            executable.with_variants(Arc::new(AtSizes { disk_cache: options.disk_cache }))
-        } else {
-            executable
-        })
+        Ok::<_, CompileError>(if options.background_variants { executable.with_variants(Arc::new(AtSizes)) } else { executable })
     };
     let main = report.time("load", || load(plan, kernels, host.clone()))?;
     // Halves of a training step say what the user sees of them. What is kept of one would lie beside what the other needs.
@@ -110,7 +106,7 @@ pub(crate) fn load_draft(
         None => None,
     };
     report.notes = dump.into_notes();
-    report.notes.extend(disk::trouble(options));
+    report.trouble = disk::trouble(options);
     Ok(Compiled { program: Program::new(main, prelude), report })
 }
 
@@ -239,12 +235,12 @@ fn codegen(plan: &Plan, device: Device, options: &Options) -> Result<Loaded<Kern
     };
     if let Device::Cuda(n) = device {
         let pace = gpu::Pace { threads, later: options.later };
-        let loaded = gpu::load(plan, gpu::options(n, options.deterministic)?, pace, options.disk_cache)?;
+        let loaded = gpu::load(plan, gpu::options(n, options.deterministic)?, pace, disk::wanted(options))?;
         return Ok(loaded.map(Kernels::Gpu));
     }
     let (kernels, sizes): (Vec<Kernel>, Vec<Vec<Sym>>) =
         forms(&plan.kernels).into_iter().map(|form| (form.kernel, form.sizes)).unzip();
-    let loaded = cache::load(backend()?, &kernels, threads, options.disk_cache).map_err(codegen_error)?;
+    let loaded = cache::load(backend()?, &kernels, threads, disk::wanted(options)).map_err(codegen_error)?;
     let with_sizes = |(kernel, sizes): (LoadedKernel, Vec<Sym>)| LoadedFn {
         function: kernel.function,
         sizes: Some(sizes.into()),

@@ -24,9 +24,9 @@ pub struct Report {
     pub steps: usize,
     /// Distinct kernels of the Plan.
     pub kernels: usize,
-    /// Kernels that neither an earlier graph of the process had nor another process.
+    /// Kernels that no earlier graph of the process had, and that were not read. On a GPU some of these may be read, too: that is found out later.
     pub kernels_compiled: usize,
-    /// Kernels that another process had compiled. On a GPU that is known later: none are counted.
+    /// Kernels that another process had compiled.
     pub kernels_read: usize,
     pub launches: usize,
     /// What all intermediates together take; None if it depends on sizes that are not known yet.
@@ -36,6 +36,8 @@ pub struct Report {
     pub python_steps: Vec<PythonStep>,
     /// What the user should hear of: a dump that could not be written.
     pub notes: Vec<String>,
+    /// Why compiled kernels are not kept for other processes. It is no reason to fail, even where warnings are errors.
+    pub trouble: Option<String>,
 }
 
 impl Report {

@@ -6,13 +6,11 @@ use ox_codegen_cpu::tidy;
 use ox_ir::Kernel;
 use ox_runtime::{LoadedFn, Specialise};
 
-pub(crate) struct AtSizes {
-    pub disk_cache: bool,
-}
+pub(crate) struct AtSizes;
 
 impl Specialise for AtSizes {
     fn compile(&self, kernel: &Kernel) -> Option<LoadedFn> {
-        let loaded = cache::load_at_sizes(backend().ok()?, kernel, self.disk_cache).ok()?;
+        let loaded = cache::load_at_sizes(backend().ok()?, kernel).ok()?;
         Some(LoadedFn { function: loaded.function, sizes: None, keep: loaded.keep })
     }
 

@@ -2,7 +2,7 @@
 
 use crate::anatomy::Anatomy;
 use crate::callable::NativeCallable;
-use crate::error::{options_error, report_bug, warn_once};
+use crate::error::{options_error, report_bug, tell_once, warn_once};
 use crate::fx::{
     How, IN_EAGER, IN_PIECES, Imported, Layout, RESHAPED_LATER, Refusal, fixed_sizes, hints_of, import, reshapes_earlier,
     restated, writes_beside_detached, writes_saved_unheard,
@@ -251,7 +251,7 @@ impl Job<'_> {
             Ok(compiled) => compiled,
             Err(error) => return self.not_compiled(gm, error, &graph),
         };
-        self.note(py, &compiled.report)?;
+        self.note(py, &compiled.report, is_on_cpu(&graph))?;
         log_kernels(&graph, compiled.program.plan());
         let graphs = compiled.program.graph_status();
         remember(LastCompile { import, report: compiled.report, python_calls, eager: None, graphs });
@@ -324,8 +324,9 @@ impl Job<'_> {
         self.refused(gm, refusal)
     }
 
-    fn note(self, py: Python<'_>, report: &ox_driver::Report) -> PyResult<()> {
-        log_cache(report);
+    fn note(self, py: Python<'_>, report: &ox_driver::Report, on_cpu: bool) -> PyResult<()> {
+        log_cache(report, self.options, on_cpu);
+        report.trouble.iter().try_for_each(|trouble| tell_once(py, &format!("oxytorch: {trouble}")))?;
         report.notes.iter().try_for_each(|note| warn_once(py, &format!("oxytorch: {note}")))
     }
 
@@ -381,8 +382,8 @@ impl Job<'_> {
             }
             Err(TrainingError::Compile(error)) => return self.not_compiled(gm, error, &graph),
         };
-        self.note(py, &compiled.forward.report)?;
-        self.note(py, &compiled.backward.report)?;
+        self.note(py, &compiled.forward.report, is_on_cpu(&graph))?;
+        self.note(py, &compiled.backward.report, is_on_cpu(&graph))?;
         log_kernels(&graph, compiled.forward.program.plan());
         log_kernels(&graph, compiled.backward.program.plan());
         let graphs = compiled.forward.program.graph_status();

@@ -12,6 +12,7 @@ use pyo3::prelude::*;
 use pyo3::types::{IntoPyDict, PyTuple, PyType};
 use rustc_hash::FxHashSet;
 use std::ffi::CString;
+use std::io::Write;
 use std::sync::{Mutex, PoisonError};
 
 /// Set in tests: a bug must not hide behind eager.
@@ -139,6 +140,14 @@ pub fn warn_once(py: Python<'_>, text: &str) -> PyResult<()> {
     }
     let text = CString::new(text.replace('\0', "")).unwrap_or_default();
     PyErr::warn(py, &py.get_type::<PyUserWarning>(), &text, 1)
+}
+
+/// The same, for what must not end a program that makes errors of warnings.
+pub fn tell_once(py: Python<'_>, text: &str) -> PyResult<()> {
+    match warn_once(py, text) {
+        Err(error) if error.is_instance_of::<PyUserWarning>(py) => Ok(drop(writeln!(std::io::stderr(), "{text}"))),
+        told => told,
+    }
 }
 
 /// A bug of ours: an exception where bugs are fatal, otherwise one line that says where the details lie.

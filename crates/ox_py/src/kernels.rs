@@ -1,7 +1,7 @@
 //! The kernels of a compile, as `OXYTORCH_LOGS=kernels` shows them.
 
 use ox_capture::{Topic, log};
-use ox_driver::Report;
+use ox_driver::{Options, Report};
 use ox_ir::kernel::Kernel;
 use ox_ir::plan::Step;
 use ox_ir::{Graph, Plan};
@@ -11,11 +11,14 @@ pub fn log_kernels(graph: &Graph, plan: &Plan) {
 }
 
 /// Where they came from, as `OXYTORCH_LOGS=cache` shows it.
-pub fn log_cache(report: &Report) {
+pub fn log_cache(report: &Report, options: &Options, on_cpu: bool) {
     log(Topic::Cache, || {
         let Report { kernels, kernels_compiled: compiled, kernels_read: read, .. } = report;
-        let folder = ox_driver::disk_folder().map_or("no folder".into(), |folder| folder.display().to_string());
-        format!("of {kernels} kernels {read} were read from {folder}, {compiled} compiled")
+        let folder = ox_driver::disk_folder(options);
+        match on_cpu {
+            true => format!("of {kernels} kernels {read} were read from {folder}, {compiled} compiled"),
+            false => format!("of {kernels} kernels {compiled} are read from {folder} or compiled while the program goes on"),
+        }
     });
 }
 

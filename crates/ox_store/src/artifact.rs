@@ -6,9 +6,8 @@ use crate::key::Key;
 const MAGIC: &[u8; 16] = b"oxytorch store 1";
 const SUM_BYTES: usize = 32;
 
-/// What stands in front of the bytes.
-pub fn head(key: &Key, bytes: &[u8]) -> Vec<u8> {
-    [MAGIC.as_slice(), sum(key, bytes).as_bytes()].concat()
+pub fn file(key: &Key, bytes: &[u8]) -> Vec<u8> {
+    [MAGIC.as_slice(), sum(key, bytes).as_bytes(), bytes].concat()
 }
 
 /// The bytes of an artifact; None if the file is not what was written under this key, as a whole.
@@ -33,15 +32,14 @@ mod tests {
     fn what_was_written_is_read() {
         let key = Key::new("test", "", &1);
         for bytes in [b"".as_slice(), b"x", &[7; 5000]] {
-            let file = [head(&key, bytes), bytes.to_vec()].concat();
-            assert_eq!(body(&key, file).as_deref(), Some(bytes));
+            assert_eq!(body(&key, file(&key, bytes)).as_deref(), Some(bytes));
         }
     }
 
     #[test]
     fn every_change_is_seen() {
         let key = Key::new("test", "", &1);
-        let file = [head(&key, b"artifact"), b"artifact".to_vec()].concat();
+        let file = file(&key, b"artifact");
         for at in 0..file.len() {
             let mut changed = file.clone();
             changed[at] ^= 1;

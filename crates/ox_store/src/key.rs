@@ -20,9 +20,9 @@ impl Key {
         &self.0
     }
 
-    /// One of so many keys, whatever they are of.
+    /// One of so many keys, whatever they are of and in whichever part they lie.
     pub(crate) fn is_one_of(&self, many: u8) -> bool {
-        self.0[0].is_multiple_of(many)
+        self.0[1].is_multiple_of(many)
     }
 }
 

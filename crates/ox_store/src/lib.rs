@@ -16,6 +16,6 @@ mod key;
 mod room;
 mod store;
 
-pub use folder::{Trouble, usual_folder};
+pub use folder::{Place, Trouble};
 pub use key::Key;
 pub use store::Store;

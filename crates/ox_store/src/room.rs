@@ -1,13 +1,19 @@
 //! What was not used for longest goes when there are too many.
 
 use std::fs;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
+use std::sync::Mutex;
 use std::time::{Duration, SystemTime};
 
-/// Names of files that are being written begin so.
-pub const UNFINISHED: &str = ".new-";
+/// What names of artifacts end in: nothing else is ever deleted, wherever the user has put the folder.
+pub const SUFFIX: &str = ".oxytorch";
+/// And names of those that are being written.
+pub const UNFINISHED: &str = ".oxytorch-new";
 /// A file that is still being written after this time is a dead process'.
 const ABANDONED: Duration = Duration::from_secs(60 * 60);
+/// Blocks are counted in this unit, whatever their size.
+const BLOCK: u64 = 512;
 
 struct Entry {
     path: PathBuf,
@@ -15,9 +21,11 @@ struct Entry {
     used: SystemTime,
 }
 
-/// Three quarters of what there may be are left, so that this is not needed again at once. Another process may do the same at the same time, and files
-/// may go under our hands: whatever fails is left.
+/// Three quarters of what there may be are left, so that this is not needed again at once. One thread at a time; another process may do the same meanwhile,
+/// and files may go under our hands: whatever fails is left.
 pub fn make(folder: &Path, most_bytes: u64) {
+    static AT_IT: Mutex<()> = Mutex::new(());
+    let Ok(_alone) = AT_IT.try_lock() else { return };
     let mut entries = entries(folder);
     let mut bytes: u64 = entries.iter().map(|entry| entry.bytes).sum();
     if bytes <= most_bytes {
@@ -42,13 +50,8 @@ fn entries(folder: &Path) -> Vec<Entry> {
 fn entry(path: PathBuf, found: fs::Metadata) -> Option<Entry> {
     let used = found.modified().ok()?;
     let name = path.file_name()?.to_str()?;
-    if name.starts_with(UNFINISHED) {
-        if used.elapsed().is_ok_and(|age| age > ABANDONED) {
-            let _ = fs::remove_file(&path);
-        }
-        return None;
+    if name.ends_with(UNFINISHED) && used.elapsed().is_ok_and(|age| age > ABANDONED) {
+        let _ = fs::remove_file(&path);
     }
-    // Nothing but our own is deleted, wherever the user has put the folder.
-    let is_ours = found.is_file() && name.len() == 64 && name.bytes().all(|c| c.is_ascii_hexdigit());
-    is_ours.then_some(Entry { bytes: found.len(), used, path })
+    (found.is_file() && name.ends_with(SUFFIX)).then(|| Entry { bytes: found.blocks() * BLOCK, used, path })
 }

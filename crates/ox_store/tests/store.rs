@@ -1,6 +1,6 @@
 //! The folder of artifacts, as the world treats it.
 
-use ox_store::{Key, Store, Trouble};
+use ox_store::{Key, Place, Store, Trouble};
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
@@ -21,7 +21,7 @@ impl Temp {
     }
 
     fn store(&self) -> Store {
-        Store::new(self.0.join("cache"), self.owner(), PLENTY)
+        store(self.0.join("cache"), self.owner())
     }
 
     /// Whoever made the folder: we.
@@ -34,6 +34,25 @@ impl Drop for Temp {
     fn drop(&mut self) {
         let _ = fs::remove_dir_all(&self.0);
     }
+}
+
+fn store(folder: PathBuf, owner: u32) -> Store {
+    Store::new(Place::new(&folder, true).unwrap(), owner, PLENTY)
+}
+
+fn folder(store: &Store) -> &Path {
+    &store.place().folder
+}
+
+/// All that lies in the folder and its parts.
+fn files(folder: &Path) -> Vec<PathBuf> {
+    let parts = fs::read_dir(folder).into_iter().flatten().map(|part| part.unwrap().path());
+    parts.flat_map(|part| if part.is_dir() { files(&part) } else { vec![part] }).collect()
+}
+
+fn file_of(store: &Store, n: u32) -> PathBuf {
+    let name = format!("{}.oxytorch", key(n));
+    folder(store).join(&name[..2]).join(name)
 }
 
 fn key(n: u32) -> Key {
@@ -64,16 +83,17 @@ fn only_the_user_may_look() {
     let temp = Temp::new("private");
     let store = temp.store();
     store.keep(&key(1), b"one");
-    assert_eq!(mode(store.folder()), 0o700);
-    assert_eq!(mode(&store.folder().join(key(1).to_string())), 0o600);
-    assert_eq!(fs::read_dir(store.folder()).unwrap().count(), 1, "nothing is left beside it");
+    assert_eq!(mode(folder(&store)), 0o700);
+    assert_eq!(mode(&file_of(&store, 1)), 0o600);
+    assert_eq!(mode(file_of(&store, 1).parent().unwrap()), 0o700);
+    assert_eq!(files(folder(&store)), [file_of(&store, 1)], "nothing is left beside it");
 }
 
 #[test]
 fn a_file_that_was_cut_or_changed_is_taken_away() {
     let temp = Temp::new("broken");
     let store = temp.store();
-    let path = store.folder().join(key(1).to_string());
+    let path = file_of(&store, 1);
     for (cut, change) in [(20, 0), (0, 0), (60, 1)] {
         store.keep(&key(1), &[7; 100]);
         let mut bytes = fs::read(&path).unwrap();
@@ -87,7 +107,8 @@ fn a_file_that_was_cut_or_changed_is_taken_away() {
         assert!(!path.exists());
     }
     store.keep(&key(1), b"one");
-    fs::rename(&path, store.folder().join(key(2).to_string())).unwrap();
+    store.keep(&key(2), b"two");
+    fs::rename(&path, file_of(&store, 2)).unwrap();
     assert_eq!(store.find(&key(2)), None, "under another name it is another's");
 }
 
@@ -96,12 +117,11 @@ fn files_that_others_may_have_written_are_not_read() {
     let temp = Temp::new("foreign-file");
     let store = temp.store();
     store.keep(&key(1), b"one");
-    let path = store.folder().join(key(1).to_string());
+    let path = file_of(&store, 1);
     allow(&path, 0o620);
     assert_eq!(store.find(&key(1)), None);
     allow(&path, 0o644);
     assert!(store.find(&key(1)).is_some());
-    assert!(Store::new(store.folder().into(), temp.owner() + 1, PLENTY).find(&key(1)).is_none());
 
     let elsewhere = temp.0.join("elsewhere");
     fs::rename(&path, &elsewhere).unwrap();
@@ -117,19 +137,19 @@ fn a_folder_that_is_not_the_users_alone_is_refused() {
     let refused = |store: Store| {
         store.keep(&key(2), b"two");
         assert_eq!(store.find(&key(1)), None);
-        assert!(!folder.join(key(2).to_string()).exists());
+        assert_eq!(files(&folder).len(), 1);
         store.trouble().unwrap().to_string()
     };
     allow(&folder, 0o777);
     assert!(refused(temp.store()).starts_with("others may write to"));
     allow(&folder, 0o700);
-    assert!(refused(Store::new(folder.clone(), temp.owner() + 1, PLENTY)).ends_with("belongs to another user"));
+    assert!(refused(store(folder.clone(), temp.owner() + 1)).ends_with("belongs to another user"));
     let link = temp.0.join("link");
     symlink(&folder, &link).unwrap();
-    assert!(refused(Store::new(link, temp.owner(), PLENTY)).ends_with("is a link"));
+    assert!(refused(store(link.join(""), temp.owner())).ends_with("is a link"));
     let file = temp.0.join("file");
     fs::write(&file, "").unwrap();
-    assert!(refused(Store::new(file, temp.owner(), PLENTY)).ends_with("is not a folder"));
+    assert!(refused(store(file, temp.owner())).ends_with("is not a folder"));
 }
 
 #[test]
@@ -137,7 +157,7 @@ fn a_folder_that_was_deleted_is_made_again() {
     let temp = Temp::new("deleted");
     let store = temp.store();
     store.keep(&key(1), b"one");
-    fs::remove_dir_all(store.folder()).unwrap();
+    fs::remove_dir_all(folder(&store)).unwrap();
     assert_eq!(store.find(&key(1)), None);
     store.keep(&key(1), b"one");
     assert!(store.find(&key(1)).is_some() && store.trouble().is_none());
@@ -148,42 +168,71 @@ fn a_folder_that_was_deleted_is_made_again() {
 fn what_cannot_be_written_is_trouble_once() {
     let temp = Temp::new("refused");
     fs::write(temp.0.join("file"), "").unwrap();
-    let store = Store::new(temp.0.join("file").join("cache"), temp.owner(), PLENTY);
+    let store = store(temp.0.join("file").join("cache"), temp.owner());
     store.keep(&key(1), b"one");
     store.keep(&key(2), b"two");
     assert!(matches!(store.trouble(), Some(Trouble::System { .. })));
     assert_eq!(store.find(&key(1)), None);
 }
 
+/// What is wrong with one file is no reason to keep no others.
+#[test]
+fn what_stands_in_the_way_of_one_is_no_trouble() {
+    let temp = Temp::new("in-the-way");
+    let store = temp.store();
+    fs::create_dir_all(file_of(&store, 1)).unwrap();
+    allow(folder(&store), 0o700);
+    store.keep(&key(1), b"one");
+    assert_eq!(store.find(&key(1)), None);
+    store.keep(&key(2), b"two");
+    assert!(store.find(&key(2)).is_some() && store.trouble().is_none());
+}
+
+/// Of a program that runs with another user's HOME.
+#[test]
+fn nothing_is_made_in_another_users_home() {
+    let temp = Temp::new("home");
+    let usual = Place::new(&temp.0.join("cache").join("oxytorch"), false).unwrap();
+    let store = Store::new(usual.clone(), temp.owner() + 1, PLENTY);
+    store.keep(&key(1), b"one");
+    assert!(!temp.0.join("cache").exists() && store.trouble().is_some());
+    Store::new(usual, temp.owner(), PLENTY).keep(&key(1), b"one");
+    assert_eq!(mode(&temp.0.join("cache")), 0o700);
+}
+
 #[test]
 fn what_was_used_last_stays() {
+    const FILES: usize = 200;
     let temp = Temp::new("room");
-    let store = Store::new(temp.0.join("cache"), temp.owner(), 100_000);
-    // A dead process', and one of the user's own that happens to lie there.
-    fs::create_dir_all(store.folder()).unwrap();
-    allow(store.folder(), 0o700);
-    let (abandoned, own) = (store.folder().join(".new-1-2-3"), store.folder().join("notes.txt"));
-    fs::write(&abandoned, "half").unwrap();
-    fs::write(&own, "mine").unwrap();
+    // Artifacts of a few kilobytes, with room for some fifty of them in each of 256 parts.
+    let store = Store::new(Place::new(&temp.0.join("cache"), true).unwrap(), temp.owner(), 256 * 50 * 4096);
+    let of_one_part: Vec<u32> = (0..).filter(|n| key(*n).to_string().starts_with("00")).take(FILES).collect();
+    let (first, last) = (of_one_part[0], of_one_part[FILES - 1]);
+    store.keep(&key(first), &[0; 4000]);
+    let part = file_of(&store, first).parent().unwrap().to_path_buf();
+    // What a dead process has left, and what is the user's own: named as other programs name such files, and older than all.
+    let abandoned = part.join("1-2-3.oxytorch-new");
+    let own =
+        [part.join(key(7).to_string()), part.join(".new-report.txt"), part.join("oxytorch"), folder(&store).join("x.oxytorch")];
     let old = SystemTime::now() - Duration::from_secs(1_000_000);
-    fs::File::open(&abandoned).unwrap().set_modified(old).unwrap();
-
-    store.keep(&key(0), &[0; 1000]);
-    let used = store.folder().join(key(0).to_string());
-    for n in 1..600 {
-        store.keep(&key(n), &[0; 1000]);
-        // All are as old as this, but for the one that is asked for.
-        fs::File::open(store.folder().join(key(n).to_string()))
-            .map(|file| file.set_modified(old + Duration::from_secs(n.into())))
-            .ok();
-        fs::File::open(&used).unwrap().set_modified(old).unwrap();
-        assert!(store.find(&key(0)).is_some(), "after {n}");
+    for file in own.iter().chain([&abandoned]) {
+        fs::write(file, [0; 10_000]).unwrap();
+        fs::File::open(file).unwrap().set_modified(old - Duration::from_secs(1)).unwrap();
     }
-    let bytes: u64 = fs::read_dir(store.folder()).unwrap().map(|file| file.unwrap().metadata().unwrap().len()).sum();
+    for (age, n) in of_one_part.iter().enumerate().skip(1) {
+        store.keep(&key(*n), &[0; 4000]);
+        // All are as old as this, but for the one that is asked for.
+        if let Ok(file) = fs::File::open(file_of(&store, *n)) {
+            file.set_modified(old + Duration::from_secs(age as u64)).unwrap();
+        }
+        fs::File::open(file_of(&store, first)).unwrap().set_modified(old).unwrap();
+        assert!(store.find(&key(first)).is_some(), "after {age}");
+    }
     // Room is made now and then: in between there may be more.
-    assert!(bytes < 300_000, "{bytes}");
-    assert!(own.exists() && !abandoned.exists());
-    assert!(store.find(&key(599)).is_some() && store.find(&key(1)).is_none());
+    let kept = files(folder(&store)).len();
+    assert!((30..140).contains(&kept), "{kept}");
+    assert!(own.iter().all(|file| file.exists()) && !abandoned.exists());
+    assert!(store.find(&key(last)).is_some() && store.find(&key(of_one_part[1])).is_none());
 }
 
 /// Processes write the same artifacts over and over and are killed in the middle: whoever reads finds all of one, or none.
@@ -192,16 +241,19 @@ fn a_reader_never_sees_a_half() {
     const FOLDER: &str = "OXYTORCH_TEST_STORE";
     let bytes = |n: u32| vec![n as u8; 1 << 18];
     if let Some(folder) = std::env::var_os(FOLDER) {
-        let store = Store::new(folder.into(), fs::metadata("/proc/self").unwrap().uid(), PLENTY);
-        loop {
+        let store = store(folder.into(), fs::metadata("/proc/self").unwrap().uid());
+        // Killed long before this.
+        let end = SystemTime::now() + Duration::from_secs(20);
+        while SystemTime::now() < end {
             (0..8).for_each(|n| store.keep(&key(n), &bytes(n)));
         }
+        return;
     }
     let temp = Temp::new("halves");
     let store = temp.store();
     let writer = || {
         let mut command = Command::new(std::env::current_exe().unwrap());
-        command.args(["a_reader_never_sees_a_half", "--exact"]).env(FOLDER, store.folder()).spawn().unwrap()
+        command.args(["a_reader_never_sees_a_half", "--exact"]).env(FOLDER, folder(&store)).spawn().unwrap()
     };
     let mut found = 0;
     for _ in 0..10 {
@@ -209,8 +261,7 @@ fn a_reader_never_sees_a_half() {
         let end = SystemTime::now() + Duration::from_millis(100);
         while SystemTime::now() < end {
             for n in 0..8 {
-                let path = store.folder().join(key(n).to_string());
-                let there = path.exists();
+                let there = file_of(&store, n).exists();
                 let read = store.find(&key(n));
                 assert!(read.is_some() || !there, "it was there, whole, and must stay");
                 if let Some(read) = read {
@@ -219,8 +270,8 @@ fn a_reader_never_sees_a_half() {
                 }
             }
         }
-        writers.iter_mut().for_each(|writer| writer.kill().unwrap());
         for writer in &mut writers {
+            writer.kill().unwrap();
             writer.wait().unwrap();
         }
     }
