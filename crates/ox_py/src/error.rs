@@ -145,7 +145,11 @@ pub fn warn_once(py: Python<'_>, text: &str) -> PyResult<()> {
 /// The same, for what must not end a program that makes errors of warnings.
 pub fn tell_once(py: Python<'_>, text: &str) -> PyResult<()> {
     match warn_once(py, text) {
-        Err(error) if error.is_instance_of::<PyUserWarning>(py) => Ok(drop(writeln!(std::io::stderr(), "{text}"))),
+        Err(error) if error.is_instance_of::<PyUserWarning>(py) => {
+            // Nobody reads it if it is closed.
+            let _ = writeln!(std::io::stderr(), "{text}");
+            Ok(())
+        }
         told => told,
     }
 }
