@@ -352,6 +352,27 @@ def test_what_was_read_is_written_behind_the_part(door, reentrant, function):
         compare.assert_same(outcome(called), outcome(function))
 
 
+@pytest.mark.parametrize("made", [lambda h: h.exp().t(), lambda h: (h * 2)[:, 1:], lambda h: h.sin().flatten(1)], ids=["turned", "cut", "flat"])
+def test_what_a_part_has_computed_itself_may_be_written_behind_it(made):
+    """A model that adds positions to what a checkpointed stem has made, as a view, is one graph of Dynamo's."""
+    weight = nn.Parameter(torch.randn(4, 4))
+
+    def f(x):
+        y = checkpoint(lambda x: made(x @ weight), x, use_reentrant=False)
+        y += 1
+        return y.sum()
+
+    torch._dynamo.reset()
+    counters = torch._dynamo.utils.counters
+    counters.clear()
+    called = torch.compile(f, backend="oxytorch")
+    for _ in range(2):
+        given = torch.randn(4, 4, requires_grad=True)
+        found = [torch.autograd.grad(function(given), (given, weight)) for function in (called, f)]
+        compare.assert_same(*found)
+    assert counters["stats"]["unique_graphs"] == 1
+
+
 @pytest.mark.parametrize("door", DOORS)
 def test_what_is_written_beside_a_part_without_gradients_is_written_once(door):
     weight, count = nn.Parameter(torch.ones(4)), torch.zeros(1)

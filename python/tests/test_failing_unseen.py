@@ -143,6 +143,33 @@ def test_all_of_an_operation_is_looked_at_where_a_part_is_needed(function, grad,
         assert raised(compiled, at, grad) == raised(function, at, grad)
 
 
+def rows_by_a_constant(x, at):
+    return x[torch.tensor([9, 0])][1:] + at[0]
+
+
+def rows_by_a_count(x, at):
+    return x[torch.arange(7)][:3] + at[0]
+
+
+def divided_by_a_zero(x, at):
+    y = at // 0
+    return y.fill_(1)
+
+
+def divided_by_zeros(x, at):
+    return (at // torch.zeros_like(at))[:0].sum()
+
+
+@pytest.mark.parametrize("function", [rows_by_a_constant, rows_by_a_count, divided_by_a_zero, divided_by_zeros], ids=lambda f: f.__name__)
+@pytest.mark.parametrize("compiled_by", [oxytorch.compile, functools.partial(torch.compile, backend="oxytorch")], ids=["capture", "dynamo"])
+def test_what_always_fails_does(function, compiled_by):
+    """Dynamo's graphs are made of tensors without values: nobody has seen it fail."""
+    torch._dynamo.reset()
+    compiled = compiled_by(function)
+    for at in (GOOD, GOOD):
+        assert raised(compiled, at, False) == raised(function, at, False) is not None
+
+
 def test_what_is_needed_as_a_whole_is_asked_for_once():
     compiled = oxytorch.compile(lambda x, at: torch.nn.functional.embedding(at, x).sin() * 2)
     compiled(TABLE, GOOD)

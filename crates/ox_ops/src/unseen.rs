@@ -21,13 +21,13 @@ pub fn with_unseen(graph: Graph) -> Graph {
     if !graph.ids().any(|id| may_fail(&id)) {
         return graph;
     }
-    let (needs, varies) = (needs(&graph), varying(&graph));
+    let needs = needs(&graph);
     let enough = |id: &NodeId| match graph.node(*id).op {
         // What is written is written as a whole.
         Op::IndexPut { .. } => Need::Part,
         _ => Need::Whole,
     };
-    let is_unseen = |id: &NodeId| may_fail(id) && needs[id.index()] < enough(id) && varies[id.index()];
+    let is_unseen = |id: &NodeId| may_fail(id) && needs[id.index()] < enough(id);
     let unseen: Vec<NodeId> = graph.ids().filter(is_unseen).collect();
     unseen.into_iter().fold(graph, ask_for)
 }
@@ -36,9 +36,19 @@ fn can_fail(graph: &Graph, node: &Node) -> bool {
     node.ty.device == Device::Cpu
         && match &node.op {
             Op::Index { .. } | Op::IndexPut { .. } => true,
-            Op::Point(op) => op.is_division() && !node.ty.dtype.is_float() && !is_constant(graph, node.args[1]),
+            Op::Point(op) => op.is_division() && !node.ty.dtype.is_float() && !is_nonzero(graph, node.args[1]),
             _ => false,
         }
+}
+
+/// Whether it is a number, and not 0.
+fn is_nonzero(graph: &Graph, id: NodeId) -> bool {
+    let node = graph.node(id);
+    match &node.op {
+        Op::Full(value) => value.as_i64() != 0,
+        Op::Expand | Op::Reshape => is_nonzero(graph, node.args[0]),
+        _ => false,
+    }
 }
 
 fn is_constant(graph: &Graph, id: NodeId) -> bool {
@@ -47,21 +57,6 @@ fn is_constant(graph: &Graph, id: NodeId) -> bool {
         Op::Expand | Op::Reshape | Op::Cast => is_constant(graph, graph.node(id).args[0]),
         _ => false,
     }
-}
-
-/// Whether what it does depends on anything that changes: what does not has been seen when the graph was made.
-fn varying(graph: &Graph) -> Vec<bool> {
-    let mut varies: Vec<bool> = Vec::with_capacity(graph.nodes.len());
-    for node in &graph.nodes {
-        let own = matches!(node.op, Op::Input(_) | Op::SymValue(_) | Op::Library(_))
-            || (matches!(node.op, Op::Iota { .. }) && !graph.sizes.is_empty());
-        let places = match &node.op {
-            Op::Index { dims, .. } | Op::IndexPut { dims, .. } => 1..1 + dims.len(),
-            _ => 0..node.args.len(),
-        };
-        varies.push(own || node.args[places].iter().any(|arg| varies[arg.index()]));
-    }
-    varies
 }
 
 fn needs(graph: &Graph) -> Vec<Need> {

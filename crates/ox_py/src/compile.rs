@@ -549,9 +549,9 @@ fn runs_purely(callable: &Bound<'_, PyAny>) -> Option<bool> {
     Some(!program.plan().steps.iter().any(has_effect))
 }
 
-/// Dynamo lets the function run as it is, of which its graph does not tell all that matters.
+/// Dynamo lets the function run as it is, of which its graph does not tell all that matters. From then on, for all who share its code.
 fn left_as_it_is(py: Python<'_>, why: &str) -> PyResult<PyErr> {
-    warn_once(py, &format!("oxytorch: a function runs as it is: {why}"))?;
+    warn_once(py, &format!("oxytorch: a function runs as it is from now on: {why}"))?;
     Ok(PyErr::from_value(py.import("torch._dynamo.exc")?.getattr("SkipFrame")?.call1((why,))?))
 }
 

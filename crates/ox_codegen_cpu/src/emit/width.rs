@@ -15,17 +15,21 @@ pub fn pick(kernel: &Kernel, host: &Host) -> u32 {
     let sizes: Vec<u32> = sizes.chain(kernel.bufs.iter().map(|b| b.dtype.compute().size() as u32)).collect();
     let bytes = if sizes.contains(&4) { 4 } else { sizes.into_iter().max().unwrap_or(4).max(2) };
     let width = host.vector_bits / 8 / bytes;
-    [COLUMNS, COLUMNS_OF_FUNCTIONS]
-        .iter()
-        .map(|columns| columns * width)
-        .find(|lanes| goes_down_columns(kernel, *lanes, width))
-        .unwrap_or(width)
+    let gains = |columns: &u32| goes_down_columns(kernel, columns * width, width) && is_filled_by(kernel, *columns, width);
+    [COLUMNS, COLUMNS_OF_FUNCTIONS].iter().find(|columns| gains(columns)).map_or(width, |columns| columns * width)
+}
+
+/// Whether the end of a row, which is a whole vector under a mask, costs no more than it does with the usual vectors.
+fn is_filled_by(kernel: &Kernel, columns: u32, width: u32) -> bool {
+    let extent = kernel.axes.last().and_then(|axis| axis.extent.as_const());
+    let vectors = |lanes: u32| extent.map(|n| (n as u64).div_ceil(lanes as u64));
+    columns >= COLUMNS || vectors(columns * width).map(|n| n * columns as u64) <= vectors(width)
 }
 
 /// So many vectors of a row side by side: whole lines of the cache one after the other, and sums that do not wait for one another. A sum of
 /// 1024x1024 numbers over its rows took 1.7 times eager's time with one vector.
 const COLUMNS: u32 = 4;
-/// Where functions are computed, which need registers, but nothing in f64: still a line of the cache if these are halves. `log_softmax` of
+/// Where functions are computed, which need registers, or rows are short, but nothing is in f64: still a line of the cache if these are halves. `log_softmax` of
 /// 1024x1024 of them over their rows took 1.2 times eager's time with one vector, and takes half to three quarters of it.
 const COLUMNS_OF_FUNCTIONS: u32 = 2;
 /// What a mask can be asked about as one number.

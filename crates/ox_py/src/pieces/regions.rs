@@ -223,7 +223,8 @@ pub fn checkpointed<'py>(gm: &Bound<'py, PyAny>, function: &Bound<'py, PyAny>, r
     Ok(PyCFunction::new_closure(py, None, None, call)?.into_any())
 }
 
-/// Whether something is written behind a part with gradients that reads it.
+/// Whether something is written behind a part with gradients that reads it and has not computed it. Under the older variant eager refuses writes to views of
+/// what the part has computed as well.
 pub fn reads_what_others_write(nodes: &[Node<'_>]) -> PyResult<bool> {
     if !have_gradients(nodes, 0)? {
         return Ok(false);
@@ -240,12 +241,19 @@ pub fn reads_what_others_write(nodes: &[Node<'_>]) -> PyResult<bool> {
         let Some(part) = around.first() else { continue };
         let mut given = node.getattr(intern!(node.py(), "all_input_nodes"))?.try_iter()?.collect::<PyResult<Vec<_>>>()?;
         given.retain(|arg| !written.iter().any(|written| written.is(arg)));
+        if !part.reentrant {
+            given = given.into_iter().filter_map(|arg| from_outside(arg, part.id).transpose()).collect::<PyResult<_>>()?;
+        }
         match read.last_mut().filter(|(id, _)| *id == part.id) {
             Some((_, read)) => read.extend(memory_of(&given)?),
             None => read.push((part.id, memory_of(&given)?)),
         }
     }
     Ok(false)
+}
+
+fn from_outside<'py>(node: Node<'py>, part: i64) -> PyResult<Option<Node<'py>>> {
+    Ok(regions(&node)?.iter().all(|region| region.id != part).then_some(node))
 }
 
 fn memory_of(nodes: &[Node<'_>]) -> PyResult<FxHashSet<usize>> {
